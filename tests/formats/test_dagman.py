@@ -114,17 +114,17 @@ def load_workflow_of(folder, text):
 @pytest.mark.parametrize(
     ("text", "line", "words"),
     [
-        ("JOB X a.jt\nJOB x b.jt", 2, "job x again"),
-        ("JOB X", 1, "a job is JOB NAME FILE"),
+        ("JOB X a.jt\nJOB x b.jt", 2, "a second job x"),
+        ("JOB X", 1, "must be JOB NAME FILE"),
         ("JOB X a.jt DIR there", 1, "'DIR' in JOB X"),
         ("JOB X a.jt\nPARENT X CHILD", 2, "PARENT without parents or children"),
         ("JOB first a.jt\nPARENT first CHILD frist", 2, "no job 'frist'; did you mean 'first'?"),
         ("JOB X a.jt\nSCRIPT POST X p.sh", 2, "make it a job of its own"),
         ("JOB X a.jt\nRETRY X 3 UNLESS-EXIT 2", 2, "RETRY JOB NUMBER"),
         ("JOB X a.jt\nSUBDAG EXTERNAL Y y.dag", 2, "a statement SUBDAG"),
-        ("JOB X a.jt\nPARNT X CHILD X", 2, "did you mean PARENT?"),
+        ("JOB X a.jt\nPARNT X CHILD X", 2, "did you mean 'PARENT'?"),
         ("JOB X d.jt", 1, "no file"),
-        ("JOB X .", 1, "is a folder"),
+        ("JOB X .", 1, "is a directory"),
         ("# nothing", None, "no jobs"),
     ],
 )
@@ -154,7 +154,7 @@ def test_an_input_that_is_renamed_between_jobs_is_refused(folder):
     (folder / "c.jt").write_text(ECHO + "INPUT_FILES = result mine\n")
     assert unfold(read(folder, "JOB X a.jt\nJOB Y b.jt\n")).edge_count == 1
     (problem,) = refusals(folder, "JOB X a.jt\nJOB Y c.jt\n")
-    assert "Y reads 'result' of X as 'mine'" in problem.what
+    assert "Y reads 'result' of X under the name 'mine'" in problem.what
 
 
 def test_a_graph_cannot_be_written(folder):

@@ -93,9 +93,9 @@ MADE = b'<node id="a" path="x"><out name="o" type="t"/></node>'
     [
         (dag(b'<node path="x"/>'), 2, "node without id"),
         (dag(b'<node id="x"/>'), 2, "node without path"),
-        (dag(b'<node id="a" path="x"/>\n<node id="a" path="x"/>'), 3, "ids of nodes are unique"),
+        (dag(b'<node id="a" path="x"/>\n<node id="a" path="x"/>'), 3, "ids of nodes must be unique"),
         (dag(b'<job id="a"/>'), 2, "element job"),
-        (dag(b'<node id="a" path="x">\n<inout name="p"/></node>'), 3, "did you mean inOut?"),
+        (dag(b'<node id="a" path="x">\n<inout name="p"/></node>'), 3, "did you mean 'inOut'?"),
         (dag(b'<node id="a" path="x">\n<in name="p"/></node>'), 3, "in 'p' without source"),
         (dag(b'<node id="a" path="x">\n<out type="DIET_INT"/></node>'), 3, "out without name"),
         (dag(b'<node id="ab" path="x">\n<prec id="abc"/></node>'), 3, "did you mean 'ab'?"),
@@ -236,7 +236,7 @@ def test_an_updated_port_is_read_and_written():
         (b'\n<merge name="M"/>', b"", "element merge 'M'"),
         (b'\n<filter name="F"/>', b"", "element filter 'F'"),
         (b'\n<subWorkflow name="S" class="x"/>', b"", "element subWorkflow 'S'"),
-        (b'\n<procesor name="S"/>', b"", "did you mean processor?"),
+        (b'\n<procesor name="S"/>', b"", "did you mean 'processor'?"),
         (
             b'\n<processor name="P"><in name="a"/><beanshell>x</beanshell></processor>',
             b"",
@@ -244,7 +244,7 @@ def test_an_updated_port_is_read_and_written():
         ),
         (b'\n<processor name="P"><in name="a"/></processor>', b"", "without a service"),
         (b"\n" + processor(b"P", b"<in/>"), b"", "in without name"),
-        (b"\n" + processor(b"P", ONE) * 2, b"", "processor 'P' again"),
+        (b"\n" + processor(b"P", ONE) * 2, b"", "a second processor 'P'"),
         (b"\n" + processor(b"P", ONE), b"", "P:a without a link"),
         (b"\n" + processor(b"P", ONE), b'<link from="s" to="P:aa"/>', "did you mean 'P:a'?"),
         (b"\n" + processor(b"P", ONE), b'<link from="P:a" to="end"/>', "no port 'P:a' that writes"),
@@ -278,7 +278,7 @@ def test_an_updated_port_is_read_and_written():
         (
             b"\n" + processor(b"P", TWO % (b"2", b'card="2"')) + processor(b"Q", ONE),
             FEED % b"r" + b'<link from="P:o" to="Q:a"/>',
-            "whose size only the run knows",
+            "a container of unknown size",
         ),
         (
             b"\n" + processor(b"P", ONE) + processor(b"Q", b'<in name="a" depth="2"/>'),
@@ -360,7 +360,7 @@ def test_published_files_are_read(bench_data, file, tasks, edges):
     [
         ("loop.xml.in", 25, "element loop 'myLoop'"),
         ("loop_container.xml.in", 25, "element loop 'myLoop'"),
-        ("func_string.xml", 18, "whose size only the run knows"),
+        ("func_string.xml", 18, "a container of unknown size"),
         ("data.xml", 2, "input data of a functional workflow"),
     ],
 )

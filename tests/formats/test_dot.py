@@ -79,7 +79,7 @@ def test_of_equal_edges_the_last_counts_in_a_strict_graph_and_none_else():
     body = "digraph {\na [Weight=1] b [Weight=1]\na -> b [Weight=1]\na -> b [Weight=4] }"
     assert graph_facts(read("strict " + body))[1] == {("a", "b"): (0, 4)}
     problem = refusal(body)
-    assert (problem.place.line, "first in line 3" in problem.what) == (4, True)
+    assert (problem.place.line, "first is in line 3" in problem.what) == (4, True)
 
 
 def test_names_that_look_like_edges_get_files_of_their_own():

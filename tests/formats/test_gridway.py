@@ -195,26 +195,26 @@ def test_requirements_choose_machines_that_state_enough():
 @pytest.mark.parametrize(
     ("text", "line", "words"),
     [
-        ("ARGUMENT = 1", 2, "unknown keyword ARGUMENT; did you mean ARGUMENTS?"),
+        ("ARGUMENT = 1", 2, "unknown keyword ARGUMENT; did you mean 'ARGUMENTS'?"),
         ("just words", 2, "KEYWORD = value"),
-        ("RANK = 1\nRANK = 2", 3, "RANK again"),
+        ("RANK = 1\nRANK = 2", 3, "a second RANK"),
         ("\n\nRANK = CPU_MHZ +", 4, "the end is not expected in RANK"),
         ("NUMBER_OF_RETRIES = many", 2, "must be a whole number, at least 0"),
         ("TOTAL_TASKS = 0", 2, "at least 1"),
         ("SUSPENSION_TIMEOUT = -1", 2, "must be a number, at least 0"),
         ("RESCHEDULE_ON_FAILURE = maybe", 2, "must be yes or no"),
-        ("TYPE = multiple", 2, "a job is single or mpi"),
+        ("TYPE = multiple", 2, "must be single or mpi"),
         ("JOB_DEPENDENCIES = 3 4", 2, "list the templates in a DAGMan file"),
         ("RESTART_FILES = gsiftp://h/f", 2, "under CHECKPOINT_URL"),
-        ("INPUT_FILES = a b c", 2, "an entry is one name or two"),
+        ("INPUT_FILES = a b c", 2, "an entry has one name, or two"),
         ("INPUT_FILES = /a b", 2, "write file:///a b"),
         ("INPUT_FILES = http://host/", 2, "names no file"),
-        ("INPUT_FILES = a [public]", 2, "flags are shared, compressed, size=BYTES"),
+        ("INPUT_FILES = a [public]", 2, "must be shared, compressed or size=BYTES"),
         ("INPUT_FILES = a [size=big]", 2, "a number of bytes"),
         ("OUTPUT_FILES = /a b", 2, "is not moved"),
         ("OUTPUT_FILES = http://h/a", 2, "write NAME URL"),
-        ("STDOUT_FILE = o.${TASKID}", 2, "did you mean ${TASK_ID}?"),
-        ("STDOUT_FILE = o.${RESTARTED}", 2, "no variable ${RESTARTED}"),
+        ("STDOUT_FILE = o.${TASKID}", 2, "did you mean 'TASK_ID'?"),
+        ("STDOUT_FILE = o.${RESTARTED}", 2, "unknown variable ${RESTARTED}"),
         ("ARGUMENTS = ${PARAM}", 2, "use ${TASK_ID}"),
         ("ENVIRONMENT = 1A=2", 2, "NAME=value"),
     ],
@@ -259,7 +259,7 @@ def test_published_templates_are_read(bench_data):
             refused[path.name] = str(error)
     assert len(templates) == 33
     assert refused.keys() == {"test_checkpoint_gsiftp.jt"}
-    assert "restart files are the job's own" in refused["test_checkpoint_gsiftp.jt"]
+    assert "restart files are files of the job" in refused["test_checkpoint_gsiftp.jt"]
 
 
 def test_published_requirement_of_an_mpi_job(bench_data):

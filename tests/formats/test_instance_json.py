@@ -108,13 +108,13 @@ WRONG = [
     ({"cost": [1, -2, 2]}, ("-2 is a number", ("cost", 1))),
     ({"cost": [1, 10**400, 2]}, (f"{shorten(10**400)} is a number", ("cost", 1))),
     ({"cost": [1, True, 2]}, ("True is true/false", ("cost", 1))),
-    ({"edges": None}, ("nothing is given", ("edges",))),
+    ({"edges": None}, ("no value", ("edges",))),
     ({"edges": [[0, 1]]}, ("a list", ("edges", 0))),
     ({"edges": [[0, 3, 1]]}, ("a list", ("edges", 0))),
     ({"edges": [[0, -1, 1]]}, ("a list", ("edges", 0))),
     ({"edges": [[0, 1.0, 1]]}, ("a list", ("edges", 0))),
     ({"edges": [[0, 1, -1]]}, ("a list", ("edges", 0))),
-    ({"edges": [[0, 1, 1], [0, 1, 2]]}, ("an edge from 0 to 1 again", ("edges", 1))),
+    ({"edges": [[0, 1, 1], [0, 1, 2]]}, ("a second edge from 0 to 1", ("edges", 1))),
     ({"edges": [[0, 1, 1], [1, 0, 2]]}, ("tasks wait for each other: t1 -> t0 -> t1", ())),
 ]
 

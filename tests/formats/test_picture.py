@@ -175,5 +175,5 @@ def test_pictures_are_not_read(form):
     source = SourceFile(name="x.gv", data=b"digraph { a }")
     assert not form.recognises(source)
     assert not form.reads
-    with pytest.raises(InvalidInput, match="only written"):
+    with pytest.raises(InvalidInput, match="written, not read"):
         form.read(source)

@@ -157,13 +157,18 @@ REFUSED = [
     ("2     4       0    4    7", "2     4       0    4", "4 numbers", "2     4       0    4"),
     ("2     4       0    4    7", "3     4       0    4    7", "mode 3", "3     4       0    4    7"),
     ("2     4       0    4    7", "2     q       0    4    7", "'q'", "2     q       0    4    7"),
-    ("  3      1     2 ", "  2      1     2 ", "job 2 again", "2      1     2 "),
+    ("  3      1     2 ", "  2      1     2 ", "a second job 2", "2      1     2 "),
     ("2     9       2", "2     0       2", "job 4 has a mode of duration 0", "4        2          1"),
     (THIRD, "   3        1          2           4", "4 numbers", "3        1          2           4"),
-    (THIRD, "   3        2          1           4", "job 3 has 1 modes, but this line says 2", "3        2 "),
+    (
+        THIRD,
+        "   3        2          1           4",
+        "job 3 has 1 modes, but this line states 2",
+        "3        2 ",
+    ),
     (THIRD, "   3        1          1           9", "job 3 has the successor 9", "3        1          1"),
     (THIRD, "   3        1          1           1", "tasks wait for each other: 3 -> 1 -> 3", None),
-    (THIRD, "   2        3          1           4", "job 2 again", "2        3          1           4"),
+    (THIRD, "   2        3          1           4", "a second job 2", "2        3          1           4"),
     (THIRD + "\n", "", "job 1 has the successor 3", "1        1          2           2   3"),
 ]
 

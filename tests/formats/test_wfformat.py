@@ -189,7 +189,7 @@ def test_braces_of_foreign_texts_are_not_names_of_ours():
         ([{"id": "a"}, {"id": "a"}], (*SPECIFIED, 1, "id"), "unique"),
         ([{"id": ""}], (*SPECIFIED, 0, "id"), "empty"),
         ([{"id": 3}], (*SPECIFIED, 0, "id"), "3 is a number"),
-        ([{"id": None, "name": None}], (*SPECIFIED, 0, "name"), "nothing"),
+        ([{"id": None, "name": None}], (*SPECIFIED, 0, "name"), "no value"),
         ([{"id": "a", "inputFiles": [""]}], (*SPECIFIED, 0, "inputFiles", 0), "not empty"),
         ([{"id": "a", "outputFiles": [{}]}], (*SPECIFIED, 0, "outputFiles", 0), "an object"),
     ],
@@ -269,7 +269,7 @@ def test_several_problems_come_at_once_but_not_thousands():
         (b'{"a":' * 200_000, "nested too deeply"),
         (b'{"workflow": ' + b"9" * 5000 + b"}", "too long"),
         (b'{"workflow": "\xff"}', "UTF-8"),
-        (b'{"name": "\\ud800", "workflow": {"tasks": [{"id": "a"}]}}', "half of a character"),
+        (b'{"name": "\\ud800", "workflow": {"tasks": [{"id": "a"}]}}', "an unpaired surrogate"),
     ],
 )
 def test_what_is_not_json_is_said_with_its_place(data, words):

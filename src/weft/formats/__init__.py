@@ -1,4 +1,4 @@
-"""Files of others and our own: the registry of formats. The contract is in ``format.py``; read it first."""
+"""File formats, selected by name or by content. The interface is in ``format.py``."""
 
 from __future__ import annotations
 
@@ -24,4 +24,4 @@ FORMATS = Registry(
         "mermaid": "weft.formats.picture:MermaidPicture",
     },
 )
-"""To add a format: one file, one line here."""
+"""A new format is one module and one line here."""

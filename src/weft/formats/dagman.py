@@ -1,10 +1,10 @@
-"""DAGMan files over GridWay job templates: read only.
+"""DAGMan files over GridWay job templates, read only.
 
 ``JOB A a.jt`` names a template beside the file, ``PARENT A B CHILD C`` makes edges; a file that one job
-writes and another reads is an edge, too. A job that is DONE, or NOOP, has nothing left to do. ``SCRIPT PRE``
-becomes the job's prolog, ``RETRY`` its retries. DAGMan runs scripts on the submitting host; weft runs a
-prolog where the job runs, and stages the script there. Statements about nested graphs, about exit codes and
-about limits would change what runs, and are refused by name.
+writes and another reads is an edge, too. A job that is DONE or NOOP becomes a virtual task. ``SCRIPT PRE``
+becomes the job's prolog, ``RETRY`` its retries. DAGMan runs scripts on the submitting host; weft stages the
+script and runs it as a prolog on the machine of the job. Statements about nested graphs, exit codes and
+limits would change what runs and are refused by name.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from weft.documents import Document
-from weft.errors import InvalidInput, Problem, nearest, shorten
+from weft.errors import InvalidInput, shorten, suggest
 from weft.formats.files import open_source
-from weft.formats.format import ProblemCollector, SourceFile, file_error
+from weft.formats.format import ProblemCollector, ReadOnlyFormat, SourceFile, file_error
 from weft.formats.graph import check_acyclic, escape_braces
 from weft.formats.gridway import JobTemplate
 from weft.formats.gridway_template import parse_template
@@ -29,7 +29,7 @@ __all__ = ["Dagman"]
 _JOB = re.compile(r"^[ \t]*JOB[ \t]+\S+[ \t]+\S+", re.MULTILINE | re.IGNORECASE)
 _COUNT = re.compile(r"[0-9]{1,9}")
 _IGNORED = ("CONFIG", "DOT", "NODE_STATUS_FILE", "JOBSTATE_LOG")
-"""Settings of the program that runs the graph: they say nothing of the graph."""
+"""Settings of the program that runs the graph; they are ignored."""
 _REFUSED = {
     "SUBDAG": "graphs inside graphs are not read",
     "SPLICE": "graphs inside graphs are not read",
@@ -46,35 +46,28 @@ _REFUSED = {
 }
 
 
-class Dagman:
+class Dagman(ReadOnlyFormat):
     """Graphs of GridWay jobs."""
 
     name = "dagman"
     title = "DAGMan graph of GridWay job templates"
     extensions: tuple[str, ...] = (".dag",)
-    reads = True
-    writes = False
 
     def recognises(self, source: SourceFile) -> bool:
-        """Say whether a file is plain text with a line ``JOB NAME FILE``."""
+        """Return whether a file is plain text with a line ``JOB NAME FILE``."""
         head = source.head
         return not head.lstrip().startswith(("<", "{")) and _JOB.search(head) is not None
 
     def read(self, source: SourceFile) -> Workflow:
-        """Read the graph and the templates it names. Raises InvalidInput."""
+        """Return the workflow of a graph and its templates. Raises InvalidInput."""
         if not source.data.strip():
             raise file_error(source, "the file is empty")
         graph = _DagmanReader(source)
         graph.parse()
-        graph.complaints.finish()
+        graph.problems.finish()
         tasks = graph.tasks()
-        graph.complaints.finish()
+        graph.problems.finish()
         return Workflow(name=source.stem, tasks=tuple(tasks), document=Document(file=source.name))
-
-    def write(self, workflow: Workflow) -> str:
-        """Refuse: nobody asks for new ones."""
-        advice = "write weft or wfformat instead"
-        raise InvalidInput(Problem(what=f"{workflow.name} cannot be written as {self.name}", advice=advice))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -85,24 +78,24 @@ class _DagmanNode:
     file: str
     line: int
     idle: bool
-    """Done already, or nothing to do."""
+    """Whether the job is done already or has nothing to do."""
     parents: list[int] = field(default_factory=list)
     retries: int | None = None
     script: tuple[str, ...] = ()
 
 
 class _DagmanReader:
-    """Takes in a file statement by statement."""
+    """Reads a file statement by statement."""
 
     def __init__(self, source: SourceFile) -> None:
         self.source = source
-        self.complaints = ProblemCollector(source)
+        self.problems = ProblemCollector(source)
         self.nodes: list[_DagmanNode] = []
         self._index_of: dict[str, int] = {}
         self._statements: list[tuple[int, str, list[str]]] = []
 
     def parse(self) -> None:
-        """Read jobs first, then what is said of them: a statement may stand before its job."""
+        """Read the jobs first, then the statements about them, which may precede their job."""
         readers: Mapping[str, Callable[[list[str], int], None]] = {
             "PARENT": self._parent,
             "SCRIPT": self._script,
@@ -122,10 +115,10 @@ class _DagmanReader:
         for number, keyword, words in self._statements:
             readers[keyword](words, number)
         if not self.nodes:
-            self.complaints.add("no jobs", rule="a graph has at least one line JOB NAME FILE")
+            self.problems.add("no jobs", rule="a graph must have at least one line JOB NAME FILE")
 
     def tasks(self) -> list[Task]:
-        """Make the tasks, with their templates read."""
+        """Return the tasks of all jobs, from their templates."""
         names = [node.name for node in self.nodes]
         check_acyclic(self.source, names, [node.parents for node in self.nodes])
         tasks = [self._task(node) for node in self.nodes]
@@ -135,35 +128,36 @@ class _DagmanReader:
 
     def _job(self, words: list[str], line: int) -> None:
         if len(words) < 2:
-            self.complaints.add("JOB without a name or a file", rule="a job is JOB NAME FILE", line=line)
+            self.problems.add("JOB without a name or a file", rule="must be JOB NAME FILE", line=line)
             return
         name, file, *rest = words
         marks = [word.upper() for word in rest]
         for mark in marks:
             if mark not in ("DONE", "NOOP"):
-                rule = "behind the file of a job stand DONE or NOOP"
-                self.complaints.add(f"{shorten(repr(mark), 40)} in JOB {name}", rule=rule, line=line)
+                rule = "the file of a job may be followed by DONE or NOOP"
+                self.problems.add(f"{shorten(repr(mark), 40)} in JOB {name}", rule=rule, line=line)
         index = len(self.nodes)
         if self._index_of.setdefault(name.upper(), index) != index:
-            self.complaints.add(f"job {shorten(name, 40)} again", rule="names of jobs are unique", line=line)
+            self.problems.add(
+                f"a second job {shorten(name, 40)}", rule="names of jobs must be unique", line=line
+            )
             return
         self.nodes.append(_DagmanNode(name=name, file=file, line=line, idle=bool(marks)))
 
     def _refuse(self, keyword: str, line: int, known: Sequence[str]) -> None:
         if keyword in _REFUSED:
-            self.complaints.add(f"a statement {keyword}", rule=_REFUSED[keyword], line=line)
+            self.problems.add(f"a statement {keyword}", rule=_REFUSED[keyword], line=line)
             return
-        close = nearest(keyword, known)
-        advice = f"did you mean {close}?" if close else f"known: {', '.join(known)}"
-        self.complaints.add(f"unknown statement {shorten(repr(keyword), 40)}", advice=advice, line=line)
+        advice = suggest(keyword, known, f"known: {', '.join(known)}")
+        self.problems.add(f"unknown statement {shorten(repr(keyword), 40)}", advice=advice, line=line)
 
     def _parent(self, words: list[str], line: int) -> None:
         upper = [word.upper() for word in words]
         cut = upper.index("CHILD") if "CHILD" in upper else len(words)
         parents, children = words[:cut], words[cut + 1 :]
         if not parents or not children:
-            rule = "an edge is PARENT NAME ... CHILD NAME ..."
-            self.complaints.add("PARENT without parents or children", rule=rule, line=line)
+            rule = "must be PARENT NAME ... CHILD NAME ..."
+            self.problems.add("PARENT without parents or children", rule=rule, line=line)
         above = [self._find(name, line) for name in parents]
         for child in (self._find(name, line) for name in children):
             if child is not None:
@@ -173,15 +167,15 @@ class _DagmanReader:
         kind = words[0].upper() if words else ""
         if kind != "PRE" or len(words) < 3:
             what = f"SCRIPT {shorten(' '.join(words), 40)}"
-            rule = "only SCRIPT PRE JOB PROGRAM is read: a POST script decides about a job's success"
-            self.complaints.add(what, rule=rule, advice="make it a job of its own", line=line)
+            rule = "must be SCRIPT PRE JOB PROGRAM: a POST script would decide whether the job succeeded"
+            self.problems.add(what, rule=rule, advice="make it a job of its own", line=line)
         elif (node := self._find(words[1], line)) is not None:
             node.script = tuple(words[2:])
 
     def _retry(self, words: list[str], line: int) -> None:
         if len(words) != 2 or not _COUNT.fullmatch(words[1]):
             what = f"RETRY {shorten(' '.join(words), 40)}"
-            self.complaints.add(what, rule="retries are RETRY JOB NUMBER", line=line)
+            self.problems.add(what, rule="must be RETRY JOB NUMBER", line=line)
         elif (node := self._find(words[0], line)) is not None:
             node.retries = int(words[1])
 
@@ -189,13 +183,12 @@ class _DagmanReader:
         index = self._index_of.get(name.upper())
         if index is not None:
             return self.nodes[index]
-        close = nearest(name, [node.name for node in self.nodes])
-        advice = f"did you mean {close!r}?" if close else "name a JOB of this file"
-        self.complaints.add(f"no job {shorten(name, 40)!r}", advice=advice, line=line)
+        advice = suggest(name, [node.name for node in self.nodes], "name a JOB of this file")
+        self.problems.add(f"no job {shorten(name, 40)!r}", advice=advice, line=line)
         return None
 
     def _task(self, node: _DagmanNode) -> Task | None:
-        task = Task(name=node.name, kind=TaskKind.VIRTUAL) if node.idle else self._templated(node)
+        task = Task(name=node.name, kind=TaskKind.VIRTUAL) if node.idle else self._read_template(node)
         if task is None:
             return None
         after = tuple(Dependency(task=self.nodes[index].name) for index in dict.fromkeys(node.parents))
@@ -203,40 +196,42 @@ class _DagmanReader:
             task = replace(task, recovery=replace(task.recovery, retries=node.retries))
         return replace(_add_prolog(task, node) if node.script and not node.idle else task, after=after)
 
-    def _templated(self, node: _DagmanNode) -> Task | None:
-        """Read the template of a job; its problems are told with its own file and lines."""
+    def _read_template(self, node: _DagmanNode) -> Task | None:
+        """Return the task of a job's template; problems of the template have its own file and lines."""
         try:
             source = open_source(Path(self.source.name).parent / node.file)
-            complaints = ProblemCollector(source)
-            template = JobTemplate(parse_template(source.text(), complaints), complaints)
+            problems = ProblemCollector(source)
+            template = JobTemplate(parse_template(source.text(), problems), problems)
             task = template.task(node.name, as_parameter=False)
-            complaints.finish()
+            problems.finish()
         except InvalidInput as error:
             for problem in error.problems:
                 if problem.place is not None:
-                    self.complaints.problems.append(problem)
+                    self.problems.found.append(problem)
                 else:
                     what = f"{problem.what}, the template of job {shorten(node.name, 40)}"
-                    self.complaints.add(what, rule=problem.rule, advice=problem.advice, line=node.line)
+                    self.problems.add(what, rule=problem.rule, advice=problem.advice, line=node.line)
             return None
         return task
 
     def _check_names(self, tasks: Sequence[Task]) -> None:
-        """Refuse inputs that are renamed on their way from another job: tasks hand files on as they are."""
+        """Add problems for inputs of other jobs that are renamed: tasks pass files on unchanged."""
         writers = {output.file: task for task in tasks for output in task.outputs}
         for task in tasks:
             for given in task.inputs:
                 writer = writers.get(given.source or "", task)
                 if writer is not task:
-                    what = f"{task.name} reads {given.source!r} of {writer.name} as {given.file!r}"
-                    rule = "a file that another job writes keeps its name"
-                    advice = "leave out the second name in INPUT_FILES"
+                    what = (
+                        f"{task.name} reads {given.source!r} of {writer.name} under the name {given.file!r}"
+                    )
+                    rule = "a file of another job must keep its name"
+                    advice = "remove the second name in INPUT_FILES"
                     line = self.nodes[self._index_of[task.name.upper()]].line
-                    self.complaints.add(what, rule=rule, advice=advice, line=line)
+                    self.problems.add(what, rule=rule, advice=advice, line=line)
 
 
 def _add_prolog(task: Task, node: _DagmanNode) -> Task:
-    """Put the script before the job, and stage it where the job runs."""
+    """Return the task with the script as its prolog, staged as an input."""
     program, *arguments = (escape_braces(word) for word in node.script)
     staged = not program.startswith("/")
     called = f"./{program}" if staged and "/" not in program else program

@@ -1,34 +1,19 @@
-"""Ports of DIET: how large what passes through them is, as far as its type tells.
+"""DIET's workflow files in XML, read only: docs/papers/many-workflows.md, section 4.
 
-The ``dag`` files of DIET: nodes with a service, values, ports and precedence.
+A ``dag`` lists nodes. Each node is a task of the service that its ``path`` names, ports make data edges, and
+``prec`` is pure precedence. ``<in source="n1#out"/>`` reads a port of another node, an entry of a container
+(``n1#out[0]``), or a container of several ports (``(n1#out;n2#out)``); ``<out sink="n2#in"/>`` states the
+same edge at its other end. The data of a port are a file of the same name, ``n1#out``. An ``arg`` is a
+constant; constants that name files are inputs, and all are kept as attributes.
 
-``<in source="n1#out"/>`` reads a port of another node, an entry of a container (``n1#out[0]``), or a whole
-put together from several (``(n1#out;n2#out)``); ``<out sink="n2#in"/>`` says the same from the other end. The
-data of a port are a file named like it, ``n1#out``. An ``arg`` is a value that is known before; those that
-name files are inputs, and all are kept as attributes.
+A ``workflow`` (the functional language Gwendia) describes processors over streams of data, which become
+sweeps. The number of items of a source is in another file; here it is a parameter ``NAME_items``, 1 by
+default. A processor runs once for every item of its iteration strategy: a sweep over ``i``, ``j``, ... A port
+that is deeper than its data gathers all items of the innermost axis; a port that is less deep splits a
+container whose size ``card`` states. Loops, conditions and containers of unknown size depend on values of the
+run: they are refused by name and line.
 
-The processors of a functional workflow of DIET: their services and ports.
-
-How a processor of a functional workflow goes over the data at its ports: its iteration strategy.
-
-What arrives at a port is numbered by some axes. ``dot`` pairs ports by position, ``cross`` takes every
-combination; they nest. Without a strategy the ports are paired, as DIET does. The result says over which axes
-the processor runs, and which of them each port follows.
-
-The functional workflows of DIET (the language Gwendia): processors over streams, unfolded into sweeps.
-
-How many items a source has stands in another file; here it is a parameter, ``NAME_items`` (1 unless
-``-p NAME_items=N`` says otherwise). A processor runs once for every item that its iteration strategy gives: a
-sweep over ``i``, ``j``, ... A port that is deeper than what arrives gathers all items of the innermost axis;
-one that is less deep takes a container apart, if ``card`` says how many entries it has. Loops, conditions and
-containers of unknown size depend on values that only the run knows: they are refused by name and line.
-
-DIET's workflow files, the XML of S5 (section 4, "Form"): read only.
-
-A ``dag`` lists nodes: each is a task of the service that its ``path`` names, ports make data edges, ``prec``
-is pure precedence (``diet_dag``). A ``workflow`` describes processors over streams of data, and is unfolded
-where its size does not depend on values that only a run knows (``diet_workflow``). Neither says how long
-services take: that is a matter of the platform.
+Neither kind of file states how long services take; the platform does.
 """
 
 from __future__ import annotations
@@ -38,26 +23,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from weft.documents import Document
-from weft.errors import InvalidInput, Problem, nearest, shorten
+from weft.errors import nearest, shorten, suggest
 from weft.expressions import Expression, parse
-from weft.formats.format import ProblemCollector, SourceFile, file_error, pause_garbage_collection
+from weft.formats.format import (
+    ProblemCollector,
+    ReadOnlyFormat,
+    SourceFile,
+    file_error,
+    pause_garbage_collection,
+)
 from weft.formats.graph import RecordedWorkflow, check_acyclic, escape_braces
 from weft.formats.xml_document import XmlElement, read_xml_tree
 from weft.workflow.quantity import Range, Sweep
 from weft.workflow.task import ALL, Dependency, IndexRange, Input, Output, Task
 from weft.workflow.workflow import Workflow
 
-__all__ = [
-    "Axes",
-    "Diet",
-    "DietProcessor",
-    "IterationAxes",
-    "iterate",
-    "port_bytes",
-    "read_dag",
-    "read_functional",
-    "read_processors",
-]
+__all__ = ["Diet"]
 
 
 _COUNT = re.compile(r"[0-9]{1,9}")
@@ -72,11 +53,11 @@ _BYTES: Mapping[str, float] = {
     "DIET_DCOMPLEX": 16,
 }
 _COUNTS = {"DIET_VECTOR": ("size",), "DIET_MATRIX": ("nb_rows", "nb_cols")}
-"""What says how many values a type holds."""
+"""Attributes that state how many values a type holds."""
 
 
-def port_bytes(attributes: Mapping[str, str]) -> float | None:
-    """Give the bytes of one value of a port; None: strings, files and containers may have any size."""
+def _port_bytes(attributes: Mapping[str, str]) -> float | None:
+    """Return the bytes of one value of a port; None for strings, files and containers, whose size varies."""
     kind = attributes.get("type", "")
     if attributes.get("depth", "0") != "0":
         return None
@@ -95,53 +76,53 @@ _PARTS = ("arg", "in", "inOut", "out", "prec")
 _REFERENCE = re.compile(r"([^\s();\[\]#]+)#([^\s();\[\]#]+)(?:\[[0-9]+\])*")
 _OTHER = re.compile(r"\s+|[();]")
 _FILE_VALUE = "file->"
-_MAX_DIET_HINTS = 3
-"""Complaints that get a "did you mean": the search looks at thousands of names."""
+_MAX_HINTS = 3
+"""Problems that get a "did you mean"; each search compares thousands of names."""
 
 
-def read_dag(root: XmlElement, complaints: ProblemCollector) -> Workflow:
-    """Make a workflow of a ``dag`` element. Raises InvalidInput."""
-    dag = _DagReader(complaints)
+def _read_dag(root: XmlElement, problems: ProblemCollector) -> Workflow:
+    """Return the workflow of a ``dag`` element. Raises InvalidInput."""
+    dag = _DagReader(problems)
     for element in root.children:
         if element.name == "node":
             dag.add(element)
         else:
-            dag.unknown(element, ("node",), "a dag holds elements node")
+            dag.add_unknown(element, ("node",), "a dag consists of node elements")
     if not root.children:
-        complaints.add("no nodes", rule="a workflow has at least one node", line=root.line)
+        problems.add("no nodes", rule="a workflow must have at least one node", line=root.line)
     dag.connect()
-    complaints.finish()
-    made = dag.trace.workflow(complaints.source, name=root.attributes.get("name"))
+    problems.finish()
+    made = dag.trace.workflow(problems.source, name=root.attributes.get("name"))
     tasks = zip(made.tasks, dag.services, strict=True)
     return replace(made, tasks=tuple([replace(task, service=service) for task, service in tasks]))
 
 
 class _DagReader:
-    """Takes in nodes, then ties them together when all are known."""
+    """Collects the nodes, then connects them."""
 
-    def __init__(self, complaints: ProblemCollector) -> None:
-        self.complaints = complaints
+    def __init__(self, problems: ProblemCollector) -> None:
+        self.problems = problems
         self.trace = RecordedWorkflow()
         self.services: list[str | None] = []
         self._index_of: dict[str, int] = {}
         self._reads: list[list[str]] = []
         self._outputs: set[str] = set()
         self._waiting: list[tuple[int, XmlElement]] = []
-        """Elements that name other nodes, with the node they stand in."""
+        """Elements that refer to other nodes, with the index of their own node."""
 
     def add(self, node: XmlElement) -> None:
-        """Take in one node."""
+        """Add one node."""
         trace, index = self.trace, len(self.trace.names)
         ident, path = self._required(node, "id"), self._required(node, "path")
         if self._index_of.setdefault(ident, index) != index:
-            what = f"node {shorten(ident, 40)!r} again"
-            self.complaints.add(what, rule="ids of nodes are unique", line=node.line)
+            what = f"a second node {shorten(ident, 40)!r}"
+            self.problems.add(what, rule="ids of nodes must be unique", line=node.line)
         arguments: dict[str, object] = {}
         reads: list[str] = []
         writes: list[str] = []
         for part in node.children:
             if part.name not in _PARTS:
-                self.unknown(part, _PARTS, f"a node holds elements {', '.join(_PARTS)}")
+                self.add_unknown(part, _PARTS, f"a node consists of the elements {', '.join(_PARTS)}")
             elif part.name == "prec":
                 self._waiting.append((index, part))
             else:
@@ -158,15 +139,13 @@ class _DagReader:
         trace.attributes.append(kept | {"program": path} | ({"arguments": arguments} if arguments else {}))
         self.services.append(path or None)
 
-    def unknown(self, element: XmlElement, known: tuple[str, ...], rule: str) -> None:
-        """Complain about an element that has no meaning where it stands."""
-        close = nearest(element.name, known)
-        advice = f"did you mean {close}?" if close else ""
-        what = f"element {shorten(element.name, 40)}"
-        self.complaints.add(what, rule=rule, advice=advice, line=element.line)
+    def add_unknown(self, element: XmlElement, known: tuple[str, ...], rule: str) -> None:
+        """Add the problem of an unexpected element."""
+        advice, what = suggest(element.name, known), f"element {shorten(element.name, 40)}"
+        self.problems.add(what, rule=rule, advice=advice, line=element.line)
 
     def connect(self) -> None:
-        """Tie nodes by the ports and ids that they name."""
+        """Add the edges between all nodes."""
         for index, part in self._waiting:
             if part.name == "prec":
                 before = self._find(part, self._required(part, "id"))
@@ -176,7 +155,7 @@ class _DagReader:
 
     def _port(self, part: XmlElement, file: str, arguments: dict[str, object], reads: list[str],
               writes: list[str]) -> None:  # fmt: skip
-        """Note what a port says by itself: a value, or data that the node makes."""
+        """Record a constant, or the data that the node writes."""
         attributes = part.attributes
         if part.name == "arg":
             value = attributes.get("value", "")
@@ -190,7 +169,7 @@ class _DagReader:
         elif part.name in ("out", "inOut"):
             writes.append(file)
             self._outputs.add(file)
-            size = port_bytes(attributes)
+            size = _port_bytes(attributes)
             if size is not None:
                 self.trace.sizes[file] = size
 
@@ -198,16 +177,16 @@ class _DagReader:
         reads, source = part.name in ("in", "inOut"), part.attributes.get("source")
         if reads and not source:
             what = f"{part.name} {shorten(part.attributes.get('name', ''), 40)!r} without source"
-            advice = 'name the port it reads: source="NODE#PORT"; a value that is known is an arg'
-            self.complaints.add(what, rule="a port reads another one", advice=advice, line=part.line)
+            advice = 'name the port it reads: source="NODE#PORT"; a constant is an arg'
+            self.problems.add(what, rule="an in port reads another port", advice=advice, line=part.line)
         for node, port in self._references(part, source or "") if reads else ():
             found = self._find(part, node)
             if found is None:
                 continue
             file = f"{node}#{port}"
             if file not in self._outputs:
-                what, rule = f"no port {shorten(file, 60)}", "a source names an out or inOut of a node"
-                self.complaints.add(what, rule=rule, line=part.line)
+                what, rule = f"no port {shorten(file, 60)}", "a source must be an out or inOut of a node"
+                self.problems.add(what, rule=rule, line=part.line)
             self._edge(found, index, file)
         for node, _ in self._references(part, part.attributes.get("sink", "")):
             found = self._find(part, node)
@@ -219,7 +198,7 @@ class _DagReader:
         self._reads[target].append(file)
 
     def _references(self, part: XmlElement, text: str) -> Iterator[tuple[str, str]]:
-        """Give the (node, port) pairs that a source or sink names; a malformed one is complained about."""
+        """Yield the (node, port) pairs of a source or sink; add a problem if it is malformed."""
         position, depth, wants_entry = 0, 0, True
         while position < len(text):
             match = _REFERENCE.match(text, position) or _OTHER.match(text, position)
@@ -238,44 +217,45 @@ class _DagReader:
             position += len(mark)
         if text and (position < len(text) or depth > 0 or wants_entry):
             rule = "a port is NODE#PORT, an entry NODE#PORT[0], a container (NODE#PORT;NODE#PORT)"
-            self.complaints.add(f"{shorten(repr(text), 60)}", rule=rule, line=part.line)
+            self.problems.add(f"{shorten(repr(text), 60)}", rule=rule, line=part.line)
 
     def _find(self, part: XmlElement, ident: str) -> int | None:
         index = self._index_of.get(ident)
         if index is None and ident:
-            close = (
-                nearest(ident, self._index_of) if len(self.complaints.problems) < _MAX_DIET_HINTS else None
-            )
-            advice = f"did you mean {close!r}?" if close else "name the id of a node in this file"
-            self.complaints.add(f"no node {shorten(ident, 40)!r}", advice=advice, line=part.line)
+            candidates = self._index_of if len(self.problems.found) < _MAX_HINTS else ()
+            advice = suggest(ident, candidates, "name the id of a node in this file")
+            self.problems.add(f"no node {shorten(ident, 40)!r}", advice=advice, line=part.line)
         return index
 
     def _required(self, element: XmlElement, key: str) -> str:
         value = element.attributes.get(key, "").strip()
         if not value:
-            what, rule = f"{element.name} without {key}", f"every {element.name} has the attribute {key}"
-            self.complaints.add(what, rule=rule, line=element.line)
+            what, rule = (
+                f"{element.name} without {key}",
+                f"every {element.name} must have the attribute {key}",
+            )
+            self.problems.add(what, rule=rule, line=element.line)
         return value
 
 
 _SECTIONS = ("include", "interface", "processors", "links")
 _REFUSED = {
-    "include": "other files are not read in",
-    "loop": "how often it runs depends on values that only the run knows",
-    "condition": "which branch is taken depends on values that only the run knows",
-    "merge": "two streams in one have no common numbering",
-    "filter": "what passes depends on values that only the run knows",
-    "subWorkflow": "workflows inside workflows are not read",
-    "beanshell": "a script of the workflow agent is no service",
-    "gasw": "a descriptor of another system is no service",
+    "include": "other files are not included",
+    "loop": "the number of iterations depends on values of the run",
+    "condition": "the branch depends on values of the run",
+    "merge": "merged streams have no common numbering",
+    "filter": "the items that pass depend on values of the run",
+    "subWorkflow": "nested workflows are not supported",
+    "beanshell": "scripts of the workflow agent are not services",
+    "gasw": "descriptors of other systems are not services",
 }
-"""Elements of the language that cannot be unfolded, and why."""
+"""Elements that cannot be unfolded, with the reason."""
 _ADVICE = {"loop": "write the loop in weft's own format, with until or max_iterations"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DietProcessor:
-    """One processor: what it calls, what it reads and writes, how it goes over its data."""
+    """One processor: its service, its ports and its iteration strategy."""
 
     name: str
     element: XmlElement
@@ -286,44 +266,40 @@ class DietProcessor:
     attributes: Mapping[str, object] = field(default_factory=dict)
 
     def ports(self, part: str) -> Mapping[str, XmlElement]:
-        """Give the ports of one side: ``reads`` or ``writes``."""
+        """Return the ports of one side: ``reads`` or ``writes``."""
         return self.reads if part == "reads" else self.writes
 
-    def depth(self, port: XmlElement, complaints: ProblemCollector) -> int:
-        """Give the nesting of a port's data; 0: single values."""
+    def depth(self, port: XmlElement, problems: ProblemCollector) -> int:
+        """Return the nesting depth of a port's data; 0 for single values."""
         text = port.attributes.get("depth", "0")
         if len(text) < 3 and text.isdecimal():
             return int(text)
         what = f"depth={shorten(text, 40)!r} of {self.name}"
-        complaints.add(what, rule="must be a whole number, at least 0", line=port.line)
+        problems.add(what, rule="must be a whole number, at least 0", line=port.line)
         return 0
 
 
-def read_processors(root: XmlElement, complaints: ProblemCollector) -> dict[str, DietProcessor]:
-    """Read what a workflow lists; what cannot be unfolded is complained about."""
+def _read_processors(root: XmlElement, problems: ProblemCollector) -> dict[str, DietProcessor]:
+    """Return the processors by name; add a problem for every element that cannot be unfolded."""
     found: dict[str, DietProcessor] = {}
     for section in root.children:
         if section.name not in _SECTIONS or section.name in _REFUSED:
-            _add_unknown_element(section, complaints, _SECTIONS)
-    for element in _find_processors(root):
+            _add_unknown_element(section, problems, _SECTIONS)
+    for element in _children_of(root, "processors"):
         if element.name != "processor":
-            _add_unknown_element(element, complaints, ("processor",))
+            _add_unknown_element(element, problems, ("processor",))
             continue
-        processor = _read_processor(element, complaints)
+        processor = _read_processor(element, problems)
         if processor.name in found:
-            what = f"processor {shorten(processor.name, 40)!r} again"
-            complaints.add(what, rule="names of processors are unique", line=element.line)
+            what = f"a second processor {shorten(processor.name, 40)!r}"
+            problems.add(what, rule="names of processors must be unique", line=element.line)
         found[processor.name] = processor
     if not found:
-        complaints.add("no processors", rule="a workflow has at least one processor", line=root.line)
+        problems.add("no processors", rule="a workflow must have at least one processor", line=root.line)
     return found
 
 
-def _find_processors(root: XmlElement) -> Iterator[XmlElement]:
-    return (child for element in root.children if element.name == "processors" for child in element.children)
-
-
-def _read_processor(element: XmlElement, complaints: ProblemCollector) -> DietProcessor:
+def _read_processor(element: XmlElement, problems: ProblemCollector) -> DietProcessor:
     reads: dict[str, XmlElement] = {}
     writes: dict[str, XmlElement] = {}
     strategy: XmlElement | None = None
@@ -331,24 +307,24 @@ def _read_processor(element: XmlElement, complaints: ProblemCollector) -> DietPr
     known = ("param", "in", "inOut", "out", "iterationstrategy", "diet")
     for part in element.children:
         if part.name in ("param", "in", "inOut"):
-            reads[_read_name(part, complaints)] = part
+            reads[_read_name(part, problems)] = part
         if part.name in ("out", "inOut"):
-            writes[_read_name(part, complaints)] = part
+            writes[_read_name(part, problems)] = part
         if part.name == "iterationstrategy":
             strategy = part
         elif part.name == "diet":
             call = part
         elif part.name not in known:
-            _add_unknown_element(part, complaints, known)
+            _add_unknown_element(part, problems, known)
     attributes: dict[str, object] = {}
     if call is None:
         what = f"processor {shorten(element.attributes.get('name', ''), 40)!r} without a service"
-        complaints.add(what, rule='a processor holds <diet path="SERVICE"/>', line=element.line)
+        problems.add(what, rule='a processor must contain <diet path="SERVICE"/>', line=element.line)
     else:
         attributes = {key: value for key, value in call.attributes.items() if key != "path"}
-        attributes["program"] = _read_name(call, complaints, "path")
+        attributes["program"] = _read_name(call, problems, "path")
     return DietProcessor(
-        name=_read_name(element, complaints),
+        name=_read_name(element, problems),
         element=element,
         service=None if call is None else call.attributes.get("path"),
         reads=reads,
@@ -358,76 +334,79 @@ def _read_processor(element: XmlElement, complaints: ProblemCollector) -> DietPr
     )
 
 
-def _read_name(element: XmlElement, complaints: ProblemCollector, key: str = "name") -> str:
+def _read_name(element: XmlElement, problems: ProblemCollector, key: str = "name") -> str:
     value = element.attributes.get(key, "")
     if not value:
-        what, rule = f"{element.name} without {key}", f"every {element.name} has the attribute {key}"
-        complaints.add(what, rule=rule, line=element.line)
+        what, rule = f"{element.name} without {key}", f"every {element.name} must have the attribute {key}"
+        problems.add(what, rule=rule, line=element.line)
     return value
 
 
-def _add_unknown_element(element: XmlElement, complaints: ProblemCollector, known: tuple[str, ...]) -> None:
+def _add_unknown_element(element: XmlElement, problems: ProblemCollector, known: tuple[str, ...]) -> None:
     name = element.attributes.get("name") or element.attributes.get("file")
     what = f"element {shorten(element.name, 40)}" + (f" {shorten(name, 40)!r}" if name else "")
     if element.name in _REFUSED:
         advice = _ADVICE.get(element.name, "")
-        complaints.add(what, rule=_REFUSED[element.name], advice=advice, line=element.line)
+        problems.add(what, rule=_REFUSED[element.name], advice=advice, line=element.line)
         return
-    close = nearest(element.name, known)
-    advice = f"did you mean {close}?" if close else f"known: {', '.join(known)}"
-    complaints.add(what, rule="it has no meaning here", advice=advice, line=element.line)
+    advice = suggest(element.name, known, f"known: {', '.join(known)}")
+    problems.add(what, rule="unexpected here", advice=advice, line=element.line)
 
 
-Axes = tuple[str, ...]
-"""How many values there are along each axis, as expressions."""
+_Axes = tuple[str, ...]
+"""The number of values along each axis, as expressions."""
 
-_DEEPEST = 20
-_UNREAD = ("flatcross", "match")
+_MAX_STRATEGY_DEPTH = 20
+_UNSUPPORTED_STRATEGIES = ("flatcross", "match")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IterationAxes:
-    """The axes of a processor, and for each port the positions of its own axes among them."""
+class _IterationAxes:
+    """The axes of a processor, and for each port the positions of its axes among them."""
 
-    axes: Axes
+    axes: _Axes
     places: Mapping[str, tuple[int, ...]]
 
 
-def iterate(
-    strategy: XmlElement | None, ports: Mapping[str, Axes], owner: XmlElement, complaints: ProblemCollector
-) -> IterationAxes:
-    """Combine the axes of all ports. What cannot be combined is complained about."""
+def _combine_ports(
+    strategy: XmlElement | None, ports: Mapping[str, _Axes], owner: XmlElement, problems: ProblemCollector
+) -> _IterationAxes:
+    """Return the axes of all ports combined by the iteration strategy.
+
+    ``dot`` pairs ports by position, ``cross`` takes every combination; they nest. Without a strategy the
+    ports are paired, as in DIET. A combination that is not possible is added as a problem.
+    """
     single = {name: _single_axes(name, axes) for name, axes in ports.items()}
     if strategy is None:
-        return _pair_axes(list(single.values()), owner, complaints)
-    reader = _StrategyReader(single, complaints)
+        return _pair_axes(list(single.values()), owner, problems)
+    reader = _StrategyReader(single, problems)
     made = [reader.combine(element, 0) for element in strategy.children]
     if len(made) != 1:
-        rule = "an iterationstrategy holds one element dot or cross"
-        complaints.add(f"{len(made)} elements in iterationstrategy", rule=rule, line=strategy.line)
-        return _pair_axes([], owner, complaints)
+        rule = "an iterationstrategy must contain one element dot or cross"
+        problems.add(f"{len(made)} elements in iterationstrategy", rule=rule, line=strategy.line)
+        return _pair_axes([], owner, problems)
     return reader.with_constants(made[0], strategy)
 
 
-def _single_axes(name: str, axes: Axes) -> IterationAxes:
-    return IterationAxes(axes=axes, places={name: tuple(range(len(axes)))})
+def _single_axes(name: str, axes: _Axes) -> _IterationAxes:
+    return _IterationAxes(axes=axes, places={name: tuple(range(len(axes)))})
 
 
 def _pair_axes(
-    parts: Sequence[IterationAxes], element: XmlElement, complaints: ProblemCollector
-) -> IterationAxes:
-    """Pair by position; what has no axes is the same for all."""
-    axes: Axes = ()
+    parts: Sequence[_IterationAxes], element: XmlElement, problems: ProblemCollector
+) -> _IterationAxes:
+    """Return the axes of ports paired by position; a port without axes is a constant."""
+    axes: _Axes = ()
     for part in parts:
         if not axes:
             axes = part.axes
         elif part.axes and len(part.axes) != len(axes):
             what = f"ports paired over {len(axes)} and {len(part.axes)} levels in {_show_element(element)}"
-            rule = "only data of the same nesting are paired"
-            complaints.add(what, rule=rule, advice="use cross", line=element.line)
+            rule = "only data of the same nesting can be paired"
+            problems.add(what, rule=rule, advice="use cross", line=element.line)
         elif part.axes:
             axes = tuple(_shorter(one, other) for one, other in zip(axes, part.axes, strict=True))
-    return IterationAxes(
+    return _IterationAxes(
         axes=axes, places={port: place for part in parts for port, place in part.places.items()}
     )
 
@@ -436,14 +415,14 @@ def _shorter(one: str, other: str) -> str:
     return one if one == other else f"min({one}, {other})"
 
 
-def _cross_axes(parts: Sequence[IterationAxes]) -> IterationAxes:
-    axes: Axes = ()
+def _cross_axes(parts: Sequence[_IterationAxes]) -> _IterationAxes:
+    axes: _Axes = ()
     places: dict[str, tuple[int, ...]] = {}
     for part in parts:
         for port, place in part.places.items():
             places[port] = tuple(len(axes) + position for position in place)
         axes += part.axes
-    return IterationAxes(axes=axes, places=places)
+    return _IterationAxes(axes=axes, places=places)
 
 
 def _show_element(element: XmlElement) -> str:
@@ -452,45 +431,44 @@ def _show_element(element: XmlElement) -> str:
 
 
 class _StrategyReader:
-    """Reads the elements of one strategy; every port is named once."""
+    """Reads the elements of one strategy; every port occurs once."""
 
-    def __init__(self, ports: Mapping[str, IterationAxes], complaints: ProblemCollector) -> None:
+    def __init__(self, ports: Mapping[str, _IterationAxes], problems: ProblemCollector) -> None:
         self.ports = ports
-        self.complaints = complaints
+        self.problems = problems
         self.named: set[str] = set()
 
-    def combine(self, element: XmlElement, depth: int) -> IterationAxes:
-        """Combine what stands in an element."""
+    def combine(self, element: XmlElement, depth: int) -> _IterationAxes:
+        """Return the combined axes of an element."""
         if element.name == "port":
             return self._port(element)
-        if element.name not in ("dot", "cross") or depth > _DEEPEST:
-            rule = (
-                "it cannot be unfolded" if element.name in _UNREAD else "strategies are made of dot and cross"
-            )
-            self.complaints.add(f"element {shorten(element.name, 40)}", rule=rule, line=element.line)
-            return IterationAxes(axes=(), places={})
+        if element.name not in ("dot", "cross") or depth > _MAX_STRATEGY_DEPTH:
+            known = element.name in _UNSUPPORTED_STRATEGIES
+            rule = "it cannot be unfolded" if known else "strategies consist of dot and cross"
+            self.problems.add(f"element {shorten(element.name, 40)}", rule=rule, line=element.line)
+            return _IterationAxes(axes=(), places={})
         parts = [self.combine(child, depth + 1) for child in element.children]
-        return _cross_axes(parts) if element.name == "cross" else _pair_axes(parts, element, self.complaints)
+        return _cross_axes(parts) if element.name == "cross" else _pair_axes(parts, element, self.problems)
 
-    def with_constants(self, made: IterationAxes, strategy: XmlElement) -> IterationAxes:
-        """Add the ports that the strategy does not name: allowed where their value is always the same."""
+    def with_constants(self, made: _IterationAxes, strategy: XmlElement) -> _IterationAxes:
+        """Return the axes with the ports that the strategy omits; these must be constants."""
         places = dict(made.places)
         for name, port in self.ports.items():
             if name not in self.named and port.axes:
                 what = f"port {shorten(name, 40)!r} is not in the iterationstrategy"
-                self.complaints.add(what, rule="a strategy names every port", line=strategy.line)
+                self.problems.add(what, rule="a strategy must name every port", line=strategy.line)
             places.setdefault(name, ())
-        return IterationAxes(axes=made.axes, places=places)
+        return _IterationAxes(axes=made.axes, places=places)
 
-    def _port(self, element: XmlElement) -> IterationAxes:
+    def _port(self, element: XmlElement) -> _IterationAxes:
         name = element.attributes.get("name", "")
         if name not in self.ports or name in self.named:
             close = nearest(name, self.ports)
             advice = f"did you mean {close!r}?" if close and close != name else ""
             what = f"port {shorten(name, 40)!r} in the iterationstrategy"
-            rule = "a strategy names every port that reads, once"
-            self.complaints.add(what, rule=rule, advice=advice, line=element.line)
-            return IterationAxes(axes=(), places={})
+            rule = "a strategy must name every port that reads, once"
+            self.problems.add(what, rule=rule, advice=advice, line=element.line)
+            return _IterationAxes(axes=(), places={})
         self.named.add(name)
         return self.ports[name]
 
@@ -501,57 +479,59 @@ _UNNAMEABLE = re.compile(r"\W")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PortFeed:
-    """What arrives at a port: from which processor, and how it is numbered."""
+    """The data of a port that reads: their producer and their axes."""
 
-    axes: Axes
+    axes: _Axes
     producer: str | None = None
-    """None: a source or a constant."""
+    """None for a source or a constant."""
     port: str = ""
     gathered: int = 0
-    """Axes of the producer that end up in one container."""
+    """Number of axes of the producer that are gathered in one container."""
     split: bool = False
-    """The last axis counts the entries of a container."""
+    """Whether the last axis counts the entries of a container."""
 
 
-def read_functional(root: XmlElement, complaints: ProblemCollector) -> Workflow:
-    """Make a workflow of a ``workflow`` element. Raises InvalidInput."""
-    source = complaints.source
-    processors = read_processors(root, complaints)
-    complaints.finish()
-    unfolding = _FunctionalReader(root, processors, complaints)
-    complaints.finish()
+def _read_functional(root: XmlElement, problems: ProblemCollector) -> Workflow:
+    """Return the workflow of a ``workflow`` element. Raises InvalidInput."""
+    source = problems.source
+    processors = _read_processors(root, problems)
+    problems.finish()
+    unfolding = _FunctionalReader(root, processors, problems)
+    problems.finish()
     tasks = unfolding.tasks()
-    complaints.finish()
+    problems.finish()
     sources = ", ".join(unfolding.items)
     return Workflow(
         name=root.attributes.get("name") or source.stem,
         tasks=tuple(tasks),
         params=dict.fromkeys(unfolding.items.values(), 1),
-        description=f"functional workflow over {sources}; -p NAME_items=N says how many" if sources else None,
+        description=f"functional workflow over {sources}; -p NAME_items=N sets how many items"
+        if sources
+        else None,
         document=Document(file=source.name),
     )
 
 
 class _FunctionalReader:
-    """The processors, the links between their ports, and the axes that follow from them."""
+    """Derives the axes of the processors from the links between their ports."""
 
     def __init__(
-        self, root: XmlElement, processors: Mapping[str, DietProcessor], complaints: ProblemCollector
+        self, root: XmlElement, processors: Mapping[str, DietProcessor], problems: ProblemCollector
     ) -> None:
-        self.complaints = complaints
+        self.problems = problems
         self.processors = processors
         self.items: dict[str, str] = {}
-        """Of every source: the parameter that counts its items."""
+        """The parameter with the number of items, by source."""
         self._constants: set[str] = set()
         self._sinks: set[str] = set()
         self._links: dict[tuple[str, str], tuple[str, str]] = {}
-        """Of every port that reads: the processor and port, or the source, that it reads."""
+        """What every port reads: a processor and port, or a source."""
         self._read_interface(root)
-        for element in _below(root, "links"):
+        for element in _children_of(root, "links"):
             self._read_link(element)
 
     def _read_interface(self, root: XmlElement) -> None:
-        for element in _below(root, "interface"):
+        for element in _children_of(root, "interface"):
             name = element.attributes.get("name", "")
             if element.name == "source" and name:
                 self.items[name] = f"{_UNNAMEABLE.sub('_', name)}_items"
@@ -560,15 +540,15 @@ class _FunctionalReader:
             elif element.name == "sink" and name:
                 self._sinks.add(name)
             else:
-                rule = "an interface holds elements source, sink and constant with names"
+                rule = "an interface consists of named elements source, sink and constant"
                 what = f"element {shorten(element.name, 40)} in interface"
-                self.complaints.add(what, rule=rule, line=element.line)
+                self.problems.add(what, rule=rule, line=element.line)
 
     def _read_link(self, element: XmlElement) -> None:
         start, end = element.attributes.get("from", ""), element.attributes.get("to", "")
         if element.name != "link" or not start or not end:
             what = f"element {shorten(element.name, 40)} in links"
-            self.complaints.add(what, rule='a link is <link from="..." to="..."/>', line=element.line)
+            self.problems.add(what, rule='a link is <link from="..." to="..."/>', line=element.line)
             return
         known = [*self.items, *self._constants, *self._sinks]
         for end_point, part in ((start, "writes"), (end, "reads")):
@@ -583,15 +563,15 @@ class _FunctionalReader:
             advice = f"did you mean {close!r}?" if close else ""
             what = f"no port {shorten(end_point, 60)!r} that {part}"
             rule = "a link goes from a source or NAME:PORT to NAME:PORT or a sink"
-            self.complaints.add(what, rule=rule, advice=advice, line=element.line)
+            self.problems.add(what, rule=rule, advice=advice, line=element.line)
         reader, _, port = end.partition(":")
         name, _, written = start.partition(":")
         if port and self._links.setdefault((reader, port), (name, written)) != (name, written):
-            what, rule = f"a second link to {shorten(end, 60)!r}", "a port reads from one place"
-            self.complaints.add(what, rule=rule, line=element.line)
+            what, rule = f"a second link to {shorten(end, 60)!r}", "a port can have one link"
+            self.problems.add(what, rule=rule, line=element.line)
 
     def tasks(self) -> list[Task]:
-        """Make the tasks: a processor's axes follow from those before it."""
+        """Return the tasks, in the order of the file."""
         names = list(self.processors)
         position = {name: index for index, name in enumerate(names)}
         parents: list[list[int]] = [[] for _ in names]
@@ -599,26 +579,26 @@ class _FunctionalReader:
             if start in position:
                 parents[position[reader]].append(position[start])
         made: dict[str, Task] = {}
-        axes: dict[str, Axes] = {}
-        for index in check_acyclic(self.complaints.source, names, parents):
+        axes: dict[str, _Axes] = {}
+        for index in check_acyclic(self.problems.source, names, parents):
             processor = self.processors[names[index]]
             feeds = {port: self._feed(processor, port, axes) for port in processor.reads}
-            iteration = iterate(
+            iteration = _combine_ports(
                 processor.strategy,
                 {port: feed.axes for port, feed in feeds.items()},
                 processor.element,
-                self.complaints,
+                self.problems,
             )
             if len(iteration.axes) > len(_VARIABLES):
                 what = f"{processor.name} runs over {len(iteration.axes)} levels"
-                self.complaints.add(what, rule=f"at most {len(_VARIABLES)}", line=processor.element.line)
-            self.complaints.finish()
+                self.problems.add(what, rule=f"at most {len(_VARIABLES)}", line=processor.element.line)
+            self.problems.finish()
             axes[processor.name] = iteration.axes
             made[processor.name] = self._task(processor, feeds, iteration, axes)
         return [made[name] for name in names]
 
-    def _feed(self, processor: DietProcessor, port: str, axes: Mapping[str, Axes]) -> _PortFeed:
-        """Find what arrives at a port, and how its nesting differs from what the port takes."""
+    def _feed(self, processor: DietProcessor, port: str, axes: Mapping[str, _Axes]) -> _PortFeed:
+        """Return the data of a port that reads, with their axes at its nesting depth."""
         element = processor.reads[port]
         start, written = self._links.get((processor.name, port), ("", ""))
         if start in self.items:
@@ -626,10 +606,10 @@ class _FunctionalReader:
         if start not in self.processors:
             if start not in self._constants:
                 what = f"port {shorten(processor.name, 40)}:{shorten(port, 40)} without a link"
-                self.complaints.add(what, rule="every port that reads is linked", line=element.line)
+                self.problems.add(what, rule="every port that reads must have a link", line=element.line)
             return _PortFeed(axes=())
         output = self.processors[start].writes[written]
-        deeper = processor.depth(element, self.complaints) - processor.depth(output, self.complaints)
+        deeper = processor.depth(element, self.problems) - processor.depth(output, self.problems)
         above = axes[start]
         if deeper == 0:
             return _PortFeed(axes=above, producer=start, port=written)
@@ -644,20 +624,20 @@ class _FunctionalReader:
     def _refuse_nesting(self, processor: DietProcessor, port: str, output: XmlElement, deeper: int) -> None:
         name = shorten(output.attributes.get("name", ""), 40)
         if deeper < 0:
-            what = f"{output.name} {name!r} gives a container whose size only the run knows"
-            rule = f"{shorten(processor.name, 40)}:{shorten(port, 40)} takes its entries one by one"
-            advice = 'say how many entries it has: card="2" (one level at most)'
+            what = f"{output.name} {name!r} writes a container of unknown size"
+            rule = f"{shorten(processor.name, 40)}:{shorten(port, 40)} reads its entries one by one"
+            advice = 'state the number of entries: card="2" (one level at most)'
         else:
             what = f"{shorten(processor.name, 40)}:{shorten(port, 40)} gathers {deeper} levels of {name!r}"
-            rule, advice = "there are not so many", "lower the depth of the port"
-        self.complaints.add(what, rule=rule, advice=advice, line=output.line)
+            rule, advice = "the data have fewer levels", "lower the depth of the port"
+        self.problems.add(what, rule=rule, advice=advice, line=output.line)
 
     def _task(
         self,
         processor: DietProcessor,
         feeds: Mapping[str, _PortFeed],
-        iteration: IterationAxes,
-        axes: Mapping[str, Axes],
+        iteration: _IterationAxes,
+        axes: Mapping[str, _Axes],
     ) -> Task:
         own = _VARIABLES[: len(iteration.axes)]
         followed = {port: [own[place] for place in iteration.places[port]] for port in feeds}
@@ -677,7 +657,7 @@ class _FunctionalReader:
             after=tuple(after),
             inputs=tuple(inputs.values()),
             outputs=tuple(
-                Output(file=_file(processor.name, port, own), size=port_bytes(element.attributes))
+                Output(file=_file(processor.name, port, own), size=_port_bytes(element.attributes))
                 for port, element in processor.writes.items()
             ),
             service=processor.service,
@@ -685,7 +665,7 @@ class _FunctionalReader:
         )
 
 
-def _below(root: XmlElement, name: str) -> Iterator[XmlElement]:
+def _children_of(root: XmlElement, name: str) -> Iterator[XmlElement]:
     return (child for element in root.children if element.name == name for child in element.children)
 
 
@@ -708,40 +688,33 @@ _ROOT = re.compile(
 )
 
 
-class Diet:
-    """Workflows of DIET: the language of its workflow agent, and the functional one."""
+class Diet(ReadOnlyFormat):
+    """Workflows of DIET: graphs of its workflow agent, and functional workflows."""
 
     name = "diet"
     title = "DIET workflow (XML: dag, or functional workflow)"
     extensions: tuple[str, ...] = (".xml",)
-    reads = True
-    writes = False
 
     def recognises(self, source: SourceFile) -> bool:
-        """Say whether a file is XML whose first element is ``dag``, ``workflow`` or ``data``."""
+        """Return whether a file is XML whose first element is ``dag``, ``workflow`` or ``data``."""
         return _ROOT.match(source.head) is not None
 
     def read(self, source: SourceFile) -> Workflow:
-        """Read a workflow. Raises InvalidInput."""
+        """Return the workflow of a file. Raises InvalidInput."""
         with pause_garbage_collection():
             return self._read(source)
 
     def _read(self, source: SourceFile) -> Workflow:
         root = read_xml_tree(source)
-        complaints = ProblemCollector(source)
+        problems = ProblemCollector(source)
         if root.name == "dag":
-            return read_dag(root, complaints)
+            return _read_dag(root, problems)
         if root.name == "workflow":
-            return read_functional(root, complaints)
+            return _read_functional(root, problems)
         if root.name == "data":
-            what, rule = "input data of a functional workflow (element data)", "only workflows have tasks"
-            advice = "give the workflow, and how many items its sources have by -p NAME_items=N"
+            what, rule = "input data of a functional workflow (element data)", "it holds no tasks"
+            advice = "read the workflow file, and set the number of items by -p NAME_items=N"
         else:
             what = f"the first element is {shorten(root.name, 40)!r}"
-            rule, advice = "a file of DIET holds one dag or one workflow", ""
+            rule, advice = "a DIET file holds one dag or one workflow", ""
         raise file_error(source, what, rule=rule, advice=advice, line=root.line)
-
-    def write(self, workflow: Workflow) -> str:
-        """Refuse: nobody asks for new ones."""
-        advice = "write weft or wfformat instead"
-        raise InvalidInput(Problem(what=f"{workflow.name} cannot be written as {self.name}", advice=advice))

@@ -1,15 +1,12 @@
-"""The part of the DOT language that task graphs need: tokens, statements, attributes, and how ids are
-written.
+"""The dialect of DOT in which small task graphs with communication delays are published.
 
-``digraph NAME {...}`` with nodes, edge chains, attribute lists and defaults. Ports, subgraphs, undirected
-edges and HTML labels say nothing about tasks and are refused by name. No recursion: there is nothing to
-nest.
+``a [Weight=3];`` is a task of 3 seconds on a machine of speed 1; ``a -> b [Weight=2];`` a transfer that takes
+2 seconds between any two different machines. An edge with a weight becomes a file ``a->b`` that the source
+writes and the target reads; an edge without one is a plain dependency. Written again, both give the same
+graph.
 
-The dialect of DOT in which small task graphs with communication delays are published.
-
-``a [Weight=3];`` is a task of 3 seconds on a machine of speed 1; ``a -> b [Weight=2];`` a transfer that
-takes 2 seconds between any two different machines. An edge with a weight becomes a file ``a->b`` of the
-source, read by the target; one without is a plain dependency. Written back, both give the same graph.
+The parser accepts ``digraph NAME {...}`` with nodes, edge chains, attribute lists and defaults. Ports,
+subgraphs, undirected edges and HTML labels have no meaning for tasks and are refused by name.
 """
 
 from __future__ import annotations
@@ -64,7 +61,7 @@ class _DotToken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DotNode:
-    """A node and the attributes it has in the end."""
+    """A node with its final attributes."""
 
     name: str
     line: int
@@ -83,29 +80,29 @@ class DotEdge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DotGraph:
-    """A directed graph; nodes in the order of their first mention."""
+    """A directed graph; nodes in the order of their first occurrence."""
 
     name: str | None
     strict: bool
-    """Of equal edges the last one counts."""
+    """Whether the last of several equal edges counts."""
     nodes: Mapping[str, DotNode]
     edges: tuple[DotEdge, ...]
 
 
 def parse_dot(source: SourceFile) -> DotGraph:
-    """Parse a file. Raises InvalidInput with line and column."""
+    """Return the graph of a file. Raises InvalidInput with line and column."""
     return _DotParser(source).parse()
 
 
 def quote_id(name: str) -> str:
-    """Write an id, in quotes where it needs them."""
+    """Return an id, in quotes where DOT requires them."""
     if _PLAIN.fullmatch(name) and name.lower() not in _KEYWORDS:
         return name
     return '"' + name.replace('"', '\\"') + '"'
 
 
 class _DotParser:
-    """Reads statement after statement; one token ahead is enough."""
+    """Parses one statement after the other with one token of lookahead."""
 
     def __init__(self, source: SourceFile) -> None:
         self.source = source
@@ -118,7 +115,7 @@ class _DotParser:
         self.token = self._scan()
 
     def parse(self) -> DotGraph:
-        """Read the whole file."""
+        """Return the graph of the whole file."""
         strict = self._accept("keyword", "strict")
         if not self._accept("keyword", "digraph"):
             self._fail("a task graph is written digraph NAME { ... }")
@@ -143,7 +140,7 @@ class _DotParser:
         line = self._place(self.token.start)[0]
         names = [self._id()]
         if self._accept("="):
-            self._id()  # an attribute of the graph says nothing about tasks
+            self._id()  # a graph attribute, which has no meaning for tasks
             return
         while self._accept("arrow"):
             names.append(self._id())
@@ -186,7 +183,7 @@ class _DotParser:
         return text
 
     def _accept(self, kind: str, text: str | None = None) -> bool:
-        """Step over a token if it is the one that is asked for."""
+        """Skip the next token if it has this kind and text; return whether it did."""
         if self.token.kind != kind or (text is not None and self.token.text != text):
             return False
         self._advance()
@@ -196,7 +193,7 @@ class _DotParser:
         self.token = self._scan()
 
     def _scan(self) -> _DotToken:
-        """Give the next token."""
+        """Return the next token."""
         while self.position < len(self.text):
             start = self.position
             match = _TOKEN.match(self.text, start)
@@ -207,7 +204,7 @@ class _DotParser:
             if kind in ("blank", "comment"):
                 continue
             if kind == "text":
-                # A backslash before a line break continues the line; \" is a quote; others stay.
+                # A backslash before a line break continues the line, \" is a quote, other escapes stay.
                 return _DotToken("id", text[1:-1].replace("\\\n", "").replace('\\"', '"'), start)
             if kind == "word" and text.lower() in _KEYWORDS:
                 return _DotToken("keyword", text.lower(), start)
@@ -224,7 +221,7 @@ class _DotParser:
         return "this character has no meaning here"
 
     def _place(self, position: int) -> tuple[int, int]:
-        """Give line and column; positions are asked for in ascending order, so the text is counted once."""
+        """Return line and column. Positions must ascend between calls, so that the text is counted once."""
         if position > self.counted:
             self.line += self.text.count("\n", self.counted, position)
             self.line_start = self.text.rfind("\n", 0, position) + 1
@@ -259,20 +256,20 @@ class Dot:
     writes = True
 
     def recognises(self, source: SourceFile) -> bool:
-        """Say whether the file starts with ``digraph``."""
+        """Return whether the file starts with ``digraph``."""
         return _GRAPH.match(source.head) is not None
 
     def read(self, source: SourceFile) -> Workflow:
-        """Read a task graph. Raises InvalidInput."""
+        """Return the workflow of a task graph. Raises InvalidInput."""
         parsed = parse_dot(source)
-        complaints = ProblemCollector(source)
-        tasks = _tasks(source, parsed, complaints)
-        complaints.finish()
+        problems = ProblemCollector(source)
+        tasks = _tasks(source, parsed, problems)
+        problems.finish()
         name = parsed.name or source.stem
         return Workflow(name=name, tasks=tasks, document=Document(file=source.name))
 
     def write(self, workflow: Workflow) -> str:
-        """Write the unfolded workflow. Raises InvalidInput for what the dialect cannot say."""
+        """Return the unfolded workflow as DOT. Raises InvalidInput for what the dialect cannot express."""
         from weft.formats.graph import export_graph
 
         plain = export_graph(workflow, "this dialect of DOT")
@@ -282,7 +279,7 @@ class Dot:
             if math.isnan(seconds):
                 what = f"task {plain.graph.names[index]} has no known time"
                 raise InvalidInput(
-                    Problem(what=what, rule="every node needs a Weight", advice="give it work")
+                    Problem(what=what, rule="every node must have a Weight", advice="state its work")
                 )
             lines.append(f"    {names[index]} [Weight={_format_weight(seconds)}];")
         for index, edges in enumerate(plain.edges):
@@ -294,16 +291,16 @@ class Dot:
         return "\n".join([*lines, "}", ""])
 
 
-def _tasks(source: SourceFile, graph: DotGraph, complaints: ProblemCollector) -> tuple[Task, ...]:
+def _tasks(source: SourceFile, graph: DotGraph, problems: ProblemCollector) -> tuple[Task, ...]:
     index_of = {name: index for index, name in enumerate(graph.nodes)}
-    weights = _edge_weights(graph, complaints)
-    work = [_read_weight(node.attributes, f"node {shorten(name)!r}", node.line, complaints, required=True)
+    weights = _edge_weights(graph, problems)
+    work = [_read_weight(node.attributes, f"node {shorten(name)!r}", node.line, problems, required=True)
             for name, node in graph.nodes.items()]  # fmt: skip
     if not graph.nodes:
-        complaints.add("no nodes", rule="a task graph has at least one task")
+        problems.add("no nodes", rule="a task graph must have at least one task")
     if "" in graph.nodes:
-        complaints.add("a node with an empty name", line=graph.nodes[""].line)
-    complaints.finish()
+        problems.add("a node with an empty name", line=graph.nodes[""].line)
+    problems.finish()
     parents: list[list[int]] = [[] for _ in index_of]
     for start, end in weights:
         parents[index_of[end]].append(index_of[start])
@@ -317,7 +314,7 @@ def _tasks(source: SourceFile, graph: DotGraph, complaints: ProblemCollector) ->
             after[end].append(Dependency(task=start))
             continue
         file = f"{start}->{end}"
-        while file in taken:  # a node may itself be called x->y
+        while file in taken:  # a node may have the name x->y
             file += "'"
         taken.add(file)
         outputs[start].append(Output(file=escape_braces(file), seconds=seconds))
@@ -331,17 +328,17 @@ def _tasks(source: SourceFile, graph: DotGraph, complaints: ProblemCollector) ->
     )  # fmt: skip
 
 
-def _edge_weights(graph: DotGraph, complaints: ProblemCollector) -> dict[tuple[str, str], float]:
+def _edge_weights(graph: DotGraph, problems: ProblemCollector) -> dict[tuple[str, str], float]:
     weights: dict[tuple[str, str], float] = {}
     lines: dict[tuple[str, str], int] = {}
     for edge in graph.edges:
         ends = (edge.source, edge.target)
         label = f"edge {shorten(edge.source, 30)} -> {shorten(edge.target, 30)}"
         if ends in lines and not graph.strict:
-            rule = "two tasks have one edge (write strict digraph if the last one counts)"
-            complaints.add(f"{label} again, first in line {lines[ends]}", rule=rule, line=edge.line)
+            rule = "two tasks can have one edge (write strict digraph if the last one counts)"
+            problems.add(f"a second {label}, the first is in line {lines[ends]}", rule=rule, line=edge.line)
         lines[ends] = edge.line
-        weights[ends] = _read_weight(edge.attributes, label, edge.line, complaints) or 0.0
+        weights[ends] = _read_weight(edge.attributes, label, edge.line, problems) or 0.0
     return weights
 
 
@@ -349,7 +346,7 @@ def _read_weight(
     attributes: Mapping[str, str],
     label: str,
     line: int,
-    complaints: ProblemCollector,
+    problems: ProblemCollector,
     *,
     required: bool = False,
 ) -> float | None:
@@ -358,12 +355,14 @@ def _read_weight(
         if required:
             close = nearest("Weight", attributes)
             advice = f"did you mean Weight instead of {close!r}?" if close else "write [Weight=SECONDS]"
-            complaints.add(f"{label} has no Weight", rule="every task has a time", advice=advice, line=line)
+            problems.add(
+                f"{label} has no Weight", rule="every task must have a time", advice=advice, line=line
+            )
         return None
     number = float(text) if _NUMBER.fullmatch(text.strip()) else math.nan
     if 0 <= number < math.inf:
         return number
-    complaints.add(f"{label} has Weight={shorten(text)!r}", rule="must be a number, at least 0", line=line)
+    problems.add(f"{label} has Weight={shorten(text)!r}", rule="must be a number, at least 0", line=line)
     return None
 
 
@@ -373,7 +372,7 @@ def _format_weight(seconds: float) -> str:
 
 
 def _check_name(name: str) -> str:
-    """Refuse the names DOT cannot write: with a backslash at the end, or before a quote or line break."""
+    """Return the name. Raises InvalidInput for a backslash at its end or before a quote or line break."""
     if name.endswith("\\") or '\\"' in name or "\\\n" in name:
         raise InvalidInput(
             Problem(

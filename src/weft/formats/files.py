@@ -1,11 +1,13 @@
-"""Files in and out: formats are found by content when reading, by ending or name when writing."""
+"""Reading and writing of files: the format follows from the content when reading, from name or extension when
+writing.
+"""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-from weft.errors import InvalidInput, Problem, SourceLocation, nearest, shorten
+from weft.errors import InvalidInput, Problem, SourceLocation, nearest, shorten, suggest
 from weft.formats import FORMATS
 from weft.formats.format import Format, PlatformReader, SourceFile
 from weft.platform.platform import Platform
@@ -25,11 +27,11 @@ __all__ = [
 ]
 
 STDIN = "-"
-"""The file name that means the standard input."""
+"""The file name that stands for standard input or output."""
 
 
 def open_source(name: str | Path) -> SourceFile:
-    """Read a file's bytes; what stands in the way is an InvalidInput."""
+    """Return the content of a file. Raises InvalidInput if it cannot be read."""
     if str(name) == STDIN:
         return SourceFile(name="<stdin>", data=sys.stdin.buffer.read())
     path, shown = Path(name), shorten(repr(str(name)), 200)
@@ -37,10 +39,10 @@ def open_source(name: str | Path) -> SourceFile:
         if not str(name):
             raise InvalidInput(Problem(what="an empty file name", advice="name a file"))
         if path.is_dir():
-            raise InvalidInput(Problem(what=f"{shown} is a folder", advice="name a file in it"))
+            raise InvalidInput(Problem(what=f"{shown} is a directory", advice="name a file in it"))
         if path.is_char_device() or path.is_block_device():
             raise InvalidInput(Problem(what=f"{shown} is a device", advice="name a file"))
-        # A name that is not UTF-8 must not break the messages and files it is written to.
+        # A file name that is not UTF-8 must not break messages and written files.
         return SourceFile(name=str(name).encode(errors="replace").decode(), data=path.read_bytes())
     except FileNotFoundError:
         advice = _sibling_advice(path)
@@ -51,7 +53,7 @@ def open_source(name: str | Path) -> SourceFile:
 
 
 def _sibling_advice(path: Path) -> str:
-    """Find the file in the same folder that was probably meant; names are compared without their endings."""
+    """Return advice that names the most similar file of the folder; extensions are not compared."""
     try:
         siblings = {entry.stem: entry.name for entry in sorted(path.parent.iterdir())}
     except OSError:
@@ -61,12 +63,12 @@ def _sibling_advice(path: Path) -> str:
 
 
 def detect_format(source: SourceFile) -> Format:
-    """Find the format of a file by its content."""
+    """Return the format of a file, recognised by its content."""
     if not source.data.strip():
         place = SourceLocation(file=source.name)
         raise InvalidInput(Problem(what="the file is empty", advice="write a workflow into it", place=place))
     readers: list[Format] = []
-    for name in FORMATS.builtin_first():  # loaded one by one: the later ones are not needed for most files
+    for name in FORMATS.builtin_first():  # one at a time: most files need only the first formats
         reader: Format = FORMATS.load(name)()
         if reader.reads and reader.recognises(source):
             return reader
@@ -74,21 +76,23 @@ def detect_format(source: SourceFile) -> Format:
     suffix = Path(source.name).suffix
     for reader in readers:
         if suffix in reader.extensions:
-            return reader  # its own reading error says best what is wrong
+            return reader  # its reader has the most specific error message
     known = "; ".join(f"{reader.name}: {reader.title}" for reader in readers)
-    what = "the content is of no known format"
-    raise InvalidInput(Problem(what=what, rule=f"known are {known}", place=SourceLocation(file=source.name)))
+    what = "the content has no known format"
+    raise InvalidInput(
+        Problem(what=what, rule=f"known formats are {known}", place=SourceLocation(file=source.name))
+    )
 
 
 def load_workflow(name: str | Path, *, format_name: str | None = None) -> Workflow:
-    """Read and check a workflow file of any known format."""
+    """Return the checked workflow of a file of any format."""
     workflow = read_workflow_file(name, format_name=format_name)
     check(workflow)
     return workflow
 
 
 def read_workflow_file(name: str | Path, *, format_name: str | None = None) -> Workflow:
-    """Read a workflow file without checking what it says; ``checked_graph`` does that while unfolding."""
+    """Return the workflow of a file without checking it; ``check_and_unfold`` checks it while unfolding."""
     source = open_source(name)
     reader: Format = detect_format(source) if format_name is None else FORMATS.load(format_name)()
     if not reader.reads:
@@ -97,9 +101,9 @@ def read_workflow_file(name: str | Path, *, format_name: str | None = None) -> W
 
 
 def load_platform(text: str | Path) -> Platform:
-    """Read a platform: a short form (``identical:8``, ``cluster:64``, ``local``) or a file.
+    """Return a platform from a short form (``identical:8``, ``cluster:64``, ``local``) or a file.
 
-    Besides our own files those of other formats will do that describe machines beside their tasks.
+    Files of other formats are accepted if they describe machines.
     """
     from weft.formats.native import read_platform_file
     from weft.platform.short_forms import parse_short_form
@@ -117,7 +121,7 @@ def load_platform(text: str | Path) -> Platform:
 
 
 def _find_platform_reader(source: SourceFile) -> PlatformReader | None:
-    """Find the other format that a file with machines is of; None: it should be one of ours."""
+    """Return the foreign format of a file that describes machines; None for weft's own files."""
     from weft.formats.native import WeftYaml
 
     if WeftYaml().recognises(source):
@@ -128,18 +132,17 @@ def _find_platform_reader(source: SourceFile) -> PlatformReader | None:
 
 
 def _refuse_short_form(text: str) -> None:
-    """Explain a text that looks like a short form (``identicl:8``) but is none."""
+    """Raise InvalidInput for a text that resembles a short form (``identicl:8``)."""
     from weft.platform.short_forms import SHORT_FORMS
 
     word, colon, _ = text.partition(":")
     if colon and not Path(text).exists() and "/" not in text:
-        close = nearest(word, SHORT_FORMS)
-        advice = f"did you mean {close!r}?" if close else f"known: {', '.join(SHORT_FORMS)}, or a file"
+        advice = suggest(word, SHORT_FORMS, f"known: {', '.join(SHORT_FORMS)}, or a file")
         raise InvalidInput(Problem(what=f"no platform {shorten(repr(text))}", advice=advice))
 
 
 def find_writer(name: str | Path, format_name: str | None = None) -> Format:
-    """Find the format to write, by its name or by the file's ending."""
+    """Return the format to write, selected by its name or by the extension of the file."""
     if format_name is not None:
         chosen: Format = FORMATS.load(format_name)()
         if not chosen.writes:
@@ -153,17 +156,17 @@ def find_writer(name: str | Path, format_name: str | None = None) -> Format:
             return writer
     known = ", ".join(f"{writer.extensions[0]} ({writer.name})" for writer in writers)
     advice = f"use one of {known}, or --to NAME"
-    raise InvalidInput(Problem(what=f"no format is written to files ending in {suffix!r}", advice=advice))
+    raise InvalidInput(Problem(what=f"no format has the file extension {suffix!r}", advice=advice))
 
 
 def save_workflow(workflow: Workflow, name: str | Path, *, format_name: str | None = None) -> None:
-    """Write a workflow in the format of the file's ending, or the one named."""
+    """Write a workflow in the named format, by default in that of the extension."""
     text = find_writer(name, format_name).write(workflow)
     save_text(text, name)
 
 
 def save_text(text: str, name: str | Path) -> None:
-    """Write a text file (``-``: the standard output); what stands in the way is an InvalidInput."""
+    """Write a text file, or standard output for ``-``. Raises InvalidInput if that fails."""
     if str(name) == STDIN:
         sys.stdout.write(text)
         return

@@ -1,17 +1,8 @@
-"""The contract of the registry ``formats``: read it first.
+"""The interface of the formats, and what their readers share: source files, problems, JSON values.
 
-A format recognises its files by content, reads them into a workflow, and may write one. Files that describe
-machines beside the tasks give a platform, too. A damaged file gives an InvalidInput with the place, never a
-traceback.
-
-What is wrong with a foreign file, gathered while reading goes on.
-
-Reading large files without interruption by the garbage collector.
-
-Parsed documents and records hold no cycles, yet every few thousand of them make the collector walk over
-all the others: for 100,000 tasks that is most of the time.
-
-Values of a parsed JSON document, checked: load, look, and complain with the path.
+A format recognises its files by content, reads them into a workflow, and may write one. A format whose files
+describe machines too is a ``PlatformReader``. An invalid file raises InvalidInput with the place of every
+problem.
 """
 
 from __future__ import annotations
@@ -25,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from weft.errors import DocumentPath, InvalidInput, Problem, SourceLocation, nearest, shorten
+from weft.errors import DocumentPath, InvalidInput, Problem, SourceLocation, shorten, suggest
 from weft.platform.platform import Platform
 from weft.workflow.workflow import Workflow
 
@@ -34,6 +25,7 @@ __all__ = [
     "Format",
     "PlatformReader",
     "ProblemCollector",
+    "ReadOnlyFormat",
     "SourceFile",
     "add_unknown_task",
     "describe_value",
@@ -49,23 +41,23 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFile:
-    """The bytes of one file and the name to show for it."""
+    """The content of one file, with its name for messages."""
 
     name: str
     data: bytes
 
     @property
     def head(self) -> str:
-        """Give the first characters, enough to recognise a format by."""
+        """Return the first 64 kB as text, enough to recognise a format."""
         return self.data[:65536].decode("utf-8", errors="replace").lstrip("\ufeff")
 
     @property
     def stem(self) -> str:
-        """Give the file's name without folder and ending: the default name of a workflow."""
+        """Return the file name without folder and extension, the default name of a workflow."""
         return Path(self.name).name.split(".")[0] or "workflow"
 
     def text(self) -> str:
-        """Decode the whole file."""
+        """Return the whole file as text. Raises InvalidInput where it is not UTF-8."""
         try:
             return self.data.decode("utf-8-sig")
         except UnicodeDecodeError as error:
@@ -79,7 +71,7 @@ class SourceFile:
 
 def file_error(source: SourceFile, what: str, *, line: int | None = None, column: int | None = None,
             path: tuple[str | int, ...] = (), rule: str = "", advice: str = "") -> InvalidInput:  # fmt: skip
-    """Make the error for a file that does not follow its format."""
+    """Return the error for a file that does not follow its format."""
     place = SourceLocation(file=source.name, line=line, column=column)
     return InvalidInput(Problem(what=what, rule=rule, advice=advice, path=path, place=place))
 
@@ -88,50 +80,63 @@ class Format(Protocol):
     """One file format for workflows."""
 
     name: str
-    """The word for ``--from`` and ``--to``."""
+    """The name for ``--from`` and ``--to``."""
     title: str
-    """What it is, in a few words, for lists."""
+    """A short description for lists of formats."""
     extensions: tuple[str, ...]
-    """Endings it is written under, the usual one first (``.dot``)."""
+    """File extensions, the preferred one first (``.dot``)."""
     reads: bool
     writes: bool
 
     def recognises(self, source: SourceFile) -> bool:
-        """Say, from the content alone and cheaply, whether a file is of this format."""
+        """Return whether a file has this format, from its content alone and without parsing it."""
         ...
 
     def read(self, source: SourceFile) -> Workflow:
-        """Read a workflow. Raises InvalidInput."""
+        """Return the workflow of a file. Raises InvalidInput."""
         ...
 
     def write(self, workflow: Workflow) -> str:
-        """Write a workflow as text. Raises InvalidInput if the format cannot say it."""
+        """Return a workflow as text. Raises InvalidInput if the format cannot express it."""
         ...
+
+
+class ReadOnlyFormat:
+    """Base of the formats that are read, not written."""
+
+    name: str
+    reads = True
+    writes = False
+
+    def write(self, workflow: Workflow) -> str:
+        """Raise InvalidInput."""
+        what, advice = f"{workflow.name} cannot be written as {self.name}", "write weft or wfformat instead"
+        raise InvalidInput(Problem(what=what, rule="this format is read only", advice=advice))
 
 
 @runtime_checkable
 class PlatformReader(Protocol):
-    """A format whose files describe machines beside the tasks: ``--on FILE`` takes them."""
+    """A format whose files describe machines too; ``--on FILE`` reads them."""
 
     def recognises(self, source: SourceFile) -> bool:
-        """Say, from the content alone and cheaply, whether a file is of this format."""
+        """Return whether a file has this format, from its content alone and without parsing it."""
         ...
 
     def read_platform(self, source: SourceFile) -> Platform:
-        """Read the machines. Raises InvalidInput."""
+        """Return the machines of a file as a platform. Raises InvalidInput."""
         ...
 
 
 MAX_PROBLEMS = 20
-"""Reading stops after so many: the rest would mostly repeat the first."""
+"""Problems after which reading stops; further ones mostly repeat the first."""
 
 
 class ProblemCollector:
-    """Collects the problems of one file; ``finish`` raises them all."""
+    """Collects the problems of one file; ``finish`` raises them together."""
 
     def __init__(self, source: SourceFile) -> None:
         self.source = source
-        self.problems: list[Problem] = []
+        self.found: list[Problem] = []
 
     def add(
         self,
@@ -143,21 +148,24 @@ class ProblemCollector:
         line: int | None = None,
         column: int | None = None,
     ) -> None:
-        """Note one problem; the last that is allowed raises."""
+        """Add one problem; raise all of them when there are MAX_PROBLEMS."""
         place = SourceLocation(file=self.source.name, line=line, column=column)
-        self.problems.append(Problem(what=what, rule=rule, advice=advice, path=path, place=place))
-        if len(self.problems) >= MAX_PROBLEMS:
+        self.found.append(Problem(what=what, rule=rule, advice=advice, path=path, place=place))
+        if len(self.found) >= MAX_PROBLEMS:
             self.finish()
 
     def finish(self) -> None:
-        """Raise everything that was found, if anything was."""
-        if self.problems:
-            raise InvalidInput(self.problems)
+        """Raise InvalidInput with the collected problems, if there are any."""
+        if self.found:
+            raise InvalidInput(self.found)
 
 
 @contextmanager
 def pause_garbage_collection() -> Iterator[None]:
-    """Pause the garbage collector, and leave it as it was."""
+    """Disable the garbage collector within a ``with`` block.
+
+    Parsed documents hold no reference cycles, and collections would take most of the time for 100,000 tasks.
+    """
     running = gc.isenabled()
     gc.disable()
     try:
@@ -170,11 +178,11 @@ def pause_garbage_collection() -> Iterator[None]:
 _EMPTY_OBJECT: Mapping[str, Any] = {}
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _MAX_HINTS = 3
-"""Complaints that get a "did you mean": the search looks at thousands of names."""
+"""Problems that get a "did you mean"; each search compares thousands of names."""
 
 
 def load_json(source: SourceFile) -> Any:
-    """Parse a JSON file; whatever is wrong with it becomes InvalidInput with line and column."""
+    """Return the value of a JSON file. Raises InvalidInput with line and column."""
     text = source.text()
     try:
         document = json.loads(text)
@@ -185,81 +193,77 @@ def load_json(source: SourceFile) -> Any:
         advice = "the file may be cut off" if error.pos >= len(text.rstrip()) else ""
         raise file_error(source, what, line=error.lineno, column=error.colno, advice=advice) from None
     except RecursionError:
-        raise file_error(
-            source, "lists and objects are nested too deeply", rule="a workflow is a few levels"
-        ) from None
+        what = "lists and objects are nested too deeply"
+        raise file_error(source, what, rule="a workflow has a few levels") from None
     except UnicodeEncodeError:
-        raise file_error(source, "half of a character", rule=r"\\uD800 to \\uDFFF come in pairs") from None
+        raise file_error(source, "an unpaired surrogate", rule=r"\uD800 to \uDFFF come in pairs") from None
     except ValueError as error:
         raise file_error(source, f"a number that is too long: {shorten(str(error))}") from None
     return document
 
 
 def read_number(
-    into: dict[str, float], key: str, value: Any, path: DocumentPath, complaints: ProblemCollector
+    into: dict[str, float], key: str, value: Any, path: DocumentPath, problems: ProblemCollector
 ) -> None:
-    """Read a number that may be missing."""
+    """Store a number under a key; a missing value is not stored."""
     if value is None:
         return
     if type(value) in (int, float) and 0 <= value < 1e300:
         into[key] = float(value)
     else:
-        complaints.add(describe_value(value), rule="must be a number, at least 0", path=path)
+        problems.add(describe_value(value), rule="must be a number, at least 0", path=path)
 
 
 def read_object(
-    parent: Mapping[str, Any], key: str, path: DocumentPath, complaints: ProblemCollector
+    parent: Mapping[str, Any], key: str, path: DocumentPath, problems: ProblemCollector
 ) -> Mapping[str, Any]:
-    """Read an object inside another; a missing one is empty."""
+    """Return an object inside another; an empty one if it is missing."""
     value = parent.get(key)
     if value is not None and type(value) is not dict:
-        complaints.add(describe_value(value), rule="must be an object", path=(*path, key))
+        problems.add(describe_value(value), rule="must be an object", path=(*path, key))
     return value if type(value) is dict else _EMPTY_OBJECT
 
 
 def read_objects(
-    value: Any, path: DocumentPath, complaints: ProblemCollector, *, required: bool = False
+    value: Any, path: DocumentPath, problems: ProblemCollector, *, required: bool = False
 ) -> list[Mapping[str, Any]]:
-    """Read a list of objects. Others would shift the positions of the rest, so they end the reading."""
+    """Return a list of objects. Raises InvalidInput if an entry is not an object."""
     if value is None and not required:
         return []
     if type(value) is not list or (required and not value):
         rule = "must be a list of objects" + (", at least one" if required else "")
-        complaints.add(describe_value(value), rule=rule, path=path)
-        complaints.finish()
+        problems.add(describe_value(value), rule=rule, path=path)
+        problems.finish()
     for position, entry in enumerate(value):
         if type(entry) is not dict:
-            complaints.add(describe_value(entry), rule="must be an object", path=(*path, position))
-    complaints.finish()
+            problems.add(describe_value(entry), rule="must be an object", path=(*path, position))
+    problems.finish()
     return list(value)
 
 
 def add_unknown_task(
-    name: Any, known: Mapping[str, int], path: DocumentPath, complaints: ProblemCollector
+    name: Any, known: Mapping[str, int], path: DocumentPath, problems: ProblemCollector
 ) -> None:
-    """Complain of a name that no task has."""
+    """Add the problem of a reference to a task that does not exist."""
     if type(name) is not str:
-        complaints.add(describe_value(name), rule="must be the id of a task", path=path)
+        problems.add(describe_value(name), rule="must be the id of a task", path=path)
         return
-    close = nearest(name, known) if len(complaints.problems) < _MAX_HINTS else None
-    advice = f"did you mean {close!r}?" if close else "name the id of a task in this file"
-    complaints.add(f"no task {shorten(name)!r}", advice=advice, path=path)
+    candidates = known if len(problems.found) < _MAX_HINTS else ()
+    advice = suggest(name, candidates, "name the id of a task in this file")
+    problems.add(f"no task {shorten(name)!r}", advice=advice, path=path)
 
 
 def describe_value(value: Any) -> str:
-    """Say what was found, for a message."""
+    """Return a description of a value for a message."""
     if value is None:
-        return "nothing is given"
+        return "no value"
     if type(value) is str:
-        return f"{shorten(value)!r}" if value else "empty text"
-    return (
-        f"{shorten(value)} is {name_json_type(value)}"
-        if type(value) in (int, float, bool)
-        else name_json_type(value)
-    )
+        return repr(shorten(value)) if value else "an empty text"
+    kind = name_json_type(value)
+    return f"{shorten(value)} is {kind}" if type(value) in (int, float, bool) else kind
 
 
 def name_json_type(value: Any) -> str:
-    """Name the type of a value as JSON knows it."""
+    """Return the JSON name of a value's type."""
     names = {dict: "an object", list: "a list", str: "text", bool: "true/false", type(None): "nothing"}
     return names.get(type(value), "a number")

@@ -1,21 +1,16 @@
-"""Topological order of the tasks of a foreign file, and the cycle to show when there is none.
+"""Task graphs that are exchanged with other systems: cycle check, import of recorded workflows, export.
 
-A recorded workflow on its way from a foreign file: columns over tasks, and the rules that make a workflow
-of them.
-
-WfFormat and DAX list edges *and* files, and the two need not agree; in weft a file that one task writes
-and another reads is an edge by itself. The rules, so that every recorded workflow is valid:
+WfFormat and DAX list edges *and* files, and the two need not agree; in weft a file that one task writes and
+another reads is an edge by itself. The rules, so that every recorded workflow is valid:
 
 - edges come from the listed parents (and children); files add the edges that the lists lack;
-- a file has one writer: the first task in file order that writes it without reading it, else the first
-  that updates it in place; other tasks that write it keep their edges but don't declare the file;
-- a task that updates a file another task writes only reads it; the only writer of a file doesn't read it;
-- where files would close a cycle, the listed edges win: inputs that stand before their writer in the
-  order the listed edges give are left out. A cycle of listed edges is an error.
+- a file has one writer: the first task in file order that writes it without reading it, else the first that
+  updates it in place; other tasks that write it keep their edges but do not declare the file;
+- a task that updates a file of another task only reads it; the only writer of a file does not read it;
+- where files would close a cycle, the listed edges take precedence: inputs that precede their writer in the
+  order of the listed edges are left out. A cycle of listed edges is an error.
 
 Complexity: linear in tasks, edges and files.
-
-What simple formats can say of a workflow: a time per task, and edges that carry bytes or take seconds.
 """
 
 from __future__ import annotations
@@ -50,14 +45,14 @@ _MAX_CYCLE_NAMES = 8
 
 
 def sort_topologically(parents: Sequence[Sequence[int]]) -> list[int]:
-    """Order tasks so that parents come first. Tasks on a cycle, and those behind one, are missing from it."""
+    """Return the tasks with parents first, without the tasks on a cycle and their descendants."""
     children: list[list[int]] = [[] for _ in parents]
     missing = [len(above) for above in parents]
     for index, above in enumerate(parents):
         for parent in above:
             children[parent].append(index)
     order = [index for index, count in enumerate(missing) if count == 0]
-    for index in order:  # grows while it is walked
+    for index in order:  # grows during the iteration
         for child in children[index]:
             missing[child] -= 1
             if missing[child] == 0:
@@ -66,7 +61,7 @@ def sort_topologically(parents: Sequence[Sequence[int]]) -> list[int]:
 
 
 def check_acyclic(source: SourceFile, names: Sequence[str], parents: Sequence[Sequence[int]]) -> list[int]:
-    """Give the topological order. Raises InvalidInput, naming a cycle, when there is none."""
+    """Return the topological order. Raises InvalidInput that names a cycle if there is one."""
     if all(not above or max(above) < index for index, above in enumerate(parents)):
         return list(range(len(parents)))
     order = sort_topologically(parents)
@@ -79,11 +74,11 @@ def check_acyclic(source: SourceFile, names: Sequence[str], parents: Sequence[Se
 
 
 def _find_cycle(parents: Sequence[Sequence[int]], order: Sequence[int]) -> list[int]:
-    """Find a cycle, in the direction of the edges, among the tasks that an order lacks."""
+    """Return a cycle, in the direction of the edges, among the tasks missing from an order."""
     stuck = [True] * len(parents)
     for index in order:
         stuck[index] = False
-    # A stuck task has a stuck parent, so walking up among them comes back to itself.
+    # Every missing task has a missing parent, so following parents ends in a cycle.
     index = stuck.index(True)
     trail: dict[int, int] = {}
     while index not in trail:
@@ -98,7 +93,7 @@ _T = TypeVar("_T")
 
 
 def escape_braces(text: str) -> str:
-    """Write a foreign text so that no part of it is taken for a ``{name}`` of ours."""
+    """Return a foreign text with its braces doubled, so that none is taken for a ``{name}``."""
     if "{" not in text and "}" not in text:
         return text
     return _BRACES.sub(lambda match: match[1] or match[2] * 2, text)
@@ -106,25 +101,25 @@ def escape_braces(text: str) -> str:
 
 @dataclass(slots=True, kw_only=True)
 class RecordedWorkflow:
-    """Columns over the tasks of a file, filled by its reader. File names are as the file has them."""
+    """Columns over the tasks of a file, filled by its reader; file names as in the file."""
 
     names: list[str] = field(default_factory=list)
     parents: list[list[int]] = field(default_factory=list)
-    """Indices of the tasks each waits for; repetitions allowed."""
+    """Indices of the parents of each task, possibly repeated."""
     reads: list[Sequence[str]] = field(default_factory=list)
     writes: list[Sequence[str]] = field(default_factory=list)
     sizes: dict[str, float] = field(default_factory=dict)
     """Bytes per file, where known."""
     work: list[float | None] = field(default_factory=list)
     nodes: dict[int, int] = field(default_factory=dict)
-    """Tasks that take another number of nodes than one."""
+    """Node counts of the tasks that use more than one node."""
     jobs: list[JobSpec | None] = field(default_factory=list)
     attributes: list[Mapping[str, object]] = field(default_factory=list)
 
     def workflow(
         self, source: SourceFile, *, name: str | None = None, description: str | None = None
     ) -> Workflow:
-        """Build the workflow. Raises InvalidInput when the listed edges close a cycle."""
+        """Return the workflow. Raises InvalidInput if the listed edges close a cycle."""
         writers = self._settle_writers()
         self._drop_cyclic_inputs(source, writers)
         return Workflow(
@@ -135,7 +130,7 @@ class RecordedWorkflow:
         )
 
     def _settle_writers(self) -> dict[str, int]:
-        """Find the one writer of every file."""
+        """Return the one writer of every file."""
         writers: dict[str, int] = {}
         updates: list[tuple[str, int]] = []
         for index, files in enumerate(self.writes):
@@ -152,7 +147,7 @@ class RecordedWorkflow:
         return writers
 
     def _drop_cyclic_inputs(self, source: SourceFile, writers: Mapping[str, int]) -> None:
-        """Leave out the inputs that would close a cycle."""
+        """Remove the inputs that would close a cycle."""
         order = check_acyclic(source, self.names, self.parents)
         if self._orders(order, writers):
             return
@@ -169,7 +164,7 @@ class RecordedWorkflow:
             self.reads[index] = [file for file in files if position[find(file, index)] <= here]
 
     def _orders(self, order: Sequence[int], writers: Mapping[str, int]) -> bool:
-        """Say whether every file is written before it is read in this order."""
+        """Return whether this order writes every file before it is read."""
         position = _invert(order)
         find = writers.get
         for index, files in enumerate(self.reads):
@@ -183,7 +178,7 @@ class RecordedWorkflow:
         names = self.names
         edges = [Dependency(task=name) for name in names]
         sizes, find = self.sizes, writers.get
-        # One Input serves all readers of a file; most files are read more than once.
+        # All readers of a file share one Input: most files have several readers.
         inputs: dict[str, Input] = {}
         tasks = []
         for index, name in enumerate(names):
@@ -244,13 +239,13 @@ class ExportGraph:
 
     graph: TaskGraph
     seconds: tuple[float, ...]
-    """Time on a machine of speed 1; nan: unknown."""
+    """Seconds on a machine of speed 1; nan where unknown."""
     edges: tuple[tuple[ExportEdge, ...], ...]
-    """Per task: the edges that lead to it, by source."""
+    """The incoming edges of each task, by source."""
 
 
 def export_graph(workflow: Workflow, title: str) -> ExportGraph:
-    """Unfold a workflow for a format of this title. Raises InvalidInput for what no simple format can say."""
+    """Unfold a workflow for export. Raises InvalidInput for what a format with this title cannot express."""
     graph = unfold(workflow)
     problems = list(_find_unsupported(graph, title))
     if problems:

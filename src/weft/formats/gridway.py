@@ -1,28 +1,13 @@
-"""GridWay's variables in a job template: ``${GW_ARCH}`` and its kin become names that weft fills in.
+"""GridWay job templates, read only: docs/papers/adaptive-jobs.md, section 6.
 
-They are resolved at run time, for the chosen machine and the job (S3 section 6). ``$NAME`` is ``${NAME}``,
-and every name may carry ``GW_`` in front. A variable of the template's own ENVIRONMENT has its value. What
-nobody knows is left to the shell in arguments, and an error in file names.
+A template is a workflow of one task. A template that uses ``${TASK_ID}`` or ``${TOTAL_TASKS}``, or has the
+key TOTAL_TASKS, is an array job: a sweep ``task_id: 0..total_tasks-1``. Its size is the parameter
+``total_tasks``, so ``-p total_tasks=50`` corresponds to ``gwsubmit -n 50``.
 
-The files of a GridWay job: what is staged in and out, under which names (S3 section 6).
-
-An input is ``NAME`` or ``LOCAL REMOTE``, an output ``NAME`` or ``REMOTE LOCAL``, and LOCAL may be a URL;
-entries are parted by commas. A file with an absolute path is on the machine already and not moved. An output
-has one name in a workflow, the LOCAL one: the command moves REMOTE there at its end. The flags ``[shared]``,
-``[compressed]`` and ``[size=12.2MB]`` behind an input are weft's way to write what S3 says of inputs.
-
-From the keywords of a GridWay job template to a task (S3 section 6).
-
-Each keyword has its place in our records; those that only tune GridWay's own daemon (RESCHEDULING_INTERVAL,
-SUSPENSION_TIMEOUT, CPULOAD_THRESHOLD, PROFILE_THRESHOLD, CHECKPOINT_URL, DEADLINE) are kept as attributes.
-What would change the meaning of the job and cannot be said here is refused by name. GridWay's defaults are
-those of an installation, not of a template: only the checkpoint interval (300 s) is taken over.
-
-GridWay job templates (S3 section 6): read only.
-
-A template is a workflow of one task. One that speaks of ``${TASK_ID}`` or ``${TOTAL_TASKS}``, or has the key
-TOTAL_TASKS, is an array job: a sweep ``task_id: 0..total_tasks-1``. Its size is the parameter
-``total_tasks``, so that ``-p total_tasks=50`` says what ``gwsubmit -n 50`` does.
+Keywords that only configure GridWay's daemon (RESCHEDULING_INTERVAL, SUSPENSION_TIMEOUT, CPULOAD_THRESHOLD,
+PROFILE_THRESHOLD, CHECKPOINT_URL, DEADLINE) are kept as attributes. Keywords that would change the meaning of
+the job and have no equivalent are refused by name. GridWay's defaults belong to an installation, not to a
+template; only the checkpoint interval (300 s) is used.
 """
 
 from __future__ import annotations
@@ -34,9 +19,9 @@ from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
 from weft.documents import Document
-from weft.errors import InvalidInput, Problem, nearest, shorten
+from weft.errors import shorten, suggest
 from weft.expressions import parse
-from weft.formats.format import ProblemCollector, SourceFile, file_error
+from weft.formats.format import ProblemCollector, ReadOnlyFormat, SourceFile, file_error
 from weft.formats.graph import escape_braces
 from weft.formats.gridway_template import TemplateEntry, parse_template, translate_rank, translate_requirement
 from weft.units import parse_bytes
@@ -44,24 +29,14 @@ from weft.workflow.quantity import Range, Sweep
 from weft.workflow.task import NO_RECOVERY, Checkpoint, Input, JobSpec, Output, Recovery, Task
 from weft.workflow.workflow import Workflow
 
-__all__ = [
-    "COUNT",
-    "INDEX",
-    "GridWay",
-    "JobFiles",
-    "JobTemplate",
-    "TemplateVariables",
-    "is_url",
-    "split_list",
-    "uses_array_variables",
-]
+__all__ = ["COUNT", "INDEX", "GridWay", "JobTemplate"]
 
 
 INDEX = "task_id"
 """The sweep variable of an array job: 0 for its first task."""
 
 COUNT = "total_tasks"
-"""The parameter that says how many tasks an array job has."""
+"""The parameter with the number of tasks of an array job."""
 
 _VARIABLE = re.compile(r"\$\{([^{}]*)\}|\$([A-Za-z_][A-Za-z0-9_]*)")
 _ARRAY_NAMES = ("TASK_ID", "TOTAL_TASKS")
@@ -69,49 +44,53 @@ _BULK_NAMES = ("PARAM", "MAX_PARAM")
 _RESTART = "RESTARTED"
 
 
-def _plain(match: re.Match[str]) -> str:
+def _variable_name(match: re.Match[str]) -> str:
     return (match[1] if match[1] is not None else match[2]).removeprefix("GW_")
 
 
-def uses_array_variables(entries: Mapping[str, TemplateEntry]) -> bool:
-    """Say whether a template is meant for an array job: by its key, or by the variables it uses."""
+def _uses_array_variables(entries: Mapping[str, TemplateEntry]) -> bool:
+    """Return whether a template describes an array job, by its key or by its variables."""
     return "TOTAL_TASKS" in entries or any(
-        _plain(match) in _ARRAY_NAMES
+        _variable_name(match) in _ARRAY_NAMES
         for entry in entries.values()
         for match in _VARIABLE.finditer(entry.value)
     )
 
 
-class TemplateVariables:
-    """What the variables of one template mean."""
+class _TemplateVariables:
+    """Translates the variables of one template, such as ``${GW_ARCH}``, to the names of weft.
 
-    def __init__(self, complaints: ProblemCollector, *, name: str, swept: bool, count: str) -> None:
-        """``count``: how many tasks the array has, as text for a name; without a sweep the index is 0."""
+    They are resolved at run time, for the chosen machine and the job. ``$NAME`` is ``${NAME}``, and every
+    name may have the prefix ``GW_``. A variable of the template's own ENVIRONMENT has its value there.
+    """
+
+    def __init__(self, problems: ProblemCollector, *, name: str, swept: bool, count: str) -> None:
+        """Set the values; ``count`` is the number of tasks as text. Without a sweep the index is 0."""
         index = f"{{{INDEX}}}" if swept else "0"
-        self.complaints = complaints
+        self.problems = problems
         self.swept = swept
         self.environment: dict[str, str] = {}
-        """Variables of the template's own, their values translated already."""
+        """Variables of the template's ENVIRONMENT with their translated values."""
         self._known = {
             "ARCH": "{machine.arch}",
             "HOSTNAME": "{machine.name}",
             "TASK_ID": index,
             "TOTAL_TASKS": count,
             "ARRAY_ID": escape_braces(name),
-            # A number that the daemon gives; the name of the task makes files unique just as well.
+            # GridWay's daemon assigns a number; the name of the task makes file names as unique.
             "JOB_ID": f"{escape_braces(name)}.{index}" if swept else escape_braces(name),
         }
 
     def unique(self, name: str) -> str:
-        """Give a file a name of its own in every task of an array."""
+        """Return a file name that differs between the tasks of an array."""
         return name if not self.swept or f"{{{INDEX}}}" in name else f"{name}.{{{INDEX}}}"
 
     def in_name(self, entry: TemplateEntry, text: str) -> str:
-        """Translate the name of a file; a variable that nobody knows is complained about."""
+        """Return the translation of a file name; add a problem for an unknown variable."""
         return self._translated(entry, text, in_line=False)
 
     def in_command(self, entry: TemplateEntry, text: str) -> str:
-        """Translate a part of a command line; what nobody knows is for the shell."""
+        """Return the translation of a part of a command line; unknown variables are left to the shell."""
         return self._translated(entry, text, in_line=True)
 
     def _translated(self, entry: TemplateEntry, text: str, *, in_line: bool) -> str:
@@ -123,30 +102,29 @@ class TemplateVariables:
         return "".join([*parts, _double_braces(text[end:])])
 
     def _value(self, entry: TemplateEntry, match: re.Match[str], *, in_line: bool) -> str:
-        name = _plain(match)
+        name = _variable_name(match)
         own = self.environment.get(match[1] if match[1] is not None else match[2])
         if own is not None:
             return own
         if name in self._known:
             return self._known[name]
         if name in _BULK_NAMES:
-            rule = "it belongs to an option of the bulk submission, which a template does not hold"
-            self.complaints.add(
+            rule = "it needs an option of the bulk submission, which a template does not hold"
+            self.problems.add(
                 f"${{{name}}} in {entry.key}", rule=rule, advice="use ${TASK_ID}", line=entry.line
             )
         elif name == _RESTART and in_line:
             return "${WEFT_RESTART:-0}"
         elif not in_line:
             known = [*self._known, *self.environment]
-            close = nearest(name, known)
-            advice = f"did you mean ${{{close}}}?" if close else f"known: {', '.join(known)}"
-            what = f"no variable ${{{name}}} for the name of a file in {entry.key}"
-            self.complaints.add(what, advice=advice, line=entry.line)
+            advice = suggest(name, known, f"known: {', '.join(known)}")
+            what = f"unknown variable ${{{name}}} in a file name of {entry.key}"
+            self.problems.add(what, advice=advice, line=entry.line)
         return match[0]
 
 
 def _double_braces(text: str) -> str:
-    """Double the braces of a text in which no variable stands."""
+    """Return a text without variables with its braces doubled."""
     return text.replace("{", "{{").replace("}", "}}")
 
 
@@ -156,41 +134,47 @@ _SAFE = re.compile(r"[\w@%+=:,./{}-]+", re.ASCII)
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
-def split_list(text: str) -> list[str]:
-    """Split a value at the commas that stand in no quotes."""
+def _split_list(text: str) -> list[str]:
+    """Return the parts of a value, split at commas outside quotes."""
     return [part for match in _PART.finditer(text) if (part := match[0].strip())]
 
 
-def is_url(name: str) -> bool:
-    """Say whether a file is named by its URL."""
+def _is_url(name: str) -> bool:
+    """Return whether a file name is a URL."""
     return _URL.match(name) is not None
 
 
 def _is_elsewhere(name: str) -> bool:
-    return is_url(name) or name.startswith("/")
+    return _is_url(name) or name.startswith("/")
 
 
 def _word(name: str) -> str:
-    """Write a name as one word of a command line."""
+    """Return a name quoted as one word of a command line."""
     return name if _SAFE.fullmatch(name) else shlex.quote(name)
 
 
 @dataclass(slots=True, kw_only=True)
-class JobFiles:
-    """Gathers the inputs and outputs of one job, each name once."""
+class _JobFiles:
+    """Collects the inputs and outputs of one job, each name once.
 
-    variables: TemplateVariables
-    complaints: ProblemCollector
+    An input is ``NAME`` or ``LOCAL REMOTE``, an output ``NAME`` or ``REMOTE LOCAL``, and LOCAL may be a URL;
+    entries are separated by commas. A file with an absolute path is already on the machine and is not moved.
+    An output has one name in a workflow, LOCAL: the command renames REMOTE at its end. The flags
+    ``[shared]``, ``[compressed]`` and ``[size=12.2MB]`` after an input are additions of weft.
+    """
+
+    variables: _TemplateVariables
+    problems: ProblemCollector
     inputs: dict[str, Input] = field(default_factory=dict)
     outputs: dict[str, Output] = field(default_factory=dict)
     moves: list[str] = field(default_factory=list)
-    """Commands that give outputs their names, when the program has ended well."""
+    """Commands that rename outputs after the program has succeeded."""
     on_machine: list[str] = field(default_factory=list)
-    """Listed files with absolute paths: they are not moved."""
+    """Listed files with absolute paths, which are not moved."""
 
     def add_inputs(self, entry: TemplateEntry) -> None:
-        """Take in INPUT_FILES."""
-        for part in split_list(entry.value):
+        """Add the files of INPUT_FILES."""
+        for part in _split_list(entry.value):
             flags = _FLAGS.search(part)
             words = (part if flags is None else part[: flags.start()]).split()
             if pair := self._pair(entry, words):
@@ -201,18 +185,18 @@ class JobFiles:
                     self._flag(entry, name, flags[1])
 
     def add_outputs(self, entry: TemplateEntry) -> None:
-        """Take in OUTPUT_FILES."""
-        for part in split_list(entry.value):
+        """Add the files of OUTPUT_FILES."""
+        for part in _split_list(entry.value):
             if pair := self._pair(entry, part.split()):
                 self._add_output(entry, *pair)
 
     def read(self, entry: TemplateEntry) -> str:
-        """Take in the one file that a keyword names for reading, and name it in the job's folder."""
+        """Add the input that a keyword names; return its name in the directory of the job."""
         path = self.variables.in_name(entry, entry.value)
         return self._add_input(entry, path, None) or path
 
     def write(self, entry: TemplateEntry) -> str:
-        """Take in the file of a stream, which GridWay always brings back; name it in the job's folder."""
+        """Add the file of an output stream, which GridWay always stages out; return its name there."""
         name = self.variables.in_name(entry, entry.value)
         if name == "/dev/null":
             return name
@@ -224,7 +208,7 @@ class JobFiles:
         return inside
 
     def program(self, entry: TemplateEntry) -> str:
-        """Take in a program, which is staged unless its path is absolute; give the word that calls it."""
+        """Add a program, which is staged unless its path is absolute; return the word that calls it."""
         path = self.variables.in_name(entry, entry.value)
         name = self._add_input(entry, path, None) or path
         return _word(name if "/" in name else f"./{name}")
@@ -234,17 +218,17 @@ class JobFiles:
         if len(names) in (1, 2) and all(names):
             return names[0], names[1] if len(names) == 2 else None
         what = f"{shorten(repr(' '.join(words)), 60)} in {entry.key}"
-        rule = "an entry is one name or two: where it comes from and where it goes"
-        self.complaints.add(what, rule=rule, advice="part entries by commas", line=entry.line)
+        rule = "an entry has one name, or two: source and destination"
+        self.problems.add(what, rule=rule, advice="separate entries by commas", line=entry.line)
         return None
 
     def _add_input(self, entry: TemplateEntry, local: str, remote: str | None) -> str | None:
-        """Note an input; give its name in the job's folder, None if it is on the machine already."""
+        """Add an input; return its name in the directory of the job, None if it is already on the machine."""
         if local.startswith("/"):
             if remote is not None:
                 self._renamed(entry, local, remote, f"write file://{local} {remote}")
             return None
-        name = remote or (self._base(entry, local) if is_url(local) else local)
+        name = remote or (self._base(entry, local) if _is_url(local) else local)
         self.inputs.setdefault(name, Input(file=name, source=None if name == local else local))
         return name
 
@@ -252,16 +236,16 @@ class JobFiles:
         if remote.startswith("/"):
             self._keep(remote)
             if local is not None:
-                self._renamed(entry, remote, local, "name a file of the job's own folder")
-        elif is_url(remote):
+                self._renamed(entry, remote, local, "name a file in the directory of the job")
+        elif _is_url(remote):
             what, rule = (
                 f"the URL {shorten(remote, 60)} in {entry.key}",
-                "the first name is the job's own file",
+                "the first name must be a file of the job",
             )
-            self.complaints.add(what, rule=rule, advice="write NAME URL", line=entry.line)
+            self.problems.add(what, rule=rule, advice="write NAME URL", line=entry.line)
         else:
             target = local if local is not None and _is_elsewhere(local) else None
-            # Without the index in its name, the tasks of an array would all write the same file.
+            # Without the index in the name, all tasks of an array would write the same file.
             name = remote if local is None else self.variables.unique(remote) if target else local
             self.outputs.setdefault(name, Output(file=name, target=target))
             if name != remote:
@@ -274,17 +258,17 @@ class JobFiles:
     def _renamed(self, entry: TemplateEntry, path: str, other: str, advice: str) -> None:
         what = f"{shorten(path, 60)} is renamed to {shorten(other, 60)} in {entry.key}"
         rule = "a file with an absolute path is not moved"
-        self.complaints.add(what, rule=rule, advice=advice, line=entry.line)
+        self.problems.add(what, rule=rule, advice=advice, line=entry.line)
 
     def _base(self, entry: TemplateEntry, name: str) -> str:
-        """Take the last part of a path or URL."""
+        """Return the last part of a path or URL."""
         try:
-            base = (urlsplit(name).path if is_url(name) else name).rpartition("/")[2]
+            base = (urlsplit(name).path if _is_url(name) else name).rpartition("/")[2]
         except ValueError:
             base = ""
         if not base:
             what = f"{shorten(name, 60)} in {entry.key} names no file"
-            self.complaints.add(what, advice="end it with the name of a file", line=entry.line)
+            self.problems.add(what, advice="end it with a file name", line=entry.line)
         return base or name
 
     def _flag(self, entry: TemplateEntry, name: str, flags: str) -> None:
@@ -297,15 +281,15 @@ class JobFiles:
                 given = replace(given, size=self._size(entry, value))
             else:
                 what = f"flag {shorten(repr(flag), 40)} in {entry.key}"
-                self.complaints.add(what, rule="flags are shared, compressed, size=BYTES", line=entry.line)
+                self.problems.add(what, rule="must be shared, compressed or size=BYTES", line=entry.line)
         self.inputs[name] = given
 
     def _size(self, entry: TemplateEntry, text: str) -> float | None:
         size = parse_bytes(text)
         if size is None:
             what = f"size={shorten(text, 40)} in {entry.key}"
-            self.complaints.add(
-                what, rule="a size is a number of bytes, or has a unit: 12.2MB", line=entry.line
+            self.problems.add(
+                what, rule="must be a number of bytes, or a size with a unit such as 12.2MB", line=entry.line
             )
         return size
 
@@ -315,7 +299,7 @@ _KEPT_NUMBERS = ("RESCHEDULING_INTERVAL", "RESCHEDULING_THRESHOLD", "SUSPENSION_
 _KEPT_TEXTS = ("CHECKPOINT_URL", "DEADLINE")
 _CHECKPOINT_S = 300.0
 _OWN_WRAPPER = "libexec/gw_wrapper.sh"
-"""GridWay's own wrapper: what it does every task of ours has anyway."""
+"""GridWay's default wrapper; weft's own wrapper does the same."""
 _ASSIGNMENT = re.compile(r'([A-Za-z_][A-Za-z0-9_]*)(?:\s*=\s*|\s+)(?:"([^"]*)"|([^"]*?))\s*')
 _NUMBER = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,12})?")
 _COUNT = re.compile(r"[0-9]{1,9}")
@@ -323,31 +307,31 @@ _YES_NO = {"yes": "reschedule", "no": "stop"}
 
 
 class JobTemplate:
-    """One template: its entries, and how they become a task."""
+    """The entries of one template, and the task that they describe."""
 
-    def __init__(self, entries: Mapping[str, TemplateEntry], complaints: ProblemCollector) -> None:
+    def __init__(self, entries: Mapping[str, TemplateEntry], problems: ProblemCollector) -> None:
         self.entries = entries
-        self.complaints = complaints
+        self.problems = problems
         total = entries.get("TOTAL_TASKS")
         self.total_tasks = 1 if total is None else self._count(total, least=1)
-        """How many tasks the array has; 1 unless the template says."""
+        """Number of tasks of the array; 1 by default."""
 
     @property
     def is_array(self) -> bool:
-        """Say whether it is meant for an array job."""
-        return uses_array_variables(self.entries)
+        """Return whether the template describes an array job."""
+        return _uses_array_variables(self.entries)
 
     def task(self, name: str, *, as_parameter: bool) -> Task | None:
-        """Make the task; None if it has no program. ``as_parameter``: the size of an array may be changed."""
+        """Return the task; None without a program. ``as_parameter`` makes the array size a parameter."""
         executable = self.entries.get("EXECUTABLE")
-        self._refuse()
+        self._refuse_unsupported()
         if executable is None:
-            self.complaints.add("no EXECUTABLE", rule="a job template names the program it runs")
+            self.problems.add("no EXECUTABLE", rule="a job template must name its program")
             return None
         swept = self.is_array and (as_parameter or "TOTAL_TASKS" in self.entries)
         count = f"{{{COUNT}}}" if as_parameter else str(self.total_tasks)
-        variables = TemplateVariables(self.complaints, name=name, swept=swept, count=count)
-        files = JobFiles(variables=variables, complaints=self.complaints)
+        variables = _TemplateVariables(self.problems, name=name, swept=swept, count=count)
+        files = _JobFiles(variables=variables, problems=self.problems)
         job = self._job(executable, variables, files)
         requirements, rank = self.entries.get("REQUIREMENTS"), self.entries.get("RANK")
         return Task(
@@ -356,10 +340,8 @@ class JobTemplate:
             inputs=tuple(files.inputs.values()),
             outputs=tuple(files.outputs.values()),
             nodes=(self._nodes(),),
-            requirements=None
-            if requirements is None
-            else translate_requirement(requirements, self.complaints),
-            rank=None if rank is None else translate_rank(rank, self.complaints),
+            requirements=None if requirements is None else translate_requirement(requirements, self.problems),
+            rank=None if rank is None else translate_rank(rank, self.problems),
             job=job,
             recovery=self._recovery(variables),
             attributes=self._attributes(files),
@@ -369,17 +351,17 @@ class JobTemplate:
         last = parse(f"{COUNT} - 1" if as_parameter else str(self.total_tasks - 1))
         return Sweep(variables=((INDEX, Range(low=parse("0"), high=last)),))
 
-    def _refuse(self) -> None:
-        """Complain about what cannot be kept."""
+    def _refuse_unsupported(self) -> None:
+        """Add problems for keywords without an equivalent."""
         if entry := self.entries.get("JOB_DEPENDENCIES"):
-            rule = "numbers of jobs that run already mean nothing in another system"
+            rule = "ids of running jobs are known only to GridWay"
             advice = "list the templates in a DAGMan file: JOB A a.jt, PARENT A CHILD B"
-            self.complaints.add(f"{entry.key} = {shorten(entry.value, 40)}", rule=rule, advice=advice,
+            self.problems.add(f"{entry.key} = {shorten(entry.value, 40)}", rule=rule, advice=advice,
                                 line=entry.line)  # fmt: skip
 
-    def _job(self, executable: TemplateEntry, variables: TemplateVariables, files: JobFiles) -> JobSpec:
+    def _job(self, executable: TemplateEntry, variables: _TemplateVariables, files: _JobFiles) -> JobSpec:
         given, filled = self._environment(variables)
-        # Double quotes: the shell of the machine fills in its own variables, as GridWay's wrapper does.
+        # Double quotes let the shell of the machine expand its variables, as in GridWay's wrapper.
         words = [f'{name}="{value}"' for name, value in filled.items()]
         words = ["env", *words] if words else []
         words.append(files.program(executable))
@@ -397,26 +379,26 @@ class JobTemplate:
             evaluator=self._module("MONITOR", variables, files),
         )
 
-    def _stage(self, files: JobFiles) -> None:
+    def _stage(self, files: _JobFiles) -> None:
         if entry := self.entries.get("INPUT_FILES"):
             files.add_inputs(entry)
         if entry := self.entries.get("OUTPUT_FILES"):
             files.add_outputs(entry)
 
-    def _environment(self, variables: TemplateVariables) -> tuple[dict[str, str], dict[str, str]]:
-        """Read the environment: variables with fixed values, and those that are filled in at run time.
+    def _environment(self, variables: _TemplateVariables) -> tuple[dict[str, str], dict[str, str]]:
+        """Return the variables with fixed values, and those that are expanded at run time.
 
-        Names in braces are replaced in commands, not in environments: the latter go before the program.
+        Placeholders are replaced in commands only, so the latter are set before the program.
         """
         fixed: dict[str, str] = {}
         filled: dict[str, str] = {}
         entry = self.entries.get("ENVIRONMENT")
-        for part in split_list(entry.value) if entry is not None else ():
+        for part in _split_list(entry.value) if entry is not None else ():
             assert entry is not None
             match = _ASSIGNMENT.fullmatch(part)
             if match is None:
-                what, rule = f"{shorten(repr(part), 60)} in ENVIRONMENT", "a variable is set by NAME=value"
-                self.complaints.add(what, rule=rule, line=entry.line)
+                what, rule = f"{shorten(repr(part), 60)} in ENVIRONMENT", "must be NAME=value"
+                self.problems.add(what, rule=rule, line=entry.line)
                 continue
             value = match[2] if match[2] is not None else match[3]
             translated = variables.in_command(entry, value)
@@ -424,7 +406,7 @@ class JobTemplate:
             (filled if "$" in value else fixed)[match[1]] = translated if "$" in value else value
         return fixed, filled
 
-    def _module(self, key: str, variables: TemplateVariables, files: JobFiles) -> str | None:
+    def _module(self, key: str, variables: _TemplateVariables, files: _JobFiles) -> str | None:
         entry = self.entries.get(key)
         if entry is None or entry.value == _OWN_WRAPPER:
             return None
@@ -437,13 +419,12 @@ class JobTemplate:
         kind, count = self.entries.get("TYPE"), self.entries.get("NP")
         named = "single" if kind is None else kind.value.lower()
         if kind is not None and named not in ("single", "mpi"):
-            close = nearest(named, ("single", "mpi"))
-            advice = f"did you mean {close}?" if close else ""
+            advice = suggest(named, ("single", "mpi"))
             what = f"TYPE = {shorten(kind.value, 40)}"
-            self.complaints.add(what, rule="a job is single or mpi", advice=advice, line=kind.line)
+            self.problems.add(what, rule="must be single or mpi", advice=advice, line=kind.line)
         return 1 if count is None or named != "mpi" else self._count(count, least=1)
 
-    def _recovery(self, variables: TemplateVariables) -> Recovery:
+    def _recovery(self, variables: _TemplateVariables) -> Recovery:
         retries, after = self.entries.get("NUMBER_OF_RETRIES"), self.entries.get("RESCHEDULE_ON_FAILURE")
         profile = self.entries.get("PERFORMANCE_PROFILE")
         found = Recovery(
@@ -454,29 +435,29 @@ class JobTemplate:
         )
         if after is not None and found.on_failure is None:
             what = f"RESCHEDULE_ON_FAILURE = {shorten(after.value, 40)}"
-            self.complaints.add(what, rule="must be yes or no", line=after.line)
+            self.problems.add(what, rule="must be yes or no", line=after.line)
         return NO_RECOVERY if found == NO_RECOVERY else found
 
-    def _checkpoint(self, variables: TemplateVariables) -> Checkpoint | None:
+    def _checkpoint(self, variables: _TemplateVariables) -> Checkpoint | None:
         files, interval = self.entries.get("RESTART_FILES"), self.entries.get("CHECKPOINT_INTERVAL")
         every_s = _CHECKPOINT_S if interval is None else self._number(interval)
         if files is None:
             return None
-        names = split_list(files.value)
+        names = _split_list(files.value)
         for name in names:
-            if is_url(name):
+            if _is_url(name):
                 what, rule = (
                     f"the URL {shorten(name, 60)} in RESTART_FILES",
-                    "restart files are the job's own",
+                    "restart files are files of the job",
                 )
-                advice = "name the file, and the place to keep it under CHECKPOINT_URL"
-                self.complaints.add(what, rule=rule, advice=advice, line=files.line)
-        # An interval of 0 means that nothing is saved on the way: only what is left behind can be used.
+                advice = "name the file, and its storage under CHECKPOINT_URL"
+                self.problems.add(what, rule=rule, advice=advice, line=files.line)
+        # An interval of 0 means no periodic checkpoints: only files left by an attempt can be used.
         return Checkpoint(
             files=tuple(variables.in_name(files, name) for name in names), every=every_s or None
         )
 
-    def _attributes(self, files: JobFiles) -> dict[str, object]:
+    def _attributes(self, files: _JobFiles) -> dict[str, object]:
         kept: dict[str, object] = {}
         for key in _KEPT_NUMBERS:
             if entry := self.entries.get(key):
@@ -492,52 +473,45 @@ class JobTemplate:
         if _COUNT.fullmatch(entry.value) and int(entry.value) >= least:
             return int(entry.value)
         what = f"{entry.key} = {shorten(entry.value, 40)}"
-        self.complaints.add(what, rule=f"must be a whole number, at least {least}", line=entry.line)
+        self.problems.add(what, rule=f"must be a whole number, at least {least}", line=entry.line)
         return least
 
     def _number(self, entry: TemplateEntry) -> float:
         if _NUMBER.fullmatch(entry.value):
             return float(entry.value) if "." in entry.value else int(entry.value)
         what = f"{entry.key} = {shorten(entry.value, 40)}"
-        self.complaints.add(what, rule="must be a number, at least 0", line=entry.line)
+        self.problems.add(what, rule="must be a number, at least 0", line=entry.line)
         return 0
 
 
 _PROGRAM = re.compile(r"^[ \t]*EXECUTABLE[ \t]*=", re.MULTILINE)
 
 
-class GridWay:
+class GridWay(ReadOnlyFormat):
     """Job templates of GridWay."""
 
     name = "gridway"
     title = "GridWay job template"
     extensions: tuple[str, ...] = (".jt",)
-    reads = True
-    writes = False
 
     def recognises(self, source: SourceFile) -> bool:
-        """Say whether a file is plain text with a line ``EXECUTABLE = ...``."""
+        """Return whether a file is plain text with a line ``EXECUTABLE = ...``."""
         head = source.head
         return not head.lstrip().startswith(("<", "{")) and _PROGRAM.search(head) is not None
 
     def read(self, source: SourceFile) -> Workflow:
-        """Read a workflow of one task. Raises InvalidInput."""
+        """Return the workflow, which has one task. Raises InvalidInput."""
         if not source.data.strip():
             raise file_error(source, "the file is empty")
-        complaints = ProblemCollector(source)
-        template = JobTemplate(parse_template(source.text(), complaints), complaints)
+        problems = ProblemCollector(source)
+        template = JobTemplate(parse_template(source.text(), problems), problems)
         name = entry.value if (entry := template.entries.get("NAME")) else source.stem
         task = template.task(name, as_parameter=True)
-        complaints.finish()
-        assert task is not None, "a template without a program is complained about"
+        problems.finish()
+        assert task is not None, "a template without a program is a problem"
         return Workflow(
             name=source.stem,
             tasks=(task,),
             params={COUNT: template.total_tasks} if template.is_array else {},
             document=Document(file=source.name),
         )
-
-    def write(self, workflow: Workflow) -> str:
-        """Refuse: a template holds one job, and nobody asks for new ones."""
-        advice = "write weft or wfformat instead"
-        raise InvalidInput(Problem(what=f"{workflow.name} cannot be written as {self.name}", advice=advice))

@@ -1,12 +1,11 @@
-"""The text of a GridWay job template: lines ``KEYWORD = value``, comments and blank lines (S3 section 6).
+"""The syntax of GridWay job templates: lines ``KEYWORD = value``, and requirement and rank expressions.
 
-GridWay's requirement and rank expressions, translated to ours; never evaluated by Python.
-
-A requirement is ``VAR = value`` (also ``!= > < >= <=``), joined by ``&`` and ``|``, with ``!``, parentheses
-and an optional ``;`` at the end; texts match with shell wildcards. A rank is ``+ - * /`` over numbers (S3
-section 2). As in the public GridWay release ``&`` and ``|`` bind equally and are read from the left:
-``A | B & C`` means ``(A | B) & C``. An attribute that no machine states is 0 as a number and matches nothing
-as a text, which is what ``default(NAME, 0)`` and ``default(NAME, null)`` say.
+A requirement is ``VAR = value`` (also ``!= > < >= <=``), combined by ``&`` and ``|``, with ``!``, parentheses
+and an optional ``;`` at the end; texts match with shell wildcards. A rank consists of ``+ - * /`` over
+numbers (docs/papers/adaptive-jobs.md, section 2). As in the public GridWay release ``&`` and ``|`` have the
+same precedence and associate to the left: ``A | B & C`` means ``(A | B) & C``. An attribute that a machine
+does not state is 0 as a number and matches no text, which is the meaning of ``default(NAME, 0)`` and
+``default(NAME, null)``.
 
 Deviations: real numbers, ``>=`` and ``<=``; a division by 0 gives 0; the name of an operating system is
 compared without regard to case, since platforms write ``linux`` where GridWay has ``Linux``.
@@ -19,7 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NoReturn
 
-from weft.errors import InvalidInput, nearest, shorten
+from weft.errors import InvalidInput, shorten, suggest
 from weft.expressions import Expression, parse
 from weft.expressions.tree import (
     Binary,
@@ -34,10 +33,10 @@ from weft.expressions.tree import (
 )
 from weft.formats.format import ProblemCollector
 
-__all__ = ["KEYWORDS", "TemplateEntry", "parse_template", "translate_rank", "translate_requirement"]
+__all__ = ["TemplateEntry", "parse_template", "translate_rank", "translate_requirement"]
 
 
-KEYWORDS = (
+_KEYWORDS = (
     "NAME",
     "EXECUTABLE",
     "ARGUMENTS",
@@ -70,44 +69,43 @@ KEYWORDS = (
     "JOB_DEPENDENCIES",
     "TOTAL_TASKS",
 )
-"""Every keyword there is; TOTAL_TASKS, PERFORMANCE_PROFILE and PROFILE_THRESHOLD are additions of weft."""
+"""All keywords; TOTAL_TASKS, PERFORMANCE_PROFILE and PROFILE_THRESHOLD are additions of weft."""
 
 _LINE = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*?)\s*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TemplateEntry:
-    """What a template says under one keyword, and where."""
+    """The value of one keyword, with its place."""
 
     key: str
     value: str
-    """Never empty: a keyword without a value says nothing."""
+    """Never empty; a keyword without a value is ignored."""
     line: int
     column: int
-    """Of the value's first character."""
+    """Column of the first character of the value."""
 
 
-def parse_template(text: str, complaints: ProblemCollector) -> Mapping[str, TemplateEntry]:
-    """Read the lines of a template; what is wrong is complained about and left out."""
+def parse_template(text: str, problems: ProblemCollector) -> Mapping[str, TemplateEntry]:
+    """Return the entries of a template; invalid lines become problems."""
     entries: dict[str, TemplateEntry] = {}
     seen: set[str] = set()
-    # Only line feeds part lines here: str.splitlines also breaks at characters that a value may hold.
+    # Only line feeds end lines here; str.splitlines also breaks at characters that a value may contain.
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         match = _LINE.fullmatch(line)
         if match is None:
-            rule = "a line of a job template is KEYWORD = value, or a comment behind #"
-            complaints.add(f"{shorten(repr(line.strip()), 60)}", rule=rule, line=number)
+            rule = "a line must be KEYWORD = value, or a comment after #"
+            problems.add(f"{shorten(repr(line.strip()), 60)}", rule=rule, line=number)
             continue
         key, value, column = match[1].upper(), match[2], match.start(2) + 1
-        if key not in KEYWORDS:
-            close = nearest(key, KEYWORDS)
-            advice = f"did you mean {close}?" if close else f"known: {', '.join(KEYWORDS)}"
-            complaints.add(f"unknown keyword {shorten(key, 40)}", advice=advice, line=number)
+        if key not in _KEYWORDS:
+            advice = suggest(key, _KEYWORDS, f"known: {', '.join(_KEYWORDS)}")
+            problems.add(f"unknown keyword {shorten(key, 40)}", advice=advice, line=number)
             continue
         if key in seen:
-            complaints.add(f"{key} again", rule="a keyword stands once in a template", line=number)
+            problems.add(f"a second {key}", rule="a keyword occurs once in a template", line=number)
         seen.add(key)
         if len(value) > 1 and value[0] == value[-1] == '"' and '"' not in value[1:-1]:
             value, column = value[1:-1].strip(), column + 1
@@ -126,9 +124,9 @@ _TOKEN = re.compile(
 _BLANK = re.compile(r"\s*")
 _COMPARISONS = {"=": "==", "!=": "!=", ">": ">", "<": "<", ">=": ">=", "<=": "<="}
 _JOINTS = {"&": "and", "|": "or"}
-_MOST_TOKENS = 300
-_MOST_DIGITS = 30
-_DEEPEST = 20
+_MAX_TOKENS = 300
+_MAX_DIGITS = 30
+_MAX_DEPTH = 20
 
 _NUMBERS: Mapping[str, str] = {
     "CPU_SMP": "cores",
@@ -143,26 +141,26 @@ _NUMBERS: Mapping[str, str] = {
     "FREE_DISK_MB": "default(FREE_DISK_MB, default(disk, 0) / MB)",
     "CPU_MHZ": "default(CPU_MHZ, 0)",
 }
-"""Attributes that are numbers, and what they are here; any other is ``default(NAME, 0)``."""
+"""Attributes that are numbers, as expressions of weft; any other is ``default(NAME, 0)``."""
 
 _TEXTS: Mapping[str, str] = {"HOSTNAME": "name", "ARCH": "arch", "OS_NAME": "lower(os)"}
-"""Attributes that are texts, and what they are here; any other is ``default(NAME, null)``."""
+"""Attributes that are texts, as expressions of weft; any other is ``default(NAME, null)``."""
 
 _MORE_TEXTS = ("OS_VERSION", "CPU_MODEL", "FORK_NAME", "LRMS_NAME", "LRMS_TYPE", "QUEUE_NAME", "QUEUE_STATUS",
                "QUEUE_DISPATCHTYPE")  # fmt: skip
 
 
-def translate_requirement(entry: TemplateEntry, complaints: ProblemCollector) -> Expression | None:
-    """Translate a requirement; None: every machine will do, or it was complained about."""
-    return _translate(entry, complaints, "requirement")
+def translate_requirement(entry: TemplateEntry, problems: ProblemCollector) -> Expression | None:
+    """Return a requirement as an expression; None if every machine meets it or a problem was added."""
+    return _translate(entry, problems, "requirement")
 
 
-def translate_rank(entry: TemplateEntry, complaints: ProblemCollector) -> Expression | None:
-    """Translate a rank; None: there is none, or it was complained about."""
-    return _translate(entry, complaints, "rank")
+def translate_rank(entry: TemplateEntry, problems: ProblemCollector) -> Expression | None:
+    """Return a rank as an expression; None if it is empty or a problem was added."""
+    return _translate(entry, problems, "rank")
 
 
-def _translate(entry: TemplateEntry, complaints: ProblemCollector, kind: str) -> Expression | None:
+def _translate(entry: TemplateEntry, problems: ProblemCollector, kind: str) -> Expression | None:
     try:
         parser = _ExpressionParser(entry.value)
         tree = parser.whole(parser.requirement if kind == "requirement" else parser.rank)
@@ -170,15 +168,15 @@ def _translate(entry: TemplateEntry, complaints: ProblemCollector, kind: str) ->
     except _ExpressionError as refused:
         column = entry.column + refused.position
         what, rule = f"{refused.what} in {entry.key}", refused.rule
-        complaints.add(what, rule=rule, line=entry.line, column=column)
+        problems.add(what, rule=rule, line=entry.line, column=column)
     except InvalidInput as error:
-        what = f"{entry.key} cannot be said in weft: {error.problems[0].what}"
-        complaints.add(what, rule=error.problems[0].rule, line=entry.line, column=entry.column)
+        what = f"{entry.key} cannot be expressed in weft: {error.problems[0].what}"
+        problems.add(what, rule=error.problems[0].rule, line=entry.line, column=entry.column)
     return None
 
 
 class _ExpressionError(Exception):
-    """A text that does not follow the grammar, and the position in it."""
+    """A syntax error, with its position in the text."""
 
     def __init__(self, what: str, rule: str, position: int) -> None:
         super().__init__(what)
@@ -199,12 +197,12 @@ def _scan(text: str) -> list[_ExpressionToken]:
     while position < len(text):
         match = _TOKEN.match(text, position)
         if match is None:
-            raise _ExpressionError(f"{text[position]!r}", "texts stand in double quotes", position)
+            raise _ExpressionError(f"{text[position]!r}", "texts are in double quotes", position)
         kind = match.lastgroup or ""
         tokens.append(_ExpressionToken(match[0] if kind == "mark" else kind, match[0], position))
         position = _skip(text, match.end())
-        if len(tokens) > _MOST_TOKENS:
-            raise _ExpressionError(f"more than {_MOST_TOKENS} parts", "expressions are short", position)
+        if len(tokens) > _MAX_TOKENS:
+            raise _ExpressionError(f"more than {_MAX_TOKENS} tokens", "the expression is too long", position)
     return [*tokens, _ExpressionToken("end", "the end", len(text))]
 
 
@@ -214,7 +212,7 @@ def _skip(text: str, position: int) -> int:
 
 
 class _ExpressionParser:
-    """Recursive descent, one token ahead; every method gives what it has read as a tree of our language."""
+    """Recursive-descent parser with one token of lookahead; methods return expression trees."""
 
     def __init__(self, text: str) -> None:
         self.tokens = _scan(text)
@@ -223,19 +221,19 @@ class _ExpressionParser:
 
     @property
     def token(self) -> _ExpressionToken:
-        """Give the token that comes next."""
+        """Return the next token."""
         return self.tokens[self.at]
 
     def whole(self, rule: Callable[[], ExpressionNode]) -> ExpressionNode | None:
-        """Read everything; None where there is nothing."""
+        """Return the tree of the whole text; None if it is empty."""
         tree = None if self.token.kind in ("end", ";") else rule()
         self._accept(";")
         if self.token.kind != "end":
-            self._fail("something is missing before it")
+            self._fail("an operator is missing before it")
         return tree
 
     def requirement(self) -> ExpressionNode:
-        """Read conditions joined by & and |, from the left."""
+        """Return the tree of conditions combined by & and |, which associate to the left."""
         tree = self._condition()
         while self.token.kind in _JOINTS:
             operator = _JOINTS[self._take().kind]
@@ -251,20 +249,20 @@ class _ExpressionParser:
         return self._comparison()
 
     def _comparison(self) -> ExpressionNode:
-        name = self._expect("name", "a condition is written NAME = value")
+        name = self._expect("name", "a condition must be NAME = value")
         operator = self.token
         if operator.kind not in _COMPARISONS:
-            self._fail("after the name of an attribute comes one of = != > < >= <=")
+            self._fail("an attribute must be followed by one of = != > < >= <=")
         self._take()
         if self.token.kind == "text":
             return _matching(name, operator, self._take())
         sign = -1.0 if self._accept("-") else 1.0
-        number = _number(self._expect("number", 'a value is a number or a text in "quotes"'), sign)
+        number = _number(self._expect("number", 'a value must be a number or a text in "quotes"'), sign)
         left = _numeric(name)
         return Compare(operators=(_COMPARISONS[operator.kind],), operands=(left, number), columns=(1,))
 
     def rank(self) -> ExpressionNode:
-        """Read a sum."""
+        """Return the tree of a sum."""
         tree = self._product()
         while self.token.kind in ("+", "-"):
             tree = Binary(operator=self._take().kind, left=tree, right=self._product())
@@ -276,7 +274,7 @@ class _ExpressionParser:
             operator = self._take().kind
             right = self._factor()
             ratio = Binary(operator=operator, left=tree, right=right)
-            tree = ratio if operator == "*" or _surely_not_0(right) else _guarded(ratio, right)
+            tree = ratio if operator == "*" or _is_nonzero_constant(right) else _guarded(ratio, right)
         return tree
 
     def _factor(self) -> ExpressionNode:
@@ -286,17 +284,17 @@ class _ExpressionParser:
             return self._closed(self.rank)
         if self.token.kind == "number":
             return _number(self._take(), 1.0)
-        return _numeric(self._expect("name", "a rank is made of numbers and of attributes that are numbers"))
+        return _numeric(self._expect("name", "a rank consists of numbers and numeric attributes"))
 
     def _closed(self, rule: Callable[[], ExpressionNode]) -> ExpressionNode:
         tree = self._deeper(rule)
-        self._expect(")", "a parenthesis is open")
+        self._expect(")", "a parenthesis is not closed")
         return tree
 
     def _deeper(self, rule: Callable[[], ExpressionNode]) -> ExpressionNode:
         self.depth += 1
-        if self.depth > _DEEPEST:
-            self._fail(f"at most {_DEEPEST} levels are nested")
+        if self.depth > _MAX_DEPTH:
+            self._fail(f"at most {_MAX_DEPTH} levels of nesting")
         tree = rule()
         self.depth -= 1
         return tree
@@ -327,7 +325,7 @@ def _operands(tree: ExpressionNode, operator: str) -> tuple[ExpressionNode, ...]
     return tree.operands if isinstance(tree, Logical) and tree.operator == operator else (tree,)
 
 
-def _surely_not_0(tree: ExpressionNode) -> bool:
+def _is_nonzero_constant(tree: ExpressionNode) -> bool:
     return isinstance(tree, Literal) and tree.value != 0
 
 
@@ -337,22 +335,22 @@ def _guarded(ratio: ExpressionNode, divisor: ExpressionNode) -> ExpressionNode:
 
 
 def _number(token: _ExpressionToken, sign: float) -> ExpressionNode:
-    if len(token.text) > _MOST_DIGITS:
-        raise _ExpressionError("a number that is too long", f"at most {_MOST_DIGITS} digits", token.position)
+    if len(token.text) > _MAX_DIGITS:
+        raise _ExpressionError("a number that is too long", f"at most {_MAX_DIGITS} digits", token.position)
     value = float(token.text) if "." in token.text else int(token.text)
     return Literal(value=value) if sign > 0 else Unary(operator="-", operand=Literal(value=value))
 
 
 def _numeric(name: _ExpressionToken) -> ExpressionNode:
-    """Give what an attribute is here as a number."""
+    """Return an attribute as a numeric expression."""
     if name.text in _TEXTS or name.text in _MORE_TEXTS:
         rule = 'a text is compared with a text: NAME = "..." or NAME != "..."'
-        raise _ExpressionError(f"the text {name.text} where a number is needed", rule, name.position)
+        raise _ExpressionError(f"the text {name.text} where a number is required", rule, name.position)
     return parse(_NUMBERS.get(name.text, f"default({name.text}, 0)")).tree
 
 
 def _matching(name: _ExpressionToken, operator: _ExpressionToken, text: _ExpressionToken) -> ExpressionNode:
-    """Compare an attribute as a text: by shell wildcards where there are any."""
+    """Return the comparison of an attribute with a text, which may have shell wildcards."""
     if name.text in _NUMBERS:
         raise _ExpressionError(
             f"the number {name.text} compared with a text", "leave out the quotes", name.position
@@ -367,11 +365,11 @@ def _matching(name: _ExpressionToken, operator: _ExpressionToken, text: _Express
         return Compare(
             operators=(_COMPARISONS[operator.kind],), operands=(left, Literal(value=pattern)), columns=(1,)
         )
-    # GridWay escapes a wildcard with a backslash, our `matches` with brackets.
+    # GridWay escapes a wildcard with a backslash, `matches` with brackets.
     pattern = re.sub(r"\\(.)", lambda match: f"[{match[1]}]" if match[1] in "*?[" else match[1], pattern)
     found = FunctionCall(function="matches", arguments=(left, Literal(value=pattern)))
     if operator.kind == "=":
         return found
-    # A text that nobody states does not match, and does not differ either.
+    # An attribute that a machine does not state neither equals nor differs from the text.
     stated = Compare(operators=("==",), operands=(left, left), columns=(1,))
     return Logical(operator="and", operands=(stated, Unary(operator="not", operand=found)))

@@ -1,10 +1,10 @@
-"""Planning instances in JSON: tasks, and the machines they are for, as planners are compared on; read only.
+"""Planning instances in JSON, for comparisons of planners: tasks with their machines, read only.
 
-There are two kinds. For unlike machines ``cost[i]`` is the work of task i, ``speed[k]`` the speed of machine
-k, ``edges`` lists ``[from, to, size]``, and between machines k and l a file takes size over ``bw[k][l]``
-seconds. For one cluster of ``P`` nodes ``t[i][r-1]`` is the time of the moldable task i on r nodes, and
-``edges`` lists ``[from, to]``. Tasks become t0, t1, ..., machines m0, m1, ...; ``--on FILE`` takes the
-machines. Other keys are not read.
+There are two kinds. For heterogeneous machines ``cost[i]`` is the work of task i, ``speed[k]`` the speed of
+machine k, ``edges`` lists ``[from, to, size]``, and between machines k and l a file takes size over
+``bw[k][l]`` seconds. For one cluster of ``P`` nodes ``t[i][r-1]`` is the time of the moldable task i on r
+nodes, and ``edges`` lists ``[from, to]``. Tasks become t0, t1, ..., machines m0, m1, ...; ``--on FILE`` reads
+the machines. Other keys are ignored.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ import re
 from typing import Any
 
 from weft.documents import Document
-from weft.errors import DocumentPath, InvalidInput, Problem
+from weft.errors import DocumentPath
 from weft.formats.format import (
     ProblemCollector,
+    ReadOnlyFormat,
     SourceFile,
     describe_value,
     file_error,
@@ -36,59 +37,52 @@ _MOST = 1e300
 _Edge = tuple[int, int, float]
 
 
-class InstanceJson:
-    """Planning instances: tasks on unlike machines, or moldable tasks on a cluster."""
+class InstanceJson(ReadOnlyFormat):
+    """Planning instances: tasks on heterogeneous machines, or moldable tasks on a cluster."""
 
     name = "instance-json"
     title = "planning instance with its machines (JSON: cost, speed, edges, bw; or t, P, edges)"
     extensions: tuple[str, ...] = (".json",)
-    reads = True
-    writes = False
 
     def recognises(self, source: SourceFile) -> bool:
-        """Say whether a file is a JSON object that names its kind, or lists costs or times of tasks."""
+        """Return whether a file is a JSON object with a known kind, or with costs or times of tasks."""
         head = source.head
         if not head.lstrip().startswith("{") or _OTHERS.search(head):
             return False
         return _MARK.search(head) is not None
 
     def read(self, source: SourceFile) -> Workflow:
-        """Read the tasks. Raises InvalidInput."""
+        """Return the tasks as a workflow. Raises InvalidInput."""
         with pause_garbage_collection():
-            facts = _load_instance(source)
-            make = _heterogeneous_tasks if "cost" in facts else _moldable_tasks
-            tasks = make(facts, ProblemCollector(source))
+            values = _load_instance(source)
+            make = _heterogeneous_tasks if "cost" in values else _moldable_tasks
+            tasks = make(values, ProblemCollector(source))
             return Workflow(name=source.stem, tasks=tasks, document=Document(file=source.name))
 
     def read_platform(self, source: SourceFile) -> Platform:
-        """Read the machines. Raises InvalidInput."""
-        facts = _load_instance(source)
-        complaints = ProblemCollector(source)
+        """Return the machines as a platform. Raises InvalidInput."""
+        values = _load_instance(source)
+        problems = ProblemCollector(source)
         machines = (
-            _heterogeneous_machines(facts, complaints) if "cost" in facts else _cluster(facts, complaints)
+            _heterogeneous_machines(values, problems) if "cost" in values else _cluster(values, problems)
         )
-        links = _read_links(facts, len(machines), complaints) if "cost" in facts else ()
-        complaints.finish()
+        links = _read_links(values, len(machines), problems) if "cost" in values else ()
+        problems.finish()
         return Platform(name=source.stem, machines=machines, links=links, document=Document(file=source.name))
-
-    def write(self, workflow: Workflow) -> str:
-        """Refuse: machines belong to it."""
-        advice = "write weft's own format or wfformat instead"
-        raise InvalidInput(Problem(what=f"{workflow.name} cannot be written as {self.name}", advice=advice))
 
 
 def _load_instance(source: SourceFile) -> dict[str, Any]:
-    facts = load_json(source)
-    if type(facts) is not dict or not ("cost" in facts or "t" in facts):
-        rule = "an object with cost, speed, edges and bw, or with t, P and edges"
-        raise file_error(source, describe_value(facts), rule=rule)
-    return facts
+    values = load_json(source)
+    if type(values) is not dict or not ("cost" in values or "t" in values):
+        rule = "must be an object with cost, speed, edges and bw, or with t, P and edges"
+        raise file_error(source, describe_value(values), rule=rule)
+    return values
 
 
-def _heterogeneous_tasks(facts: dict[str, Any], complaints: ProblemCollector) -> tuple[Task, ...]:
-    cost = _read_numbers(facts["cost"], ("cost",), complaints)
-    complaints.finish()
-    edges = _read_edges(facts, len(cost), 3, complaints)
+def _heterogeneous_tasks(values: dict[str, Any], problems: ProblemCollector) -> tuple[Task, ...]:
+    cost = _read_numbers(values["cost"], ("cost",), problems)
+    problems.finish()
+    edges = _read_edges(values, len(cost), 3, problems)
     inputs: list[list[Input]] = [[] for _ in cost]
     outputs: list[list[Output]] = [[] for _ in cost]
     for source, target, size in edges:
@@ -103,13 +97,13 @@ def _heterogeneous_tasks(facts: dict[str, Any], complaints: ProblemCollector) ->
     )
 
 
-def _moldable_tasks(facts: dict[str, Any], complaints: ProblemCollector) -> tuple[Task, ...]:
-    times = facts["t"] if type(facts["t"]) is list else []
+def _moldable_tasks(values: dict[str, Any], problems: ProblemCollector) -> tuple[Task, ...]:
+    times = values["t"] if type(values["t"]) is list else []
     if not times:
-        complaints.add(describe_value(facts["t"]), rule="must be a list of lists, at least one", path=("t",))
-    tables = [_read_numbers(row, ("t", index), complaints, above_0=True) for index, row in enumerate(times)]
-    complaints.finish()
-    edges = _read_edges(facts, len(tables), 2, complaints)
+        problems.add(describe_value(values["t"]), rule="must be a list of lists, at least one", path=("t",))
+    tables = [_read_numbers(row, ("t", index), problems, above_0=True) for index, row in enumerate(times)]
+    problems.finish()
+    edges = _read_edges(values, len(tables), 2, problems)
     after: list[list[Dependency]] = [[] for _ in tables]
     for source, target, _ in edges:
         after[target].append(Dependency(task=f"t{source}"))
@@ -125,47 +119,47 @@ def _moldable_tasks(facts: dict[str, Any], complaints: ProblemCollector) -> tupl
     )
 
 
-def _heterogeneous_machines(facts: dict[str, Any], complaints: ProblemCollector) -> tuple[Machine, ...]:
-    speeds = _read_numbers(facts.get("speed"), ("speed",), complaints, above_0=True)
+def _heterogeneous_machines(values: dict[str, Any], problems: ProblemCollector) -> tuple[Machine, ...]:
+    speeds = _read_numbers(values.get("speed"), ("speed",), problems, above_0=True)
     return tuple(Machine(name=f"m{index}", speed=speed) for index, speed in enumerate(speeds))
 
 
-def _cluster(facts: dict[str, Any], complaints: ProblemCollector) -> tuple[Machine, ...]:
-    nodes = facts.get("P")
+def _cluster(values: dict[str, Any], problems: ProblemCollector) -> tuple[Machine, ...]:
+    nodes = values.get("P")
     if type(nodes) is not int or not 1 <= nodes <= MOST:
-        complaints.add(describe_value(nodes), rule="must be a number of nodes, at least 1", path=("P",))
+        problems.add(describe_value(nodes), rule="must be a number of nodes, at least 1", path=("P",))
         return ()
     return (Machine(name="m0", nodes=nodes),)
 
 
-def _read_links(facts: dict[str, Any], machines: int, complaints: ProblemCollector) -> tuple[NamedPair, ...]:
-    """Read the bandwidth of every pair of different machines; it is the same in both directions."""
-    rates: Any = facts.get("bw")
+def _read_links(values: dict[str, Any], machines: int, problems: ProblemCollector) -> tuple[NamedPair, ...]:
+    """Return the link between every pair of machines, the same in both directions."""
+    rates: Any = values.get("bw")
     square = type(rates) is list and len(rates) == machines
     if not square or not all(type(row) is list and len(row) == machines for row in rates):
-        rule = f"must be {machines} lists of {machines} numbers, as many as there are machines"
-        complaints.add(describe_value(rates), rule=rule, path=("bw",))
+        rule = f"must be {machines} lists of {machines} numbers"
+        problems.add(describe_value(rates), rule=rule, path=("bw",))
         return ()
     found = []
     for a in range(machines):
         for b in range(a):
             rate = rates[a][b]
             if type(rate) not in (int, float) or not 1 / _MOST < rate < _MOST:
-                complaints.add(describe_value(rate), rule="must be a number above 0", path=("bw", a, b))
+                problems.add(describe_value(rate), rule="must be a number above 0", path=("bw", a, b))
             elif rates[b][a] != rate:
                 what = f"{describe_value(rates[b][a])}, but {rate} in the other direction"
-                complaints.add(what, rule="links are the same in both directions", path=("bw", b, a))
+                problems.add(what, rule="links must be the same in both directions", path=("bw", b, a))
             else:
                 found.append((f"m{a}", f"m{b}", Link(bandwidth_Bps=float(rate))))
     return tuple(found)
 
 
 def _read_numbers(
-    values: Any, path: DocumentPath, complaints: ProblemCollector, *, above_0: bool = False
+    values: Any, path: DocumentPath, problems: ProblemCollector, *, above_0: bool = False
 ) -> list[float]:
-    """Read a list of numbers; what is none becomes 1, so that the others keep their positions."""
+    """Return a list of numbers; an invalid one becomes 1, so that the others keep their positions."""
     if type(values) is not list or not values:
-        complaints.add(describe_value(values), rule="must be a list of numbers, at least one", path=path)
+        problems.add(describe_value(values), rule="must be a list of numbers, at least one", path=path)
         return [1.0]
     least = 1 / _MOST if above_0 else 0
     found = []
@@ -173,16 +167,16 @@ def _read_numbers(
         sound = type(value) in (int, float) and least <= value < _MOST
         if not sound:
             rule = "must be a number above 0" if above_0 else "must be a number, at least 0"
-            complaints.add(describe_value(value), rule=rule, path=(*path, index))
+            problems.add(describe_value(value), rule=rule, path=(*path, index))
         found.append(float(value) if sound else 1.0)
     return found
 
 
-def _read_edges(facts: dict[str, Any], tasks: int, width: int, complaints: ProblemCollector) -> list[_Edge]:
-    """Read the edges: two tasks and, with a width of 3, a size."""
-    given: Any = facts.get("edges")
+def _read_edges(values: dict[str, Any], tasks: int, width: int, problems: ProblemCollector) -> list[_Edge]:
+    """Return the edges: two tasks and, with a width of 3, a size."""
+    given: Any = values.get("edges")
     if type(given) is not list:
-        complaints.add(describe_value(given), rule="must be a list of edges", path=("edges",))
+        problems.add(describe_value(given), rule="must be a list of edges", path=("edges",))
         given = []
     form = "[from, to, size]" if width == 3 else "[from, to]"
     parents: list[list[int]] = [[] for _ in range(tasks)]
@@ -191,16 +185,16 @@ def _read_edges(facts: dict[str, Any], tasks: int, width: int, complaints: Probl
     for index, edge in enumerate(given):
         if type(edge) is not list or len(edge) != width or not _is_edge(edge, tasks):
             rule = f"must be {form} with tasks from 0 to {tasks - 1}"
-            complaints.add(describe_value(edge), rule=rule, path=("edges", index))
+            problems.add(describe_value(edge), rule=rule, path=("edges", index))
             continue
         source, target = edge[0], edge[1]
         if (source, target) in seen:
-            complaints.add(f"an edge from {source} to {target} again", path=("edges", index))
+            problems.add(f"a second edge from {source} to {target}", path=("edges", index))
         seen.add((source, target))
         parents[target].append(source)
         edges.append((source, target, float(edge[2]) if width == 3 else 0.0))
-    complaints.finish()
-    check_acyclic(complaints.source, [f"t{index}" for index in range(tasks)], parents)
+    problems.finish()
+    check_acyclic(problems.source, [f"t{index}" for index in range(tasks)], parents)
     return edges
 
 

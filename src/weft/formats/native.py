@@ -1,10 +1,6 @@
-"""Plain names: other systems allow task names that our files cannot say; those are replaced when writing.
+"""weft's own workflow and platform files: YAML, or JSON as a subset of it.
 
-``lapw1[3]`` becomes ``lapw1_3_``, made unique by a number where that is taken. Dependencies and loops follow.
-
-Our own files: workflows and platforms in YAML (or JSON, which is YAML too), version 1.
-
-What reads and writes YAML is loaded when asked for: files of other formats are recognised without it.
+The YAML parser is imported on use, so that files of other formats are recognised without it.
 """
 
 from __future__ import annotations
@@ -32,7 +28,11 @@ _UNWRITABLE = re.compile(r"[\[\]{},\n]")
 
 
 def replace_unwritable_names(workflow: Workflow) -> Workflow:
-    """Give every task a name that can be written as a key and read in ``after``."""
+    """Return the workflow with task names that are valid keys.
+
+    ``lapw1[3]`` becomes ``lapw1_3_``, with a number where that name is taken. Dependencies and loops are
+    updated.
+    """
     taken = {task.name for task in workflow.tasks} | {loop.name for loop in workflow.loops}
     names: dict[str, str] = {}
     for task in workflow.tasks:
@@ -66,7 +66,7 @@ _VERSION_KEY = re.compile(r"""(^|[{,])\s*["']?weft["']?\s*:""", re.MULTILINE)
 
 
 class WeftYaml:
-    """The format of the files users write (docs: the reference of the file format)."""
+    """The format of weft's own files; docs/reference/file-format.md describes it."""
 
     name = "weft"
     title = "weft's own YAML or JSON, version 1"
@@ -75,11 +75,11 @@ class WeftYaml:
     writes = True
 
     def recognises(self, source: SourceFile) -> bool:
-        """Look for the version key ``weft:``."""
+        """Return whether the version key ``weft:`` occurs."""
         return _VERSION_KEY.search(source.head) is not None
 
     def read(self, source: SourceFile) -> Workflow:
-        """Read a workflow; every problem of the file and of what it says is reported at once."""
+        """Return the workflow of a file. Raises InvalidInput with every problem found."""
         from weft.formats.yaml_document import parse_document
         from weft.workflow.checks import find_problems
         from weft.workflow.file_format import read_workflow
@@ -87,7 +87,7 @@ class WeftYaml:
         document = parse_document(source.text(), source.name)
         if _is_platform(document):
             what = "this file describes machines, not tasks"
-            advice = "give it as the platform: --on FILE"
+            advice = "use it as the platform: --on FILE"
             raise InvalidInput(Problem(what=what, advice=advice, place=document.place(())))
         workflow, reader = read_workflow(document, default_name=source.stem)
         if reader.problems:
@@ -95,7 +95,7 @@ class WeftYaml:
         return workflow
 
     def write(self, workflow: Workflow) -> str:
-        """Write a workflow; task names that a key cannot hold are replaced."""
+        """Return a workflow as YAML; task names that a key cannot hold are replaced."""
         from weft.formats.yaml_document import write_document
         from weft.workflow.file_format import workflow_document
 
@@ -108,7 +108,7 @@ def _is_platform(document: Document) -> bool:
 
 
 def describes_platform(source: SourceFile) -> bool:
-    """Say whether a file is one of ours and describes machines."""
+    """Return whether a file is one of weft's own and describes machines."""
     from weft.formats.yaml_document import parse_document
 
     if not WeftYaml().recognises(source):
@@ -117,7 +117,7 @@ def describes_platform(source: SourceFile) -> bool:
 
 
 def read_platform_file(source: SourceFile) -> Platform:
-    """Read a platform file."""
+    """Return the platform of one of weft's own files. Raises InvalidInput."""
     from weft.formats.yaml_document import parse_document
     from weft.platform.file_format import read_platform
 
@@ -126,14 +126,14 @@ def read_platform_file(source: SourceFile) -> Platform:
     if isinstance(root, dict) and "tasks" in root and "machines" not in root:
         what = "this file describes tasks, not machines"
         raise InvalidInput(
-            Problem(what=what, advice="give a platform file after --on", place=document.place(()))
+            Problem(what=what, advice="name a platform file after --on", place=document.place(()))
         )
     assert document.root is not None, "parse_document gives a root or raises"
     return read_platform(document.root, document)
 
 
 def write_platform(platform: Platform) -> str:
-    """Write a platform file."""
+    """Return a platform as YAML."""
     from weft.formats.yaml_document import write_document
     from weft.platform.file_format import platform_document
 

@@ -1,14 +1,10 @@
-"""Edges between task descriptions: what a reader of the file sees, before sweeps are unfolded.
+"""Pictures of a workflow for Graphviz and Mermaid: one box per task description, not per subtask.
 
-File names may hold ``{names}``; here each stands for any text, so ``vector.{k}`` meets ``vector.{j}`` and
-``vector.7``. An edge of the picture thus says that subtasks *may* depend on each other. A transfer stands
-between the writer of its file and the readers on the machine it goes to.
-
-Pictures of a workflow as its author described it: one box per description, not per subtask.
-
-A sweep is one box with its number of points, a transfer an ellipse, a virtual task a diamond, and the
-back edge of a loop is dashed and carries its condition. Written for Graphviz and for Mermaid; nothing is
-read back.
+A sweep is one box with its number of points, a transfer an ellipse, a virtual task a diamond. The back edge
+of a loop is dashed and has its condition as label. An edge states that subtasks *may* depend on each other:
+``{names}`` in file names stand for any text, so ``vector.{k}`` matches ``vector.{j}`` and ``vector.7``. A
+transfer is between the writer of its file and the readers on its target machine. Pictures are written, not
+read.
 """
 
 from __future__ import annotations
@@ -29,11 +25,11 @@ __all__ = ["DotPicture", "MermaidPicture", "find_description_edges"]
 
 _FIELD = re.compile(r"\{\{|\}\}|\{[^{}]*\}|\*")
 _ANY = "\0"
-"""Stands for any text in a pattern; no file name holds it."""
+"""Wildcard for any text in a pattern; file names cannot contain it."""
 
 
 def find_description_edges(workflow: Workflow) -> dict[tuple[int, int], str]:
-    """Find the edges by ``after`` and by files: positions in ``workflow.tasks``, and a condition as text."""
+    """Return the edges by ``after`` and by files, as positions in ``workflow.tasks``, with conditions."""
     index_of = {task.name: index for index, task in enumerate(workflow.tasks)}
     index_of = {loop.name: index_of[loop.last] for loop in workflow.loops if loop.last in index_of} | index_of
     edges: dict[tuple[int, int], str] = {}
@@ -67,12 +63,12 @@ def _read_names(task: Task) -> Iterator[str]:
 
 
 def _file_pattern(name: str) -> str:
-    """Replace every placeholder by the sign for any text, and doubled braces by single ones."""
+    """Return a file name with every placeholder replaced by a wildcard and doubled braces by single ones."""
     return _FIELD.sub(lambda match: {"{{": "{", "}}": "}"}.get(match[0], _ANY), name)
 
 
 class _WriterIndex:
-    """Finds the descriptions that may write a file, by the fixed beginnings of names."""
+    """Finds the task descriptions that may write a file, by the fixed prefixes of names."""
 
     def __init__(self, workflow: Workflow) -> None:
         named = [
@@ -90,13 +86,13 @@ class _WriterIndex:
         self.sorted = sorted((_fixed_prefix(pattern), pattern, index) for pattern, index in named)
 
     def find(self, pattern: str) -> list[int]:
-        """Give the writers of a name, in the order of the file."""
+        """Return the writers of a name, in the order of the file."""
         found = set(self.exact.get(pattern, ()))
         found.update(index for other, index in self._candidates(pattern) if _patterns_overlap(pattern, other))
         return sorted(found)
 
     def _candidates(self, pattern: str) -> Iterator[tuple[str, int]]:
-        """List the names whose fixed beginning agrees as far as both go."""
+        """Yield the names whose fixed prefix is compatible with that of a pattern."""
         beginning = _fixed_prefix(pattern)
         for length in self.lengths:
             if length <= len(beginning):
@@ -115,9 +111,10 @@ def _fixed_prefix(pattern: str) -> str:
 
 
 def _patterns_overlap(one: str, other: str) -> bool:
-    """Say whether some text fits both patterns.
+    """Return whether some text matches both patterns.
 
-    Walks over one pattern and keeps the positions in the other that the text so far may have reached.
+    Simulates one pattern on the other: ``reached`` holds the positions in ``other`` that the text so far may
+    end at.
     """
     reached = _skip_wildcards({0}, other)
     for sign in one:
@@ -133,7 +130,7 @@ def _patterns_overlap(one: str, other: str) -> bool:
 
 
 def _skip_wildcards(reached: set[int], other: str) -> set[int]:
-    """An open place may stand for no text at all."""
+    """Add the positions after wildcards, which may match the empty text."""
     grown = set(reached)
     for at in reached:
         while at < len(other) and other[at] == _ANY:
@@ -153,17 +150,17 @@ _NOT_IN_MERMAID = re.compile(r"[^\w \-.,:/×?=+*()\[\]]")
 
 
 class _PictureFormat:
-    """What is drawn, not read."""
+    """Base of the formats that are written, not read."""
 
     reads = False
     writes = True
 
     def recognises(self, source: SourceFile) -> bool:  # noqa: ARG002 -- every file is refused alike
-        """Never: a picture is not a workflow."""
+        """Return False: pictures are not read."""
         return False
 
     def read(self, source: SourceFile) -> Workflow:
-        """Refuse: a picture is not a workflow."""
+        """Raise InvalidInput: pictures are not read."""
         raise _not_read(source)
 
 
@@ -175,7 +172,7 @@ class DotPicture(_PictureFormat):
     extensions: tuple[str, ...] = (".gv",)
 
     def write(self, workflow: Workflow) -> str:
-        """Draw the descriptions and the edges between them."""
+        """Return the picture in DOT."""
         lines = [f"digraph {_dot_text(workflow.name)} {{", "    node [shape=box];"]
         for index, (task, label) in enumerate(_task_labels(workflow)):
             shape = "" if task.kind is TaskKind.COMPUTE else f", shape={_DOT_SHAPES[task.kind]}"
@@ -190,14 +187,14 @@ class DotPicture(_PictureFormat):
 
 
 class MermaidPicture(_PictureFormat):
-    """A picture for Mermaid, which Markdown viewers draw."""
+    """A picture for Mermaid, which Markdown viewers display."""
 
     name = "mermaid"
     title = "picture of the workflow for Mermaid (Markdown)"
     extensions: tuple[str, ...] = (".mmd",)
 
     def write(self, workflow: Workflow) -> str:
-        """Draw the descriptions and the edges between them."""
+        """Return the picture in Mermaid."""
         lines = ["flowchart TD"]
         for index, (task, label) in enumerate(_task_labels(workflow)):
             opening, closing = _MERMAID_SHAPES[task.kind]
@@ -220,8 +217,10 @@ class _PictureEdge:
 
 
 def _not_read(source: SourceFile) -> InvalidInput:
-    what = f"{source.name} would be read as a picture"
-    return InvalidInput(Problem(what=what, rule="pictures are only written", advice="name another format"))
+    what = f"{source.name} cannot be read as a picture"
+    return InvalidInput(
+        Problem(what=what, rule="pictures are written, not read", advice="name another format")
+    )
 
 
 def _task_labels(workflow: Workflow) -> Iterator[tuple[Task, str]]:
@@ -237,7 +236,7 @@ def _task_labels(workflow: Workflow) -> Iterator[tuple[Task, str]]:
 
 
 def _picture_edges(workflow: Workflow) -> Iterator[_PictureEdge]:
-    """List the edges between descriptions, then the back edges of the loops."""
+    """Yield the edges between descriptions, then the back edges of the loops."""
     for (source, target), condition in find_description_edges(workflow).items():
         yield _PictureEdge(source=source, target=target, label=f"if {condition}" if condition else "")
     index_of = {task.name: index for index, task in enumerate(workflow.tasks)}
@@ -252,12 +251,12 @@ def _picture_edges(workflow: Workflow) -> Iterator[_PictureEdge]:
 
 
 def _dot_text(text: str) -> str:
-    """Write a text for Graphviz: its quotes and backslashes mean themselves."""
+    """Return a quoted text for Graphviz."""
     plain = _CONTROL.sub(" ", text)
     return '"' + plain.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _mermaid_text(text: str) -> str:
-    """Write a text for Mermaid: whatever could mean something to it becomes a character code."""
+    """Return a quoted text for Mermaid; characters with a meaning become character codes."""
     plain = _CONTROL.sub(" ", text)
     return '"' + _NOT_IN_MERMAID.sub(lambda match: f"#{ord(match[0])};", plain) + '"'

@@ -1,13 +1,11 @@
-"""The tables of a PSPLIB file, read and checked: jobs, their modes and successors, and the resources.
-
-PSPLIB, the project scheduling library: single-mode (``.sm``) and multi-mode (``.mm``) projects, read only.
+"""PSPLIB, the project scheduling library: single-mode (``.sm``) and multi-mode (``.mm``) projects, read only.
 
 R. Kolisch, A. Sprecher, PSPLIB: a project scheduling problem library, European Journal of Operational
 Research 96(1), 1997. A job is a task and its duration its work; a renewable resource is one of the machine, a
-non-renewable one a budget. Mode k of a job is the node count k: its duration stands in the table of measured
-seconds, its amounts in tables by node count. The file is a platform, too (``--on FILE``): one machine with
-the renewable resources and so many nodes that they never run out. Jobs without duration and amounts become
-virtual tasks. Horizon, due date and tardiness cost are not read.
+non-renewable one a budget. Mode k of a job is the node count k: its duration is in the table of measured
+seconds, its amounts are in tables by node count. The file is a platform, too (``--on FILE``): one machine
+with the renewable resources and enough nodes for all jobs. Jobs without duration and amounts become virtual
+tasks. Horizon, due date and tardiness cost are not read.
 """
 
 from __future__ import annotations
@@ -17,8 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from weft.documents import Document
-from weft.errors import InvalidInput, Problem, shorten
-from weft.formats.format import ProblemCollector, SourceFile, file_error
+from weft.errors import shorten
+from weft.formats.format import ProblemCollector, ReadOnlyFormat, SourceFile, file_error
 from weft.formats.graph import check_acyclic
 from weft.platform.machine import Machine
 from weft.platform.platform import Platform
@@ -30,7 +28,7 @@ __all__ = ["PRECEDENCE", "Activity", "ActivityMode", "ActivityNetwork", "Psplib"
 
 
 PRECEDENCE = re.compile(r"^[ \t]*PRECEDENCE RELATIONS[ \t]*:", re.MULTILINE | re.IGNORECASE)
-"""The heading every file has."""
+"""A heading that every file has."""
 
 _WHOLE = re.compile(r"[0-9]{1,9}")
 _COLUMN = re.compile(r"([RND])\s*[0-9]+")
@@ -44,16 +42,16 @@ _Line = tuple[int, list[str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActivityMode:
-    """One way to do a job."""
+    """One mode of a job."""
 
     seconds: int
     amounts: tuple[int, ...]
-    """Per resource, in the order of the project's ``kinds``."""
+    """Amount per resource, in the order of the project's ``kinds``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
-    """One activity, its modes in the order of their numbers."""
+    """One job, with its modes in the order of their numbers."""
 
     number: int
     line: int
@@ -63,32 +61,32 @@ class Activity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActivityNetwork:
-    """A whole file."""
+    """The jobs and resources of a file."""
 
     kinds: str
-    """Per resource: R (renewable) or N (non-renewable), such as ``RRNN``."""
+    """One letter per resource, R (renewable) or N (non-renewable), such as ``RRNN``."""
     totals: tuple[int, ...]
     jobs: tuple[Activity, ...]
 
 
 def read_project(source: SourceFile) -> ActivityNetwork:
-    """Read the tables. Raises InvalidInput."""
+    """Return the jobs and resources of a file. Raises InvalidInput."""
     sections = _sections(source.text())
     for heading, name in _HEADINGS.items():
         if name not in sections:
             raise file_error(source, f"no section {heading}", advice="the file may be cut off")
-    complaints = ProblemCollector(source)
+    problems = ProblemCollector(source)
     kinds, totals = _availabilities(source, sections["availabilities"])
-    modes = _modes(sections["requests"], len(kinds), complaints)
-    jobs = _jobs(sections["precedence"], modes, complaints)
-    complaints.finish()
+    modes = _modes(sections["requests"], len(kinds), problems)
+    jobs = _jobs(sections["precedence"], modes, problems)
+    problems.finish()
     if not jobs:
-        raise file_error(source, "no jobs", rule="a project has at least one job")
+        raise file_error(source, "no jobs", rule="a project must have at least one job")
     return ActivityNetwork(kinds=kinds, totals=totals, jobs=jobs)
 
 
 def _sections(text: str) -> dict[str, list[_Line]]:
-    """Give the lines of the sections that are read, as words."""
+    """Return the lines of the sections that are read, split into words."""
     found: dict[str, list[_Line]] = {}
     current: list[_Line] | None = None
     for number, line in enumerate(text.split("\n"), start=1):
@@ -104,7 +102,7 @@ def _sections(text: str) -> dict[str, list[_Line]]:
 
 
 def _availabilities(source: SourceFile, lines: list[_Line]) -> tuple[str, tuple[int, ...]]:
-    """Read the kinds of the resources from the line of their names, and the totals from the numbers below."""
+    """Return the kinds of the resources (from the line of their names) and their totals (from the next)."""
     kinds, words = "", list[str]()
     first, last = (lines[0][0], lines[-1][0]) if lines else (None, None)
     for _, given in lines:
@@ -113,7 +111,7 @@ def _availabilities(source: SourceFile, lines: list[_Line]) -> tuple[str, tuple[
         else:
             kinds += "".join(_COLUMN.findall(" ".join(given).upper()))
     if "D" in kinds:
-        rule = "resources are renewable (R) or non-renewable (N)"
+        rule = "resources must be renewable (R) or non-renewable (N)"
         raise file_error(source, "a doubly constrained resource (D)", rule=rule, line=first)
     if len(words) != len(kinds) or not all(map(_WHOLE.fullmatch, words)):
         what = f"{shorten(' '.join(words))!r} as the totals of {len(kinds)} resources"
@@ -121,53 +119,55 @@ def _availabilities(source: SourceFile, lines: list[_Line]) -> tuple[str, tuple[
     return kinds, tuple(map(int, words))
 
 
-def _rows(lines: list[_Line], complaints: ProblemCollector) -> Iterator[tuple[int, list[int]]]:
-    """Give the lines that begin with a digit, as whole numbers; others are headings of columns."""
+def _rows(lines: list[_Line], problems: ProblemCollector) -> Iterator[tuple[int, list[int]]]:
+    """Yield the lines that begin with a digit, as whole numbers; others are column headings."""
     for number, words in lines:
         if words[0][0].isdigit():
             bad = next((word for word in words if not _WHOLE.fullmatch(word)), None)
             if bad is None:
                 yield number, [int(word) for word in words]
             else:
-                complaints.add(f"{shorten(bad)!r}", rule="must be a whole number, at least 0", line=number)
+                problems.add(f"{shorten(bad)!r}", rule="must be a whole number, at least 0", line=number)
 
 
-def _modes(lines: list[_Line], resources: int, complaints: ProblemCollector) -> dict[int, list[ActivityMode]]:
-    """Read the modes by job; only the first mode of a job names it."""
+def _modes(lines: list[_Line], resources: int, problems: ProblemCollector) -> dict[int, list[ActivityMode]]:
+    """Return the modes by job; only the first mode of a job states its number."""
     found: dict[int, list[ActivityMode]] = {}
     current: list[ActivityMode] | None = None
-    for number, row in _rows(lines, complaints):
+    for number, row in _rows(lines, problems):
         if len(row) == resources + 3:
             if row[0] in found:
-                complaints.add(f"job {row[0]} again", rule="the modes of a job stand together", line=number)
+                problems.add(
+                    f"a second job {row[0]}", rule="the modes of a job are listed together", line=number
+                )
             current = found[row[0]] = []
             row = row[1:]
         if len(row) != resources + 2 or current is None:
             rule = f"a line is: job (in its first line), mode, duration, {resources} amounts"
-            complaints.add(f"{len(row)} numbers", rule=rule, line=number)
+            problems.add(f"{len(row)} numbers", rule=rule, line=number)
             continue
         if row[0] != len(current) + 1:
-            complaints.add(f"mode {row[0]}", rule=f"mode {len(current) + 1} comes next", line=number)
+            problems.add(f"mode {row[0]}", rule=f"mode {len(current) + 1} must come next", line=number)
         current.append(ActivityMode(seconds=row[1], amounts=tuple(row[2:])))
     return found
 
 
 def _jobs(
-    lines: list[_Line], modes: dict[int, list[ActivityMode]], complaints: ProblemCollector
+    lines: list[_Line], modes: dict[int, list[ActivityMode]], problems: ProblemCollector
 ) -> tuple[Activity, ...]:
-    """Read the jobs with their successors, and find their modes."""
+    """Return the jobs with their successors and modes."""
     jobs: dict[int, Activity] = {}
-    for number, row in _rows(lines, complaints):
+    for number, row in _rows(lines, problems):
         if len(row) < 3 or len(row) != row[2] + 3:
             rule = "a line is: job, number of modes, number of successors, successors"
-            complaints.add(f"{len(row)} numbers", rule=rule, line=number)
+            problems.add(f"{len(row)} numbers", rule=rule, line=number)
             continue
         name, stated, successors = row[0], row[1], tuple(row[3:])
         if name in jobs:
-            complaints.add(f"job {name} again", rule="numbers of jobs are unique", line=number)
+            problems.add(f"a second job {name}", rule="numbers of jobs must be unique", line=number)
         if stated != len(modes.get(name, ())) or not stated:
-            what = f"job {name} has {len(modes.get(name, ()))} modes, but this line says {stated}"
-            complaints.add(what, rule="every job has its modes under REQUESTS/DURATIONS", line=number)
+            what = f"job {name} has {len(modes.get(name, ()))} modes, but this line states {stated}"
+            problems.add(what, rule="the modes of every job are listed under REQUESTS/DURATIONS", line=number)
         jobs[name] = Activity(
             number=name, line=number, modes=tuple(modes.get(name, ())), successors=successors
         )
@@ -175,28 +175,26 @@ def _jobs(
         for successor in job.successors:
             if successor not in jobs:
                 what = f"job {job.number} has the successor {successor}"
-                complaints.add(what, rule="no job has this number", line=job.line)
+                problems.add(what, rule="no job has this number", line=job.line)
     for name in modes:
         if name not in jobs:
-            complaints.add(f"job {name} has modes, but is not under PRECEDENCE RELATIONS")
+            problems.add(f"job {name} has modes, but is not under PRECEDENCE RELATIONS")
     return tuple(jobs.values())
 
 
-class Psplib:
-    """Projects of the project scheduling library, and the machine they run on."""
+class Psplib(ReadOnlyFormat):
+    """Projects of the project scheduling library, with their machine."""
 
     name = "psplib"
     title = "PSPLIB projects, single-mode and multi-mode"
     extensions: tuple[str, ...] = (".sm", ".mm")
-    reads = True
-    writes = False
 
     def recognises(self, source: SourceFile) -> bool:
-        """Look for the heading of the precedence relations."""
+        """Return whether the heading of the precedence relations occurs."""
         return PRECEDENCE.search(source.head) is not None
 
     def read(self, source: SourceFile) -> Workflow:
-        """Read a project as a workflow. Raises InvalidInput."""
+        """Return a project as a workflow. Raises InvalidInput."""
         project = read_project(source)
         _check_durations(source, project)
         index = {job.number: position for position, job in enumerate(project.jobs)}
@@ -218,22 +216,17 @@ class Psplib:
         )
 
     def read_platform(self, source: SourceFile) -> Platform:
-        """Read the machine a project runs on. Raises InvalidInput."""
+        """Return the machine of a project as a platform. Raises InvalidInput."""
         project = read_project(source)
-        # If all jobs ran at once in their last modes they would take so many nodes.
+        # Enough for all jobs at once, each in its last mode.
         nodes = sum(len(job.modes) for job in project.jobs)
         resources = {name: float(total) for name, total in _totals(project, "R").items()}
         machine = Machine(name="project", nodes=nodes, resources=resources)
         return Platform(name=source.stem, machines=(machine,), document=Document(file=source.name))
 
-    def write(self, workflow: Workflow) -> str:
-        """Refuse: nobody asks for new ones."""
-        advice = "write weft's own format instead"
-        raise InvalidInput(Problem(what=f"{workflow.name} cannot be written as {self.name}", advice=advice))
-
 
 def _names(project: ActivityNetwork) -> list[str]:
-    """Name the resources as the file does, by kind and number: r1, r2, n1."""
+    """Return the names of the resources as in the file, by kind and number: r1, r2, n1."""
     return [
         f"{kind.lower()}{project.kinds[: position + 1].count(kind)}"
         for position, kind in enumerate(project.kinds)
@@ -246,13 +239,13 @@ def _totals(project: ActivityNetwork, kind: str) -> dict[str, int]:
 
 
 def _check_durations(source: SourceFile, project: ActivityNetwork) -> None:
-    complaints = ProblemCollector(source)
+    problems = ProblemCollector(source)
     for job in project.jobs:
         durations = [mode.seconds for mode in job.modes]
         if len(durations) > 1 and min(durations) == 0:
-            rule = "each of several modes takes some time"
-            complaints.add(f"job {job.number} has a mode of duration 0", rule=rule, line=job.line)
-    complaints.finish()
+            rule = "each of several modes must take some time"
+            problems.add(f"job {job.number} has a mode of duration 0", rule=rule, line=job.line)
+    problems.finish()
 
 
 def _task(job: Activity, project: ActivityNetwork, after: tuple[Dependency, ...]) -> Task:
@@ -272,14 +265,14 @@ def _task(job: Activity, project: ActivityNetwork, after: tuple[Dependency, ...]
 
 
 def _amounts(job: Activity, project: ActivityNetwork, kind: str) -> dict[str, Amount]:
-    """Give what a job takes of the resources of one kind, by name; zeros are left out."""
+    """Return the amounts that a job uses of the resources of one kind, by name, without zeros."""
     columns = zip(*(mode.amounts for mode in job.modes), strict=True)
     listed = zip(_names(project), project.kinds, columns, strict=True)
     return {name: _amount(by_mode) for name, of_kind, by_mode in listed if of_kind == kind and any(by_mode)}
 
 
 def _amount(by_mode: tuple[int, ...]) -> Amount:
-    """Give one amount where all modes take the same, else the amounts by node count."""
+    """Return one amount if all modes use the same, else the amounts by node count."""
     if len(set(by_mode)) == 1:
         return by_mode[0]
     return dict(enumerate(by_mode, start=1))

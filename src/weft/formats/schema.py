@@ -10,7 +10,7 @@ from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 
-from weft.errors import InvalidInput, Problem, nearest
+from weft.errors import InvalidInput, Problem, suggest
 from weft.fields import Shape
 from weft.platform.file_format import platform_schema
 from weft.workflow.file_format import workflow_schema
@@ -46,8 +46,7 @@ def add_schema_header(kind: str, shape: Shape) -> Shape:
 
 def _check_kind(kind: str) -> None:
     if kind not in _BUILDERS:
-        close = nearest(kind, KINDS)
-        advice = f"did you mean {close!r}?" if close else f"known: {', '.join(KINDS)}"
+        advice = suggest(kind, KINDS, f"known: {', '.join(KINDS)}")
         raise InvalidInput(Problem(what=f"no schema of {kind!r}", advice=advice))
 
 

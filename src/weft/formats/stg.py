@@ -1,9 +1,8 @@
-"""STG, the files of the Standard Task Graph Set (Kasahara laboratory, Waseda University): read only (S2.11).
+"""STG, the files of the Standard Task Graph Set (Kasahara laboratory, Waseda University), read only.
 
-The first line is the number of tasks n; then come n + 2 lines ``id time predecessors pred...``, of which
-the first and the last are dummies of time 0. Some files (``robot``, ``fpppp``) count the dummies in n:
-then there are n lines. What follows a ``#`` is a comment. Dummies become virtual tasks; there is no
-communication, so edges carry nothing.
+The first line is the number of tasks n; then follow n + 2 lines ``id time predecessors pred...``, of which
+the first and the last are dummies of time 0. Some files (``robot``, ``fpppp``) count the dummies in n and
+have n lines. Text after ``#`` is a comment. Dummies become virtual tasks; edges carry no data.
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from weft.documents import Document
-from weft.errors import InvalidInput, Problem, shorten
-from weft.formats.format import ProblemCollector, SourceFile, file_error
+from weft.errors import shorten
+from weft.formats.format import ProblemCollector, ReadOnlyFormat, SourceFile, file_error
 from weft.formats.graph import check_acyclic
 from weft.workflow.task import Dependency, Task, TaskKind
 from weft.workflow.workflow import Workflow
@@ -31,7 +30,7 @@ _HEAD = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _StgRow:
-    """One task line: words as they stand, checked when all ids are known."""
+    """One task line; its ids are checked when all are known."""
 
     line: int
     ident: int
@@ -39,42 +38,35 @@ class _StgRow:
     predecessors: tuple[int, ...]
 
 
-class Stg:
+class Stg(ReadOnlyFormat):
     """Task graphs of the Standard Task Graph Set."""
 
     name = "stg"
     title = "Standard Task Graph Set (STG)"
     extensions: tuple[str, ...] = (".stg",)
-    reads = True
-    writes = False
 
     def recognises(self, source: SourceFile) -> bool:
-        """Say whether the first line is one whole number and the next begins with three numbers."""
+        """Return whether the first line is one whole number and the next begins with three numbers."""
         return _HEAD.match(source.head) is not None
 
     def read(self, source: SourceFile) -> Workflow:
-        """Read a task graph. Raises InvalidInput."""
-        complaints = ProblemCollector(source)
+        """Return the workflow of a task graph. Raises InvalidInput."""
+        problems = ProblemCollector(source)
         lines = _lines(source.text())
         count = _read_count(source, next(lines, None))
-        rows = [row for number, words in lines if (row := _read_row(number, words, complaints)) is not None]
-        complaints.finish()
+        rows = [row for number, words in lines if (row := _read_row(number, words, problems)) is not None]
+        problems.finish()
         if len(rows) not in (count, count + 2):
-            what = f"{len(rows)} task lines, but the first line says {count} tasks"
-            rule = f"{count + 2} lines follow ({count} when the two dummies are counted)"
+            what = f"{len(rows)} task lines, but the first line states {count} tasks"
+            rule = f"must be {count + 2} lines, or {count} if the two dummies are counted"
             raise file_error(source, what, rule=rule, advice="the file may be cut off")
         if not rows:
-            raise file_error(source, "no tasks", rule="a task graph has at least one task")
-        return _workflow(source, rows, complaints)
-
-    def write(self, workflow: Workflow) -> str:
-        """Refuse: nobody asks for new ones."""
-        advice = "write wfformat or dot instead"
-        raise InvalidInput(Problem(what=f"{workflow.name} cannot be written as {self.name}", advice=advice))
+            raise file_error(source, "no tasks", rule="a task graph must have at least one task")
+        return _workflow(source, rows, problems)
 
 
 def _lines(text: str) -> Iterator[tuple[int, list[str]]]:
-    """Give the words of the lines that hold any, with their numbers."""
+    """Yield the words of the lines that are not empty, with their line numbers."""
     for number, line in enumerate(text.split("\n"), start=1):
         words = line.partition("#")[0].split()
         if words:
@@ -91,40 +83,40 @@ def _read_count(source: SourceFile, first: tuple[int, list[str]] | None) -> int:
     return int(words[0])
 
 
-def _read_row(number: int, words: list[str], complaints: ProblemCollector) -> _StgRow | None:
+def _read_row(number: int, words: list[str], problems: ProblemCollector) -> _StgRow | None:
     for position, word in enumerate(words):
         if not (_TIME if position == 1 else _WHOLE).fullmatch(word):
-            complaints.add(f"{shorten(word)!r}", rule="must be a whole number, at least 0", line=number)
+            problems.add(f"{shorten(word)!r}", rule="must be a whole number, at least 0", line=number)
             return None
     if len(words) < 3:
         rule = "a line is: id, time, number of predecessors, predecessors"
-        complaints.add(f"only {len(words)} numbers", rule=rule, line=number)
+        problems.add(f"only {len(words)} numbers", rule=rule, line=number)
         return None
-    ident, said, predecessors = int(words[0]), int(words[2]), tuple([int(word) for word in words[3:]])
-    if said != len(predecessors):
-        what = f"task {ident} has {len(predecessors)} predecessors, but the line says {said}"
-        complaints.add(what, rule="the third number counts the predecessors", line=number)
+    ident, stated, predecessors = int(words[0]), int(words[2]), tuple([int(word) for word in words[3:]])
+    if stated != len(predecessors):
+        what = f"task {ident} has {len(predecessors)} predecessors, but the line states {stated}"
+        problems.add(what, rule="the third number counts the predecessors", line=number)
         return None
     return _StgRow(line=number, ident=ident, seconds=float(words[1]), predecessors=predecessors)
 
 
-def _workflow(source: SourceFile, rows: list[_StgRow], complaints: ProblemCollector) -> Workflow:
+def _workflow(source: SourceFile, rows: list[_StgRow], problems: ProblemCollector) -> Workflow:
     index_of: dict[int, int] = {}
     for index, row in enumerate(rows):
         if index_of.setdefault(row.ident, index) != index:
             first = rows[index_of[row.ident]].line
-            complaints.add(
-                f"task {row.ident} again, first in line {first}", rule="ids are unique", line=row.line
+            problems.add(
+                f"a second task {row.ident}, the first is in line {first}",
+                rule="ids must be unique",
+                line=row.line,
             )
     parents: list[list[int]] = []
     for row in rows:
         for ident in row.predecessors:
             if ident not in index_of:
-                complaints.add(
-                    f"task {row.ident} waits for {ident}", rule="no task has this id", line=row.line
-                )
+                problems.add(f"task {row.ident} waits for {ident}", rule="no task has this id", line=row.line)
         parents.append([index_of[ident] for ident in dict.fromkeys(row.predecessors) if ident in index_of])
-    complaints.finish()
+    problems.finish()
     names = [str(row.ident) for row in rows]
     check_acyclic(source, names, parents)
     dummies = _find_dummies(rows, parents)
@@ -142,7 +134,9 @@ def _workflow(source: SourceFile, rows: list[_StgRow], complaints: ProblemCollec
 
 
 def _find_dummies(rows: list[_StgRow], parents: list[list[int]]) -> set[int]:
-    """Find entry and exit: of time 0, the first line without predecessors, the last without successors."""
+    """Return the dummies: the first task without predecessors and the last without successors, if their time
+    is 0.
+    """
     last = len(rows) - 1
     found = set()
     if rows[0].seconds == 0 and not parents[0]:

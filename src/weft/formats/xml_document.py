@@ -1,6 +1,6 @@
-"""XML that is read safely: entities are refused, files that it names are never opened.
+"""XML files read safely, as parser events or as a tree of elements with lines.
 
-XML as a tree of elements that know their lines, for files that are small beside what they describe.
+Entities are refused, and files that a document names are never opened.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ __all__ = ["XmlElement", "parse_xml", "read_xml_tree"]
 
 
 def parse_xml(source: SourceFile, handler: ContentHandler, *, names_grammar: bool = False) -> None:
-    """Feed a file to a handler. Raises InvalidInput where it is not XML.
+    """Send the parser events of a file to a handler. Raises InvalidInput if it is not XML.
 
-    ``names_grammar``: the file may name its grammar (``<!DOCTYPE dag SYSTEM "dag.dtd">``); it is not opened.
+    With ``names_grammar`` the file may name its grammar (``<!DOCTYPE dag SYSTEM "dag.dtd">``), which is not
+    opened.
     """
     if not source.data.strip():
         raise file_error(source, "the file is empty")
@@ -39,7 +40,9 @@ def parse_xml(source: SourceFile, handler: ContentHandler, *, names_grammar: boo
         parser.parse(given)
     except DefusedXmlException as error:
         what = f"the XML declares entities ({type(error).__name__})"
-        raise file_error(source, what, rule="entities are not read: they can be bombs") from None
+        raise file_error(
+            source, what, rule="entities are not allowed: they can expand without bound"
+        ) from None
     except SAXParseException as error:
         line, column = error.getLineNumber(), (error.getColumnNumber() or 0) + 1
         what = f"not well-formed XML: {error.getMessage()}"
@@ -50,17 +53,17 @@ def parse_xml(source: SourceFile, handler: ContentHandler, *, names_grammar: boo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class XmlElement:
-    """One element; text between elements is not kept."""
+    """One element, without the text between its children."""
 
     name: str
-    """Without its prefix."""
+    """The name without its prefix."""
     attributes: Mapping[str, str]
     line: int | None
     children: list[XmlElement] = field(default_factory=list)
 
 
 def read_xml_tree(source: SourceFile) -> XmlElement:
-    """Read a file whole. Raises InvalidInput where it is not XML."""
+    """Return the root element of a file. Raises InvalidInput if it is not XML."""
     tree = _XmlTreeBuilder()
     parse_xml(source, tree, names_grammar=True)
     assert tree.root is not None, "well-formed XML has a first element"
@@ -68,7 +71,7 @@ def read_xml_tree(source: SourceFile) -> XmlElement:
 
 
 class _XmlTreeBuilder(ContentHandler):
-    """Builds the tree as elements pass by; a stack instead of recursion, since nesting has no bound."""
+    """Builds the tree with a stack instead of recursion, since the nesting is not bounded."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -77,11 +80,11 @@ class _XmlTreeBuilder(ContentHandler):
         self._locator: Locator | None = None
 
     def setDocumentLocator(self, locator: Locator) -> None:  # noqa: N802 -- named by xml.sax
-        """Keep what knows the current line."""
+        """Store the locator, which has the current line."""
         self._locator = locator
 
     def startElement(self, name: str, attrs: AttributesImpl[str]) -> None:  # noqa: N802 -- named by xml.sax
-        """Hang an element below the one that is open."""
+        """Add an element to the open one."""
         line = None if self._locator is None else self._locator.getLineNumber()
         element = XmlElement(name=name.rpartition(":")[2], attributes=dict(attrs.items()), line=line)
         if self._open:
@@ -91,5 +94,5 @@ class _XmlTreeBuilder(ContentHandler):
         self._open.append(element)
 
     def endElement(self, name: str) -> None:  # noqa: ARG002, N802 -- named by xml.sax
-        """Close the element that was opened last."""
+        """Close the open element."""
         self._open.pop()

@@ -1,22 +1,9 @@
-"""What an unquoted YAML scalar means: the core schema of YAML 1.2 (section 10.3.2), and nothing more.
+"""YAML and JSON text as a tree of nodes with line and column, and plain values as YAML text.
 
-So ``yes``, ``on``, ``1:30`` and ``1..50`` are text, ``010`` is ten, ``1e-6`` is a number.
-Deviations: a number written with more than 300 characters stays text.
-
-A tree of nodes built from PyYAML's events with a stack of our own.
-
-No recursion, nothing but plain values, and limits on depth and size that hold for aliases too: their expanded
-size is computed, never built.
-
-What PyYAML complains about, said again so that a user knows what to change.
-
-YAML and JSON text as a tree of nodes that know their line and column.
-
-Plain values as YAML text that looks written by hand.
-
-Block style for the upper levels, flow style (``inputs: [a, b]``) for small leaves, quotes only where reading
-the text again would give something else. A list or mapping is written in flow style if it fits into the line
-and is not higher than it is deep: the nearer to the root, the more it is spread over lines.
+Unquoted scalars follow the core schema of YAML 1.2 (section 10.3.2): ``yes``, ``on``, ``1:30`` and ``1..50``
+are text, ``010`` is ten, ``1e-6`` is a number. Deviation: a number of more than 300 characters stays text.
+The tree is built from PyYAML's events without recursion. Limits on depth and size hold for aliases too: their
+expanded size is computed, not built.
 """
 
 from __future__ import annotations
@@ -31,23 +18,11 @@ import yaml
 
 from weft.documents import Document, DocumentNode, Scalar
 from weft.errors import DocumentPath, InvalidInput, Problem, SourceLocation, shorten
+from weft.formats.format import MAX_PROBLEMS
 
-__all__ = [
-    "MAX_DEPTH",
-    "MAX_KEY_LENGTH",
-    "MAX_NODES",
-    "MAX_NODES_PER_LINE",
-    "Container",
-    "TreeBuilder",
-    "check_text",
-    "explain_yaml_error",
-    "parse_document",
-    "resolve_scalar",
-    "write_document",
-]
+__all__ = ["parse_document", "write_document"]
 
-
-_LONGEST_NUMBER = 300
+_MAX_NUMBER_LENGTH = 300
 _WORDS: dict[str, Scalar] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
     **dict.fromkeys(("true", "True", "TRUE"), True),
@@ -62,11 +37,11 @@ _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
 _NUMBER_STARTS = frozenset("0123456789+-.")
 
 
-def resolve_scalar(text: str) -> Scalar:
-    """Give the value of an unquoted scalar."""
+def _resolve_scalar(text: str) -> Scalar:
+    """Return the value of an unquoted scalar."""
     if text in _WORDS:
         return _WORDS[text]
-    if text[0] not in _NUMBER_STARTS or len(text) > _LONGEST_NUMBER:
+    if text[0] not in _NUMBER_STARTS or len(text) > _MAX_NUMBER_LENGTH:
         return text
     if _DECIMAL.fullmatch(text):
         return int(text)
@@ -76,13 +51,13 @@ def resolve_scalar(text: str) -> Scalar:
 
 
 MAX_DEPTH = 100
-"""Levels of nesting; readers of a document may therefore recurse."""
+"""Levels of nesting; the limit lets readers of a document recurse."""
 MAX_KEY_LENGTH = 1000
-"""Characters in a key (YAML itself gives up at 1024 for most)."""
+"""Characters in a key; YAML limits most keys to 1024."""
 MAX_NODES = 2_000_000
-"""Values in a document, every alias counted as if it were written out."""
+"""Values in a document, with aliases expanded."""
 MAX_NODES_PER_LINE = 200_000
-"""Values in one line: nobody writes more by hand, and reading on would only take longer."""
+"""Values in one line; longer lines make the parser slow."""
 
 _STANDARD = "tag:yaml.org,2002:"
 _TEXT_TAGS = (None, "!", _STANDARD + "str")
@@ -118,7 +93,7 @@ class _Frame:
         return self.items is None and self.key is None
 
     def child_path(self) -> DocumentPath:
-        """Give the path of the value that comes next."""
+        """Return the path of the next value."""
         if self.items is not None:
             return (*self.path, len(self.items))
         return self.path if self.merging or self.key is None else (*self.path, self.key)
@@ -135,8 +110,8 @@ class _Frame:
         self.key, self.merging = None, False
 
 
-class TreeBuilder:
-    """Takes events one by one and builds the tree."""
+class _DocumentBuilder:
+    """Builds the tree of a document from parser events."""
 
     def __init__(self, file: str | None) -> None:
         self.problems: list[Problem] = []
@@ -149,7 +124,7 @@ class TreeBuilder:
         self._before_line = 0
 
     def take(self, event: yaml.Event) -> None:
-        """Take the next event."""
+        """Process the next event."""
         match event:
             case yaml.ScalarEvent():
                 self._scalar(event)
@@ -165,7 +140,7 @@ class TreeBuilder:
                 raise self._error(place, "a second document in one file", "one document per file", advice)
 
     def finish(self) -> DocumentNode:
-        """Give the root of the tree, or raise everything that was found on the way."""
+        """Return the root of the tree. Raises InvalidInput with every problem found."""
         if self.problems:
             raise InvalidInput(self.problems)
         if self._root is None:
@@ -178,8 +153,8 @@ class TreeBuilder:
             self._key(frame, event)
             return
         if frame is None and event.value == "" and event.implicit[0]:
-            return  # what PyYAML makes of a file with nothing but comments and '---'
-        value = resolve_scalar(event.value) if event.implicit[0] else self._tagged(event)
+            return  # PyYAML's event for a file of comments and '---' only
+        value = _resolve_scalar(event.value) if event.implicit[0] else self._tagged(event)
         path = frame.child_path() if frame is not None else ()
         place = self._place(event)
         self._count(place, 1)
@@ -197,13 +172,13 @@ class TreeBuilder:
         if len(key) > MAX_KEY_LENGTH:
             raise self._error(place, f"a key of {len(key):,} characters", f"at most {MAX_KEY_LENGTH:,}")
         if (first := frame.key_places.get(key)) is not None:
-            what = f"key {shorten(repr(key))} stands twice in one mapping"
+            what = f"key {shorten(repr(key))} occurs twice in one mapping"
             rule = f"first in line {first.line}, column {first.column}"
-            self._complain(place, what, rule, "remove or rename one of them", (*frame.path, key))
+            self._add_problem(place, what, rule, "remove or rename one of them", (*frame.path, key))
         frame.key, frame.key_places[key] = key, place
 
     def _tagged(self, event: yaml.ScalarEvent) -> Scalar:
-        """Read a quoted scalar, or one with an explicit tag."""
+        """Return the value of a quoted scalar or of one with an explicit tag."""
         text: str = event.value
         if event.tag in _TEXT_TAGS:
             return text
@@ -211,20 +186,20 @@ class TreeBuilder:
         if wanted is None:
             self._bad_tag(event)
             return text
-        value = resolve_scalar(text)
+        value = _resolve_scalar(text)
         if type(value) not in wanted:
             name = event.tag.removeprefix(_STANDARD)
-            what = f"{shorten(repr(text))} is no {name}, as its tag !!{name} says"
-            self._complain(self._place(event), what)
+            what = f"{shorten(repr(text))} is not a value of its tag !!{name}"
+            self._add_problem(self._place(event), what)
         return float(value) if float in wanted and isinstance(value, int) else value
 
     def _alias(self, event: yaml.AliasEvent) -> None:
         name, place = event.anchor, self._place(event)
         if self._stack and self._stack[-1].wants_key:
-            raise self._error(place, f"an alias (*{shorten(name)}) as a key", "keys are plain texts")
+            raise self._error(place, f"an alias (*{shorten(name)}) as a key", "keys are plain text")
         if name not in self._anchors:
             inside = any(frame.anchor == name for frame in self._stack)
-            why = "stands inside what it names" if inside else f"has no anchor &{shorten(name)} before it"
+            why = "is inside its own anchor" if inside else f"has no anchor &{shorten(name)} before it"
             raise self._error(place, f"the alias *{shorten(name)} {why}", "an alias repeats an earlier value")
         node, size, height = self._anchors[name]
         self._count(place, size)
@@ -240,7 +215,7 @@ class TreeBuilder:
             if parent.wants_key:
                 advice = "put quotes around a key that starts with '{' or '['"
                 kind = "a list" if is_list else "a mapping"
-                raise self._error(place, f"{kind} as a key", "keys are plain texts", advice)
+                raise self._error(place, f"{kind} as a key", "keys are plain text", advice)
             path = parent.child_path()
         if len(self._stack) >= MAX_DEPTH:
             raise self._too_deep(place)
@@ -259,13 +234,15 @@ class TreeBuilder:
         self._put(node, frame.size, frame.height, frame.anchor)
 
     def _merge(self, frame: _Frame) -> dict[str, DocumentNode]:
-        """Add the entries of ``<<: ...``: earlier mappings win over later ones, written keys over all."""
+        """Return the entries with those of ``<<: ...``; own keys override, then earlier mappings override
+        later ones.
+        """
         merged: dict[str, DocumentNode] = {}
         for node in frame.merged:
             for source in node.value if isinstance(node.value, list) else [node]:
                 if not isinstance(source.value, dict):
                     what = f"{source.display()} cannot be merged by '<<'"
-                    rule = "only a mapping or a list of mappings can"
+                    rule = "must be a mapping or a list of mappings"
                     self.problems.append(Problem(what=what, rule=rule, path=frame.path, place=source.place))
                     continue
                 for key, entry in source.value.items():
@@ -293,15 +270,15 @@ class TreeBuilder:
             raise self._error(place, "too many values in one line", rule, "break the line")
 
     def _place(self, event: yaml.Event) -> SourceLocation:
-        mark = cast("yaml.error.Mark", event.start_mark)  # events of a parser always have one
+        mark = cast("yaml.error.Mark", event.start_mark)  # set in every parser event
         return SourceLocation(file=self._file, line=mark.line + 1, column=mark.column + 1)
 
-    def _complain(
+    def _add_problem(
         self, place: SourceLocation, what: str, rule: str = "", advice: str = "", path: DocumentPath = ()
     ) -> None:
         problem = Problem(what=what, rule=rule, advice=advice, path=path, place=place)
         self.problems.append(problem)
-        if len(self.problems) >= 20:
+        if len(self.problems) >= MAX_PROBLEMS:
             raise InvalidInput(self.problems)
 
     def _error(self, place: SourceLocation, what: str, rule: str = "", advice: str = "") -> InvalidInput:
@@ -316,7 +293,7 @@ class TreeBuilder:
     def _bad_tag(self, event: yaml.NodeEvent) -> None:
         tag = str(getattr(event, "tag", "")).replace(_STANDARD, "!!")
         rule = "only the standard tags (!!str, !!int, !!float, !!bool, !!null, !!map, !!seq) are read"
-        self._complain(self._place(event), f"the tag {shorten(tag)} is not allowed", rule, "remove it")
+        self._add_problem(self._place(event), f"the tag {shorten(tag)} is not allowed", rule, "remove it")
 
 
 _UNREADABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -324,8 +301,8 @@ _UNREADABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U0001000
 _EXPLANATIONS: tuple[tuple[str, str, str], ...] = (
     (
         "mapping values are not allowed",
-        "a ':' where no key can stand",
-        "check the indentation, or put quotes around a text that holds ': '",
+        "a ':' where no key is allowed",
+        "check the indentation, or put quotes around text that contains ': '",
     ),
     (
         "could not find expected ':'",
@@ -334,40 +311,40 @@ _EXPLANATIONS: tuple[tuple[str, str, str], ...] = (
     ),
     (
         "found unexpected end of stream",
-        "quotes that are opened here and never closed",
+        "quotes opened here are never closed",
         "add the closing quote",
     ),
     (
         "expected ',' or ']'",
-        "a list opened with '[' goes wrong here",
+        "a list opened with '[' is not continued correctly",
         "separate its items by ',' and close it with ']'",
     ),
     (
         "expected ',' or '}'",
-        "a mapping opened with '{' goes wrong here",
+        "a mapping opened with '{' is not continued correctly",
         "separate its entries by ',' and close it with '}'",
     ),
     (
         "expected '-' indicator",
-        "a line that is no item in the middle of a list",
+        "a line in a list that is not an item",
         "start it with '- ' or change its indentation",
     ),
     (
         "block sequence entries are not allowed",
-        "a list item '- ' where none can stand",
+        "a list item '- ' where none is allowed",
         "put the list on lines of its own below the key, or write [a, b]",
     ),
     (
         "expected key",
-        "this is no 'key: value' of the mapping it stands in",
+        "this is not a 'key: value' of the mapping around it",
         "check the indentation and the quotes",
     ),
     (
         "expected <block end>",
-        "this does not belong to the block it stands in",
+        "this does not belong to the block around it",
         "check the indentation and the quotes",
     ),
-    ("expected <document start>", "something is left after the end of the value", "check the indentation"),
+    ("expected <document start>", "text after the end of the value", "check the indentation"),
     ("expected node content", "a value is missing or starts with a bracket", "put quotes around the text"),
     (
         "unknown escape character",
@@ -376,23 +353,23 @@ _EXPLANATIONS: tuple[tuple[str, str, str], ...] = (
     ),
     (
         "Unicode character escape code",
-        "an escape that is no character",
+        "an escape that is not a character",
         "write the character itself",
     ),
-    ("undefined tag handle", "a tag that is not defined", "leave tags (words that start with '!') away"),
+    ("undefined tag handle", "a tag that is not defined", "remove the tag (the word that starts with '!')"),
     (
         "expected alphabetic or numeric character",
         "'&' or '*' without a name",
         "put quotes around texts that start with '&' or '*'",
     ),
 )
-"""Part of PyYAML's text (alike in its C and its Python parser), what was found, what to do."""
+"""Part of PyYAML's message (the same in its C and Python parsers), what was found, what to do."""
 
 _TAB_RULE = "YAML does not allow tabs for indentation"
 
 
-def check_text(text: str, file: str | None) -> str:
-    """Give the text without byte order mark; a character that no text file holds is an error."""
+def _check_text(text: str, file: str | None) -> str:
+    """Return the text without a byte order mark. Raises InvalidInput for control characters."""
     text = text.removeprefix("\ufeff")
     if bad := _UNREADABLE.search(text):
         line = text.count("\n", 0, bad.start()) + 1
@@ -408,8 +385,8 @@ def check_text(text: str, file: str | None) -> str:
     return text
 
 
-def explain_yaml_error(error: yaml.YAMLError, text: str, file: str | None) -> Problem:
-    """Make the problem for a syntax error, with the place a user should look at."""
+def _explain_error(error: yaml.YAMLError, text: str, file: str | None) -> Problem:
+    """Return the problem of a syntax error, in words of a user and with its place."""
     problem = str(getattr(error, "problem", None) or getattr(error, "reason", None) or "not readable as YAML")
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     if "unexpected end of stream" in problem:
@@ -420,7 +397,7 @@ def explain_yaml_error(error: yaml.YAMLError, text: str, file: str | None) -> Pr
     line = _line(text, mark.line)
     found = line[mark.column : mark.column + 1]
     if _is_tab(problem, line, found):
-        return Problem(what="a tab in the indentation", rule=_TAB_RULE, advice="use blanks", place=place)
+        return Problem(what="a tab in the indentation", rule=_TAB_RULE, advice="use spaces", place=place)
     if "cannot start any token" in problem:
         advice = f"put quotes around the text that starts with {found!r}"
         return Problem(what=f"a value cannot start with {found!r}", advice=advice, place=place)
@@ -431,7 +408,7 @@ def explain_yaml_error(error: yaml.YAMLError, text: str, file: str | None) -> Pr
 
 
 def _line(text: str, number: int) -> str:
-    """Give one line of the text; nothing where PyYAML and we count lines differently (rare line breaks)."""
+    """Return one line; empty where PyYAML counts rare line breaks differently."""
     lines = text.split("\n", number + 1)
     return lines[number] if number < len(lines) else ""
 
@@ -444,7 +421,7 @@ def _is_tab(problem: str, line: str, found: str) -> bool:
 
 
 def _opening_line(error: yaml.YAMLError, mark: yaml.error.Mark) -> str:
-    """Say in which line the thing that went wrong began, where that is another line."""
+    """Return a note on the line where the list or mapping was opened, if it is another line."""
     context = getattr(error, "context_mark", None)
     if context is None or context.line == mark.line or "flow" not in str(getattr(error, "context", "")):
         return ""
@@ -458,19 +435,19 @@ _SURROGATE_PAIR = re.compile(
 
 
 def parse_document(text: str, file: str | None) -> Document:
-    """Read one YAML or JSON document; whatever is wrong with it becomes an InvalidInput with its place."""
-    text = _join_surrogates(check_text(text, file))
-    builder = TreeBuilder(file)
+    """Return the tree of a YAML or JSON document. Raises InvalidInput with the place of every problem."""
+    text = _join_surrogates(_check_text(text, file))
+    builder = _DocumentBuilder(file)
     try:
         for event in yaml.parse(text, Loader=_LOADER):
             builder.take(event)
     except yaml.YAMLError as error:
-        raise InvalidInput([*builder.problems, explain_yaml_error(error, text, file)]) from None
+        raise InvalidInput([*builder.problems, _explain_error(error, text, file)]) from None
     return Document(file=file, root=builder.finish())
 
 
 def _join_surrogates(text: str) -> str:
-    """Replace JSON's escape of one character as two halves, which YAML does not know, by the character."""
+    """Replace surrogate pairs, which JSON allows in escapes and YAML does not, by their characters."""
     if "\\u" not in text or text.lstrip()[:1] not in ("{", "["):
         return text
     return _SURROGATE_PAIR.sub(lambda pair: pair[1] + _join_pair(int(pair[2], 16), int(pair[3], 16)), text)
@@ -480,20 +457,20 @@ def _join_pair(high: int, low: int) -> str:
     return chr(0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00))
 
 
-Container = Mapping[object, object] | Sequence[object]
-
 _WIDTH = 100
-_DEEPEST = 100
-_LONGEST_KEY = 1000
 _BAD_START = re.compile(r"-(?:\s|$)|[?:,\[\]{}#&*!|>'\"%@`]|---|\.\.\.")
 _BAD_INSIDE = re.compile(r":(?:\s|$)|\s#")
 _FLOW_SIGNS = re.compile(r"[,\[\]{}?]")
 _SPECIAL = re.compile("[^\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
-"""Control characters, line breaks of every sort, byte order marks, halves of characters."""
+"""Control characters, all kinds of line breaks, byte order marks, unpaired surrogates."""
 
 
 def write_document(value: object, *, comment: str = "") -> str:
-    """Write mappings, lists and scalars as YAML that ``parse_document`` reads back as the same values."""
+    """Return mappings, lists and scalars as YAML that ``parse_document`` reads back as the same values.
+
+    Upper levels are in block style, small leaves in flow style (``inputs: [a, b]``), quotes only where they
+    are needed. A container is in flow style if it fits the line and its height does not exceed its depth.
+    """
     lines = [f"# {_SPECIAL.sub(' ', line)}".rstrip() for line in comment.splitlines()]
     if isinstance(value, Mapping | list | tuple) and value:
         _write_block(lines, value, 0, 0)
@@ -502,10 +479,12 @@ def write_document(value: object, *, comment: str = "") -> str:
     return "\n".join(lines) + "\n"
 
 
-def _write_block(lines: list[str], value: Container, indent: int, level: int) -> None:
-    """Write a container that is not empty, one entry after the other."""
-    if level >= _DEEPEST:
-        raise InvalidInput(f"nested deeper than {_DEEPEST} levels")
+def _write_block(
+    lines: list[str], value: Mapping[object, object] | Sequence[object], indent: int, level: int
+) -> None:
+    """Append a non-empty container in block style."""
+    if level >= MAX_DEPTH:
+        raise InvalidInput(f"nested deeper than {MAX_DEPTH} levels")
     margin = " " * indent
     if isinstance(value, Mapping):
         for key, item in value.items():
@@ -516,7 +495,7 @@ def _write_block(lines: list[str], value: Container, indent: int, level: int) ->
 
 
 def _write_entry(lines: list[str], head: str, item: object, indent: int, level: int) -> None:
-    """Write what follows a ``key:`` or a ``-``: in the same line if it fits, else below."""
+    """Append a value after ``key:`` or ``-``: in the same line if it fits, else below."""
     if isinstance(item, str) and _is_literal(item):
         lines.append(_append_value(head, "|" if item.endswith("\n") else "|-"))
         lines.extend(" " * indent + line if line else "" for line in item.removesuffix("\n").split("\n"))
@@ -538,7 +517,7 @@ def _append_value(head: str, value: str) -> str:
 
 
 def _format_flow(value: object, room: int, height: int) -> str | None:
-    """Write a value within one line; None if it is longer than the room or higher than the height."""
+    """Return a value in one line; None if it is longer than ``room`` or nested deeper than ``height``."""
     if not isinstance(value, Mapping | list | tuple):
         if isinstance(value, str) and (len(value) > room or _is_literal(value)):
             return None
@@ -563,9 +542,9 @@ def _format_flow(value: object, room: int, height: int) -> str | None:
 
 def _format_key(key: object, *, in_flow: bool) -> str:
     text = key if isinstance(key, str) else _format_scalar(key, in_flow=in_flow)
-    if len(text) > _LONGEST_KEY:
+    if len(text) > MAX_KEY_LENGTH:
         what = f"the key {shorten(repr(text))} is too long"
-        raise InvalidInput(Problem(what=what, rule=f"at most {_LONGEST_KEY:,} characters"))
+        raise InvalidInput(Problem(what=what, rule=f"at most {MAX_KEY_LENGTH:,} characters"))
     return text if text != "<<" and _is_plain(text, in_flow=in_flow) else _quote(text)
 
 
@@ -582,13 +561,13 @@ def _format_scalar(value: object, *, in_flow: bool) -> str:
         case float():
             return ".nan" if math.isnan(value) else repr(float(value)).replace("inf", ".inf")
         case str():
-            plain = _is_plain(value, in_flow=in_flow) and isinstance(resolve_scalar(value), str)
+            plain = _is_plain(value, in_flow=in_flow) and isinstance(_resolve_scalar(value), str)
             return value if plain else _quote(value)
     raise TypeError(f"a value of type {type(value).__name__} cannot be written: {shorten(value)}")
 
 
 def _is_plain(text: str, *, in_flow: bool) -> bool:
-    """Say whether the text can stand without quotes, whatever it means then."""
+    """Return whether YAML accepts the text without quotes, whatever its value then is."""
     return (
         text != ""
         and text == text.strip()
@@ -600,7 +579,7 @@ def _is_plain(text: str, *, in_flow: bool) -> bool:
 
 
 def _is_literal(text: str) -> bool:
-    """Say whether a text of several lines can be written as it is, below a ``|``."""
+    """Return whether a text of several lines can be written unchanged below a ``|``."""
     lines = text.removesuffix("\n").split("\n")
     return (
         "\n" in text
@@ -619,6 +598,6 @@ def _quote(text: str) -> str:
 
 def _escape(found: re.Match[str]) -> str:
     if "\ud800" <= found[0] <= "\udfff":
-        what = f"half a character (U+{ord(found[0]):04X}) in a text"
+        what = f"an unpaired surrogate (U+{ord(found[0]):04X}) in a text"
         raise InvalidInput(Problem(what=what, rule="texts are Unicode"))
     return f"\\u{ord(found[0]):04x}"

@@ -19,8 +19,8 @@ from weft.engine.history import AttemptRecord, RunSummary
 from weft.engine.state.run import RunState
 from weft.errors import InvalidInput, Problem
 from weft.formats.wfformat import (
-    LONG_AGO,
-    WRITTEN_BY_US,
+    RUNTIME_SYSTEM,
+    UNKNOWN_TIME,
     SubtaskFiles,
     file_table,
     format_command,
@@ -227,13 +227,13 @@ def _document(executed: ExecutedRun, story: RunSummary, graph: _Executed) -> str
     head: dict[str, Any] = {"name": workflow.name}
     if workflow.description:
         head["description"] = workflow.description
-    head["createdAt"] = LONG_AGO if ended is None else ended.isoformat()
+    head["createdAt"] = UNKNOWN_TIME if ended is None else ended.isoformat()
     head["schemaVersion"] = "1.5"
-    head["runtimeSystem"] = {"name": WRITTEN_BY_US, "version": __version__}
+    head["runtimeSystem"] = {"name": RUNTIME_SYSTEM, "version": __version__}
     end_s = executed.end_s if story.ended_s is None else story.ended_s
     execution = {
         "makespanInSeconds": end_s - story.arrival_s,
-        "executedAt": LONG_AGO if began is None else began.isoformat(),
+        "executedAt": UNKNOWN_TIME if began is None else began.isoformat(),
     }
     ids = make_ids([graph.name(instance) for instance in graph.instances])
     file_ids = make_file_ids(graph.sizes)

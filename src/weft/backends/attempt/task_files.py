@@ -231,7 +231,7 @@ def _parse_demand(
         # Text valid in both languages (SIZE_MEM_MB > 512) is GridWay's.
         return str(_check_kind(parse(said), wanted)), mandatory
     except InvalidInput as error:
-        why = complaints.problems[0] if "=" in said and "==" not in said else error.problems[0]
+        why = complaints.found[0] if "=" in said and "==" not in said else error.problems[0]
         reason = f"{why.what}; {why.rule}" if why.rule else why.what
         raise JobProblem(f"{file} says {shorten(repr(said))}: {reason}") from None
 
