@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib
 import os
 import re
 import subprocess
@@ -73,16 +72,13 @@ def test_commands_in_it_give_what_it_shows(page: Path, tmp_path: Path) -> None:
 
 
 @ALL_PAGES
-def test_python_imports_in_it_exist(page: Path) -> None:
-    missing = []
+def test_python_imports_in_it_work(page: Path) -> None:
     for block in blocks(page.read_text(encoding="utf-8")):
         for node in ast.walk(ast.parse(block.text)) if block.language == "python" else ():
             if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "weft":
-                module = importlib.import_module(node.module or "")
-                missing += [
-                    f"{node.module}.{name.name}" for name in node.names if not hasattr(module, name.name)
-                ]
-    assert missing == []
+                statement = ast.unparse(node)
+                exec(statement, {})  # an ImportError names the page's statement
+                assert statement.startswith("from weft")
 
 
 def playground(tmp_path: Path) -> Path:
