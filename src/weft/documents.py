@@ -38,9 +38,9 @@ class DocumentNode:
     """A scalar, a list of nodes or a mapping of nodes, with its source location."""
 
     value: Scalar | list[DocumentNode] | dict[str, DocumentNode]
-    place: SourceLocation
+    location: SourceLocation
     path: DocumentPath = ()
-    key_places: Mapping[str, SourceLocation] = field(default_factory=dict)
+    key_locations: Mapping[str, SourceLocation] = field(default_factory=dict)
 
     @property
     def kind(self) -> str:
@@ -81,55 +81,55 @@ class Document:
     file: str | None = None
     root: DocumentNode | None = None
 
-    def place(self, path: DocumentPath) -> SourceLocation | None:
+    def location(self, path: DocumentPath) -> SourceLocation | None:
         """Return the location of a path, or of the nearest enclosing value if the path does not exist."""
         if self.root is None:
             return SourceLocation(file=self.file) if self.file else None
-        node, place = self.root, self.root.place
+        node, location = self.root, self.root.location
         for part in path:
             if isinstance(node.value, dict) and part in node.value:
-                place = node.key_places.get(str(part), place)
+                location = node.key_locations.get(str(part), location)
                 node = node.value[str(part)]
             elif isinstance(node.value, list) and isinstance(part, int) and part < len(node.value):
                 node = node.value[part]
-                place = node.place
+                location = node.location
             else:
                 break
-        return place
+        return location
 
 
 _MOST_BITS = 1000
 
 
 def from_python(
-    value: object, place: SourceLocation | None = None, path: DocumentPath = (), depth: int = 0
+    value: object, location: SourceLocation | None = None, path: DocumentPath = (), depth: int = 0
 ) -> DocumentNode:
     """Return plain Python values as a tree; other types raise InvalidInput."""
-    place = place or SourceLocation()
+    location = location or SourceLocation()
     if depth > 100:
-        raise InvalidInput(Problem(what="nested deeper than 100 levels", path=path, place=place))
+        raise InvalidInput(Problem(what="nested deeper than 100 levels", path=path, location=location))
     if isinstance(value, DocumentNode):
         return value
     if hasattr(value, "item") and not isinstance(value, Mapping) and getattr(value, "ndim", 1) == 0:
         value = value.item()  # NumPy scalars
     if isinstance(value, int) and value.bit_length() > _MOST_BITS:
         what = f"a whole number of {value.bit_length()} bits"
-        raise InvalidInput(Problem(what=what, rule=f"at most {_MOST_BITS}", path=path, place=place))
+        raise InvalidInput(Problem(what=what, rule=f"at most {_MOST_BITS}", path=path, location=location))
     if value is None or isinstance(value, str | int | float | bool):
-        return DocumentNode(value=value, place=place, path=path)
+        return DocumentNode(value=value, location=location, path=path)
     if isinstance(value, range):
         value = list(value)
     if isinstance(value, Mapping):
         entries = {
-            str(key): from_python(item, place, (*path, str(key)), depth + 1) for key, item in value.items()
+            str(key): from_python(item, location, (*path, str(key)), depth + 1) for key, item in value.items()
         }
-        return DocumentNode(value=entries, place=place, path=path)
+        return DocumentNode(value=entries, location=location, path=path)
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
-        items = [from_python(item, place, (*path, index), depth + 1) for index, item in enumerate(value)]
-        return DocumentNode(value=items, place=place, path=path)
+        items = [from_python(item, location, (*path, index), depth + 1) for index, item in enumerate(value)]
+        return DocumentNode(value=items, location=location, path=path)
     what = f"a value of type {type(value).__name__} cannot be described: {shorten(value)}"
     raise InvalidInput(
-        Problem(what=what, path=path, place=place, advice="use numbers, text, lists, mappings")
+        Problem(what=what, path=path, location=location, advice="use numbers, text, lists, mappings")
     )
 
 
@@ -149,7 +149,9 @@ class Reader:
 
     def add_problem(self, node: DocumentNode, what: str, *, rule: str = "", advice: str = "") -> None:
         """Add a problem at a node."""
-        self.problems.append(Problem(what=what, rule=rule, advice=advice, path=node.path, place=node.place))
+        self.problems.append(
+            Problem(what=what, rule=rule, advice=advice, path=node.path, location=node.location)
+        )
 
     def add_type_problem(self, node: DocumentNode, wanted: str, advice: str = "") -> None:
         """Add the problem that a node does not have the expected type."""
@@ -188,7 +190,7 @@ class Reader:
                     what=f"unknown {what} {shorten(repr(key))}",
                     advice=advice,
                     path=node.path,
-                    place=node.key_places.get(key, node.place),
+                    location=node.key_locations.get(key, node.location),
                 )
             )
         return {key: value for key, value in node.value.items() if key in known}
@@ -244,8 +246,8 @@ class Reader:
 def locate_problems(problems: Iterable[Problem], document: Document | None) -> Iterator[Problem]:
     """Yield the problems with a location: their own, or that of their path in the document."""
     for problem in problems:
-        place = problem.place or (document.place(problem.path) if document else None)
-        yield replace(problem, place=place)
+        location = problem.location or (document.location(problem.path) if document else None)
+        yield replace(problem, location=location)
 
 
 MOST_NAMES = 1_000_000

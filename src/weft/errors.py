@@ -82,12 +82,12 @@ class Problem:
     advice: str = ""
     """How to correct it."""
     path: DocumentPath = ()
-    place: SourceLocation | None = None
+    location: SourceLocation | None = None
 
     def __str__(self) -> str:
         where = ""
-        if self.place is not None:
-            where += f"{self.place}: "
+        if self.location is not None:
+            where += f"{self.location}: "
         if self.path:
             where += f"{format_path(self.path)}: "
         tail = "".join(f"; {part}" for part in (self.rule, self.advice) if part)
@@ -95,11 +95,11 @@ class Problem:
 
     def as_record(self) -> dict[str, object]:
         """Return the problem as a JSON object for ``--json``."""
-        place = self.place or SourceLocation()
+        location = self.location or SourceLocation()
         return {
-            "file": place.file,
-            "line": place.line,
-            "column": place.column,
+            "file": location.file,
+            "line": location.line,
+            "column": location.column,
             "path": format_path(self.path),
             "what": self.what,
             "rule": self.rule,

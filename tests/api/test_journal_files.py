@@ -136,7 +136,7 @@ def test_damage_is_told_with_its_line(journal, tmp_path, change, line, words):
     (problem,) = caught.value.problems
     assert words in str(problem)
     if line is not None:
-        assert problem.place.line == line
+        assert problem.location.line == line
 
 
 def test_an_empty_file_is_no_journal(tmp_path):

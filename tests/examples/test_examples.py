@@ -47,7 +47,7 @@ def test_a_scenario_speaks_of_machines_and_tasks_that_exist(name):
 def test_the_broken_one_shows_all_its_mistakes_at_once():
     with pytest.raises(weft.InvalidInput) as caught:
         weft.load_workflow(EXAMPLES / "broken.yaml")
-    assert [problem.place.line for problem in caught.value.problems] == [5, 8, 9]
+    assert [problem.location.line for problem in caught.value.problems] == [5, 8, 9]
 
 
 def test_the_python_example_prints_its_plan():

@@ -71,7 +71,7 @@ def test_published_graphs_without_their_templates_name_every_missing_one(bench_d
     path = bench_data / "gridway-examples" / "workflow.dag"
     with pytest.raises(InvalidInput) as caught:
         read_workflow_file(path)
-    assert [problem.place.line for problem in caught.value.problems] == [3, 4, 5, 6]
+    assert [problem.location.line for problem in caught.value.problems] == [3, 4, 5, 6]
     assert "the template of job A" in str(caught.value)
 
 
@@ -132,7 +132,7 @@ def test_wrong_graphs_are_refused_with_the_line(folder, text, line, words):
     with pytest.raises(InvalidInput) as caught:
         Dagman().read(SourceFile(name=str(folder / "graph.dag"), data=text.encode()))
     (problem, *_) = caught.value.problems
-    assert problem.place.line == line
+    assert problem.location.line == line
     assert words in str(problem)
 
 
@@ -144,7 +144,7 @@ def test_a_cycle_is_shown(folder):
 def test_a_wrong_template_is_told_with_its_own_lines(folder):
     (folder / "b.jt").write_text(ECHO + "COLOUR = red\nRANK = )\n")
     problems = refusals(folder, "JOB X a.jt\nJOB Y b.jt\n")
-    places = [(problem.place.file, problem.place.line) for problem in problems]
+    places = [(problem.location.file, problem.location.line) for problem in problems]
     assert places == [(str(folder / "b.jt"), 2), (str(folder / "b.jt"), 3)]
 
 

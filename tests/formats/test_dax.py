@@ -112,7 +112,7 @@ def test_an_apostrophe_in_arguments_is_no_quote():
 )
 def test_wrong_files_are_refused_with_the_line(data, line, words):
     problem = refusal(data)
-    assert problem.place.line == line
+    assert problem.location.line == line
     assert words in str(problem)
 
 

@@ -112,7 +112,7 @@ MADE = b'<node id="a" path="x"><out name="o" type="t"/></node>'
 )
 def test_wrong_dags_are_refused_with_the_line(data, line, words):
     problem = refusal(data)
-    assert problem.place.line == line
+    assert problem.location.line == line
     assert words in str(problem)
 
 
@@ -295,7 +295,7 @@ def test_an_updated_port_is_read_and_written():
 def test_what_cannot_be_unfolded_is_named(processors, links, words):
     problem = refusal(functional(processors, links))
     assert words in str(problem)
-    assert problem.place.line in (4, 5) or "wait for each other" in words
+    assert problem.location.line in (4, 5) or "wait for each other" in words
 
 
 def test_pairs_of_unlike_nesting_are_refused():
@@ -368,7 +368,7 @@ def test_published_files_that_cannot_be_unfolded_say_why(bench_data, file, line,
     path = bench_data / "diet-examples" / file
     with pytest.raises(InvalidInput) as caught:
         Diet().read(SourceFile(name=file, data=path.read_bytes()))
-    assert caught.value.problems[0].place.line == line
+    assert caught.value.problems[0].location.line == line
     assert words in str(caught.value)
 
 

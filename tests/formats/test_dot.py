@@ -79,7 +79,7 @@ def test_of_equal_edges_the_last_counts_in_a_strict_graph_and_none_else():
     body = "digraph {\na [Weight=1] b [Weight=1]\na -> b [Weight=1]\na -> b [Weight=4] }"
     assert graph_facts(read("strict " + body))[1] == {("a", "b"): (0, 4)}
     problem = refusal(body)
-    assert (problem.place.line, "first is in line 3" in problem.what) == (4, True)
+    assert (problem.location.line, "first is in line 3" in problem.what) == (4, True)
 
 
 def test_names_that_look_like_edges_get_files_of_their_own():
@@ -124,7 +124,7 @@ def test_names_that_look_like_edges_get_files_of_their_own():
 )
 def test_wrong_files_are_refused_with_their_place(text, place, words):
     problem = refusal(text)
-    assert (problem.place.line, problem.place.column) == place
+    assert (problem.location.line, problem.location.column) == place
     assert words in str(problem)
 
 

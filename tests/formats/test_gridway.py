@@ -221,19 +221,19 @@ def test_requirements_choose_machines_that_state_enough():
 )
 def test_wrong_templates_are_refused_with_the_line(text, line, words):
     problem = refusal(b"EXECUTABLE = x\n" + text.encode())
-    assert problem.place.line == line
+    assert problem.location.line == line
     assert words in str(problem)
 
 
 @pytest.mark.parametrize("data", [b"", b"RANK = 1", b"EXECUTABLE ="])
 def test_a_template_without_a_program_is_refused(data):
-    assert refusal(data).place.file == "job.jt"
+    assert refusal(data).location.file == "job.jt"
 
 
 def test_all_problems_are_told_at_once():
     with pytest.raises(InvalidInput) as caught:
         read(b"EXECUTABLE = x\nNP = 0\nTYPE = mpi\nRANK = )\nCOLOUR = red\n")
-    assert [problem.place.line for problem in caught.value.problems] == [5, 2, 4]
+    assert [problem.location.line for problem in caught.value.problems] == [5, 2, 4]
 
 
 def test_a_template_cannot_be_written():

@@ -98,7 +98,7 @@ def test_wrong_requirements_name_the_column(text, column, words):
     with pytest.raises(InvalidInput) as caught:
         translated(text)
     (problem,) = caught.value.problems
-    assert (problem.place.line, problem.place.column) == (3, column)
+    assert (problem.location.line, problem.location.column) == (3, column)
     assert words in str(problem)
 
 

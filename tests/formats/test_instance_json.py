@@ -44,7 +44,7 @@ def source(facts):
 def refused(facts, read=InstanceJson.read):
     with pytest.raises(InvalidInput) as caught:
         read(InstanceJson(), source(facts))
-    assert all(problem.place.file == "small.json" for problem in caught.value.problems)
+    assert all(problem.location.file == "small.json" for problem in caught.value.problems)
     return [(problem.what, problem.path) for problem in caught.value.problems]
 
 

@@ -179,11 +179,11 @@ def test_what_is_wrong_is_said_at_its_line(old, new, what, where):
     with pytest.raises(InvalidInput) as caught:
         read(text)
     problem = caught.value.problems[0]
-    assert (problem.what, problem.place.file) == (what, "small.mm")
+    assert (problem.what, problem.location.file) == (what, "small.mm")
     if where is None:
-        assert problem.place.line is None
+        assert problem.location.line is None
     else:
-        assert where in text.splitlines()[problem.place.line - 1]
+        assert where in text.splitlines()[problem.location.line - 1]
 
 
 def test_it_is_recognised_by_its_tables_and_not_written():

@@ -88,7 +88,7 @@ def test_first_and_last_task_with_a_time_are_no_dummies():
 )
 def test_wrong_files_are_refused_with_the_line(data, line, words):
     problem = refusal(data)
-    assert problem.place.line == line
+    assert problem.location.line == line
     assert words in str(problem)
 
 

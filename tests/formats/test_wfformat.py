@@ -243,7 +243,7 @@ def test_wrong_runtimes_are_named(runtime):
 def test_wrong_documents_are_named_with_their_path(document, path):
     found = problems(document)
     assert found[0].path == path
-    assert found[0].place.file == "small.json"
+    assert found[0].location.file == "small.json"
 
 
 def test_a_cycle_of_listed_edges_is_shown():

@@ -47,7 +47,7 @@ class TestPlaces:
     def test_every_value_knows_line_column_and_path(self) -> None:
         root = parse_document(self.TEXT, "w.yaml").root
         assert root is not None
-        found = {node.path: (node.place.line, node.place.column) for node in nodes(root)}
+        found = {node.path: (node.location.line, node.location.column) for node in nodes(root)}
         assert found == {
             (): (1, 1),
             ("weft",): (1, 7),
@@ -58,17 +58,17 @@ class TestPlaces:
             ("tasks", "a", "inputs", 1): (4, 17),
             ("tasks", "a", "work"): (5, 11),
         }
-        assert all(node.place.file == "w.yaml" for node in nodes(root))
+        assert all(node.location.file == "w.yaml" for node in nodes(root))
 
     def test_every_key_knows_its_place(self) -> None:
         document = parse_document(self.TEXT, "w.yaml")
-        assert str(document.place(("tasks", "a", "work"))) == "w.yaml:5:5"
-        assert str(document.place(("tasks", "a", "inputs", 1))) == "w.yaml:4:17"
+        assert str(document.location(("tasks", "a", "work"))) == "w.yaml:5:5"
+        assert str(document.location(("tasks", "a", "inputs", 1))) == "w.yaml:4:17"
 
     def test_columns_count_characters_and_a_byte_order_mark_is_no_character(self) -> None:
         root = parse_document("\ufeff{ä€😀: 1, b: 2}", None).root
         assert root is not None
-        assert root.key_places["b"].column == 10
+        assert root.key_locations["b"].column == 10
 
 
 class TestScalars:
@@ -122,7 +122,7 @@ class TestAliasesAndMerges:
 
     def test_a_merged_key_points_at_where_it_was_written(self) -> None:
         document = parse_document("a: &a\n  p: 1\nb:\n  <<: *a\n", "w.yaml")
-        assert str(document.place(("b", "p"))) == "w.yaml:2:3"
+        assert str(document.location(("b", "p"))) == "w.yaml:2:3"
 
     def test_a_quoted_merge_sign_is_a_key(self) -> None:
         assert plain("{'<<': 1}") == {"<<": 1}
@@ -144,8 +144,8 @@ class TestAliasesAndMerges:
         lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 30)]
         found = problem("\n".join(lines))
         assert found.what == "too many values in one file"
-        assert found.place is not None
-        assert found.place.line == 7
+        assert found.location is not None
+        assert found.location.line == 7
 
     def test_depth_counts_through_aliases(self) -> None:
         lines = ["a0: &a0 [1]"] + [f"a{i}: &a{i} [*a{i - 1}]" for i in range(1, 200)]
@@ -185,8 +185,8 @@ class TestMistakes:
     def test_place_and_message(self, text: str, line: int, column: int, part: str) -> None:
         found = problem(text)
         assert part in str(found)
-        assert found.place is not None
-        assert (found.place.file, found.place.line, found.place.column) == ("w.yaml", line, column)
+        assert found.location is not None
+        assert (found.location.file, found.location.line, found.location.column) == ("w.yaml", line, column)
 
     def test_a_duplicate_names_both_places_and_all_are_reported(self) -> None:
         with pytest.raises(InvalidInput) as caught:
@@ -276,4 +276,4 @@ class TestFuzz:
         try:
             return parse_document(text, "w.yaml").root is not None
         except InvalidInput as error:
-            return all(found.place is not None for found in error.problems)
+            return all(found.location is not None for found in error.problems)

@@ -241,7 +241,7 @@ class TestRequirementMistakes:
             instance({"a": {"work": 1, "requirements": text}}, FOUR)
         problem = caught.value.problems[0]
         assert problem.path == ("tasks", "a", "requirements")
-        assert problem.place is not None
+        assert problem.location is not None
         assert said in str(problem)
 
 

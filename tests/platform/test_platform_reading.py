@@ -270,19 +270,21 @@ def test_machines_of_one_key_share_one_problem_that_names_the_key() -> None:
 
 
 def test_problems_point_at_their_line() -> None:
-    speed = DocumentNode(value=0, place=SourceLocation(line=4, column=12), path=("machines", "m", "speed"))
+    speed = DocumentNode(value=0, location=SourceLocation(line=4, column=12), path=("machines", "m", "speed"))
     machine = DocumentNode(
         value={"speed": speed},
-        place=SourceLocation(line=3, column=3),
+        location=SourceLocation(line=3, column=3),
         path=("machines", "m"),
-        key_places={"speed": SourceLocation(file="p.yaml", line=4, column=5)},
+        key_locations={"speed": SourceLocation(file="p.yaml", line=4, column=5)},
     )
-    machines = DocumentNode(value={"m": machine}, place=SourceLocation(line=2, column=1), path=("machines",))
-    root = DocumentNode(value={"machines": machines}, place=SourceLocation(line=1, column=1))
+    machines = DocumentNode(
+        value={"m": machine}, location=SourceLocation(line=2, column=1), path=("machines",)
+    )
+    root = DocumentNode(value={"machines": machines}, location=SourceLocation(line=1, column=1))
     with pytest.raises(InvalidInput) as caught:
         read_platform(root, Document(file="p.yaml", root=root))
     (problem,) = caught.value.problems
-    assert str(problem.place) == "p.yaml:4:5"
+    assert str(problem.location) == "p.yaml:4:5"
     assert format_path(problem.path) == "machines.m.speed"
 
 

@@ -275,7 +275,9 @@ def assert_read_or_refused(reader, data):
         except InvalidInput as error:
             problems = error.problems
             assert problems
-            assert all(problem.place is not None and problem.place.file == "damaged" for problem in problems)
+            assert all(
+                problem.location is not None and problem.location.file == "damaged" for problem in problems
+            )
         else:
             assert isinstance(found, Workflow | Platform)
 

@@ -184,11 +184,11 @@ def test_each_error_is_reported_once(task):
 def test_an_invalid_budget_is_reported_with_its_location(budget, what):
     (problem,) = problems_in(f"params: {{n: 3}}\nbudgets:\n  credits: {budget}\ntasks: {{a: }}")
     assert problem.what.startswith(what)
-    assert (problem.path[:2], problem.place.line) == (("budgets", "credits"), 4)
+    assert (problem.path[:2], problem.location.line) == (("budgets", "credits"), 4)
 
 
 def test_an_invalid_count_is_reported_with_its_location():
     (problem,) = problems_in("tasks:\n  a:\n    nodes: [1, 2]\n    resources:\n      x: {1: 5, 3: 1, 2: 2}")
     assert problem.path == ("tasks", "a", "resources", "x")
-    assert problem.place.line == 6
+    assert problem.location.line == 6
     assert "nodes:" in problem.advice

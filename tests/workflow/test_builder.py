@@ -76,13 +76,13 @@ def test_problems_have_the_lines_of_the_caller():
     flow.task("b", after="c", work=-1)
     with pytest.raises(InvalidInput) as raised:
         flow.build()
-    found = [(problem.what, problem.place.line) for problem in raised.value.problems]
+    found = [(problem.what, problem.location.line) for problem in raised.value.problems]
     assert found == [
         ("unknown key 'wrok'", line + 1),
         ("work is -1", line + 2),
         ("b depends on 'c', which does not exist", line + 2),
     ]
-    files = {Path(problem.place.file).name for problem in raised.value.problems}
+    files = {Path(problem.location.file).name for problem in raised.value.problems}
     assert files == {"test_builder.py"}
 
 

@@ -207,4 +207,4 @@ def test_a_workflow_read_from_a_file_can_be_pickled():
     flow = WeftYaml().read(SourceFile(name="f.yaml", data=text.encode()))
     copy = pickle.loads(pickle.dumps(flow))
     assert copy == flow
-    assert copy.document.place(("tasks", "a", "work")).line == 2
+    assert copy.document.location(("tasks", "a", "work")).line == 2

@@ -48,7 +48,7 @@ def test_formulas_that_use_an_invalid_formula_are_not_reported():
 
 def test_an_invalid_formula_is_the_only_problem():
     (found,) = problems_in("params: {z: 0, a: '=1/z'}\ntasks: {t: {work: a, sweep: {k: 1..a}}}")
-    assert (found.path, found.place.line) == (("params", "a"), 2)
+    assert (found.path, found.location.line) == (("params", "a"), 2)
 
 
 def test_a_long_chain_of_formulas_does_not_recurse():

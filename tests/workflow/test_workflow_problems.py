@@ -62,12 +62,14 @@ EXPECTED = [
 def test_all_errors_of_a_file_are_reported_in_order():
     with pytest.raises(InvalidInput) as raised:
         WeftYaml().read(SourceFile(name="flow.yaml", data=MISTAKES.encode()))
-    found = [(problem.place.line, problem.place.column, problem.what) for problem in raised.value.problems]
+    found = [
+        (problem.location.line, problem.location.column, problem.what) for problem in raised.value.problems
+    ]
     assert len(found) == len(EXPECTED), found
     for (line, column, what), (wanted_line, wanted_column, part) in zip(found, EXPECTED, strict=True):
         assert (line, column) == (wanted_line, wanted_column), (what, part)
         assert part in what
-    assert {problem.place.file for problem in raised.value.problems} == {"flow.yaml"}
+    assert {problem.location.file for problem in raised.value.problems} == {"flow.yaml"}
 
 
 def test_problems_of_unfolding_have_locations():
@@ -84,7 +86,7 @@ def test_problems_of_unfolding_have_locations():
           g: {after: "a[k]", sweep: {k: 1..3}}
         """
     )
-    assert [(problem.place.line, problem.what.partition(" at column")[0]) for problem in found] == [
+    assert [(problem.location.line, problem.what.partition(" at column")[0]) for problem in found] == [
         (3, "sweep variable k has no values"),
         (4, "several subtasks of b write 'x'"),
         (5, "b[4] does not exist"),
@@ -99,7 +101,7 @@ def test_problems_of_unfolding_have_locations():
 
 def test_an_invalid_entry_of_after_does_not_shift_the_others():
     found = problems_in("tasks:\n  t:\n    after:\n      - 'a['\n      - b\n      - {if: 1}\n      - c\n")
-    assert [(problem.place.line, problem.place.column) for problem in found] == [
+    assert [(problem.location.line, problem.location.column) for problem in found] == [
         (5, 9),
         (6, 9),
         (7, 9),
@@ -113,7 +115,7 @@ def test_an_invalid_entry_of_after_does_not_shift_the_others():
 
 def test_an_expanded_entry_of_inputs_does_not_shift_the_others():
     (found,) = problems_in("tasks:\n  t:\n    inputs:\n      - 'a.{1..9}'\n      - 'b.{k}'\n")
-    assert (found.place.line, found.path) == (6, ("tasks", "t", "inputs", 1))
+    assert (found.location.line, found.path) == (6, ("tasks", "t", "inputs", 1))
 
 
 def test_similar_names_are_suggested():

@@ -47,7 +47,7 @@ def command(files: tuple[str, ...], platform: str | None, as_json: bool) -> None
         except InvalidInput as error:
             problems += error.problems
         except Infeasible as error:
-            impossible.append(Problem(what=str(error), place=SourceLocation(file=name)))
+            impossible.append(Problem(what=str(error), location=SourceLocation(file=name)))
     if problems:
         raise InvalidInput(problems + impossible)
     if impossible:

@@ -206,7 +206,7 @@ class _DagmanReader:
             problems.finish()
         except InvalidInput as error:
             for problem in error.problems:
-                if problem.place is not None:
+                if problem.location is not None:
                     self.problems.found.append(problem)
                 else:
                     what = f"{problem.what}, the template of job {shorten(node.name, 40)}"

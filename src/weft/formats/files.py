@@ -65,8 +65,10 @@ def _sibling_advice(path: Path) -> str:
 def detect_format(source: SourceFile) -> Format:
     """Return the format of a file, recognised by its content."""
     if not source.data.strip():
-        place = SourceLocation(file=source.name)
-        raise InvalidInput(Problem(what="the file is empty", advice="write a workflow into it", place=place))
+        location = SourceLocation(file=source.name)
+        raise InvalidInput(
+            Problem(what="the file is empty", advice="write a workflow into it", location=location)
+        )
     readers: list[Format] = []
     for name in FORMATS.builtin_first():  # one at a time: most files need only the first formats
         reader: Format = FORMATS.load(name)()
@@ -80,7 +82,7 @@ def detect_format(source: SourceFile) -> Format:
     known = "; ".join(f"{reader.name}: {reader.title}" for reader in readers)
     what = "the content has no known format"
     raise InvalidInput(
-        Problem(what=what, rule=f"known formats are {known}", place=SourceLocation(file=source.name))
+        Problem(what=what, rule=f"known formats are {known}", location=SourceLocation(file=source.name))
     )
 
 
@@ -115,7 +117,7 @@ def load_platform(text: str | Path) -> Platform:
         _refuse_short_form(str(text))
     source = open_source(text)
     if not source.data.strip():
-        raise InvalidInput(Problem(what="the file is empty", place=SourceLocation(file=source.name)))
+        raise InvalidInput(Problem(what="the file is empty", location=SourceLocation(file=source.name)))
     foreign = _find_platform_reader(source)
     return read_platform_file(source) if foreign is None else foreign.read_platform(source)
 

@@ -63,17 +63,19 @@ class SourceFile:
         except UnicodeDecodeError as error:
             line = self.data.count(b"\n", 0, error.start) + 1
             what = f"byte {self.data[error.start]:#04x} at offset {error.start} is not UTF-8"
-            place = SourceLocation(file=self.name, line=line)
+            location = SourceLocation(file=self.name, line=line)
             raise InvalidInput(
-                Problem(what=what, rule="files are UTF-8 text", advice="save the file as UTF-8", place=place)
+                Problem(
+                    what=what, rule="files are UTF-8 text", advice="save the file as UTF-8", location=location
+                )
             ) from None
 
 
 def file_error(source: SourceFile, what: str, *, line: int | None = None, column: int | None = None,
             path: tuple[str | int, ...] = (), rule: str = "", advice: str = "") -> InvalidInput:  # fmt: skip
     """Return the error for a file that does not follow its format."""
-    place = SourceLocation(file=source.name, line=line, column=column)
-    return InvalidInput(Problem(what=what, rule=rule, advice=advice, path=path, place=place))
+    location = SourceLocation(file=source.name, line=line, column=column)
+    return InvalidInput(Problem(what=what, rule=rule, advice=advice, path=path, location=location))
 
 
 class Format(Protocol):
@@ -149,8 +151,8 @@ class ProblemCollector:
         column: int | None = None,
     ) -> None:
         """Add one problem; raise all of them when there are MAX_PROBLEMS."""
-        place = SourceLocation(file=self.source.name, line=line, column=column)
-        self.found.append(Problem(what=what, rule=rule, advice=advice, path=path, place=place))
+        location = SourceLocation(file=self.source.name, line=line, column=column)
+        self.found.append(Problem(what=what, rule=rule, advice=advice, path=path, location=location))
         if len(self.found) >= MAX_PROBLEMS:
             self.finish()
 

@@ -88,7 +88,7 @@ class WeftYaml:
         if _is_platform(document):
             what = "this file describes machines, not tasks"
             advice = "use it as the platform: --on FILE"
-            raise InvalidInput(Problem(what=what, advice=advice, place=document.place(())))
+            raise InvalidInput(Problem(what=what, advice=advice, location=document.location(())))
         workflow, reader = read_workflow(document, default_name=source.stem)
         if reader.problems:
             raise InvalidInput(find_problems(workflow, reader.problems))
@@ -126,7 +126,7 @@ def read_platform_file(source: SourceFile) -> Platform:
     if isinstance(root, dict) and "tasks" in root and "machines" not in root:
         what = "this file describes tasks, not machines"
         raise InvalidInput(
-            Problem(what=what, advice="name a platform file after --on", place=document.place(()))
+            Problem(what=what, advice="name a platform file after --on", location=document.location(()))
         )
     assert document.root is not None, "parse_document gives a root or raises"
     return read_platform(document.root, document)

@@ -74,15 +74,15 @@ class _Frame:
     """A list or mapping that is being read."""
 
     def __init__(
-        self, *, is_list: bool, place: SourceLocation, path: DocumentPath, anchor: str | None
+        self, *, is_list: bool, location: SourceLocation, path: DocumentPath, anchor: str | None
     ) -> None:
         self.items: list[DocumentNode] | None = [] if is_list else None
         self.entries: dict[str, DocumentNode] = {}
-        self.key_places: dict[str, SourceLocation] = {}
+        self.key_locations: dict[str, SourceLocation] = {}
         self.merged: list[DocumentNode] = []
         self.merging = False
         self.key: str | None = None
-        self.place = place
+        self.location = location
         self.path = path
         self.anchor = anchor
         self.size = 1
@@ -136,15 +136,15 @@ class _DocumentBuilder:
                 self._alias(event)
             case yaml.DocumentStartEvent() if self._root is not None:
                 advice = "split it, and remove the line '---' between"
-                place = self._place(event)
-                raise self._error(place, "a second document in one file", "one document per file", advice)
+                location = self._place(event)
+                raise self._error(location, "a second document in one file", "one document per file", advice)
 
     def finish(self) -> DocumentNode:
         """Return the root of the tree. Raises InvalidInput with every problem found."""
         if self.problems:
             raise InvalidInput(self.problems)
         if self._root is None:
-            raise InvalidInput(Problem(what="the file is empty", place=SourceLocation(file=self._file)))
+            raise InvalidInput(Problem(what="the file is empty", location=SourceLocation(file=self._file)))
         return self._root
 
     def _scalar(self, event: yaml.ScalarEvent) -> None:
@@ -156,13 +156,13 @@ class _DocumentBuilder:
             return  # PyYAML's event for a file of comments and '---' only
         value = _resolve_scalar(event.value) if event.implicit[0] else self._tagged(event)
         path = frame.child_path() if frame is not None else ()
-        place = self._place(event)
-        self._count(place, 1)
-        node = DocumentNode(value=value, place=place, path=path, key_places=_NO_KEYS)
+        location = self._place(event)
+        self._count(location, 1)
+        node = DocumentNode(value=value, location=location, path=path, key_locations=_NO_KEYS)
         self._put(node, 1, 0, event.anchor)
 
     def _key(self, frame: _Frame, event: yaml.ScalarEvent) -> None:
-        key, place = event.value, self._place(event)
+        key, location = event.value, self._place(event)
         frame.merging = key == "<<" and bool(event.implicit[0])
         if frame.merging:
             frame.key = key
@@ -170,12 +170,12 @@ class _DocumentBuilder:
         if event.tag not in _TEXT_TAGS:
             self._bad_tag(event)
         if len(key) > MAX_KEY_LENGTH:
-            raise self._error(place, f"a key of {len(key):,} characters", f"at most {MAX_KEY_LENGTH:,}")
-        if (first := frame.key_places.get(key)) is not None:
+            raise self._error(location, f"a key of {len(key):,} characters", f"at most {MAX_KEY_LENGTH:,}")
+        if (first := frame.key_locations.get(key)) is not None:
             what = f"key {shorten(repr(key))} occurs twice in one mapping"
             rule = f"first in line {first.line}, column {first.column}"
-            self._add_problem(place, what, rule, "remove or rename one of them", (*frame.path, key))
-        frame.key, frame.key_places[key] = key, place
+            self._add_problem(location, what, rule, "remove or rename one of them", (*frame.path, key))
+        frame.key, frame.key_locations[key] = key, location
 
     def _tagged(self, event: yaml.ScalarEvent) -> Scalar:
         """Return the value of a quoted scalar or of one with an explicit tag."""
@@ -194,35 +194,37 @@ class _DocumentBuilder:
         return float(value) if float in wanted and isinstance(value, int) else value
 
     def _alias(self, event: yaml.AliasEvent) -> None:
-        name, place = event.anchor, self._place(event)
+        name, location = event.anchor, self._place(event)
         if self._stack and self._stack[-1].wants_key:
-            raise self._error(place, f"an alias (*{shorten(name)}) as a key", "keys are plain text")
+            raise self._error(location, f"an alias (*{shorten(name)}) as a key", "keys are plain text")
         if name not in self._anchors:
             inside = any(frame.anchor == name for frame in self._stack)
             why = "is inside its own anchor" if inside else f"has no anchor &{shorten(name)} before it"
-            raise self._error(place, f"the alias *{shorten(name)} {why}", "an alias repeats an earlier value")
+            raise self._error(
+                location, f"the alias *{shorten(name)} {why}", "an alias repeats an earlier value"
+            )
         node, size, height = self._anchors[name]
-        self._count(place, size)
+        self._count(location, size)
         if len(self._stack) + height > MAX_DEPTH:
-            raise self._too_deep(place)
+            raise self._too_deep(location)
         self._put(node, size, height, None)
 
     def _open(self, event: yaml.MappingStartEvent | yaml.SequenceStartEvent) -> None:
-        is_list, place = isinstance(event, yaml.SequenceStartEvent), self._place(event)
+        is_list, location = isinstance(event, yaml.SequenceStartEvent), self._place(event)
         path: DocumentPath = ()
         if self._stack:
             parent = self._stack[-1]
             if parent.wants_key:
                 advice = "put quotes around a key that starts with '{' or '['"
                 kind = "a list" if is_list else "a mapping"
-                raise self._error(place, f"{kind} as a key", "keys are plain text", advice)
+                raise self._error(location, f"{kind} as a key", "keys are plain text", advice)
             path = parent.child_path()
         if len(self._stack) >= MAX_DEPTH:
-            raise self._too_deep(place)
+            raise self._too_deep(location)
         if event.tag not in (None, "!", _STANDARD + ("seq" if is_list else "map")):
             self._bad_tag(event)
-        self._count(place, 1)
-        self._stack.append(_Frame(is_list=is_list, place=place, path=path, anchor=event.anchor))
+        self._count(location, 1)
+        self._stack.append(_Frame(is_list=is_list, location=location, path=path, anchor=event.anchor))
 
     def _close(self) -> None:
         frame = self._stack.pop()
@@ -230,7 +232,9 @@ class _DocumentBuilder:
         value = frame.items if frame.items is not None else frame.entries
         if frame.merged:
             value = self._merge(frame)
-        node = DocumentNode(value=value, place=frame.place, path=frame.path, key_places=frame.key_places)
+        node = DocumentNode(
+            value=value, location=frame.location, path=frame.path, key_locations=frame.key_locations
+        )
         self._put(node, frame.size, frame.height, frame.anchor)
 
     def _merge(self, frame: _Frame) -> dict[str, DocumentNode]:
@@ -243,11 +247,13 @@ class _DocumentBuilder:
                 if not isinstance(source.value, dict):
                     what = f"{source.display()} cannot be merged by '<<'"
                     rule = "must be a mapping or a list of mappings"
-                    self.problems.append(Problem(what=what, rule=rule, path=frame.path, place=source.place))
+                    self.problems.append(
+                        Problem(what=what, rule=rule, path=frame.path, location=source.location)
+                    )
                     continue
                 for key, entry in source.value.items():
                     merged.setdefault(key, entry)
-                    frame.key_places.setdefault(key, source.key_places.get(key, source.place))
+                    frame.key_locations.setdefault(key, source.key_locations.get(key, source.location))
         return merged | frame.entries
 
     def _put(self, node: DocumentNode, size: int, height: int, anchor: str | None) -> None:
@@ -258,37 +264,39 @@ class _DocumentBuilder:
         else:
             self._root = node
 
-    def _count(self, place: SourceLocation, size: int) -> None:
+    def _count(self, location: SourceLocation, size: int) -> None:
         self._total += size
         if self._total > MAX_NODES:
             rule = f"at most {MAX_NODES:,} with aliases written out"
-            raise self._error(place, "too many values in one file", rule, "split the file, or use sweeps")
-        if place.line != self._line:
-            self._line, self._before_line = place.line, self._total
+            raise self._error(location, "too many values in one file", rule, "split the file, or use sweeps")
+        if location.line != self._line:
+            self._line, self._before_line = location.line, self._total
         elif size == 1 and self._total - self._before_line > MAX_NODES_PER_LINE:
             rule = f"at most {MAX_NODES_PER_LINE:,}"
-            raise self._error(place, "too many values in one line", rule, "break the line")
+            raise self._error(location, "too many values in one line", rule, "break the line")
 
     def _place(self, event: yaml.Event) -> SourceLocation:
         mark = cast("yaml.error.Mark", event.start_mark)  # set in every parser event
         return SourceLocation(file=self._file, line=mark.line + 1, column=mark.column + 1)
 
     def _add_problem(
-        self, place: SourceLocation, what: str, rule: str = "", advice: str = "", path: DocumentPath = ()
+        self, location: SourceLocation, what: str, rule: str = "", advice: str = "", path: DocumentPath = ()
     ) -> None:
-        problem = Problem(what=what, rule=rule, advice=advice, path=path, place=place)
+        problem = Problem(what=what, rule=rule, advice=advice, path=path, location=location)
         self.problems.append(problem)
         if len(self.problems) >= MAX_PROBLEMS:
             raise InvalidInput(self.problems)
 
-    def _error(self, place: SourceLocation, what: str, rule: str = "", advice: str = "") -> InvalidInput:
+    def _error(self, location: SourceLocation, what: str, rule: str = "", advice: str = "") -> InvalidInput:
         path = self._stack[-1].child_path() if self._stack else ()
-        problem = Problem(what=what, rule=rule, advice=advice, path=path, place=place)
+        problem = Problem(what=what, rule=rule, advice=advice, path=path, location=location)
         return InvalidInput([*self.problems, problem])
 
-    def _too_deep(self, place: SourceLocation) -> InvalidInput:
+    def _too_deep(self, location: SourceLocation) -> InvalidInput:
         path = self._stack[0].child_path()
-        return InvalidInput(Problem(what=f"nested deeper than {MAX_DEPTH} levels", path=path, place=place))
+        return InvalidInput(
+            Problem(what=f"nested deeper than {MAX_DEPTH} levels", path=path, location=location)
+        )
 
     def _bad_tag(self, event: yaml.NodeEvent) -> None:
         tag = str(getattr(event, "tag", "")).replace(_STANDARD, "!!")
@@ -379,32 +387,34 @@ def _check_text(text: str, file: str | None) -> str:
                 what=f"character U+{ord(bad[0]):04X} in the text",
                 rule="control characters are not allowed",
                 advice="remove it, or write it as an escape in double quotes",
-                place=SourceLocation(file=file, line=line, column=column),
+                location=SourceLocation(file=file, line=line, column=column),
             )
         )
     return text
 
 
 def _explain_error(error: yaml.YAMLError, text: str, file: str | None) -> Problem:
-    """Return the problem of a syntax error, in words of a user and with its place."""
+    """Return the problem of a syntax error, in words of a user and with its location."""
     problem = str(getattr(error, "problem", None) or getattr(error, "reason", None) or "not readable as YAML")
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     if "unexpected end of stream" in problem:
         mark = getattr(error, "context_mark", None) or mark
     if mark is None:
-        return Problem(what=shorten(problem), place=SourceLocation(file=file))
-    place = SourceLocation(file=file, line=mark.line + 1, column=mark.column + 1)
+        return Problem(what=shorten(problem), location=SourceLocation(file=file))
+    location = SourceLocation(file=file, line=mark.line + 1, column=mark.column + 1)
     line = _line(text, mark.line)
     found = line[mark.column : mark.column + 1]
     if _is_tab(problem, line, found):
-        return Problem(what="a tab in the indentation", rule=_TAB_RULE, advice="use spaces", place=place)
+        return Problem(
+            what="a tab in the indentation", rule=_TAB_RULE, advice="use spaces", location=location
+        )
     if "cannot start any token" in problem:
         advice = f"put quotes around the text that starts with {found!r}"
-        return Problem(what=f"a value cannot start with {found!r}", advice=advice, place=place)
+        return Problem(what=f"a value cannot start with {found!r}", advice=advice, location=location)
     for part, what, advice in _EXPLANATIONS:
         if part in problem:
-            return Problem(what=what + _opening_line(error, mark), advice=advice, place=place)
-    return Problem(what=shorten(problem), place=place)
+            return Problem(what=what + _opening_line(error, mark), advice=advice, location=location)
+    return Problem(what=shorten(problem), location=location)
 
 
 def _line(text: str, number: int) -> str:
@@ -435,7 +445,7 @@ _SURROGATE_PAIR = re.compile(
 
 
 def parse_document(text: str, file: str | None) -> Document:
-    """Return the tree of a YAML or JSON document. Raises InvalidInput with the place of every problem."""
+    """Return the tree of a YAML or JSON document. Raises InvalidInput with the location of every problem."""
     text = _join_surrogates(_check_text(text, file))
     builder = _DocumentBuilder(file)
     try:

@@ -263,7 +263,7 @@ class _MachineFilter:
     def _at_requirements(self, task: int, problems: Iterable[Problem]) -> InvalidInput:
         """Make the error that points at the requirements of a task."""
         path = ("tasks", self.graph.description(task).name, "requirements")
-        here = [replace(problem, path=path, place=None) for problem in problems]
+        here = [replace(problem, path=path, location=None) for problem in problems]
         return InvalidInput(list(locate_problems(here, self.graph.workflow.document)))
 
     def explain(self, task: int) -> str:

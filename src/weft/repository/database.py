@@ -165,7 +165,7 @@ def explain_sqlite_error(error: sqlite3.Error, path: Path) -> WeftError:
     if kind in _DAMAGED:
         advice = "restore it from a copy, or move it away to begin anew"
         what = f"the database is damaged, or is none: {error}"
-        return InvalidInput(Problem(what=what, advice=advice, place=SourceLocation(file=str(path))))
+        return InvalidInput(Problem(what=what, advice=advice, location=SourceLocation(file=str(path))))
     advice = _ADVICE.get(kind, "") if kind is not None else ""
     return StorageProblem(f"{path}: {error}" + (f"; {advice}" if advice else ""))
 
@@ -413,14 +413,14 @@ def _make_tables(connection: sqlite3.Connection) -> None:
 
 
 def _check_version(path: Path, connection: sqlite3.Connection) -> None:
-    place = SourceLocation(file=str(path))
+    location = SourceLocation(file=str(path))
     if _query_number(connection, "PRAGMA application_id") != APPLICATION_ID:
         empty = not _query_number(connection, _COUNT_TABLES)
         # A full disk at the first run leaves such a file.
         what, advice = "an empty database: nothing was run here yet", "`weft run WORKFLOW` begins"
         if not empty:
             what, advice = "a database that is not weft's", "name another file, or move it away"
-        raise InvalidInput(Problem(what=what, advice=advice, place=place))
+        raise InvalidInput(Problem(what=what, advice=advice, location=location))
     version = _query_number(connection, "PRAGMA user_version")
     if version != SCHEMA_VERSION:
         raise InvalidInput(
@@ -428,7 +428,7 @@ def _check_version(path: Path, connection: sqlite3.Connection) -> None:
                 what=f"a database of version {version}",
                 rule=f"this weft reads version {SCHEMA_VERSION}",
                 advice="use the weft that wrote it, or move `.weft` away to begin anew",
-                place=place,
+                location=location,
             )
         )
 

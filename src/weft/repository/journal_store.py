@@ -140,7 +140,7 @@ class JournalStore:
                 Problem(
                     what=f"no execution {execution}",
                     advice="`weft ls` lists those there are",
-                    place=SourceLocation(file=str(self.database.path)),
+                    location=SourceLocation(file=str(self.database.path)),
                 )
             )
         return self._read("the header", found[0], read_header)
@@ -189,17 +189,17 @@ class JournalStore:
 
     def _read(self, what: str, text: str, read: Callable[[Any], _Read]) -> _Read:
         """Decode a record; errors name the database file."""
-        place = SourceLocation(file=str(self.database.path))
+        location = SourceLocation(file=str(self.database.path))
         try:
             return read(json.loads(text))
         except InvalidInput as error:
             raise InvalidInput(
-                [Problem(what=f"{what}: {each}", place=place) for each in error.problems]
+                [Problem(what=f"{what}: {each}", location=location) for each in error.problems]
             ) from None
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             advice = "the database is damaged: restore it from a copy"
             raise InvalidInput(
-                Problem(what=f"{what} cannot be read: {error!r}", advice=advice, place=place)
+                Problem(what=f"{what} cannot be read: {error!r}", advice=advice, location=location)
             ) from None
 
 
@@ -248,7 +248,7 @@ def read_journal_file(file: str | Path | SourceFile) -> Journal:
     if lines == [""]:
         advice = "`weft simulate --journal FILE` writes one"
         raise InvalidInput(
-            Problem(what="the file is empty", advice=advice, place=SourceLocation(file=source.name))
+            Problem(what="the file is empty", advice=advice, location=SourceLocation(file=source.name))
         )
     header = _read_line(source.name, 1, lines[0], read_header)
     plans: dict[str, StoredPlan] = {}
@@ -267,18 +267,20 @@ def read_journal_file(file: str | Path | SourceFile) -> Journal:
 
 def _read_line(file: str, number: int, line: str, read: Any) -> Any:
     """Decode one line; errors name file and line."""
-    place = SourceLocation(file=file, line=number)
+    location = SourceLocation(file=file, line=number)
     try:
         record = json.loads(line)
         if not isinstance(record, dict):
             raise TypeError(type(record).__name__)
         return read(record)
     except InvalidInput as error:
-        raise InvalidInput([Problem(what=str(each), place=place) for each in error.problems]) from None
+        raise InvalidInput([Problem(what=str(each), location=location) for each in error.problems]) from None
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         advice = "`weft simulate --journal FILE` writes one" if number == 1 else "the line is damaged"
         raise InvalidInput(
-            Problem(what=f"not a line of a journal: {_describe_error(error)}", advice=advice, place=place)
+            Problem(
+                what=f"not a line of a journal: {_describe_error(error)}", advice=advice, location=location
+            )
         ) from None
 
 

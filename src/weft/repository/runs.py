@@ -196,8 +196,8 @@ class RunTable:
         return self._database.rows(f"{_EXECUTIONS} {which}", values)
 
     def _refuse(self, what: str) -> Any:
-        place = SourceLocation(file=str(self._database.path))
-        raise InvalidInput(Problem(what=what, advice="`weft ls` lists those there are", place=place))
+        location = SourceLocation(file=str(self._database.path))
+        raise InvalidInput(Problem(what=what, advice="`weft ls` lists those there are", location=location))
 
 
 def _check_state(state: str) -> str:

@@ -94,10 +94,10 @@ class Builder:
         root = from_python({**self._head, "tasks": {}, "loops": {}}, self._place)
         entries = dict(root.value) if isinstance(root.value, dict) else {}
         entries["tasks"] = DocumentNode(
-            value=dict(self._tasks), place=self._place, path=("tasks",), key_places=dict(self._places)
+            value=dict(self._tasks), location=self._place, path=("tasks",), key_locations=dict(self._places)
         )
-        entries["loops"] = DocumentNode(value=dict(self._loops), place=self._place, path=("loops",))
-        document = Document(file=self._place.file, root=DocumentNode(value=entries, place=self._place))
+        entries["loops"] = DocumentNode(value=dict(self._loops), location=self._place, path=("loops",))
+        document = Document(file=self._place.file, root=DocumentNode(value=entries, location=self._place))
         workflow, reader = read_workflow(document)
         problems = find_problems(workflow, reader.problems)
         if problems:

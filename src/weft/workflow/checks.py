@@ -36,7 +36,7 @@ def unknown_name_problems(value: object, known: Container[str], path: DocumentPa
     """Yield the undefined names of a formula; a value that is not a formula has none."""
     if isinstance(value, Expression):
         for error in find_unknown_names(value, known):
-            yield from (replace(problem, path=path, place=None) for problem in error.problems)
+            yield from (replace(problem, path=path, location=None) for problem in error.problems)
 
 
 class _TaskChecks:
@@ -298,7 +298,7 @@ def _check_all(workflow: Workflow, earlier: Iterable[Problem]) -> tuple[TaskGrap
 
 
 def _reading_order(problem: Problem) -> tuple[int, int]:
-    place = problem.place
+    place = problem.location
     return (place.line or 0, place.column or 0) if place is not None else (0, 0)
 
 

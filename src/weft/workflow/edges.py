@@ -425,7 +425,7 @@ class FileDependencies:
     def _complain(self, number: int, error: InvalidInput) -> None:
         name = self._rows.tasks[self._rows.template[self._row[number]]].name
         path = ("tasks", name, "outputs", self._output[number].file)
-        self._rows.problems += [replace(problem, path=path, place=None) for problem in error.problems]
+        self._rows.problems += [replace(problem, path=path, location=None) for problem in error.problems]
 
     def _connect_growth(self) -> None:
         """Add the edges from the writers of a file to the sweeps over its lines."""
@@ -492,7 +492,7 @@ class MergedEdges:
         self.source, self.target = position[self.source], position[self.target]
         self.keep(np.lexsort((self.source, self.target)))
 
-    def place(self, source: int, target: int) -> int:
+    def position(self, source: int, target: int) -> int:
         """Return the position of an edge."""
         first, end = np.searchsorted(self.target, [target, target + 1])
         return int(first + np.searchsorted(self.source[first:end], source))

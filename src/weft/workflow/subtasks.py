@@ -95,7 +95,7 @@ class SubtaskTable:
 
     def add_problem(self, path: DocumentPath, error: InvalidInput) -> None:
         """Add the problems of a failed evaluation under a path."""
-        self.problems += [replace(problem, path=path, place=None) for problem in error.problems]
+        self.problems += [replace(problem, path=path, location=None) for problem in error.problems]
 
 
 def expand_tasks(tasks: Sequence[Task], params: Context) -> SubtaskTable:

@@ -147,7 +147,7 @@ def _count(rows: SubtaskTable, loop: Loop, key: str, problems: list[Problem]) ->
     try:
         number = evaluate_quantity(quantity, rows.params)
     except InvalidInput as error:
-        problems += [replace(problem, path=path, place=None) for problem in error.problems]
+        problems += [replace(problem, path=path, location=None) for problem in error.problems]
         return None
     if not (number >= 1 and number % 1 == 0):
         rule = "must be a whole number, at least 1"
@@ -333,6 +333,6 @@ def _explicit(rows: SubtaskTable, order: Sequence[int]) -> dict[str, Any]:
 def _conditions(edges: EdgeList, position: NDArray[np.int64], merged: MergedEdges) -> dict[int, Expression]:
     """Return the conditions by position of their edge."""
     return {
-        merged.place(int(position[there]), int(position[here])): condition
+        merged.position(int(position[there]), int(position[here])): condition
         for (there, here), condition in edges.conditions.items()
     }

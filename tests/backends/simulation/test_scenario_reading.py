@@ -192,7 +192,7 @@ def test_what_is_wrong_is_said_all_at_once_with_its_place():
         failures: [{at: 5}, {machine: m, mtbf: 0}]
         network: sharde
         """)
-    assert [(each.place.line, each.path) for each in found] == [
+    assert [(each.location.line, each.path) for each in found] == [
         (2, ()),
         (3, ("durations", "noise")),
         (3, ("durations", "bias")),
@@ -263,7 +263,7 @@ ENTRIES = {
 def test_a_wrong_entry_is_refused_with_place_and_reason(text, said):
     (found,) = problems(f"weft: 1\n{text}")
     assert said in str(found)
-    assert found.place.line == 2
+    assert found.location.line == 2
 
 
 @pytest.mark.parametrize(

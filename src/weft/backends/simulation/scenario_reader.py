@@ -604,7 +604,7 @@ class _TraceRows:
     def add_problem(self, line: int, what: str, rule: str = "", advice: str = "") -> None:
         """Add a problem of one line."""
         place = SourceLocation(file=self._file, line=max(line, 1))
-        self._reader.problems.append(Problem(what=what, rule=rule, advice=advice, place=place))
+        self._reader.problems.append(Problem(what=what, rule=rule, advice=advice, location=place))
 
     def check_header(self, names: object) -> bool:
         """Return whether the header has the required columns; add problems for unknown and missing ones."""
@@ -770,7 +770,9 @@ def load_scenario(name: str | Path) -> Scenario:
     source = open_source(name)
     if not source.data.strip():
         place = SourceLocation(file=source.name)
-        raise InvalidInput(Problem(what="the file is empty", advice="write a scenario into it", place=place))
+        raise InvalidInput(
+            Problem(what="the file is empty", advice="write a scenario into it", location=place)
+        )
     return read_scenario(parse_document(source.text(), source.name))
 
 
