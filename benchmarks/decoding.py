@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from calibration import calibration_s
+from measurement import calibration_s
 from weft.instance.compilation import compile_instance
 from weft.instance.instance import Instance
 from weft.planners.decoding import EXCLUSIVE, INSERTION, decode_population, run_queue_population

@@ -1,17 +1,17 @@
 """The engine against a bare SimPy model, its cost per event, and its memory per task.
 
-Printed is one JSON line per figure, CPU seconds, medians, beside a calibration loop:
+Prints one JSON line per figure, with medians of CPU seconds and a calibration loop:
 
-- ``throughput``: a layered graph on 64 hosts, first come first served. The engine makes every decision and
-the simulated world carries it out (journal and invariant checks off); the SimPy model has one process per
-task, which waits for its predecessors, then for a host. Tasks that wait are served by index here and in the
-order in which they became ready there, so the ends differ a little.
-- ``events``: what one event costs the engine and the world while so many tasks wait, under first come first
-served.
-- ``memory``: bytes per task of a run of independent tasks, beyond what the process had before.
+- ``throughput``: a layered graph on 64 hosts, first come, first served. The engine decides and the simulation
+  backend executes (without journal and invariant checks); the SimPy model has one process per task, which
+  waits for its predecessors, then for a host. The engine serves waiting tasks by index, the model in the
+  order in which they became ready, so the makespans differ slightly. ``command_s`` is the whole command
+  ``weft simulate`` of the same graph as a file, imports, reading and report included.
+- ``events``: cost of one event in engine and backend while many tasks wait, first come, first served.
+- ``memory``: bytes per task of a run of independent tasks, beyond the memory of the process before.
 
-    python benchmarks/engine.py [--repeat 5] [--tasks 10000] [--waiting 1000,10000,100000,300000] [--memory
-    1000000]
+    python benchmarks/engine.py [--repeat 5] [--tasks 10000] [--waiting 1000,10000,100000,300000]
+                                [--memory 1000000] [--where DIR]
 """
 
 from __future__ import annotations
@@ -22,17 +22,19 @@ import json
 import resource
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from calibration import calibration_s
+from measurement import calibration_s, disk_folder, run_command
 from weft.backends.simulation.scenario import Arrival
 from weft.engine.settings import EngineSettings
 from weft.engine.state.compiled import WorkflowLibrary
-from weft.formats.files import load_platform
+from weft.formats.files import load_platform, save_workflow
 from weft.instance.compilation import compile_instance
 from weft.instance.instance import Instance
 from weft.policies.policy import make_policy
@@ -51,11 +53,11 @@ _LEAST_RATIO = 0.5
 _MOST_GROWTH = 1.5
 _MOST_BYTES = 2_000
 _EVENTS = 4_000
-"""Completions over which the cost of an event is measured."""
+"""Number of events over which their cost is measured."""
 
 
 def layered(tasks: int, seed: int) -> tuple[Workflow, list[list[int]], list[float]]:
-    """Give a graph of layers in which every task waits for some of the layer above; its edges and seconds."""
+    """Return a layered workflow, the predecessors of its tasks, and their seconds."""
     rng = np.random.default_rng(seed)
     seconds = rng.uniform(1.0, 20.0, tasks).round(3).tolist()
     parents: list[list[int]] = []
@@ -75,7 +77,7 @@ def layered(tasks: int, seed: int) -> tuple[Workflow, list[list[int]], list[floa
 
 
 def independent(tasks: int) -> Workflow:
-    """Give so many tasks that wait for nothing but a host."""
+    """Return a workflow of independent tasks."""
     swept = Sweep(variables=(("k", tuple(range(tasks))),))
     return Workflow(name="independent", tasks=(Task(name="t", sweep=swept, work=10.0),))
 
@@ -88,14 +90,14 @@ def _simulation(instance: Instance) -> Simulation:
 
 
 def engine_s(instance: Instance) -> tuple[float, float]:
-    """Give the CPU seconds of a whole run, from the compiled instance on, and when it ended."""
+    """Return the CPU seconds of a run from the compiled instance, and its makespan."""
     started = time.process_time()
     engine = _simulation(instance).run()
     return time.process_time() - started, engine.state.now
 
 
 def bare_simpy_s(parents: list[list[int]], seconds: list[float]) -> tuple[float, float]:
-    """Give the CPU seconds of a bare SimPy model with one process per task, and when it ended."""
+    """Return the CPU seconds of a bare SimPy model with one process per task, and its makespan."""
     import simpy
 
     started = time.process_time()
@@ -117,7 +119,17 @@ def bare_simpy_s(parents: list[list[int]], seconds: list[float]) -> tuple[float,
     return time.process_time() - started, float(env.now)
 
 
-def _throughput(tasks: int, repeat: int) -> dict[str, object]:
+def _command_s(workflow: Workflow, repeat: int, where: Path) -> float:
+    """Return the median CPU seconds of ``weft simulate`` of a workflow file."""
+    with tempfile.TemporaryDirectory(dir=where) as folder:
+        file = Path(folder) / "layered.json"
+        save_workflow(workflow, file)
+        options = ["--on", f"identical:{_HOSTS}", "--policy", "fcfs:intra=index", "--no-chart"]
+        command = [sys.executable, "-m", "weft", "simulate", str(file), *options]
+        return statistics.median(run_command(command, cwd=Path(folder)).cpu_s for _ in range(repeat))
+
+
+def _throughput(tasks: int, repeat: int, where: Path) -> dict[str, object]:
     workflow, parents, seconds = layered(tasks, seed=0)
     instance = compile_instance(check_and_unfold(workflow), load_platform(f"identical:{_HOSTS}"))
     ours: list[float] = []
@@ -128,6 +140,7 @@ def _throughput(tasks: int, repeat: int) -> dict[str, object]:
             kept.append(spent)
             ends.add(round(end, 6))
     one, other = statistics.median(ours), statistics.median(theirs)
+    command = _command_s(workflow, repeat, where)
     return {
         "figure": "throughput",
         "tasks": tasks,
@@ -139,13 +152,16 @@ def _throughput(tasks: int, repeat: int) -> dict[str, object]:
         "engine_tasks_per_s": round(tasks / one),
         "simpy_tasks_per_s": round(tasks / other),
         "ratio": round(other / one, 3),
+        "command_s": round(command, 4),
+        "command_tasks_per_s": round(tasks / command),
+        "command_ratio": round(other / command, 3),
         "ends_s": sorted(ends),
         "within": other / one >= _LEAST_RATIO,
     }
 
 
 def _event_s(waiting: int) -> float:
-    """Give the CPU seconds per event while so many tasks wait."""
+    """Return the CPU seconds per event while ``waiting`` tasks wait."""
     graph = check_and_unfold(independent(waiting + _EVENTS))
     instance = compile_instance(graph, load_platform(f"identical:{_HOSTS}"))
     simulation = _simulation(instance)
@@ -207,19 +223,20 @@ def _memory(tasks: int) -> dict[str, object]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Print the figures; 1 if one is outside."""
+    """Print the figures; return 1 if one is outside its limit."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--tasks", type=int, default=10_000)
     parser.add_argument("--waiting", default="1000,10000,100000,300000")
-    parser.add_argument("--memory", type=int, default=1_000_000, help="tasks; 0: not measured")
+    parser.add_argument("--memory", type=int, default=1_000_000, help="number of tasks; 0 to skip")
+    parser.add_argument("--where", type=Path, help="folder on a disk for temporary files")
     given = parser.parse_args(arguments)
     lines = []
     if given.memory:
         lines.append(_memory(given.memory))
-    lines.append(_throughput(given.tasks, given.repeat))
+    lines.append(_throughput(given.tasks, given.repeat, disk_folder(given.where)))
     lines.append(_events([int(size) for size in given.waiting.split(",")], given.repeat))
     for line in lines:
         sys.stdout.write(json.dumps({**line, "calibration_s": round(calibration_s(), 3)}) + "\n")

@@ -1,19 +1,21 @@
-"""What running a task costs: weft, its journal on, beside plain threads, Parsl and Snakemake in one run.
+"""Cost per task of running programs: weft with its journal, plain threads, Parsl and Snakemake.
 
-1,000 times ``true`` with two slots, as a chain and side by side. Each contender runs in a process of its own,
-one after the other in every round, because the rest of a machine is never quiet; ratios are medians over
-rounds of what was measured in the same round. Start-up is left out alike for all: counted is from the end of
-the first task to the end of the last. Of Snakemake's tasks the times of their marker files are taken, since
-its tasks need one each. Then so many tasks that do nothing: memory of the engine's process, and CPU seconds
-per task at the beginning and at the end. Printed is one JSON line; the exit code is 1 if a figure is outside.
+1,000 runs of ``true`` on two slots, as a chain and as a fan-out. Each contender runs in its own process, one
+after another in every round; ratios are medians over rounds of values from the same round. Two rates are
+printed for each:
 
-Threads and Parsl are compared shape by shape. Snakemake is compared over both shapes together, the time for
-all tasks of both: in the chain alone nothing can be ten times as fast as it where even a loop that starts one
-program after the other and does nothing else is not. What that loop reaches is measured beside the others
-(``spawn``, with ``spawn_over_snakemake`` in each shape).
+- *marginal*: from the end of the first task to the end of the last, without start-up. The ends of Snakemake's
+  tasks are the times of their marker files;
+- *whole*: all tasks over the wall time of the whole process, imports and start-up included.
 
-Files lie in memory where that can be had (``--where`` names another place): weft keeps four files and two
-directories for each task, plain threads none, and what a disk makes of that is the disk's figure.
+Threads and Parsl are compared shape by shape, Snakemake over both shapes together: in the chain alone nothing
+can be ten times as fast as Snakemake where a loop that only starts one program after another is not. That
+loop is measured, too (``spawn``, with ``spawn_over_snakemake`` in each shape).
+
+Then tasks without a program: memory of the engine's process, and CPU seconds per task at the beginning and at
+the end. Prints one JSON line; the exit code is 1 if a figure is outside its limit.
+
+Files are on a disk (``--where`` names the folder): weft writes four files and two directories per task.
 
     python benchmarks/execution.py [--tasks 1000] [--rounds 5] [--nothing 100000] [--where DIR] [--quick]
 """
@@ -33,18 +35,16 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from calibration import calibration_s
-from weft.api.run import run
-from weft.engine.engine import Engine
-from weft.engine.journal import JournalEntry
-from weft.engine.messages import Ended
-from weft.runtime.driver import Listener
-from weft.runtime.execution import Execution
-from weft.workflow.quantity import Sweep
-from weft.workflow.task import Dependency, JobSpec, Task
-from weft.workflow.workflow import Workflow
+from measurement import calibration_s, disk_folder, file_system, run_command
+
+if TYPE_CHECKING:
+    from weft.engine.engine import Engine
+    from weft.engine.journal import JournalEntry
+    from weft.runtime.driver import Listener
+    from weft.runtime.execution import Execution
+    from weft.workflow.workflow import Workflow
 
 __all__ = ["CONTENDERS", "main", "workflow"]
 
@@ -56,7 +56,6 @@ _LEAST_OVER_SNAKEMAKE = 10.0
 """The same over both shapes together."""
 _MOST_BYTES = 1_000_000_000
 _MOST_GROWTH = 1.5
-_IN_MEMORY = Path("/dev/shm")
 
 _SNAKEFILE = """
 rule all:
@@ -74,7 +73,11 @@ _NEEDS = {
 
 
 def workflow(shape: str, tasks: int, command: tuple[str, ...] | None) -> Workflow:
-    """Give so many tasks of one command, each after the one before, or all at once."""
+    """Return a workflow of tasks with one command, as a chain or a fan-out."""
+    from weft.workflow.quantity import Sweep
+    from weft.workflow.task import Dependency, JobSpec, Task
+    from weft.workflow.workflow import Workflow
+
     job = None if command is None else JobSpec(command=command)
     if shape == "fan_out":
         swept = Sweep(variables=(("k", tuple(range(tasks))),))
@@ -91,16 +94,19 @@ def workflow(shape: str, tasks: int, command: tuple[str, ...] | None) -> Workflo
     return Workflow(name=shape, tasks=tuple(described))
 
 
-def _heard_by_weft(flow: Workflow, folder: Path, clock: Callable[[], float]) -> list[float]:
-    """Run a workflow; give what the clock showed at every end."""
+def _run_weft(flow: Workflow, folder: Path, clock: Callable[[], float]) -> list[float]:
+    """Run a workflow; return the clock at the end of every task."""
+    from weft.api.run import run
+    from weft.engine.messages import Ended
+
     ends: list[float] = []
 
-    def hear(entry: JournalEntry, _: Engine) -> None:
+    def listen(entry: JournalEntry, _: Engine) -> None:
         if type(entry.event) is Ended:
             ends.append(clock())
 
     def watch(_: Execution) -> Sequence[Listener]:
-        return [hear]
+        return [listen]
 
     ran = run(flow, on=f"local:{_SLOTS}", project=folder, policy="fcfs", watch=watch)
     if ran.ending.state != "completed":
@@ -109,7 +115,7 @@ def _heard_by_weft(flow: Workflow, folder: Path, clock: Callable[[], float]) -> 
 
 
 def _weft(shape: str, tasks: int, folder: Path) -> list[float]:
-    return _heard_by_weft(workflow(shape, tasks, ("true",)), folder, time.perf_counter)
+    return _run_weft(workflow(shape, tasks, ("true",)), folder, time.perf_counter)
 
 
 def _threads(shape: str, tasks: int, _: Path) -> list[float]:
@@ -124,7 +130,7 @@ def _threads(shape: str, tasks: int, _: Path) -> list[float]:
 
 
 def _spawn(shape: str, tasks: int, _: Path) -> list[float]:
-    """Start programs and wait for them, as many at a time as there are slots, and nothing else."""
+    """Start programs and wait for them, one per slot, and do nothing else."""
     program = shutil.which("true")
     if program is None:
         raise RuntimeError("true: not found")
@@ -150,7 +156,7 @@ def _parsl(shape: str, tasks: int, folder: Path) -> list[float]:
     )
     ends: list[float] = []
 
-    def true(inputs: Sequence[Future[Any]] = ()) -> str:  # noqa: ARG001 -- what it waits for
+    def true(inputs: Sequence[Future[Any]] = ()) -> str:  # noqa: ARG001 -- dependencies
         return "true"
 
     with parsl.load(config):
@@ -182,17 +188,17 @@ CONTENDERS: dict[str, Callable[[str, int, Path], list[float]]] = {
     "parsl": _parsl,
     "snakemake": _snakemake,
 }
-"""By name: runs so many tasks in a folder and gives when each ended."""
+"""By name: runs the tasks in a folder and returns the end of each."""
 
 
 def _measure(what: str, shape: str, tasks: int, folder: Path) -> dict[str, float]:
-    """Measure one contender, or the tasks that do nothing, in this process."""
+    """Measure one contender, or tasks without a program, in this process."""
     if what != "nothing":
         ends = CONTENDERS[what](shape, tasks, folder)
         if len(ends) != tasks:
-            raise RuntimeError(f"{what}: {len(ends)} of {tasks} tasks have ended")
+            raise RuntimeError(f"{what}: {len(ends)} of {tasks} tasks ended")
         return {"per_s": (tasks - 1) / (max(ends) - min(ends))}
-    cpu_s = _heard_by_weft(workflow(shape, tasks, None), folder, time.process_time)
+    cpu_s = _run_weft(workflow(shape, tasks, None), folder, time.process_time)
     part = tasks // 10
     return {
         "first_us": (cpu_s[part] - cpu_s[0]) / part * 1e6,
@@ -201,30 +207,30 @@ def _measure(what: str, shape: str, tasks: int, folder: Path) -> dict[str, float
     }
 
 
-def _measured_apart(what: str, shape: str, tasks: int, where: Path) -> dict[str, float]:
-    """Measure in a process and a folder of its own."""
+def _measure_apart(what: str, shape: str, tasks: int, where: Path) -> dict[str, float]:
+    """Measure in another process and a new folder; add the rate of the whole process."""
     folder = Path(tempfile.mkdtemp(prefix="weft-execution-", dir=where))
     command = [sys.executable, __file__, "--measure", what, "--shape", shape, "--tasks", str(tasks)]
     try:
-        done = subprocess.run([*command, "--where", str(folder)], capture_output=True, check=False)
+        used = run_command([*command, "--where", str(folder)])
     finally:
         shutil.rmtree(folder)
-    if done.returncode:
-        sys.exit(f"{what}, {shape}: {done.stderr.decode(errors='replace')[-4000:]}")
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    found: dict[str, float] = json.loads(used.stdout.splitlines()[-1])
+    return found | {"whole_per_s": tasks / used.wall_s}
 
 
 _Rates = dict[str, list[float]]
-"""By contender: tasks per second in each round."""
+"""Tasks per second in each round by contender; rates of whole processes under ``NAME, whole``."""
 
 
 def _rates(shape: str, tasks: int, rounds: int, where: Path) -> _Rates:
-    """Let all contenders run one after the other, several times."""
-    found: _Rates = {name: [] for name in CONTENDERS}
+    """Run all contenders one after another, in several rounds."""
+    found: _Rates = {f"{name}{kind}": [] for name in CONTENDERS for kind in ("", ", whole")}
     for _ in range(rounds):
-        for name, kept in found.items():
-            kept.append(_measured_apart(name, shape, tasks, where)["per_s"])
+        for name in CONTENDERS:
+            measured = _measure_apart(name, shape, tasks, where)
+            found[name].append(measured["per_s"])
+            found[f"{name}, whole"].append(measured["whole_per_s"])
     return found
 
 
@@ -233,18 +239,24 @@ def _ratio(ours: list[float], theirs: list[float]) -> float:
 
 
 def _compared(rates: _Rates) -> dict[str, Any]:
-    """Compare the contenders in one shape."""
-    ratios = {name: _ratio(rates["weft"], rates[name]) for name in rates if name != "weft"}
+    """Compare the contenders in one shape, marginal and as whole processes."""
+    others = [name for name in CONTENDERS if name != "weft"]
+    ratios = {name: _ratio(rates["weft"], rates[name]) for name in others}
+    whole = {name: _ratio(rates["weft, whole"], rates[f"{name}, whole"]) for name in others}
     return {
-        "tasks_per_s": {name: round(statistics.median(found), 1) for name, found in rates.items()},
+        "tasks_per_s": {name: round(statistics.median(rates[name]), 1) for name in CONTENDERS},
         "weft_over": {name: round(ratio, 3) for name, ratio in ratios.items()},
+        "whole_tasks_per_s": {
+            name: round(statistics.median(rates[f"{name}, whole"]), 1) for name in CONTENDERS
+        },
+        "whole_weft_over": {name: round(ratio, 3) for name, ratio in whole.items()},
         "spawn_over_snakemake": round(_ratio(rates["spawn"], rates["snakemake"]), 3),
         "within": all(ratios[name] >= least for name, least in _LEAST.items()),
     }
 
 
 def _over_both(rates: dict[str, _Rates]) -> dict[str, Any]:
-    """Compare with Snakemake by the time for the tasks of both shapes."""
+    """Compare with Snakemake by the time of the tasks of both shapes."""
     weft, snakemake = (
         [
             1.0 / sum(1.0 / rate for rate in each)
@@ -257,7 +269,7 @@ def _over_both(rates: dict[str, _Rates]) -> dict[str, Any]:
 
 
 def _nothing(tasks: int, where: Path) -> dict[str, Any]:
-    found = _measured_apart("nothing", "fan_out", tasks, where)
+    found = _measure_apart("nothing", "fan_out", tasks, where)
     growth = found["last_us"] / found["first_us"]
     return {
         "tasks": tasks,
@@ -270,15 +282,17 @@ def _nothing(tasks: int, where: Path) -> dict[str, Any]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Print the figures; 1 if one is outside."""
+    """Print the figures; return 1 if one is outside its limit."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--tasks", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--nothing", type=int, default=100_000, help="tasks that do nothing")
-    parser.add_argument("--where", type=Path, help="folder for all files of the runs")
-    parser.add_argument("--quick", action="store_true", help="100 tasks, one round, 10,000 that do nothing")
+    parser.add_argument("--nothing", type=int, default=100_000, help="number of tasks without a program")
+    parser.add_argument("--where", type=Path, help="folder on a disk for the files of the runs")
+    parser.add_argument(
+        "--quick", action="store_true", help="100 tasks, one round, 10,000 tasks without a program"
+    )
     parser.add_argument("--measure", choices=[*CONTENDERS, "nothing"], help=argparse.SUPPRESS)
     parser.add_argument("--shape", choices=_SHAPES, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
@@ -288,8 +302,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     if given.quick:
         given.tasks, given.rounds, given.nothing = 100, 1, 10_000
-    in_memory = _IN_MEMORY if os.access(_IN_MEMORY, os.W_OK) else None
-    where = given.where or in_memory or Path(tempfile.gettempdir())
+    where = disk_folder(given.where)
     rates = {shape: _rates(shape, given.tasks, given.rounds, where) for shape in _SHAPES}
     line: dict[str, Any] = {
         "figure": "execution",
@@ -298,8 +311,9 @@ def main(arguments: list[str] | None = None) -> int:
         "slots": _SLOTS,
         "rounds": given.rounds,
         "journal": True,
-        "measured": "from the end of the first task to the end of the last; ratios: median over rounds",
+        "measured": "marginal: end of the first task to end of the last; whole: the process; ratios: medians",
         "files_in": str(where),
+        "file_system": file_system(where),
         "least": {**_LEAST, "snakemake": _LEAST_OVER_SNAKEMAKE},
         **{shape: _compared(found) for shape, found in rates.items()},
         "both": _over_both(rates),

@@ -31,7 +31,7 @@ import numpy as np
 
 import psplib
 import stg
-from calibration import calibration_s
+from measurement import calibration_s
 from weft.api.plan import open_pool
 from weft.errors import Infeasible
 from weft.formats.files import load_platform, read_workflow_file

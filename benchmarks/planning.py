@@ -28,7 +28,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from calibration import calibration_s
+from measurement import calibration_s
 
 __all__ = ["main"]
 

@@ -19,7 +19,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from calibration import calibration_s
+from measurement import calibration_s
 from weft.pools.processes import ProcessPool
 
 __all__ = ["evaluation", "main", "measured"]

@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from calibration import calibration_s
+from measurement import calibration_s
 from weft.formats.files import load_platform, read_workflow_file
 from weft.instance import Instance, compile_instance
 from weft.planners import PLANNERS

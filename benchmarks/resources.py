@@ -14,7 +14,7 @@ import os
 import statistics
 import time
 
-from calibration import calibration_s
+from measurement import calibration_s
 from psplib import DATA, instances, optima
 from weft.instance import Instance
 from weft.planners.evaluation import linearise_objective

@@ -21,7 +21,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from calibration import calibration_s
+from measurement import calibration_s
 from weft.formats.files import load_platform
 from weft.formats.format import SourceFile
 from weft.formats.stg import Stg

@@ -25,8 +25,8 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from calibration import calibration_s
 from masters import run_masters
+from measurement import calibration_s
 from weft.papers.parameter_sweeps import (
     ALGORITHMS,
     FACTORS,

@@ -19,7 +19,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from calibration import calibration_s
+from measurement import calibration_s
 
 __all__ = ["compile_file", "main", "write_trace"]
 
