@@ -26,7 +26,8 @@ import numpy as np
 from measurement import calibration_s
 from weft.instance.compilation import compile_instance
 from weft.instance.instance import Instance
-from weft.planners.decoding import EXCLUSIVE, INSERTION, decode_population, run_queue_population
+from weft.planners.decoding import EXCLUSIVE, INSERTION, decode_population
+from weft.planners.queue_decoding import run_queue_population
 from weft.platform.machine import Machine
 from weft.platform.platform import Link, Platform
 from weft.randomness import generator

@@ -38,7 +38,7 @@ from weft.formats.files import load_platform, read_workflow_file
 from weft.instance import Instance, compile_instance
 from weft.planners import PLANNERS
 from weft.planners.evaluation import compute_bounds
-from weft.planners.planner import Planner, make_planner
+from weft.planners.planner import Planner, PlanRequest, make_planner
 from weft.platform.machine import Machine
 from weft.platform.platform import Platform
 from weft.predictors.predictor import Estimate, Flags, Predictor, PredictorInputs, TaskFeatures
@@ -231,7 +231,9 @@ def run(planner: Planner, cases: Iterator[Case], plan_time_s: float, pool: Pool)
         budget = make_budget(plan_time_s=plan_time_s, plan_steps=None)
         try:
             plan = planner.plan(
-                instance, objective=goal, budget=budget, rng=generator(0, "optima"), pool=pool
+                PlanRequest(
+                    instance=instance, objective=goal, budget=budget, rng=generator(0, "optima"), pool=pool
+                )
             )
         except Infeasible:
             results.failed += 1

@@ -72,14 +72,14 @@ def median_s(call: Callable[[], object], repeat: int) -> float:
 
 def planned(instance: Any, planner: str = "heft") -> Any:
     """Plan a compiled instance."""
-    from weft.planners.planner import Budget, make_planner
+    from weft.planners.planner import Budget, PlanRequest, make_planner
     from weft.randomness import generator
     from weft.schedule.objective import make_objective
 
     goal = make_objective("makespan")
     return (
         make_planner(planner)
-        .plan(instance, objective=goal, budget=Budget(), rng=generator(0, "benchmark"))
+        .plan(PlanRequest(instance=instance, objective=goal, budget=Budget(), rng=generator(0, "benchmark")))
         .schedule
     )
 

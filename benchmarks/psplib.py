@@ -24,7 +24,7 @@ from measurement import calibration_s
 from weft.formats.files import load_platform, read_workflow_file
 from weft.instance import Instance, compile_instance
 from weft.planners import PLANNERS
-from weft.planners.planner import Budget, make_planner
+from weft.planners.planner import Budget, PlanRequest, make_planner
 from weft.randomness import generator
 from weft.schedule.objective import make_objective
 from weft.schedule.verification import verify
@@ -62,7 +62,11 @@ def report(name: str, made: list[tuple[str, Instance]], best: dict[str, float]) 
         if refusal is not None:
             refused[refusal.reason] += 1
             continue
-        plan = planner.plan(instance, objective=goal, budget=Budget(steps=100), rng=generator(0, "psplib"))
+        plan = planner.plan(
+            PlanRequest(
+                instance=instance, objective=goal, budget=Budget(steps=100), rng=generator(0, "psplib")
+            )
+        )
         broken += bool(verify(plan.schedule, instance.graph, instance.platform))
         excess.append(plan.schedule.makespan_s / best[key] - 1.0)
     return {

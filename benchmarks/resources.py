@@ -18,7 +18,7 @@ from measurement import calibration_s
 from psplib import DATA, instances, optima
 from weft.instance import Instance
 from weft.planners.evaluation import linearise_objective
-from weft.planners.planner import Budget, PlanProgress, make_planner
+from weft.planners.planner import Budget, PlanProgress, PlanRequest, make_planner
 from weft.planners.shared_annealing import search_shared
 from weft.randomness import generator
 from weft.schedule.objective import make_objective
@@ -39,12 +39,12 @@ def searched(instance: Instance, optimum_s: float, limit_s: float, seed: int) ->
         return 0.0 if best[0] <= optimum_s else limit_s - (time.process_time() - started)
 
     heft = make_planner("heft").plan(
-        instance, objective=goal, budget=Budget(steps=1), rng=generator(seed, "heft")
+        PlanRequest(instance=instance, objective=goal, budget=Budget(steps=1), rng=generator(seed, "heft"))
     )
     best[0] = heft.schedule.makespan_s
     aim = linearise_objective(instance, goal)
     assert aim is not None
-    budget = Budget(left=left, tell=hear)
+    budget = Budget(left=left, on_progress=hear)
     plan = search_shared(instance, aim, heft.schedule, budget, generator(seed, "search"))
     spent_s = time.process_time() - started
     return plan.schedule.makespan_s, spent_s, not verify(plan.schedule, instance.graph, instance.platform)

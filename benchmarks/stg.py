@@ -27,7 +27,7 @@ from weft.formats.format import SourceFile
 from weft.formats.stg import Stg
 from weft.instance import Instance, compile_instance
 from weft.planners import PLANNERS
-from weft.planners.planner import Budget, make_planner
+from weft.planners.planner import Budget, PlanRequest, make_planner
 from weft.randomness import generator
 from weft.schedule.objective import make_objective
 from weft.schedule.verification import verify
@@ -93,7 +93,9 @@ def run(name: str, made: dict[Row, Instance]) -> Results:
             results.refused[refusal.reason] += 1
             continue
         started = time.process_time()
-        plan = planner.plan(instance, objective=goal, budget=Budget(steps=100), rng=generator(0, "stg"))
+        plan = planner.plan(
+            PlanRequest(instance=instance, objective=goal, budget=Budget(steps=100), rng=generator(0, "stg"))
+        )
         results.planning_s += time.process_time() - started
         results.broken += bool(verify(plan.schedule, instance.graph, instance.platform))
         results.makespan_s[row] = plan.schedule.makespan_s

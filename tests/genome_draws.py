@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from weft.planners.genome import Genome
+from weft.planners.decoding import Genome
 
 
 def random_order(made, rng):

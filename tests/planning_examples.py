@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from weft.instance import compile_instance
 from weft.planners import PLANNERS
-from weft.planners.planner import Budget
+from weft.planners.planner import Budget, PlanRequest
 from weft.platform.machine import Machine
 from weft.platform.platform import Link, Platform
 from weft.platform.short_forms import parse_short_form
@@ -42,7 +42,9 @@ def instance(tasks, on, loops=(), budgets=None, **options):
 def planned(made, planner="heft"):
     """Plan an instance and give the schedule."""
     found = PLANNERS.load(planner)()
-    return found.plan(made, objective=MAKESPAN, budget=Budget(), rng=generator(0, "test")).schedule
+    return found.plan(
+        PlanRequest(instance=made, objective=MAKESPAN, budget=Budget(), rng=generator(0, "test"))
+    ).schedule
 
 
 def lines(schedule):

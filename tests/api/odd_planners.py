@@ -1,4 +1,4 @@
-"""Planners that a comparison must cope with: one that refuses, fails, cheats, or claims a bound."""
+"""Planners with faults for tests of comparisons: they refuse, fail, return invalid plans or wrong bounds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import numpy as np
 from weft.errors import Infeasible
 from weft.planners.heft import Heft
 from weft.planners.planner import Unsupported
-from weft.search.pool import INLINE_POOL
 
 __all__ = ["ODD", "Cheating", "Dawdling", "Endless", "Lost", "Picky", "Proving"]
 
@@ -21,12 +20,13 @@ class Odd:
 
     name: ClassVar[str] = "odd"
     title: ClassVar[str] = "as HEFT, but for one thing"
+    anytime: ClassVar[bool] = False
 
     def supports(self, instance, objective):
         return None
 
-    def plan(self, instance, *, objective, budget, rng, pool=INLINE_POOL):
-        return Heft().plan(instance, objective=objective, budget=budget, rng=rng)
+    def plan(self, request):
+        return Heft().plan(request)
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Picky(Odd):
 class Lost(Odd):
     """Finds no plan."""
 
-    def plan(self, instance, *, objective, budget, rng, pool=INLINE_POOL):
+    def plan(self, request):
         raise Infeasible("no way out")
 
 
@@ -49,8 +49,8 @@ class Lost(Odd):
 class Cheating(Odd):
     """Lets every task start at once."""
 
-    def plan(self, instance, *, objective, budget, rng, pool=INLINE_POOL):
-        made = super().plan(instance, objective=objective, budget=budget, rng=rng)
+    def plan(self, request):
+        made = super().plan(request)
         schedule = made.schedule
         return replace(
             made,
@@ -66,8 +66,8 @@ class Cheating(Odd):
 class Endless(Odd):
     """Never ends."""
 
-    def plan(self, instance, *, objective, budget, rng, pool=INLINE_POOL):
-        made = super().plan(instance, objective=objective, budget=budget, rng=rng)
+    def plan(self, request):
+        made = super().plan(request)
         schedule = made.schedule
         return replace(made, schedule=replace(schedule, finish_s=np.full_like(schedule.finish_s, np.inf)))
 
@@ -79,9 +79,9 @@ class Dawdling(Odd):
     by: float = 0.0
     at_random: bool = False
 
-    def plan(self, instance, *, objective, budget, rng, pool=INLINE_POOL):
-        late = rng.random() if self.at_random else self.by
-        made = super().plan(instance, objective=objective, budget=budget, rng=rng)
+    def plan(self, request):
+        late = request.rng.random() if self.at_random else self.by
+        made = super().plan(request)
         schedule = made.schedule
         return replace(
             made,
@@ -95,8 +95,8 @@ class Proving(Odd):
 
     claim: float = 0.0
 
-    def plan(self, instance, *, objective, budget, rng, pool=INLINE_POOL):
-        made = super().plan(instance, objective=objective, budget=budget, rng=rng)
+    def plan(self, request):
+        made = super().plan(request)
         return replace(made, bound_s=self.claim)
 
 

@@ -70,7 +70,7 @@ def test_an_unknown_planner_is_named_with_the_nearest():
 
 
 @pytest.mark.parametrize("name", list(PLANNERS))
-def test_every_option_on_the_shelf_is_explained(name):
+def test_every_option_of_a_planner_is_explained(name):
     found = describe(name, PLANNERS)
     assert found.title
     assert [option.name for option in found.options if not option.meaning] == []

@@ -127,7 +127,7 @@ def test_without_modes_every_task_takes_the_least_count_of_its_machine(form, mon
     expected = decode(made, None, bound, least, rule=INSERTION)
     assert decode(made, None, bound, rule=INSERTION).finish_s.tolist() == expected.finish_s.tolist()
     # Where the table would be too large the modes are looked up one by one.
-    monkeypatch.setattr("weft.planners.decoding._MAX_MODE_CELLS", 0)
+    monkeypatch.setattr("weft.planners.decoding._MAX_CELLS", 0)
     assert decode(made, None, bound, rule=INSERTION).finish_s.tolist() == expected.finish_s.tolist()
 
 

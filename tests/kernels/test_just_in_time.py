@@ -16,7 +16,7 @@ from planning_strategies import platforms, workflows
 from weft.errors import Infeasible, InvalidInput
 from weft.instance import compile_instance
 from weft.planners.lazy import LazyPlanner
-from weft.planners.planner import Budget
+from weft.planners.planner import Budget, PlanRequest
 from weft.randomness import generator
 from weft.workflow.unfold import unfold
 
@@ -39,7 +39,9 @@ def columns(schedule):
 def both(made, by, ties, seed):
     """Give the schedules of planner and twin, which draw the same numbers."""
     planner = LazyPlanner(by=by, ties=ties)
-    found = planner.plan(made, objective=MAKESPAN, budget=Budget(), rng=generator(seed, "lazy"))
+    found = planner.plan(
+        PlanRequest(instance=made, objective=MAKESPAN, budget=Budget(), rng=generator(seed, "lazy"))
+    )
     draw = generator(seed, "lazy").random(len(made)) if ties == "random" else [0.0] * len(made)
     return columns(found.schedule), columns(JustInTime(made, by=by, draw=draw).run())
 

@@ -18,7 +18,7 @@ from weft.errors import Infeasible, InvalidInput
 from weft.instance import compile_instance
 from weft.kernels import compilation
 from weft.kernels.placement import place_in_order
-from weft.planners.list_planner import _is_plain, make_rule, make_scratch, place, read_board
+from weft.planners.list_planner import _is_simple, make_rule, make_scratch, place_tasks, read_schedule
 from weft.planners.problem import compile_problem
 from weft.planners.ranks import (
     downward_ranks,
@@ -56,7 +56,7 @@ def through_the_general_kernel(made, order):
     problem = compile_problem(made)
     board = make_scratch(problem)
     stuck = compilation.run_kernel(place_in_order, (problem, make_rule(), order), board, work_s=0.0)
-    return read_board(made, board[2], stuck)
+    return read_schedule(made, board[2], stuck)
 
 
 @given(flow=workflows(), where=platforms(), tolerance=st.sampled_from([0.0, 0.05, 0.5]))
@@ -69,7 +69,7 @@ def test_every_facet_is_placed_as_by_the_twin(monkeypatch, flow, where, toleranc
     assume(not len(made.graph.demand_by_count.rows))
     for form in in_both_forms(monkeypatch):
         order = order_by_rank(upward_ranks(made))
-        found = place(made, order, rule=make_rule(factor=1.0 + tolerance))
+        found = place_tasks(made, order, rule=make_rule(factor=1.0 + tolerance))
         assert columns(found) == columns(twin(made, order, tolerance)), form
 
 
@@ -112,9 +112,9 @@ def test_the_fast_path_skips_only_what_cannot_win(form, layout, integers):
     for seed in range(6):
         made = layered(seed, integers=integers, layout=layout)
         order = order_by_rank(upward_ranks(made))
-        assert _is_plain(compile_problem(made), make_rule())
+        assert _is_simple(compile_problem(made), make_rule())
         expected = columns(twin(made, order))
-        assert columns(place(made, order)) == expected
+        assert columns(place_tasks(made, order)) == expected
         assert columns(through_the_general_kernel(made, order)) == expected
 
 
@@ -124,7 +124,7 @@ def test_earliest_finish_is_the_textbook_one(form, layout, integers):
     for seed in range(4):
         made = layered(seed, integers=integers, layout=layout, bound=False, tasks=150)
         order = order_by_rank(upward_ranks(made))
-        assert place(made, order).finish_s.tolist() == textbook_finish_s(made, order.tolist())
+        assert place_tasks(made, order).finish_s.tolist() == textbook_finish_s(made, order.tolist())
 
 
 def test_the_layouts_are_those_meant():
@@ -167,4 +167,4 @@ def test_an_endless_task_is_infeasible(form):
         place_in_order, (endless, make_rule(), np.array([0, 1], dtype=np.uint32)), board, work_s=0.0
     )
     with pytest.raises(Infeasible, match="b would never end"):
-        read_board(made, board[2], stuck)
+        read_schedule(made, board[2], stuck)

@@ -14,8 +14,7 @@ from planning_examples import instance, lines, platform
 from planning_strategies import workflows
 from weft.errors import Infeasible, InvalidInput
 from weft.instance import BusyInterval, compile_instance
-from weft.planners.decoding import run_queue, run_queue_population
-from weft.planners.queue_decoding import submission_order
+from weft.planners.queue_decoding import run_queue, run_queue_population, submission_order
 from weft.platform.machine import QUEUES, Machine
 from weft.platform.platform import Platform
 from weft.schedule.verification import verify

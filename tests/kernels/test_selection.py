@@ -19,7 +19,7 @@ from weft.errors import Infeasible, InvalidInput
 from weft.instance import BusyInterval, compile_instance
 from weft.kernels.placement import FINISH, START
 from weft.kernels.selection import AVAILABILITY, LEAST, MOST, SUFFERAGE
-from weft.planners.list_planner import FRUGAL, select
+from weft.planners.list_planner import FRUGAL, select_tasks
 from weft.planners.ranks import link_equal_tasks
 from weft.randomness import generator
 from weft.workflow.unfold import unfold
@@ -53,7 +53,7 @@ def both(made, criterion, sense, rng):
     offset, rank = 3.0 * rng.integers(0, 2, len(made)), rng.permutation(len(made)).astype(np.uint32)
     if criterion != "finish":
         offset = np.zeros(len(made))
-    found = select(made, criterion=CRITERIA[criterion], sense=SENSES[sense], offset=offset, rank=rank)
+    found = select_tasks(made, criterion=CRITERIA[criterion], sense=SENSES[sense], offset=offset, rank=rank)
     twin = Selection(
         made,
         criterion=criterion,
@@ -155,4 +155,4 @@ def test_a_task_that_never_fits_is_named(form, sense):
         # From the fifth second on somebody else holds the machine for ever: there is room for one.
         held = (BusyInterval(machine=0, start_s=5.0, finish_s=math.inf, nodes=1),)
         with pytest.raises(Infeasible, match="b would never end"):
-            select(instance(tasks, "identical:1", busy=held), sense=SENSES[sense])
+            select_tasks(instance(tasks, "identical:1", busy=held), sense=SENSES[sense])

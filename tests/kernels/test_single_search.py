@@ -13,8 +13,8 @@ from kernels.single_search_twin import Standing
 from planning_examples import instance, platform
 from weft.kernels import compilation
 from weft.kernels.single_annealing import WORDS, anneal_single
+from weft.planners.decoding import Genome
 from weft.planners.evaluation import LinearObjective
-from weft.planners.genome import Genome
 from weft.planners.single_annealing import build_field, build_state, build_terms, serves_one_at_a_time
 
 TIME = LinearObjective(0.0, 1.0, 0.0, 0.0, math.inf, math.inf)

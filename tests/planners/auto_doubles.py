@@ -1,4 +1,4 @@
-"""Planners that stand in for those a portfolio asks; workers import them from here."""
+"""Stand-ins for the planners of a portfolio; worker processes import them from here."""
 
 from __future__ import annotations
 
@@ -11,51 +11,58 @@ from typing import ClassVar
 import numpy as np
 
 from weft.planners import PLANNERS
-from weft.planners.decoding import INSERTION, decode
+from weft.planners.decoding import INSERTION, decode, encode_schedule, select_modes
 from weft.planners.evaluation import evaluate_loss
-from weft.planners.genome import encode_schedule, select_modes
 from weft.planners.planner import Plan, PlanProgress, Unsupported
 
 calls: list[str] = []
 
 
 @contextmanager
-def on_the_shelf(**doubles):
-    """Let names of planners stand for these classes; whoever is missing is not there at all."""
-    before = dict(PLANNERS._own)
+def registered(**doubles):
+    """Register these classes under names of anytime planners; planners without a stand-in are removed."""
+    before = dict(PLANNERS._builtin)
     rivals = ("weave", "cp-sat", "genetic", "moldable-genetic", "annealing")
     kept = {name: target for name, target in before.items() if name not in rivals}
     named = {name.replace("_", "-"): f"planners.auto_doubles:{kind}" for name, kind in doubles.items()}
-    PLANNERS._own, PLANNERS._all = kept | named, None
+    PLANNERS._builtin, PLANNERS._all = kept | named, None
     calls.clear()
     try:
         yield calls
     finally:
-        PLANNERS._own, PLANNERS._all = before, None
+        PLANNERS._builtin, PLANNERS._all = before, None
 
 
 class Double:
+    """A stand-in for an anytime planner; it only improves incumbents."""
+
     name: ClassVar[str] = "double"
     title: ClassVar[str] = "a planner for tests of others"
+    anytime: ClassVar[bool] = True
 
     def supports(self, instance, objective):
         return None
 
-    def plan(self, instance, *, objective, budget, rng, pool=None):
-        raise AssertionError("nobody should ask for this")
+    def plan(self, request):
+        assert request.incumbent is not None, "this planner cannot make the first plan"
+        return self.improve(request)
+
+    def improve(self, request):
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class Drawing(Double):
-    """Draws machines at random and keeps what is better."""
+    """Draws machines at random and keeps the better schedule."""
 
     counts_as: int = 20
-    """Steps it says a schedule takes: many steps then take little time."""
+    """Steps that a schedule counts as: many steps then take little time."""
 
-    def improve(self, instance, *, objective, start, budget, rng):
+    def improve(self, request):
         calls.append("drawing")
-        best, steps = start, 0
-        genome = encode_schedule(instance, start)
+        instance, objective, budget, rng = request.instance, request.objective, request.budget, request.rng
+        best, steps = request.incumbent, 0
+        genome = encode_schedule(instance, best)
         while budget.allows(steps):
             bound = np.array([rng.choice(instance.candidate_sets[index]) for index in instance.candidates])
             bound = np.where(rng.random(len(bound)) < 0.3, bound, genome.bound).astype(np.uint32)
@@ -63,64 +70,63 @@ class Drawing(Double):
             steps += self.counts_as if budget.steps is None else min(self.counts_as, budget.steps - steps)
             if evaluate_loss(instance, objective, made) < evaluate_loss(instance, objective, best):
                 best, genome = made, genome._replace(bound=bound)
-                _tell(budget, objective.value(best, instance), best, steps)
+                if budget.on_progress is not None:
+                    budget.on_progress(PlanProgress.of(best, instance, objective, by="drawing", steps=steps))
         return Plan(schedule=best, steps=steps, cut=budget.left is not None and budget.left() <= 0)
 
 
-def _tell(budget, value, best, steps):
-    if budget.tell is not None:
-        news = PlanProgress(by="drawing", value=value, makespan_s=best.makespan_s, bound_s=0.0, steps=steps)
-        budget.tell(news)
-
-
 class Proving(Double):
-    """Finds nothing, and proves that there is nothing."""
+    """Finds nothing better, and proves the incumbent optimal."""
 
-    def improve(self, instance, *, objective, start, budget, rng):
+    def improve(self, request):
         calls.append("proving")
-        return Plan(schedule=start, steps=1, bound_s=start.makespan_s)
+        return Plan(schedule=request.incumbent, steps=1, bound_s=request.incumbent.makespan_s)
 
 
 class Idle(Double):
-    """Finds nothing and proves nothing."""
+    """Finds nothing better and proves nothing."""
 
-    def improve(self, instance, *, objective, start, budget, rng):
+    def improve(self, request):
         calls.append("idle")
-        return Plan(schedule=start, steps=budget.steps or 1)
+        return Plan(schedule=request.incumbent, steps=request.budget.steps or 1)
 
 
 class Breaking(Double):
-    def improve(self, instance, *, objective, start, budget, rng):
+    """Fails with an error."""
+
+    def improve(self, request):
         calls.append("breaking")
         raise ZeroDivisionError("by nothing")
 
 
 class Stopped(Double):
-    """Somebody presses Ctrl-C, and it goes up."""
+    """Raises KeyboardInterrupt, as after Ctrl-C."""
 
-    def improve(self, instance, *, objective, start, budget, rng):
+    def improve(self, request):
         calls.append("stopped")
         raise KeyboardInterrupt
 
 
 class Obliging(Double):
-    """Somebody presses Ctrl-C, and it gives what it has."""
+    """Catches Ctrl-C and returns its best plan."""
 
-    def improve(self, instance, *, objective, start, budget, rng):
+    def improve(self, request):
         calls.append("obliging")
-        return Plan(schedule=start, steps=3, cut=True)
+        return Plan(schedule=request.incumbent, steps=3, cut=True)
 
 
 class Vanishing(Double):
-    """Takes its worker along; here it only finds nothing."""
+    """Ends its worker process; in the main process it finds nothing better."""
 
-    def improve(self, instance, *, objective, start, budget, rng):
+    def improve(self, request):
         if multiprocessing.parent_process() is not None:
             os._exit(3)
-        return Plan(schedule=start, steps=budget.steps or 1)
+        return Plan(schedule=request.incumbent, steps=request.budget.steps or 1)
 
 
 class Refusing(Double):
+    """Supports nothing."""
+
     def supports(self, instance, objective):
         return Unsupported(reason="never")
 
@@ -128,12 +134,11 @@ class Refusing(Double):
 class Beginning(Double):
     """Makes the first plan where no list planner can."""
 
-    def plan(self, instance, *, objective, budget, rng, pool=None):
+    def plan(self, request):
+        if request.incumbent is not None:
+            calls.append("improving")
+            return Plan(schedule=request.incumbent, steps=request.budget.steps or 1)
         calls.append("beginning")
         from weft.planners.heft import Heft
 
-        return Heft().plan(instance, objective=objective, budget=budget, rng=rng)
-
-    def improve(self, instance, *, objective, start, budget, rng):
-        calls.append("improving")
-        return Plan(schedule=start, steps=budget.steps or 1)
+        return Heft().plan(request)

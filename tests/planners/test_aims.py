@@ -58,7 +58,7 @@ def test_limits_come_before_the_number():
     goal = make_objective("makespan", deadline_s=schedule.makespan_s / 2, max_cost=1e9)
     assert evaluate_loss(found, goal, schedule) == Loss(pytest.approx(1.0), schedule.makespan_s)
     kept = make_objective("makespan", deadline_s=schedule.makespan_s)
-    assert evaluate_loss(found, kept, schedule).missed == 0
+    assert evaluate_loss(found, kept, schedule).excess == 0
     assert evaluate_loss(found, kept, schedule) < evaluate_loss(found, goal, schedule)
 
 

@@ -8,7 +8,7 @@ from planning_examples import MAKESPAN, instance, lines, planned, platform
 from weft.errors import InvalidInput
 from weft.planners.annealing import AnnealingPlanner
 from weft.planners.evaluation import evaluate_loss
-from weft.planners.planner import Budget
+from weft.planners.planner import Budget, PlanRequest
 from weft.randomness import generator
 from weft.schedule.objective import make_objective
 from weft.schedule.verification import verify
@@ -33,7 +33,11 @@ def made():
 
 
 def run(planner, made, objective=MAKESPAN, **budget):
-    return planner.plan(made, objective=objective, budget=Budget(**budget), rng=generator(2, "annealing"))
+    return planner.plan(
+        PlanRequest(
+            instance=made, objective=objective, budget=Budget(**budget), rng=generator(2, "annealing")
+        )
+    )
 
 
 def test_five_tasks_are_shared_out_as_well_as_possible():
@@ -56,8 +60,14 @@ def test_the_plan_is_valid_and_never_worse_than_the_list_planners(made):
 @pytest.mark.parametrize("name", ["makespan", "cost", "static", "communication"])
 def test_improving_goes_on_from_any_plan(made, name):
     goal, start = make_objective(name), planned(made, "random")
-    found = AnnealingPlanner().improve(
-        made, objective=goal, start=start, budget=Budget(steps=1000), rng=generator(1, "improve")
+    found = AnnealingPlanner().plan(
+        PlanRequest(
+            instance=made,
+            objective=goal,
+            incumbent=start,
+            budget=Budget(steps=1000),
+            rng=generator(1, "improve"),
+        )
     )
     assert evaluate_loss(made, goal, found.schedule) <= evaluate_loss(made, goal, start)
     if name != "communication":

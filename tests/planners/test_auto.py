@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from planners.auto_doubles import on_the_shelf
+from planners.auto_doubles import registered
 from planning_examples import MAKESPAN, instance, lines, platform
 from weft.errors import Infeasible, InvalidInput
 from weft.planners import PLANNERS
 from weft.planners.auto import LIST_PLANNERS, Auto
 from weft.planners.evaluation import evaluate_loss
-from weft.planners.planner import Budget, ClockSlice
+from weft.planners.planner import Budget, ClockSlice, PlanRequest
 from weft.planners.portfolio import Contender, Incumbent, PortfolioSearch
 from weft.pools.pool import make_pool
 from weft.randomness import generator
@@ -53,12 +53,18 @@ def open_gap():
 
 def of_list(name, made):
     planner = PLANNERS.load(name)()
-    return planner.plan(made, objective=MAKESPAN, budget=Budget(), rng=generator(0, "x")).schedule.makespan_s
+    return planner.plan(
+        PlanRequest(instance=made, objective=MAKESPAN, budget=Budget(), rng=generator(0, "x"))
+    ).schedule.makespan_s
 
 
 def planned(made, *, objective=MAKESPAN, pool=INLINE_POOL, islands=0, seed=3, **budget):
     auto, spending = Auto(islands=islands), Budget(**budget)
-    return auto.plan(made, objective=objective, budget=spending, rng=generator(seed, "test"), pool=pool)
+    return auto.plan(
+        PlanRequest(
+            instance=made, objective=objective, budget=spending, rng=generator(seed, "test"), pool=pool
+        )
+    )
 
 
 def clock(seconds=0.5, per_look=0.002):
@@ -76,7 +82,7 @@ class TestPlans:
     @pytest.mark.parametrize("tasks", [FORKS, LEVELS, MOLDABLE], ids=["forks", "levels", "moldable"])
     def test_it_is_never_worse_than_who_is_in_it(self, tasks):
         made = instance(tasks, UNLIKE if tasks is not MOLDABLE else "cluster:6")
-        with on_the_shelf(weave="Drawing"):
+        with registered(weave="Drawing"):
             found = planned(made, steps=200)
         assert verify(found.schedule, made.graph, made.platform) == []
         for name, most in LIST_PLANNERS:
@@ -84,27 +90,27 @@ class TestPlans:
                 assert found.schedule.makespan_s <= of_list(name, made) + 1e-9, name
 
     def test_the_search_makes_it_shorter(self, open_gap):
-        with on_the_shelf():
+        with registered():
             first = planned(open_gap, steps=2_000)
-        with on_the_shelf(weave="Drawing"):
+        with registered(weave="Drawing"):
             found = planned(open_gap, steps=2_000)
         assert found.schedule.makespan_s < first.schedule.makespan_s
         assert (found.by, found.notes, found.cut) == ("weave", (), False)
 
     def test_nobody_searches_where_plan_and_bound_meet(self):
-        with on_the_shelf(weave="Breaking", cp_sat="Breaking") as calls:
+        with registered(weave="Breaking", cp_sat="Breaking") as calls:
             found = planned(instance(LEVELS, "identical:4"), steps=1_000)
         assert calls == []
         assert (found.steps, found.schedule.makespan_s, found.bound_s) == (1, 10, 10)
 
     def test_the_bound_is_the_best_anybody_knows(self, open_gap):
-        with on_the_shelf(weave="Idle"):
+        with registered(weave="Idle"):
             found = planned(open_gap, steps=50)
         assert found.bound_s == lower_bounds(open_gap).best_s
         assert found.bound_by == lower_bounds(open_gap).argument
 
     def test_it_ends_when_a_bound_is_proven(self, open_gap):
-        with on_the_shelf(weave="Idle", cp_sat="Proving") as calls:
+        with registered(weave="Idle", cp_sat="Proving") as calls:
             found = planned(open_gap, steps=1_000_000)
         assert calls == ["proving"]  # a model so small comes first where data move
         assert found.bound_s == found.schedule.makespan_s
@@ -112,7 +118,7 @@ class TestPlans:
 
     def test_where_no_data_move_the_search_comes_before_the_proof(self):
         tasks = {name: {"work": work} for name, work in zip("abcde", (3, 3, 2, 2, 2), strict=True)}
-        with on_the_shelf(weave="Idle", cp_sat="Proving") as calls:
+        with registered(weave="Idle", cp_sat="Proving") as calls:
             found = planned(instance(tasks, "identical:2"), steps=1_000_000)
         assert found.schedule.makespan_s == 7
         assert calls == ["idle", "proving"]
@@ -123,7 +129,9 @@ class TestPlans:
             for name, alone in (("weave", False), ("cp-sat", True))
         )
         incumbent = Incumbent(open_gap, MAKESPAN, None)
-        rounds = PortfolioSearch(open_gap, MAKESPAN, Budget(steps=100), incumbent, [lucky, idle])
+        budget, rng = Budget(steps=100), generator(0, "test")
+        request = PlanRequest(instance=open_gap, objective=MAKESPAN, budget=budget, rng=rng)
+        rounds = PortfolioSearch(request, incumbent, [lucky, idle])
         assert [rounds._lineup(turn, 1) for turn in range(3)] == [[lucky], [idle], [lucky]]
         assert [rounds._lineup(turn, 3) for turn in range(2)] == [[lucky], [idle, lucky, lucky]]
         idle.without_gain = 2
@@ -133,12 +141,12 @@ class TestPlans:
         assert rounds._lineup(1, 1) == [idle]
 
     def test_an_exact_planner_is_not_asked_for_a_few_steps(self, open_gap):
-        with on_the_shelf(weave="Idle", cp_sat="Breaking") as calls:
+        with registered(weave="Idle", cp_sat="Breaking") as calls:
             planned(open_gap, steps=1_000)
         assert set(calls) == {"idle"}
 
     def test_steps_are_kept(self, open_gap):
-        with on_the_shelf(weave="Drawing"):
+        with registered(weave="Drawing"):
             assert planned(open_gap, steps=333).steps == 333
             assert planned(open_gap, steps=333, islands=3).steps <= 333 + 3
             assert planned(open_gap, steps=1).steps == 1
@@ -149,7 +157,7 @@ class TestSteps:
 
     @pytest.mark.parametrize("pool", ["serial", "threads:2", "processes:2", "processes:3"])
     def test_pools_decide_nothing(self, open_gap, pool):
-        with on_the_shelf(weave="Drawing", cp_sat="Idle"):
+        with registered(weave="Drawing", cp_sat="Idle"):
             alone = planned(open_gap, steps=9_000, islands=3)
             with make_pool(pool) as opened:
                 found = planned(open_gap, steps=9_000, islands=3, pool=opened)
@@ -157,18 +165,18 @@ class TestSteps:
         assert (found.steps, found.bound_s, found.by) == (alone.steps, alone.bound_s, alone.by)
 
     def test_islands_are_as_many_as_workers(self, open_gap):
-        with on_the_shelf(weave="Drawing"), make_pool("threads:2") as pool:
+        with registered(weave="Drawing"), make_pool("threads:2") as pool:
             found, two = planned(open_gap, steps=300, pool=pool), planned(open_gap, steps=300, islands=2)
         assert lines(found.schedule) == lines(two.schedule)
 
     def test_a_clock_that_does_not_run_decides_nothing(self, open_gap):
-        with on_the_shelf(weave="Drawing"):
+        with registered(weave="Drawing"):
             timed = planned(open_gap, steps=500, left=lambda: 1e9)
             assert lines(timed.schedule) == lines(planned(open_gap, steps=500).schedule)
         assert not timed.cut
 
     def test_seeds_do(self, open_gap):
-        with on_the_shelf(weave="Drawing"):
+        with registered(weave="Drawing"):
             found = {planned(open_gap, steps=600, seed=seed).schedule.makespan_s for seed in range(4)}
         assert len(found) > 1
 
@@ -176,7 +184,7 @@ class TestSteps:
 class TestClock:
     def test_it_ends_in_time_with_a_plan_that_is_valid(self, open_gap):
         look = clock()
-        with on_the_shelf(weave="Drawing"):
+        with registered(weave="Drawing"):
             found = planned(open_gap, left=look)
         assert verify(found.schedule, open_gap.graph, open_gap.platform) == []
         assert found.schedule.makespan_s <= of_list("heft", open_gap)
@@ -184,7 +192,7 @@ class TestClock:
         assert -0.05 < look() <= 0
 
     def test_the_first_plan_is_made_whatever_the_clock_says(self, open_gap):
-        with on_the_shelf(weave="Breaking"):
+        with registered(weave="Breaking"):
             found = planned(open_gap, left=lambda: -1.0)
         assert found.schedule.makespan_s == of_list("heft", open_gap)
         assert found.cut
@@ -197,7 +205,7 @@ class TestClock:
     def test_two_workers_by_the_clock(self, open_gap):
         from weft.runtime.budget import Deadline
 
-        with on_the_shelf(weave="Drawing"), make_pool("processes:2") as pool:
+        with registered(weave="Drawing"), make_pool("processes:2") as pool:
             found = planned(open_gap, left=Deadline.of(1.0).left, pool=pool)
         assert (found.notes, found.cut) == ((), True)
         assert verify(found.schedule, open_gap.graph, open_gap.platform) == []
@@ -206,14 +214,14 @@ class TestClock:
 
 class TestFailures:
     def test_a_planner_that_breaks_is_left_out_and_named(self, open_gap):
-        with on_the_shelf(weave="Drawing", cp_sat="Breaking") as calls:
+        with registered(weave="Drawing", cp_sat="Breaking") as calls:
             found = planned(open_gap, steps=30_000)
         assert calls.count("breaking") == 1
         assert found.by == "weave"
         assert found.notes == ("cp-sat failed: ZeroDivisionError: by nothing",)
 
     def test_where_all_break_the_first_plan_stays(self, open_gap):
-        with on_the_shelf(weave="Breaking"):
+        with registered(weave="Breaking"):
             found = planned(open_gap, steps=5_000)
         assert found.schedule.makespan_s <= of_list("heft", open_gap)
         assert len(found.notes) == 1
@@ -221,7 +229,7 @@ class TestFailures:
     @pytest.mark.parametrize("kind", ["Stopped", "Obliging"])
     @pytest.mark.parametrize("budget", [{"steps": 5_000}, {"left": lambda: 50.0}], ids=["steps", "clock"])
     def test_ctrl_c_gives_the_best_so_far(self, open_gap, kind, budget):
-        with on_the_shelf(weave=kind) as calls:
+        with registered(weave=kind) as calls:
             found = planned(open_gap, **budget)
         assert calls == [kind.lower()]
         assert found.cut
@@ -240,7 +248,7 @@ class TestFailures:
         assert found.cut
 
     def test_workers_that_vanish_are_told_and_nothing_is_lost(self, open_gap):
-        with on_the_shelf(weave="Vanishing"), make_pool("processes:2") as pool:
+        with registered(weave="Vanishing"), make_pool("processes:2") as pool:
             found = planned(open_gap, steps=5_000, pool=pool)
         assert found.schedule.makespan_s <= of_list("heft", open_gap)
         assert found.cut
@@ -260,20 +268,22 @@ class TestObjectives:
     @pytest.mark.parametrize("name", ["cost", "on-demand", "static", "local", "efficiency", "throughput"])
     def test_it_is_judged_by_the_objective(self, open_gap, name):
         objective = OBJECTIVES[name]
-        with on_the_shelf(weave="Drawing"):
+        with registered(weave="Drawing"):
             found = planned(open_gap, objective=objective, steps=400)
         assert verify(found.schedule, open_gap.graph, open_gap.platform) == []
         for rival in ("heft", "heft-moldable", "cheapest", "local-optimum"):
             planner = PLANNERS.load(rival)()
             aim = objective if planner.supports(open_gap, objective) is None else MAKESPAN
-            theirs = planner.plan(open_gap, objective=aim, budget=Budget(), rng=generator(0, "x")).schedule
+            theirs = planner.plan(
+                PlanRequest(instance=open_gap, objective=aim, budget=Budget(), rng=generator(0, "x"))
+            ).schedule
             assert evaluate_loss(open_gap, objective, found.schedule) <= evaluate_loss(
                 open_gap, objective, theirs
             )
 
     @pytest.mark.parametrize("name", ["cost", "local"])
     def test_what_a_first_plan_makes_least_is_not_searched_for(self, open_gap, name):
-        with on_the_shelf(weave="Breaking") as calls:
+        with registered(weave="Breaking") as calls:
             planned(open_gap, objective=OBJECTIVES[name], steps=1_000)
         assert calls == []
 
@@ -285,18 +295,18 @@ class TestObjectives:
 
     @pytest.mark.parametrize("limit", [{"deadline_s": 0.1}, {"max_cost": 0.1}])
     def test_what_no_plan_can_keep_is_not_searched_for(self, open_gap, limit):
-        with on_the_shelf(weave="Breaking", cp_sat="Breaking") as calls:
+        with registered(weave="Breaking", cp_sat="Breaking") as calls:
             planned(open_gap, objective=replace(MAKESPAN, **limit), steps=5_000)
         assert calls == []
 
     def test_where_no_list_planner_can_somebody_who_searches_begins(self):
         tasks = {"a": {"work": 5, "nodes": [1, 2], "consumes": {"fuel": {1: 2, 2: 5}}}, "b": {"work": 3}}
         made = instance(tasks, "cluster:2", budgets={"fuel": 4})
-        with on_the_shelf():
+        with registered():
             refusal = Auto().supports(made, MAKESPAN)
             assert refusal is not None
             assert "budgets: fuel" in refusal.reason
-        with on_the_shelf(weave="Refusing", cp_sat="Beginning") as calls:
+        with registered(weave="Refusing", cp_sat="Beginning") as calls:
             assert Auto().supports(made, MAKESPAN) is None
             planned(made, steps=10_000)
         assert calls[0] == "beginning"
@@ -305,7 +315,7 @@ class TestObjectives:
 def planned_cost(made, objective):
     from weft.schedule.costs import schedule_cost
 
-    with on_the_shelf(weave="Drawing"):
+    with registered(weave="Drawing"):
         return schedule_cost(planned(made, objective=objective, steps=400).schedule, made)
 
 
@@ -313,8 +323,8 @@ class TestNews:
     @pytest.mark.parametrize("islands", [1, 2])
     def test_every_better_plan_is_told_with_the_bound(self, open_gap, islands):
         heard = []
-        with on_the_shelf(weave="Drawing"):
-            found = planned(open_gap, steps=8_000, islands=islands, tell=heard.append)
+        with registered(weave="Drawing"):
+            found = planned(open_gap, steps=8_000, islands=islands, on_progress=heard.append)
         values = [news.makespan_s for news in heard]
         assert values == sorted(values, reverse=True)
         assert values[-1] == found.schedule.makespan_s
@@ -325,15 +335,17 @@ class TestNews:
 
     def test_going_on_from_a_plan_is_never_worse(self, open_gap):
         start = PLANNERS.load("etf")().plan(
-            open_gap, objective=MAKESPAN, budget=Budget(), rng=generator(0, "x")
+            PlanRequest(instance=open_gap, objective=MAKESPAN, budget=Budget(), rng=generator(0, "x"))
         )
-        with on_the_shelf(weave="Drawing"):
-            found = Auto().improve(
-                open_gap,
-                objective=MAKESPAN,
-                start=start.schedule,
-                budget=Budget(steps=8_000),
-                rng=generator(1, "x"),
+        with registered(weave="Drawing"):
+            found = Auto().plan(
+                PlanRequest(
+                    instance=open_gap,
+                    objective=MAKESPAN,
+                    incumbent=start.schedule,
+                    budget=Budget(steps=8_000),
+                    rng=generator(1, "x"),
+                )
             )
         assert found.schedule.makespan_s < start.schedule.makespan_s
         assert found.steps == 8_000

@@ -40,7 +40,7 @@ from weft.planners.exact.exact_instance import (
     find_places,
     scale_to_integers,
 )
-from weft.planners.planner import Budget
+from weft.planners.planner import Budget, PlanRequest
 from weft.randomness import generator
 from weft.schedule.costs import cheapest_cost, schedule_cost
 from weft.schedule.objective import make_objective
@@ -51,13 +51,19 @@ ENOUGH = Budget(steps=20_000)
 
 
 def solved(made, objective=MAKESPAN, budget=ENOUGH):
-    plan = CpSat().plan(made, objective=objective, budget=budget, rng=generator(0, "test"))
+    plan = CpSat().plan(
+        PlanRequest(instance=made, objective=objective, budget=budget, rng=generator(0, "test"))
+    )
     assert verify(plan.schedule, made.graph, made.platform) == []
     return plan
 
 
 def improved(made, start, objective=MAKESPAN, budget=ENOUGH):
-    return CpSat().improve(made, objective=objective, start=start, budget=budget, rng=generator(0, "test"))
+    return CpSat().plan(
+        PlanRequest(
+            instance=made, objective=objective, incumbent=start, budget=budget, rng=generator(0, "test")
+        )
+    )
 
 
 def some_start(made, seed=3):
@@ -72,7 +78,7 @@ def some_start(made, seed=3):
 @pytest.fixture
 def unaided(monkeypatch):
     """Take the lower bounds away, so that whatever is proven is proven by the solver."""
-    monkeypatch.setattr(cp_sat, "bounds_of", lambda made: SimpleNamespace(best_s=0.0))
+    monkeypatch.setattr(cp_sat, "compute_bounds", lambda made: SimpleNamespace(best_s=0.0))
 
 
 @pytest.mark.parametrize(
@@ -125,7 +131,9 @@ def test_modes_resources_and_budgets(bench_data, tmp_path, parameter, number):
     made = project(bench_data, tmp_path, "j10", f"j10{parameter}_{number}.mm")
     # Of the first, a third of all seeds "proves" one more if the solver is left as it comes.
     for seed in range(4):
-        plan = CpSat().plan(made, objective=MAKESPAN, budget=ENOUGH, rng=generator(seed, "test"))
+        plan = CpSat().plan(
+            PlanRequest(instance=made, objective=MAKESPAN, budget=ENOUGH, rng=generator(seed, "test"))
+        )
         assert verify(plan.schedule, made.graph, made.platform) == []
         assert plan.schedule.makespan_s == plan.bound_s == optimum
 
@@ -143,7 +151,7 @@ def test_small_instances_are_solved_without_any_other_bound(made):
     if start is None:
         return
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cp_sat, "bounds_of", lambda made: SimpleNamespace(best_s=0.0))
+        patch.setattr(cp_sat, "compute_bounds", lambda made: SimpleNamespace(best_s=0.0))
         plan = improved(made, start)
     assert verify(plan.schedule, made.graph, made.platform) == []
     assert plan.schedule.makespan_s == pytest.approx(shortest_makespan(made), rel=1e-9)
@@ -283,7 +291,7 @@ def test_a_step_is_too_little_to_find_what_keeps_budgets(bench_data, tmp_path):
 def test_news_are_told_and_steps_counted():
     heard = []
     made = instance(matrix_tasks(HEFT_SECONDS, HEFT_DATA), processors(3))
-    plan = solved(made, budget=Budget(steps=20_000, tell=heard.append))
+    plan = solved(made, budget=Budget(steps=20_000, on_progress=heard.append))
     assert heard[-1].makespan_s == heard[-1].bound_s == 73
     assert [news.makespan_s for news in heard] == sorted((news.makespan_s for news in heard), reverse=True)
     assert {news.by for news in heard} == {"cp-sat"}
@@ -298,7 +306,7 @@ def test_what_the_listener_raises_comes_out():
     def stop(news):
         raise KeyboardInterrupt
 
-    plan = solved(made, budget=Budget(steps=20_000, tell=stop))
+    plan = solved(made, budget=Budget(steps=20_000, on_progress=stop))
     assert plan.cut
     assert plan.schedule.makespan_s < 80
 
@@ -306,7 +314,7 @@ def test_what_the_listener_raises_comes_out():
         raise ZeroDivisionError("told")
 
     with pytest.raises(ZeroDivisionError, match="told"):
-        solved(made, budget=Budget(steps=20_000, tell=fail))
+        solved(made, budget=Budget(steps=20_000, on_progress=fail))
 
 
 def test_the_clock_is_asked():
@@ -314,8 +322,14 @@ def test_the_clock_is_asked():
     start = some_start(made)
     late = improved(made, start, budget=Budget(left=lambda: 0.0))
     assert lines(late.schedule) == lines(start)
-    plan = CpSat(workers=2).improve(
-        made, objective=MAKESPAN, start=start, budget=Budget(left=lambda: 60.0), rng=generator(0, "test")
+    plan = CpSat(workers=2).plan(
+        PlanRequest(
+            instance=made,
+            objective=MAKESPAN,
+            incumbent=start,
+            budget=Budget(left=lambda: 60.0),
+            rng=generator(0, "test"),
+        )
     )
     assert (plan.schedule.makespan_s, plan.bound_s, plan.cut) == (73.0, 73.0, False)
 
@@ -324,7 +338,7 @@ INTERRUPTED = """
 import os, signal, subprocess
 from planning_examples import MAKESPAN, instance
 from weft.planners.exact.cp_sat import CpSat
-from weft.planners.planner import Budget
+from weft.planners.planner import Budget, PlanRequest
 from weft.randomness import generator
 
 tasks = {f"t{k}": {"work": 50 + k * 37 % 41, "nodes": [1, 2, 3, 5], "speedup": {"amdahl": 0.07}} for k in range(40)}
@@ -335,15 +349,15 @@ def interrupt(news):
     if not sent:
         sent.append(subprocess.Popen(["sh", "-c", f"sleep 0.3; kill -INT {os.getpid()}"]))
 
-budget = Budget(left=lambda: 100.0, tell=interrupt)
+budget = Budget(left=lambda: 100.0, on_progress=interrupt)
 made = instance(tasks, "cluster:13")
-plan = CpSat().plan(made, objective=MAKESPAN, budget=budget, rng=generator(0, "test"))
+plan = CpSat().plan(PlanRequest(instance=made, objective=MAKESPAN, budget=budget, rng=generator(0, "test")))
 sent[0].wait()
 try:
     os.kill(os.getpid(), signal.SIGINT)
-    print("nobody heard the second one")
+    print("the second signal was lost")
 except KeyboardInterrupt:
-    print("cut" if plan.cut else "whole", "and Python hears of the next one")
+    print("cut" if plan.cut else "whole", "and Python handles the next signal")
 """
 
 
@@ -356,7 +370,7 @@ def test_an_interrupt_gives_the_best_so_far_and_python_keeps_its_handler():
         timeout=90,
     )
     assert run.returncode == 0, run.stderr
-    assert run.stdout.strip() == "cut and Python hears of the next one"
+    assert run.stdout.strip() == "cut and Python handles the next signal"
 
 
 def test_large_models_and_odd_objectives_are_refused(monkeypatch):

@@ -14,11 +14,10 @@ from planning_examples import MAKESPAN, instance, lines, planned, platform
 from published.wien2k import grid_of, wien2k
 from weft.errors import InvalidInput
 from weft.instance import compile_instance
-from weft.planners.decoding import APPEND, EXCLUSIVE, INSERTION, UNLIMITED
+from weft.planners.decoding import APPEND, EXCLUSIVE, INSERTION, UNLIMITED, encode_schedule
 from weft.planners.evaluation import evaluate_loss
 from weft.planners.genetic import BindingEncoding, GeneticPlanner
-from weft.planners.genome import encode_schedule
-from weft.planners.planner import Budget
+from weft.planners.planner import Budget, PlanRequest
 from weft.randomness import generator
 from weft.schedule.objective import OBJECTIVES, make_objective
 from weft.schedule.verification import verify
@@ -46,7 +45,9 @@ def made():
 
 def run(planner, made, objective=MAKESPAN, steps=400, seed=5, **more):
     budget = Budget(steps=steps, **more)
-    return planner.plan(made, objective=objective, budget=budget, rng=generator(seed, "genetic"))
+    return planner.plan(
+        PlanRequest(instance=made, objective=objective, budget=budget, rng=generator(seed, "genetic"))
+    )
 
 
 def test_the_workflow_decides_between_56_and_106_genes(spec_data):
@@ -110,14 +111,14 @@ def test_values_are_what_the_objective_says_with_limits_first(made, name):
     values = encoding.values(points)
     schedules = [encoding.schedule(point) for point in points]
     worths = [evaluate_loss(made, goal, schedule) for schedule in schedules]
-    assert {worth.missed > 0 for worth in worths} == {True, False}
+    assert {worth.excess > 0 for worth in worths} == {True, False}
     for schedule, worth, value in zip(schedules, worths, values.tolist(), strict=True):
-        if worth.missed == 0:
+        if worth.excess == 0:
             # A speed-up is as large as the makespan is small, and searched for as that.
             number = schedule.makespan_s if goal.is_makespan else worth.value
             assert value == pytest.approx(-number, rel=1e-12)
-    kept = [value for worth, value in zip(worths, values, strict=True) if worth.missed == 0]
-    missed = [value for worth, value in zip(worths, values, strict=True) if worth.missed > 0]
+    kept = [value for worth, value in zip(worths, values, strict=True) if worth.excess == 0]
+    missed = [value for worth, value in zip(worths, values, strict=True) if worth.excess > 0]
     assert min(kept) > max(missed)
 
 
@@ -159,8 +160,14 @@ def test_it_is_never_worse_than_the_list_planners(made, occupancy):
 def test_improving_is_never_worse_than_the_start(made, name):
     goal = make_objective(name)
     start = planned(made, "random")
-    found = GeneticPlanner().improve(
-        made, objective=goal, start=start, budget=Budget(steps=600), rng=generator(1, "improve")
+    found = GeneticPlanner().plan(
+        PlanRequest(
+            instance=made,
+            objective=goal,
+            incumbent=start,
+            budget=Budget(steps=600),
+            rng=generator(1, "improve"),
+        )
     )
     assert evaluate_loss(made, goal, found.schedule) < evaluate_loss(made, goal, start)
     assert verify(found.schedule, made.graph, made.platform) == []
@@ -181,7 +188,7 @@ def test_a_deadline_is_kept_where_it_can_be():
 
 def test_it_tells_of_every_better_plan(made):
     told = []
-    plan = run(GeneticPlanner(preset="s1-tuned", population=10), made, steps=300, tell=told.append)
+    plan = run(GeneticPlanner(preset="s1-tuned", population=10), made, steps=300, on_progress=told.append)
     values = [news.value for news in told]
     assert values == sorted(values, reverse=True)
     assert values[-1] == plan.schedule.makespan_s == told[-1].makespan_s
@@ -222,7 +229,13 @@ def test_islands_give_the_same_plan_on_every_pool(made):
     planner, found = GeneticPlanner(islands=3, population=10), []
     for pool in (INLINE_POOL, Backwards()):
         plan = planner.plan(
-            made, objective=MAKESPAN, budget=Budget(steps=900), rng=generator(4, "islands"), pool=pool
+            PlanRequest(
+                instance=made,
+                objective=MAKESPAN,
+                budget=Budget(steps=900),
+                rng=generator(4, "islands"),
+                pool=pool,
+            )
         )
         found.append((lines(plan.schedule), plan.steps))
     assert found[0] == found[1]

@@ -14,8 +14,16 @@ from planning_examples import instance, planned, platform
 from planning_strategies import platforms, workflows
 from weft.errors import Infeasible, InvalidInput
 from weft.instance import BusyInterval, compile_instance
-from weft.planners.decoding import APPEND, EXCLUSIVE, INSERTION, UNLIMITED, decode, decode_population
-from weft.planners.genome import encode_schedule, select_modes
+from weft.planners.decoding import (
+    APPEND,
+    EXCLUSIVE,
+    INSERTION,
+    UNLIMITED,
+    decode,
+    decode_population,
+    encode_schedule,
+    select_modes,
+)
 from weft.schedule.metrics import measure_schedule
 from weft.schedule.verification import verify
 from weft.workflow.unfold import unfold

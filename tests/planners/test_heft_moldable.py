@@ -11,8 +11,8 @@ from weft.errors import InvalidInput
 from weft.formats.files import load_platform, read_workflow_file
 from weft.instance import compile_instance
 from weft.planners.heft_moldable import HeftMoldable, latest_finish_s, restrict_to_efficient
-from weft.planners.list_planner import place
-from weft.planners.planner import Budget, make_planner
+from weft.planners.list_planner import place_tasks
+from weft.planners.planner import Budget, PlanRequest, make_planner
 from weft.planners.ranks import order_by_rank, upward_ranks
 from weft.randomness import generator
 from weft.schedule.bounds import lower_bounds
@@ -46,7 +46,9 @@ def layers(seed, *, width=6, depth=4):
 def plan_for(made, goal=MAKESPAN, budget=None, **options):
     planner = HeftMoldable(**options)
     assert planner.supports(made, goal) is None
-    plan = planner.plan(made, objective=goal, budget=budget or Budget(), rng=generator(0, "test"))
+    plan = planner.plan(
+        PlanRequest(instance=made, objective=goal, budget=budget or Budget(), rng=generator(0, "test"))
+    )
     assert verify(plan.schedule, made.graph, made.platform) == []
     return plan
 
@@ -89,7 +91,7 @@ def test_node_counts_of_the_first_plan_use_their_nodes_well(made, floor):
 
 def test_without_a_floor_the_first_plan_is_that_of_the_earliest_finish(made):
     first = plan_for(made, budget=Budget(steps=1), efficiency=0.0).schedule
-    plain = place(made, order_by_rank(upward_ranks(made)))
+    plain = place_tasks(made, order_by_rank(upward_ranks(made)))
     assert first.finish_s.tolist() == plain.finish_s.tolist()
 
 

@@ -6,14 +6,16 @@ import pytest
 
 from planning_examples import MAKESPAN, instance, lines, platform
 from weft.planners.lazy import LazyPlanner
-from weft.planners.planner import Budget
+from weft.planners.planner import Budget, PlanRequest
 from weft.randomness import generator
 
 TWO = platform({}, {"speed": 2.0})
 
 
 def plan_of(made, seed=0, **options):
-    plan = LazyPlanner(**options).plan(made, objective=MAKESPAN, budget=Budget(), rng=generator(seed, "lazy"))
+    plan = LazyPlanner(**options).plan(
+        PlanRequest(instance=made, objective=MAKESPAN, budget=Budget(), rng=generator(seed, "lazy"))
+    )
     return lines(plan.schedule)
 
 

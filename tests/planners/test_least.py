@@ -10,8 +10,8 @@ from planning_strategies import platforms, workflows
 from weft.errors import Infeasible, InvalidInput
 from weft.instance import compile_instance
 from weft.planners import problem
-from weft.planners.list_planner import place
-from weft.planners.problem import best_machines, price_weight, restrict_to_best_modes, seconds_weight
+from weft.planners.list_planner import place_tasks
+from weft.planners.problem import best_machines, restrict_to_best_modes
 from weft.planners.ranks import order_by_rank, upward_ranks
 from weft.schedule.costs import cheapest_cost, schedule_cost
 from weft.workflow.task_graph import COMPUTE
@@ -20,14 +20,14 @@ from weft.workflow.unfold import unfold
 SEARCH = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
 
-def totals(made, weight):
-    """Add up {variable: {machine: total}}, machine by machine."""
+def totals(made, price=None):
+    """Return {variable: {machine: total seconds or cost}}, summed machine by machine."""
     found = {}
     for task in range(len(made)):
         if made.graph.kind[task] != COMPUTE:
             continue
         group, modes = made.groups[int(made.group[task])], made.modes(task)
-        weighed = modes.seconds * weight(made, group)
+        weighed = modes.seconds * (1.0 if price is None else price[group.machine] * group.nodes)
         own = found.setdefault(int(made.graph.variable[task]), [])
         own.append(
             {machine: min(weighed[modes.machine == machine]) for machine in set(modes.machine.tolist())}
@@ -48,8 +48,8 @@ def test_machines_are_those_of_least_total(flow, where):
         made = compile_instance(unfold(flow), where)
     except (Infeasible, InvalidInput):
         assume(False)
-    for weight in (seconds_weight, price_weight):
-        bound, expected = best_machines(made, weight).tolist(), totals(made, weight)
+    for price in (None, made.price_per_node_s):
+        bound, expected = best_machines(made, price).tolist(), totals(made, price)
         for variable, machine in enumerate(bound):
             if variable not in expected:
                 assert machine == len(made.machines)
@@ -65,8 +65,8 @@ def test_a_plan_of_the_cheapest_modes_costs_least(flow, where):
         made = compile_instance(unfold(flow), where)
     except (Infeasible, InvalidInput):
         assume(False)
-    schedule = place(
-        made, order_by_rank(upward_ranks(made)), problem=restrict_to_best_modes(made, price_weight)
+    schedule = place_tasks(
+        made, order_by_rank(upward_ranks(made)), problem=restrict_to_best_modes(made, made.price_per_node_s)
     )
     assert schedule_cost(schedule, made) == pytest.approx(cheapest_cost(made))
 
@@ -74,16 +74,14 @@ def test_a_plan_of_the_cheapest_modes_costs_least(flow, where):
 def test_variables_are_taken_a_few_at_a_time(monkeypatch):
     tasks = {f"t{index}": {"work": index + 1.0, "machine": f"A{index % 5}"} for index in range(12)}
     made = instance(tasks, platform({"speed": 1.0}, {"speed": 3.0}, {"speed": 2.0}), pinned={"A2": "m2"})
-    at_once = best_machines(made, seconds_weight).tolist()
+    at_once = best_machines(made).tolist()
     monkeypatch.setattr(problem, "_CHUNK", 1)
-    assert best_machines(made, seconds_weight).tolist() == at_once
+    assert best_machines(made).tolist() == at_once
     assert at_once[made.graph.variables.index("A2")] == 2
     assert sorted(at_once) == [1, 1, 1, 1, 2]
 
 
 def test_what_is_equally_good_is_left_to_placement():
     made = instance({f"t{index}": {"work": 1} for index in range(4)}, "identical:4")
-    schedule = place(
-        made, order_by_rank(upward_ranks(made)), problem=restrict_to_best_modes(made, seconds_weight)
-    )
+    schedule = place_tasks(made, order_by_rank(upward_ranks(made)), problem=restrict_to_best_modes(made))
     assert schedule.makespan_s == 1

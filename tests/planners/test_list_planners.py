@@ -63,8 +63,8 @@ def test_too_many_ready_tasks_are_refused(planner, monkeypatch):
         "identical:2",
     )
     found = PLANNERS.load(planner)()
-    monkeypatch.setattr(list_planner, "_MOST_LOOKS", 100)
-    assert "look at tasks 4e+02 times" in found.supports(different, MAKESPAN).reason
+    monkeypatch.setattr(list_planner, "_MAX_EVALUATIONS", 100)
+    assert "evaluate tasks 4e+02 times" in found.supports(different, MAKESPAN).reason
     assert found.supports(alike, MAKESPAN) is None
     assert found.supports(chain, MAKESPAN) is None
 

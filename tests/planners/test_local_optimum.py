@@ -10,7 +10,6 @@ from planning_strategies import platforms, workflows
 from weft.errors import Infeasible, InvalidInput
 from weft.instance import compile_instance
 from weft.planners.local_optimum import LocalOptimum
-from weft.planners.problem import seconds_weight
 from weft.schedule.objective import make_objective
 from weft.schedule.verification import verify
 from weft.workflow.unfold import unfold
@@ -48,7 +47,7 @@ def test_no_plan_has_a_smaller_sum_of_times(flow, where):
         assume(False)
     schedule = planned(made, "local-optimum")
     assert verify(schedule, made.graph, where) == []
-    least = sum(min(own.values()) for own in totals(made, seconds_weight).values())
+    least = sum(min(own.values()) for own in totals(made).values())
     assert abs(LOCAL.value(schedule, made) - least) <= 1e-9 * max(1.0, least)
 
 

@@ -15,7 +15,7 @@ from weft.formats.files import load_platform, read_workflow_file
 from weft.instance import BusyInterval, compile_instance
 from weft.planners.evaluation import evaluate_loss
 from weft.planners.moldable_genetic import MoldableGeneticPlanner, NodeCountEncoding, recommended_settings
-from weft.planners.planner import Budget
+from weft.planners.planner import Budget, PlanRequest
 from weft.planners.queue_decoding import run_queue, submission_order
 from weft.platform.machine import QUEUES
 from weft.randomness import generator
@@ -45,7 +45,9 @@ def made():
 
 def run(planner, made, objective=MAKESPAN, steps=500, seed=3):
     budget = Budget(steps=steps)
-    return planner.plan(made, objective=objective, budget=budget, rng=generator(seed, "counts"))
+    return planner.plan(
+        PlanRequest(instance=made, objective=objective, budget=budget, rng=generator(seed, "counts"))
+    )
 
 
 def test_the_population_is_the_recommended_one():
@@ -140,13 +142,25 @@ def test_it_is_never_worse_than_the_list_planners(made, queue):
 
 def test_improving_is_never_worse_than_the_start(made):
     start = run_queue(made, [1] * 5 + [2] * 2 + [3, 1])
-    found = MoldableGeneticPlanner().improve(
-        made, objective=MAKESPAN, start=start, budget=Budget(steps=500), rng=generator(1, "improve")
+    found = MoldableGeneticPlanner().plan(
+        PlanRequest(
+            instance=made,
+            objective=MAKESPAN,
+            incumbent=start,
+            budget=Budget(steps=500),
+            rng=generator(1, "improve"),
+        )
     )
     assert found.schedule.makespan_s < start.makespan_s
     # From the best plan there is nothing to gain, and nothing is lost.
-    again = MoldableGeneticPlanner().improve(
-        made, objective=MAKESPAN, start=found.schedule, budget=Budget(steps=30), rng=generator(9, "improve")
+    again = MoldableGeneticPlanner().plan(
+        PlanRequest(
+            instance=made,
+            objective=MAKESPAN,
+            incumbent=found.schedule,
+            budget=Budget(steps=30),
+            rng=generator(9, "improve"),
+        )
     )
     assert again.schedule.makespan_s <= found.schedule.makespan_s
 
@@ -155,8 +169,14 @@ def test_the_barrier_of_the_peers_is_planned_better_than_by_the_list_planner(ben
     path = bench_data / "peers" / "moldable_64_barrier.json"
     made = compile_instance(unfold(read_workflow_file(path)), load_platform(path))
     start = planned(made, "heft-moldable")
-    found = MoldableGeneticPlanner().improve(
-        made, objective=MAKESPAN, start=start, budget=Budget(steps=8_000), rng=generator(1, "improve")
+    found = MoldableGeneticPlanner().plan(
+        PlanRequest(
+            instance=made,
+            objective=MAKESPAN,
+            incumbent=start,
+            budget=Budget(steps=8_000),
+            rng=generator(1, "improve"),
+        )
     )
     assert found.schedule.makespan_s < start.makespan_s <= 8_750
 

@@ -9,7 +9,7 @@ from kernels.random_graphs import faceted, layered
 from planning_examples import instance
 from weft.kernels.placement import mode_seconds
 from weft.kernels.problem import TABLE
-from weft.planners.list_planner import place
+from weft.planners.list_planner import place_tasks
 from weft.planners.problem import (
     ModeSubset,
     compile_problem,
@@ -79,8 +79,8 @@ def test_with_all_modes_kept_the_schedule_is_the_same(layout):
         for tasks in np.array_split(group.tasks, 2)
     ]
     order = order_by_rank(upward_ranks(made))
-    again = place(made, order, problem=restrict_modes(compile_problem(made), parts))
-    assert again.finish_s.tolist() == place(made, order).finish_s.tolist()
+    again = place_tasks(made, order, problem=restrict_modes(compile_problem(made), parts))
+    assert again.finish_s.tolist() == place_tasks(made, order).finish_s.tolist()
 
 
 def test_rows_are_divided_by_what_is_set_in_them():
@@ -103,6 +103,6 @@ def test_a_transfer_binds_its_destination_to_a_candidate_that_is_left():
         compile_problem(made), [(np.array([variable], dtype=np.uint32), np.array([2]))]
     )
     order = np.arange(len(made), dtype=np.uint32)
-    names = place(made, order, problem=problem).machine.tolist()
+    names = place_tasks(made, order, problem=problem).machine.tolist()
     assert names[made.graph.names.index("move")] == names[made.graph.names.index("b")] == 2
-    assert place(made, order).machine.tolist()[made.graph.names.index("move")] == 0
+    assert place_tasks(made, order).machine.tolist()[made.graph.names.index("move")] == 0

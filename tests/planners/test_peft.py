@@ -35,7 +35,7 @@ def test_successors_of_one_abstract_machine_are_expected_there():
 
 def test_a_table_that_is_too_large_is_refused(monkeypatch):
     made = instance(FAR, TWO)
-    monkeypatch.setattr(peft, "_MOST_CELLS", 6)
+    monkeypatch.setattr(peft, "_MAX_CELLS", 6)
     assert Peft().supports(made, MAKESPAN) is None
-    monkeypatch.setattr(peft, "_MOST_CELLS", 5)
+    monkeypatch.setattr(peft, "_MAX_CELLS", 5)
     assert "3 tasks x 2 machines" in Peft().supports(made, MAKESPAN).reason

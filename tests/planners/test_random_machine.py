@@ -6,12 +6,14 @@ from collections import Counter
 
 from planning_examples import MAKESPAN, instance, platform
 from weft.planners.baselines import RandomMachine
-from weft.planners.planner import Budget
+from weft.planners.planner import Budget, PlanRequest
 from weft.randomness import generator
 
 
 def machines_of(made, seed):
-    plan = RandomMachine().plan(made, objective=MAKESPAN, budget=Budget(), rng=generator(seed, "random"))
+    plan = RandomMachine().plan(
+        PlanRequest(instance=made, objective=MAKESPAN, budget=Budget(), rng=generator(seed, "random"))
+    )
     return plan.schedule.machine.tolist()
 
 

@@ -245,7 +245,7 @@ def test_the_same_seed_gives_the_same_plan_in_both_forms_whoever_listens(monkeyp
     plans = []
     for form, tell in (("plain", None), ("plain", heard.append), ("compiled", None)):
         monkeypatch.setenv("WEFT_KERNELS", form)
-        plans.append(searched(made, budget=Budget(steps=1500, tell=tell), seed=3))
+        plans.append(searched(made, budget=Budget(steps=1500, on_progress=tell), seed=3))
     assert lines(plans[0].schedule) == lines(plans[1].schedule) == lines(plans[2].schedule)
     assert len({plan.steps for plan in plans}) == 1
     assert not any(plan.cut for plan in plans)
@@ -268,7 +268,7 @@ def test_an_interruption_gives_the_best_so_far():
     def interrupt(news):
         raise KeyboardInterrupt
 
-    plan = searched(made, start, budget=Budget(steps=5000, tell=interrupt))
+    plan = searched(made, start, budget=Budget(steps=5000, on_progress=interrupt))
     assert plan.cut
     assert plan.steps < 5000
     assert plan.schedule.makespan_s < start.makespan_s

@@ -13,7 +13,7 @@ from planning_examples import MAKESPAN, instance, lines, platform
 from weft.errors import InvalidInput
 from weft.instance import BusyInterval, compile_instance
 from weft.planners import sweeps
-from weft.planners.planner import Budget, Unsupported, make_planner
+from weft.planners.planner import Budget, PlanRequest, Unsupported, make_planner
 from weft.planners.sweeps import Shuffle, find_layers
 from weft.planners.xdcp import Xdcp
 from weft.randomness import generator
@@ -33,7 +33,9 @@ def random_instance(seed, **parameters):
 
 def plan(planner, made, budget=None):
     assert planner.supports(made, MAKESPAN) is None
-    found = planner.plan(made, objective=MAKESPAN, budget=budget or Budget(), rng=generator(0, "test"))
+    found = planner.plan(
+        PlanRequest(instance=made, objective=MAKESPAN, budget=budget or Budget(), rng=generator(0, "test"))
+    )
     assert verify(found.schedule, made.graph, made.platform) == []
     return found
 
@@ -119,7 +121,7 @@ def test_amounts_do_not_matter_where_every_task_is_alone():
         (
             {"a": layer(1, 1, outputs={"x": "1MB"}), "b": layer(2, 1, inputs=["x"])},
             servers("s1", "s2"),
-            "data move between tasks",
+            "data are moved between tasks",
         ),
         (
             {
@@ -133,7 +135,7 @@ def test_amounts_do_not_matter_where_every_task_is_alone():
         (
             {"a": layer(1, 2), "b": layer(2, 2, "a[j]"), "c": layer(1, 1, {"task": "b", "pairs": [[2, 1]]})},
             servers("s1", "s2"),
-            "wait for each other; pool=shared",
+            "depend on each other; pool=shared",
         ),
     ],
 )
@@ -207,8 +209,7 @@ def test_a_chain_in_a_shared_pool_keeps_its_order():
 
 def test_the_sequential_start_puts_a_layer_on_one_machine():
     made = instance(THREE, ROOMS)
-    layers = find_layers(made, "own")
-    start = sweeps.SweepQueues(made, layers, start="sequential").schedule()
+    start = sweeps.SweepQueues(made, "own", start="sequential").schedule()
     found = lines(start)
     assert {found[f"a[{j}]"][0] for j in range(1, 6)} == {"m0"}
     assert {found[f"c[{j}]"][0] for j in (1, 2)} == {"m3"}

@@ -25,7 +25,7 @@ from weft.instance import compile_instance
 from weft.planners import weave
 from weft.planners.decoding import decode
 from weft.planners.evaluation import evaluate_loss
-from weft.planners.planner import Budget
+from weft.planners.planner import Budget, PlanRequest
 from weft.planners.single_annealing import has_equal_machines, serves_one_at_a_time
 from weft.planners.weave import Weave
 from weft.platform.platform import Link
@@ -46,19 +46,26 @@ PRICED = platform(
 
 def woven(made, steps=8_000, *, objective=MAKESPAN, seed=0, islands=0, **more):
     plan = Weave(islands=islands).plan(
-        made, objective=objective, budget=Budget(steps=steps, **more), rng=generator(seed, "test")
+        PlanRequest(
+            instance=made,
+            objective=objective,
+            budget=Budget(steps=steps, **more),
+            rng=generator(seed, "test"),
+        )
     )
     assert verify(plan.schedule, made.graph, made.platform) == []
     return plan
 
 
 def improved(made, start, steps=3_000, *, objective=MAKESPAN, seed=0, **more):
-    return Weave().improve(
-        made,
-        objective=objective,
-        start=start,
-        budget=Budget(steps=steps, **more),
-        rng=generator(seed, "test"),
+    return Weave().plan(
+        PlanRequest(
+            instance=made,
+            objective=objective,
+            incumbent=start,
+            budget=Budget(steps=steps, **more),
+            rng=generator(seed, "test"),
+        )
     )
 
 
@@ -180,7 +187,9 @@ def test_the_plan_depends_on_islands_not_on_workers():
     made = layered(np.random.default_rng(6), integers=False, layout="related")
     plans = [
         Weave(islands=islands).plan(
-            made, objective=MAKESPAN, budget=Budget(steps=900), rng=generator(0, "test"), **pool
+            PlanRequest(
+                instance=made, objective=MAKESPAN, budget=Budget(steps=900), rng=generator(0, "test"), **pool
+            )
         )
         for islands, pool in ((2, {}), (2, {"pool": Threads()}), (0, {"pool": Threads()}))
     ]
@@ -192,7 +201,7 @@ def test_islands_tell_what_they_find_and_stop_at_the_bound():
         {f"t{index}": {"work": index % 5 + 1} for index in range(14)}, platform({}, {}, {"speed": 2})
     )
     heard = []
-    plan = woven(made, 60_000, islands=2, tell=heard.append)
+    plan = woven(made, 60_000, islands=2, on_progress=heard.append)
     assert plan.schedule.makespan_s == pytest.approx(10.0)
     assert plan.steps < 60_000
     assert [news.by for news in heard] == ["weave"] * len(heard)
@@ -208,7 +217,7 @@ def test_what_is_found_is_told_and_an_interrupt_leaves_the_best():
         heard.append(news)
         raise KeyboardInterrupt
 
-    plan = improved(made, start, 150_000, tell=listen)
+    plan = improved(made, start, 150_000, on_progress=listen)
     assert plan.cut
     assert plan.steps < 150_000
     assert plan.schedule.makespan_s <= heard[0].makespan_s < start.makespan_s
@@ -218,12 +227,14 @@ def test_a_clock_ends_the_search():
     made = layered(np.random.default_rng(6), integers=False, layout="related")
     start = some_start(made)
     ticks = iter([0.3, *np.arange(0.3, 0.0, -0.04), *[0.0] * 50])
-    plan = Weave().improve(
-        made,
-        objective=MAKESPAN,
-        start=start,
-        budget=Budget(left=lambda: float(next(ticks))),
-        rng=generator(0, "test"),
+    plan = Weave().plan(
+        PlanRequest(
+            instance=made,
+            objective=MAKESPAN,
+            incumbent=start,
+            budget=Budget(left=lambda: float(next(ticks))),
+            rng=generator(0, "test"),
+        )
     )
     assert plan.cut
     assert plan.schedule.makespan_s < start.makespan_s
@@ -231,9 +242,11 @@ def test_a_clock_ends_the_search():
 
 
 def test_a_search_without_a_budget_ends(monkeypatch):
-    monkeypatch.setattr(weave, "_USUAL_STEPS", 200)
+    monkeypatch.setattr(weave, "_DEFAULT_STEPS", 200)
     made = grid()
-    plan = Weave().plan(made, objective=MAKESPAN, budget=Budget(), rng=generator(0, "test"))
+    plan = Weave().plan(
+        PlanRequest(instance=made, objective=MAKESPAN, budget=Budget(), rng=generator(0, "test"))
+    )
     assert plan.steps == 200
 
 

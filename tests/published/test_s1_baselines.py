@@ -14,7 +14,7 @@ from planning_examples import planned
 from published.wien2k import POINTS, SMALL, WORK, grid_of, wien2k
 from weft.instance import compile_instance
 from weft.planners.lazy import LazyPlanner
-from weft.planners.planner import Budget
+from weft.planners.planner import Budget, PlanRequest
 from weft.randomness import generator
 from weft.schedule.objective import make_objective
 from weft.schedule.verification import verify
@@ -62,7 +62,9 @@ def first_stage():
 
 def lazy_s(made, **options):
     plan = LazyPlanner(**options).plan(
-        made, objective=make_objective("makespan"), budget=Budget(), rng=generator(1, "lazy")
+        PlanRequest(
+            instance=made, objective=make_objective("makespan"), budget=Budget(), rng=generator(1, "lazy")
+        )
     )
     assert verify(plan.schedule, made.graph, made.platform) == []
     return plan.schedule.makespan_s

@@ -13,7 +13,7 @@ import pytest
 from planning_examples import planned
 from published.test_s2_queue import compiled
 from weft.planners.heft_moldable import HeftMoldable
-from weft.planners.planner import Budget
+from weft.planners.planner import Budget, PlanRequest
 from weft.randomness import generator
 from weft.schedule.metrics import measure_schedule
 from weft.schedule.objective import make_objective
@@ -36,7 +36,9 @@ def reference(figures, name):
 def weighed(made, name, alpha):
     """Plan for an objective with an alpha and measure the plan."""
     goal = make_objective(name, alpha)
-    plan = HeftMoldable().plan(made, objective=goal, budget=Budget(), rng=generator(0, "s2"))
+    plan = HeftMoldable().plan(
+        PlanRequest(instance=made, objective=goal, budget=Budget(), rng=generator(0, "s2"))
+    )
     assert verify(plan.schedule, made.graph, made.platform) == []
     return measure_schedule(plan.schedule, made)
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from planning_examples import instance
-from weft.planners.decoding import run_queue, run_queue_population
+from weft.planners.queue_decoding import run_queue, run_queue_population
 from weft.platform.machine import QUEUES
 from weft.randomness import generator
 from weft.schedule.metrics import measure_schedule

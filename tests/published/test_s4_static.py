@@ -8,8 +8,8 @@ import pytest
 
 from planning_examples import MAKESPAN
 from weft.instance import compile_instance
-from weft.planners.planner import Budget
-from weft.planners.sweeps import Shuffle, SweepQueues, find_layers
+from weft.planners.planner import Budget, PlanRequest
+from weft.planners.sweeps import Shuffle, SweepQueues
 from weft.planners.xdcp import Xdcp
 from weft.randomness import generator
 from weft.schedule.verification import verify
@@ -54,7 +54,9 @@ def random_vector(vector):
 
 def makespan(planner, made):
     assert planner.supports(made, MAKESPAN) is None
-    plan = planner.plan(made, objective=MAKESPAN, budget=Budget(), rng=generator(0, "test"))
+    plan = planner.plan(
+        PlanRequest(instance=made, objective=MAKESPAN, budget=Budget(), rng=generator(0, "test"))
+    )
     assert verify(plan.schedule, made.graph, made.platform) == []
     return plan.schedule.makespan_s
 
@@ -90,12 +92,12 @@ def test_a4_2_the_random_vectors(figures, number):
 @pytest.mark.parametrize("start", ["shuffle", "sequential"])
 def test_a4_3_no_step_makes_it_longer_and_every_step_is_a_schedule(generated, start):
     made = compiled(generated.generate(generator(4, "a4.3")))
-    queues = SweepQueues(made, find_layers(made, "own"), start=start)
+    queues = SweepQueues(made, "own", start=start)
     queues.placed[:] = 0
     before = queues.length_s
     assert before > 0
     for step in range(min(60, len(made))):
-        assert queues.steps(1) == 1
+        assert queues.move_tasks(1) == 1
         assert queues.length_s <= before * (1 + 1e-9)
         assert (queues.latest - queues.finish).min() >= -1e-9 * before
         if step % 20 == 0:

@@ -15,7 +15,7 @@ from weft.formats.stg import Stg
 from weft.instance import compile_instance
 from weft.planners import PLANNERS
 from weft.planners.moldable_genetic import MoldableGeneticPlanner
-from weft.planners.planner import Budget, make_planner
+from weft.planners.planner import Budget, PlanRequest, make_planner
 from weft.planners.sweeps import Shuffle
 from weft.planners.xdcp import Xdcp
 from weft.randomness import generator
@@ -84,7 +84,7 @@ def test_schedules_verify_and_stay_above_the_published_bounds(planner, reference
         if planner.supports(made, MAKESPAN) is not None:
             continue
         rng = generator(1, "stg", name)
-        plan = planner.plan(made, objective=MAKESPAN, budget=Budget(steps=10), rng=rng)
+        plan = planner.plan(PlanRequest(instance=made, objective=MAKESPAN, budget=Budget(steps=10), rng=rng))
         assert verify(plan.schedule, made.graph, made.platform) == []
         assert plan.schedule.makespan_s >= float(reference[name, processors]["pub_lb"])
         served += 1

@@ -15,7 +15,7 @@ from planning_examples import MAKESPAN, instance, lines, platform
 from weft.errors import Infeasible
 from weft.instance import BusyInterval
 from weft.planners import PLANNERS
-from weft.planners.planner import Budget, Plan, Unsupported
+from weft.planners.planner import Budget, Plan, PlanRequest, Unsupported
 from weft.platform.platform import Link, Share
 from weft.randomness import generator
 from weft.schedule.bounds import lower_bounds
@@ -118,7 +118,11 @@ def plan_with(planner, made, objective=MAKESPAN):
     """Plan with a budget of steps, so that the clock decides nothing."""
     if planner.supports(made, objective) is not None:
         pytest.skip("the planner says that this is not for it")
-    return planner.plan(made, objective=objective, budget=Budget(steps=50), rng=generator(7, "conformance"))
+    return planner.plan(
+        PlanRequest(
+            instance=made, objective=objective, budget=Budget(steps=50), rng=generator(7, "conformance")
+        )
+    )
 
 
 SIMPLE = instance({"a": {"work": 1}}, "identical:1")

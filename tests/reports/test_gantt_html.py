@@ -131,5 +131,5 @@ def test_a_plan_with_nothing_in_it(lines: list[tuple[str, int, int, float, float
     assert data["end"] == 0
 
 
-def test_it_stands_on_the_shelf() -> None:
+def test_it_stands_registered() -> None:
     assert REPORTS.load("gantt-html") is HtmlGantt

@@ -180,5 +180,5 @@ class TestAround:
     def test_only_transfers_take_time(self) -> None:
         assert "1 machine not used" in TextGantt().render(view_of([("move", 0, 0, 0, 5, "k")], [1]))
 
-    def test_it_stands_on_the_shelf(self) -> None:
+    def test_it_stands_registered(self) -> None:
         assert REPORTS.load("gantt-text") is TextGantt

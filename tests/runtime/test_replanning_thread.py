@@ -17,7 +17,7 @@ from weft.engine.state.compiled import WorkflowLibrary
 from weft.errors import InvalidInput
 from weft.planners.forecast import forecast_schedule
 from weft.planners.heft import Heft
-from weft.planners.planner import Budget, make_planner
+from weft.planners.planner import Budget, PlanRequest, make_planner
 from weft.policies.policy import make_policy
 from weft.randomness import generator
 from weft.runtime import driver
@@ -49,7 +49,9 @@ def test_the_first_plan_comes_with_its_promise():
     finally:
         planning.close()
     assert answer.plan in engine.state.plans
-    plan = Heft().plan(made, objective=MAKESPAN, budget=Budget(), rng=generator(0, "any"))
+    plan = Heft().plan(
+        PlanRequest(instance=made, objective=MAKESPAN, budget=Budget(), rng=generator(0, "any"))
+    )
     expected = forecast_schedule(plan.schedule, made, seed=5)
     promise = planning.promises[0]
     assert (promise.p50_s, promise.p90_s) == (expected.makespan_p50_s, expected.makespan_p90_s)
@@ -74,14 +76,15 @@ class Endless:
     """Searches until its time is over."""
 
     name = "endless"
+    anytime = True
 
     def supports(self, instance, objective):
         return None
 
-    def plan(self, instance, *, objective, budget, rng):
-        while budget.allows(0):
+    def plan(self, request):
+        while request.budget.allows(0):
             time.sleep(0.01)
-        return Heft().plan(instance, objective=objective, budget=budget, rng=rng)
+        return Heft().plan(request)
 
 
 def test_nobody_waits_for_a_search_and_nobody_is_woken_after_the_end(monkeypatch):

@@ -17,7 +17,7 @@ from weft.formats.files import load_platform, read_workflow_file
 from weft.instance.compilation import compile_instance
 from weft.instance.instance import Instance
 from weft.planners import PLANNERS
-from weft.planners.planner import Budget, Planner, make_planner
+from weft.planners.planner import Budget, Planner, PlanRequest, make_planner
 from weft.planners.problem import compile_problem
 from weft.platform.platform import Platform
 from weft.randomness import generator
@@ -173,7 +173,7 @@ def _try_planner(
     try:
         budget = spending(planner)
         with exclude_compilation(budget):
-            made = planner.plan(instance, objective=objective, budget=budget, rng=rng)
+            made = planner.plan(PlanRequest(instance=instance, objective=objective, budget=budget, rng=rng))
     except Infeasible as error:
         return PlannerResult(planner=name, makespan_s=None, reason=str(error)), 0.0
     planning_s = time.perf_counter() - started

@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -45,7 +44,7 @@ from weft.planners.pareto_search import (
     check_alpha_support,
     run_alphas,
 )
-from weft.planners.planner import Budget, Plan
+from weft.planners.planner import Plan, PlanRequest
 from weft.platform.file_format import platform_document
 from weft.platform.platform import Platform
 from weft.predictors.chain import PredictorChain, default_chain
@@ -331,13 +330,17 @@ def pareto(
     instance = compile_instance(graph, platform, predictor=chain)
     refuse_impossible_limits(goal, instance, compute_bounds(instance).best_s)
     trade = make_tradeoff(against, instance, max_cost=max_cost)
-    search = _search(instance, trade, goal, preset, points)
+    _check_preset(instance, trade, goal, preset)
     # Start the clock with the search, as for a plan.
     budget = make_budget(plan_time_s=plan_time_s, plan_steps=plan_steps)
     started = time.perf_counter()
     with open_pool(workers=workers, cluster=cluster, pool=pool) as opened, exclude_compilation(budget):
         rng = generator(seed, "pareto", against, preset or "ladder")
-        climb = search(budget=budget, rng=rng, pool=opened, tell=progress)
+        request = PlanRequest(instance=instance, objective=goal, budget=budget, rng=rng, pool=opened)
+        if preset is None:
+            climb = FrontSearch(request, trade, points=points, on_progress=progress).run()
+        else:
+            climb = run_alphas(request, trade, on_progress=progress)
         side_by_side = opened.workers
     planning_s = time.perf_counter() - started
     _require_a_point(climb, goal, instance)
@@ -376,23 +379,12 @@ def _check(against: str, points: int, preset: str | None, seed: int) -> None:
         raise InvalidInput(Problem(what=f"seed {seed}", rule="must be at least 0"))
 
 
-def _search(
-    instance: Instance, trade: Tradeoff, goal: Objective, preset: str | None, points: int
-) -> Callable[..., FrontResult]:
-    """Return the search procedure."""
-    if preset is None:
-        return partial(_climb, instance, trade, goal, points)
-    refusal = check_alpha_support(instance, trade, goal)
+def _check_preset(instance: Instance, trade: Tradeoff, goal: Objective, preset: str | None) -> None:
+    """Raise InvalidInput if the published search does not support the instance."""
+    refusal = None if preset is None else check_alpha_support(instance, trade, goal)
     if refusal is not None:
         what = f"preset {preset!r} cannot plan this: {refusal.reason}"
         raise InvalidInput(Problem(what=what, advice="leave the preset out"))
-    return partial(run_alphas, instance, trade)
-
-
-def _climb(
-    instance: Instance, trade: Tradeoff, goal: Objective, points: int, *, budget: Budget, **more: Any
-) -> FrontResult:
-    return FrontSearch(instance, trade, goal, rungs=points, budget=budget, **more).climb()
 
 
 def _require_a_point(climb: FrontResult, goal: Objective, instance: Instance) -> None:

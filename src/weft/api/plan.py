@@ -22,7 +22,7 @@ from weft.instance.compilation import compile_instance
 from weft.instance.instance import Instance
 from weft.planners.evaluation import compute_bounds
 from weft.planners.forecast import PlanForecast, forecast_schedule
-from weft.planners.planner import Budget, Plan, Planner, PlanProgress, make_planner
+from weft.planners.planner import Budget, Plan, Planner, PlanProgress, PlanRequest, make_planner
 from weft.platform.platform import Platform
 from weft.predictors.chain import PredictorChain, default_chain
 from weft.predictors.predictor import Predictor
@@ -352,7 +352,7 @@ def _run_planner(
         raise InvalidInput(Problem(what=what, advice="`weft planners` lists the others"))
     started = time.perf_counter()
     rng = generator(seed, "planner", chosen.name)
-    made = chosen.plan(instance, objective=objective, budget=budget, rng=rng, pool=pool)
+    made = chosen.plan(PlanRequest(instance=instance, objective=objective, budget=budget, rng=rng, pool=pool))
     planning_s = time.perf_counter() - started
     if not np.isfinite(made.schedule.finish_s).all():
         raise Infeasible("the times of this plan exceed the range of floating-point numbers")

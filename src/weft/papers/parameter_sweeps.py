@@ -29,7 +29,7 @@ from weft.instance.compilation import compile_instance
 from weft.instance.instance import Instance
 from weft.papers.reproduction import ExperimentCell, Measures, ResultRow, Results, ToleranceBand
 from weft.papers.statistics import Summary
-from weft.planners.planner import Budget, make_planner
+from weft.planners.planner import Budget, PlanRequest, make_planner
 from weft.policies.policy import make_policy
 from weft.randomness import generator
 from weft.runtime.simulation import Simulation
@@ -81,7 +81,7 @@ def planned_s(planner: str, instance: Instance) -> float:
     """Return the makespan of a plan."""
     rng = generator(0, "unused")
     result = make_planner(planner).plan(
-        instance, objective=make_objective("makespan"), budget=Budget(), rng=rng
+        PlanRequest(instance=instance, objective=make_objective("makespan"), budget=Budget(), rng=rng)
     )
     return result.schedule.makespan_s
 

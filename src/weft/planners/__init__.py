@@ -1,4 +1,4 @@
-"""Static planning: the registry of planners. The contract is in ``planner.py``; read it first."""
+"""The registry of planners. The interface is in ``planner.py``."""
 
 from __future__ import annotations
 
@@ -40,4 +40,4 @@ PLANNERS = Registry(
         "random": "weft.planners.baselines:RandomMachine",
     },
 )
-"""To add a planner: one file in a family's folder, one line here."""
+"""To add a planner, add a module and a line here."""

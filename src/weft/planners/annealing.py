@@ -1,53 +1,50 @@
-"""Simulated annealing over bindings and node counts: the genes of ``genetic``, another way to search.
+"""Simulated annealing over bindings and node counts: the genes of ``genetic`` with another optimiser.
 
 S. Kirkpatrick, C. D. Gelatt, M. P. Vecchi, Science 220, 1983 (``weft.search.annealing``); R. Prodan,
-T. Fahringer, SAC 2005 name it as a method for their search engine (S1 section 4).
+T. Fahringer, SAC 2005 name it as a method for their search engine (docs/papers/dynamic-grid.md, section 4).
 
-Deviations: it starts from what list planners find, in the order of the best of these plans. Complexity as
-``genetic`` per individual.
+Deviations: the search starts from the plans of list planners, in the task order of the best of them.
+Complexity per individual as ``genetic``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
-
-import numpy as np
+from dataclasses import dataclass, replace
 
 from weft.errors import InvalidInput, Problem
 from weft.instance.instance import Instance
+from weft.planners.decoding import encode_schedule
 from weft.planners.genetic import (
+    DECODER_RULES,
     BindingEncoding,
     OccupancyName,
     check_bindings_support,
-    decoder_rule,
     fill_gaps,
 )
-from weft.planners.genome import encode_schedule
-from weft.planners.plan_search import PlanSearch, plan_seeds
-from weft.planners.planner import Budget, Plan, Unsupported
-from weft.schedule.objective import Objective
-from weft.schedule.schedule import Schedule
+from weft.planners.plan_search import plan_seeds, search_encoding
+from weft.planners.planner import BasePlanner, Plan, PlanRequest, Unsupported
 from weft.search import annealing as search
-from weft.search.pool import INLINE_POOL, Pool
+from weft.search.pool import INLINE_POOL
 
 __all__ = ["AnnealingPlanner"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AnnealingPlanner:
-    """Moves one task at a time, ever more choosy."""
+class AnnealingPlanner(BasePlanner):
+    """Changes the binding or node count of one task at a time, with falling temperature."""
 
-    name: ClassVar[str] = "annealing"
-    title: ClassVar[str] = "simulated annealing over machines and node counts (Kirkpatrick et al. 1983)"
+    name = "annealing"
+    title = "simulated annealing over machines and node counts (Kirkpatrick et al. 1983)"
+    label = "annealing"
+    anytime = True
+    any_objective = True
 
     occupancy: OccupancyName = "append"
-    """When a machine lets a task start; none: as if tasks did not disturb each other."""
+    """When a machine starts a task; none: as if machines were unlimited."""
     steps: int = 100_000
-    """Schedules over which it cools; fewer where the budget of steps says so."""
+    """Number of schedules during which the temperature falls; fewer if the budget has fewer steps."""
     walkers: int = 16
-    """Plans that change side by side."""
+    """Number of plans that are changed side by side."""
 
     def __post_init__(self) -> None:
         for option in ("steps", "walkers"):
@@ -55,44 +52,21 @@ class AnnealingPlanner:
                 what = f"annealing:{option}={getattr(self, option)}"
                 raise InvalidInput(Problem(what=what, rule="must be at least 1"))
 
-    def supports(self, instance: Instance, objective: Objective) -> Unsupported | None:  # noqa: ARG002
-        """Serve every objective, where no budget has to be kept."""
-        return check_bindings_support("annealing", instance)
+    def check(self, instance: Instance) -> Unsupported | None:
+        """Refuse binding budgets and too many node counts."""
+        return check_bindings_support(self.label, instance)
 
-    def plan(
-        self,
-        instance: Instance,
-        *,
-        objective: Objective,
-        budget: Budget,
-        rng: np.random.Generator,
-        pool: Pool = INLINE_POOL,  # noqa: ARG002
-    ) -> Plan:
-        """Walk from the best plan of the list planners."""
-        hunt = PlanSearch(by=self.name, instance=instance, objective=objective, budget=budget, rng=rng)
-        seeds = plan_seeds(instance, objective, budget, rng)
-        return self._from(hunt, seeds.schedules, seeds.steps)
-
-    def improve(
-        self,
-        instance: Instance,
-        *,
-        objective: Objective,
-        start: Schedule,
-        budget: Budget,
-        rng: np.random.Generator,
-    ) -> Plan:
-        """Walk from one plan."""
-        hunt = PlanSearch(by=self.name, instance=instance, objective=objective, budget=budget, rng=rng)
-        return self._from(hunt, (start,), 0)
-
-    def _from(self, hunt: PlanSearch, known: Sequence[Schedule], steps: int) -> Plan:
-        order = encode_schedule(hunt.instance, known[0]).order
-        encoding = BindingEncoding(
-            hunt.instance, hunt.objective, rule=decoder_rule(self.occupancy), order=order
+    def plan(self, request: PlanRequest) -> Plan:
+        """Anneal from the incumbent or the plans of list planners."""
+        seeds = plan_seeds(request)
+        order = encode_schedule(request.instance, seeds.schedules[0]).order
+        rule = DECODER_RULES[self.occupancy]
+        encoding = BindingEncoding(request.instance, request.objective, rule=rule, order=order)
+        budget = request.budget
+        limit = self.steps if budget.steps is None else min(self.steps, budget.steps - seeds.steps)
+        optimiser = search.SimulatedAnnealing(
+            settings=search.AnnealingSettings(steps=max(1, limit), walkers=self.walkers)
         )
-        limit = self.steps if hunt.budget.steps is None else min(self.steps, hunt.budget.steps - steps)
-        settings = search.AnnealingSettings(steps=max(1, limit), walkers=self.walkers)
-        return fill_gaps(
-            hunt, hunt.search(encoding, search.SimulatedAnnealing(settings=settings), known, steps)
-        )
+        # A generation is as small as the number of walkers, too small for a pool.
+        inline = replace(request, pool=INLINE_POOL)
+        return fill_gaps(request, search_encoding(inline, encoding, optimiser, by=self.name, seeds=seeds))

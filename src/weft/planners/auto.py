@@ -1,22 +1,19 @@
-"""The first plans of a portfolio: list planners, quick ones first, as long as they are quick.
+"""``auto``, the default planner: a portfolio that returns the best plan within its budget, and a lower bound.
 
-``auto``, the default: a portfolio that gives the best plan in the time it gets, and how good it is.
+List planners build the first plans. If none is as short as the lower bound, ``weave`` continues from the best
+of them, and so does ``cp-sat`` if its model is small enough; every better plan or bound is passed to the
+others. The search ends when plan and bound meet, when the budget is spent, or with Ctrl-C. The plan is never
+worse than that of any planner in the portfolio. A planner that fails is dropped, and a note of the plan says
+so.
 
-List planners give a first plan at once. Where it is not as short as the lower bounds, ``weave`` searches on
-from it, and ``cp-sat`` where its model is small enough; whoever finds a better plan or a better bound shares
-it with the others. It ends when plan and bound meet, when the budget is spent, or with Ctrl-C, and gives the
-best plan so far: never a worse one than any planner in it gave. A planner that breaks is left out, and the
-plan says so in a note.
+With a budget of steps the plan depends only on seed, steps and islands.
 
-With a budget of steps the plan depends on seed, steps and islands alone.
-
-Complexity: that of its list planners, then as long as the budget allows.
+Complexity: that of the list planners, then as long as the budget allows.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 
@@ -26,15 +23,12 @@ from weft.planners import PLANNERS
 from weft.planners.evaluation import compute_bounds
 from weft.planners.exact.exact_instance import count_terms, is_communication_free
 from weft.planners.plan_search import supported_objective
-from weft.planners.planner import Budget, ClockSlice, Plan, Planner, Unsupported
+from weft.planners.planner import BasePlanner, Budget, ClockSlice, Plan, Planner, PlanRequest, Unsupported
 from weft.planners.portfolio import Contender, Incumbent, PortfolioSearch
 from weft.planners.problem import compile_problem
 from weft.schedule.objective import Objective
-from weft.schedule.schedule import Schedule
-from weft.search.pool import INLINE_POOL, Pool
 
 __all__ = ["LIST_PLANNERS", "Auto", "half_budget", "run_list_planners"]
-
 
 _ANY = 2**62
 LIST_PLANNERS: tuple[tuple[str, int], ...] = (
@@ -55,50 +49,127 @@ LIST_PLANNERS: tuple[tuple[str, int], ...] = (
     ("cpa", 5_000),
     ("lookahead", 4_000),
 )
-"""Planners, and the number of modes of all tasks up to which each is quick."""
-_MOST_MODES = 5_000_000
-"""Up to so many modes bounds are computed at once: above, it takes seconds that a search can use."""
-_SHARE = 0.25
-"""Share of the time after which nothing but a search begins."""
+"""List planners, and the number of modes of all tasks up to which each is fast."""
+_MAIN_SEARCHES: tuple[tuple[str, bool, float, int], ...] = (
+    ("weave", False, 0.1, 1),
+    ("cp-sat", True, 0.8, 2_000),
+)
+"""Anytime planners; whether two in parallel would do the same; seconds and steps below which none starts."""
+_FALLBACK_SEARCHES: tuple[tuple[str, bool, float, int], ...] = (
+    ("moldable-genetic", False, 0.1, 10),
+    ("genetic", False, 0.1, 10),
+    ("annealing", False, 0.1, 10),
+)
+"""Anytime planners for objectives that none of the main searches supports."""
+_MAX_BOUND_MODES = 5_000_000
+"""Modes up to which bounds are computed at once; for more it takes seconds that a search can use."""
+_LIST_SHARE = 0.25
+"""Share of the time after which no further list planner starts."""
+_SMALL_TERMS = 500
+"""Size up to which an exact model (of a few dozen tasks) is solved within a second."""
+_INTERRUPTED = "the search was interrupted: this is the best plan until then"
 
 
-def run_list_planners(
-    instance: Instance, objective: Objective, budget: Budget, rng: np.random.Generator, incumbent: Incumbent
-) -> None:
-    """Let list planners plan, and compute the bounds. Raises Infeasible where all of them do."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Auto(BasePlanner):
+    """The portfolio of list planners, searches and the exact planner."""
+
+    name = "auto"
+    title = "the best of list planners, search and CP-SAT within --plan-time, with a bound"
+    label = "auto"
+    anytime = True
+
+    islands: int = 0
+    """Number of parallel searches that exchange their best plans; 0: the number of workers."""
+
+    def __post_init__(self) -> None:
+        if self.islands < 0:
+            what = f"auto:islands={self.islands}"
+            raise InvalidInput(Problem(what=what, rule="must be at least 0 (as many as there are workers)"))
+
+    def supports(self, instance: Instance, objective: Objective) -> Unsupported | None:
+        """Support whatever a planner of the portfolio supports."""
+        refusals = []
+        names = [name for name, _ in LIST_PLANNERS]
+        names += [name for name, *_ in (*_MAIN_SEARCHES, *_FALLBACK_SEARCHES)]
+        for name in names:
+            refusal = _load(name).supports(instance, objective) if name in PLANNERS else None
+            if refusal is None and name in PLANNERS:
+                return None
+            refusals += [] if refusal is None else [refusal]
+        return refusals[0]
+
+    def plan(self, request: PlanRequest) -> Plan:
+        """Start from the incumbent or the plans of list planners, then search."""
+        incumbent = Incumbent(request.instance, request.objective, request.budget.on_progress)
+        if request.incumbent is not None:
+            incumbent.offer(Plan(schedule=request.incumbent, steps=0), "start")
+            _raise_bound(request.instance, incumbent)
+            return self._search(request, incumbent)
+        try:
+            run_list_planners(request, incumbent)
+            if incumbent.schedule is None:
+                _run_first_search(request, incumbent)
+        except KeyboardInterrupt:
+            if incumbent.schedule is None:
+                raise
+            return incumbent.plan(cut=True, notes=(_INTERRUPTED,))
+        return self._search(request, incumbent)
+
+    def _search(self, request: PlanRequest, incumbent: Incumbent) -> Plan:
+        budget = request.budget
+        if incumbent.is_settled or not budget.allows(incumbent.steps):
+            return incumbent.plan(cut=_is_out_of_time(budget, incumbent), notes=())
+        search = PortfolioSearch(request, incumbent, _contenders(request.instance, request.objective))
+        try:
+            search.run(self.islands or request.pool.workers)
+        except KeyboardInterrupt:
+            search.interrupted = True
+        notes = (*search.notes, *([_INTERRUPTED] if search.interrupted else []))
+        cut = search.interrupted or search.broken or _is_out_of_time(budget, incumbent)
+        return incumbent.plan(cut=cut, notes=notes)
+
+
+def run_list_planners(request: PlanRequest, incumbent: Incumbent) -> None:
+    """Offer the plans of all fast list planners to the incumbent, and the lower bound.
+
+    Raises Infeasible if every planner does.
+    """
+    instance, objective, budget = request.instance, request.objective, request.budget
     modes = sum(len(group.tasks) * len(group.machine) for group in instance.groups)
-    latest_s = None if budget.left is None else (1.0 - _SHARE) * budget.left()
+    latest_s = None if budget.left is None else (1.0 - _LIST_SHARE) * budget.left()
     infeasible: Infeasible | None = None
     for name, most in LIST_PLANNERS:
         if incumbent.schedule is not None and (incumbent.is_settled or _is_late(budget, latest_s)):
             return
-        if modes > most or not _adds_something(name, instance, objective):
+        if modes > most or not _differs(name, instance, objective):
             continue
-        planner: Planner = PLANNERS.load(name)()
-        aim = supported_objective(planner, instance, objective)
-        if aim is None or not (incumbent.schedule is None or budget.allows(incumbent.steps)):
+        planner = _load(name)
+        goal = supported_objective(planner, instance, objective)
+        if goal is None or not (incumbent.schedule is None or budget.allows(incumbent.steps)):
             continue
+        half = half_budget(budget, incumbent.steps)
         try:
-            # Times larger than numbers can be are refused below, whatever arithmetic says of them.
+            # Overflows are reported below as infeasible times.
             with np.errstate(over="ignore", invalid="ignore"):
                 made = planner.plan(
-                    instance, objective=aim, budget=half_budget(budget, incumbent.steps), rng=rng
+                    PlanRequest(instance=instance, objective=goal, budget=half, rng=request.rng)
                 )
         except Infeasible as error:
             infeasible = infeasible or error
             continue
         if not np.isfinite(made.schedule.finish_s).all():
             raise Infeasible("the times of this plan are larger than numbers can be")
-        incumbent.offer(_unproven(made), name)
-        if incumbent.bound_s == 0 and modes <= _MOST_MODES:
-            bounds = compute_bounds(instance)
-            incumbent.raise_bound(bounds.best_s, bounds.argument)
+        # The bounds below are at least as good as that of a list planner.
+        incumbent.offer(replace(made, bound_s=0.0), name)
+        if incumbent.bound_s == 0 and modes <= _MAX_BOUND_MODES:
+            _raise_bound(instance, incumbent)
     if incumbent.schedule is None and infeasible is not None:
         raise infeasible
 
 
-def _adds_something(name: str, instance: Instance, objective: Objective) -> bool:
-    """Leave out those whose plan another one has made already."""
+def _differs(name: str, instance: Instance, objective: Objective) -> bool:
+    """Return whether the plan of a planner can differ from those of the planners before it."""
     moldable = bool(compile_problem(instance).modes.moldable.any())
     costs = not objective.is_makespan or objective.max_cost is not None
     if name in ("heft-moldable", "cpa"):
@@ -111,166 +182,65 @@ def _is_late(budget: Budget, latest_s: float | None) -> bool:
 
 
 def half_budget(budget: Budget, taken: int) -> Budget:
-    """Give half of what is left of a budget: whoever comes first leaves something for the others."""
+    """Return half of what is left of a budget after some steps; the rest is for the planners that follow."""
     steps = None if budget.steps is None else max(1, (budget.steps - taken) // 2)
     if budget.left is None:
         return Budget(steps=steps)
-    stretch = ClockSlice(left=budget.left, until_s=budget.left() / 2.0)
-    return Budget(steps=steps, left=stretch.remaining_s)
+    clock = ClockSlice(left=budget.left, until_s=budget.left() / 2.0)
+    return Budget(steps=steps, left=clock.remaining_s)
 
 
-def _unproven(plan: Plan) -> Plan:
-    """Leave the steps and the schedule: a first plan proves nothing that the bounds do not."""
-    return replace(plan, bound_s=0.0) if plan.bound_s else plan
-
-
-_MAIN_SEARCHES: tuple[tuple[str, bool, float, int], ...] = (
-    ("weave", False, 0.1, 1),
-    ("cp-sat", True, 0.8, 2_000),
-)
-"""Who searches; whether two of them would do the same; seconds and steps below which it is not worth it."""
-_FALLBACK_SEARCHES: tuple[tuple[str, bool, float, int], ...] = (
-    ("moldable-genetic", False, 0.1, 10),
-    ("genetic", False, 0.1, 10),
-    ("annealing", False, 0.1, 10),
-)
-"""Who searches where none of those above serves the objective."""
-
-_PROMPT_TERMS = 500
-"""Up to this size (some dozen tasks) an exact model is solved within a second."""
-_INTERRUPTED = "the search was interrupted: this is the best plan until then"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Auto:
-    """The portfolio."""
-
-    name: ClassVar[str] = "auto"
-    title: ClassVar[str] = "the best of list planners, search and CP-SAT within --plan-time, with a bound"
-
-    islands: int = 0
-    """Searches side by side, which exchange what they find; 0: as many as there are workers."""
-
-    def __post_init__(self) -> None:
-        if self.islands < 0:
-            what = f"auto:islands={self.islands}"
-            raise InvalidInput(Problem(what=what, rule="must be at least 0 (as many as there are workers)"))
-
-    def supports(self, instance: Instance, objective: Objective) -> Unsupported | None:
-        """Serve what any planner of the portfolio serves."""
-        refusals = []
-        for name in [
-            *(name for name, _ in LIST_PLANNERS),
-            *(name for name, *_ in (*_MAIN_SEARCHES, *_FALLBACK_SEARCHES)),
-        ]:
-            refusal = _planner(name).supports(instance, objective) if name in PLANNERS else None
-            if refusal is None and name in PLANNERS:
-                return None
-            refusals += [] if refusal is None else [refusal]
-        return refusals[0]
-
-    def plan(
-        self,
-        instance: Instance,
-        *,
-        objective: Objective,
-        budget: Budget,
-        rng: np.random.Generator,
-        pool: Pool = INLINE_POOL,
-    ) -> Plan:
-        """Plan with the list planners, then search on from the best plan."""
-        incumbent = Incumbent(instance, objective, budget.tell)
-        try:
-            run_list_planners(instance, objective, budget, rng, incumbent)
-            if incumbent.schedule is None:
-                _first_search(instance, objective, budget, rng, incumbent)
-        except KeyboardInterrupt:
-            if incumbent.schedule is None:
-                raise
-            return incumbent.plan(cut=True, notes=(_INTERRUPTED,))
-        return self._searched(instance, objective, budget, rng, pool, incumbent)
-
-    def improve(
-        self,
-        instance: Instance,
-        *,
-        objective: Objective,
-        start: Schedule,
-        budget: Budget,
-        rng: np.random.Generator,
-    ) -> Plan:
-        """Search on from a plan that is known."""
-        incumbent = Incumbent(instance, objective, budget.tell)
-        incumbent.offer(Plan(schedule=start, steps=0), "start")
-        bounds = compute_bounds(instance)
-        incumbent.raise_bound(bounds.best_s, bounds.argument)
-        return self._searched(instance, objective, budget, rng, INLINE_POOL, incumbent)
-
-    def _searched(
-        self,
-        instance: Instance,
-        objective: Objective,
-        budget: Budget,
-        rng: np.random.Generator,
-        pool: Pool,
-        incumbent: Incumbent,
-    ) -> Plan:
-        if incumbent.is_settled or not budget.allows(incumbent.steps):
-            return incumbent.plan(cut=_out_of_time(budget, incumbent), notes=())
-        rounds = PortfolioSearch(instance, objective, budget, incumbent, _contenders(instance, objective))
-        try:
-            rounds.run(self.islands or pool.workers, pool, rng)
-        except KeyboardInterrupt:
-            rounds.interrupted = True
-        notes = (*rounds.notes, *([_INTERRUPTED] if rounds.interrupted else []))
-        cut = rounds.interrupted or rounds.broken or _out_of_time(budget, incumbent)
-        return incumbent.plan(cut=cut, notes=notes)
-
-
-def _planner(name: str) -> Planner:
+def _load(name: str) -> Planner:
     planner: Planner = PLANNERS.load(name)()
     return planner
 
 
-def _contenders(instance: Instance, objective: Objective) -> list[Contender]:
-    """Choose those who can search, in the order of their turns: the strong ones, else the others.
+def _raise_bound(instance: Instance, incumbent: Incumbent) -> None:
+    bounds = compute_bounds(instance)
+    incumbent.raise_bound(bounds.best_s, bounds.argument)
 
-    Where data move, bounds alone hardly ever meet the best plan: it takes a proof. A model so small that it
-    is proven as soon as it is loaded comes first.
+
+def _contenders(instance: Instance, objective: Objective) -> list[Contender]:
+    """Return the anytime planners that support the instance, in the order of their turns.
+
+    With communication the lower bounds hardly ever equal the optimum, so that a proof is needed. If the exact
+    model is small enough to be solved at once, the exact planner comes first.
     """
     for group in (_MAIN_SEARCHES, _FALLBACK_SEARCHES):
         found = [
             Contender(name=name, alone=alone, least_s=least_s, least_steps=least_steps)
             for name, alone, least_s, least_steps in group
-            if name in PLANNERS and _planner(name).supports(instance, objective) is None
+            if name in PLANNERS and _load(name).supports(instance, objective) is None
         ]
         if found:
-            prompt = not is_communication_free(instance) and count_terms(instance) <= _PROMPT_TERMS
-            return sorted(found, key=lambda one: one.alone, reverse=prompt)
+            exact_first = not is_communication_free(instance) and count_terms(instance) <= _SMALL_TERMS
+            return sorted(found, key=lambda one: one.alone, reverse=exact_first)
     return []
 
 
-def _first_search(
-    instance: Instance, objective: Objective, budget: Budget, rng: np.random.Generator, incumbent: Incumbent
-) -> None:
-    """Let somebody who searches make the first plan: no list planner can."""
+def _run_first_search(request: PlanRequest, incumbent: Incumbent) -> None:
+    """Build the first plan with an anytime planner, because no list planner supports the instance."""
     infeasible: Infeasible | None = None
-    for contender in _contenders(instance, objective):
-        part = half_budget(budget, incumbent.steps)
+    for contender in _contenders(request.instance, request.objective):
+        part = PlanRequest(
+            instance=request.instance,
+            objective=request.objective,
+            budget=half_budget(request.budget, incumbent.steps),
+            rng=request.rng,
+        )
         try:
-            made = _planner(contender.name).plan(instance, objective=objective, budget=part, rng=rng)
+            made = _load(contender.name).plan(part)
         except Infeasible as error:
             infeasible = error
             continue
         incumbent.offer(made, contender.name)
-        bounds = compute_bounds(instance)
-        incumbent.raise_bound(bounds.best_s, bounds.argument)
+        _raise_bound(request.instance, incumbent)
         return
     if infeasible is not None:
         raise infeasible
 
 
-def _out_of_time(budget: Budget, incumbent: Incumbent) -> bool:
-    """Say whether the clock ended what was not at its end."""
+def _is_out_of_time(budget: Budget, incumbent: Incumbent) -> bool:
+    """Return whether the clock ended the search before no better plan could exist."""
     timed = budget.left is not None and budget.left() <= 0
     return timed and not incumbent.is_settled

@@ -1,64 +1,42 @@
-"""Round robin: binding variables in turn over the machines that can run them.
+"""Round robin and random machines: baselines that ignore estimates.
 
-The plan that S1 measures its search by (section 12, ``T_o``): R. Prodan, T. Fahringer, Dynamic Scheduling of
-Scientific Workflow Applications on the Grid, SAC 2005. The next variable goes to the first of its candidates
-behind the machine that was dealt last.
+Round robin binds each variable to the first of its candidate machines after the machine that was used last.
+It is the plan ``T_o`` that R. Prodan, T. Fahringer, Dynamic Scheduling of Scientific Workflow Applications on
+the Grid, SAC 2005, compare their search with (docs/papers/dynamic-grid.md, section 12). Random binds each
+variable to one of its candidates, all equally likely, as in the first generation of their genetic search
+(section 4).
 
-Deviations: what is bound beforehand stays where it is, and is not dealt; a moldable task takes the node count
-that ends first. Tasks are placed by index. Complexity O(v (k + log p) + e) for v tasks of k modes.
-
-Random: every binding variable on one of the machines that can run it, all equally likely.
-
-What any planner must beat, and the first generation of a genetic search (S1 section 4).
-
-Deviations: what is bound beforehand stays where it is; a moldable task takes the node count that ends first.
-Tasks are placed by index. Complexity O(v k + e) for v tasks of k modes.
+Deviations: pinned variables keep their machine. A moldable task takes the node count that ends first. Tasks
+are placed by index. Complexity O(v (k + log p) + e) for v tasks of k modes, e edges and p machines.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
 from weft.instance.instance import Instance
-from weft.planners.list_planner import place
-from weft.planners.planner import Budget, Plan, Unsupported, check_makespan_only
-from weft.schedule.objective import Objective
-from weft.search.pool import INLINE_POOL, Pool
+from weft.planners.list_planner import ListPlanner, index_order, place_tasks
+from weft.planners.planner import BasePlanner, Plan, PlanRequest
+from weft.schedule.schedule import Schedule
 from weft.workflow.task_graph import COMPUTE, Indices
 
 __all__ = ["RandomMachine", "RoundRobin"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoundRobin:
-    """Spreads tasks evenly, whatever they and the machines are like."""
+class RoundRobin(ListPlanner):
+    """Binding variables in turn over their candidate machines."""
 
-    name: ClassVar[str] = "round-robin"
-    title: ClassVar[str] = "binding variables in turn over their machines (baseline)"
+    name = "round-robin"
+    title = "binding variables in turn over their machines (baseline)"
+    label = "round robin"
 
-    def supports(self, instance: Instance, objective: Objective) -> Unsupported | None:
-        """Serve the makespan, where no budget has to be kept."""
-        return check_makespan_only("round robin", instance, objective)
-
-    def plan(
-        self,
-        instance: Instance,
-        *,
-        objective: Objective,  # noqa: ARG002
-        budget: Budget,  # noqa: ARG002
-        rng: np.random.Generator,  # noqa: ARG002
-        pool: Pool = INLINE_POOL,  # noqa: ARG002
-    ) -> Plan:
-        """Deal the variables out, then place by index."""
-        order = np.arange(len(instance), dtype=np.uint32)
-        return Plan(schedule=place(instance, order, bound=_deal_variables(instance)), steps=1)
+    def schedule(self, instance: Instance) -> Schedule:
+        """Bind the variables in turn, then place by index."""
+        return place_tasks(instance, index_order(instance), bound=_bind_in_turn(instance))
 
 
-def _deal_variables(instance: Instance) -> Indices:
-    """Give per variable the machine it is dealt to; their number: nothing computes there."""
+def _bind_in_turn(instance: Instance) -> Indices:
+    """Return the machine of each variable; the number of machines if it has no compute task or is pinned."""
     graph = instance.graph
     bound = np.full(len(graph.variables), len(instance.machines), dtype=np.uint32)
     following = 0
@@ -66,43 +44,32 @@ def _deal_variables(instance: Instance) -> Indices:
         if variable in instance.pinned:
             continue
         candidates = instance.candidates_of(variable)
-        turn = int(np.searchsorted(candidates, following)) % len(candidates)
-        bound[variable] = candidates[turn]
-        following = int(candidates[turn]) + 1
+        position = int(np.searchsorted(candidates, following)) % len(candidates)
+        bound[variable] = candidates[position]
+        following = int(candidates[position]) + 1
     return bound
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RandomMachine:
-    """Chooses blindly; another seed gives another plan."""
+class RandomMachine(BasePlanner):
+    """Every binding variable on a random candidate machine; another seed gives another plan."""
 
-    name: ClassVar[str] = "random"
-    title: ClassVar[str] = "every binding variable on a machine drawn at random (baseline)"
+    name = "random"
+    title = "every binding variable on a machine drawn at random (baseline)"
+    label = "a random machine"
 
-    def supports(self, instance: Instance, objective: Objective) -> Unsupported | None:
-        """Serve the makespan, where no budget has to be kept."""
-        return check_makespan_only("a random machine", instance, objective)
-
-    def plan(
-        self,
-        instance: Instance,
-        *,
-        objective: Objective,  # noqa: ARG002
-        budget: Budget,  # noqa: ARG002
-        rng: np.random.Generator,
-        pool: Pool = INLINE_POOL,  # noqa: ARG002
-    ) -> Plan:
+    def plan(self, request: PlanRequest) -> Plan:
         """Draw the machines, then place by index."""
-        order = np.arange(len(instance), dtype=np.uint32)
-        return Plan(schedule=place(instance, order, bound=_draw_machines(instance, rng)), steps=1)
+        instance = request.instance
+        bound = _draw_machines(instance, request.rng)
+        return Plan(schedule=place_tasks(instance, index_order(instance), bound=bound), steps=1)
 
 
 def _draw_machines(instance: Instance, rng: np.random.Generator) -> Indices:
-    """Give per variable a machine; their number: nothing computes there."""
+    """Return a machine per variable; the number of machines if it has no compute task."""
     graph = instance.graph
     bound = np.full(len(graph.variables), len(instance.machines), dtype=np.uint32)
-    choosing = np.unique(graph.variable[graph.kind == COMPUTE])
-    for variable, share in zip(choosing.tolist(), rng.random(len(choosing)).tolist(), strict=True):
+    variables = np.unique(graph.variable[graph.kind == COMPUTE])
+    for variable, share in zip(variables.tolist(), rng.random(len(variables)).tolist(), strict=True):
         candidates = instance.candidates_of(variable)
         bound[variable] = candidates[int(share * len(candidates))]
     return bound

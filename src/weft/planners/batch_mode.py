@@ -1,139 +1,77 @@
-"""MinMin: of all ready tasks, the one that can end first, there where it does.
+"""MinMin, MaxMin and Sufferage: the batch-mode heuristics of Maheswaran et al.
 
-Short tasks first, so that machines fill evenly at the beginning and a long one may be left for the end. M.
-Maheswaran, S. Ali, H. J. Siegel, D. Hensgen, R. F. Freund, Dynamic Mapping of a Class of Independent Tasks
-onto Heterogeneous Computing Systems, JPDC 59(2), 1999, section 3; used on the ready tasks of a workflow as
-by J. Blythe et al., Task Scheduling Strategies for Workflow-based Applications in Grids, CCGrid 2005.
+All ready tasks compete; the winner is placed where it ends first. MinMin takes the task that can end first:
+machines fill evenly at the beginning, and a long task may be left for the end. MaxMin takes the task whose
+earliest finish is the latest, so that short tasks fill the gaps at the end. Sufferage takes the task with the
+largest difference between its earliest finish on the second-best machine and on the best one.
 
-Deviations: written for independent tasks; here the tasks compete whose predecessors have a place, and the
-time data take counts. Tasks of one abstract machine follow the first of them that is placed; a moldable task
+M. Maheswaran, S. Ali, H. J. Siegel, D. Hensgen, R. F. Freund, Dynamic Mapping of a Class of Independent Tasks
+onto Heterogeneous Computing Systems, JPDC 59(2), 1999, section 3; used on the ready tasks of a workflow by
+J. Blythe et al., Task Scheduling Strategies for Workflow-based Applications in Grids, CCGrid 2005.
+
+Deviations: the paper assumes independent tasks; here the tasks whose predecessors are placed compete, and
+transfer times count. Tasks of one abstract machine follow the first of them that is placed. A moldable task
 is selected by its earliest finish and takes the smallest node count that ends within 5 % of it. Ties go to
-the lower index. Where something else holds machines for a time, gaps are used.
+the lower index. Gaps are used if machines are busy beforehand. For Sufferage the paper gives every machine
+one task before it recomputes the differences; here they are always up to date, and a task that can run on one
+machine only comes first.
 
-Complexity O(v log v + r (d l + k)) for v tasks, d predecessors per task, l network locations, k modes per
-task and r looks at a task: at least v, a few per task as a rule, v times the ready tasks at worst.
-
-MaxMin: of all ready tasks, the one whose earliest finish is the latest, there where it ends first.
-
-Long tasks first, so that short ones fill what is left at the end. M. Maheswaran, S. Ali, H. J. Siegel, D.
-Hensgen, R. F. Freund, Dynamic Mapping of a Class of Independent Tasks onto Heterogeneous Computing Systems,
-JPDC 59(2), 1999, section 3.
-
-Deviations: those of ``minmin``.
-
-Complexity O(v r + s (d l + k)) for v tasks, r of them ready at a time, d predecessors per task, l network
-locations, k modes per task and s looks at a task: v r at worst, where all want the same machine. Instances
-that would take many minutes are refused.
-
-Sufferage: of all ready tasks, the one that would lose most if it did not get its best machine.
-
-The loss is the difference of its earliest finish on the next best machine and on the best one. M.
-Maheswaran, S. Ali, H. J. Siegel, D. Hensgen, R. F. Freund, Dynamic Mapping of a Class of Independent Tasks
-onto Heterogeneous Computing Systems, JPDC 59(2), 1999, section 3.
-
-Deviations: those of ``minmin``. The paper gives every machine one task before it computes all losses anew;
-here they are always up to date. A task that can run on one machine only loses without limit and comes first.
-
-Complexity O(v r + s (d l + k)) for v tasks, r of them ready at a time, d predecessors per task, l network
-locations, k modes per task and s looks at a task: v r at worst, where all want the same machine. Instances
-that would take many minutes are refused.
+Complexity of MinMin O(v log v + s (d l + k)) for v tasks, d predecessors per task, l network locations, k
+modes per task and s evaluations of a task: at least v, usually a few per task, in the worst case v times the
+number of ready tasks. MaxMin and Sufferage O(v r + s (d l + k)) for r ready tasks at a time; s is v r if all
+tasks prefer the same machine. Instances that would take many minutes are refused.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
-
 from weft.instance.instance import Instance
 from weft.kernels.selection import MOST, SUFFERAGE
-from weft.planners.list_planner import check_evaluation_count, select
-from weft.planners.planner import Budget, Plan, Unsupported, check_makespan_only
-from weft.schedule.objective import Objective
-from weft.search.pool import INLINE_POOL, Pool
-
-if TYPE_CHECKING:
-    import numpy as np
-
-if TYPE_CHECKING:
-    import numpy as np
-
-if TYPE_CHECKING:
-    import numpy as np
+from weft.planners.list_planner import ListPlanner, check_evaluation_count, select_tasks
+from weft.planners.planner import Unsupported
+from weft.schedule.schedule import Schedule
 
 __all__ = ["MaxMin", "MinMin", "Sufferage"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MinMin:
-    """Places what can end first."""
+class MinMin(ListPlanner):
+    """The ready task that ends first."""
 
-    name: ClassVar[str] = "minmin"
-    title: ClassVar[str] = "MinMin, the ready task that ends first (Maheswaran et al. 1999)"
+    name = "minmin"
+    title = "MinMin, the ready task that ends first (Maheswaran et al. 1999)"
+    label = "MinMin"
 
-    def supports(self, instance: Instance, objective: Objective) -> Unsupported | None:
-        """Serve the makespan, where no budget has to be kept."""
-        return check_makespan_only("MinMin", instance, objective)
-
-    def plan(
-        self,
-        instance: Instance,
-        *,
-        objective: Objective,  # noqa: ARG002
-        budget: Budget,  # noqa: ARG002
-        rng: np.random.Generator,  # noqa: ARG002
-        pool: Pool = INLINE_POOL,  # noqa: ARG002
-    ) -> Plan:
+    def schedule(self, instance: Instance) -> Schedule:
         """Place the task that ends first, one after another."""
-        return Plan(schedule=select(instance), steps=1)
+        return select_tasks(instance)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MaxMin:
-    """Places what will take longest."""
+class MaxMin(ListPlanner):
+    """The ready task whose earliest finish is the latest."""
 
-    name: ClassVar[str] = "maxmin"
-    title: ClassVar[str] = "MaxMin, the ready task that ends last (Maheswaran et al. 1999)"
+    name = "maxmin"
+    title = "MaxMin, the ready task that ends last (Maheswaran et al. 1999)"
+    label = "MaxMin"
 
-    def supports(self, instance: Instance, objective: Objective) -> Unsupported | None:
-        """Serve the makespan, where no budget has to be kept and not too many tasks are ready together."""
-        return check_makespan_only("MaxMin", instance, objective) or check_evaluation_count(
-            "MaxMin", instance
-        )
+    def check(self, instance: Instance) -> Unsupported | None:
+        """Refuse instances with too many tasks that are ready together."""
+        return super().check(instance) or check_evaluation_count(self.label, instance)
 
-    def plan(
-        self,
-        instance: Instance,
-        *,
-        objective: Objective,  # noqa: ARG002
-        budget: Budget,  # noqa: ARG002
-        rng: np.random.Generator,  # noqa: ARG002
-        pool: Pool = INLINE_POOL,  # noqa: ARG002
-    ) -> Plan:
+    def schedule(self, instance: Instance) -> Schedule:
         """Place the task whose earliest finish is the latest, one after another."""
-        return Plan(schedule=select(instance, sense=MOST), steps=1)
+        return select_tasks(instance, sense=MOST)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sufferage:
-    """Places what suffers most elsewhere."""
+class Sufferage(ListPlanner):
+    """The ready task that loses most on its second-best machine."""
 
-    name: ClassVar[str] = "sufferage"
-    title: ClassVar[str] = "Sufferage, the ready task that would lose most (Maheswaran et al. 1999)"
+    name = "sufferage"
+    title = "Sufferage, the ready task that would lose most (Maheswaran et al. 1999)"
+    label = "Sufferage"
 
-    def supports(self, instance: Instance, objective: Objective) -> Unsupported | None:
-        """Serve the makespan, where no budget has to be kept and not too many tasks are ready together."""
-        return check_makespan_only("Sufferage", instance, objective) or check_evaluation_count(
-            "Sufferage", instance
-        )
+    def check(self, instance: Instance) -> Unsupported | None:
+        """Refuse instances with too many tasks that are ready together."""
+        return super().check(instance) or check_evaluation_count(self.label, instance)
 
-    def plan(
-        self,
-        instance: Instance,
-        *,
-        objective: Objective,  # noqa: ARG002
-        budget: Budget,  # noqa: ARG002
-        rng: np.random.Generator,  # noqa: ARG002
-        pool: Pool = INLINE_POOL,  # noqa: ARG002
-    ) -> Plan:
+    def schedule(self, instance: Instance) -> Schedule:
         """Place the task of the largest loss, one after another."""
-        return Plan(schedule=select(instance, sense=SUFFERAGE), steps=1)
+        return select_tasks(instance, sense=SUFFERAGE)

@@ -1,25 +1,23 @@
-"""Courses: what decoding reads of an instance in the simplest case, that of S1 (spec s1 section 6).
+"""Genomes of an instance, and their decoding into schedules, one at a time or a whole population.
 
-All tasks are compute tasks whose seconds are work over the speed of a machine, or stand for data that are
-somewhere; machines serve them one at a time, or any number at once; what is busy beforehand takes whole
-machines from the begin on; and all individuals have one order. Then bindings give makespans very quickly.
-
-Decoding for planners: genomes of an instance become schedules, one at a time or a population at once.
-
-``weft.planners.genome`` says what a genome is, ``weft.kernels.decoder`` what the rules mean; the
-queue of a machine, which orders tasks itself, is in ``weft.planners.queue_decoding``.
+A genome is an order of the tasks, a machine per binding variable and a mode per task. A mode is a position
+among the modes of the task's group (``Instance.groups``); transfers and virtual tasks have mode 0. A
+population is one array per part, individuals x row; a single row holds for all individuals. The rules of
+decoding are documented in ``weft.kernels.decoder``. The queue of one machine, which orders tasks itself, is
+in ``weft.planners.queue_decoding``.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from weft.errors import Infeasible, InvalidInput, Problem
-from weft.instance.instance import Instance
+from weft.errors import Infeasible, InvalidInput, Problem, WeftError, shorten
+from weft.instance.instance import Instance, ModeGroup
 from weft.kernels import compilation
 from weft.kernels import problem as kernel
 from weft.kernels.decoder import (
@@ -34,18 +32,7 @@ from weft.kernels.decoder import (
 )
 from weft.kernels.decoder import decode as decode_kernel
 from weft.kernels.skylines import Skylines
-from weft.planners.genome import (
-    DecodedPopulation,
-    Genome,
-    check_rows,
-    count_individuals,
-    encode_schedule,
-    explain_invalid_genome,
-    row_stride,
-    select_modes,
-)
 from weft.planners.problem import compile_problem
-from weft.planners.queue_decoding import run_queue, run_queue_population
 from weft.schedule.schedule import Schedule
 from weft.workflow.task_graph import COMPUTE, Floats, Indices
 
@@ -57,215 +44,190 @@ __all__ = [
     "DecodedPopulation",
     "FastPath",
     "Genome",
+    "check_rows",
+    "count_individuals",
     "count_skylines",
     "decode",
     "decode_fast_path",
     "decode_population",
     "encode_schedule",
+    "explain_invalid_genome",
     "find_fast_path",
-    "run_queue",
-    "run_queue_population",
+    "row_stride",
     "select_modes",
 ]
 
-
-_FAST_TASK_S, _FAST_EDGE_S, _FAST_MACHINE_S = 0.6e-6, 0.25e-6, 0.03e-6
-"""What a task, an edge and a machine take in plain Python, about."""
-_MAX_RATE_CELLS = 4_000_000
-"""Groups x machines up to which rates are kept in a table."""
-_MAX_ORDERS = 4
-"""How many orders of one instance are remembered."""
-
-
-class FastPath(NamedTuple):
-    """A course, and what data pay beside their size; None: nothing."""
-
-    course: BindingProblem
-    fixed: Floats | None
-    files: Floats | None
-    latency: Floats | None
-
-
-_fast_path_cache: WeakKeyDictionary[Instance, dict[tuple[int, bytes], FastPath | None]] = WeakKeyDictionary()
-
-
-def count_skylines(problem: kernel.ProblemArrays, rule: int) -> int:
-    """Say how many lines each machine needs; none if all serve one task after the other, or any number."""
-    if rule not in (APPEND, INSERTION, EXCLUSIVE, UNLIMITED):
-        raise InvalidInput(Problem(what=f"rule {rule}", rule="must be a rule of the decoder"))
-    busy, shared = len(problem.busy_machine) > 0, bool((problem.machines.form == kernel.SHARED).any())
-    if rule == APPEND:
-        return (2 if busy else 1) if shared else 0
-    return int(rule == INSERTION or (rule == EXCLUSIVE and busy))
-
-
-def find_fast_path(instance: Instance, rule: int, order: ArrayLike | None) -> FastPath | None:
-    """Give the course of an instance under a rule, in an order; None: it is not that simple."""
-    turns = None if order is None else check_rows("order", order, len(instance))
-    if turns is not None and turns.ndim > 1:
-        return None
-    routes = _fast_path_cache.setdefault(instance, {})
-    key = (rule, b"" if turns is None else turns.tobytes())
-    if key not in routes:
-        if len(routes) >= _MAX_ORDERS:
-            routes.clear()
-        routes[key] = _build_fast_path(instance, rule, turns)
-    return routes[key]
-
-
-def _build_fast_path(instance: Instance, rule: int, turns: Indices | None) -> FastPath | None:
-    problem = compile_problem(instance)
-    tasks, modes, machines = problem.tasks, problem.modes, problem.machines
-    simple = modes.layout == kernel.RELATED and not bool((tasks.kind == kernel.TRANSFER).any())
-    release = _release(problem, rule) if simple else None
-    rates = None if release is None else _rates(instance, problem)
-    order = np.arange(tasks.number, dtype=np.uint32) if turns is None else turns
-    edges = _reorder_edges(tasks, order) if rates is not None else None
-    if release is None or rates is None or edges is None:
-        return None
-    pointer, before, edge = edges
-    alone = (machines.form != kernel.OPEN) & (rule != UNLIMITED)
-    course = BindingProblem(
-        tasks=tasks.number,
-        machines=machines.number,
-        locations=machines.locations,
-        variable=tasks.variable[order],
-        earliest=tasks.earliest[order],
-        pointer=pointer,
-        before=before,
-        size=tasks.size[edge],
-        host=machines.host,
-        location=machines.location,
-        inverse=machines.inverse,
-        alone=alone.astype(np.uint8),
-        release=release,
-        # What stands for data takes no time, whatever work its task had.
-        work=np.where(tasks.kind == kernel.COMPUTE, modes.work, 0.0)[order],
-        row=modes.group[order] * np.uint32(machines.number),
-        rate=rates.reshape(-1),
-    )
-    if tasks.fixed.any() or (tasks.files.any() and machines.latency.any()):
-        return FastPath(course, tasks.fixed[edge], tasks.files[edge], machines.latency)
-    return FastPath(course, None, None, None)
-
-
-def _release(problem: kernel.ProblemArrays, rule: int) -> Floats | None:
-    """Give when each machine is free for good; None: lines of what is free are needed.
-
-    Under the rules that fill no gaps, a machine of one node that is busy without a break from 0 on is one
-    whose first task ends then.
-    """
-    machines = problem.machines
-    release = np.zeros(machines.number)
-    if count_skylines(problem, rule) == 0:
-        # Nothing is busy, or it stands in nobody's way.
-        return release
-    held = np.zeros(machines.number, dtype=np.bool_)
-    held[problem.busy_machine] = True
-    counted = (machines.form == kernel.SHARED) & ~held
-    if rule not in (APPEND, EXCLUSIVE) or (rule == APPEND and counted.any()):
-        return None
-    if (machines.capacity[held & (machines.form != kernel.OPEN)] != 1).any():
-        return None
-    if (problem.modes.nodes < 1).any() or (problem.busy_nodes < 1).any():
-        return None
-    for stretch in np.argsort(problem.busy_start, kind="stable").tolist():
-        machine, start_s = problem.busy_machine[stretch], problem.busy_start[stretch]
-        if problem.busy_seconds[stretch] > 0.0:
-            if start_s > release[machine]:
-                return None
-            release[machine] = max(release[machine], start_s + problem.busy_seconds[stretch])
-    return release
-
-
-def _rates(instance: Instance, problem: kernel.ProblemArrays) -> Floats | None:
-    """Give groups x machines: the rate of the least count, below 0 for none; None: there is more to it.
-
-    The last row is that of tasks without a group, which take no time anywhere.
-    """
-    modes = problem.modes
-    if (modes.groups + 1) * len(instance.machines) > _MAX_RATE_CELLS:
-        return None
-    table = np.full((modes.groups + 1, len(instance.machines)), -1.0)
-    table[modes.groups] = 1.0
-    for row, group in enumerate(instance.groups):
-        machine, first = np.unique(group.machine, return_index=True)
-        mode = int(modes.first[row]) + first
-        if (modes.gain[mode] != 1.0).any():
-            return None
-        table[row, machine] = modes.rate[mode]
-    return table
-
-
-def _reorder_edges(
-    tasks: kernel.TaskArrays, order: Indices
-) -> tuple[Indices, Indices, NDArray[np.int64]] | None:
-    """Renumber tasks by an order; give predecessors (CSR) and their edges; None: the order is not valid."""
-    if not (np.sort(order) == np.arange(tasks.number)).all():
-        return None
-    place = np.empty(tasks.number, dtype=np.uint32)
-    place[order] = np.arange(tasks.number)
-    first = tasks.pointer[:-1].astype(np.int64)[order]
-    number = np.diff(tasks.pointer.astype(np.int64))[order]
-    pointer = np.concatenate([[0], np.cumsum(number)])
-    edge = np.repeat(first - pointer[:-1], number) + np.arange(pointer[-1])
-    before = place[tasks.before[edge]]
-    if (before >= np.repeat(np.arange(tasks.number), number)).any():
-        return None
-    return pointer.astype(np.uint32), before, edge
-
-
-def decode_fast_path(
-    instance: Instance, route: FastPath, order: ArrayLike | None, bound: ArrayLike
-) -> DecodedPopulation:
-    """Give the makespans of bindings: one row, or individuals x variables."""
-    tasks, machines = route.course.tasks, route.course.machines
-    bounds = check_rows("bound", bound, len(instance.graph.variables))
-    number = count_individuals(bounds)
-    makespan = np.zeros(number)
-    astray = _first_pin_violation(instance, bounds)
-    wrong = compilation.run_kernel(
-        decode_bindings,
-        (
-            *route,
-            number,
-            bounds.reshape(-1),
-            row_stride(bounds),
-            np.zeros(tasks, dtype=np.uint32),
-            np.zeros(tasks, dtype=np.uint32),
-            np.zeros(machines),
-            np.zeros(tasks),
-        ),
-        (makespan,),
-        work_s=number
-        * (tasks * _FAST_TASK_S + len(route.course.before) * _FAST_EDGE_S + machines * _FAST_MACHINE_S),
-    )
-    wrong = min(wrong, astray)
-    if wrong < number:
-        turns = np.arange(tasks, dtype=np.uint32) if order is None else check_rows("order", order, tasks)
-        raise explain_invalid_genome(instance, turns, bounds[wrong] if bounds.ndim == 2 else bounds, None)
-    nothing = np.zeros(number)
-    return DecodedPopulation(
-        makespan_s=makespan, node_seconds=nothing, cost=nothing, start_s=None, finish_s=None
-    )
-
-
-def _first_pin_violation(instance: Instance, bounds: Indices) -> int:
-    """Give the first individual that binds a pinned variable elsewhere; their number: none."""
-    rows = np.atleast_2d(bounds)
-    if instance.pinned:
-        kept = (rows[:, list(instance.pinned)] == list(instance.pinned.values())).all(axis=1)
-        if not kept.all():
-            return int(np.argmin(kept))
-    return len(rows)
-
-
 _TASK_S, _EDGE_S, _LINE_S, _MACHINE_S = 2e-6, 0.35e-6, 5e-6, 0.8e-6
-"""What a task, an edge, a task where nodes are counted, and an empty line take in plain Python, about."""
-_MAX_MODE_CELLS = 4_000_000
-"""Groups x machines up to which the usual modes are kept in a table."""
+"""Approximate seconds in plain Python: per task, edge, task with counted nodes, and empty skyline."""
+_FAST_TASK_S, _FAST_EDGE_S, _FAST_MACHINE_S = 0.6e-6, 0.25e-6, 0.03e-6
+"""The same per task, edge and machine on the fast path."""
+_MAX_CELLS = 4_000_000
+"""Largest table of groups x machines."""
+_MAX_ORDERS = 4
+"""Number of task orders per instance whose fast path is cached."""
 
 _default_mode_cache: WeakKeyDictionary[Instance, Indices] = WeakKeyDictionary()
+
+
+class Genome(NamedTuple):
+    """The choices from which a decoder builds a schedule."""
+
+    order: Indices
+    """All tasks in a topological order."""
+    bound: Indices
+    """Machine of each binding variable."""
+    modes: Indices
+    """Mode of each task."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class DecodedPopulation:
+    """The results of a population, one entry per individual."""
+
+    makespan_s: Floats
+    """Infinite if some task never fits beside the busy intervals."""
+    node_seconds: Floats
+    cost: Floats
+    start_s: Floats | None
+    finish_s: Floats | None
+    """Individuals x tasks, like ``start_s``; None if not requested."""
+
+
+def encode_schedule(instance: Instance, schedule: Schedule) -> Genome:
+    """Return the genome of a schedule, its tasks by start, then finish, then index.
+
+    Decoded with APPEND or INSERTION no task starts later than in the schedule, because every task that runs
+    at its start was placed before it. With other durations APPEND keeps the order on every machine.
+    """
+    graph = instance.graph
+    if schedule.tasks != graph.names:
+        raise InvalidInput(Problem(what="a schedule of other tasks", rule="must be one of this instance"))
+    # A predecessor that starts together with its successor takes 0 s: it ends first or has the lower index.
+    order = np.lexsort((np.arange(len(graph)), schedule.finish_s, schedule.start_s)).astype(np.uint32)
+    bound = np.zeros(len(graph.variables), dtype=np.uint32)
+    bound[graph.variable] = schedule.machine
+    modes = np.zeros(len(graph), dtype=np.uint32)
+    for group in instance.groups:
+        machine, nodes = schedule.machine[group.tasks], schedule.nodes[group.tasks]
+        found = _find_modes(group, group.nodes, machine, nodes)
+        if (found == len(group)).any():
+            task = int(group.tasks[int(np.argmax(found == len(group)))])
+            place = f"{int(schedule.nodes[task])} nodes of {schedule.machines[schedule.machine[task]]}"
+            what = f"{graph.names[task]} takes {place}"
+            raise InvalidInput(Problem(what=what, rule="must be a mode of the task"))
+        modes[group.tasks] = found
+    return Genome(order=order, bound=bound, modes=modes)
+
+
+def select_modes(instance: Instance, bound: Indices, counts: Indices | None = None) -> Indices:
+    """Return the modes with given node counts on the machines of a genome or of a population.
+
+    ``counts`` are per task, as in the workflow file; without them every task takes its smallest count.
+    """
+    variable, last = instance.graph.variable, bound.shape[:-1]
+    modes = np.zeros((*last, len(instance)), dtype=np.uint32)
+    for group in instance.groups:
+        machine = bound[..., variable[group.tasks]]
+        if counts is None:
+            found = _find_modes(group, np.zeros(len(group), dtype=np.int64), machine, np.zeros_like(machine))
+        else:
+            asked = np.broadcast_to(counts, (*last, len(instance)))[..., group.tasks]
+            found = _find_modes(group, group.count, machine, asked)
+        if (found == len(group)).any():
+            *_, task = np.argwhere(found == len(group))[0].tolist()
+            raise _impossible_mode_error(
+                instance, int(group.tasks[task]), int(machine[found == len(group)][0])
+            )
+        modes[..., group.tasks] = found
+    return modes
+
+
+def check_rows(name: str, given: ArrayLike, width: int) -> Indices:
+    """Check a row of whole numbers, or individuals x row, and return it as contiguous uint32."""
+    rows = np.asarray(given)
+    if rows.ndim not in (1, 2) or rows.shape[-1] != width:
+        rule = f"must be a row of {width} numbers, or individuals x {width}"
+        raise InvalidInput(Problem(what=f"{name}: an array of shape {rows.shape}", rule=rule))
+    if rows.dtype != np.uint32:
+        if rows.size and (rows.dtype.kind not in "iu" or rows.min() < 0 or rows.max() >= 2**32):
+            raise InvalidInput(Problem(what=f"{name}: {rows.dtype} numbers", rule="must be whole, from 0 on"))
+        rows = rows.astype(np.uint32)
+    return np.ascontiguousarray(rows)
+
+
+def row_stride(rows: NDArray[Any]) -> int:
+    """Return the distance between the rows of two individuals; 0 if they share one row."""
+    return rows.shape[1] if rows.ndim == 2 else 0
+
+
+def count_individuals(*arrays: NDArray[Any]) -> int:
+    """Return the number of individuals: the length of all two-dimensional arrays, or 1."""
+    numbers = {len(rows) for rows in arrays if rows.ndim == 2}
+    if len(numbers) > 1:
+        what = f"arrays of {' and '.join(map(str, sorted(numbers)))} individuals"
+        raise InvalidInput(Problem(what=what, rule="one number of individuals for all, or a single row"))
+    return numbers.pop() if numbers else 1
+
+
+def _find_modes(
+    group: ModeGroup, values: NDArray[np.integer], machine: Indices, value: NDArray[np.integer]
+) -> NDArray[np.intp]:
+    """Find modes by machine and a value that ascends on each machine; ``len(group)`` if there is none."""
+    most = int(max(values.max(initial=0), value.max(initial=0))) + 1
+    keys = group.machine.astype(np.int64) * most + values
+    asked = machine.astype(np.int64) * most + value
+    found = np.searchsorted(keys, asked)
+    exists = keys[np.minimum(found, len(keys) - 1)] == asked
+    return np.where(exists, found, len(keys))
+
+
+def _impossible_mode_error(instance: Instance, task: int, machine: int) -> WeftError:
+    """Return the error for a mode that a task does not have."""
+    name, group = instance.graph.names[task], instance.groups[int(instance.group[task])]
+    if machine >= len(instance.machines):
+        what = f"{name} is bound to machine number {machine}"
+        return InvalidInput(Problem(what=what, rule=f"there are {len(instance.machines)} machines"))
+    place = instance.machines[machine].name
+    counts = group.count[group.machine == machine].tolist()
+    if not counts:
+        return Infeasible(f"{name} cannot run on {place}: bind it to one of its candidates")
+    what = f"{name} on {place} in a mode it does not have there"
+    return InvalidInput(Problem(what=what, rule=f"its node counts there are {shorten(counts)}"))
+
+
+def explain_invalid_genome(
+    instance: Instance, order: Indices, bound: Indices, modes: Indices | None
+) -> WeftError:
+    """Return the error for a genome that the decoder has refused."""
+    graph = instance.graph
+    names, seen = graph.names, np.zeros(len(graph), dtype=bool)
+    for task in order.tolist():
+        if task >= len(graph) or seen[task]:
+            what = f"the order holds task {task}" + (" twice" if task < len(graph) else "")
+            rule = f"every task from 0 to {len(graph) - 1} stands in it once"
+            return InvalidInput(Problem(what=what, rule=rule))
+        late = [int(before) for before in graph.predecessors(task) if not seen[before]]
+        if late:
+            what = f"the order puts {names[task]} before {names[late[0]]}"
+            return InvalidInput(Problem(what=what, rule="predecessors come first"))
+        seen[task] = True
+    for variable, machine in enumerate(bound.tolist()):
+        what = f"{graph.variables[variable]!r} is bound to machine number {machine}"
+        if machine >= len(instance.machines):
+            return InvalidInput(Problem(what=what, rule=f"there are {len(instance.machines)} machines"))
+        if instance.pinned.get(variable, machine) != machine:
+            rule = f"it is pinned to number {instance.pinned[variable]}"
+            return InvalidInput(Problem(what=what, rule=rule))
+    for task, group in enumerate(instance.group.tolist()):
+        machine = int(bound[graph.variable[task]])
+        if group >= 0 and machine not in _machines_of_mode(instance.groups[group], modes, task):
+            return _impossible_mode_error(instance, task, machine)
+    raise AssertionError("the decoder refused a genome in which nothing is wrong")
+
+
+def _machines_of_mode(group: ModeGroup, modes: Indices | None, task: int) -> Indices:
+    """Return the machine of the mode in a genome; without modes, the machines of all modes."""
+    return group.machine if modes is None else group.machine[int(modes[task]) :][:1]
 
 
 def decode(
@@ -277,9 +239,10 @@ def decode(
     rule: int = APPEND,
     seconds: ArrayLike | None = None,
 ) -> Schedule:
-    """Decode one genome. Without an order tasks go by index, without modes each takes the least count.
+    """Return the schedule of one genome.
 
-    ``seconds`` replaces the estimates of compute tasks. Infeasible if a task can never start.
+    Without an order tasks are taken by index; without modes each takes its smallest node count. ``seconds``
+    replaces the estimates of compute tasks. Raises Infeasible if a task can never start.
     """
     genomes = _pack_genomes(instance, order, bound, modes, seconds, times=True)
     if genomes.number != 1:
@@ -316,10 +279,10 @@ def decode_population(
     times: bool = False,
     priced: bool = True,
 ) -> DecodedPopulation:
-    """Decode many genomes at once; each array is one row for all of them, or individuals x row.
+    """Decode many genomes at once; each array is one row for all individuals, or individuals x row.
 
-    With ``times`` start and finish of all tasks are given, without ``priced`` node-seconds and cost are 0. A
-    search over bindings that wants neither is twice as fast on machines that serve tasks in turn.
+    With ``times`` start and finish of all tasks are returned; without ``priced`` node-seconds and cost are 0.
+    A search over bindings without both is twice as fast on machines that run one task at a time.
     """
     if modes is None and seconds is None and not times and not priced:
         route = find_fast_path(instance, rule, order)
@@ -339,11 +302,11 @@ def _pack_genomes(
     times: bool,
     priced: bool = True,
 ) -> Genomes:
-    """Check the shapes and lay the arrays out as the kernels read them."""
+    """Check the shapes and return the arrays for the kernel."""
     tasks, variables = len(instance), len(instance.graph.variables)
     bindings = check_rows("bound", bound, variables)
     orders = np.arange(tasks, dtype=np.uint32) if order is None else check_rows("order", order, tasks)
-    few = len(instance.groups) * len(instance.machines) <= _MAX_MODE_CELLS
+    few = len(instance.groups) * len(instance.machines) <= _MAX_CELLS
     chosen = usual = np.zeros(0, dtype=np.uint32)
     if modes is not None:
         chosen = check_rows("modes", modes, tasks)
@@ -382,7 +345,7 @@ def _durations(given: ArrayLike, width: int) -> Floats:
 
 
 def _default_modes(instance: Instance) -> Indices:
-    """Give groups x machines: the mode of the least count; their number: the group cannot run there."""
+    """Return groups x machines: the mode of the smallest count; the number of modes if there is none."""
     if instance not in _default_mode_cache:
         modes = compile_problem(instance).modes
         table = np.full((modes.groups, len(instance.machines)), len(modes.machine), dtype=np.uint32)
@@ -459,3 +422,193 @@ def _invalid_genome_error(instance: Instance, genomes: Genomes, individual: int)
     bound = row(genomes.bound, genomes.bound_step, len(instance.graph.variables))
     modes = row(genomes.mode, genomes.mode_step, tasks) if genomes.chosen else None
     return explain_invalid_genome(instance, order, bound, modes)
+
+
+class FastPath(NamedTuple):
+    """The arrays of the fast decoder, and the costs of data besides their size; None if these are 0.
+
+    It applies if all tasks are virtual or compute tasks whose seconds are work over machine speed, machines
+    run one task at a time or any number, busy intervals take whole machines from time 0 on, and all
+    individuals have the same order: the case of docs/papers/dynamic-grid.md, section 6. It returns makespans
+    of bindings.
+    """
+
+    course: BindingProblem
+    fixed: Floats | None
+    files: Floats | None
+    latency: Floats | None
+
+
+_fast_path_cache: WeakKeyDictionary[Instance, dict[tuple[int, bytes], FastPath | None]] = WeakKeyDictionary()
+
+
+def count_skylines(problem: kernel.ProblemArrays, rule: int) -> int:
+    """Return the number of skylines per machine; 0 if all machines run one task at a time, or any number."""
+    if rule not in (APPEND, INSERTION, EXCLUSIVE, UNLIMITED):
+        raise InvalidInput(Problem(what=f"rule {rule}", rule="must be a rule of the decoder"))
+    busy, shared = len(problem.busy_machine) > 0, bool((problem.machines.form == kernel.SHARED).any())
+    if rule == APPEND:
+        return (2 if busy else 1) if shared else 0
+    return int(rule == INSERTION or (rule == EXCLUSIVE and busy))
+
+
+def find_fast_path(instance: Instance, rule: int, order: ArrayLike | None) -> FastPath | None:
+    """Return the fast path of an instance under a rule and an order; None if it does not apply."""
+    turns = None if order is None else check_rows("order", order, len(instance))
+    if turns is not None and turns.ndim > 1:
+        return None
+    routes = _fast_path_cache.setdefault(instance, {})
+    key = (rule, b"" if turns is None else turns.tobytes())
+    if key not in routes:
+        if len(routes) >= _MAX_ORDERS:
+            routes.clear()
+        routes[key] = _build_fast_path(instance, rule, turns)
+    return routes[key]
+
+
+def _build_fast_path(instance: Instance, rule: int, turns: Indices | None) -> FastPath | None:
+    problem = compile_problem(instance)
+    tasks, modes, machines = problem.tasks, problem.modes, problem.machines
+    simple = modes.layout == kernel.RELATED and not bool((tasks.kind == kernel.TRANSFER).any())
+    release = _release(problem, rule) if simple else None
+    rates = None if release is None else _rates(instance, problem)
+    order = np.arange(tasks.number, dtype=np.uint32) if turns is None else turns
+    edges = _reorder_edges(tasks, order) if rates is not None else None
+    if release is None or rates is None or edges is None:
+        return None
+    pointer, before, edge = edges
+    alone = (machines.form != kernel.OPEN) & (rule != UNLIMITED)
+    course = BindingProblem(
+        tasks=tasks.number,
+        machines=machines.number,
+        locations=machines.locations,
+        variable=tasks.variable[order],
+        earliest=tasks.earliest[order],
+        pointer=pointer,
+        before=before,
+        size=tasks.size[edge],
+        host=machines.host,
+        location=machines.location,
+        inverse=machines.inverse,
+        alone=alone.astype(np.uint8),
+        release=release,
+        # Virtual tasks take 0 s, whatever their work.
+        work=np.where(tasks.kind == kernel.COMPUTE, modes.work, 0.0)[order],
+        row=modes.group[order] * np.uint32(machines.number),
+        rate=rates.reshape(-1),
+    )
+    if tasks.fixed.any() or (tasks.files.any() and machines.latency.any()):
+        return FastPath(course, tasks.fixed[edge], tasks.files[edge], machines.latency)
+    return FastPath(course, None, None, None)
+
+
+def _release(problem: kernel.ProblemArrays, rule: int) -> Floats | None:
+    """Return when each machine becomes free for good; None if skylines are needed.
+
+    Under the rules that fill no gaps, a machine of one node that is busy from 0 on without a break behaves
+    like one whose first task ends then.
+    """
+    machines = problem.machines
+    release = np.zeros(machines.number)
+    if count_skylines(problem, rule) == 0:
+        # Nothing is busy, or busy intervals delay no task.
+        return release
+    held = np.zeros(machines.number, dtype=np.bool_)
+    held[problem.busy_machine] = True
+    counted = (machines.form == kernel.SHARED) & ~held
+    if rule not in (APPEND, EXCLUSIVE) or (rule == APPEND and counted.any()):
+        return None
+    if (machines.capacity[held & (machines.form != kernel.OPEN)] != 1).any():
+        return None
+    if (problem.modes.nodes < 1).any() or (problem.busy_nodes < 1).any():
+        return None
+    for stretch in np.argsort(problem.busy_start, kind="stable").tolist():
+        machine, start_s = problem.busy_machine[stretch], problem.busy_start[stretch]
+        if problem.busy_seconds[stretch] > 0.0:
+            if start_s > release[machine]:
+                return None
+            release[machine] = max(release[machine], start_s + problem.busy_seconds[stretch])
+    return release
+
+
+def _rates(instance: Instance, problem: kernel.ProblemArrays) -> Floats | None:
+    """Return groups x machines: the rate of the smallest count, below 0 if there is none.
+
+    The last row is for tasks without a group, which take 0 s anywhere. None if speed-ups differ from 1 or the
+    table would be too large.
+    """
+    modes = problem.modes
+    if (modes.groups + 1) * len(instance.machines) > _MAX_CELLS:
+        return None
+    table = np.full((modes.groups + 1, len(instance.machines)), -1.0)
+    table[modes.groups] = 1.0
+    for row, group in enumerate(instance.groups):
+        machine, first = np.unique(group.machine, return_index=True)
+        mode = int(modes.first[row]) + first
+        if (modes.gain[mode] != 1.0).any():
+            return None
+        table[row, machine] = modes.rate[mode]
+    return table
+
+
+def _reorder_edges(
+    tasks: kernel.TaskArrays, order: Indices
+) -> tuple[Indices, Indices, NDArray[np.int64]] | None:
+    """Renumber tasks by an order; return predecessors (CSR) and their edges; None if the order is invalid."""
+    if not (np.sort(order) == np.arange(tasks.number)).all():
+        return None
+    place = np.empty(tasks.number, dtype=np.uint32)
+    place[order] = np.arange(tasks.number)
+    first = tasks.pointer[:-1].astype(np.int64)[order]
+    number = np.diff(tasks.pointer.astype(np.int64))[order]
+    pointer = np.concatenate([[0], np.cumsum(number)])
+    edge = np.repeat(first - pointer[:-1], number) + np.arange(pointer[-1])
+    before = place[tasks.before[edge]]
+    if (before >= np.repeat(np.arange(tasks.number), number)).any():
+        return None
+    return pointer.astype(np.uint32), before, edge
+
+
+def decode_fast_path(
+    instance: Instance, route: FastPath, order: ArrayLike | None, bound: ArrayLike
+) -> DecodedPopulation:
+    """Return the makespans of bindings: one row, or individuals x variables."""
+    tasks, machines = route.course.tasks, route.course.machines
+    bounds = check_rows("bound", bound, len(instance.graph.variables))
+    number = count_individuals(bounds)
+    makespan = np.zeros(number)
+    violation = _first_pin_violation(instance, bounds)
+    wrong = compilation.run_kernel(
+        decode_bindings,
+        (
+            *route,
+            number,
+            bounds.reshape(-1),
+            row_stride(bounds),
+            np.zeros(tasks, dtype=np.uint32),
+            np.zeros(tasks, dtype=np.uint32),
+            np.zeros(machines),
+            np.zeros(tasks),
+        ),
+        (makespan,),
+        work_s=number
+        * (tasks * _FAST_TASK_S + len(route.course.before) * _FAST_EDGE_S + machines * _FAST_MACHINE_S),
+    )
+    wrong = min(wrong, violation)
+    if wrong < number:
+        turns = np.arange(tasks, dtype=np.uint32) if order is None else check_rows("order", order, tasks)
+        raise explain_invalid_genome(instance, turns, bounds[wrong] if bounds.ndim == 2 else bounds, None)
+    nothing = np.zeros(number)
+    return DecodedPopulation(
+        makespan_s=makespan, node_seconds=nothing, cost=nothing, start_s=None, finish_s=None
+    )
+
+
+def _first_pin_violation(instance: Instance, bounds: Indices) -> int:
+    """Return the first individual that violates a pin; the number of individuals if there is none."""
+    rows = np.atleast_2d(bounds)
+    if instance.pinned:
+        kept = (rows[:, list(instance.pinned)] == list(instance.pinned.values())).all(axis=1)
+        if not kept.all():
+            return int(np.argmin(kept))
+    return len(rows)

@@ -1,60 +1,40 @@
-"""DLS: dynamic level scheduling, generalised for unlike machines.
+"""DLS: dynamic level scheduling, generalised for heterogeneous machines.
 
-Of all ready tasks and machines the pair of the highest dynamic level: the static level of the task, less the
-moment it could start there, plus what the machine is faster than the median. G. C. Sih, E. A. Lee, A
-Compile-Time Scheduling Heuristic for Interconnection-Constrained Heterogeneous Processor Architectures, IEEE
-TPDS 4(2), 1993, sections on DL1.
+Of all ready tasks and machines the pair of the highest dynamic level is placed: the static level of the task,
+minus its earliest start on the machine, plus the advantage of the machine over the median. G. C. Sih, E. A.
+Lee, A Compile-Time Scheduling Heuristic for Interconnection-Constrained Heterogeneous Processor
+Architectures, IEEE TPDS 4(2), 1993, sections on DL1.
 
-Deviations: links are not contended for, and neither the descendant consideration (DL2) nor the cost of
-leaving a processor to others is computed. The static level and ``E*`` are medians over the machines that can
-run a task. As start and seconds add up to the finish, the level is ``SL + E* - finish``: the machine is
+Deviations: there is no contention for links, and neither the descendant consideration (DL2) nor the cost of
+leaving a processor to other tasks is computed. The static level and ``E*`` are medians over the machines that
+can run a task. As start and seconds add up to the finish, the level is ``SL + E* - finish``: the machine is
 always the one where the task ends first. Tasks of one abstract machine follow the first of them that is
-placed; a moldable task is selected by its earliest finish and takes the smallest node count that ends within
-5 % of it. Ties go to the lower index. Where something else holds machines for a time, gaps are used.
+placed. A moldable task is selected by its earliest finish and takes the smallest node count that ends within
+5 % of it. Ties go to the lower index. Gaps are used if machines are busy beforehand.
 
 Complexity O(v k + v log v + r (d l + k)) for v tasks, d predecessors per task, l network locations, k modes
-per task and r looks at a task: at least v, a few per task as a rule, v times the ready tasks at worst.
+per task and r evaluations of a task: at least v, usually a few per task, in the worst case v times the number
+of ready tasks.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
-
 from weft.instance.instance import Instance
-from weft.planners.list_planner import select
-from weft.planners.planner import Budget, Plan, Unsupported, check_makespan_only
+from weft.planners.list_planner import ListPlanner, select_tasks
 from weft.planners.ranks import median_seconds, static_levels
-from weft.schedule.objective import Objective
-from weft.search.pool import INLINE_POOL, Pool
-
-if TYPE_CHECKING:
-    import numpy as np
+from weft.schedule.schedule import Schedule
 
 __all__ = ["Dls"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dls:
-    """Weighs how long the way to the end is against how late a task could start."""
+class Dls(ListPlanner):
+    """The highest dynamic level of all ready tasks and machines."""
 
-    name: ClassVar[str] = "dls"
-    title: ClassVar[str] = "DLS, highest dynamic level on unlike machines (Sih and Lee 1993)"
+    name = "dls"
+    title = "DLS, highest dynamic level on unlike machines (Sih and Lee 1993)"
+    label = "DLS"
 
-    def supports(self, instance: Instance, objective: Objective) -> Unsupported | None:
-        """Serve the makespan, where no budget has to be kept."""
-        return check_makespan_only("DLS", instance, objective)
-
-    def plan(
-        self,
-        instance: Instance,
-        *,
-        objective: Objective,  # noqa: ARG002
-        budget: Budget,  # noqa: ARG002
-        rng: np.random.Generator,  # noqa: ARG002
-        pool: Pool = INLINE_POOL,  # noqa: ARG002
-    ) -> Plan:
+    def schedule(self, instance: Instance) -> Schedule:
         """Place the pair of the highest dynamic level, one after another."""
         medians = median_seconds(instance)
-        offset = static_levels(instance, medians) + medians
-        return Plan(schedule=select(instance, offset=offset), steps=1)
+        return select_tasks(instance, offset=static_levels(instance, medians) + medians)

@@ -1,35 +1,29 @@
-"""Aims: an objective as searches read it, one number that is to be small.
+"""Evaluation of schedules: linear objectives, losses, lower bounds, and the values of decoded populations.
 
-Makespan, cost and most fitness functions of S2 are sums of makespan, node-seconds and price, so that a kernel
-can weigh them without making a schedule. Limits come first: of two plans the one that misses deadline and
-maximal cost by less is better, whatever the objective says.
-
-The lower bounds of an instance, computed once, however many ask: a portfolio and whoever called it.
-
-Judging: what the individuals of a population are worth, as searches maximise it.
-
-The value of a plan is minus the objective's number (plus, where that is to be large). A plan that misses
-deadline or maximal cost is worth less than any that keeps them, the less the more it misses. Objectives that
-need a whole schedule are asked schedule by schedule, which takes about a thousand times longer.
+Makespan, cost and most fitness functions of the moldable paper are linear in makespan, node-seconds and
+price, so that a kernel can evaluate them without building a schedule. Limits come first: of two plans the one
+that exceeds deadline and maximal cost by less is better, whatever its objective value.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from weft.instance.instance import Instance
-from weft.planners.genome import DecodedPopulation
 from weft.schedule.bounds import Bounds, lower_bounds
 from weft.schedule.costs import schedule_cost, sequential_execution
 from weft.schedule.objective import Objective
 from weft.schedule.schedule import Schedule
 from weft.workflow.task_graph import COMPUTE, Floats, Indices
+
+if TYPE_CHECKING:
+    from weft.planners.decoding import DecodedPopulation
 
 __all__ = [
     "LinearObjective",
@@ -42,11 +36,19 @@ __all__ = [
 
 
 _ROUNDING = 1e-9
-"""Share by which a limit may be exceeded by rounding (as ``schedule.limits`` counts)."""
+"""Relative rounding error of a sum that equals a limit."""
+_PENALTY = 1e3
+"""Least penalty of an exceeded limit, as a multiple of the objective value of the sequential plan."""
+_BATCH_S = 0.05
+"""Approximate seconds between two checks of the budget."""
+_TASK_S, _SCHEDULE_TASK_S = 5e-6, 2e-5
+"""Approximate seconds per task of an individual: decoded in plain Python, evaluated as a schedule."""
+
+_bounds_cache: WeakKeyDictionary[Instance, Bounds] = WeakKeyDictionary()
 
 
 class LinearObjective(NamedTuple):
-    """A linear objective: ``base + makespan_s * per_second + node_s * per_node_s + cost * per_price``."""
+    """The objective ``base + makespan_s * per_second + node_s * per_node_s + cost * per_price``."""
 
     base: float
     per_second: float
@@ -54,29 +56,36 @@ class LinearObjective(NamedTuple):
     per_price: float
     deadline_s: float
     max_cost: float
-    """Infinite: no limit."""
+    """Infinite if there is no limit, like ``deadline_s``."""
 
     def value(self, makespan_s: float, node_s: float, cost: float) -> float:
-        """Give the objective's number."""
+        """Return the objective value."""
         return self.base + makespan_s * self.per_second + node_s * self.per_node_s + cost * self.per_price
+
+    def loss(self, instance: Instance, schedule: Schedule) -> Loss:
+        """Return the loss of a schedule."""
+        makespan_s, cost = schedule.makespan_s, schedule_cost(schedule, instance)
+        node_s = float(((schedule.finish_s - schedule.start_s) * schedule.nodes).sum())
+        excess = _excess(makespan_s, self.deadline_s) + _excess(cost, self.max_cost)
+        return Loss(excess=excess, value=self.value(makespan_s, node_s, cost))
 
     @property
     def is_makespan(self) -> bool:
-        """Say whether only the makespan counts, limits included."""
+        """Whether only the makespan counts, limits included."""
         return self.per_node_s == 0 and self.per_price == 0 and self.max_cost == math.inf
 
 
 class Loss(NamedTuple):
-    """What a schedule is worth; the smaller of two is better."""
+    """The quality of a schedule; the smaller of two is better."""
 
-    missed: float
-    """By which shares the limits are missed, together; 0: they are kept."""
+    excess: float
+    """Sum of the relative excesses over deadline and maximal cost; 0 if both are kept."""
     value: float
-    """The objective's number; its negative where it is to be large."""
+    """The objective value, negated if the objective is maximised."""
 
 
 def linearise_objective(instance: Instance, objective: Objective) -> LinearObjective | None:
-    """Give a linear objective; None: it takes a whole schedule to tell its number."""
+    """Return an objective in linear form; None if it needs a whole schedule."""
     scaled = _weights(instance, objective)
     if scaled is None:
         return None
@@ -88,7 +97,7 @@ def linearise_objective(instance: Instance, objective: Objective) -> LinearObjec
 
 
 def _weights(instance: Instance, objective: Objective) -> tuple[float, float, float, float] | None:
-    """Give base and weights per second, node-second and price (the formulas are those of ``fitness``)."""
+    """Return base and weights per second, node-second and price of the fitness functions."""
     if objective.is_makespan:
         return 0.0, 1.0, 0.0, 0.0
     if objective.name == "cost":
@@ -111,66 +120,61 @@ def _weights(instance: Instance, objective: Objective) -> tuple[float, float, fl
 
 
 def evaluate_loss(instance: Instance, objective: Objective, schedule: Schedule) -> Loss:
-    """Say what a schedule is worth."""
-    missed = _excess(schedule.makespan_s, objective.deadline_s)
+    """Return the loss of a schedule under an objective and its limits."""
+    excess = _excess(schedule.makespan_s, objective.deadline_s)
     if objective.max_cost is not None:
-        missed += _excess(schedule_cost(schedule, instance), objective.max_cost)
+        excess += _excess(schedule_cost(schedule, instance), objective.max_cost)
     value = objective.value(schedule, instance)
-    return Loss(missed=missed, value=-value if objective.sense == "maximise" else value)
+    return Loss(excess=excess, value=-value if objective.sense == "maximise" else value)
 
 
 def _excess(amount: float, limit: float | None) -> float:
+    """Return the excess over a limit relative to it; absolute if the limit is 0."""
     if limit is None or amount <= limit * (1.0 + _ROUNDING):
         return 0.0
     return (amount - limit) / limit if limit > 0 else amount
 
 
-_bounds_cache: WeakKeyDictionary[Instance, Bounds] = WeakKeyDictionary()
-
-
 def compute_bounds(instance: Instance) -> Bounds:
-    """Give the bounds of an instance."""
+    """Return the lower bounds of an instance; they are computed once per instance and cached."""
     if instance not in _bounds_cache:
         _bounds_cache[instance] = lower_bounds(instance)
     return _bounds_cache[instance]
 
 
-_LIMIT_ROUNDING = 1e-9
-"""Share by which a limit may be exceeded by rounding (as ``aims`` counts)."""
-_MISSED = 1e3
-"""How many times the sequential plan's number a missed limit counts, at least."""
-_BATCH_S = 0.05
-"""Seconds between two looks at the budget, about."""
-_TASK_S, _MEASURED_TASK_S = 5e-6, 2e-5
-"""What a task of one individual takes, about: decoded in plain Python, and measured in a whole schedule."""
-
-
 class PopulationEvaluator:
-    """Gives the values of decoded populations under an objective."""
+    """Returns the values of decoded populations under an objective, which a search maximises.
+
+    The value of an individual is its negated objective value, minus a penalty if it exceeds deadline or
+    maximal cost. Objectives that are not linear need a schedule per individual, which takes about a thousand
+    times longer.
+    """
 
     def __init__(self, instance: Instance, objective: Objective) -> None:
         self._instance = instance
         self._objective = objective
-        self._aim = linearise_objective(instance, objective)
-        self._is_makespan = self._aim is not None and self._aim.is_makespan and objective.deadline_s is None
-        self._penalty = _MISSED * (1.0 + _objective_scale(instance, objective))
-        self.of_schedules = self._aim is None and objective.name not in ("local", "static-idle-fraction")
-        """Whether whole schedules are needed; else columns of decoded populations are enough."""
+        self._linear = linearise_objective(instance, objective)
+        self._is_makespan = (
+            self._linear is not None and self._linear.is_makespan and objective.deadline_s is None
+        )
+        self._penalty = _PENALTY * (1.0 + _objective_scale(instance, objective))
+        self.of_schedules = self._linear is None and objective.name not in ("local", "static-idle-fraction")
+        """Whether whole schedules are needed, not only the columns of decoded populations."""
         self.timed = objective.name == "local" or self.of_schedules
         """Whether start and finish of all tasks are needed."""
-        self.priced = self._aim is None or not self._aim.is_makespan
+        self.priced = self._linear is None or not self._linear.is_makespan
         """Whether node-seconds and cost are needed."""
 
     @property
     def batch(self) -> int:
-        """Say how many individuals may be judged between two looks at the budget."""
-        task_s = _MEASURED_TASK_S if self.of_schedules else _TASK_S
+        """Number of individuals to evaluate between two checks of the budget."""
+        task_s = _SCHEDULE_TASK_S if self.of_schedules else _TASK_S
         return max(1, int(_BATCH_S / (task_s * max(1, len(self._instance)))))
 
     def values(self, decoded: DecodedPopulation, machine: Indices, nodes: Indices) -> Floats:
-        """Give the value of every individual; minus infinity where some task never starts.
+        """Return the value of every individual; minus infinity if some task can never start.
 
-        ``machine`` and ``nodes`` (individuals x tasks) are read only for whole schedules.
+        ``machine`` and ``nodes`` (individuals x tasks) are read only if ``of_schedules`` is set.
         """
         if self._is_makespan:
             return -decoded.makespan_s
@@ -182,11 +186,11 @@ class PopulationEvaluator:
         return np.where(possible, -losses, -np.inf)
 
     def _numbers(self, decoded: DecodedPopulation) -> Floats:
-        """Give the objective's numbers."""
-        aim, instance, objective = self._aim, self._instance, self._objective
-        if aim is not None:
-            time, taken = decoded.makespan_s * aim.per_second, decoded.node_seconds * aim.per_node_s
-            return aim.base + time + taken + decoded.cost * aim.per_price
+        """Return the objective values."""
+        linear, instance, objective = self._linear, self._instance, self._objective
+        if linear is not None:
+            time, taken = decoded.makespan_s * linear.per_second, decoded.node_seconds * linear.per_node_s
+            return linear.base + time + taken + decoded.cost * linear.per_price
         if objective.name == "local":
             assert decoded.finish_s is not None
             assert decoded.start_s is not None
@@ -196,7 +200,7 @@ class PopulationEvaluator:
         return self._idle_fraction(decoded)
 
     def _idle_fraction(self, decoded: DecodedPopulation) -> Floats:
-        """Give ``fitness.static_idle_fraction`` of a population."""
+        """Return the objective ``static-idle-fraction`` of a population."""
         alpha, instance = self._objective.alpha, self._instance
         nodes = float(instance.capacity.sum())
         mean = float((instance.price_per_node_s * instance.capacity).sum()) / max(1.0, nodes)
@@ -207,17 +211,17 @@ class PopulationEvaluator:
         return alpha * decoded.makespan_s / (whole_s if whole_s > 0 else 1.0) + (1.0 - alpha) * idle
 
     def _penalty_of(self, decoded: DecodedPopulation) -> Floats:
-        """Give what missing limits counts."""
+        """Return the penalty of every individual."""
         limits = (
             (decoded.makespan_s, self._objective.deadline_s),
             (decoded.cost, self._objective.max_cost),
         )
-        missed = np.zeros(len(decoded.makespan_s))
+        excess = np.zeros(len(decoded.makespan_s))
         for amounts, limit in limits:
             if limit is not None:
-                excess = (amounts - limit) / (limit if limit > 0 else 1.0)
-                missed += np.where(amounts > limit * (1.0 + _LIMIT_ROUNDING), excess, 0.0)
-        return np.where(missed > 0, self._penalty * (1.0 + missed), 0.0)
+                relative = (amounts - limit) / (limit if limit > 0 else 1.0)
+                excess += np.where(amounts > limit * (1.0 + _ROUNDING), relative, 0.0)
+        return np.where(excess > 0, self._penalty * (1.0 + excess), 0.0)
 
     def _one_by_one(
         self, decoded: DecodedPopulation, machine: Indices, nodes: Indices, possible: NDArray[np.bool_]
@@ -241,15 +245,15 @@ class PopulationEvaluator:
                 start_s=decoded.start_s[row],
                 finish_s=decoded.finish_s[row],
             )
-            worth = evaluate_loss(self._instance, self._objective, schedule)
-            values[row] = -worth.value - (self._penalty * (1.0 + worth.missed) if worth.missed > 0 else 0.0)
+            loss = evaluate_loss(self._instance, self._objective, schedule)
+            values[row] = -loss.value - (self._penalty * (1.0 + loss.excess) if loss.excess > 0 else 0.0)
         return values
 
 
 def _objective_scale(instance: Instance, objective: Objective) -> float:
-    """Give how large the objective's number is, about: that of the sequential plan."""
-    whole, aim = sequential_execution(instance), linearise_objective(instance, objective)
-    if aim is None:
+    """Return the magnitude of the objective value: that of the sequential plan."""
+    whole, linear = sequential_execution(instance), linearise_objective(instance, objective)
+    if linear is None:
         return whole.time_s
     cost = whole.node_seconds * float(instance.price_per_node_s.max(initial=0.0))
-    return abs(aim.value(whole.time_s, whole.node_seconds, cost))
+    return abs(linear.value(whole.time_s, whole.node_seconds, cost))

@@ -1,82 +1,162 @@
-"""Bindings: a machine per binding variable, and a node count per moldable task, as points of a search.
-
-The genes of R. Prodan, T. Fahringer, SAC 2005 (S1 section 4): tasks of one abstract machine share one, every
-other task has its own; so the workflow decides between the 56 and the 106 genes of the paper's application.
-Only what can be chosen has a gene. A moldable task has a second one, its place among all its node counts;
-where the machine does not allow that count, the next smaller one is taken, else the smallest. Tasks go in one
-order, by the rule of the decoder.
-
-Genetic search over bindings: which machine every binding variable gets.
+"""Genetic search over bindings: the machine of every binding variable.
 
 R. Prodan, T. Fahringer, Dynamic Scheduling of Scientific Workflow Applications on the Grid: A Case Study, SAC
-2005 (S1 sections 4 and 12). Genes are binding variables, so a workflow that names abstract machines has fewer
-(``weft.planners.genetic``). With ``preset=s1-tuned`` it is the published search, with the settings
-the paper ended with: a first generation drawn at random, tasks by index, and what it finds is returned.
+2005 (docs/papers/dynamic-grid.md, sections 4 and 12). With ``preset=s1-tuned`` it is the published search
+with the final settings of the paper: a random first generation, and tasks by index.
 
-Deviations of the default: what list planners find is in the first generation, and tasks go in the order of
-the best of these plans, so that it is never worse; settings are ours; the plan found is put into gaps. A
-moldable task also has a gene for its node count.
+Genes: tasks of one abstract machine share one gene, every other task has its own; so the workflow decides
+between the 56 and the 106 genes of the application in the paper. A variable without a choice has no gene. A
+moldable task has a second gene, the position among all its node counts; if the machine does not allow that
+count, the next smaller one is taken, or the smallest. All individuals have the same task order.
 
-Complexity O(v + e) per individual for v tasks and e edges, more where nodes are counted or gaps are filled.
+Deviations of the default: the plans of list planners are in the first generation, and tasks are decoded in
+the order of the best of them, so that the result is never worse. The settings are our own. The result is
+decoded again into gaps. Moldable tasks have genes for their node counts.
+
+Complexity O(v + e) per individual for v tasks and e edges, more if nodes are counted or gaps are filled.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import InvalidInput, Problem
 from weft.instance.instance import Instance
-from weft.planners.decoding import APPEND, EXCLUSIVE, INSERTION, UNLIMITED, decode, decode_population
+from weft.planners.decoding import (
+    APPEND,
+    EXCLUSIVE,
+    INSERTION,
+    UNLIMITED,
+    decode,
+    decode_population,
+    encode_schedule,
+    select_modes,
+)
 from weft.planners.evaluation import PopulationEvaluator, evaluate_loss
-from weft.planners.genome import encode_schedule, select_modes
-from weft.planners.plan_search import PlanSearch, plan_seeds
-from weft.planners.planner import Budget, Plan, Unsupported, check_no_budgets
+from weft.planners.plan_search import plan_seeds, search_encoding
+from weft.planners.planner import BasePlanner, Plan, PlanRequest, Unsupported, check_no_budgets
 from weft.planners.problem import compile_problem
 from weft.schedule.objective import Objective
 from weft.schedule.schedule import Schedule
 from weft.search import genetic as search
 from weft.search.islands import Islands
 from weft.search.optimiser import Optimiser
-from weft.search.pool import INLINE_POOL, Pool
 from weft.search.space import Floats, Points, Space, make_space
 from weft.workflow.task_graph import COMPUTE, Indices
 
 __all__ = [
+    "DECODER_RULES",
     "BindingEncoding",
     "GeneticPlanner",
     "OccupancyName",
     "check_bindings_support",
-    "decoder_rule",
     "fill_gaps",
-    "too_many_counts",
 ]
 
+OccupancyName = Literal["append", "insertion", "exclusive", "none"]
+DECODER_RULES = {"append": APPEND, "insertion": INSERTION, "exclusive": EXCLUSIVE, "none": UNLIMITED}
+_MAX_CELLS = 20_000_000
+"""Largest table of modes: machines x node counts over all groups of tasks."""
+_SEEDED = search.GeneticSettings(
+    population=60,
+    generations=1000,
+    selection="tournament",
+    parent_share=1.0,
+    crossover="uniform",
+    crossover_rate=0.7,
+    mutation_rate=0.01,
+    elite_share=0.05,
+    steady_share=0.3,
+)
+"""Our settings: a search that starts from good plans must keep them, but not converge to them alone."""
 
-_MOST_CELLS = 20_000_000
-"""Machines x node counts, over all groups of tasks, up to which a table of modes is kept."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GeneticPlanner(BasePlanner):
+    """Genetic search over bindings and node counts."""
+
+    name = "genetic"
+    title = "genetic search over machines (Prodan and Fahringer 2005)"
+    label = "the genetic search"
+    anytime = True
+    any_objective = True
+
+    preset: Literal["seeded", "s1-tuned"] = "seeded"
+    """Our settings from the plans of list planners, or those of the paper from random plans."""
+    occupancy: OccupancyName = "append"
+    """When a machine starts a task; none: as if machines were unlimited."""
+    population: int = 0
+    """Number of individuals; 0: that of the preset."""
+    generations: int = 0
+    """Maximal number of generations; 0: that of the preset."""
+    islands: int = 1
+    """Number of populations side by side that exchange their best individuals."""
+
+    def __post_init__(self) -> None:
+        for option in ("population", "generations"):
+            if getattr(self, option) < 0:
+                what = f"genetic:{option}={getattr(self, option)}"
+                raise InvalidInput(Problem(what=what, rule="must be at least 0 (as the preset says)"))
+        if self.islands < 1:
+            raise InvalidInput(Problem(what=f"genetic:islands={self.islands}", rule="must be at least 1"))
+
+    def check(self, instance: Instance) -> Unsupported | None:
+        """Refuse binding budgets and too many node counts."""
+        return check_bindings_support(self.label, instance)
+
+    def plan(self, request: PlanRequest) -> Plan:
+        """Search from the incumbent, from the plans of list planners, or from random plans."""
+        rule = DECODER_RULES[self.occupancy]
+        if self.preset == "s1-tuned" and request.incumbent is None:
+            encoding = BindingEncoding(request.instance, request.objective, rule=rule)
+            return search_encoding(request, encoding, self._optimiser(), by=self.name)
+        seeds = plan_seeds(request)
+        order = encode_schedule(request.instance, seeds.schedules[0]).order
+        encoding = BindingEncoding(request.instance, request.objective, rule=rule, order=order)
+        plan = search_encoding(request, encoding, self._optimiser(), by=self.name, seeds=seeds)
+        return fill_gaps(request, plan)
+
+    def _optimiser(self) -> Optimiser:
+        settings = search.PRESETS["s1-tuned"] if self.preset == "s1-tuned" else _SEEDED
+        if self.population:
+            settings = replace(settings, population=self.population)
+        if self.generations:
+            settings = replace(settings, generations=self.generations)
+        one = search.GeneticAlgorithm(settings=settings)
+        return one if self.islands == 1 else Islands(search=one, islands=self.islands)
 
 
-def too_many_counts(instance: Instance) -> bool:
-    """Say whether the table of all node counts on all machines would be too large."""
-    groups = compile_problem(instance).modes.moldable.astype(bool)
-    counts = sum(len(np.unique(group.count)) for group in instance.groups) if groups.any() else 0
-    return counts * len(instance.machines) > _MOST_CELLS
+def check_bindings_support(label: str, instance: Instance) -> Unsupported | None:
+    """Refuse instances with binding budgets, or with too many node counts on too many machines."""
+    moldable = compile_problem(instance).modes.moldable.astype(bool)
+    counts = sum(len(np.unique(group.count)) for group in instance.groups) if moldable.any() else 0
+    if counts * len(instance.machines) > _MAX_CELLS:
+        return Unsupported(reason=f"{label} would need a table of too many node counts on too many machines")
+    return check_no_budgets(label, instance)
+
+
+def fill_gaps(request: PlanRequest, plan: Plan) -> Plan:
+    """Decode a plan again with insertion, in order of its starts; keep the better of both schedules."""
+    instance, objective = request.instance, request.objective
+    genome = encode_schedule(instance, plan.schedule)
+    filled = decode(instance, genome.order, genome.bound, genome.modes, rule=INSERTION)
+    before, after = (evaluate_loss(instance, objective, one) for one in (plan.schedule, filled))
+    return replace(plan, schedule=filled if after < before else plan.schedule, steps=plan.steps + 1)
 
 
 class BindingEncoding:
-    """What can be chosen in an instance, and what becomes of it."""
+    """The bindings and node counts of an instance as points of a search space."""
 
     def __init__(
         self, instance: Instance, objective: Objective, *, rule: int = APPEND, order: Indices | None = None
     ) -> None:
-        """Without an order tasks go by index."""
+        """Without an order tasks are decoded by index."""
         self._instance = instance
-        self._judge = PopulationEvaluator(instance, objective)
+        self._evaluator = PopulationEvaluator(instance, objective)
         self._rule = rule
         self._order = order
         self._bound = np.array([found[0] for found in instance.candidate_sets])[instance.candidates]
@@ -94,37 +174,37 @@ class BindingEncoding:
 
     @property
     def batch(self) -> int:
-        """Say how many points may be evaluated between two looks at the budget."""
-        return self._judge.batch
+        """Number of points to evaluate between two checks of the budget."""
+        return self._evaluator.batch
 
     def values(self, points: Points) -> Floats:
-        """Give the value of every point, which is to be large."""
+        """Return the value of every point, which is maximised."""
         bound, modes = self._genomes(points)
-        judge = self._judge
+        evaluator = self._evaluator
         decoded = decode_population(
             self._instance,
             self._order,
             bound,
             modes,
             rule=self._rule,
-            times=judge.timed,
-            priced=judge.priced,
+            times=evaluator.timed,
+            priced=evaluator.priced,
         )
         nothing = np.zeros((0, 0), dtype=np.uint32)
-        if not judge.of_schedules:
-            return judge.values(decoded, nothing, nothing)
+        if not evaluator.of_schedules:
+            return evaluator.values(decoded, nothing, nothing)
         taken = select_modes(self._instance, bound) if modes is None else modes
-        return judge.values(decoded, bound[:, self._instance.graph.variable], self._nodes(taken))
+        return evaluator.values(decoded, bound[:, self._instance.graph.variable], self._nodes(taken))
 
     def schedule(self, point: Points) -> Schedule:
-        """Give the schedule of one point; where tasks did not disturb each other, behind one another."""
+        """Return the schedule of a point; if the search ignores occupancy, tasks are appended."""
         bound, modes = self._genomes(point[None])
         rule = APPEND if self._rule == UNLIMITED else self._rule
         one = None if modes is None else modes[0]
         return decode(self._instance, self._order, bound[0], one, rule=rule)
 
     def point(self, schedule: Schedule) -> Points:
-        """Give the point that chooses as a schedule did."""
+        """Return the point with the choices of a schedule."""
         genome = encode_schedule(self._instance, schedule)
         genes = [self._candidates.positions(genome.bound[self._free])]
         if self._counts is not None:
@@ -133,7 +213,7 @@ class BindingEncoding:
         return joined if len(joined) else np.zeros(1, dtype=np.uint32)
 
     def _genomes(self, points: Points) -> tuple[Indices, Indices | None]:
-        """Give bindings and modes (None: the least counts) of points."""
+        """Return bindings and modes of points; modes are None if no task is moldable."""
         machines = len(self._free)
         bound = np.repeat(self._bound[None], len(points), axis=0)
         bound[:, self._free] = self._candidates.machines(points[:, :machines])
@@ -142,7 +222,7 @@ class BindingEncoding:
         return bound, self._counts.modes(bound[:, self._instance.graph.variable], points[:, machines:])
 
     def _nodes(self, modes: Indices) -> Indices:
-        """Give the nodes tasks take in some modes; transfers and virtual tasks take none."""
+        """Return the nodes of tasks in some modes; 0 for transfers and virtual tasks."""
         instance, known = self._instance, compile_problem(self._instance).modes
         compute = instance.graph.kind == COMPUTE
         nodes = np.zeros(modes.shape, dtype=np.uint32)
@@ -152,7 +232,7 @@ class BindingEncoding:
 
 
 class _CandidateTable:
-    """The machines of the variables that have a choice; many variables share one list of them."""
+    """The candidate machines of the variables that have a choice; many variables share one list."""
 
     def __init__(self, instance: Instance, variables: NDArray[np.intp]) -> None:
         sets = instance.candidate_sets
@@ -163,12 +243,12 @@ class _CandidateTable:
         self._sets = sets
 
     def machines(self, positions: Points) -> Indices:
-        """Give the machines at some positions."""
+        """Return the machines at some positions."""
         found: Indices = self._machine[self._first + positions]
         return found
 
     def positions(self, machines: Indices) -> NDArray[np.intp]:
-        """Give the positions of some machines, one per variable."""
+        """Return the positions of some machines, one per variable."""
         found = np.zeros(len(machines), dtype=np.intp)
         for number in np.unique(self._set).tolist():
             mine = self._set == number
@@ -177,7 +257,7 @@ class _CandidateTable:
 
 
 class _CountTable:
-    """The node counts of moldable tasks, and the mode that each has on each machine."""
+    """The node counts of moldable tasks, and the mode of each count on each machine."""
 
     def __init__(self, instance: Instance) -> None:
         tasks = len(instance)
@@ -199,14 +279,14 @@ class _CountTable:
         self._tasks = tasks
 
     def modes(self, machine: Indices, positions: Points) -> Indices:
-        """Give the modes (individuals x tasks) of some places among the counts."""
+        """Return the modes (individuals x tasks) of some positions among the counts."""
         place = np.zeros((len(positions), self._tasks), dtype=np.int64)
         place[:, self.moldable] = positions
         found: Indices = self._table[self._first + machine * self._width + place]
         return found
 
     def positions(self, modes: Indices) -> NDArray[np.intp]:
-        """Give the places of some modes, one per moldable task."""
+        """Return the positions of some modes, one per moldable task."""
         found = np.zeros(self._tasks, dtype=np.intp)
         for tasks, place in self._places:
             found[tasks] = place[modes[tasks]]
@@ -214,129 +294,13 @@ class _CountTable:
 
 
 def _mode_table(machine: Indices, place: NDArray[np.intp], machines: int, counts: int) -> Indices:
-    """Give machines x counts: the mode of the count, of the next smaller one there, or of the smallest."""
+    """Return machines x counts: the mode of the count, of the next smaller one, or of the smallest."""
     modes = np.arange(len(machine), dtype=np.int64)
     table = np.full((machines, counts), -1, dtype=np.int64)
     table[machine, place] = modes
-    # Modes ascend with the count, so the largest so far is that of the next smaller count.
+    # Modes ascend with the count, so the running maximum is the mode of the next smaller count.
     table = np.maximum.accumulate(table, axis=1)
     there, smallest = np.unique(machine, return_index=True)
     least = np.zeros(machines, dtype=np.int64)
     least[there] = smallest
     return np.where(table < 0, least[:, None], table).astype(np.uint32)
-
-
-OccupancyName = Literal["append", "insertion", "exclusive", "none"]
-_RULES = {"append": APPEND, "insertion": INSERTION, "exclusive": EXCLUSIVE, "none": UNLIMITED}
-_SEEDED = search.GeneticSettings(
-    population=60,
-    generations=1000,
-    selection="tournament",
-    parent_share=1.0,
-    crossover="uniform",
-    crossover_rate=0.7,
-    mutation_rate=0.01,
-    elite_share=0.05,
-    steady_share=0.3,
-)
-"""Ours: whoever starts from good plans must not lose them, nor follow them alone."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GeneticPlanner:
-    """Breeds bindings."""
-
-    name: ClassVar[str] = "genetic"
-    title: ClassVar[str] = "genetic search over machines (Prodan and Fahringer 2005)"
-
-    preset: Literal["seeded", "s1-tuned"] = "seeded"
-    """Our settings from what list planners find, or the paper's from nothing."""
-    occupancy: OccupancyName = "append"
-    """When a machine lets a task start; none: as if tasks did not disturb each other."""
-    population: int = 0
-    """Individuals; 0: as the preset says."""
-    generations: int = 0
-    """The most generations; 0: as the preset says."""
-    islands: int = 1
-    """Searches side by side that exchange their best."""
-
-    def __post_init__(self) -> None:
-        for option in ("population", "generations"):
-            if getattr(self, option) < 0:
-                what = f"genetic:{option}={getattr(self, option)}"
-                raise InvalidInput(Problem(what=what, rule="must be at least 0 (as the preset says)"))
-        if self.islands < 1:
-            raise InvalidInput(Problem(what=f"genetic:islands={self.islands}", rule="must be at least 1"))
-
-    def supports(self, instance: Instance, objective: Objective) -> Unsupported | None:  # noqa: ARG002
-        """Serve every objective, where no budget has to be kept."""
-        return check_bindings_support("the genetic search", instance)
-
-    def plan(
-        self,
-        instance: Instance,
-        *,
-        objective: Objective,
-        budget: Budget,
-        rng: np.random.Generator,
-        pool: Pool = INLINE_POOL,
-    ) -> Plan:
-        """Breed from list planners' plans, or from nothing."""
-        hunt = PlanSearch(
-            by=self.name, instance=instance, objective=objective, budget=budget, rng=rng, pool=pool
-        )
-        if self.preset == "s1-tuned":
-            encoding = BindingEncoding(instance, objective, rule=decoder_rule(self.occupancy))
-            return hunt.search(encoding, self._search())
-        seeds = plan_seeds(instance, objective, budget, rng)
-        return self._from(hunt, seeds.schedules, seeds.steps)
-
-    def improve(
-        self,
-        instance: Instance,
-        *,
-        objective: Objective,
-        start: Schedule,
-        budget: Budget,
-        rng: np.random.Generator,
-    ) -> Plan:
-        """Breed from one plan."""
-        hunt = PlanSearch(by=self.name, instance=instance, objective=objective, budget=budget, rng=rng)
-        return self._from(hunt, (start,), 0)
-
-    def _from(self, hunt: PlanSearch, known: Sequence[Schedule], steps: int) -> Plan:
-        """Search from some plans, the best first, in the order of the best."""
-        instance, objective = hunt.instance, hunt.objective
-        order = encode_schedule(instance, known[0]).order
-        encoding = BindingEncoding(instance, objective, rule=decoder_rule(self.occupancy), order=order)
-        return fill_gaps(hunt, hunt.search(encoding, self._search(), known, steps))
-
-    def _search(self) -> Optimiser:
-        settings = search.PRESETS["s1-tuned"] if self.preset == "s1-tuned" else _SEEDED
-        if self.population:
-            settings = replace(settings, population=self.population)
-        if self.generations:
-            settings = replace(settings, generations=self.generations)
-        if self.islands == 1:
-            return search.GeneticAlgorithm(settings=settings)
-        return Islands(search=search.GeneticAlgorithm(settings=settings), islands=self.islands)
-
-
-def decoder_rule(occupancy: str) -> int:
-    """Give the rule of the decoder for an occupancy."""
-    return _RULES[occupancy]
-
-
-def check_bindings_support(title: str, instance: Instance) -> Unsupported | None:
-    """Refuse what cannot be searched by bindings: budgets to be kept, and too many node counts."""
-    if too_many_counts(instance):
-        return Unsupported(reason=f"{title} would need a table of too many node counts on too many machines")
-    return check_no_budgets(title, instance)
-
-
-def fill_gaps(hunt: PlanSearch, plan: Plan) -> Plan:
-    """Put the tasks of a plan into the first gaps, in order of their starts, if that is better."""
-    genome = encode_schedule(hunt.instance, plan.schedule)
-    closer = decode(hunt.instance, genome.order, genome.bound, genome.modes, rule=INSERTION)
-    judged = [evaluate_loss(hunt.instance, hunt.objective, one) for one in (plan.schedule, closer)]
-    return replace(plan, schedule=closer if judged[1] < judged[0] else plan.schedule, steps=plan.steps + 1)

@@ -1,77 +1,55 @@
-"""Lazy: no plan; a task that becomes ready is bound to the machine that gives it the lowest time.
+"""Lazy: no plan; a task is bound when it becomes ready, to the machine of the lowest time.
 
 The baseline of R. Prodan, T. Fahringer, Dynamic Scheduling of Scientific Workflow Applications on the Grid,
-SAC 2005 (S1 section 13). Behind a task stands a transfer, so the paper's reading looks at the transfer
-alone and the task behind it inherits the machine: everything stays where it began. ``by=finish`` is the
-better reading: the machine on which the task itself ends first, behind what is queued there.
+SAC 2005 (docs/papers/dynamic-grid.md, section 13). In the paper the time is that of the transfer before a
+task, and the task inherits the machine of the transfer: all tasks stay where the first of them ran. With
+``by=finish`` the machine is the one on which the task itself ends first, after all tasks that are queued
+there.
 
-Deviations: a dependency with data counts like the transfer it implies; of machines that are reached equally
-soon a task takes the one where it is shortest; a task is bound when the last of its predecessors has ended.
-What a schedule shows is the run with the estimated times. Complexity O(v log v + e l + v k) for v tasks of
-k modes.
+Deviations: a dependency with data counts like the transfer it implies. Among machines with equal transfer
+times a task takes the one where it is shortest. A task is bound when its last predecessor has ended. The
+schedule is the run with estimated times. Complexity O(v log v + e l + v k) for v tasks of k modes, e edges
+and l network locations.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 
-from weft.instance.instance import Instance
-from weft.kernels import compilation
 from weft.kernels.just_in_time import PendingTasks, place_when_ready
 from weft.kernels.placement import APPENDED
-from weft.planners.list_planner import estimate_python_s, make_rule, make_scratch, read_board
-from weft.planners.planner import Budget, Plan, Unsupported, check_makespan_only
+from weft.planners.list_planner import index_order, make_rule, run_placement
+from weft.planners.planner import BasePlanner, Plan, PlanRequest
 from weft.planners.problem import compile_problem
-from weft.schedule.objective import Objective
-from weft.search.pool import INLINE_POOL, Pool
 
 __all__ = ["LazyPlanner"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LazyPlanner:
-    """What happens without a plan, on the estimated times."""
+class LazyPlanner(BasePlanner):
+    """A run without a plan, with estimated times."""
 
-    name: ClassVar[str] = "lazy"
-    title: ClassVar[str] = (
-        "no plan, tasks are bound when they become ready (baseline, Prodan and Fahringer 2005)"
-    )
+    name = "lazy"
+    title = "no plan, tasks are bound when they become ready (baseline, Prodan and Fahringer 2005)"
+    label = "lazy binding"
 
     by: Literal["transfer", "finish"] = "transfer"
-    """What the lowest time is: of the transfer before a task (the paper), or until the task itself ends."""
+    """The time that decides: of the transfer before a task (the paper), or until the task itself ends."""
     ties: Literal["first", "random"] = "first"
-    """Which machine is taken of several that are equally good by transfer; the paper does not say."""
+    """Which of several machines with equal transfer times is taken; the paper leaves it open."""
 
-    def supports(self, instance: Instance, objective: Objective) -> Unsupported | None:
-        """Serve the makespan, where no budget has to be kept."""
-        return check_makespan_only("lazy binding", instance, objective)
-
-    def plan(
-        self,
-        instance: Instance,
-        *,
-        objective: Objective,  # noqa: ARG002
-        budget: Budget,  # noqa: ARG002
-        rng: np.random.Generator,
-        pool: Pool = INLINE_POOL,  # noqa: ARG002
-    ) -> Plan:
-        """Let the run unfold."""
-        problem, number = compile_problem(instance), len(instance)
-        draw = rng.random(number) if self.ties == "random" else np.zeros(number)
-        agenda = PendingTasks(
+    def plan(self, request: PlanRequest) -> Plan:
+        """Place every task when it becomes ready."""
+        instance, number = request.instance, len(request.instance)
+        draw = request.rng.random(number) if self.ties == "random" else np.zeros(number)
+        pending = PendingTasks(
             left=np.zeros(number, dtype=np.int64),
             ready=np.zeros(number),
             heap=np.zeros(number, dtype=np.uint32),
         )
-        lines, arrivals, board = make_scratch(problem)
-        rank = np.arange(number, dtype=np.uint32)
-        stuck = compilation.run_kernel(
-            place_when_ready,
-            (problem, make_rule(place=APPENDED), int(self.by == "transfer"), draw, rank, agenda),
-            (lines, arrivals, board),
-            work_s=estimate_python_s(problem),
-        )
-        return Plan(schedule=read_board(instance, board, stuck), steps=1)
+        rule, by_transfer = make_rule(place=APPENDED), int(self.by == "transfer")
+        inputs = (compile_problem(instance), rule, by_transfer, draw, index_order(instance), pending)
+        return Plan(schedule=run_placement(instance, place_when_ready, inputs), steps=1)

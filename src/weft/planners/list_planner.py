@@ -1,9 +1,12 @@
-"""Placing: let the placement kernel put the tasks of an instance one after another, and give the schedule.
+"""The base of list planners, and placement of tasks one after another by the kernels.
 
-Selecting: let the selection kernel place the ready task that a rule prefers, and give the schedule.
+``place_tasks`` takes the tasks in a given order. ``select_tasks`` chooses the next task among all ready ones.
 """
 
 from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
 
 import numpy as np
 
@@ -14,10 +17,9 @@ from weft.kernels.arrivals import Arrivals
 from weft.kernels.heft import place_earliest_finish
 from weft.kernels.placement import APPENDED, FINISH, PartialSchedule, PlacementRule, place_in_order
 from weft.kernels.problem import CLASSES, COMPUTE, RELATED, SHARED, TABLE, ProblemArrays
-from weft.kernels.selection import LEAST, SelectionQueue, SelectionRule
-from weft.kernels.selection import place_by_selection as select_kernel
+from weft.kernels.selection import LEAST, SelectionQueue, SelectionRule, place_by_selection
 from weft.kernels.timelines import INITIAL_GAPS, Gaps, Timelines
-from weft.planners.planner import Unsupported
+from weft.planners.planner import BasePlanner, Plan, PlanRequest, Unsupported
 from weft.planners.problem import compile_problem
 from weft.planners.ranks import link_equal_tasks, static_levels
 from weft.schedule.schedule import Schedule
@@ -25,22 +27,50 @@ from weft.workflow.task_graph import Floats, Indices
 
 __all__ = [
     "FRUGAL",
+    "ListPlanner",
     "append_rule",
     "check_evaluation_count",
     "estimate_python_s",
+    "index_order",
     "make_rule",
     "make_scratch",
-    "place",
-    "read_board",
-    "select",
+    "place_tasks",
+    "read_schedule",
+    "run_placement",
+    "select_tasks",
 ]
 
-
+FRUGAL = 1.05
+"""A moldable task takes fewer nodes as long as it ends within this factor of its earliest finish."""
 _TASK_S, _MODE_S = 8e-6, 0.35e-6
-"""What one task and one mode of it take in plain Python, about."""
+"""Approximate seconds per task and per mode of a task in plain Python."""
+_EVALUATIONS_PER_TASK = 4
+"""Approximate number of evaluations of a task before it is placed."""
+_MAX_EVALUATIONS = 3e8
+"""Evaluations that take a few minutes."""
 
 
-def place(
+class ListPlanner(BasePlanner, ABC):
+    """Base of planners that build one schedule, task by task, without a search.
+
+    A subclass names itself and returns a schedule. One that needs random numbers overrides ``plan``.
+    """
+
+    def plan(self, request: PlanRequest) -> Plan:
+        """Return the schedule of the heuristic; budget and incumbent are ignored."""
+        return Plan(schedule=self.schedule(request.instance), steps=1)
+
+    @abstractmethod
+    def schedule(self, instance: Instance) -> Schedule:
+        """Return the schedule of the heuristic."""
+
+
+def index_order(instance: Instance) -> Indices:
+    """Return all tasks by index, which is a topological order."""
+    return np.arange(len(instance), dtype=np.uint32)
+
+
+def place_tasks(
     instance: Instance,
     order: Indices,
     *,
@@ -48,39 +78,52 @@ def place(
     bound: Indices | None = None,
     problem: ProblemArrays | None = None,
 ) -> Schedule:
-    """Place all tasks in an order in which predecessors come first.
+    """Place all tasks in a topological order.
 
-    ``bound`` gives the machines of variables that are decided (the number of machines: not decided); pins
-    count in any case. ``problem`` replaces that of the instance, where tasks may not take all their modes.
+    Without a rule every task is placed where it finishes first, gaps included. ``bound`` gives the machine of
+    each binding variable (the number of machines: undecided); pinned variables keep their machine.
+    ``problem`` replaces the arrays of the instance, for example with fewer modes.
     """
     problem = compile_problem(instance) if problem is None else problem
-    lines, arrivals, board = make_scratch(problem, bound)
-    work_s = estimate_python_s(problem)
     rule = rule or make_rule()
-    if _is_plain(problem, rule):
-        stuck = compilation.run_kernel(
-            place_earliest_finish, (problem, order), (lines, arrivals, board), work_s=work_s
-        )
-    else:
-        stuck = compilation.run_kernel(
-            place_in_order, (problem, rule, order), (lines, arrivals, board), work_s=work_s
-        )
-    return read_board(instance, board, stuck)
+    if _is_simple(problem, rule):
+        return run_placement(instance, place_earliest_finish, (problem, order), bound=bound)
+    return run_placement(instance, place_in_order, (problem, rule, order), bound=bound)
 
 
-def _is_plain(problem: ProblemArrays, rule: PlacementRule) -> bool:
-    """Say whether the fast kernel serves: earliest finish, one count per task, one task at a time."""
-    finish_alone = not (rule.criterion or rule.place or rule.price_weight or rule.weighs or rule.counts)
-    simple = problem.tasks.transfers == 0 and not (problem.machines.form == SHARED).any()
-    return finish_alone and simple and not problem.modes.moldable.any()
+def run_placement(
+    instance: Instance,
+    kernel: Any,
+    inputs: tuple[Any, ...],
+    *,
+    bound: Indices | None = None,
+    work_s: float | None = None,
+) -> Schedule:
+    """Run a placement kernel and return its schedule.
+
+    The first input is the ``ProblemArrays``. ``work_s`` estimates the seconds in plain Python, by default
+    those of placing every task once. Raises Infeasible if a task can never be placed.
+    """
+    problem: ProblemArrays = inputs[0]
+    scratch = make_scratch(problem, bound)
+    seconds = estimate_python_s(problem) if work_s is None else work_s
+    stuck = compilation.run_kernel(kernel, inputs, scratch, work_s=seconds)
+    return read_schedule(instance, scratch[2], stuck)
+
+
+def _is_simple(problem: ProblemArrays, rule: PlacementRule) -> bool:
+    """Return whether the fast kernel applies: earliest finish, one node count, one task at a time."""
+    finish_only = not (rule.criterion or rule.place or rule.price_weight or rule.weighs or rule.counts)
+    serial = problem.tasks.transfers == 0 and not (problem.machines.form == SHARED).any()
+    return finish_only and serial and not problem.modes.moldable.any()
 
 
 def estimate_python_s(problem: ProblemArrays) -> float:
-    """Estimate what placing all tasks once takes in plain Python."""
+    """Estimate the seconds of placing all tasks once in plain Python."""
     tasks, modes = problem.tasks.number, problem.modes
     widths = np.diff(modes.first.astype(np.int64))
-    looked_at = float(widths.mean()) if len(widths) else 0.0
-    return tasks * (_TASK_S + _MODE_S * (looked_at + problem.machines.locations))
+    mean_modes = float(widths.mean()) if len(widths) else 0.0
+    return tasks * (_TASK_S + _MODE_S * (mean_modes + problem.machines.locations))
 
 
 def make_rule(
@@ -92,7 +135,7 @@ def make_rule(
     extra: Floats | None = None,
     only_count: Indices | None = None,
 ) -> PlacementRule:
-    """Say how modes are chosen; by default the earliest finish, into gaps."""
+    """Return the rule by which modes are chosen; by default the earliest finish, gaps included."""
     return PlacementRule(
         criterion=criterion,
         place=place,
@@ -108,12 +151,12 @@ def make_rule(
 def make_scratch(
     problem: ProblemArrays, bound: Indices | None = None
 ) -> tuple[Timelines, Arrivals, PartialSchedule]:
-    """Make the empty boards for one schedule; nothing in them needs to be initialised but the bindings."""
+    """Allocate the arrays of one placement; the kernels initialise everything but the bindings."""
     tasks, machines, modes = problem.tasks, problem.machines, problem.modes
     n, m, places = tasks.number, machines.number, machines.locations
-    stretches = n + len(problem.busy_machine)
-    # A stretch adds two steps at most.
-    steps = m + 2 * stretches + 2 if (machines.form == SHARED).any() else m
+    intervals = n + len(problem.busy_machine)
+    # An interval adds at most two steps.
+    steps = m + 2 * intervals + 2 if (machines.form == SHARED).any() else m
     widest = int(np.diff(modes.first.astype(np.int64)).max(initial=0))
     degree = int(np.diff(tasks.pointer.astype(np.int64)).max(initial=0))
     bindings = tasks.pinned.copy()
@@ -124,7 +167,7 @@ def make_scratch(
         no_step=steps,
         used=np.zeros(2, dtype=np.int64),
         free_from=np.zeros(m),
-        gaps=_no_gaps(m, stretches),
+        gaps=_make_gaps(m, intervals),
         last_step=_indices(m),
         near_step=_indices(m),
         step_time=np.zeros(steps),
@@ -158,10 +201,10 @@ def make_scratch(
     return lines, arrivals, board
 
 
-def _no_gaps(machines: int, stretches: int) -> Gaps:
-    # A stretch makes one gap more at most; rooms left behind are together no longer than those in use, and
-    # these are at least half full.
-    positions = INITIAL_GAPS * machines + 4 * stretches
+def _make_gaps(machines: int, intervals: int) -> Gaps:
+    # An interval adds at most one gap. A list that is full is moved to one of twice its length: the lists in
+    # use are at least half full, and those left behind are together no longer.
+    positions = INITIAL_GAPS * machines + 4 * intervals
     return Gaps(
         base=np.zeros(machines, dtype=np.int64),
         count=np.zeros(machines, dtype=np.int64),
@@ -179,8 +222,8 @@ def _indices(number: int) -> Indices:
     return np.zeros(number, dtype=np.uint32)
 
 
-def read_board(instance: Instance, board: PartialSchedule, stuck: int) -> Schedule:
-    """Give the schedule on a board; Infeasible if a task was found that never fits."""
+def read_schedule(instance: Instance, board: PartialSchedule, stuck: int) -> Schedule:
+    """Return the schedule that a kernel has built; Infeasible if the task ``stuck`` can never be placed."""
     if stuck < len(instance):
         name = instance.graph.names[stuck]
         raise Infeasible(f"{name} would never end on any machine that can run it")
@@ -194,39 +237,34 @@ def read_board(instance: Instance, board: PartialSchedule, stuck: int) -> Schedu
     )
 
 
-FRUGAL = 1.05
-"""A moldable task gives up nodes as long as it ends within this factor of its earliest finish."""
-_EVALUATIONS_PER_TASK = 4
-"""How often a task is looked at before it is placed, about."""
-_MAX_EVALUATIONS = 3e8
-"""So many take some minutes."""
-
-
 def append_rule(instance: Instance) -> int:
-    """Say where tasks are placed that do not look for gaps: behind all others of their machine.
+    """Return the place rule of heuristics without insertion: after all other tasks of the machine.
 
-    Not so where something else holds machines for a time: everything would wait until it is over.
+    Gaps are used if machines are busy beforehand: otherwise every task would wait until the last busy
+    interval has ended.
     """
     return 0 if instance.busy else APPENDED
 
 
-def check_evaluation_count(who: str, instance: Instance) -> Unsupported | None:
-    """Refuse instances for which looking at every ready task before each placement takes many minutes.
+def check_evaluation_count(label: str, instance: Instance) -> Unsupported | None:
+    """Refuse instances for which evaluating every ready task before each placement takes many minutes.
 
-    Tasks that are equally far from the end are taken to be ready together.
+    Tasks at the same level are assumed to be ready together; equal tasks are evaluated once.
     """
     number = len(instance)
-    nothing, unit = np.zeros(number), np.ones(number)
     first = np.ones(number + 1)
-    first[link_equal_tasks(instance, nothing, np.arange(number, dtype=np.uint32))] = 0.0
-    far = static_levels(instance, unit).astype(np.int64)
-    looks = float(np.bincount(far) @ np.bincount(far, weights=first[:-1]))
-    if looks <= _MAX_EVALUATIONS:
+    first[link_equal_tasks(instance, np.zeros(number), index_order(instance))] = 0.0
+    level = static_levels(instance, np.ones(number)).astype(np.int64)
+    evaluations = float(np.bincount(level) @ np.bincount(level, weights=first[:-1]))
+    if evaluations <= _MAX_EVALUATIONS:
         return None
-    return Unsupported(reason=f"{who} would look at tasks {looks:.1g} times, at most {_MAX_EVALUATIONS:.1g}")
+    reason = (
+        f"{label} would evaluate tasks {evaluations:.1g} times, at most {_MAX_EVALUATIONS:.1g} is allowed"
+    )
+    return Unsupported(reason=reason)
 
 
-def select(
+def select_tasks(
     instance: Instance,
     *,
     criterion: int = FINISH,
@@ -234,14 +272,14 @@ def select(
     offset: Floats | None = None,
     rank: Indices | None = None,
 ) -> Schedule:
-    """Place all tasks, always the ready one that is preferred (see ``SelectionRule``); by default the
-    first to end.
+    """Place all tasks, each time the ready task preferred by a rule; by default the first to end.
+
+    ``offset`` is added per task to the criterion. ``rank`` breaks ties, by default the index.
     """
     problem = compile_problem(instance)
-    number = problem.tasks.number
-    offset = np.zeros(number) if offset is None else offset
-    rank = np.arange(number, dtype=np.uint32) if rank is None else rank
-    wish = SelectionRule(
+    offset = np.zeros(problem.tasks.number) if offset is None else offset
+    rank = index_order(instance) if rank is None else rank
+    selection = SelectionRule(
         criterion=criterion,
         sense=sense,
         offset=offset,
@@ -249,43 +287,37 @@ def select(
         following=link_equal_tasks(instance, offset, rank),
         paced=int(criterion != FINISH and not instance.busy and not _may_take_no_time(problem)),
     )
-    # What starts as soon as possible takes the nodes that are free then.
+    # If the start counts, a task takes the nodes that are free at that time.
     rule = make_rule(place=append_rule(instance), factor=FRUGAL if criterion == FINISH else 1.0)
-    lines, arrivals, board = make_scratch(problem)
-    stuck = compilation.run_kernel(
-        select_kernel,
-        (problem, rule, wish, _make_ready_state(problem)),
-        (lines, arrivals, board),
+    return run_placement(
+        instance,
+        place_by_selection,
+        (problem, rule, selection, _make_queue(problem)),
         work_s=_EVALUATIONS_PER_TASK * estimate_python_s(problem),
     )
-    return read_board(instance, board, stuck)
 
 
 def _may_take_no_time(problem: ProblemArrays) -> bool:
-    """Say whether some compute task may take no time, so that it starts on machines that are not free."""
+    """Return whether some compute task may take 0 s, so that it can start on a machine that is not free."""
     modes, compute = problem.modes, problem.tasks.kind == COMPUTE
     spent = {RELATED: modes.work[compute], CLASSES: modes.rate, TABLE: modes.cell}
     return not bool(spent[modes.layout].all())
 
 
-def _make_ready_state(problem: ProblemArrays) -> SelectionQueue:
+def _make_queue(problem: ProblemArrays) -> SelectionQueue:
     number, machines = problem.tasks.number, problem.machines.number
-
-    def indices() -> Indices:
-        return np.zeros(number, dtype=np.uint32)
-
     return SelectionQueue(
         left=np.zeros(number, dtype=np.int64),
-        queue=indices(),
-        heap=indices(),
-        due=indices(),
+        queue=_indices(number),
+        heap=_indices(number),
+        due=_indices(number),
         equal=np.zeros(number),
         value=np.zeros(number),
-        mode=indices(),
+        mode=_indices(number),
         start=np.zeros(number),
-        other=indices(),
+        other=_indices(number),
         seen=np.zeros(number, dtype=np.int64),
         seen_other=np.zeros(number, dtype=np.int64),
-        seen_bound=indices(),
+        seen_bound=_indices(number),
         taken=np.zeros(machines, dtype=np.int64),
     )

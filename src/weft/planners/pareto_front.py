@@ -35,8 +35,9 @@ from typing import Literal, Protocol
 import numpy as np
 
 from weft.instance.instance import Instance
-from weft.planners.decoding import DecodedPopulation, Genome, decode, encode_schedule, run_queue
+from weft.planners.decoding import DecodedPopulation, Genome, decode, encode_schedule
 from weft.planners.evaluation import linearise_objective
+from weft.planners.queue_decoding import run_queue
 from weft.schedule.costs import schedule_cost
 from weft.schedule.objective import Objective, make_objective
 from weft.schedule.schedule import Schedule

@@ -1,26 +1,21 @@
-"""The ladder: a search for the front of time against something else, one objective after the other.
+"""Searches for a Pareto front of time against cost or idle nodes.
 
-List planners give the first plans. Then the fastest plan and the one that takes least are searched for, and
-what lies between: each rung takes one of the widest gaps between plans that were searched for, first with
-weights under which its ends are worth the same (``trades``), then, since weights alone miss what lies in a
-hollow of the front, for the plan that takes least up to the middle of the gap, then up to its end. Every rung
-goes on from the best plan that is known for its objective. Mixtures of neighbours (``mixing``), which cost
-next to nothing, fill the front between them, and are known to the rungs that follow.
+``FrontSearch`` is our own. List planners build the first plans. Then the fastest plan and the plan of least
+amount (cost or idle share) are searched, then plans in the widest gaps between those: first under the weights
+that make both ends of the gap equal, then, because weights miss plans in concave parts of the front, for the
+least amount up to some makespan inside the gap. Every search starts from the best known plan for its
+objective. Mixtures of neighbouring plans (``mix_genomes``) take hardly any time and fill the front between
+them. The budget is divided equally among the searches, with twice as much for the two ends. The searches of
+one batch run in parallel and start from the plans known before the batch, so that with a budget of steps the
+front depends neither on a clock nor on the pool.
 
-The budget is shared evenly over the rungs, but that the two ends get twice as much. Rungs of one flight are
-searched side by side, from what was known before, so that with a budget of steps the front does not depend on
-clock or workers.
-
-The published search for a front: many genetic searches under five weights, the best of which stay.
-
-M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable Scientific Workflows (spec s2 section 9, S2.8):
-20 independent runs per alpha of 0.95, 0.8, 0.5, 0.2 and 0.05 with the recommended settings; all results are
-collected and sorted by fitness, and the best 5 % are drawn by alpha. Time against cost is searched with the
-on-demand fitness, time against idle nodes with the static one as printed.
-
-Deviations: fitness under one alpha says nothing about another, so results are sorted per alpha: of 20 runs
-the best one stays. A result is the best individual of a run. The front are those of them that no other
-covers; all runs are drawn beside it.
+``run_alphas`` is the published search: M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable
+Scientific Workflows (docs/papers/moldable.md, section 9, S2.8): 20 independent runs of the genetic search per
+alpha of 0.95, 0.8, 0.5, 0.2 and 0.05 with the recommended settings; all results are sorted by fitness, and
+the best 5 % are plotted per alpha. Time against cost is searched with the on-demand fitness, time against
+idle nodes with the static fitness as printed. Deviations: fitness values of different alphas cannot be
+compared, so that results are sorted per alpha: of 20 runs the best is kept. A result is the best individual
+of a run. The front consists of the kept results that no other covers; all runs are listed as trials.
 """
 
 from __future__ import annotations
@@ -48,11 +43,10 @@ from weft.planners.pareto_front import (
     mix_genomes,
 )
 from weft.planners.plan_search import plan_seeds
-from weft.planners.planner import Budget, ClockSlice, Plan, Unsupported
+from weft.planners.planner import Budget, ClockSlice, Plan, PlanRequest, Unsupported
 from weft.planners.portfolio import SearchSlice, SliceOutcome, run_slice
 from weft.schedule.objective import Objective, make_objective
 from weft.schedule.schedule import Schedule
-from weft.search.pool import Pool
 from weft.workflow.task_graph import Floats
 
 __all__ = [
@@ -66,32 +60,35 @@ __all__ = [
     "run_alphas",
 ]
 
-
+ALPHAS = (0.95, 0.8, 0.5, 0.2, 0.05)
+RUNS = 20
+_KEPT_SHARE = 0.05
+_PLANNER = MoldableGeneticPlanner(preset="s2-recommended")
 _SEARCH = "auto"
-"""Who searches on every rung."""
+"""Planner of every search."""
 _MIXING = "mixing"
-"""Who finds mixtures."""
-_SIDE_BY_SIDE = 4
-"""The most rungs of one flight."""
-_SMALL = 1e-6
+"""Name of mixtures in reports."""
+_BATCH = 4
+"""Maximal number of searches in one batch."""
+_CLOSED = 1e-6
 """Share of the rectangle between the ends of a front below which a gap is closed."""
 _PARTS = (0.5, 1.0 - 1e-6, 0.25, 0.75)
-"""Up to where in a gap the plan that takes least is looked for, one after the other.
+"""Parts of a gap up to which the least amount is searched, one after the other.
 
-Who finds nothing but the faster end in all of it has shown that the gap is empty.
+A search over (nearly) the whole gap that returns its faster end shows that the gap is empty.
 """
-_LOOKS = 3
-"""Looks into a gap after which it is left alone, if all rungs are climbed."""
+_MAX_VISITS = 3
+"""Searches in a gap after which it is left alone, if all planned searches are done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontProgress:
-    """How far the search for a front is."""
+    """The progress of the search for a front."""
 
     done: int
-    """Objectives that were searched."""
+    """Number of objectives searched."""
     of: int
-    """How many there will be, about."""
+    """Approximate number of objectives to search."""
     points: int
     filled: float
     """Share of the rectangle between the ends of the front that is worse than some point."""
@@ -99,28 +96,28 @@ class FrontProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontTrial:
-    """A schedule that was found on the way."""
+    """A schedule found during the search, on the front or not."""
 
     makespan_s: float
     amount: float
     alpha: float | None
-    """Weight of time under which it was found; None: nobody weighed."""
+    """Weight of time under which it was found; None if it was not found under a weight."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FrontResult:
-    """What a search for a front gives."""
+    """The result of the search for a front."""
 
     entries: tuple[FrontEntry, ...]
-    """By makespan; none: no schedule keeps the limits."""
+    """By makespan; empty if no schedule keeps the limits."""
     trials: tuple[FrontTrial, ...]
     nearest: Schedule
-    """Of all schedules the one that misses the limits by least."""
+    """The schedule that exceeds the limits by least."""
     steps: int
     bound_s: float
-    """A lower bound of the makespan that was proven; 0: none."""
+    """Proven lower bound on the makespan; 0 if there is none."""
     cut: bool
-    """Whether the clock or somebody ended it."""
+    """Whether the clock or Ctrl-C ended the search."""
     notes: tuple[str, ...]
 
 
@@ -131,36 +128,35 @@ class _FrontTask:
 
 
 class FrontSearch:
-    """A search for the front of one instance."""
+    """A search for the front of one instance.
+
+    The objective of the request is the makespan, with the limits that every plan has to keep. About
+    ``points`` objectives are searched.
+    """
 
     def __init__(
         self,
-        instance: Instance,
-        trade: Tradeoff,
-        goal: Objective,
+        request: PlanRequest,
+        tradeoff: Tradeoff,
         *,
-        rungs: int,
-        budget: Budget,
-        rng: np.random.Generator,
-        pool: Pool,
-        tell: Callable[[FrontProgress], None] | None = None,
+        points: int,
+        on_progress: Callable[[FrontProgress], None] | None = None,
     ) -> None:
-        self._instance = instance
-        self._trade = trade
-        self._goal = goal
-        """The makespan, with the limits that every plan has to keep."""
-        self._max_cost = goal.max_cost if instance.price_per_node_s.any() else None
-        self._rungs = rungs
-        self._budget = budget
-        self._rng = rng
-        self._pool = pool
-        self._tell = tell
+        self._request = request
+        self._instance = request.instance
+        self._tradeoff = tradeoff
+        self._goal = request.objective
+        self._max_cost = self._goal.max_cost if self._instance.price_per_node_s.any() else None
+        self._points = points
+        self._budget = request.budget
+        self._rng = request.rng
+        self._on_progress = on_progress
         self._archive = ParetoArchive()
         self._searched = ParetoArchive()
-        """Without mixtures, which lie between those that were searched for and hide how wide a gap is."""
+        """Without mixtures, which lie between searched plans and hide how wide a gap is."""
         self._known: list[Schedule] = []
         self._trials: list[FrontTrial] = []
-        self._looks: dict[tuple[FrontEntry, FrontEntry], int] = {}
+        self._visits: dict[tuple[FrontEntry, FrontEntry], int] = {}
         self._mixed: set[tuple[FrontEntry, FrontEntry]] = set()
         self._notes: list[str] = []
         self._done = 0
@@ -168,13 +164,13 @@ class FrontSearch:
         self._bound_s = 0.0
         self._interrupted = False
 
-    def climb(self) -> FrontResult:
+    def run(self) -> FrontResult:
         """Search until the budget is spent or every gap is closed."""
         try:
             self._seed()
-            self._fly(self._ends(), self._rungs // 2 + 1)
-            while not self._is_over() and (objectives := self._next()):
-                self._fly(objectives, max(len(objectives), self._rungs - self._done))
+            self._search_batch(self._end_objectives(), self._points // 2 + 1)
+            while not self._is_over() and (objectives := self._next_objectives()):
+                self._search_batch(objectives, max(len(objectives), self._points - self._done))
         except KeyboardInterrupt:
             if not self._known:
                 raise
@@ -196,33 +192,37 @@ class FrontSearch:
         return self._interrupted or not self._budget.allows(self._steps)
 
     def _seed(self) -> None:
-        """Ask list planners; where none serves this, whoever searches."""
+        """Take the plans of list planners; if none supports the instance, one plan of the search."""
+        request = replace(
+            self._request, instance=self._tradeoff.searched, objective=self._limited(self._goal)
+        )
         try:
-            seeds = plan_seeds(self._trade.searched, self._limited(self._goal), self._budget, self._rng)
+            seeds = plan_seeds(request)
             found, self._steps = seeds.schedules, seeds.steps
         except Infeasible:
-            part = Budget(steps=self._share(2), left=self._stretch(1, 2).remaining_s)
-            plan = Auto(islands=1).plan(self._instance, objective=self._goal, budget=part, rng=self._rng)
+            part = Budget(steps=self._share(2), left=self._clock(1, 2).remaining_s)
+            request = PlanRequest(instance=self._instance, objective=self._goal, budget=part, rng=self._rng)
+            plan = Auto(islands=1).plan(request)
             found, self._steps = (plan.schedule,), plan.steps
         for schedule in found:
             self._take(schedule, alpha=None, by="a list planner")
 
     def _take(self, schedule: Schedule, *, alpha: float | None, by: str) -> None:
-        entry = make_entry(self._instance, schedule, self._trade.amount, alpha=alpha, by=by)
+        entry = make_entry(self._instance, schedule, self._tradeoff.amount, alpha=alpha, by=by)
         self._known.append(entry.schedule)
         self._trials.append(FrontTrial(makespan_s=entry.makespan_s, amount=entry.amount, alpha=alpha))
-        if evaluate_loss(self._instance, self._goal, entry.schedule).missed == 0:
+        if evaluate_loss(self._instance, self._goal, entry.schedule).excess == 0:
             self._archive.offer(entry)
             if by != _MIXING:
                 self._searched.offer(entry)
 
-    def _ends(self) -> list[Objective]:
-        """Search for the fastest plan, and for the one that takes least."""
+    def _end_objectives(self) -> list[Objective]:
+        """Return the objectives of both ends: the fastest plan, and the plan of least amount."""
         least = min(trial.amount for trial in self._trials)
-        return [self._limited(self._goal), self._limited(self._trade.least(least))]
+        return [self._limited(self._goal), self._limited(self._tradeoff.least(least))]
 
     def _limited(self, objective: Objective, deadline_s: float = math.inf) -> Objective:
-        """Add the limits that every plan has to keep, and one more."""
+        """Return the objective with the limits of every plan and a further deadline."""
         soonest = min(deadline_s, math.inf if self._goal.deadline_s is None else self._goal.deadline_s)
         return replace(
             objective,
@@ -230,52 +230,52 @@ class FrontSearch:
             max_cost=self._max_cost,
         )
 
-    def _next(self) -> list[Objective]:
-        """Choose what to search next: in the largest gaps, those first that nobody has looked into."""
-        left = self._rungs - self._done
+    def _next_objectives(self) -> list[Objective]:
+        """Return the objectives of the next batch: in the largest gaps, rarely visited ones first."""
+        left = self._points - self._done
         if len(self._searched.entries) < 2:
-            return self._ends() if left > 0 else []
+            return self._end_objectives() if left > 0 else []
         gaps = [
-            (area / (1 + looks), pair)
+            (area / (1 + visits), pair)
             for area, pair in _gaps(self._searched.entries)
-            if (looks := self._looks.get(pair, 0)) < _LOOKS or left > 0
+            if (visits := self._visits.get(pair, 0)) < _MAX_VISITS or left > 0
         ]
         gaps.sort(key=lambda gap: -gap[0])
-        return [self._into(*pair) for _, pair in gaps[: max(1, min(_SIDE_BY_SIDE, left))]]
+        return [self._objective_in(*pair) for _, pair in gaps[: max(1, min(_BATCH, left))]]
 
     def _mix(self) -> None:
-        """Let mixtures of neighbours enter the front, in its largest gaps."""
+        """Offer mixtures of neighbours in the largest gaps to the front."""
         gaps = [pair for _, pair in _gaps(self._archive.entries) if pair not in self._mixed]
-        searched = self._trade.searched
-        for fast, slow in gaps[:_SIDE_BY_SIDE]:
+        searched = self._tradeoff.searched
+        for fast, slow in gaps[:_BATCH]:
             self._mixed.add((fast, slow))
             orders, bound, modes = mix_genomes(searched, fast.genome, slow.genome)
             decoded = decode_population(searched, orders, bound, modes)
             self._steps += len(orders)
-            for row in _undominated(decoded.makespan_s, self._trade.amounts(decoded)):
+            for row in _undominated(decoded.makespan_s, self._tradeoff.amounts(decoded)):
                 self._take(decode(searched, orders[row], bound[row], modes[row]), alpha=None, by=_MIXING)
 
-    def _into(self, fast: FrontEntry, slow: FrontEntry) -> Objective:
-        """Look into a gap: below the line between its ends, then for what takes least up to some time."""
-        looks = self._looks.get((fast, slow), 0)
-        self._looks[fast, slow] = looks + 1
-        if looks == 0:
-            return self._limited(self._trade.between(fast, slow))
-        part = _PARTS[(looks - 1) % len(_PARTS)]
+    def _objective_in(self, fast: FrontEntry, slow: FrontEntry) -> Objective:
+        """Return the next objective in a gap: the line between its ends, then the least amount."""
+        visits = self._visits.get((fast, slow), 0)
+        self._visits[fast, slow] = visits + 1
+        if visits == 0:
+            return self._limited(self._tradeoff.between(fast, slow))
+        part = _PARTS[(visits - 1) % len(_PARTS)]
         until_s = fast.makespan_s + part * (slow.makespan_s - fast.makespan_s)
-        return self._limited(self._trade.least(slow.amount), until_s)
+        return self._limited(self._tradeoff.least(slow.amount), until_s)
 
-    def _fly(self, objectives: Sequence[Objective], pieces: int) -> None:
-        """Search under some objectives side by side, each with one of so many pieces of what is left."""
-        searched = self._trade.searched
-        flight = [
+    def _search_batch(self, objectives: Sequence[Objective], pieces: int) -> None:
+        """Search under some objectives in parallel, each with one of ``pieces`` parts of the budget left."""
+        searched = self._tradeoff.searched
+        batch = [
             _FrontTask(
                 objective=objective,
                 piece=SearchSlice(
                     planner=_SEARCH,
                     start=min(self._known, key=partial(evaluate_loss, searched, objective)),
                     steps=self._share(pieces),
-                    stretch=self._stretch(place, pieces),
+                    clock=self._clock(place, pieces),
                     rng=own,
                 ),
             )
@@ -283,14 +283,14 @@ class FrontSearch:
                 zip(objectives, self._rng.spawn(len(objectives)), strict=True)
             )
         ]
-        outcomes = self._pool.map(partial(_run_task, searched), flight)
-        for rung, outcome in zip(flight, outcomes, strict=True):
+        outcomes = self._request.pool.map(partial(_run_task, searched), batch)
+        for task, outcome in zip(batch, outcomes, strict=True):
             self._done += 1
             self._interrupted = self._interrupted or outcome.interrupted
             if outcome.plan is None:
                 self._notes.append(outcome.failure)
             else:
-                self._accept(rung.objective, outcome.plan)
+                self._accept(task.objective, outcome.plan)
             self._report()
             if self._interrupted:
                 return
@@ -303,36 +303,40 @@ class FrontSearch:
         self._take(plan.schedule, alpha=self._weight(objective), by=plan.by or _SEARCH)
 
     def _weight(self, objective: Objective) -> float | None:
-        """Give the weight of time; None where a deadline of our own tells as much."""
+        """Return the weight of time; None for an objective with its own deadline."""
         if objective.deadline_s != self._goal.deadline_s:
             return None
         return objective.alpha if objective.has_alpha else 1.0
 
     def _share(self, pieces: int) -> int | None:
-        """Give the steps of one of so many pieces of what is left; None: steps are not counted."""
+        """Return the steps of one of ``pieces`` parts of the remaining budget; None without a limit."""
         steps = self._budget.steps
         return None if steps is None else max(1, (steps - self._steps) // pieces)
 
-    def _stretch(self, place: int, pieces: int) -> ClockSlice:
-        """Give the time of one of so many pieces of what is left, as many at once as there are workers."""
+    def _clock(self, place: int, pieces: int) -> ClockSlice:
+        """Return the clock of one of ``pieces`` parts of the time left; workers run parts in parallel."""
         left = self._budget.left
         if left is None:
             return ClockSlice(left=None)
-        workers = self._pool.workers
+        workers = self._request.pool.workers
         turns, turn = -(-pieces // workers), place // workers + 1
         return ClockSlice(left=left, until_s=max(0.0, left()) * (1.0 - turn / turns))
 
     def _report(self) -> None:
-        if self._tell is not None:
+        if self._on_progress is not None:
             entries = self._archive.entries
-            of = max(self._rungs, self._done)
-            self._tell(
-                FrontProgress(done=self._done, of=of, points=len(entries), filled=hypervolume_share(entries))
+            self._on_progress(
+                FrontProgress(
+                    done=self._done,
+                    of=max(self._points, self._done),
+                    points=len(entries),
+                    filled=hypervolume_share(entries),
+                )
             )
 
 
 def _gaps(entries: Sequence[FrontEntry]) -> list[tuple[float, tuple[FrontEntry, FrontEntry]]]:
-    """Give neighbours and the share of the front's rectangle that lies between them, the largest first."""
+    """Return neighbours with their share of the front's rectangle, the largest first."""
     if len(entries) < 2:
         return []
     first, last = entries[0], entries[-1]
@@ -341,11 +345,11 @@ def _gaps(entries: Sequence[FrontEntry]) -> list[tuple[float, tuple[FrontEntry, 
         ((slow.makespan_s - fast.makespan_s) * (fast.amount - slow.amount) / whole, (fast, slow))
         for fast, slow in pairwise(entries)
     ]
-    return sorted((gap for gap in found if gap[0] > _SMALL), key=lambda gap: -gap[0])
+    return sorted((gap for gap in found if gap[0] > _CLOSED), key=lambda gap: -gap[0])
 
 
 def _undominated(times: Floats, amounts: Floats) -> list[int]:
-    """Give the rows of a population that no other row beats in both, by time."""
+    """Return the rows of a population that no other row dominates, by time."""
     found: list[int] = []
     least = math.inf
     for row in np.lexsort((np.arange(len(times)), amounts, times)).tolist():
@@ -355,14 +359,8 @@ def _undominated(times: Floats, amounts: Floats) -> list[int]:
     return found
 
 
-def _run_task(instance: Instance, rung: _FrontTask) -> SliceOutcome:
-    return run_slice(instance, rung.objective, rung.piece)
-
-
-ALPHAS = (0.95, 0.8, 0.5, 0.2, 0.05)
-RUNS = 20
-_KEPT_SHARE = 0.05
-_PLANNER = MoldableGeneticPlanner(preset="s2-recommended")
+def _run_task(instance: Instance, task: _FrontTask) -> SliceOutcome:
+    return run_slice(instance, task.objective, task.piece)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -372,34 +370,37 @@ class _AlphaRun:
     rng: np.random.Generator
 
 
-def check_alpha_support(instance: Instance, trade: Tradeoff, goal: Objective) -> Unsupported | None:
-    """Say why an instance cannot be served; None: it can."""
+def check_alpha_support(instance: Instance, tradeoff: Tradeoff, goal: Objective) -> Unsupported | None:
+    """Return why the published search cannot run on an instance; None if it can."""
     if (goal.deadline_s, goal.max_cost) != (None, None):
-        return Unsupported(reason="the published search knows no limits")
-    return _PLANNER.supports(instance, _objective(trade, ALPHAS[0]))
+        return Unsupported(reason="the published search supports neither deadline nor maximal cost")
+    return _PLANNER.supports(instance, _alpha_objective(tradeoff, ALPHAS[0]))
 
 
 def run_alphas(
-    instance: Instance,
-    trade: Tradeoff,
+    request: PlanRequest,
+    tradeoff: Tradeoff,
     *,
-    budget: Budget,
-    rng: np.random.Generator,
-    pool: Pool,
-    tell: Callable[[FrontProgress], None] | None = None,
+    on_progress: Callable[[FrontProgress], None] | None = None,
 ) -> FrontResult:
-    """Run the search as often as was published, alpha by alpha in turn, and keep the best."""
+    """Run the published search: all alphas in turn, 20 times, and keep the best run per alpha."""
+    instance, budget, pool = request.instance, request.budget, request.pool
+    number = len(ALPHAS) * RUNS
     runs = [
-        _AlphaRun(objective=_objective(trade, alpha), budget=_part(budget, place, pool.workers), rng=own)
-        for place, (alpha, own) in enumerate(zip(ALPHAS * RUNS, rng.spawn(len(ALPHAS) * RUNS), strict=True))
+        _AlphaRun(
+            objective=_alpha_objective(tradeoff, alpha),
+            budget=_run_budget(budget, place, pool.workers),
+            rng=own,
+        )
+        for place, (alpha, own) in enumerate(zip(ALPHAS * RUNS, request.rng.spawn(number), strict=True))
     ]
     plans: list[Plan] = []
     interrupted = False
     try:
         for plan, stopped in pool.map(partial(_plan_run, instance), runs):
             plans.append(plan)
-            if tell is not None:
-                tell(FrontProgress(done=len(plans), of=len(runs), points=len(plans), filled=0.0))
+            if on_progress is not None:
+                on_progress(FrontProgress(done=len(plans), of=len(runs), points=len(plans), filled=0.0))
             if interrupted := stopped:
                 break
     except KeyboardInterrupt:
@@ -407,51 +408,49 @@ def run_alphas(
             raise
         interrupted = True
     notes = (f"the search was interrupted after {len(plans)} of {len(runs)} runs",) if interrupted else ()
-    return _collect_front(instance, trade, plans, cut=interrupted or _is_over(budget), notes=notes)
+    timed = budget.left is not None and budget.left() <= 0
+    return _collect_front(instance, tradeoff, plans, cut=interrupted or timed, notes=notes)
 
 
-def _is_over(budget: Budget) -> bool:
-    return budget.left is not None and budget.left() <= 0
+def _alpha_objective(tradeoff: Tradeoff, alpha: float) -> Objective:
+    return make_objective("on-demand" if tradeoff.against == "cost" else "static-literal", alpha)
 
 
-def _objective(trade: Tradeoff, alpha: float) -> Objective:
-    return make_objective("on-demand" if trade.against == "cost" else "static-literal", alpha)
-
-
-def _part(budget: Budget, place: int, workers: int) -> Budget:
-    """Give one run its part of the budget."""
+def _run_budget(budget: Budget, place: int, workers: int) -> Budget:
+    """Return the part of the budget for one run."""
     number = len(ALPHAS) * RUNS
     steps = None if budget.steps is None else max(1, budget.steps // number)
     if budget.left is None:
         return Budget(steps=steps)
     turns, turn = -(-number // workers), place // workers + 1
-    stretch = ClockSlice(left=budget.left, until_s=max(0.0, budget.left()) * (1.0 - turn / turns))
-    return Budget(steps=steps, left=stretch.remaining_s)
+    clock = ClockSlice(left=budget.left, until_s=max(0.0, budget.left()) * (1.0 - turn / turns))
+    return Budget(steps=steps, left=clock.remaining_s)
 
 
 def _plan_run(instance: Instance, run: _AlphaRun) -> tuple[Plan, bool]:
-    """Run the search once; say whether somebody ended it: neither clock nor steps did."""
-    plan = _PLANNER.plan(instance, objective=run.objective, budget=run.budget, rng=run.rng)
+    """Return the plan of one run, and whether Ctrl-C ended it before its budget was spent."""
+    request = PlanRequest(instance=instance, objective=run.objective, budget=run.budget, rng=run.rng)
+    plan = _PLANNER.plan(request)
     return plan, plan.cut and run.budget.allows(plan.steps)
 
 
 def _collect_front(
-    instance: Instance, trade: Tradeoff, plans: list[Plan], *, cut: bool, notes: tuple[str, ...]
+    instance: Instance, tradeoff: Tradeoff, plans: list[Plan], *, cut: bool, notes: tuple[str, ...]
 ) -> FrontResult:
-    """Keep the best of every alpha."""
+    """Return the front of the best runs of every alpha."""
     archive, kept = ParetoArchive(), []
     trials: list[FrontTrial] = []
     for place, alpha in enumerate(ALPHAS):
         own = plans[place :: len(ALPHAS)]
         for plan in own:
             made = plan.schedule
-            trials.append(FrontTrial(makespan_s=made.makespan_s, amount=trade.amount(made), alpha=alpha))
-        goal = _objective(trade, alpha)
-        # Stable, so that of equals the first run stays.
+            trials.append(FrontTrial(makespan_s=made.makespan_s, amount=tradeoff.amount(made), alpha=alpha))
+        goal = _alpha_objective(tradeoff, alpha)
+        # The sort is stable: of equal runs the first is kept.
         best = sorted(own, key=lambda plan: evaluate_loss(instance, goal, plan.schedule))
         for plan in best[: math.ceil(_KEPT_SHARE * len(own))]:
             entry = make_entry(
-                instance, plan.schedule, trade.amount, alpha=alpha, by=_PLANNER.name, decoder="queue"
+                instance, plan.schedule, tradeoff.amount, alpha=alpha, by=_PLANNER.name, decoder="queue"
             )
             kept.append(entry)
             archive.offer(entry)

@@ -1,14 +1,7 @@
-"""Searching: an optimiser of ``weft.search`` at work on the plans of an instance.
-
-An encoding says which points there are and which schedule each stands for. What is found is never worse than
-the schedules that were known before.
-
-Seeding: what list planners find, for searches to start from.
-"""
+"""Search over encoded schedules with the optimisers of ``weft.search``, started from list planners."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -18,138 +11,67 @@ from weft.errors import Infeasible
 from weft.instance.instance import Instance
 from weft.planners import PLANNERS
 from weft.planners.evaluation import evaluate_loss
-from weft.planners.planner import Budget, Plan, Planner, PlanProgress
+from weft.planners.planner import Budget, Plan, Planner, PlanProgress, PlanRequest
 from weft.planners.problem import compile_problem
 from weft.schedule.objective import OBJECTIVES, Objective
 from weft.schedule.schedule import Schedule
 from weft.search.optimiser import SearchState
-from weft.search.pool import INLINE_POOL, Pool
 
 if TYPE_CHECKING:
     from weft.search.optimiser import Optimiser
     from weft.search.space import Floats, Points, Space
 
-__all__ = ["Encoding", "PlanSearch", "Seeds", "plan_seeds", "supported_objective"]
-
-
-class Encoding(Protocol):
-    """Plans as points of a space."""
-
-    @property
-    def space(self) -> Space:
-        """Give all points."""
-        ...
-
-    @property
-    def batch(self) -> int:
-        """Say how many points may be evaluated between two looks at the budget."""
-        ...
-
-    def values(self, points: Points) -> Floats:
-        """Give the value of every point, which is to be large; minus infinity: no plan."""
-        ...
-
-    def schedule(self, point: Points) -> Schedule:
-        """Give the schedule of one point."""
-        ...
-
-    def point(self, schedule: Schedule) -> Points:
-        """Give the point that chooses as a schedule did."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _RemainingBudget:
-    """What others have left of a budget."""
-
-    budget: Budget
-    taken: int
-
-    def allows(self, steps_taken: int) -> bool:
-        return self.budget.allows(self.taken + steps_taken)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PlanSearch:
-    """A search for a better plan, and who asked for it."""
-
-    by: str
-    """The name of the planner."""
-    instance: Instance
-    objective: Objective
-    budget: Budget
-    rng: np.random.Generator
-    pool: Pool = INLINE_POOL
-
-    def search(
-        self, encoding: Encoding, optimiser: Optimiser, known: Sequence[Schedule] = (), steps: int = 0
-    ) -> Plan:
-        """Search from what is known, for which some steps were taken, and give the best of everything."""
-        found = optimiser.optimise(
-            encoding.space,
-            encoding.values,
-            rng=self.rng,
-            limit=_RemainingBudget(budget=self.budget, taken=steps),
-            starts=[encoding.point(schedule) for schedule in known],
-            tell=None if self.budget.tell is None else self._teller(encoding, steps),
-            pool=self.pool,
-            batch=encoding.batch,
-        )
-        schedules = list(known)
-        if np.isfinite(found.value) or not known:
-            schedules.append(encoding.schedule(found.best))
-        steps += found.visited
-        used_up = self.budget.steps is not None and steps >= self.budget.steps
-        return Plan(
-            # Among equals the one that was known first.
-            schedule=min(schedules, key=lambda one: evaluate_loss(self.instance, self.objective, one)),
-            steps=steps,
-            cut=found.cut and not used_up,
-        )
-
-    def _teller(self, encoding: Encoding, steps: int) -> _ProgressReporter:
-        return _ProgressReporter(self, encoding, steps)
-
-
-class _ProgressReporter:
-    """Passes on what is better than before."""
-
-    def __init__(self, hunt: PlanSearch, encoding: Encoding, steps: int) -> None:
-        self._hunt = hunt
-        self._encoding = encoding
-        self._steps = steps
-        self._value = -np.inf
-
-    def __call__(self, standing: SearchState) -> None:
-        hunt = self._hunt
-        if hunt.budget.tell is None or not standing.value > self._value:
-            return
-        self._value = standing.value
-        schedule = self._encoding.schedule(standing.best)
-        steps = self._steps + standing.visited
-        hunt.budget.tell(PlanProgress.of(schedule, hunt.instance, hunt.objective, by=hunt.by, steps=steps))
-
+__all__ = ["Encoding", "Seeds", "plan_seeds", "search_encoding", "supported_objective"]
 
 _FOR_ALL = ("heft", "cpop", "peft", "cheapest")
 _FOR_MOLDABLE = ("heft-moldable", "cpa", "local-optimum")
 _MAX_CELLS = 5_000_000
-"""Tasks x machines above which only the first planner is asked."""
+"""Tasks x machines above which only the first list planner runs."""
+
+
+class Encoding(Protocol):
+    """Maps points of a search space to schedules."""
+
+    @property
+    def space(self) -> Space:
+        """The search space."""
+        ...
+
+    @property
+    def batch(self) -> int:
+        """Number of points to evaluate between two checks of the budget."""
+        ...
+
+    def values(self, points: Points) -> Floats:
+        """Return the value of every point, which is maximised; minus infinity if there is no schedule."""
+        ...
+
+    def schedule(self, point: Points) -> Schedule:
+        """Return the schedule of a point."""
+        ...
+
+    def point(self, schedule: Schedule) -> Points:
+        """Return the point with the choices of a schedule."""
+        ...
 
 
 class Seeds(NamedTuple):
-    """Schedules to start from."""
+    """Schedules from which a search starts."""
 
     schedules: tuple[Schedule, ...]
-    """The best first, by the objective and its limits; at least one."""
+    """The best first, by objective and limits; at least one."""
     steps: int
-    """Schedules that were built for it."""
+    """Number of schedules built for them."""
 
 
-def plan_seeds(instance: Instance, objective: Objective, budget: Budget, rng: np.random.Generator) -> Seeds:
-    """Ask the list planners that are quick enough, as long as the budget lasts.
+def plan_seeds(request: PlanRequest) -> Seeds:
+    """Return the schedules of the list planners that are fast enough; the incumbent alone if there is one.
 
-    One that does not serve the objective is asked for a short plan.
+    A planner that does not support the objective minimises the makespan.
     """
+    instance, objective, budget = request.instance, request.objective, request.budget
+    if request.incumbent is not None:
+        return Seeds(schedules=(request.incumbent,), steps=0)
     moldable = bool(compile_problem(instance).modes.moldable.any())
     names = [*(_FOR_MOLDABLE if moldable else ()), *_FOR_ALL]
     if len(instance) * len(instance.machines) > _MAX_CELLS:
@@ -162,18 +84,85 @@ def plan_seeds(instance: Instance, objective: Objective, budget: Budget, rng: np
         planner: Planner = PLANNERS.load(name)()
         goal = supported_objective(planner, instance, objective)
         if goal is not None:
-            allowed = Budget(steps=None if budget.steps is None else budget.steps - steps, left=budget.left)
-            plan = planner.plan(instance, objective=goal, budget=allowed, rng=rng)
+            left = Budget(steps=None if budget.steps is None else budget.steps - steps, left=budget.left)
+            plan = planner.plan(PlanRequest(instance=instance, objective=goal, budget=left, rng=request.rng))
             found.append(plan.schedule)
             steps += plan.steps
     if not found:
-        raise Infeasible("no list planner serves this, so that a search has nothing to start from")
+        raise Infeasible("no list planner supports this instance, so a search has no plan to start from")
     return Seeds(tuple(sorted(found, key=lambda one: evaluate_loss(instance, objective, one))), steps)
 
 
 def supported_objective(planner: Planner, instance: Instance, objective: Objective) -> Objective | None:
-    """Give what a planner is asked for: the objective, else a short plan to start from, else nothing."""
+    """Return the objective if the planner supports it, else the makespan, else None."""
     if planner.supports(instance, objective) is None:
         return objective
     makespan = OBJECTIVES["makespan"]
     return makespan if planner.supports(instance, makespan) is None else None
+
+
+def search_encoding(
+    request: PlanRequest,
+    encoding: Encoding,
+    optimiser: Optimiser,
+    *,
+    by: str,
+    seeds: Seeds | None = None,
+) -> Plan:
+    """Search from the seeds, or from random points, and return the best schedule of both.
+
+    ``by`` is the name of the planner in progress reports.
+    """
+    known, steps = ((), 0) if seeds is None else seeds
+    reporter = _ProgressReporter(request, encoding, by=by, steps=steps)
+    found = optimiser.optimise(
+        encoding.space,
+        encoding.values,
+        rng=request.rng,
+        limit=_RemainingBudget(budget=request.budget, taken=steps),
+        starts=[encoding.point(schedule) for schedule in known],
+        tell=None if request.budget.on_progress is None else reporter.report,
+        pool=request.pool,
+        batch=encoding.batch,
+    )
+    schedules = list(known)
+    if np.isfinite(found.value) or not known:
+        schedules.append(encoding.schedule(found.best))
+    steps += found.visited
+    used_up = request.budget.steps is not None and steps >= request.budget.steps
+    # Of several equal schedules the first is kept.
+    best = min(schedules, key=lambda one: evaluate_loss(request.instance, request.objective, one))
+    return Plan(schedule=best, steps=steps, cut=found.cut and not used_up)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _RemainingBudget:
+    """The rest of a budget after some steps."""
+
+    budget: Budget
+    taken: int
+
+    def allows(self, steps_taken: int) -> bool:
+        return self.budget.allows(self.taken + steps_taken)
+
+
+class _ProgressReporter:
+    """Reports every state of an optimiser that is better than the last reported one."""
+
+    def __init__(self, request: PlanRequest, encoding: Encoding, *, by: str, steps: int) -> None:
+        self._request = request
+        self._encoding = encoding
+        self._by = by
+        self._steps = steps
+        self._value = -np.inf
+
+    def report(self, state: SearchState) -> None:
+        request = self._request
+        if request.budget.on_progress is None or not state.value > self._value:
+            return
+        self._value = state.value
+        schedule = self._encoding.schedule(state.best)
+        steps = self._steps + state.visited
+        request.budget.on_progress(
+            PlanProgress.of(schedule, request.instance, request.objective, by=self._by, steps=steps)
+        )

@@ -1,22 +1,18 @@
-"""The contract of the registry ``planners``: read it first.
+"""The interface of the ``planners`` registry: ``Planner``, ``PlanRequest``, ``Budget`` and ``Plan``.
 
-A planner turns an instance into a schedule. It sees estimates, never durations; it reads no clock (the
-budget does); its random numbers come from the generator passed in; ties are broken by index.
-
-A stretch: the part of a clock that one search gets, which ends early when nothing better can be found.
-
-Planners by name, with options: ``heft``, ``heft:averaging=self-loops``, ``xdcp:pool=shared``.
+A planner turns an instance into a schedule. It uses estimates, never true durations. It reads no clock: the
+budget does. Its random numbers come from the generator of the request. Ties are broken by index.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from weft.instance.instance import Instance
-from weft.registry import list_options, make_by_name
+from weft.registry import make_by_name
 from weft.schedule.objective import Objective
 from weft.schedule.schedule import Schedule
 from weft.search.pool import INLINE_POOL, Pool
@@ -26,31 +22,33 @@ if TYPE_CHECKING:
 
 __all__ = [
     "GAP_TOLERANCE",
+    "BasePlanner",
     "Budget",
     "ClockSlice",
-    "Improver",
     "Plan",
     "PlanProgress",
+    "PlanRequest",
     "Planner",
     "Unsupported",
-    "check_makespan_only",
     "check_no_budgets",
-    "list_options",
     "make_planner",
 ]
+
+GAP_TOLERANCE = 1e-9
+"""Relative difference up to which a makespan and a lower bound count as equal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanProgress:
-    """How far a search is."""
+    """An intermediate result of a search."""
 
     by: str
-    """Who found the news: the name of a planner."""
+    """Name of the planner that found it."""
     value: float
-    """The objective's number of the best schedule so far."""
+    """Objective value of the best schedule so far."""
     makespan_s: float
     bound_s: float
-    """The best lower bound of the makespan so far; 0: none."""
+    """Best lower bound on the makespan so far; 0 if there is none."""
     steps: int
 
     @classmethod
@@ -64,144 +62,152 @@ class PlanProgress:
         steps: int,
         bound_s: float = 0.0,
     ) -> PlanProgress:
-        """Say how far a search is that has found a schedule."""
+        """Return the progress of a search whose best schedule is ``schedule``."""
         value = objective.value(schedule, instance)
         return cls(by=by, value=value, makespan_s=schedule.makespan_s, bound_s=bound_s, steps=steps)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """How much a planner may spend; it asks between steps."""
+    """The limits of a planner, checked between steps."""
 
     steps: int | None = None
-    """Evaluations; None: as many as the clock allows."""
+    """Maximal number of evaluations; None: no limit."""
     left: Callable[[], float] | None = None
-    """Reads a clock outside: seconds left; None: no limit."""
-    tell: Callable[[PlanProgress], None] | None = None
-    """Hears of every better schedule and bound while a planner searches; None: nobody listens."""
+    """Returns the seconds left on a clock outside the planner; None: no limit."""
+    on_progress: Callable[[PlanProgress], None] | None = None
+    """Callback for every better schedule or bound found during a search."""
 
     def allows(self, steps_taken: int) -> bool:
-        """Say whether another step may be taken."""
+        """Return whether another step may be taken."""
         if self.steps is not None and steps_taken >= self.steps:
             return False
         return self.left is None or self.left() > 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unsupported:
-    """Why a planner cannot serve an instance or an objective."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Plan:
-    """What a planner returns."""
-
-    schedule: Schedule
-    steps: int
-    """Schedules built (list planners: 1)."""
-    bound_s: float = 0.0
-    """A lower bound of the makespan the planner proved itself; 0: none."""
-    cut: bool = False
-    """Whether the clock ended the search, so that another run may differ."""
-    by: str = ""
-    """Who found the schedule, where a planner asks others."""
-    bound_by: str = ""
-    """Who proved the bound, where a planner asks others."""
-    notes: tuple[str, ...] = ()
-    """What a reader should know about how the plan was made."""
-
-
-class Improver(Protocol):
-    """A planner that can go on from a schedule somebody else has found."""
-
-    name: str
-
-    def improve(
-        self,
-        instance: Instance,
-        *,
-        objective: Objective,
-        start: Schedule,
-        budget: Budget,
-        rng: np.random.Generator,
-    ) -> Plan:
-        """Give a schedule that is not worse than the one to start from, and a bound if one was proven."""
-        ...
-
-
-class Planner(Protocol):
-    """Makes a schedule before (or again during) a run."""
-
-    name: str
-    title: str
-    """One line for lists, with the paper."""
-
-    def supports(self, instance: Instance, objective: Objective) -> Unsupported | None:
-        """Say why this instance or objective cannot be served; None: it can."""
-        ...
-
-    def plan(
-        self,
-        instance: Instance,
-        *,
-        objective: Objective,
-        budget: Budget,
-        rng: np.random.Generator,
-        pool: Pool = INLINE_POOL,
-    ) -> Plan:
-        """Make a schedule."""
-        ...
-
-
-def check_makespan_only(title: str, instance: Instance, objective: Objective) -> Unsupported | None:
-    """Refuse what a planner that only makes plans short cannot serve: other objectives, binding budgets."""
-    if not objective.is_makespan:
-        return Unsupported(reason=f"{title} minimises the makespan, not the {objective.name}")
-    return check_no_budgets(title, instance)
-
-
-def check_no_budgets(title: str, instance: Instance) -> Unsupported | None:
-    """Refuse budgets that have to be kept."""
-    if budgets := instance.binding_budgets():
-        return Unsupported(reason=f"{title} does not keep within budgets: {', '.join(budgets)}")
-    return None
-
-
-GAP_TOLERANCE = 1e-9
-"""Share by which a plan and a bound that are equal may differ by rounding."""
-
-
 @dataclass(slots=True, kw_only=True)
 class ClockSlice:
-    """A stretch of a clock, which ends early when a plan as short as the bound is found."""
+    """A part of a clock's time. It ends early when a schedule as short as the lower bound is found."""
 
     left: Callable[[], float] | None
-    """The clock of the whole; None: there is none."""
+    """The whole clock; None: no limit."""
     until_s: float = 0.0
-    """What the whole shall have left at the end of the stretch."""
+    """Seconds left on the whole clock when this slice ends."""
     goal_s: float = 0.0
-    """No makespan is below it; 0: nothing is known, or something else counts."""
+    """Lower bound on the makespan; 0: unknown, or the objective is not the makespan."""
     listener: Callable[[PlanProgress], None] | None = None
     reached: bool = False
+    """Whether a schedule as short as the goal was found."""
 
     def remaining_s(self) -> float:
-        """Give the seconds that are left."""
+        """Return the seconds left in this slice; 0 once the goal is reached."""
         if self.reached:
             return 0.0
         return math.inf if self.left is None else self.left() - self.until_s
 
-    def hear(self, news: PlanProgress) -> None:
-        """Notice when the goal is reached, and pass the news on."""
-        if self.goal_s > 0 and news.makespan_s <= max(self.goal_s, news.bound_s) * (1.0 + GAP_TOLERANCE):
+    def report(self, progress: PlanProgress) -> None:
+        """Check whether the goal is reached, then forward the progress to the listener."""
+        if self.goal_s > 0 and progress.makespan_s <= max(self.goal_s, progress.bound_s) * (
+            1.0 + GAP_TOLERANCE
+        ):
             self.reached = True
         if self.listener is not None:
-            self.listener(news)
+            self.listener(progress)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PlanRequest:
+    """The input of a planner."""
+
+    instance: Instance
+    objective: Objective
+    rng: np.random.Generator
+    budget: Budget = field(default_factory=Budget)
+    pool: Pool = INLINE_POOL
+    """Runs independent parts of a search in parallel."""
+    incumbent: Schedule | None = None
+    """A schedule to improve. Planners that are not ``anytime`` ignore it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Plan:
+    """The result of a planner."""
+
+    schedule: Schedule
+    steps: int
+    """Number of schedules built; 1 for most list planners."""
+    bound_s: float = 0.0
+    """Lower bound on the makespan proven by the planner; 0 if there is none."""
+    cut: bool = False
+    """Whether the clock or an interrupt ended the search, so that another run may give another plan."""
+    by: str = ""
+    """Name of the planner that found the schedule, if a portfolio delegated to it."""
+    bound_by: str = ""
+    """Name of the planner or argument that proved the bound, if a portfolio delegated to it."""
+    notes: tuple[str, ...] = ()
+    """Remarks for the user about how the plan was made."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unsupported:
+    """The reason why a planner cannot plan an instance or an objective."""
+
+    reason: str
+
+
+class Planner(Protocol):
+    """Computes a schedule before a run, or for the rest of a run."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    """One line for listings, with the reference."""
+    anytime: ClassVar[bool]
+    """Whether the planner searches until its budget is spent and improves the incumbent of a request."""
+
+    def supports(self, instance: Instance, objective: Objective) -> Unsupported | None:
+        """Return why this instance or objective cannot be planned; None if it can."""
+        ...
+
+    def plan(self, request: PlanRequest) -> Plan:
+        """Return a plan; not worse than the incumbent if the planner is ``anytime``."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BasePlanner:
+    """Base of the built-in planners: declares which objectives and instances they support."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    label: ClassVar[str]
+    """How messages name the planner."""
+    anytime: ClassVar[bool] = False
+    any_objective: ClassVar[bool] = False
+    """Whether every objective is supported."""
+    other_objectives: ClassVar[tuple[str, ...]] = ()
+    """Names of the objectives supported besides the makespan."""
+
+    def supports(self, instance: Instance, objective: Objective) -> Unsupported | None:
+        """Return why this instance or objective cannot be planned; None if it can."""
+        served = self.any_objective or objective.is_makespan or objective.name in self.other_objectives
+        if not served:
+            return Unsupported(reason=f"{self.label} minimises the makespan, not the {objective.name}")
+        return self.check(instance)
+
+    def check(self, instance: Instance) -> Unsupported | None:
+        """Return why this instance cannot be planned under any objective; None if it can."""
+        return check_no_budgets(self.label, instance)
+
+
+def check_no_budgets(label: str, instance: Instance) -> Unsupported | None:
+    """Refuse instances whose budgets can be exceeded."""
+    if budgets := instance.binding_budgets():
+        return Unsupported(reason=f"{label} does not keep within budgets: {', '.join(budgets)}")
+    return None
 
 
 def make_planner(text: str) -> Planner:
-    """Make the planner that a name with options describes."""
+    """Return the planner for a name with options, such as ``heft:averaging=self-loops``."""
     from weft.planners import PLANNERS
 
     planner: Planner = make_by_name(PLANNERS, text)

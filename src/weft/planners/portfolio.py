@@ -1,13 +1,9 @@
-"""The incumbent: the best schedule and the best bound that anybody in a portfolio has found so far.
+"""The search of a portfolio: several anytime planners take turns at improving one incumbent.
 
-Slices: the part of a portfolio's budget that one planner gets at a time, wherever it works.
-
-The rounds of a portfolio: who searches when, for how long, side by side with whom.
-
-Every planner goes on from the best schedule of all before it, for a slice of what is left of the budget; the
-better it did, the more often it is asked. One island asks one planner after the other. Several islands search
-side by side with random numbers of their own, and one of them runs the exact planner, of which two would do
-the same. With a budget of steps nothing depends on a clock, on workers or on who is done first.
+Every planner continues from the best schedule so far, for a slice of the remaining budget; planners that
+improved it recently come first. One island runs one planner after the other. Several islands search in
+parallel with their own random numbers, and at most one of them runs the exact planner, since two of them
+would do the same. With a budget of steps the result depends neither on a clock nor on the pool.
 """
 
 from __future__ import annotations
@@ -27,9 +23,9 @@ from weft.planners.planner import (
     GAP_TOLERANCE,
     Budget,
     ClockSlice,
-    Improver,
     Plan,
     PlanProgress,
+    PlanRequest,
     make_planner,
 )
 from weft.schedule.costs import cheapest_cost
@@ -39,16 +35,35 @@ from weft.search.pool import Pool
 
 __all__ = ["Contender", "Incumbent", "PortfolioSearch", "SearchSlice", "SliceOutcome", "run_slice"]
 
+_SHARES = (0.15, 0.35, 0.6, 1.0)
+"""Shares of the remaining budget for one slice after the other.
+
+Slices are few and long, because an annealing that starts again has to cool again. The first is short and runs
+in this process: easy instances end with it, before the exact planner is loaded or a worker is started, and
+forked workers inherit what it has loaded and compiled.
+"""
+_FIRST_PROOF = 0.6
+"""Share of the first slice if the exact planner runs first: its model is small, a proof ends the search."""
+_MAX_SLICE_S = 20.0
+"""Longest slice; after it results are exchanged."""
+_PATIENCE = 1
+"""Slices without a gain after which other planners come first."""
+_MARGIN = 0.2
+"""A planner that leaves more than this share of its time was not ended by the clock."""
+
 
 class Incumbent:
-    """What is known of one instance under one objective."""
+    """The best schedule and the best lower bound so far, of one instance under one objective."""
 
     def __init__(
-        self, instance: Instance, objective: Objective, tell: Callable[[PlanProgress], None] | None
+        self,
+        instance: Instance,
+        objective: Objective,
+        on_progress: Callable[[PlanProgress], None] | None,
     ) -> None:
         self._instance = instance
         self._objective = objective
-        self._tell = tell
+        self._on_progress = on_progress
         self._cheapest: float | None = None
         self._found: tuple[Loss, Schedule] | None = None
         self._by = ""
@@ -58,33 +73,33 @@ class Incumbent:
 
     @property
     def schedule(self) -> Schedule | None:
-        """Give the best schedule so far, if there is one."""
+        """The best schedule so far; None if there is none."""
         return None if self._found is None else self._found[1]
 
     def offer(self, plan: Plan, by: str) -> float:
-        """Take what is better; give by which share plan or bound became better."""
+        """Take schedule and bound of a plan if they are better; return the larger relative improvement."""
         self.steps += plan.steps
-        gain = max(self._shorter(plan.schedule, by), self._tighter(plan.bound_s, by))
+        gain = max(self._offer_schedule(plan.schedule, by), self._offer_bound(plan.bound_s, by))
         if gain > 0:
             self._report(by)
         return gain
 
     def raise_bound(self, bound_s: float, by: str) -> None:
-        """Take a better bound of the makespan."""
-        if self._tighter(bound_s, by) > 0:
+        """Take a lower bound on the makespan if it is better."""
+        if self._offer_bound(bound_s, by) > 0:
             self._report(by)
 
-    def _shorter(self, schedule: Schedule, by: str) -> float:
-        worth = evaluate_loss(self._instance, self._objective, schedule)
+    def _offer_schedule(self, schedule: Schedule, by: str) -> float:
+        loss = evaluate_loss(self._instance, self._objective, schedule)
         before = self._found
-        if before is not None and worth >= before[0]:
+        if before is not None and loss >= before[0]:
             return 0.0
-        self._found, self._by = (worth, schedule), by
+        self._found, self._by = (loss, schedule), by
         if before is None:
             return 1.0
-        return max(_share(old, new) for old, new in zip(before[0], worth, strict=True))
+        return max(_relative_gain(old, new) for old, new in zip(before[0], loss, strict=True))
 
-    def _tighter(self, bound_s: float, by: str) -> float:
+    def _offer_bound(self, bound_s: float, by: str) -> float:
         if bound_s <= self.bound_s:
             return 0.0
         gain = 1.0 - self.bound_s / bound_s
@@ -93,58 +108,54 @@ class Incumbent:
 
     @property
     def is_settled(self) -> bool:
-        """Say whether no schedule can be better, or none can keep the limits."""
+        """Whether no schedule can be better, or no schedule can keep the limits."""
         if self._found is None:
             return False
-        worth, schedule = self._found
-        objective = self._objective
-        if worth.missed > 0:
+        loss, schedule = self._found
+        if loss.excess > 0:
             return self._is_hopeless()
-        if objective.is_makespan:
+        if self._objective.is_makespan:
             return schedule.makespan_s <= self.bound_s * (1.0 + GAP_TOLERANCE)
-        return worth.value <= self._least_value() + GAP_TOLERANCE * abs(worth.value)
+        return loss.value <= self._least_value() + GAP_TOLERANCE * abs(loss.value)
 
     def _is_hopeless(self) -> bool:
-        objective = self._objective
-        late = objective.deadline_s is not None and self.bound_s > objective.deadline_s * (
-            1.0 + GAP_TOLERANCE
-        )
-        most = objective.max_cost
-        return late or (most is not None and self._cheapest_cost() > most * (1.0 + GAP_TOLERANCE))
+        deadline_s, max_cost = self._objective.deadline_s, self._objective.max_cost
+        late = deadline_s is not None and self.bound_s > deadline_s * (1.0 + GAP_TOLERANCE)
+        return late or (max_cost is not None and self._cheapest_cost() > max_cost * (1.0 + GAP_TOLERANCE))
 
     def _least_value(self) -> float:
-        """Give a number below which the objective cannot be; minus infinity where nothing is known."""
+        """Return a lower bound on the objective value; minus infinity if none is known."""
         instance, objective = self._instance, self._objective
         if objective.name == "local":
             return float(instance.shortest_s().sum())
-        aim = linearise_objective(instance, objective)
-        if aim is None or min(aim.per_second, aim.per_node_s, aim.per_price) < 0:
+        linear = linearise_objective(instance, objective)
+        if linear is None or min(linear.per_second, linear.per_node_s, linear.per_price) < 0:
             return -math.inf
-        return aim.value(self.bound_s, 0.0, self._cheapest_cost())
+        return linear.value(self.bound_s, 0.0, self._cheapest_cost())
 
     def _cheapest_cost(self) -> float:
         if self._cheapest is None:
             self._cheapest = cheapest_cost(self._instance)
         return self._cheapest
 
-    def relay(self, by: str, news: PlanProgress) -> None:
-        """Pass on what a planner tells while it searches, with what is known beside it."""
-        if self._tell is not None and news.makespan_s > 0:
-            bound_s = max(self.bound_s, news.bound_s)
-            self._tell(replace(news, by=by, bound_s=bound_s, steps=self.steps + news.steps))
+    def relay(self, by: str, progress: PlanProgress) -> None:
+        """Forward the progress of a planner, with the best bound and the steps of the whole portfolio."""
+        if self._on_progress is not None and progress.makespan_s > 0:
+            bound_s = max(self.bound_s, progress.bound_s)
+            self._on_progress(replace(progress, by=by, bound_s=bound_s, steps=self.steps + progress.steps))
 
     def _report(self, by: str) -> None:
-        if self._tell is None or self._found is None:
+        if self._on_progress is None or self._found is None:
             return
         schedule = self._found[1]
-        self._tell(
+        self._on_progress(
             PlanProgress.of(
                 schedule, self._instance, self._objective, by=by, steps=self.steps, bound_s=self.bound_s
             )
         )
 
     def plan(self, *, cut: bool, notes: tuple[str, ...]) -> Plan:
-        """Give what was found as a plan."""
+        """Return schedule and bound as a plan."""
         assert self._found is not None
         return Plan(
             schedule=self._found[1],
@@ -157,115 +168,100 @@ class Incumbent:
         )
 
 
-def _share(old: float, new: float) -> float:
+def _relative_gain(old: float, new: float) -> float:
     return (old - new) / abs(old) if old else old - new
-
-
-_MARGIN = 0.2
-"""A planner whose clock stands above this share of its time was not ended by it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SearchSlice:
-    """What one planner shall do: go on from a schedule, for some steps or some time."""
+    """A planner, the schedule it starts from, and its part of the budget. It can be sent to a worker."""
 
     planner: str
     start: Schedule
     steps: int | None
-    stretch: ClockSlice
+    clock: ClockSlice
     rng: np.random.Generator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SliceOutcome:
-    """What came of a slice."""
+    """The result of a slice."""
 
     plan: Plan | None
     failure: str = ""
     """Why there is no plan."""
     interrupted: bool = False
-    """Whether the planner ended before its time because somebody wants the plan now."""
+    """Whether Ctrl-C ended the planner before its budget was spent."""
 
 
 def run_slice(instance: Instance, objective: Objective, piece: SearchSlice) -> SliceOutcome:
-    """Let a planner go on from a schedule. What breaks inside it is told, as others may still go on."""
-    stretch = piece.stretch
-    timed = stretch.left is not None
-    before_s = stretch.remaining_s()
-    budget = Budget(steps=piece.steps, left=stretch.remaining_s if timed else None, tell=stretch.hear)
-    planner: Improver = make_planner(piece.planner)  # type: ignore[assignment]
+    """Improve a schedule with one planner; an error inside the planner becomes a failed outcome."""
+    clock = piece.clock
+    timed = clock.left is not None
+    before_s = clock.remaining_s()
+    left = clock.remaining_s if timed else None
+    budget = Budget(steps=piece.steps, left=left, on_progress=clock.report)
+    planner = make_planner(piece.planner)
+    request = PlanRequest(
+        instance=instance, objective=objective, budget=budget, rng=piece.rng, incumbent=piece.start
+    )
     try:
-        plan = planner.improve(instance, objective=objective, start=piece.start, budget=budget, rng=piece.rng)
+        plan = planner.plan(request)
     except InvalidInput:
         raise
     except Exception as error:
         return SliceOutcome(plan=None, failure=f"{piece.planner} failed: {type(error).__name__}: {error}")
     early = budget.steps is None or plan.steps < budget.steps
-    unspent = not timed or (not stretch.reached and stretch.remaining_s() > _MARGIN * before_s)
+    unspent = not timed or (not clock.reached and clock.remaining_s() > _MARGIN * before_s)
     return SliceOutcome(plan=plan, interrupted=plan.cut and early and unspent)
-
-
-_SHARES = (0.15, 0.35, 0.6, 1.0)
-"""Of what is left, for one slice after the other: few long ones, as a search that begins anew has to cool
-again. The first is short and done here: where plan and bound meet easily they do so now, no exact planner is
-loaded and no worker started; and what it loads and compiles, workers that are forked need not."""
-_FIRST_PROOF = 0.6
-"""Of all, where the exact planner comes first: its model is small, and with a proof all is done."""
-_MOST_S = 20.0
-"""Longest slice: then news are exchanged."""
-_PATIENCE = 1
-"""Slices without a gain after which others come first."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Contender:
-    """A planner that improves schedules, and how it did."""
+    """An anytime planner of a portfolio, and its recent success."""
 
     name: str
     alone: bool
-    """Whether two of them would do the same."""
+    """Whether two of them in parallel would do the same."""
     least_s: float
+    """Seconds below which it is not worth starting; ``least_steps`` likewise."""
     least_steps: int
-    """With less it does not come to anything."""
     without_gain: int = 0
 
 
 class PortfolioSearch:
-    """A search by several planners."""
+    """The turns of several planners that improve one incumbent."""
 
-    def __init__(
-        self,
-        instance: Instance,
-        objective: Objective,
-        budget: Budget,
-        incumbent: Incumbent,
-        contenders: Sequence[Contender],
-    ) -> None:
-        self._budget = budget
-        self._objective = objective
+    def __init__(self, request: PlanRequest, incumbent: Incumbent, contenders: Sequence[Contender]) -> None:
+        self._budget = request.budget
+        self._objective = request.objective
+        self._rng = request.rng
+        self._pool: Pool = request.pool
         self._incumbent = incumbent
         self._contenders = list(contenders)
-        self._improved: Callable[[SearchSlice], SliceOutcome] = partial(run_slice, instance, objective)
+        self._run_slice: Callable[[SearchSlice], SliceOutcome] = partial(
+            run_slice, request.instance, request.objective
+        )
         self.notes: list[str] = []
         self.interrupted = False
-        """Whether somebody wanted the plan at once."""
+        """Whether Ctrl-C ended a planner."""
         self.broken = False
-        """Whether there is nobody left who could work."""
+        """Whether the pool failed, so that no planner can continue."""
 
-    def run(self, islands: int, pool: Pool, rng: np.random.Generator) -> None:
-        """Search until the budget is spent, or nothing better can be found."""
+    def run(self, islands: int) -> None:
+        """Search until the budget is spent or no better plan can exist."""
         for turn in count():
             if self._is_over():
                 return
             lineup = self._lineup(turn, islands)
             if not lineup:
                 return
-            pieces = self._pieces(turn, lineup, rng)
-            outcomes = self._side_by_side(pieces, pool) if turn and islands > 1 else self._here(pieces)
+            pieces = self._slices(turn, lineup)
+            outcomes = self._run_parallel(pieces) if turn and islands > 1 else self._run_inline(pieces)
             for contender, outcome in zip(lineup, outcomes, strict=False):
                 self._take(contender, outcome)
                 if self._incumbent.is_settled:
-                    return  # those who still search are stopped by not being read
+                    return  # the pool stops planners whose results are not read
 
     def _is_over(self) -> bool:
         incumbent = self._incumbent
@@ -273,34 +269,34 @@ class PortfolioSearch:
         return ended or not self._budget.allows(incumbent.steps)
 
     def _lineup(self, turn: int, islands: int) -> list[Contender]:
-        """Say who searches next."""
-        able = [contender for contender in self._contenders if self._has_room(contender)]
-        eager = [one for one in able if one.without_gain < _PATIENCE] or able
+        """Return the planners of the next turn."""
+        able = [contender for contender in self._contenders if self._can_start(contender)]
+        preferred = [one for one in able if one.without_gain < _PATIENCE] or able
         many = [one for one in able if not one.alone]
         if turn == 0 or islands == 1:
-            return [eager[turn % len(eager)]] if eager else []
-        single = [one for one in eager if one.alone][:1]
+            return [preferred[turn % len(preferred)]] if preferred else []
+        single = [one for one in preferred if one.alone][:1]
         return [*single, *islice(cycle(many), islands - len(single))] if many else single
 
-    def _has_room(self, contender: Contender) -> bool:
+    def _can_start(self, contender: Contender) -> bool:
         steps, left = self._budget.steps, self._budget.left
         if steps is not None and steps - self._incumbent.steps < contender.least_steps:
             return False
         return left is None or left() >= contender.least_s or not contender.alone
 
-    def _pieces(self, turn: int, lineup: Sequence[Contender], rng: np.random.Generator) -> list[SearchSlice]:
+    def _slices(self, turn: int, lineup: Sequence[Contender]) -> list[SearchSlice]:
         steps, left = self._budget.steps, self._budget.left
         share = _FIRST_PROOF if turn == 0 and lineup[0].alone else _SHARES[min(turn, len(_SHARES) - 1)]
         each = None
         if steps is not None:
             least = len(lineup) * max(one.least_steps for one in lineup)
-            # Above 0 for everybody: whoever is asked takes at least one step.
+            # At least 1, as every planner takes at least one step.
             each = max(1, int(_slice_size(steps - self._incumbent.steps, share, least)) // len(lineup))
         until_s = 0.0
         if left is not None:
             remaining_s = left()
             least_s = max(one.least_s for one in lineup)
-            until_s = remaining_s - min(_MOST_S, _slice_size(remaining_s, share, least_s))
+            until_s = remaining_s - min(_MAX_SLICE_S, _slice_size(remaining_s, share, least_s))
         start = self._incumbent.schedule
         assert start is not None
         goal_s = self._incumbent.bound_s if self._objective.is_makespan else 0.0
@@ -309,21 +305,21 @@ class PortfolioSearch:
                 planner=one.name,
                 start=start,
                 steps=each,
-                stretch=ClockSlice(left=left, until_s=until_s, goal_s=goal_s),
+                clock=ClockSlice(left=left, until_s=until_s, goal_s=goal_s),
                 rng=own,
             )
-            for one, own in zip(lineup, rng.spawn(len(lineup)), strict=True)
+            for one, own in zip(lineup, self._rng.spawn(len(lineup)), strict=True)
         ]
 
-    def _here(self, pieces: list[SearchSlice]) -> Iterator[SliceOutcome]:
-        """Search in this process, where every piece of news can be told at once."""
+    def _run_inline(self, pieces: list[SearchSlice]) -> Iterator[SliceOutcome]:
+        """Run the slices in this process, where progress can be reported at once."""
         for piece in pieces:
-            piece.stretch.listener = partial(self._incumbent.relay, piece.planner)
-            yield self._improved(piece)
+            piece.clock.listener = partial(self._incumbent.relay, piece.planner)
+            yield self._run_slice(piece)
 
-    def _side_by_side(self, pieces: list[SearchSlice], pool: Pool) -> Iterator[SliceOutcome]:
+    def _run_parallel(self, pieces: list[SearchSlice]) -> Iterator[SliceOutcome]:
         try:
-            yield from pool.map(self._improved, pieces)
+            yield from self._pool.map(self._run_slice, pieces)
         except WeftError as error:
             self.notes.append(f"the search ended early: {error}")
             self.broken = True
@@ -339,6 +335,6 @@ class PortfolioSearch:
 
 
 def _slice_size(left: float, share: float, least: float) -> float:
-    """Give a share of what is left, at least so much; all, if the rest would be too little."""
+    """Return a share of what is left, at least ``least``; all of it if the rest would be less than that."""
     wanted = max(least, share * left)
     return wanted if left - wanted >= least else left

@@ -1,19 +1,12 @@
-"""The instance as kernels read it: see ``weft.kernels.problem`` for what each array means.
+"""The arrays of an instance for the kernels, and their restriction to some modes.
 
-Narrowing: the problem of an instance in which tasks may take only some of their modes.
-
-Tasks of one group that keep the same modes form a group of the new problem. So a planner restricts node
-counts or machines beforehand, and placement stays as it is.
-
-The least: on which machine, and in which modes, the tasks of a binding variable take or cost least.
-
-A weight per mode turns seconds into what is to be small: 1 leaves seconds, price times nodes makes costs.
-Whoever is equally good within rounding is kept, so that placement may choose. O(v k) for v tasks of k modes.
+``weft.kernels.problem`` documents each array. A planner that restricts node counts or machines passes
+restricted arrays to the placement; the placement itself does not change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
@@ -29,15 +22,12 @@ from weft.workflow.task_graph import COMPUTE, TRANSFER, Floats, Indices, TaskGra
 
 __all__ = [
     "ModeSubset",
-    "ModeWeight",
     "best_machines",
     "compile_problem",
     "group_equal_rows",
-    "price_weight",
     "restrict_candidates",
     "restrict_modes",
     "restrict_to_best_modes",
-    "seconds_weight",
     "split_by_modes",
 ]
 
@@ -46,7 +36,7 @@ _problem_cache: WeakKeyDictionary[Instance, ProblemArrays] = WeakKeyDictionary()
 
 
 def compile_problem(instance: Instance) -> ProblemArrays:
-    """Give the arrays of an instance; they are made once, however many planners read them."""
+    """Return the arrays of an instance; they are built once per instance and cached."""
     if instance not in _problem_cache:
         busy = instance.busy
         resources = len(instance.graph.resource_names)
@@ -101,7 +91,7 @@ def _tasks(instance: Instance) -> TaskArrays:
 
 
 def _first_rows(graph: TaskGraph) -> Indices:
-    """Give the first row of each task's amounts; those that depend on the count stand behind all others."""
+    """Return the first row of amounts of each task; rows per node count come after all others."""
     pointer = graph.demand_by_count.pointer
     first = np.where(np.diff(pointer) > 0, len(graph) + pointer[:-1], np.arange(len(graph)))
     return first.astype(np.uint32)
@@ -150,7 +140,7 @@ def _modes(instance: Instance) -> ModeArrays:
 
 
 def _shift(graph: TaskGraph, group: ModeGroup) -> Indices:
-    """Give per mode which row of a task's amounts it takes: that of its count, where the count matters."""
+    """Return per mode the offset of its row of amounts: that of its node count if amounts depend on it."""
     if group.demand is None:
         return np.zeros(len(group), dtype=np.uint32)
     counts = graph.count_sets[graph.counts[group.tasks[0]]]
@@ -158,7 +148,7 @@ def _shift(graph: TaskGraph, group: ModeGroup) -> Indices:
 
 
 def _cells(groups: tuple[ModeGroup, ...], tasks: int) -> tuple[NDArray[np.int64], Floats]:
-    """Write down the seconds of every mode of every task."""
+    """Return the seconds of every mode of every task, and the first cell of each task."""
     row = np.zeros(tasks, dtype=np.int64)
     cells, filled = [np.zeros(0)], 0
     for found in groups:
@@ -183,7 +173,7 @@ def _machines(instance: Instance) -> MachineArrays:
     network, machines = instance.network, len(instance.machines)
     shared = np.zeros(machines, dtype=np.bool_)
     shared[[held.machine for held in instance.busy]] = True
-    # One node, one task: its amounts were compared with the totals beforehand.
+    # A machine of one node runs one task at a time, whose amounts were compared with the totals beforehand.
     alone = (instance.capacity == 1) & ~shared
     form = np.where(instance.unlimited, kernel.OPEN, np.where(alone, kernel.SINGLE, kernel.SHARED))
     amounts = instance.amounts
@@ -217,7 +207,7 @@ def _concatenate(parts: list[Indices] | tuple[Indices, ...]) -> Indices:
 
 
 class ModeSubset(NamedTuple):
-    """Tasks of one group and the modes they keep."""
+    """Tasks of one mode group that keep the same modes; a group of the restricted problem."""
 
     group: int
     tasks: Indices
@@ -226,7 +216,7 @@ class ModeSubset(NamedTuple):
 
 
 def group_equal_rows(flags: NDArray[np.bool_]) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    """Divide rows that are alike; give the rows of each kind, and the columns that are set in them."""
+    """Group equal rows of flags; return the rows of each group and the columns that are set."""
     if not len(flags):
         return []
     packed = np.ascontiguousarray(np.packbits(flags, axis=1))
@@ -237,16 +227,16 @@ def group_equal_rows(flags: NDArray[np.bool_]) -> list[tuple[NDArray[np.intp], N
 
 
 def split_by_modes(group: int, tasks: Indices, kept: NDArray[np.bool_]) -> list[ModeSubset]:
-    """Divide tasks of a group by the modes they keep (tasks x modes)."""
+    """Group the tasks of a mode group by the modes they keep (flags of tasks x modes)."""
     return [ModeSubset(group=group, tasks=tasks[rows], modes=modes) for rows, modes in group_equal_rows(kept)]
 
 
 def restrict_candidates(
     problem: ProblemArrays, sets: Sequence[tuple[Indices, NDArray[np.intp]]]
 ) -> ProblemArrays:
-    """Give the problem in which some variables may be bound only to some machines, given ascending.
+    """Return the problem in which some variables are restricted to some machines, given ascending.
 
-    Where tasks lose all modes of a machine, nothing else may bind their variable to it.
+    Needed after all modes on a machine were removed: no transfer or virtual task may bind the variable to it.
     """
     tasks = problem.tasks
     of_variable = tasks.candidate_set.copy()
@@ -266,7 +256,7 @@ def restrict_candidates(
 
 
 def restrict_modes(problem: ProblemArrays, parts: Sequence[ModeSubset]) -> ProblemArrays:
-    """Give the problem of these parts, in which every compute task must stand once."""
+    """Return the problem of these subsets; every compute task must be in exactly one."""
     modes = problem.modes
     of_task = np.full(len(modes.group), len(parts), dtype=np.uint32)
     for number, part in enumerate(parts):
@@ -275,7 +265,7 @@ def restrict_modes(problem: ProblemArrays, parts: Sequence[ModeSubset]) -> Probl
     lengths = [len(own) for own in chosen]
     taken = np.concatenate([*chosen, np.zeros(0, dtype=np.int64)]).astype(np.int64)
     row, cell = _subset_cells(modes, parts) if modes.layout == TABLE else (modes.row, modes.cell)
-    # Every field is named: one that is new must be thought of here.
+    # Every field is named, so that a new field cannot be forgotten here.
     return problem._replace(
         modes=ModeArrays(
             layout=modes.layout,
@@ -299,14 +289,14 @@ def restrict_modes(problem: ProblemArrays, parts: Sequence[ModeSubset]) -> Probl
 
 
 def _sorted_subsets(modes: ModeArrays, taken: NDArray[np.int64], part: NDArray[np.int64]) -> Indices:
-    """Keep the modes of every part in the order in which they were sorted."""
+    """Return the kept modes of every subset in their sorted order."""
     place = np.empty(len(modes.sorted), dtype=np.int64)
     place[modes.sorted] = np.arange(len(modes.sorted))
     return np.lexsort((place[taken], part)).astype(np.uint32)
 
 
 def _subset_cells(modes: ModeArrays, parts: Sequence[ModeSubset]) -> tuple[NDArray[np.int64], Floats]:
-    """Write down the seconds of the modes that are kept."""
+    """Return the seconds of the kept modes, and the first cell of each task."""
     row, cells, filled = modes.row.copy(), [np.zeros(0)], 0
     for part in parts:
         own = modes.cell[modes.row[part.tasks][:, None] + part.modes]
@@ -316,13 +306,10 @@ def _subset_cells(modes: ModeArrays, parts: Sequence[ModeSubset]) -> tuple[NDArr
     return row, np.concatenate(cells)
 
 
-ModeWeight = Callable[[Instance, ModeGroup], Floats]
-"""Gives what a second of each mode of a group weighs."""
-
 _CHUNK = 1_000_000
-"""How many modes (variables x modes) are looked at at a time."""
+"""Number of modes (variables x modes) processed at a time."""
 _ROUNDING = 1e-12
-"""Share by which equal sums may differ."""
+"""Relative rounding error of equal sums."""
 
 
 class _VariableBatch(NamedTuple):
@@ -331,48 +318,52 @@ class _VariableBatch(NamedTuple):
     variables: Indices
     tasks: Indices
     row: NDArray[np.intp]
-    """Per task: the position of its variable."""
+    """Per task: position of its variable in ``variables``."""
     totals: Floats
-    """Variables x machines: what the best modes of all tasks come to; inf: some task cannot run there."""
+    """Variables x machines: sum of the least modes of all tasks; inf if some task cannot run there."""
 
 
-def seconds_weight(instance: Instance, group: ModeGroup) -> Floats:  # noqa: ARG001
-    """Weigh a second as a second."""
-    return np.ones(len(group))
+def best_machines(instance: Instance, price: Floats | None = None) -> Indices:
+    """Return per variable the machine on which its tasks together take or cost least, the first of several.
 
-
-def price_weight(instance: Instance, group: ModeGroup) -> Floats:
-    """Weigh a second by the price of the nodes taken."""
-    return instance.price_per_node_s[group.machine] * group.nodes
-
-
-def best_machines(instance: Instance, weight: ModeWeight) -> Indices:
-    """Give per variable the machine of least total, the first if several; their number: nothing runs."""
+    ``price`` is the price of a node-second per machine; without it seconds count. Variables without compute
+    tasks get the number of machines. O(v k) for v tasks of k modes.
+    """
     bound = np.full(len(instance.graph.variables), len(instance.machines), dtype=np.uint32)
-    for stretch in _variable_batches(instance, weight):
-        bound[stretch.variables] = stretch.totals.argmin(axis=1)
+    for batch in _variable_batches(instance, price):
+        bound[batch.variables] = batch.totals.argmin(axis=1)
     return bound
 
 
-def restrict_to_best_modes(instance: Instance, weight: ModeWeight) -> ProblemArrays:
-    """Give the problem in which tasks keep only their best modes, on the best machines of their variable."""
+def restrict_to_best_modes(instance: Instance, price: Floats | None = None) -> ProblemArrays:
+    """Return the problem in which tasks keep only their best modes, on the best machines of their variable.
+
+    ``price`` as for ``best_machines``. Modes and machines that are equal within rounding are all kept, so
+    that the placement can choose among them.
+    """
     parts: list[ModeSubset] = []
     candidates: list[tuple[Indices, NDArray[np.intp]]] = []
-    for stretch in _variable_batches(instance, weight):
-        totals = stretch.totals
+    for batch in _variable_batches(instance, price):
+        totals = batch.totals
         best = totals <= totals.min(axis=1, keepdims=True) * (1 + _ROUNDING)
-        candidates.extend((stretch.variables[rows], machines) for rows, machines in group_equal_rows(best))
-        for index, mine in _by_group(instance, stretch.tasks):
-            group, tasks = instance.groups[index], stretch.tasks[mine]
-            weighed = group.seconds_of(tasks) * weight(instance, group)
+        candidates.extend((batch.variables[rows], machines) for rows, machines in group_equal_rows(best))
+        for index, mine in _by_group(instance, batch.tasks):
+            group, tasks = instance.groups[index], batch.tasks[mine]
+            weighed = _weighted_seconds(group, tasks, price)
             least = _least_per_machine(group, weighed)
-            kept = (weighed <= least * (1 + _ROUNDING)) & best[stretch.row[mine]][:, group.machine]
+            kept = (weighed <= least * (1 + _ROUNDING)) & best[batch.row[mine]][:, group.machine]
             parts.extend(split_by_modes(index, tasks, kept))
     return restrict_candidates(restrict_modes(compile_problem(instance), parts), candidates)
 
 
-def _variable_batches(instance: Instance, weight: ModeWeight) -> Iterator[_VariableBatch]:
-    """Add up per variable and machine, for not too many variables at once."""
+def _weighted_seconds(group: ModeGroup, tasks: Indices, price: Floats | None) -> Floats:
+    """Return the seconds or the cost of tasks x modes."""
+    seconds: Floats = group.seconds_of(tasks)
+    return seconds if price is None else seconds * (price[group.machine] * group.nodes)
+
+
+def _variable_batches(instance: Instance, price: Floats | None) -> Iterator[_VariableBatch]:
+    """Yield the sums per variable and machine, a limited number of variables at a time."""
     graph, machines = instance.graph, len(instance.machines)
     compute = np.flatnonzero(graph.kind == COMPUTE).astype(np.uint32)
     by_variable = compute[np.argsort(graph.variable[compute], kind="stable")]
@@ -387,7 +378,7 @@ def _variable_batches(instance: Instance, weight: ModeWeight) -> Iterator[_Varia
         for index, mine in _by_group(instance, tasks):
             group = instance.groups[index]
             there, columns = np.unique(group.machine, return_index=True)
-            weighed = group.seconds_of(tasks[mine]) * weight(instance, group)
+            weighed = _weighted_seconds(group, tasks[mine], price)
             absent = np.ones(machines, dtype=bool)
             absent[there] = False
             totals[np.ix_(row[mine], np.flatnonzero(absent))] = np.inf
@@ -397,13 +388,14 @@ def _variable_batches(instance: Instance, weight: ModeWeight) -> Iterator[_Varia
 
 
 def _by_group(instance: Instance, tasks: Indices) -> Iterator[tuple[int, NDArray[np.intp]]]:
-    """Give the groups of some tasks, and where their tasks stand."""
+    """Yield the mode groups of some tasks, and the positions of their tasks."""
     number = instance.group[tasks]
     for index in np.unique(number).tolist():
         yield index, np.flatnonzero(number == index)
 
 
 def _apply_pins(instance: Instance, variables: Indices, totals: Floats) -> None:
+    """Set the sums of pinned variables to inf on all other machines."""
     for position, variable in enumerate(variables.tolist()) if instance.pinned else ():
         pin = instance.pinned.get(variable)
         if pin is not None:
@@ -413,7 +405,7 @@ def _apply_pins(instance: Instance, variables: Indices, totals: Floats) -> None:
 
 
 def _least_per_machine(group: ModeGroup, weighed: Floats) -> Floats:
-    """Give per mode the least of all modes on its machine."""
+    """Return per mode the least value of all modes on its machine."""
     _, columns, number = np.unique(group.machine, return_index=True, return_inverse=True)
     found: Floats = np.minimum.reduceat(weighed, columns, axis=1)[:, number]
     return found

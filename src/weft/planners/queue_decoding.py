@@ -19,7 +19,7 @@ from weft.kernels import problem as kernel
 from weft.kernels.queue import CONSERVATIVE, JobRequests, QueueJobs, QueueState, run_amount_queue
 from weft.kernels.queue import run_queue as run_node_queue
 from weft.kernels.skylines import Skylines
-from weft.planners.genome import DecodedPopulation, check_rows, count_individuals, row_stride, select_modes
+from weft.planners.decoding import DecodedPopulation, check_rows, count_individuals, row_stride, select_modes
 from weft.planners.problem import compile_problem
 from weft.platform.machine import QUEUES
 from weft.schedule.schedule import Schedule

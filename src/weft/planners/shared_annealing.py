@@ -49,11 +49,10 @@ from weft.kernels.shared_annealing import (
     SharedState,
     anneal_shared,
 )
+from weft.planners.decoding import encode_schedule
 from weft.planners.evaluation import LinearObjective
-from weft.planners.genome import encode_schedule
 from weft.planners.planner import Budget, Plan, PlanProgress
 from weft.planners.problem import compile_problem
-from weft.schedule.costs import schedule_cost
 from weft.schedule.schedule import Schedule
 from weft.workflow.task_graph import COMPUTE, Floats, Indices, TaskGraph
 
@@ -645,7 +644,7 @@ def search_shared(
             "this is no proof that there is none, more time may help"
         )
     found = search.schedule()
-    if start is not None and _worth(instance, aim, start) <= _worth(instance, aim, found):
+    if start is not None and aim.loss(instance, start) <= aim.loss(instance, found):
         found = start
     return Plan(schedule=found, steps=search.steps, cut=cut)
 
@@ -661,17 +660,6 @@ def _overused(workshop: SharedWorkspace, state: SharedState) -> bool:
     chosen = state.way[state.way < ways.first[1:]]
     used = ways.use.reshape(-1, ways.budgets)[chosen].sum(axis=0)
     return bool((used > 1.0 + _ROUNDING).any())
-
-
-def _worth(instance: Instance, aim: LinearObjective, schedule: Schedule) -> tuple[float, float]:
-    """Say what a schedule is worth as ``aims.worth_of`` does, by an aim; the smaller is better."""
-    makespan_s, cost = schedule.makespan_s, schedule_cost(schedule, instance)
-    node_s = float(((schedule.finish_s - schedule.start_s) * schedule.nodes).sum())
-    missed = 0.0
-    for amount, limit in ((makespan_s, aim.deadline_s), (cost, aim.max_cost)):
-        if amount > limit * (1.0 + _ROUNDING):
-            missed += (amount - limit) / limit if limit > 0 else amount
-    return missed, aim.value(makespan_s, node_s, cost)
 
 
 def _nothing_known() -> SharedScore:
@@ -788,8 +776,8 @@ class _SharedSearch:
         known = self._worth()
         uniform, exponential = self.rng.random(DRAWS * number), self.rng.standard_exponential(number)
         self.steps += self._anneal(heat, uniform, exponential, (self.state, self.best, self.score))
-        if self.budget.tell is not None and self._worth() < known:
-            self._tell(self.budget)
+        if self.budget.on_progress is not None and self._worth() < known:
+            self._report()
 
     def _lay(self, state: SharedState, score: SharedScore) -> None:
         """Lay a state, and write down what it is worth."""
@@ -814,10 +802,10 @@ class _SharedSearch:
         )
         return spent
 
-    def _tell(self, budget: Budget) -> None:
-        assert budget.tell is not None
+    def _report(self) -> None:
+        assert self.budget.on_progress is not None
         value, makespan_s = float(self.score.best_value[0]), self.schedule().makespan_s
-        budget.tell(
+        self.budget.on_progress(
             PlanProgress(by=self.by, value=value, makespan_s=makespan_s, bound_s=0.0, steps=self.steps)
         )
 

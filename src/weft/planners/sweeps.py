@@ -1,29 +1,23 @@
-"""Layers: parameter-sweep tasks one after the other, each with machines of its own (S4 section 1).
+"""Shuffle, and the layers and machine queues of parameter sweeps that it shares with xDCP.
 
 T. Ma, R. Buyya, Critical-Path and Priority based Algorithms for Scheduling Workflows with Parameter Sweep
-Tasks on Global Grids, section on the model. Layers are found by their machines: subtasks that can run on the
-same ones form a layer. Deviations: a dependency may skip layers (no virtual subtasks are needed), and layers
-need not form one line, as long as none depends on itself. In a shared pool, the paper's future work, any two
-tasks may compete for a machine; a layer is then what lies equally deep in the graph.
+Tasks on Global Grids, sections on the model and on xDCP (docs/papers/parameter-sweeps.md, section 1). Sweeps
+follow each other in layers, and every layer has its own machines. Shuffle assigns the subtasks of every layer
+to its machines in turn, by index; xDCP starts from this schedule and is compared with it.
 
-Complexity O(v + e).
+Deviations: subtasks that can run on the same machines form a layer. A dependency may skip layers (no virtual
+subtasks are needed), and layers need not form a chain, as long as none depends on itself. In a shared pool,
+the future work of the paper, any two tasks may compete for a machine; a layer is then a level of the graph.
+Machines are counted from 0, which only renumbers them. A pinned subtask keeps its machine.
 
-Queues of machines with times: made from layers, improved by the steps of xDCP, turned into a schedule.
-
-Shuffle: the subtasks of every layer go to its machines in turn, in the order of their index.
-
-The baseline that xDCP starts from and is measured by. T. Ma, R. Buyya, Critical-Path and Priority based
-Algorithms for Scheduling Workflows with Parameter Sweep Tasks on Global Grids, section on xDCP.
-
-Deviations: machines are counted from 0, which only renumbers them; a subtask that is bound beforehand stays
-where it is bound. Complexity O(v + e).
+Complexity O(v + e) for v tasks and e edges.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,11 +25,10 @@ from numpy.typing import NDArray
 from weft.instance.instance import Instance
 from weft.kernels import compilation
 from weft.kernels.xdcp import SubtaskGraph, move_subtasks
-from weft.planners.planner import Budget, Plan, Unsupported
+from weft.planners.planner import BasePlanner, Budget, Plan, PlanRequest, Unsupported
 from weft.planners.problem import compile_problem
 from weft.schedule.objective import Objective
 from weft.schedule.schedule import Schedule
-from weft.search.pool import INLINE_POOL, Pool
 from weft.workflow.task_graph import COMPUTE, TRANSFER, Indices
 
 __all__ = [
@@ -48,25 +41,31 @@ __all__ = [
     "find_layers",
 ]
 
-
 Sharing = Literal["own", "shared"]
-"""Whether every layer has machines of its own, or all share one pool."""
+"""Whether every layer has its own machines, or all share one pool."""
+InitialQueues = Literal["shuffle", "sequential"]
+"""The initial assignment: the tasks of a layer in turn over its machines, or all on the first one."""
+
+_PLAIN_S = 1e-6
+"""Approximate seconds per step and task or edge in plain Python."""
+_ELEMENTS_PER_CALL = 5_000_000
+"""Tasks and edges processed between two checks of the clock: about a tenth of a second."""
 
 _Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LayerAssignment:
-    """Where every task stands; along every dependency the layer rises."""
+    """The layer of every task; a task is in a higher layer than its predecessors."""
 
     layer: Indices
     """Per task, from 0."""
     position: _Integers
-    """Per task: its place, from 0, among the compute tasks of its layer with the same machines."""
+    """Per task: its position, from 0, among the compute tasks of its layer with the same machines."""
 
 
 def check_sweep_support(instance: Instance, objective: Objective, pool: Sharing) -> Unsupported | None:
-    """Say why an instance cannot be planned as layers of sweeps; None: it can."""
+    """Return why an instance cannot be planned as layers of sweeps; None if it can."""
     if objective.name != "makespan":
         return Unsupported(reason=f"it minimises the makespan, not the {objective.name}")
     reason = next(_model_violations(instance), None)
@@ -77,26 +76,27 @@ def check_sweep_support(instance: Instance, objective: Objective, pool: Sharing)
 
 
 def _model_violations(instance: Instance) -> Iterator[str]:
-    """Say what is not in the model. Amounts are: a task has its machine alone, and fits it."""
+    """Yield violations of the model. Amounts are no violation: a task has its machine to itself."""
     graph, network = instance.graph, instance.network
     if (graph.kind == TRANSFER).any():
-        yield f"{_first_name(instance, graph.kind == TRANSFER)} is a transfer, and it knows no communication"
+        name = _first_name(instance, graph.kind == TRANSFER)
+        yield f"{name} is a transfer, but this planner models no communication"
     shared = np.bincount(graph.variable, minlength=len(graph.variables))[graph.variable] > 1
     if shared.any():
         yield f"{_first_name(instance, shared)} shares an abstract machine with another task"
     slow_s = graph.edge_files * network.latency_s.max(initial=0.0) + graph.edge_seconds
     slow_s = slow_s + graph.edge_bytes * network.inverse_bandwidth.max(initial=0.0)
     if (slow_s > 0).any():
-        yield "data move between tasks, and it knows no communication"
+        yield "data are moved between tasks, but this planner models no communication"
     if instance.busy:
-        yield "machines are busy beforehand, and its queues begin empty"
+        yield "machines are busy beforehand, but the queues of this planner begin empty"
     for group in instance.groups:
         wide = (instance.capacity[group.machine] > 1) | instance.unlimited[group.machine]
         if wide.any():
             machine = instance.machines[int(group.machine[np.argmax(wide)])].name
-            yield f"{machine} can run several tasks at once; it wants machines of one node"
+            yield f"{machine} can run several tasks at once, but this planner needs machines of one node"
         if len(np.unique(group.machine)) < len(group.machine):
-            yield f"{graph.names[int(group.tasks[0])]} can run in several ways on one machine"
+            yield f"{graph.names[int(group.tasks[0])]} has several modes on one machine"
 
 
 def _first_name(instance: Instance, chosen: NDArray[np.bool_]) -> str:
@@ -104,34 +104,34 @@ def _first_name(instance: Instance, chosen: NDArray[np.bool_]) -> str:
 
 
 def find_layers(instance: Instance, pool: Sharing) -> LayerAssignment | Unsupported:
-    """Find the layers; the answer is a reason where every layer must have machines of its own but has not."""
+    """Return the layers; Unsupported if they must have their own machines but share some."""
     graph = instance.graph
     pools = _pools(instance)
     if pool == "own":
-        clash = _layer_conflict(instance, pools)
-        if clash is not None:
-            return Unsupported(reason=f"{clash}; pool=shared allows that")
+        conflict = _layer_conflict(instance, pools)
+        if conflict is not None:
+            return Unsupported(reason=f"{conflict}; pool=shared allows that")
         nodes = np.where(graph.kind == COMPUTE, pools, len(instance.groups) + np.arange(len(graph)))
     else:
         nodes = np.arange(len(graph))
     levels = _levels(nodes[graph.predecessor], np.repeat(nodes, np.diff(graph.predecessor_pointer)))
     if levels is None:
         return Unsupported(
-            reason="layers with machines of their own wait for each other; pool=shared allows that"
+            reason="layers with their own machines depend on each other; pool=shared allows that"
         )
     layer = np.array([levels.get(node, 0) for node in nodes.tolist()], dtype=np.int64)
     return LayerAssignment(layer=layer.astype(np.uint32), position=_positions_in_layer(layer, pools))
 
 
 def _pools(instance: Instance) -> _Integers:
-    """Number, per compute task, the set of machines it can run on."""
+    """Return per compute task the number of its set of machines; -1 for other tasks."""
     numbers: dict[bytes, int] = {}
     of_group = [numbers.setdefault(group.machine.tobytes(), len(numbers)) for group in instance.groups]
     return np.array([*of_group, -1], dtype=np.int64)[instance.group]
 
 
 def _layer_conflict(instance: Instance, pools: _Integers) -> str | None:
-    """Say which tasks break the rule that layers have machines of their own and no dependency inside."""
+    """Return which tasks violate the rule that layers have their own machines and no dependency inside."""
     graph = instance.graph
     owner: dict[int, int] = {}
     distinct = {int(pools[group.tasks[0]]): group for group in instance.groups}
@@ -152,7 +152,7 @@ def _layer_conflict(instance: Instance, pools: _Integers) -> str | None:
 
 
 def _levels(source: _Integers, target: _Integers) -> dict[int, int] | None:
-    """Give the longest path to every node of some edges; None where they lead in a circle."""
+    """Return the length of the longest path to every node; None if the edges form a cycle."""
     followers: dict[int, list[int]] = {}
     waiting: dict[int, int] = {}
     for before, after in np.unique(np.stack([source, target], axis=1), axis=0).tolist():
@@ -170,29 +170,22 @@ def _levels(source: _Integers, target: _Integers) -> dict[int, int] | None:
 
 
 def _positions_in_layer(layer: _Integers, pools: _Integers) -> _Integers:
-    """Count the tasks of every pool in every layer."""
-    by_place = np.lexsort((pools, layer))
-    changes = (np.diff(layer[by_place]) != 0) | (np.diff(pools[by_place]) != 0)
+    """Return per task its position among the tasks of its pool in its layer."""
+    by_layer = np.lexsort((pools, layer))
+    changes = (np.diff(layer[by_layer]) != 0) | (np.diff(pools[by_layer]) != 0)
     first = np.concatenate(([0], np.flatnonzero(changes) + 1))
     lengths = np.diff(np.concatenate((first, [len(layer)])))
     positions = np.empty(len(layer), dtype=np.int64)
-    positions[by_place] = np.arange(len(layer)) - np.repeat(first, lengths)
+    positions[by_layer] = np.arange(len(layer)) - np.repeat(first, lengths)
     return positions
 
 
-InitialQueues = Literal["shuffle", "sequential"]
-"""How queues are filled first: the tasks of a layer in turn over its machines, or all on the first one."""
-
-_PLAIN_S = 1e-6
-"""What plain Python spends per step and task or edge."""
-_ELEMENTS_PER_CALL = 5_000_000
-"""Tasks and edges looked at before the clock is asked again: about a tenth of a second."""
-
-
 class SweepQueues:
-    """Who runs where and after whom, from a simple start on; times are those of the queues as they stand."""
+    """The queues of all machines and the times of their tasks, from a simple initial assignment on."""
 
-    def __init__(self, instance: Instance, layers: LayerAssignment, *, start: InitialQueues) -> None:
+    def __init__(self, instance: Instance, pool: Sharing, *, start: InitialQueues) -> None:
+        layers = find_layers(instance, pool)
+        assert not isinstance(layers, Unsupported), layers
         problem = compile_problem(instance)
         tasks, modes = problem.tasks, problem.modes
         number = tasks.number
@@ -212,7 +205,7 @@ class SweepQueues:
         self.compute = instance.graph.kind == COMPUTE
         self.mode = np.zeros(number, dtype=np.uint32)
         self.seconds = np.zeros(number)
-        # Along dependencies the layer rises, so layer by layer is an order for queues and dependencies alike.
+        # Layer by layer is a topological order of dependencies and queues.
         self.order = np.lexsort((np.arange(number), layers.layer)).astype(np.uint32)
         self.previous = np.full(number, number, dtype=np.uint32)
         self.following = np.full(number, number, dtype=np.uint32)
@@ -220,26 +213,26 @@ class SweepQueues:
         self._fill(layers, start)
         self.placed = np.ones(number, dtype=np.uint8)
         self.start, self.finish, self.latest = np.zeros(number), np.zeros(number), np.zeros(number)
-        self.steps(0)
+        self.move_tasks(0)
 
     @property
     def length_s(self) -> float:
-        """Give the length of the schedule."""
+        """The makespan."""
         return float(self.finish.max(initial=0.0))
 
     def improve(self, budget: Budget) -> bool:
-        """Make a pass: every task may move once. False if the clock ended it early."""
+        """Run a pass in which every task may move once; return False if the clock ended it early."""
         self.placed[:] = ~self.compute
         left = int(self.compute.sum())
-        at_once = max(1, _ELEMENTS_PER_CALL // (len(self.placed) + len(self.sweep.before)))
+        per_call = max(1, _ELEMENTS_PER_CALL // (len(self.placed) + len(self.sweep.before)))
         while left:
-            left -= self.steps(min(left, at_once))
+            left -= self.move_tasks(min(left, per_call))
             if left and budget.left is not None and budget.left() <= 0:
                 return False
         return True
 
     def schedule(self) -> Schedule:
-        """Give the schedule of the queues as they stand."""
+        """Return the schedule of the queues."""
         instance, machine = self.instance, self.sweep.bound.copy()
         machine[self.compute] = self.modes.machine[self.mode[self.compute]]
         for task in np.flatnonzero(machine == self.sweep.machines).tolist():  # virtual and not bound
@@ -253,8 +246,8 @@ class SweepQueues:
             finish_s=self.finish.copy(),
         )
 
-    def steps(self, limit: int) -> int:
-        """Let the kernel move so many tasks."""
+    def move_tasks(self, limit: int) -> int:
+        """Move up to ``limit`` tasks; return the number of tasks moved."""
         number = self.sweep.number
         scratch = (
             np.zeros(number),
@@ -273,7 +266,7 @@ class SweepQueues:
         return moved
 
     def _fill(self, layers: LayerAssignment, start: InitialQueues) -> None:
-        """Choose the first mode of every task, and queue tasks layer by layer, then by index."""
+        """Choose the initial mode of every task; queue tasks layer by layer, then by index."""
         modes, bound = self.modes, self.sweep.bound
         queued = self.order[self.compute[self.order]]
         first = modes.first.astype(np.int64)
@@ -293,29 +286,21 @@ class SweepQueues:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shuffle:
-    """Spreads every layer evenly, whatever its subtasks and machines are like."""
+class Shuffle(BasePlanner):
+    """The subtasks of every layer in turn over its machines."""
 
-    name: ClassVar[str] = "shuffle"
-    title: ClassVar[str] = "Shuffle, the subtasks of a layer in turn over its machines (Ma and Buyya)"
+    name = "shuffle"
+    title = "Shuffle, the subtasks of a layer in turn over its machines (Ma and Buyya)"
+    label = "Shuffle"
 
     pool: Sharing = "own"
-    """Whether every layer has machines of its own, or all share one pool."""
+    """Whether every layer has its own machines, or all share one pool."""
 
     def supports(self, instance: Instance, objective: Objective) -> Unsupported | None:
-        """Serve layers of sweeps on machines of one node, without communication."""
+        """Support layers of sweeps on machines of one node, without communication."""
         return check_sweep_support(instance, objective, self.pool)
 
-    def plan(
-        self,
-        instance: Instance,
-        *,
-        objective: Objective,  # noqa: ARG002
-        budget: Budget,  # noqa: ARG002
-        rng: np.random.Generator,  # noqa: ARG002
-        pool: Pool = INLINE_POOL,  # noqa: ARG002
-    ) -> Plan:
-        """Deal the subtasks out."""
-        layers = find_layers(instance, self.pool)
-        assert not isinstance(layers, Unsupported), layers
-        return Plan(schedule=SweepQueues(instance, layers, start="shuffle").schedule(), steps=1)
+    def plan(self, request: PlanRequest) -> Plan:
+        """Assign the subtasks in turn."""
+        queues = SweepQueues(request.instance, self.pool, start="shuffle")
+        return Plan(schedule=queues.schedule(), steps=1)

@@ -79,7 +79,7 @@ def make_budget(
     if plan_steps is not None and plan_steps < 1:
         raise InvalidInput(Problem(what=f"{plan_steps} planning steps", rule="must be at least 1"))
     left = None if plan_time_s is None else Deadline.of(plan_time_s).left
-    return Budget(steps=plan_steps, left=left, tell=progress)
+    return Budget(steps=plan_steps, left=left, on_progress=progress)
 
 
 def find_deadline(budget: Budget) -> Deadline | None:
@@ -103,8 +103,8 @@ def exclude_compilation(budget: Budget) -> Iterator[None]:
 
 
 def is_search(planner: Planner) -> bool:
-    """Say whether a planner goes on until its time is over: it can improve a schedule that is known."""
-    return hasattr(planner, "improve")
+    """Return whether a planner searches until its budget is spent."""
+    return bool(getattr(planner, "anytime", False))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

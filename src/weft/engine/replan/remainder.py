@@ -52,7 +52,7 @@ from weft.instance.compilation import extract_part
 from weft.instance.instance import BusyInterval, Instance
 from weft.planners.decoding import decode
 from weft.planners.forecast import forecast_schedule
-from weft.planners.planner import Budget, Plan, Planner
+from weft.planners.planner import Budget, Plan, Planner, PlanRequest
 from weft.schedule.objective import make_objective
 from weft.schedule.schedule import Schedule
 from weft.workflow.task_graph import (
@@ -672,4 +672,4 @@ def _make_plan(
     refusal = planner.supports(instance, goal)
     if refusal is not None:
         raise Infeasible(f"planner {planner.name!r} cannot plan {compiled.key!r}: {refusal.reason}")
-    return planner.plan(instance, objective=goal, budget=budget, rng=rng)
+    return planner.plan(PlanRequest(instance=instance, objective=goal, budget=budget, rng=rng))

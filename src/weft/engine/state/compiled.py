@@ -23,7 +23,7 @@ from weft.errors import InvalidInput
 from weft.expressions import Expression, parse
 from weft.instance.compilation import compile_instance
 from weft.instance.instance import Instance, number_rows
-from weft.planners.planner import Budget, make_planner
+from weft.planners.planner import Budget, PlanRequest, make_planner
 from weft.planners.ranks import mean_seconds, order_by_rank, upward_ranks
 from weft.platform.platform import Platform
 from weft.predictors.seconds import ClassSeconds, RelatedSeconds
@@ -380,7 +380,9 @@ class CompiledWorkflow:
         if planner.supports(self.instance, goal) is not None:
             return float(max(self.ranks, default=0.0))
         rng = generator(0, "alone")
-        return planner.plan(self.instance, objective=goal, budget=Budget(), rng=rng).schedule.makespan_s
+        return planner.plan(
+            PlanRequest(instance=self.instance, objective=goal, budget=Budget(), rng=rng)
+        ).schedule.makespan_s
 
 
 class WorkflowLibrary:

@@ -1,79 +1,112 @@
-"""An attempt: from what is known to what the solver finds within the budget.
+"""CP-SAT: an exact model of all plans, solved by OR-Tools, with a lower bound on the makespan.
 
-CP-SAT: an exact model of all plans, searched by OR-Tools, with a bound of the makespan.
+L. Perron, F. Didier, S. Gay, The CP-SAT-LP Solver, CP 2023. The model (``plan_model``) has a start and an end
+per task, one place per binding variable and one mode per task. Machines of one node run one task at a time;
+on others nodes and resources are counted. Data take time between hosts. Equivalent machines without
+communication count as one. The search starts from a known schedule, and every solution is decoded with the
+true seconds.
 
-L. Perron, F. Didier, S. Gay, The CP-SAT-LP Solver, CP 2023. The model (``plan_model``): a start and an end
-per task, one place per binding variable, one mode per task; machines of one node serve tasks in turn, of
-others nodes and resources are counted; data take time between hosts; like machines without communication
-count as one. It starts from a schedule that is known, and what it finds is decoded with the true seconds.
-
-Deviations: ours but the solver. Seconds become whole numbers (``grids``): exact where they are decimal, else
-rounded down, so that the bound holds. Complexity: exponential; instances with a model of more than
-``MAX_TERMS`` literals and terms are refused.
+Deviations: only the solver is published. Seconds become integers (``exact_instance.TickGrid``): exact if they
+are decimal numbers, else rounded down, so that the bound holds. Complexity: exponential; instances whose
+model has more than ``MAX_TERMS`` literals and terms are refused.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from weft.errors import Infeasible, InvalidInput, Problem
 from weft.instance.instance import Instance, find_exceeded
+from weft.planners.decoding import encode_schedule
 from weft.planners.evaluation import compute_bounds, evaluate_loss, linearise_objective
 from weft.planners.exact.exact_instance import MAX_TERMS, compile_exact_instance, count_terms
 from weft.planners.exact.plan_model import PlanModel, add_hints, read_schedule
-from weft.planners.genome import encode_schedule
 from weft.planners.plan_search import plan_seeds
-from weft.planners.planner import GAP_TOLERANCE, Budget, Plan, PlanProgress, Unsupported
+from weft.planners.planner import GAP_TOLERANCE, BasePlanner, Plan, PlanProgress, PlanRequest, Unsupported
 from weft.schedule.objective import Objective
 from weft.schedule.schedule import Schedule
-from weft.search.pool import INLINE_POOL, Pool
 
 if TYPE_CHECKING:
     from weft.planners.exact.solver import Limits, Model, SolverResult, Value
 
 __all__ = ["STEPS_PER_DETERMINISTIC_SECOND", "CpSat", "ExactSearch"]
 
-
 STEPS_PER_DETERMINISTIC_SECOND = 20_000
-"""CP-SAT counts its work in deterministic seconds, each some seconds of a processor: so many steps."""
+"""Steps of a budget per deterministic second, the unit of work of CP-SAT (a few seconds of a processor)."""
 _DEFAULT_STEPS = 20_000
-"""What is taken where the budget says nothing."""
-_REST = 0.15
-"""Share of the time that may be left unused: the solver ends early if it cannot foresee what comes next."""
+"""Steps if the budget has neither steps nor a clock."""
+_MIN_REST = 0.15
+"""Share of its time below which the solver is not called again after it has ended early."""
 _EARLY = 0.5
-"""Whoever ends before this share of the time was interrupted."""
+"""A solver that ends before this share of its time was interrupted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CpSat(BasePlanner):
+    """Searches until the plan is proven optimal or the budget is spent."""
+
+    name = "cp-sat"
+    title = "exact model for CP-SAT (Perron et al. 2023), with a bound; small instances"
+    label = "CP-SAT"
+    anytime = True
+
+    workers: int = 0
+    """Threads of a search that is limited by a clock; 0: the number of workers."""
+
+    def __post_init__(self) -> None:
+        if self.workers < 0:
+            what = f"cp-sat:workers={self.workers}"
+            raise InvalidInput(Problem(what=what, rule="must be at least 0 (as many as there are workers)"))
+
+    def supports(self, instance: Instance, objective: Objective) -> Unsupported | None:
+        """Support linear objectives, with budgets, if the model is small."""
+        if linearise_objective(instance, objective) is None:
+            return Unsupported(reason=f"CP-SAT serves sums of time and cost, not the {objective.name}")
+        terms = count_terms(instance)
+        if terms > MAX_TERMS:
+            reason = f"its model would have some {terms:,} terms, more than {MAX_TERMS:,}"
+            return Unsupported(reason=f"this is too large for CP-SAT: {reason}")
+        return None
+
+    def plan(self, request: PlanRequest) -> Plan:
+        """Search from the incumbent or the best plan of the list planners; with budgets, from nothing."""
+        search = ExactSearch(request, self.workers or request.pool.workers)
+        if request.incumbent is None and request.instance.binding_budgets():
+            return search.run(None, 0)
+        seeds = plan_seeds(request)
+        return search.run(seeds.schedules[0], seeds.steps)
 
 
 class ExactSearch:
-    """One search: the best that is known, and what is asked of the solver."""
+    """One search: the best schedule so far, and the calls of the solver."""
 
-    def __init__(self, instance: Instance, objective: Objective, budget: Budget, workers: int) -> None:
-        aim = linearise_objective(instance, objective)
-        assert aim is not None, objective.name
+    def __init__(self, request: PlanRequest, workers: int) -> None:
+        linear = linearise_objective(request.instance, request.objective)
+        assert linear is not None, request.objective.name
+        budget = request.budget
         unlimited = budget.left is None and budget.steps is None
-        self.instance = instance
-        self.objective = objective
-        self.aim = aim
+        self.instance = request.instance
+        self.objective = request.objective
+        self.linear = linear
         self.budget = replace(budget, steps=_DEFAULT_STEPS) if unlimited else budget
-        # Only one worker searches the same way every time.
+        self.rng = request.rng
+        # Only a search with one worker is deterministic.
         self.workers = workers if self.budget.steps is None else 1
         self.best: Schedule | None = None
         self.bound_s = 0.0
         self.steps = 0
 
-    def run(self, start: Schedule | None, steps: int, rng: np.random.Generator) -> Plan:
-        """Search from a schedule, for which some steps were taken, or from nothing."""
+    def run(self, start: Schedule | None, steps: int) -> Plan:
+        """Search from a schedule that took some steps to build, or from nothing."""
         self.best, self.steps = start, steps
-        if self.aim.is_makespan:
+        if self.linear.is_makespan:
             self.bound_s = compute_bounds(self.instance).best_s
         if self._is_closed() or (start is not None and not self.budget.allows(steps)):
             return self._plan(cut=False)
         try:
-            proven = self._search(int(rng.integers(2**31)))
+            proven = self._search(int(self.rng.integers(2**31)))
         except KeyboardInterrupt:
             if self.best is None:
                 raise
@@ -83,30 +116,30 @@ class ExactSearch:
         return self._plan(cut=not proven and not self._has_spent_steps())
 
     def _search(self, seed: int) -> bool:
-        """Ask the solver, again while time is left; say whether nothing better can exist."""
+        """Run the solver, again while time is left; return whether the best schedule is proven optimal."""
         from weft.planners.exact.solver import Limits, Model
 
-        built = self._model(Model())
+        built = self._build_model(Model())
         while True:
             limits = Limits(seed=seed, workers=self.workers, effort=self._effort(), clock_s=self._left_s())
             if self.best is not None:
                 add_hints(built, self.best)
-            answer = built.model.solve(limits, lambda bound, value: self._hear(built, bound, value))
-            self._count(built, answer)
-            if answer.proven or self._ends(limits, answer):
-                return answer.proven
+            result = built.model.solve(limits, lambda bound, value: self._accept(built, bound, value))
+            self._count_steps(built, result)
+            if result.proven or self._ends(limits, result):
+                return result.proven
 
-    def _model(self, model: Model) -> PlanModel:
-        """Build the model of all plans that are not longer than the best, if that is what counts."""
-        aim, best = self.aim, self.best
-        known_s = best.makespan_s if best is not None and aim.is_makespan else None
-        # Whoever is paid for taking nodes may prefer a mode that is worse otherwise.
-        all_ways = min(aim.per_node_s, aim.per_price) < 0
+    def _build_model(self, model: Model) -> PlanModel:
+        """Build the model of all plans; for the makespan, of those that are not longer than the best."""
+        linear, best = self.linear, self.best
+        known_s = best.makespan_s if best is not None and linear.is_makespan else None
+        # An objective that rewards used nodes may prefer a mode that is dominated otherwise.
+        all_ways = min(linear.per_node_s, linear.per_price) < 0
         case = compile_exact_instance(self.instance, all_ways=all_ways, known_s=known_s)
         grid = case.grid
         most = grid.begun(case.horizon_s) if grid.exact else grid.begun(case.horizon_s) + 1
         least = grid.ended(self.bound_s) if grid.exact else grid.begun(self.bound_s * (1 - GAP_TOLERANCE))
-        return PlanModel(model, case, aim, least=min(least, most), most=most)
+        return PlanModel(model, case, linear, least=min(least, most), most=most)
 
     def _effort(self) -> float | None:
         if self.budget.steps is None:
@@ -119,46 +152,46 @@ class ExactSearch:
     def _has_spent_steps(self) -> bool:
         return self.budget.steps is not None and self.steps >= self.budget.steps
 
-    def _ends(self, limits: Limits, answer: SolverResult) -> bool:
-        """Say whether the budget is spent, or somebody wants the plan now."""
+    def _ends(self, limits: Limits, result: SolverResult) -> bool:
+        """Return whether the budget is spent, or Ctrl-C ended the solver."""
         left_s = self._left_s()
         if left_s is None or limits.clock_s is None or self._has_spent_steps():
             return True
-        return answer.taken_s < _EARLY * limits.clock_s or left_s < _REST * limits.clock_s
+        return result.taken_s < _EARLY * limits.clock_s or left_s < _MIN_REST * limits.clock_s
 
-    def _hear(self, built: PlanModel, bound: float, value: Value) -> bool:
-        """Keep a solution if it is better, tell of it, and say whether to search on."""
+    def _accept(self, built: PlanModel, bound: float, value: Value) -> bool:
+        """Keep and report a solution if it is better; return whether to continue."""
         found = read_schedule(built, value)
         self._raise_bound(built, bound)
         if _keeps_budgets(self.instance, found) and self._is_better(found):
             self.best = found
-            self._tell()
+            self._report()
         return self.budget.left is None or self.budget.left() > 0
 
     def _is_better(self, found: Schedule) -> bool:
         if self.best is None:
             return True
-        worth, known = (evaluate_loss(self.instance, self.objective, one) for one in (found, self.best))
-        return worth < known
+        new, old = (evaluate_loss(self.instance, self.objective, one) for one in (found, self.best))
+        return new < old
 
-    def _count(self, built: PlanModel, answer: SolverResult) -> None:
-        """Count the steps of a search, and take what it has proven."""
-        spent = max(1, math.ceil(answer.effort * STEPS_PER_DETERMINISTIC_SECOND))
+    def _count_steps(self, built: PlanModel, result: SolverResult) -> None:
+        """Count the steps of a call of the solver, and take its bound."""
+        spent = max(1, math.ceil(result.effort * STEPS_PER_DETERMINISTIC_SECOND))
         left = spent if self.budget.steps is None else self.budget.steps - self.steps
         self.steps += max(1, min(spent, left))
-        if answer.found:
-            self._raise_bound(built, answer.bound)
-            self._tell()
+        if result.found:
+            self._raise_bound(built, result.bound)
+            self._report()
 
     def _raise_bound(self, built: PlanModel, bound: float) -> None:
-        if self.aim.is_makespan:
+        if self.linear.is_makespan:
             self.bound_s = max(self.bound_s, built.case.grid.seconds(bound))
 
-    def _tell(self) -> None:
-        if self.budget.tell is None or self.best is None:
+    def _report(self) -> None:
+        if self.budget.on_progress is None or self.best is None:
             return
         bound_s = min(self.bound_s, self.best.makespan_s)
-        self.budget.tell(
+        self.budget.on_progress(
             PlanProgress.of(
                 self.best, self.instance, self.objective, by="cp-sat", steps=self.steps, bound_s=bound_s
             )
@@ -168,13 +201,13 @@ class ExactSearch:
         best = self.best
         return (
             best is not None
-            and self.aim.is_makespan
+            and self.linear.is_makespan
             and best.makespan_s <= self.bound_s * (1 + GAP_TOLERANCE)
         )
 
     def _plan(self, *, cut: bool) -> Plan:
         assert self.best is not None
-        # Sums of the same seconds in another order: the bound may be above the plan by rounding alone.
+        # Sums of the same seconds in another order differ by rounding: the bound may exceed the makespan.
         bound_s = min(self.bound_s, self.best.makespan_s)
         return Plan(schedule=self.best, steps=max(1, self.steps), bound_s=bound_s, cut=cut)
 
@@ -196,57 +229,3 @@ def _no_plan_error(instance: Instance, *, proven: bool) -> Infeasible:
         return Infeasible(f"no plan keeps within the budgets ({names}): CP-SAT has proven it")
     advice = "this is no proof that there is none: give it more time (--plan-time)"
     return Infeasible(f"CP-SAT has found no plan that keeps within the budgets ({names}); {advice}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CpSat:
-    """Searches until no better plan can exist, or the budget is spent."""
-
-    name: ClassVar[str] = "cp-sat"
-    title: ClassVar[str] = "exact model for CP-SAT (Perron et al. 2023), with a bound; small instances"
-
-    workers: int = 0
-    """Threads that search where a clock ends the search; 0: as many as there are workers."""
-
-    def __post_init__(self) -> None:
-        if self.workers < 0:
-            what = f"cp-sat:workers={self.workers}"
-            raise InvalidInput(Problem(what=what, rule="must be at least 0 (as many as there are workers)"))
-
-    def supports(self, instance: Instance, objective: Objective) -> Unsupported | None:
-        """Serve what is a sum of makespan, node-seconds and price, with budgets, where the model is small."""
-        if linearise_objective(instance, objective) is None:
-            return Unsupported(reason=f"CP-SAT serves sums of time and cost, not the {objective.name}")
-        terms = count_terms(instance)
-        if terms > MAX_TERMS:
-            reason = f"its model would have some {terms:,} terms, more than {MAX_TERMS:,}"
-            return Unsupported(reason=f"this is too large for CP-SAT: {reason}")
-        return None
-
-    def plan(
-        self,
-        instance: Instance,
-        *,
-        objective: Objective,
-        budget: Budget,
-        rng: np.random.Generator,
-        pool: Pool = INLINE_POOL,
-    ) -> Plan:
-        """Search from the best plan of the list planners; from nothing where budgets have to be kept."""
-        workers = self.workers or pool.workers
-        if instance.binding_budgets():
-            return ExactSearch(instance, objective, budget, workers).run(None, 0, rng)
-        seeds = plan_seeds(instance, objective, budget, rng)
-        return ExactSearch(instance, objective, budget, workers).run(seeds.schedules[0], seeds.steps, rng)
-
-    def improve(
-        self,
-        instance: Instance,
-        *,
-        objective: Objective,
-        start: Schedule,
-        budget: Budget,
-        rng: np.random.Generator,
-    ) -> Plan:
-        """Search from a plan that is known."""
-        return ExactSearch(instance, objective, budget, self.workers or 1).run(start, 0, rng)

@@ -31,10 +31,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from weft.planners.decoding import INSERTION, decode
+from weft.planners.decoding import INSERTION, decode, encode_schedule, select_modes
 from weft.planners.evaluation import LinearObjective
 from weft.planners.exact.exact_instance import ExactInstance, TransferLag, equivalent_tasks, scale_to_integers
-from weft.planners.genome import encode_schedule, select_modes
 from weft.schedule.schedule import Schedule
 from weft.workflow.task_graph import Indices
 
