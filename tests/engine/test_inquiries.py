@@ -95,7 +95,7 @@ def compared():
 
     patch = pytest.MonkeyPatch()
     patch.setattr(machines, "refresh_inquiries", watched)
-    patch.setattr("weft.runtime.simulation._PATIENCE", 300)
+    patch.setattr("weft.runtime.driver._PATIENCE_EVENTS", 300)
     yield seen
     patch.undo()
 

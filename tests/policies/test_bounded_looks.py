@@ -41,7 +41,7 @@ def _little_looked_at():
         patch.setattr("weft.engine.state.indexes._SHORTLIST", 1)
         patch.setattr("weft.engine.state.ready._MAX_WAITING", 1)
         patch.setattr("weft.policies.shared_plans._MOST_WAITING", 1)
-        patch.setattr("weft.runtime.simulation._PATIENCE", 1_000)
+        patch.setattr("weft.runtime.driver._PATIENCE_EVENTS", 1_000)
         yield
 
 

@@ -26,7 +26,7 @@ IDLE, MOST = 1_000, 6_000
 @pytest.fixture(autouse=True, scope="module")
 def _little_patience():
     patched = pytest.MonkeyPatch()
-    patched.setattr("weft.runtime.simulation._PATIENCE", IDLE)
+    patched.setattr("weft.runtime.driver._PATIENCE_EVENTS", IDLE)
     yield
     patched.undo()
 

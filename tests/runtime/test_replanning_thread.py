@@ -41,9 +41,9 @@ def test_the_first_plan_comes_with_its_promise():
     made = instance(TASKS, platform({"price_per_node_hour": 3600.0}), predictor=Unsure())
     engine, command = engine_of(made)
     woken = threading.Event()
-    planning = PlannerThread(engine, planner="heft", spending=PlanningBudget(), seed=5, wake=woken.set)
+    planning = PlannerThread(engine, planner="heft", budget=PlanningBudget(), seed=5, wake=woken.set)
     try:
-        planning.ask(command)
+        planning.request(command)
         assert woken.wait(30)
         (answer,) = planning.answers()
     finally:
@@ -62,9 +62,9 @@ def test_the_first_plan_comes_with_its_promise():
 def test_a_later_plan_promises_nothing():
     engine, _ = engine_of(instance(TASKS, platform({})))
     woken = threading.Event()
-    planning = PlannerThread(engine, planner="heft", spending=PlanningBudget(), seed=0, wake=woken.set)
+    planning = PlannerThread(engine, planner="heft", budget=PlanningBudget(), seed=0, wake=woken.set)
     try:
-        planning.ask(cm.Replan(run=0, version=3, reason="interval"))
+        planning.request(cm.Replan(run=0, version=3, reason="interval"))
         assert woken.wait(30)
         assert len(planning.answers()) == 1
     finally:
@@ -92,11 +92,11 @@ def test_nobody_waits_for_a_search_and_nobody_is_woken_after_the_end(monkeypatch
     monkeypatch.setattr(driver, "make_planner", lambda _: Endless())
     woken = []
     spending = PlanningBudget(time_s=3600.0)
-    planning = PlannerThread(engine, planner="heft", spending=spending, seed=0, wake=lambda: woken.append(1))
-    planning.ask(command)
+    planning = PlannerThread(engine, planner="heft", budget=spending, seed=0, wake=lambda: woken.append(1))
+    planning.request(command)
     assert planning.searching
     planning.close()
-    ((_, future),) = planning._open
+    ((_, future),) = planning._pending
     until_s = time.monotonic() + 30
     while not future.done() and time.monotonic() < until_s:
         time.sleep(0.01)

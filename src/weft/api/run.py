@@ -280,9 +280,7 @@ def run(
         unfinished = None if fresh else RunTable(database).unfinished(header.fingerprint)
         if unfinished is None:
             begun = replace(header, started_at_s=time.time())
-            execution = Execution.begin(
-                layout, lock, database, begun, expected, spending=spending, fresh=fresh
-            )
+            execution = Execution.begin(layout, lock, database, begun, expected, budget=spending, fresh=fresh)
         else:
             execution = _resume_execution(layout, lock, database, unfinished.number)
         return _drive(execution, watch, interrupted, resumed=unfinished is not None)

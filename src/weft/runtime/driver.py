@@ -1,20 +1,9 @@
-"""Timers that the engine has set: the earliest first, one per name.
+"""The driver loop between one engine and one backend, on a real or a virtual clock.
 
-The clock of an execution: seconds since it began, which never run backwards.
-
-Inside a process the monotonic clock counts, so that a clock that is set changes nothing. Between two
-processes only the wall clock is left; if it was set back meanwhile, time goes on where the journal ends.
-
-Re-planning beside the loop: what remains is read off the state at once, and planned in a thread.
-
-Tasks go on while a plan is made; the answer is an event like any other, and the engine keeps what has started
-meanwhile (design section 6). With the first plan of a run goes what it promises.
-
-The loop: events in, decisions into the journal, then commands out (design section 6).
-
-Whatever a command sets going, the journal knew of it before: entries are committed in one transaction per
-turn, and only then are their commands carried out. So an engine that is killed at any moment is rebuilt from
-the journal, and the world is told again what it had not answered.
+Events of the backend, timers, arrivals, plans and user requests go to the engine. Its decisions are written
+to the journal, all entries of a turn in one transaction, and only then are their commands executed. An engine
+that is killed at any moment can therefore be rebuilt from the journal, and unanswered commands are executed
+again.
 """
 
 from __future__ import annotations
@@ -26,7 +15,8 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import Protocol
+from itertools import count
+from typing import Any, Protocol
 
 from weft.backends.backend import Backend
 from weft.engine import messages as cm
@@ -45,142 +35,432 @@ from weft.randomness import generator
 from weft.runtime.budget import Deadline, PlanningBudget, exclude_compilation, find_deadline
 
 __all__ = [
+    "Clock",
     "DriverLoop",
     "ExecutionClock",
     "JournalSink",
     "Listener",
+    "PlanService",
     "PlannerThread",
     "RequestSource",
     "ScheduledArrival",
-    "ScheduledEvent",
-    "Timers",
+    "StandstillRule",
+    "planner_name",
 ]
 
+_LONGEST_WAIT_S = 0.25
+"""Interval at which user requests and signals are checked."""
 
-class Timers:
-    """Named times; setting a name again replaces it."""
+_CHECK_EVERY_S = 0.5
+_PATIENCE_S = 2.0
+"""How long nothing must happen on a real clock before an execution stands still."""
 
-    def __init__(self) -> None:
-        self._at: dict[str, float] = {}
-        self._heap: list[tuple[float, str]] = []
+_PATIENCE_EVENTS, _REPLAN_EVENTS = 10_000, 200
+"""The same on a virtual clock, in idle events, and how many of them a re-planning counts for."""
 
-    def set(self, name: str, at_s: float) -> None:
-        """Set or replace a timer."""
-        self._at[name] = at_s
-        heapq.heappush(self._heap, (at_s, name))
+_IDLE_EVENTS = (
+    ev.TimerFired,
+    ev.Answered,
+    ev.Discovered,
+    ev.Fetched,
+    ev.PlanReady,
+    ev.MachineChanged,
+    ev.Progressed,
+)
+_IDLE_COMMANDS = (cm.SetTimer, cm.Probe, cm.Discover, cm.Fetch, cm.Replan, *cm.RECORDS)
+"""Events and commands that do not change a task."""
+
+Listener = Callable[[JournalEntry, Engine], None]
+"""Called with every entry after it was added to the journal."""
+
+ScheduledArrival = tuple[float, ev.Submitted]
+"""Time of a submission in seconds of the execution, and its event."""
+
+
+class Clock(Protocol):
+    """Seconds since the start of an execution, and the events that are due at given times."""
+
+    def now(self) -> float:
+        """Return the time."""
+
+    def schedule(self, event: ev.Event, at_s: float) -> None:
+        """Insert an event that is due at a time."""
+
+    def set_timer(self, name: str, at_s: float) -> None:
+        """Set a timer; it replaces the timer of the same name."""
+
+    def due(self) -> Sequence[ev.Event]:
+        """Remove and return the events that are due; on a virtual clock, ``poll`` of the backend returns
+        them.
+        """
 
     def next_s(self) -> float:
-        """Give when the next one is due; infinity: never."""
-        while self._heap and self._at.get(self._heap[0][1]) != self._heap[0][0]:
-            heapq.heappop(self._heap)
-        return self._heap[0][0] if self._heap else math.inf
+        """Return the time of the next scheduled event; infinity: none."""
 
-    def due(self, now_s: float) -> list[str]:
-        """Take the timers that are due, the earliest first."""
-        found = []
-        while self.next_s() <= now_s:
-            _, name = heapq.heappop(self._heap)
-            del self._at[name]
-            found.append(name)
-        return found
+
+class PlanService(Protocol):
+    """Computes plans that the engine requests with Replan."""
+
+    @property
+    def busy(self) -> bool:
+        """Return whether an answer is pending."""
+
+    def request(self, command: Replan) -> None:
+        """Start planning."""
+
+    def answers(self) -> Sequence[PlanReady]:
+        """Remove and return the finished answers in the order of the requests."""
+
+
+class JournalSink(Protocol):
+    """Destination of journal entries."""
+
+    def append(self, entry: JournalEntry, state: EngineState) -> None:
+        """Add an entry; ``state`` is the state of the engine after it."""
+
+    def commit(self) -> None:
+        """Write all entries since the last commit to disk in one transaction."""
+
+
+class RequestSource(Protocol):
+    """Requests of users from other processes."""
+
+    def take(self) -> Sequence[ev.Asked]:
+        """Return the requests since the last call."""
+
+    def decided(self, entry: JournalEntry) -> None:
+        """Answer the request whose event is in this entry; the answer is committed with the entry."""
+
+
+class StandstillRule:
+    """Detects that an execution cannot continue although runs are unfinished.
+
+    It stands still if no event is scheduled from outside, no plan is being computed, and no attempt makes
+    progress, and if this does not change for a while: some seconds of a real clock, or many events of a
+    virtual clock, on which waiting takes no time (timers and probes of a run that waits for a failed machine
+    go on for ever). A repair may still come, so the number of events is large; a re-planning counts for many,
+    since it takes long.
+    """
+
+    def __init__(self, engine: Engine, backend: Backend, clock: Clock, plans: PlanService) -> None:
+        self._state = engine.state
+        self._backend = backend
+        self._clock = clock
+        self._plans = plans
+        self._check_at_s = -math.inf
+        self._quiet_since_s = math.inf
+        self._events_left = _PATIENCE_EVENTS
+
+    def count_event(self, event: ev.Event, commands: Sequence[cm.Command]) -> bool:
+        """Count an event of a virtual clock; return whether the patience is used up."""
+        if type(event) not in _IDLE_EVENTS:
+            return False
+        if (commands and type(commands[0]) not in _IDLE_COMMANDS) or self._backend.busy:
+            self._events_left = _PATIENCE_EVENTS
+            return False
+        self._events_left -= _REPLAN_EVENTS if any(type(each) is Replan for each in commands) else 1
+        return self._events_left <= 0
+
+    def check_time(self, *, expected: bool) -> bool:
+        """Return whether nothing has happened for too long on a real clock.
+
+        ``expected``: an event is scheduled from outside. A task that a user holds is reason to wait, too.
+        """
+        now = self._clock.now()
+        if now < self._check_at_s:
+            return False
+        self._check_at_s = now + _CHECK_EVERY_S
+        state = self._state
+        if (
+            expected
+            or self._plans.busy
+            or any(not state.was_sent_ahead(attempt) for attempt in state.attempts.values())
+            or any(int(TaskState.HELD) in run.state for run in state.active.values())
+        ):
+            self._quiet_since_s = math.inf
+            return False
+        self._quiet_since_s = min(self._quiet_since_s, now)
+        return now - self._quiet_since_s >= _PATIENCE_S
+
+
+class DriverLoop:
+    """Drives one engine and one backend until all runs have ended or none can continue."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        backend: Backend,
+        clock: Clock,
+        plans: PlanService,
+        *,
+        journal: JournalSink | None = None,
+        sequence: int = 0,
+        requests: RequestSource | None = None,
+        listeners: Sequence[Listener] = (),
+    ) -> None:
+        """Prepare the loop. ``sequence`` is the number of the next journal entry."""
+        self.engine = engine
+        self._backend = backend
+        self._virtual = backend.capabilities.virtual_time
+        self._clock = clock
+        self._plans = plans
+        self._journal = journal
+        self._requests = requests
+        self._listeners = list(listeners)
+        self._sequence = sequence
+        self._expected: dict[int, ev.Event] = {}
+        """Events scheduled from outside that have not happened, by identity."""
+        self._requested_s = -math.inf
+        # On a virtual clock all events come from the backend, one per poll; none: nothing will ever happen.
+        self._sources = () if self._virtual else (clock.due, self._take_requests, plans.answers)
+        self._standstill = StandstillRule(engine, backend, clock, plans)
+        self._own: dict[type, Callable[[Any], None]] = {cm.SetTimer: self._set_timer, Replan: plans.request}
+        self.stuck = False
+        """Whether the execution stands still."""
+        self.halting = False
+        """Whether commands are recorded in the journal but no longer executed."""
+
+    def listen(self, listeners: Iterable[Listener]) -> None:
+        """Add listeners."""
+        self._listeners += listeners
+
+    def expect(self, events: Iterable[tuple[float, ev.Submitted | ev.Asked]]) -> None:
+        """Schedule submissions and requests; until they have happened, the execution is not over."""
+        for at_s, event in events:
+            self._expected[id(event)] = event
+            self._clock.schedule(event, at_s)
+
+    def resume(self, commands: Sequence[cm.Command]) -> None:
+        """Restore the timers of a rebuilt engine and execute its unanswered commands again."""
+        for name, at_s in self.engine.state.timers.items():
+            self._clock.set_timer(name, at_s)
+        self._execute(commands)
+
+    @property
+    def over(self) -> bool:
+        """Return whether nothing is left to do."""
+        return not self._expected and not self.engine.state.active
+
+    def run(self, stop: Callable[[], bool] | None = None) -> None:
+        """Repeat ``turn`` until the execution is over, stands still, or ``stop`` returns True."""
+        while (self._expected or self.engine.state.active) and not self.stuck:
+            if stop is not None and stop():
+                return
+            self.turn(0.0 if self._virtual else self._wait_s())
+
+    def turn(self, wait_s: float) -> None:
+        """Wait for events, decide on all of them, commit the journal, and execute the commands."""
+        events = [event for source in self._sources for event in source()]
+        events += self._backend.poll(0.0 if events else wait_s)
+        if len(events) == 1:
+            commands = self._decide(events[0])
+        else:
+            commands = [command for event in events for command in self._decide(event)]
+        if self._journal is not None:
+            self._journal.commit()  # also without an event: an invalid request has an answer
+        if not self.halting:
+            self._execute(commands)
+        if self._virtual:
+            self.stuck = not events or (
+                not self._expected and self._standstill.count_event(events[0], commands)
+            )
+        else:
+            self.stuck = self._standstill.check_time(expected=bool(self._expected))
+
+    def _is_idle(self, event: ev.Event, commands: Sequence[cm.Command]) -> bool:
+        return not self._expected and self._standstill.count_event(event, commands)
+
+    def _take_requests(self) -> Sequence[ev.Event]:
+        if self._requests is None:
+            return ()
+        now = self._clock.now()
+        if now - self._requested_s < _LONGEST_WAIT_S:
+            return ()
+        self._requested_s = now
+        return self._requests.take()
+
+    def _decide(self, event: ev.Event) -> list[cm.Command]:
+        engine = self.engine
+        now = self._clock.now()
+        if now < engine.state.now:
+            now = engine.state.now  # events of one turn share their time
+        commands = engine.handle(event, now)
+        if self._expected:
+            self._expected.pop(id(event), None)
+        if self._journal is not None or self._listeners:
+            entry = JournalEntry(sequence=self._sequence, now=now, event=event, commands=tuple(commands))
+            if self._journal is not None:
+                self._journal.append(entry, engine.state)
+            if type(event) is ev.Asked and self._requests is not None:
+                self._requests.decided(entry)
+            for listener in self._listeners:
+                listener(entry, engine)
+        self._sequence += 1
+        return commands
+
+    def _wait_s(self) -> float:
+        return max(0.0, min(_LONGEST_WAIT_S, self._clock.next_s() - self._clock.now()))
+
+    def _execute(self, commands: Sequence[cm.Command]) -> None:
+        """Execute commands in order: timers and plans here, the others in the backend.
+
+        The order matters on a virtual clock: events at equal times happen in the order of their causes.
+        """
+        own, rest = self._own, list[cm.Command]()
+        for command in commands:
+            handle = own.get(type(command))
+            if handle is None:
+                rest.append(command)
+                continue
+            if rest:
+                self._backend.execute(rest)
+                rest = []
+            handle(command)
+        if rest:
+            self._backend.execute(rest)
+
+    def _set_timer(self, command: cm.SetTimer) -> None:
+        self._clock.set_timer(command.timer, command.at_s)
 
 
 class ExecutionClock:
-    """Seconds since an execution began."""
+    """The clock of a real execution, with a heap of scheduled events.
+
+    Within a process it follows the monotonic clock, so that setting the wall clock has no effect. Between two
+    processes only the wall clock is available; if it was set back, the time continues at the end of the
+    journal.
+    """
 
     def __init__(self, began_at: float, last_s: float = 0.0) -> None:
-        """Begin, or go on: ``began_at`` is the wall time of the beginning, ``last_s`` the journal's end."""
+        """Take the wall time of the start, and the time of the last journal entry."""
         self.began_at = began_at
         self._base_s = max(last_s, time.time() - began_at)
         self._since = time.monotonic()
+        self._heap: list[tuple[float, int, ev.Event, str]] = []
+        self._timers: dict[str, int] = {}
+        """By name: the number of the current timer; other entries of the name are stale."""
+        self._numbers = count()
 
     def now(self) -> float:
-        """Give the time."""
+        """Return the seconds since the start."""
         return self._base_s + (time.monotonic() - self._since)
 
     def wall(self, now_s: float) -> float:
-        """Give the wall time of a moment of the execution."""
+        """Return the wall time of a time of the execution."""
         return self.began_at + now_s
+
+    def schedule(self, event: ev.Event, at_s: float) -> None:
+        """Insert an event that is due at a time."""
+        heapq.heappush(self._heap, (at_s, next(self._numbers), event, ""))
+
+    def set_timer(self, name: str, at_s: float) -> None:
+        """Set a timer; it replaces the timer of the same name."""
+        self._timers[name] = number = next(self._numbers)
+        heapq.heappush(self._heap, (at_s, number, ev.TimerFired(timer=name), name))
+
+    def next_s(self) -> float:
+        """Return the time of the next event; infinity: none."""
+        heap = self._heap
+        while heap and heap[0][3] and self._timers.get(heap[0][3]) != heap[0][1]:
+            heapq.heappop(heap)
+        return heap[0][0] if heap else math.inf
+
+    def due(self) -> list[ev.Event]:
+        """Remove and return the events that are due, the earliest first."""
+        now, found = self.now(), list[ev.Event]()
+        while self.next_s() <= now:
+            _, _, event, name = heapq.heappop(self._heap)
+            self._timers.pop(name, None)
+            found.append(event)
+        return found
+
+
+def planner_name(engine: Engine, first: str, command: Replan) -> str:
+    """Return the planner of a request: ``first`` for the first plan, else that of the settings."""
+    rule = engine.settings.replanning
+    return first if rule is None or command.reason == "submitted" else rule.planner
 
 
 _PlanAnswer = tuple[StoredPlan, Promise | None]
 
 
 class PlannerThread:
-    """Answers Replan, one after the other."""
+    """Plan service that plans in a thread while tasks continue to run, one request after the other.
+
+    The remaining workflow is read from the state at the time of the request. The first plan of a run comes
+    with its promise.
+    """
 
     def __init__(
-        self, engine: Engine, *, planner: str, spending: PlanningBudget, seed: int, wake: Callable[[], None]
+        self, engine: Engine, *, planner: str, budget: PlanningBudget, seed: int, wake: Callable[[], None]
     ) -> None:
-        """Begin. ``wake`` is called, from another thread, when an answer is there."""
+        """Start the thread. ``wake`` is called from it when an answer is ready."""
         self._engine = engine
         self._planner = planner
-        self._spending = spending
+        self._budget = budget
         self._seed = seed
-        self._asked = 0
+        self._requested = 0
         self._wake = wake
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="planning")
-        self._open: list[tuple[Replan, Future[_PlanAnswer]]] = []
-        self._clock: Deadline | None = None
-        """Of the search that is under way."""
+        self._pending: list[tuple[Replan, Future[_PlanAnswer]]] = []
+        self._deadline: Deadline | None = None
+        """Deadline of the current search."""
         self._closed = False
         self._closing = threading.Lock()
         self.promises: dict[int, Promise] = {}
-        """By run: what its first plan promises."""
+        """By run: the promise of its first plan."""
 
-    def ask(self, command: Replan) -> None:
-        """Begin to plan."""
-        rule = self._engine.settings.replanning
-        name = self._planner if rule is None or command.reason == "submitted" else rule.planner
+    def request(self, command: Replan) -> None:
+        """Start planning."""
         try:
-            question = prepare_replan(self._engine.state, command.run)
+            request = prepare_replan(self._engine.state, command.run)
         except Infeasible as error:
             failed: Future[_PlanAnswer] = Future()
             failed.set_exception(error)
-            self._open.append((command, failed))
+            self._pending.append((command, failed))
             self._wake()
             return
-        self._asked += 1
+        self._requested += 1
         arrival_s = self._engine.state.runs[command.run].arrival_s
-        future = self._pool.submit(self._answer, question, name, command, self._asked, arrival_s)
-        future.add_done_callback(lambda _: self._tell())
-        self._open.append((command, future))
+        future = self._pool.submit(self._plan, request, command, self._requested, arrival_s)
+        future.add_done_callback(lambda _: self._report())
+        self._pending.append((command, future))
 
-    def _answer(
-        self, question: ReplanRequest, name: str, command: Replan, number: int, arrival_s: float
-    ) -> _PlanAnswer:
-        planner = make_planner(name)
+    def _plan(self, request: ReplanRequest, command: Replan, number: int, arrival_s: float) -> _PlanAnswer:
+        planner = make_planner(planner_name(self._engine, self._planner, command))
         rng = generator(self._seed, "planner", str(command.run), str(number))
-        budget = self._spending.budget(planner, first=command.reason == "submitted")
-        self._clock = find_deadline(budget)
-        self._hurry()
+        budget = self._budget.budget(planner, first=command.reason == "submitted")
+        self._deadline = find_deadline(budget)
+        self._end_search()
         with exclude_compilation(budget):
-            made = question.planned(planner, budget, rng)
+            plan = request.planned(planner, budget, rng)
         first = command.version == 0
-        promise = question.promise(made, arrival_s=arrival_s, seed=self._seed) if first else None
-        return question.kept(planner, made), promise
+        promise = request.promise(plan, arrival_s=arrival_s, seed=self._seed) if first else None
+        return request.kept(planner, plan), promise
 
-    def _tell(self) -> None:
-        """Wake whoever waits; after the end nobody is there, and what woke them may be another's file."""
+    def _report(self) -> None:
+        """Call ``wake`` unless the service is closed: its descriptor may belong to another file by now."""
         with self._closing:
             if not self._closed:
                 self._wake()
 
     @property
     def busy(self) -> bool:
-        """Say whether an answer is still to come."""
-        return bool(self._open)
+        """Return whether an answer is pending."""
+        return bool(self._pending)
 
     @property
     def searching(self) -> bool:
-        """Say whether a planner is at work."""
-        return any(not future.done() for _, future in self._open)
+        """Return whether a planner is running."""
+        return any(not future.done() for _, future in self._pending)
 
     def answers(self) -> list[PlanReady]:
-        """Take the answers that are there, in the order of the questions; plans are put where they belong."""
+        """Remove and return the finished answers in the order of the requests; store their plans in the
+        state.
+        """
         found = []
-        while self._open and self._open[0][1].done():
-            command, future = self._open.pop(0)
+        while self._pending and self._pending[0][1].done():
+            command, future = self._pending.pop(0)
             found.append(self._event(command, future))
         return found
 
@@ -196,179 +476,14 @@ class PlannerThread:
         return answer(plan=stored.key, steps=stored.steps)
 
     def close(self) -> None:
-        """Wait for nobody: a search by the clock that is under way ends soon."""
+        """Cancel pending requests and end the current search without waiting for it."""
         with self._closing:
             self._closed = True
-        self._hurry()
+        self._end_search()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _hurry(self) -> None:
-        """End a search that nobody waits for any more; both threads look, so that none misses it."""
-        clock = self._clock
-        if self._closed and clock is not None:
-            clock.end()
-
-
-_LONGEST_WAIT_S = 0.25
-"""Users' requests and signals are looked at so often."""
-
-_LOOK_EVERY_S = 0.5
-_PATIENCE_S = 2.0
-"""So long nothing must go on before it is believed that nothing will."""
-
-Listener = Callable[[JournalEntry, Engine], None]
-"""Hears of every entry, after it is in the journal."""
-
-ScheduledArrival = tuple[float, ev.Submitted]
-"""When a workflow arrives, in seconds of the execution, and the event that says so."""
-
-ScheduledEvent = tuple[float, ev.Submitted | ev.Asked]
-"""When a workflow arrives, or a user who started the engine asks for something."""
-
-
-class JournalSink(Protocol):
-    """Where entries are kept."""
-
-    def append(self, entry: JournalEntry, state: EngineState) -> None:
-        """Take an entry; ``state`` is the engine's after it."""
-
-    def commit(self) -> None:
-        """Bring everything taken since the last time to disk, or nothing of it."""
-
-
-class RequestSource(Protocol):
-    """What users ask for from other shells."""
-
-    def take(self) -> Sequence[ev.Asked]:
-        """Take what was asked since the last time."""
-
-    def decided(self, entry: JournalEntry) -> None:
-        """Hear what came of the next event that was taken; its answer is written with the entry."""
-
-
-class DriverLoop:
-    """Drives one engine in one world until all runs are over, or somebody stops it."""
-
-    def __init__(
-        self,
-        engine: Engine,
-        backend: Backend,
-        journal: JournalSink,
-        clock: ExecutionClock,
-        planning: PlannerThread,
-        *,
-        sequence: int = 0,
-        requests: RequestSource | None = None,
-        listeners: Sequence[Listener] = (),
-    ) -> None:
-        """Begin. ``sequence`` is the number of the next entry."""
-        self.engine = engine
-        self._backend = backend
-        self._journal = journal
-        self._clock = clock
-        self._planning = planning
-        self._requests = requests
-        self._listeners = list(listeners)
-        self._sequence = sequence
-        self._timers = Timers()
-        self._arrivals: list[ScheduledEvent] = []
-        self._asked_s = -math.inf
-        self._quiet_since_s = math.inf
-        self._look_at_s = -math.inf
-        self.halting = False
-        """Whether nothing more is set going: decisions are written down for whoever resumes."""
-
-    def listen(self, listeners: Iterable[Listener]) -> None:
-        """Let others hear of every entry too."""
-        self._listeners += listeners
-
-    def expect(self, arrivals: Iterable[ScheduledEvent]) -> None:
-        """Let workflows arrive, each at its time."""
-        self._arrivals = sorted([*self._arrivals, *arrivals], key=lambda each: each[0])
-
-    def take_over(self, commands: Sequence[cm.Command]) -> None:
-        """Go on where an engine stopped: its timers, and what it commanded and nobody answered."""
-        for name, at_s in self.engine.state.timers.items():
-            self._timers.set(name, at_s)
-        self._carry_out(commands)
-
-    @property
-    def over(self) -> bool:
-        """Say whether nothing is left to do."""
-        return not self._arrivals and not self.engine.state.active
-
-    def run(self, stop: Callable[[], bool] = lambda: False) -> None:
-        """Go round until all is over, nothing can go on, or ``stop`` says so."""
-        while not self.over and not self.stuck and not stop():
-            self.turn(self._wait_s())
-
-    @property
-    def stuck(self) -> bool:
-        """Say whether nothing goes on any more, nothing will by itself, and no user has asked to wait."""
-        now = self._clock.now()
-        if now < self._look_at_s:
-            return False
-        self._look_at_s = now + _LOOK_EVERY_S
-        state = self.engine.state
-        going = any(not state.was_sent_ahead(attempt) for attempt in state.attempts.values())
-        if going or self._arrivals or self._planning.busy or self._any_held():
-            self._quiet_since_s = math.inf
-            return False
-        self._quiet_since_s = min(self._quiet_since_s, now)
-        return now - self._quiet_since_s >= _PATIENCE_S
-
-    def _any_held(self) -> bool:
-        held = int(TaskState.HELD)
-        return any(held in run.state for run in self.engine.state.active.values())
-
-    def turn(self, wait_s: float) -> None:
-        """Wait for news, decide about all of it, write it down, and only then act on it."""
-        events = self._due()
-        found: list[ev.Event] = [*self._backend.poll(0.0 if events else wait_s), *self._planning.answers()]
-        commands: list[cm.Command] = []
-        for event in (*events, *found):
-            commands += self._decide(event)
-        # Also without an event: a request that makes no sense has an answer, and nothing else.
-        self._journal.commit()
-        if not self.halting:
-            self._carry_out(commands)
-
-    def _decide(self, event: ev.Event) -> Sequence[cm.Command]:
-        engine = self.engine
-        now = max(engine.state.now, self._clock.now())
-        commands = engine.handle(event, now)
-        entry = JournalEntry(sequence=self._sequence, now=now, event=event, commands=tuple(commands))
-        self._sequence += 1
-        self._journal.append(entry, engine.state)
-        if type(event) is ev.Asked and self._requests is not None:
-            self._requests.decided(entry)
-        for listener in self._listeners:
-            listener(entry, engine)
-        return commands
-
-    def _due(self) -> list[ev.Event]:
-        """List what is due by the clock: arrivals, timers, requests of users."""
-        now = self._clock.now()
-        found: list[ev.Event] = []
-        while self._arrivals and self._arrivals[0][0] <= now:
-            found.append(self._arrivals.pop(0)[1])
-        found += [ev.TimerFired(timer=name) for name in self._timers.due(now)]
-        if self._requests is not None and now - self._asked_s >= _LONGEST_WAIT_S:
-            self._asked_s = now
-            found += self._requests.take()
-        return found
-
-    def _wait_s(self) -> float:
-        next_s = self._timers.next_s()
-        if self._arrivals:
-            next_s = min(next_s, self._arrivals[0][0])
-        return max(0.0, min(_LONGEST_WAIT_S, next_s - self._clock.now()))
-
-    def _carry_out(self, commands: Sequence[cm.Command]) -> None:
-        for command in commands:
-            if type(command) is cm.SetTimer:
-                self._timers.set(command.timer, command.at_s)
-            elif type(command) is cm.Replan:
-                self._planning.ask(command)
-        if commands:
-            self._backend.execute(commands)
+    def _end_search(self) -> None:
+        """End a search after ``close``; both threads call this, so that none misses the other's change."""
+        deadline = self._deadline
+        if self._closed and deadline is not None:
+            deadline.end()

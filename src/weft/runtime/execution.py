@@ -274,7 +274,7 @@ class Execution:
         *,
         sequence: int,
         token: str,
-        spending: PlanningBudget,
+        budget: PlanningBudget,
         fresh: bool = False,
         listeners: Sequence[Listener] = (),
     ) -> None:
@@ -297,14 +297,14 @@ class Execution:
         """Whether it has ended so that no program runs and the journal has it all."""
         self.backend = self._made_backend(token)
         self._planning = PlannerThread(
-            engine, planner=header.planner, spending=spending, seed=header.seed, wake=self.backend.wake
+            engine, planner=header.planner, budget=budget, seed=header.seed, wake=self.backend.wake
         )
         self.loop = DriverLoop(
             engine,
             self.backend,
-            store,
             self.clock,
             self._planning,
+            journal=store,
             sequence=sequence,
             requests=RequestHandler(RequestTable(database), engine, self.number),
             listeners=[self._note_runs, *listeners],
@@ -319,7 +319,7 @@ class Execution:
         header: JournalHeader,
         arrivals: Sequence[ScheduledArrival],
         *,
-        spending: PlanningBudget = _DEFAULT_BUDGET,
+        budget: PlanningBudget = _DEFAULT_BUDGET,
         fresh: bool = False,
         listeners: Sequence[Listener] = (),
     ) -> Self:
@@ -330,12 +330,12 @@ class Execution:
         store = JournalStore(database)
         token = os.urandom(32).hex()
         kept = {_TOKEN: token, _ARRIVALS: _arrivals_to_json(arrivals), _FRESH: str(int(fresh))}
-        spent = {_TIME: str(spending.time_s or ""), _STEPS: str(spending.steps or "")}
+        spent = {_TIME: str(budget.time_s or ""), _STEPS: str(budget.steps or "")}
         store.begin(header, {**kept, **spent})
         engine = Journal(header=header, plans={}, entries=()).engine()
         made = cls(
             layout, lock, database, store, header, engine,
-            sequence=0, token=token, spending=spending, fresh=fresh, listeners=listeners,
+            sequence=0, token=token, budget=budget, fresh=fresh, listeners=listeners,
         )  # fmt: skip
         made.loop.expect(arrivals)
         return made
@@ -359,7 +359,7 @@ class Execution:
         made = cls(
             layout, lock, database, store, rebuilt.header, rebuilt.engine,
             sequence=rebuilt.entries, token=token, listeners=listeners,
-            spending=_read_budget(runs.remembered(number, _TIME), runs.remembered(number, _STEPS)),
+            budget=_read_budget(runs.remembered(number, _TIME), runs.remembered(number, _STEPS)),
             fresh=runs.remembered(number, _FRESH) == "1",
         )  # fmt: skip
         begun = len(rebuilt.engine.state.runs)
@@ -377,7 +377,7 @@ class Execution:
         commands = unanswered.commands(self.engine)
         started = {command.attempt for command in commands if isinstance(command, cm.Start)}
         self.backend.find([self._job(number, number in started) for number in self.engine.state.attempts])
-        self.loop.take_over([*commands, *find_pending_plans(self.engine.state)])
+        self.loop.resume([*commands, *find_pending_plans(self.engine.state)])
 
     def ask(self, what: str, runs: Sequence[int]) -> None:
         """Let the engine be asked something about runs as soon as it goes on."""

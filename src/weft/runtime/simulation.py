@@ -1,25 +1,16 @@
-"""Simulate: one engine, one simulated world, until nothing more happens."""
+"""Simulations: one engine and one simulation backend, driven until nothing more happens."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from weft.backends.backend import BackendContext
 from weft.backends.simulation.backend import SimulationBackend
 from weft.backends.simulation.scenario import UNDISTURBED, Arrival, Scenario
-from weft.engine import messages as cm
 from weft.engine.engine import Engine
 from weft.engine.journal import JournalEntry
-from weft.engine.messages import (
-    Answered,
-    Discovered,
-    Fetched,
-    MachineChanged,
-    PlanReady,
-    Progressed,
-    Submitted,
-    TimerFired,
-)
+from weft.engine.messages import PlanReady, Replan, Submitted
 from weft.engine.replan.remainder import plan_remaining
 from weft.engine.settings import EngineSettings
 from weft.engine.state.compiled import WorkflowLibrary
@@ -27,34 +18,28 @@ from weft.errors import Infeasible
 from weft.planners.planner import make_planner
 from weft.policies.policy import Policy, make_policy
 from weft.randomness import generator
+from weft.runtime.driver import Clock, DriverLoop, Listener, planner_name
 
 __all__ = ["Simulation"]
 
 
-_PATIENCE, _REPLAN_COUNTS = 10_000, 200
-"""Idle events after which nothing is expected any more, and how many of them a re-planning counts for."""
-
-_IDLE = (cm.SetTimer, cm.Probe, cm.Discover, cm.Fetch, cm.Replan, *cm.RECORDS)
-"""Commands that do nothing to a task."""
-
-
 @dataclass(slots=True)
 class Simulation:
-    """What is simulated: workflows that arrive, a policy, and what really happens."""
+    """Workflows that arrive, a policy that decides, and a scenario that determines what happens."""
 
     library: WorkflowLibrary
     arrivals: Sequence[Arrival]
-    """By time; each names a workflow of the library."""
+    """Ordered by time; each names a workflow of the library."""
     policy: Policy
     settings: EngineSettings
     scenario: Scenario = UNDISTURBED
     planner: str = "heft"
     plan_steps: int = 200
-    """What a planner that searches may spend."""
+    """Budget of planners that search."""
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Agree on what this world does: programs begin at once where stages have no latency."""
+        """Adapt the settings: without stage latency the start of a program is not reported."""
         at_once = self.scenario.stage_latency_s == 0
         self.settings = replace(self.settings, begins_at_once=at_once)
 
@@ -65,87 +50,66 @@ class Simulation:
         check: Callable[[Engine], None] | None = None,
         stop: Callable[[Engine], bool] | None = None,
     ) -> Engine:
-        """Simulate to the end; ``record`` hears of every entry, ``check`` looks at the engine after each."""
-        first = self.library[self.arrivals[0].workflow]
-        engine = Engine(self.library, first.instance, self.policy, self.settings, policy_named=make_policy)
-        planning = _SimulatedPlanner(self, engine)
-        world = SimulationBackend(
-            self.scenario,
-            lambda run: engine.state.runs[run].compiled,
-            first,
+        """Simulate until all runs have ended, none can continue, or ``stop`` returns True.
+
+        ``record`` is called with every journal entry, ``check`` with the engine after it.
+        """
+        first = self.library[self.arrivals[0].workflow].instance
+        engine = Engine(self.library, first, self.policy, self.settings, policy_named=make_policy)
+        backend = SimulationBackend(
+            BackendContext(
+                machines=tuple(first.platform.machines),
+                instance=first,
+                compiled_workflow=lambda run: engine.state.runs[run].compiled,
+            ),
+            scenario=self.scenario,
             seed=self.seed,
             reports_machines=self.settings.ladder_every_s is None,
-            replan=planning.plan,
         )
-        for number, arrival in enumerate(self.arrivals):
-            world.submit(arrival.at_s, number, arrival.workflow, arrival.owner or "")
-        waiting = len(self.arrivals)
-        sequence = 0
-        patience = _IdleLimit(world)
-        while (found := world.next_event()) is not None:
-            now, event = found
-            commands = engine.handle(event, now)
-            if record is not None:
-                record(JournalEntry(sequence=sequence, now=now, event=event, commands=tuple(commands)))
-            sequence += 1
-            world.execute(commands)
-            if check is not None:
-                check(engine)
-            if type(event) is Submitted:
-                waiting -= 1
-            if not waiting and not engine.state.active:
-                break
-            if stop is not None and stop(engine):
-                break
-            if not waiting and type(event) in _IDLE_EVENTS and patience.ends_with(commands):
-                break
+        listeners: list[Listener] = []
+        if record is not None:
+            listeners.append(lambda entry, _: record(entry))
+        if check is not None:
+            listeners.append(lambda _, engine: check(engine))
+        plans = _SimulatedPlanner(self, engine, backend.clock)
+        driver = DriverLoop(engine, backend, backend.clock, plans, listeners=listeners)
+        driver.expect(
+            (each.at_s, Submitted(run=number, workflow=each.workflow, owner=each.owner or ""))
+            for number, each in enumerate(self.arrivals)
+        )
+        driver.run(None if stop is None else lambda: stop(engine))
         return engine
 
 
-_IDLE_EVENTS = (TimerFired, Answered, Discovered, Fetched, PlanReady, MachineChanged, Progressed)
-
-
-class _IdleLimit:
-    """Sees that nothing will ever happen again although timers go on: a run that waits for a lost machine.
-
-    It ends after many events in a row about which nothing was done while nothing computed and nothing moved.
-    A repair may still come: so the number is large. A re-planning counts for many, for it takes time.
-    """
-
-    def __init__(self, world: SimulationBackend) -> None:
-        self._world = world
-        self._left = _PATIENCE
-
-    def ends_with(self, commands: Sequence[cm.Command]) -> bool:
-        """Say whether it has come to an end."""
-        if (commands and type(commands[0]) not in _IDLE) or self._world.at_work:
-            self._left = _PATIENCE
-        else:
-            planned = any(isinstance(command, cm.Replan) for command in commands)
-            self._left -= _REPLAN_COUNTS if planned else 1
-        return self._left <= 0
-
-
 class _SimulatedPlanner:
-    """Plans what remains of a run when the engine asks for it."""
+    """Plan service that plans at once and delivers the answer after the simulated planning time."""
 
-    def __init__(self, simulation: Simulation, engine: Engine) -> None:
+    busy = False
+
+    def __init__(self, simulation: Simulation, engine: Engine, clock: Clock) -> None:
         self._simulation = simulation
         self._engine = engine
-        self._asked = 0
+        self._clock = clock
+        self._requested = 0
 
-    def plan(self, command: cm.Replan) -> tuple[str, int, str]:
-        """Plan; give the plan's key, the points visited, and a problem."""
+    def request(self, command: Replan) -> None:
+        """Plan, and schedule the answer."""
         simulation, state = self._simulation, self._engine.state
-        rule = simulation.settings.replanning
-        name = simulation.planner if rule is None or command.reason == "submitted" else rule.planner
-        rng = generator(simulation.seed, "planner", str(command.run), str(self._asked))
-        self._asked += 1
+        planner = make_planner(planner_name(self._engine, simulation.planner, command))
+        rng = generator(simulation.seed, "planner", str(command.run), str(self._requested))
+        self._requested += 1
+        key, steps, problem = "", 0, ""
         try:
-            stored = plan_remaining(
-                state, command.run, make_planner(name), steps=simulation.plan_steps, rng=rng
-            )
+            stored = plan_remaining(state, command.run, planner, steps=simulation.plan_steps, rng=rng)
         except Infeasible as error:
-            return "", 0, str(error)
-        state.plans[stored.key] = stored
-        return stored.key, stored.steps, ""
+            problem = str(error)
+        else:
+            state.plans[stored.key] = stored
+            key, steps = stored.key, stored.steps
+        ready = PlanReady(plan=key, run=command.run, version=command.version, steps=steps, problem=problem)
+        at_s = self._clock.now() + steps * simulation.scenario.replanning_s_per_point
+        self._clock.schedule(ready, at_s)
+
+    def answers(self) -> Sequence[PlanReady]:
+        """Return nothing: the clock delivers the answers."""
+        return ()

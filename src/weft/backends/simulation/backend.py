@@ -1,57 +1,64 @@
-"""The simulated world: carries out an engine's commands and reports events, under a clock of its own.
+"""The simulation backend: executes commands on simulated machines, under a virtual clock.
 
-It knows the truth (scenario) and the engine's beliefs do not reach it: durations are drawn, machines slow
-down and fail, networks are shared. What happens at one time happens in the order in which it was caused, so
-that a seed gives the same run everywhere.
+A scenario determines what happens: true durations, slowdowns and failures of machines, shared networks. The
+estimates of the engine have no influence on it. Events at equal times are ordered by their causes, so that a
+seed gives the same run everywhere.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar
 
+from weft.backends.backend import BackendContext, Capabilities, RecoveredAttempt
 from weft.backends.simulation.disturbances import Disturbance, DisturbanceKind, generate_disturbances
 from weft.backends.simulation.programs import ProgramSimulator
-from weft.backends.simulation.scenario import Scenario, match_positions
+from weft.backends.simulation.scenario import UNDISTURBED, Scenario, match_positions
 from weft.backends.simulation.state import EventQueue, Host
 from weft.backends.simulation.transfers import DataStaging
 from weft.engine import messages as cm
 from weft.engine import messages as ev
-from weft.engine.state.compiled import CompiledWorkflow
+from weft.engine.states import Cause
+from weft.platform.machine import Machine
 
-__all__ = ["Replanner", "SimulationBackend"]
-
-
-Replanner = Callable[[cm.Replan], tuple[str, int, str]]
-"""Plans what remains of a run: gives the plan's key, the points it visited, and a problem."""
+__all__ = ["SimulationBackend"]
 
 _MAX_SILENT_DISTURBANCES = 10_000
-"""Disturbances in a row, with nothing else to come, after which nothing is expected any more."""
+"""Number of successive disturbances without an event after which an otherwise empty queue counts as
+exhausted.
+"""
 
 
 class SimulationBackend:
     """Machines, networks and programs that behave as a scenario says."""
 
+    kind: ClassVar[str] = "simulation"
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        runs_programs=False,
+        virtual_time=True,
+        reattaches=False,
+        limits_time=True,
+        limits_memory=False,
+        signals=False,
+        own_disk=True,
+    )
+
     def __init__(
         self,
-        scenario: Scenario,
-        workflow_of: Callable[[int], CompiledWorkflow],
-        example: CompiledWorkflow,
+        context: BackendContext,
         *,
-        seed: int,
+        scenario: Scenario = UNDISTURBED,
+        seed: int = 0,
         reports_machines: bool = True,
-        replan: Replanner | None = None,
     ) -> None:
-        """Begin. ``workflow_of`` gives the workflow of a run, ``example`` is one on the platform.
+        """Start at 0 s with an idle platform.
 
-        ``reports_machines``: whether failures are told, or have to be found out by probing.
+        ``reports_machines``: whether failures are reported as events; else the engine finds them by probing.
         """
-        instance = example.instance
+        instance = context.instance
         self._scenario = scenario
         self._reports = reports_machines
-        self._replan = replan
         self._host_of: list[int] = instance.network.host.tolist()
         self._hosts = [Host(index) for index in range(max(self._host_of, default=-1) + 1)]
         self._machines_of: list[list[int]] = [[] for _ in self._hosts]
@@ -59,12 +66,17 @@ class SimulationBackend:
             self._machines_of[host].append(machine)
         names = [machine.name for machine in instance.machines]
         self._denied = frozenset(match_positions(scenario.denied, names))
-        self._queue = EventQueue()
+        self.clock = self._queue = EventQueue()
+        """The virtual clock."""
         self._staging = DataStaging(self._queue, scenario, instance)
-        self._computing = ProgramSimulator(
-            self._queue, scenario, self._hosts, workflow_of, seed, always_reports=reports_machines
+        self._programs = ProgramSimulator(
+            self._queue,
+            scenario,
+            self._hosts,
+            context.compiled_workflow,
+            seed,
+            always_reports=reports_machines,
         )
-        self._timers: dict[str, float] = {}
         self._actions: dict[type, Callable[[Any], None]] = {
             cm.StageIn: self._stage_in,
             cm.Start: self._start,
@@ -74,59 +86,69 @@ class SimulationBackend:
             cm.Probe: self._probe,
             cm.Discover: self._discover,
             cm.Fetch: self._fetch,
-            cm.Replan: self._plan_again,
-            cm.SetTimer: self._set_timer,
         }
         self._disturbances = generate_disturbances(scenario, instance.platform.machines, seed)
         self._next: Disturbance | None = next(self._disturbances, None)
 
-    @property
-    def now(self) -> float:
-        """Give the time."""
-        return self._queue.now
-
-    def submit(self, at_s: float, run: int, workflow: str, owner: str) -> None:
-        """Let a workflow arrive."""
-        self._queue.report(ev.Submitted(run=run, workflow=workflow, owner=owner), at_s)
-
-    def next_event(self) -> tuple[float, ev.Event] | None:
-        """Let things happen until there is something to report; None: nothing will ever happen again.
-
-        Disturbances alone keep nothing alive: many of them in a row of which there is nothing to report,
-        while nothing else is to come, are taken for a stream without end.
-        """
-        queue = self._queue
-        unheard = 0
-        while True:
-            queued, moving = queue.next_s(), self._staging.next_s()
-            disturbed = self._next.at_s if self._next is not None else math.inf
-            unheard += queued == moving == math.inf
-            if unheard > _MAX_SILENT_DISTURBANCES:
-                return None
-            if disturbed <= queued and disturbed <= moving and disturbed < math.inf:
-                queue.now = max(queue.now, disturbed)
-                self._disturb()
-            elif moving <= queued and moving < math.inf:
-                queue.now = max(queue.now, moving)
-                self._staging.arrive()
-            elif queued < math.inf:
-                event = queue.take()
-                if event is not None:
-                    return queue.now, event
-            else:
-                return None
-
-    @property
-    def at_work(self) -> bool:
-        """Say whether a program computes or data move."""
-        return self._staging.at_work or self._computing.at_work
+    @staticmethod
+    def check_machines(machines: Iterable[Machine]) -> None:
+        """Accept all machines: a simulated machine has no settings."""
 
     def execute(self, commands: Sequence[cm.Command]) -> None:
-        """Do what the engine says."""
+        """Start executing commands; ``poll`` reports the outcome."""
         for command in commands:
             action = self._actions.get(type(command))
             if action is not None:
                 action(command)
+
+    def poll(self, timeout_s: float) -> list[ev.Event]:  # noqa: ARG002 -- virtual time does not wait
+        """Advance the clock to the next event and return it; an empty list: nothing will ever happen again.
+
+        At equal times, disturbances come before the ends of transfers, and these before queued events. An
+        endless stream of disturbances does not keep a simulation alive: many in a row without an event, while
+        nothing else is queued, count as the end.
+        """
+        queue, staging = self._queue, self._staging
+        silent = 0
+        while True:
+            queued, moving = queue.next_s(), staging.next_s()
+            disturbed = self._next.at_s if self._next is not None else math.inf
+            silent += queued == moving == math.inf
+            if silent > _MAX_SILENT_DISTURBANCES:
+                return []
+            if disturbed <= queued and disturbed <= moving and disturbed < math.inf:
+                queue.now_s = max(queue.now_s, disturbed)
+                self._disturb()
+            elif moving <= queued and moving < math.inf:
+                queue.now_s = max(queue.now_s, moving)
+                staging.arrive()
+            elif queued < math.inf:
+                event = queue.take()
+                if event is not None:
+                    return [event]
+            else:
+                return []
+
+    def find(self, attempts: Sequence[RecoveredAttempt]) -> None:
+        """Report all attempts as lost: simulated programs do not survive their process."""
+        for attempt in attempts:
+            self._queue.schedule(ev.Ended(attempt=attempt.attempt, exit_code=None, cause=Cause.LOST))
+
+    def wake(self) -> None:
+        """Do nothing: ``poll`` never waits."""
+
+    @property
+    def busy(self) -> bool:
+        """Return whether any program is computing or any data are being staged."""
+        return self._staging.busy or self._programs.busy
+
+    def halt(self, grace_s: float) -> None:  # noqa: ARG002 -- simulated programs end at once
+        """Cancel all programs."""
+        for attempt in list(self._programs.programs):
+            self._programs.cancel(attempt)
+
+    def close(self, *, stop: bool) -> None:
+        """Do nothing: there is nothing to release."""
 
     def _host(self, machine: int) -> Host:
         return self._hosts[self._host_of[machine]]
@@ -135,32 +157,32 @@ class SimulationBackend:
         self._staging.stage_in(command, self._host(command.machine), self._host)
 
     def _start(self, command: cm.Start) -> None:
-        self._computing.start(command, self._host(command.machine))
+        self._programs.start(command, self._host(command.machine))
 
     def _cancel(self, command: cm.Cancel) -> None:
         self._staging.cancel_stages(command.attempt)
         if self._host(command.machine).up:
-            self._computing.cancel(command.attempt)
+            self._programs.cancel(command.attempt)
 
     def _stage_out(self, command: cm.StageOut) -> None:
-        at_s = self.now + self._scenario.stage_latency_s
-        self._queue.report(ev.StagedOut(attempt=command.attempt), at_s)
+        at_s = self._queue.now_s + self._scenario.stage_latency_s
+        self._queue.schedule(ev.StagedOut(attempt=command.attempt), at_s)
 
     def _clean_up(self, command: cm.CleanUp) -> None:
         if self._host(command.machine).up:
-            at_s = self.now + self._scenario.stage_latency_s / 2.0
-            self._queue.report(ev.CleanedUp(attempt=command.attempt), at_s)
+            at_s = self._queue.now_s + self._scenario.stage_latency_s / 2.0
+            self._queue.schedule(ev.CleanedUp(attempt=command.attempt), at_s)
         else:
-            self._queue.report(ev.CleanedUp(attempt=command.attempt, problem="the machine does not answer"))
+            self._queue.schedule(ev.CleanedUp(attempt=command.attempt, problem="the machine does not answer"))
 
     def _probe(self, command: cm.Probe) -> None:
         if command.of == "progress" and command.attempt is not None:
-            self._computing.report_progress(command.attempt)
+            self._programs.report_progress(command.attempt)
         elif command.of == "reattach" and command.attempt is not None:
-            self._computing.reattach(command.attempt)
+            self._programs.reattach(command.attempt)
         elif command.machine is not None:
             alive = self._answer(command)
-            self._queue.report(
+            self._queue.schedule(
                 ev.Answered(of=command.of, alive=alive, attempt=command.attempt, machine=command.machine)
             )
 
@@ -168,43 +190,24 @@ class SimulationBackend:
         assert command.machine is not None
         host = self._host(command.machine)
         if command.of == "job" and command.attempt is not None:
-            return self._computing.has_job(command.attempt) and self._computing.answers(command.attempt, host)
+            return self._programs.has_job(command.attempt) and self._programs.answers(command.attempt, host)
         return host.answers("gatekeeper") and not (command.of == "access" and command.machine in self._denied)
 
-    def _discover(self, command: cm.Discover) -> None:  # noqa: ARG002 -- it says nothing more
+    def _discover(self, command: cm.Discover) -> None:  # noqa: ARG002 -- the command has no fields
         machines = range(len(self._host_of))
         up = tuple(machine for machine in machines if self._host(machine).up)
-        self._queue.report(ev.Discovered(machines=up))
+        self._queue.schedule(ev.Discovered(machines=up))
 
     def _fetch(self, command: cm.Fetch) -> None:
         host = self._host(command.machine)
         if host.answers("gatekeeper"):
-            self._queue.report(ev.Fetched(machine=command.machine, speed_factor=host.speed.share))
-
-    def _plan_again(self, command: cm.Replan) -> None:
-        plan, steps, problem = "", 0, "nobody plans here"
-        if self._replan is not None:
-            plan, steps, problem = self._replan(command)
-        ready = ev.PlanReady(
-            plan=plan, run=command.run, version=command.version, steps=steps, problem=problem
-        )
-        self._queue.report(ready, self.now + steps * self._scenario.replanning_s_per_point)
-
-    def _set_timer(self, command: cm.SetTimer) -> None:
-        self._timers[command.timer] = command.at_s
-        self._queue.put(max(self.now, command.at_s), partial(self._fire, command))
-
-    def _fire(self, command: cm.SetTimer) -> ev.Event | None:
-        if self._timers.get(command.timer) != command.at_s:
-            return None
-        del self._timers[command.timer]
-        return ev.TimerFired(timer=command.timer)
+            self._queue.schedule(ev.Fetched(machine=command.machine, speed_factor=host.speed.share))
 
     def _disturb(self) -> None:
         item = self._next
         assert item is not None
         self._next = next(self._disturbances, None)
-        host, now = self._hosts[item.machine], self.now
+        host, now = self._hosts[item.machine], self._queue.now_s
         match item.what:
             case DisturbanceKind.SLOWED:
                 host.speed.slow(item.value, now)
@@ -221,29 +224,29 @@ class SimulationBackend:
             case DisturbanceKind.JOB_MANAGER_SILENT | DisturbanceKind.JOB_MANAGER_BACK:
                 host.silent["job-manager"] += 1 if item.what is DisturbanceKind.JOB_MANAGER_SILENT else -1
                 if host.answers("job-manager"):
-                    self._computing.deliver_pending(host)
+                    self._programs.deliver_pending(host)
             case DisturbanceKind.GATEKEEPER_SILENT | DisturbanceKind.GATEKEEPER_BACK:
                 host.silent["gatekeeper"] += 1 if item.what is DisturbanceKind.GATEKEEPER_SILENT else -1
         if item.what in _CHANGES_SPEED:
-            self._computing.speed_changed(host)
+            self._programs.speed_changed(host)
 
     def _fail(self, host: Host) -> None:
         host.failures += 1
         if host.failures == 1:
-            self._computing.lose(host)
+            self._programs.lose(host)
             host.cache.clear()
-            self._tell(host)
+            self._report_state(host)
             self._staging.lose(self._machines_of[host.index])
 
     def _repair(self, host: Host) -> None:
         host.failures -= 1
         if host.failures == 0:
-            self._tell(host)
+            self._report_state(host)
 
-    def _tell(self, host: Host) -> None:
+    def _report_state(self, host: Host) -> None:
         if self._reports:
             for machine in self._machines_of[host.index]:
-                self._queue.report(ev.MachineChanged(machine=machine, up=host.up))
+                self._queue.schedule(ev.MachineChanged(machine=machine, up=host.up))
 
 
 _CHANGES_SPEED = (

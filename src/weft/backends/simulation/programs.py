@@ -62,7 +62,7 @@ class ProgramSimulator:
             queue.put(cancellation.at_s, partial(self._preempt, cancellation.task))
 
     @property
-    def at_work(self) -> bool:
+    def busy(self) -> bool:
         """Return whether any program is computing or about to start."""
         for program in self.programs.values():
             if program.suspended_s is None and self._hosts[program.host].up:
@@ -77,7 +77,7 @@ class ProgramSimulator:
         if command.attempt in self.programs:
             return
         if not host.up:
-            self._queue.report(ev.Ended(attempt=command.attempt, exit_code=None, cause=Cause.LOST))
+            self._queue.schedule(ev.Ended(attempt=command.attempt, exit_code=None, cause=Cause.LOST))
             return
         work_s = self._work_s(command)
         program = Program(
@@ -88,14 +88,14 @@ class ProgramSimulator:
             command.iteration,
             work_s,
             command.restart_from,
-            self._queue.now,
+            self._queue.now_s,
             0.0,
             checkpoint=command.restart_from,
         )
         program.limit_s = command.time_limit_s
         self.programs[command.attempt] = program
         if self._latency_s:
-            self._queue.put(self._queue.now + self._latency_s, partial(self._begin, program))
+            self._queue.put(self._queue.now_s + self._latency_s, partial(self._begin, program))
         else:
             self._begin(program)  # without latency the start is not reported as an event
 
@@ -119,7 +119,7 @@ class ProgramSimulator:
         host = self._hosts[program.host]
         if not self._runs(program) or not host.up:
             return None
-        now = self._queue.now
+        now = self._queue.now_s
         program.began_s = now
         program.clock_s = host.speed.clock_s(now)
         host.programs[program.attempt] = program
@@ -133,7 +133,7 @@ class ProgramSimulator:
     def schedule_end(self, host: Host, program: Program) -> None:
         """Schedule the end of a program from the current speed of its host."""
         program.version += 1
-        end_s = max(self._queue.now, host.speed.time_of(program.end_clock_s))
+        end_s = max(self._queue.now_s, host.speed.time_of(program.end_clock_s))
         self._queue.put(end_s, partial(self._end, program, program.version))
 
     def _schedule_changes(self, host: Host, program: Program) -> None:
@@ -143,7 +143,7 @@ class ProgramSimulator:
         if checkpoint is not None and checkpoint.every is not None:
             context = self._workflow_of(program.run).graph.context(program.task)
             every_s = float(evaluate_quantity(checkpoint.every, context))
-            self._queue.put(self._queue.now + every_s, partial(self._checkpoint, program, every_s))
+            self._queue.put(self._queue.now_s + every_s, partial(self._checkpoint, program, every_s))
         for change in self._scenario.requirements:
             name = self._workflow_of(program.run).names[program.task]
             ahead = change.after > program.restart_from or not program.restart_from
@@ -156,7 +156,7 @@ class ProgramSimulator:
         """Return the time at which this share of the task's work will be done."""
         left = 1.0 - program.restart_from
         part = (share - program.restart_from) / left if left > 0 else 0.0
-        return max(self._queue.now, host.speed.time_of(program.clock_s + part * program.work_s))
+        return max(self._queue.now_s, host.speed.time_of(program.clock_s + part * program.work_s))
 
     def _change(self, program: Program, change: RequirementChange) -> ev.Event | None:
         if not self._runs(program):
@@ -180,13 +180,13 @@ class ProgramSimulator:
             return changed
         # The program may be migrated now, so it writes a checkpoint first.
         program.checkpoint = max(program.checkpoint, change.after)
-        self._queue.report(changed)
+        self._queue.schedule(changed)
         return ev.Checkpointed(attempt=program.attempt, work_done=program.checkpoint)
 
     def _checkpoint(self, program: Program, every_s: float) -> ev.Event | None:
         if not self._runs(program):
             return None
-        self._queue.put(self._queue.now + every_s, partial(self._checkpoint, program, every_s))
+        self._queue.put(self._queue.now_s + every_s, partial(self._checkpoint, program, every_s))
         if program.suspended_s is not None:
             return None
         program.checkpoint = self.done(program)
@@ -199,7 +199,7 @@ class ProgramSimulator:
         host = self._hosts[program.host]
         if program.attempt not in host.programs:
             return program.restart_from
-        return program.done(host.speed.clock_s(self._queue.now))
+        return program.done(host.speed.clock_s(self._queue.now_s))
 
     def _end(self, program: Program, version: int) -> ev.Event | None:
         if program.version != version or not self._runs(program):
@@ -220,7 +220,7 @@ class ProgramSimulator:
             self._undelivered[program.attempt] = (program.host, news)
             return None
         for event in news[1:]:
-            self._queue.report(event)
+            self._queue.schedule(event)
         return news[0]
 
     def _is_delivered(self, program: Program) -> bool:
@@ -243,7 +243,7 @@ class ProgramSimulator:
         elif attempt in self.programs:
             self._reattached.add(attempt)
         else:
-            self._queue.report(ev.Ended(attempt=attempt, exit_code=None, cause=Cause.LOST))
+            self._queue.schedule(ev.Ended(attempt=attempt, exit_code=None, cause=Cause.LOST))
 
     def deliver_pending(self, host: Host) -> None:
         """Deliver all pending events of a host that answers again."""
@@ -252,7 +252,7 @@ class ProgramSimulator:
 
     def _deliver(self, attempt: int) -> None:
         for event in self._undelivered.pop(attempt)[1]:
-            self._queue.report(event)
+            self._queue.schedule(event)
 
     def _forget(self, program: Program) -> None:
         self.programs.pop(program.attempt, None)
@@ -268,7 +268,7 @@ class ProgramSimulator:
 
     def cancel(self, attempt: int) -> None:
         """Cancel an attempt after half the stage latency."""
-        self._queue.put(self._queue.now + self._latency_s / 2.0, partial(self._cancelled, attempt))
+        self._queue.put(self._queue.now_s + self._latency_s / 2.0, partial(self._cancelled, attempt))
 
     def _cancelled(self, attempt: int) -> ev.Event | None:
         self._undelivered.pop(attempt, None)
@@ -284,7 +284,7 @@ class ProgramSimulator:
         iterations = self._iterations(program)
         if iterations:
             done = max(program.checkpoint, math.floor(done * iterations + _ROUNDING) / iterations)
-        self._queue.report(self._stop(program, Cause.CANCELLED))
+        self._queue.schedule(self._stop(program, Cause.CANCELLED))
         return ev.Checkpointed(attempt=attempt, work_done=done)
 
     def lose(self, host: Host) -> None:
@@ -296,7 +296,7 @@ class ProgramSimulator:
 
     def speed_changed(self, host: Host) -> None:
         """Reschedule the ends of all programs of a host after a change of its speed."""
-        host.changed(self._queue.now)
+        host.changed(self._queue.now_s)
         for program in host.programs.values():
             if program.suspended_s is None:
                 self.schedule_end(host, program)
@@ -313,18 +313,18 @@ class ProgramSimulator:
         for program in self._of_task(name):
             if program.suspended_s is not None:
                 continue
-            clock_s = self._hosts[program.host].speed.clock_s(self._queue.now)
+            clock_s = self._hosts[program.host].speed.clock_s(self._queue.now_s)
             program.suspended_s = program.end_clock_s - clock_s
             program.version += 1
-            self._queue.report(ev.Suspended(attempt=program.attempt))
+            self._queue.schedule(ev.Suspended(attempt=program.attempt))
             if math.isfinite(lasting_s):
-                self._queue.put(self._queue.now + lasting_s, partial(self._resume, program))
+                self._queue.put(self._queue.now_s + lasting_s, partial(self._resume, program))
 
     def _resume(self, program: Program) -> ev.Event | None:
         if not self._runs(program) or program.suspended_s is None:
             return None
         host = self._hosts[program.host]
-        program.clock_s = host.speed.clock_s(self._queue.now) + program.suspended_s - program.work_s
+        program.clock_s = host.speed.clock_s(self._queue.now_s) + program.suspended_s - program.work_s
         program.suspended_s = None
         self.schedule_end(host, program)
         for change in program.deferred_changes:
@@ -336,7 +336,7 @@ class ProgramSimulator:
 
     def _preempt(self, name: str) -> None:
         for program in self._of_task(name):
-            self._queue.report(self._stop(program, Cause.PREEMPTED))
+            self._queue.schedule(self._stop(program, Cause.PREEMPTED))
 
     def report_progress(self, attempt: int) -> None:
         """Report the progress of a program and the seconds of its last iteration, if it is monitored."""
@@ -351,7 +351,7 @@ class ProgramSimulator:
         last_s = (
             self._last_iteration_s(program, number, iterations) if iterations and number is not None else None
         )
-        self._queue.report(
+        self._queue.schedule(
             ev.Progressed(
                 attempt=attempt,
                 work_done=done if tells else None,

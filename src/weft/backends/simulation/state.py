@@ -9,10 +9,11 @@ import math
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 
 from weft.backends.simulation.scenario import RequirementChange
-from weft.engine.messages import Event
+from weft.engine.messages import Event, TimerFired
 
 __all__ = ["Action", "EventQueue", "Host", "HostSpeed", "Program"]
 
@@ -169,13 +170,33 @@ class EventQueue:
     """The virtual clock and a heap of events and callbacks, ordered by time, then by insertion."""
 
     def __init__(self) -> None:
-        self.now = 0.0
+        self.now_s = 0.0
+        self._timers: dict[str, float] = {}
         self._queue: list[tuple[float, int, Event | None, Action | None]] = []
         self._sequence = count()
 
-    def report(self, event: Event, at_s: float | None = None) -> None:
+    def now(self) -> float:
+        """Return the simulated time in seconds."""
+        return self.now_s
+
+    def schedule(self, event: Event, at_s: float | None = None) -> None:
         """Insert an event; by default it is due now."""
-        heapq.heappush(self._queue, (self.now if at_s is None else at_s, next(self._sequence), event, None))
+        heapq.heappush(self._queue, (self.now_s if at_s is None else at_s, next(self._sequence), event, None))
+
+    def set_timer(self, name: str, at_s: float) -> None:
+        """Set a timer; it replaces the timer of the same name."""
+        self._timers[name] = at_s
+        self.put(max(self.now_s, at_s), partial(self._fire, name, at_s))
+
+    def _fire(self, name: str, at_s: float) -> Event | None:
+        if self._timers.get(name) != at_s:
+            return None
+        del self._timers[name]
+        return TimerFired(timer=name)
+
+    def due(self) -> tuple[Event, ...]:
+        """Return nothing: the backend reports all events, since it alone advances the clock."""
+        return ()
 
     def put(self, at_s: float, action: Action) -> None:
         """Insert a callback."""
@@ -188,5 +209,5 @@ class EventQueue:
     def take(self) -> Event | None:
         """Remove the next entry, advance the clock to it, and return its event, if it has one."""
         at_s, _, event, action = heapq.heappop(self._queue)
-        self.now = max(self.now, at_s)
+        self.now_s = max(self.now_s, at_s)
         return action() if action is not None else event

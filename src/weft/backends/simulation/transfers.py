@@ -338,14 +338,9 @@ class DataStaging:
         self._numbers = count()
 
     @property
-    def at_work(self) -> bool:
+    def busy(self) -> bool:
         """Return whether any stage is in progress."""
         return bool(self._stages)
-
-    @property
-    def busy(self) -> bool:
-        """Return whether any data are being transferred."""
-        return bool(self._flows)
 
     def next_s(self) -> float:
         """Return a lower bound of the time of the next arrival."""
@@ -358,7 +353,7 @@ class DataStaging:
         stage = self._stages[command.attempt, command.part] = _PendingStage(
             command.attempt, command.part, host
         )
-        now = latest = outside_s = self._queue.now
+        now = latest = outside_s = self._queue.now_s
         for parcel in command.parcels:
             if parcel.shared and parcel.name in host.cache:
                 latest = max(latest, host.cache[parcel.name])
@@ -387,7 +382,7 @@ class DataStaging:
 
     def arrive(self) -> None:
         """Process the transfers that end now; stage latency starts when all data have arrived."""
-        now = self._queue.now
+        now = self._queue.now_s
         for flow in self._transfers.ended(now):
             stage = self._flows.pop(flow)
             stage.flows.discard(flow)
@@ -416,14 +411,14 @@ class DataStaging:
             if gone and stage.flows:
                 stage.lost.update(dict.fromkeys(gone))
                 for flow in sorted(stage.flows):
-                    self._transfers.cancel(flow, self._queue.now)
+                    self._transfers.cancel(flow, self._queue.now_s)
                     del self._flows[flow]
                 stage.flows.clear()
-                self._queue.put(self._queue.now + self._latency_s, partial(self._staged, stage))
+                self._queue.put(self._queue.now_s + self._latency_s, partial(self._staged, stage))
 
     def cancel_stages(self, attempt: int) -> None:
         """Cancel all stages of an attempt."""
         for key in [key for key in self._stages if key[0] == attempt]:
             for flow in sorted(self._stages.pop(key).flows):
-                self._transfers.cancel(flow, self._queue.now)
+                self._transfers.cancel(flow, self._queue.now_s)
                 del self._flows[flow]
