@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from weft.expressions.evaluation import evaluate, evaluate_boolean, evaluate_number, infer_kind
-from weft.expressions.expression import Expression, find_unknown_names, parse
+from weft.expressions.parser import Expression, find_unknown_names, parse
 from weft.expressions.values import ExpressionError, Value, ValueKind
 
 if TYPE_CHECKING:

@@ -18,7 +18,6 @@ import numpy.typing as npt
 
 from weft.expressions import tree
 from weft.expressions.evaluation import Allowance, infer_kind
-from weft.expressions.expression import Expression
 from weft.expressions.operations import (
     FUNCTIONS,
     MAX_ENTRIES,
@@ -28,6 +27,7 @@ from weft.expressions.operations import (
     take_entry,
     to_condition,
 )
+from weft.expressions.parser import Expression
 from weft.expressions.values import (
     BUILT_IN,
     MISSING,

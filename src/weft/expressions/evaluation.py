@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from weft.expressions import tree
-from weft.expressions.expression import Expression
 from weft.expressions.operations import (
     FUNCTIONS,
     MAX_ENTRIES,
@@ -21,6 +20,7 @@ from weft.expressions.operations import (
     take_entry,
     to_condition,
 )
+from weft.expressions.parser import Expression
 from weft.expressions.values import Refusal, Value, ValueKind, describe, kind_of, look_up
 
 __all__ = ["Allowance", "evaluate", "evaluate_boolean", "evaluate_number", "infer_kind"]

@@ -1,4 +1,4 @@
-"""The parser of expressions: a subset of Python's expression grammar.
+"""Expressions and their parser: a subset of Python's expression grammar.
 
 ``scan`` checks characters, literals and nesting in one linear pass, so that malicious or malformed text gets
 a message about this language before Python's parser sees it. Then ``ast`` parses the text, and its nodes are
@@ -8,16 +8,27 @@ converted one by one; a node type without a rule is an error. Nothing is compile
 from __future__ import annotations
 
 import ast
+import functools
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
 from weft.errors import shorten, suggest
 from weft.expressions import tree
 from weft.expressions.operations import FUNCTIONS, MAX_BITS
-from weft.expressions.values import Refusal
+from weft.expressions.tree import ExpressionNode
+from weft.expressions.values import BUILT_IN, ExpressionError, Refusal, unknown_name
 
-__all__ = ["MAX_DEPTH", "MAX_LENGTH", "MAX_NODES", "parse_tree", "scan"]
+__all__ = [
+    "MAX_DEPTH",
+    "MAX_LENGTH",
+    "MAX_NODES",
+    "Expression",
+    "find_unknown_names",
+    "parse",
+    "parse_tree",
+    "scan",
+]
 
 
 MAX_LENGTH = 10_000
@@ -186,7 +197,7 @@ _FOREIGN: dict[type[ast.expr], str] = {
 }
 
 
-def parse_tree(text: str) -> tree.ExpressionNode:
+def parse_tree(text: str) -> ExpressionNode:
     """Return the tree of a text, or raise ExpressionError."""
     try:
         return _read(text)
@@ -194,7 +205,7 @@ def parse_tree(text: str) -> tree.ExpressionNode:
         raise refusal.error(text) from None
 
 
-def _read(text: str) -> tree.ExpressionNode:
+def _read(text: str) -> ExpressionNode:
     tokens = scan(text)
     if not tokens:
         raise Refusal("the expression is empty", advice="write a value, such as 1 or memory >= 4*GB").at(1)
@@ -259,7 +270,7 @@ class _TreeBuilder:
             low += 1
         return self._tokens[low].start + 1
 
-    def node(self, node: ast.expr, depth: int) -> tree.ExpressionNode:
+    def node(self, node: ast.expr, depth: int) -> ExpressionNode:
         """Return one node with its children."""
         column = self._column(node.col_offset)
         self._count += 1
@@ -286,10 +297,10 @@ class _TreeBuilder:
             case _:
                 return self._operation(node, column, depth)
 
-    def _all(self, nodes: Sequence[ast.expr], depth: int) -> tuple[tree.ExpressionNode, ...]:
+    def _all(self, nodes: Sequence[ast.expr], depth: int) -> tuple[ExpressionNode, ...]:
         return tuple(self.node(node, depth + 1) for node in nodes)
 
-    def _operation(self, node: ast.expr, column: int, depth: int) -> tree.ExpressionNode:
+    def _operation(self, node: ast.expr, column: int, depth: int) -> ExpressionNode:
         match node:
             case ast.UnaryOp(op=operator, operand=operand) if type(operator) in _UNARY:
                 name = _UNARY[type(operator)]
@@ -308,7 +319,7 @@ class _TreeBuilder:
             case _:
                 raise _foreign(_FOREIGN.get(type(node), "this"), column)
 
-    def _constant(self, node: ast.Constant, column: int) -> tree.ExpressionNode:
+    def _constant(self, node: ast.Constant, column: int) -> ExpressionNode:
         value = node.value
         if isinstance(value, float) and value in (float("inf"), float("-inf")):
             raise Refusal("a number that is too large", rule="numbers stay below 1.8e308").at(column)
@@ -334,7 +345,7 @@ class _TreeBuilder:
             ).at(self._column(inner.end_col_offset or 0))
         return ".".join([inner.id, *reversed(parts)])
 
-    def _call(self, node: ast.Call, column: int, depth: int) -> tree.ExpressionNode:
+    def _call(self, node: ast.Call, column: int, depth: int) -> ExpressionNode:
         if not isinstance(node.func, ast.Name):
             raise _foreign("a call of anything but a named function", column)
         name = node.func.id
@@ -352,22 +363,20 @@ class _TreeBuilder:
             arguments = (replace(first, optional=True), *arguments[1:])
         return tree.FunctionCall(function=name, arguments=arguments, column=column)
 
-    def _index(self, node: ast.Subscript, column: int, depth: int) -> tree.ExpressionNode:
+    def _index(self, node: ast.Subscript, column: int, depth: int) -> ExpressionNode:
         if isinstance(node.slice, ast.Slice | ast.Tuple):
             raise _foreign("an index of several values", column)
         target, key = self._all((node.value, node.slice), depth)
         return tree.Index(target=target, key=key, column=column)
 
-    def _logical(
-        self, operator: str, values: Sequence[ast.expr], column: int, depth: int
-    ) -> tree.ExpressionNode:
-        operands: list[tree.ExpressionNode] = []
+    def _logical(self, operator: str, values: Sequence[ast.expr], column: int, depth: int) -> ExpressionNode:
+        operands: list[ExpressionNode] = []
         for operand in self._all(values, depth):
             same = isinstance(operand, tree.Logical) and operand.operator == operator
             operands.extend(operand.operands if same and isinstance(operand, tree.Logical) else (operand,))
         return tree.Logical(operator=operator, operands=tuple(operands), column=column)
 
-    def _comparison(self, node: ast.Compare, depth: int) -> tree.ExpressionNode:
+    def _comparison(self, node: ast.Compare, depth: int) -> ExpressionNode:
         parts = (node.left, *node.comparators)
         columns = tuple(self._operator_column(part) for part in parts[:-1])
         names: list[str] = []
@@ -382,3 +391,60 @@ class _TreeBuilder:
 def _foreign(what: str, column: int) -> Refusal:
     rule = "allowed are literals, lists, names, operators, `if else`, indexes and calls of known functions"
     return Refusal(f"{what} is not part of expressions", rule=rule).at(column)
+
+
+_CACHED_LENGTH = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expression:
+    """A parsed expression; expressions are equal if their canonical texts are equal."""
+
+    text: str
+    """The canonical text: parsing it gives an equal expression."""
+    tree: ExpressionNode = field(compare=False, repr=False)
+    names: tuple[str, ...] = field(compare=False, repr=False)
+    """Dotted names in order of first appearance, including units such as ``GB``."""
+    source: str = field(compare=False, repr=False)
+    """The original text; columns of the tree and of errors refer to it."""
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def parse(text: str) -> Expression:
+    """Return the expression of a text, or raise ExpressionError."""
+    return _parse_cached(text) if len(text) <= _CACHED_LENGTH else _parse(text)
+
+
+def _parse(text: str) -> Expression:
+    parsed = parse_tree(text)
+    canonical = tree.format_tree(parsed)
+    if len(canonical) > MAX_LENGTH:
+        rule = f"an expression has at most {MAX_LENGTH} characters in canonical form"
+        raise ExpressionError(
+            f"{len(canonical)} characters", text, 1, rule, "define parameters for parts of it"
+        )
+    names = dict.fromkeys(node.name for node in tree.walk(parsed) if isinstance(node, tree.Name))
+    return Expression(text=canonical, tree=parsed, names=tuple(names), source=text)
+
+
+_parse_cached = functools.lru_cache(maxsize=4096)(_parse)
+
+
+def find_unknown_names(expression: Expression, known: Container[str]) -> list[ExpressionError]:
+    """Return an error for each name that is not known (whole or by a dotted prefix), built in or optional."""
+    columns: dict[str, int] = {}
+    for node in tree.walk(expression.tree):
+        if isinstance(node, tree.Name) and not (node.optional or _is_known(node.name, known)):
+            columns.setdefault(node.name, node.column)
+    suggestions = [name for name in known if isinstance(name, str)] if isinstance(known, Iterable) else []
+    return [
+        unknown_name(name, suggestions).at(column).error(expression.source)
+        for name, column in columns.items()
+    ]
+
+
+def _is_known(name: str, known: Container[str]) -> bool:
+    parts = name.split(".")
+    return name in BUILT_IN or any(".".join(parts[:count]) in known for count in range(len(parts), 0, -1))
