@@ -27,11 +27,11 @@ class Unsure:
     def applies(self, graph):
         return graph.kind == COMPUTE
 
-    def predict(self, subject, machine, nodes):
-        if math.isnan(subject.work):
-            return AssumedWork().predict(subject, machine, nodes)
-        seconds = subject.work / machine.speed / (1 if subject.law is None else subject.law.speedup(nodes))
-        ratio = self.ratios.get(subject.kind, self.other)
+    def predict(self, features, machine, nodes):
+        if math.isnan(features.work):
+            return AssumedWork().predict(features, machine, nodes)
+        seconds = features.work / machine.speed / (1 if features.law is None else features.law.speedup(nodes))
+        ratio = self.ratios.get(features.kind, self.other)
         return Estimate(p50_s=seconds, p90_s=None if ratio is None else ratio * seconds, source="believed")
 
     def table(self, graph, machines):

@@ -73,7 +73,7 @@ VALUES = {
     (*PLAN, "-p", "seeds=1e99"): ["at most", "allowed"],
     (*PLAN, "-p", "seeds=.nan"): ["finite"],
     (*PLAN, "--params-file", "nothing.yaml"): ["nothing.yaml"],
-    (*PLAN, "--params-file", "sub"): ["sub", "folder"],
+    (*PLAN, "--params-file", "sub"): ["sub", "directory"],
     (*PLAN, "--params-file", "empty.yaml"): ["empty.yaml", "empty"],
     (*PLAN, "--params-file", "list.yaml"): ["list.yaml:1:1", "mapping"],
     ("plan", "nothing.yaml"): ["no file 'nothing.yaml'"],

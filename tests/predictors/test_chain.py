@@ -91,9 +91,9 @@ def test_a_chain_asks_once_per_class():
     asked = []
 
     class Counting(WorkOverSpeed):
-        def predict(self, subject, machine, nodes):
-            asked.append((subject.name, machine.name, nodes))
-            return super().predict(subject, machine, nodes)
+        def predict(self, features, machine, nodes):
+            asked.append((features.name, machine.name, nodes))
+            return super().predict(features, machine, nodes)
 
     graph = graph_of(
         Task(name="a", sweep=Sweep(variables=(("k", tuple(range(50))),)), work=5.0, nodes=(1, 2)),

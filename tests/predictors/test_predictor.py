@@ -1,4 +1,4 @@
-"""The contract: what a subject knows, what an estimate says."""
+"""The contract: what a features knows, what an estimate says."""
 
 from __future__ import annotations
 

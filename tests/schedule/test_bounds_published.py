@@ -125,8 +125,8 @@ class Measured:
     def applies(self, graph):
         return graph.kind == COMPUTE
 
-    def predict(self, subject, machine, nodes):
-        found = self.seconds[subject.name].get((machine.name, nodes))
+    def predict(self, features, machine, nodes):
+        found = self.seconds[features.name].get((machine.name, nodes))
         return None if found is None else Estimate(p50_s=found, source=self.name)
 
     def table(self, graph, machines):

@@ -1,4 +1,4 @@
-"""Tasks, machines and seconds compiled into arrays: what planners read."""
+"""Tasks, machines and estimated seconds compiled into arrays, the input of planners."""
 
 from __future__ import annotations
 

@@ -1,11 +1,7 @@
-"""Shapes: which tasks have the same modes, so that what depends on modes alone is found once for them.
+"""Candidates: the machines to which each binding variable can be bound, computed before planning.
 
-Also what a mode takes: nodes, and amounts that depend on the node count.
-
-Candidates: which machines each binding variable may be bound to, found before planning.
-
-A variable's candidates are what all its members accept. If nothing is left the plan is infeasible, and the
-message says which member refuses which machines, and why.
+The candidates of a variable are the machines that all its member tasks accept. If there is none the plan is
+infeasible, and the message lists which members reject which machines, and why.
 """
 
 from __future__ import annotations
@@ -42,26 +38,26 @@ __all__ = [
 
 
 Shapes = NDArray[np.int64]
-"""Per task a number; tasks with the same one have the same machines and counts in the predictor's answer."""
+"""A number per task; tasks with the same number have the same machines and counts in the estimates."""
 
-_MOST_CORES = 2**31
-"""More cores than any machine has; what is asked beyond it fits nowhere either way."""
+_MAX_CORES = 2**31
+"""More cores than any machine has; avoids an overflow for larger requests."""
 
 
 def nodes_taken(cores: float, count: Indices, node_is_core: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Give the nodes a count takes on each machine: where a node is a core, every core takes one."""
-    each = np.int64(min(max(1, math.ceil(cores)), _MOST_CORES))
+    """Return the nodes that a count allocates on each machine; where a node is a core, one per core."""
+    each = np.int64(min(max(1, math.ceil(cores)), _MAX_CORES))
     return np.where(node_is_core, count * each, count).astype(np.int64)
 
 
 def amounts_taken(graph: TaskGraph, by_count: AmountsByCount, task: int, count: Indices) -> Floats | None:
-    """Give the amounts (modes x names) of modes with these counts; None: the count does not matter."""
+    """Return the amounts (modes x names) for these counts; None if they do not depend on the count."""
     rows = by_count.of(task)
     return rows[np.searchsorted(graph.count_sets[graph.counts[task]], count)] if len(rows) else None
 
 
 def number_mode_shapes(seconds: Seconds, tasks: int) -> Shapes:
-    """Number the tasks so that those with the same number have the same machines and counts."""
+    """Return a number per task that is equal for tasks with the same machines and counts."""
     if isinstance(seconds, ClassSeconds):
         return seconds.task_class.astype(np.int64)
     if not isinstance(seconds, RelatedSeconds):
@@ -71,11 +67,11 @@ def number_mode_shapes(seconds: Seconds, tasks: int) -> Shapes:
         return np.fromiter((known.setdefault(key, len(known)) for key in keys), np.int64, tasks)
     laws, sets = len(seconds.speedup), len(seconds.count_sets)
     shapes = (seconds.service.astype(np.int64) * laws + seconds.law) * sets + seconds.counts
-    # Work so large that it takes for ever somewhere is not possible there: such a task is a shape of its own.
+    # Work so large that its seconds overflow is impossible on some machines; such a task has its own shape.
     least = np.fmin.reduce(seconds.speedup, None, initial=1.0)
     slowest = seconds.work / seconds.rate.min(initial=1.0) / least
-    endless = np.flatnonzero(~np.isfinite(slowest))
-    shapes[endless] = len(seconds.rate) * laws * sets + endless
+    overflowing = np.flatnonzero(~np.isfinite(slowest))
+    shapes[overflowing] = len(seconds.rate) * laws * sets + overflowing
     return shapes
 
 
@@ -85,42 +81,44 @@ _Filter = tuple[str, _Mask]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Candidates:
-    """Sets of machines per binding variable, each distinct set kept once."""
+    """Sets of machines per binding variable; equal sets are stored once."""
 
     sets: tuple[Indices, ...]
     """Distinct sets, each ascending."""
     of_variable: Indices
-    """Per binding variable: index into ``sets``."""
+    """Index into ``sets`` per binding variable."""
 
 
 def find_candidates(
     graph: TaskGraph, machines: tuple[Machine, ...], seconds: Seconds, shapes: Shapes, amounts: Floats
 ) -> Candidates:
-    """Find the candidates of all variables. Raises Infeasible where a task, or a group of tasks, has none."""
-    judge = _MachineFilter(graph, machines, seconds, shapes, amounts)
+    """Return the candidates of all variables. Raises Infeasible if a task or a group of tasks has none."""
+    filters = _MachineFilter(graph, machines, seconds, shapes, amounts)
     masks: list[_Mask] = [np.ones(len(machines), dtype=bool)]
     of_signature: dict[object, int] = {}
     of_task = [0] * len(graph)
     for task in np.flatnonzero(graph.kind == COMPUTE).tolist():
-        signature = judge.signature(task)
+        signature = filters.signature(task)
         index = of_signature.get(signature)
         if index is None:
             index = of_signature[signature] = len(masks)
-            masks.append(judge.accepted(task))
+            masks.append(filters.accepted(task))
         of_task[task] = index
-    return _intersect(graph, judge, masks, of_task)
+    return _intersect(graph, filters, masks, of_task)
 
 
 def list_conditions(instance: Instance, task: int) -> list[tuple[str, list[bool]]]:
-    """List what a compute task demands of machines, each as a text and as whether each machine meets it."""
+    """Return the conditions of a compute task: a text, and which machines meet it."""
     graph = instance.graph
-    shapes = np.zeros(len(graph), dtype=np.int64)  # only `signature` would read them
-    judge = _MachineFilter(graph, instance.machines, instance.seconds, shapes, instance.amounts)
-    return [(text, passed.tolist()) for text, passed in judge.filters(task)]
+    shapes = np.zeros(len(graph), dtype=np.int64)  # used by `signature` only
+    filters = _MachineFilter(graph, instance.machines, instance.seconds, shapes, instance.amounts)
+    return [(text, passed.tolist()) for text, passed in filters.conditions(task)]
 
 
-def _intersect(graph: TaskGraph, judge: _MachineFilter, masks: list[_Mask], of_task: list[int]) -> Candidates:
-    """Combine the members of every variable; variables with equal sets share one."""
+def _intersect(
+    graph: TaskGraph, filters: _MachineFilter, masks: list[_Mask], of_task: list[int]
+) -> Candidates:
+    """Return the intersection over the members of every variable; equal sets are stored once."""
     of_variable = [0] * len(graph.variables)
     combined: dict[tuple[int, int], int] = {}
     for task, variable in enumerate(graph.variable.tolist()):
@@ -137,8 +135,8 @@ def _intersect(graph: TaskGraph, judge: _MachineFilter, masks: list[_Mask], of_t
         of_variable[variable] = combined[pair]
     for variable, index in enumerate(of_variable):
         if not masks[index].any():
-            _infeasible(graph, judge, masks, of_task, variable)
-    # Unlike tasks may accept the same machines: their modes need not be kept apart.
+            _infeasible(graph, filters, masks, of_task, variable)
+    # Different tasks may accept the same machines: merge equal sets.
     number: dict[bytes, int] = {}
     numbers = np.array([number.setdefault(mask.tobytes(), len(number)) for mask in masks], dtype=np.uint32)
     sets = tuple(np.flatnonzero(np.frombuffer(key, dtype=np.bool_)).astype(np.uint32) for key in number)
@@ -146,20 +144,20 @@ def _intersect(graph: TaskGraph, judge: _MachineFilter, masks: list[_Mask], of_t
 
 
 def _infeasible(
-    graph: TaskGraph, judge: _MachineFilter, masks: list[_Mask], of_task: list[int], variable: int
+    graph: TaskGraph, filters: _MachineFilter, masks: list[_Mask], of_task: list[int], variable: int
 ) -> None:
     members = np.flatnonzero(graph.variable == variable).tolist()
     alone = next((task for task in members if not masks[of_task[task]].any()), None)
     if alone is not None:
-        raise Infeasible(f"no machine can run {graph.names[alone]}: {judge.explain(alone)}")
+        raise Infeasible(f"no machine can run {graph.names[alone]}: {filters.explain(alone)}")
     names = ", ".join(graph.names[task] for task in members[:6]) + (", …" if len(members) > 6 else "")
-    reasons = "; ".join(f"{graph.names[task]}: {judge.explain(task)}" for task in members[:3])
+    reasons = "; ".join(f"{graph.names[task]}: {filters.explain(task)}" for task in members[:3])
     name = graph.variables[variable]
     raise Infeasible(f"no machine can be {name!r} for all of {names}: {reasons}")
 
 
 class _MachineFilter:
-    """Says which machines accept a task, filter by filter."""
+    """Computes which machines a task accepts, filter by filter."""
 
     def __init__(
         self,
@@ -182,7 +180,7 @@ class _MachineFilter:
         self.offers: dict[str | None, _Mask] = {}
 
     def signature(self, task: int) -> object:
-        """Name everything the answer depends on, so that like tasks are judged once."""
+        """Return a key of everything the filters depend on, so that equivalent tasks are filtered once."""
         graph, description = self.graph, self.graph.description(task)
         requirements = description.requirements
         swept = description.sweep.names if description.sweep is not None else ()
@@ -199,14 +197,14 @@ class _MachineFilter:
         )
 
     def accepted(self, task: int) -> _Mask:
-        """Combine all filters."""
+        """Return the machines that pass all filters."""
         mask = np.ones(len(self.machines), dtype=bool)
-        for _, passed in self.filters(task):
+        for _, passed in self.conditions(task):
             mask &= passed
         return mask
 
-    def filters(self, task: int) -> Iterator[_Filter]:
-        """List what must hold, as text and as the machines for which it does."""
+    def conditions(self, task: int) -> Iterator[_Filter]:
+        """Yield the conditions as a text and the machines that meet it."""
         graph, description = self.graph, self.graph.description(task)
         service = description.service
         if service not in self.offers:
@@ -231,7 +229,7 @@ class _MachineFilter:
         machine, count = self._fitting(task)
         estimated = np.zeros(len(self.machines), dtype=bool)
         estimated[machine] = True
-        # A machine that is too small has no estimate either: one reason is enough.
+        # A machine that is too small has no estimate either; report it once.
         yield "has an estimate for a node count that fits", estimated | ~large_enough
         demand = amounts_taken(graph, graph.demand_by_count, task, count)
         if demand is not None:
@@ -240,7 +238,7 @@ class _MachineFilter:
             yield "has the resources for a node count that fits", served | ~estimated
 
     def _fitting(self, task: int) -> tuple[Indices, Indices]:
-        """Give machine and count of the estimated modes for which the machines have the nodes."""
+        """Return machine and count of the estimated modes that fit the machines."""
         machine, count, _ = self.seconds.modes(task)
         nodes = nodes_taken(float(self.graph.cores[task]), count, self.node_is_core[machine])
         fits = nodes <= self.nodes[machine]
@@ -256,19 +254,21 @@ class _MachineFilter:
         except InvalidInput as error:
             raise self._at_requirements(task, error.problems) from None
         if found.dtype != bool:
-            what = f"requirements {requirements} give {shorten(found[0])}, not true or false"
-            raise self._at_requirements(task, [Problem(what=what, advice="compare it with something")])
+            what = f"requirements {requirements} evaluate to {shorten(found[0])}, not to true or false"
+            raise self._at_requirements(task, [Problem(what=what, advice="write a comparison")])
         return found
 
     def _at_requirements(self, task: int, problems: Iterable[Problem]) -> InvalidInput:
-        """Make the error that points at the requirements of a task."""
+        """Return the error for the requirements of a task."""
         path = ("tasks", self.graph.description(task).name, "requirements")
         here = [replace(problem, path=path, location=None) for problem in problems]
         return InvalidInput(list(locate_problems(here, self.graph.workflow.document)))
 
     def explain(self, task: int) -> str:
-        """Say which filters refuse machines, and how many."""
-        refusing = [(text, int((~passed).sum())) for text, passed in self.filters(task) if not passed.all()]
+        """Return which conditions reject machines, and how many."""
+        rejecting = [
+            (text, int((~passed).sum())) for text, passed in self.conditions(task) if not passed.all()
+        ]
         total = len(self.machines)
-        parts = [f"{refused} of {total} machines fail '{text}'" for text, refused in refusing]
-        return "; ".join(parts) or "every machine would do"
+        parts = [f"{rejected} of {total} machines fail '{text}'" for text, rejected in rejecting]
+        return "; ".join(parts) or "every machine is accepted"

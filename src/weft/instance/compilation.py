@@ -1,10 +1,4 @@
-"""Compilation: a task graph and a platform become an instance.
-
-A part of an instance as an instance of its own: some tasks, on machines as they are believed to be now.
-
-Machines keep their numbers, so that a plan of the part speaks of the same machines; one that may not be used
-is no candidate of anything.
-"""
+"""Compilation of a task graph and a platform, or of a part of an instance, into an instance."""
 
 from __future__ import annotations
 
@@ -14,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.errors import Infeasible, InvalidInput, Problem, nearest
+from weft.errors import Infeasible, InvalidInput, Problem, suggest
 from weft.instance.candidates import Candidates, find_candidates, number_mode_shapes
 from weft.instance.instance import BusyInterval, Instance, check_budgets, group_modes
 from weft.platform.arrays import compile_network
@@ -28,7 +22,7 @@ from weft.workflow.task_graph import COMPUTE, Floats, Indices, TaskGraph
 __all__ = ["compile_instance", "extract_part"]
 
 
-@np.errstate(over="ignore")  # work too large for a machine makes an impossible mode, no warning
+@np.errstate(over="ignore")  # overflowing seconds make an impossible mode
 def compile_instance(
     graph: TaskGraph,
     platform: Platform,
@@ -38,7 +32,9 @@ def compile_instance(
     earliest_start_s: Floats | None = None,
     busy: tuple[BusyInterval, ...] = (),
 ) -> Instance:
-    """Compile. ``pinned`` binds variables (by name) to machines; Infeasible if some task can run nowhere."""
+    """Return the instance; ``pinned`` binds variables to machines, by name. Raises Infeasible if a task
+    cannot run.
+    """
     machines = planned_machines(platform)
     seconds = (predictor or default_chain()).table(graph, machines)
     shapes = number_mode_shapes(seconds, len(graph))
@@ -76,7 +72,7 @@ def compile_instance(
 
 
 def _resource_totals(machines: tuple[Machine, ...], names: tuple[str, ...]) -> Floats:
-    """Give the totals; memory that a machine does not state limits nothing, other names it lacks are 0."""
+    """Return the totals, machines x names; unstated memory is infinite, other missing names are 0."""
     table = np.zeros((len(machines), len(names)))
     for row, machine in enumerate(machines):
         stated = machine.amounts
@@ -88,14 +84,14 @@ def _resource_totals(machines: tuple[Machine, ...], names: tuple[str, ...]) -> F
 def _bind_pinned(
     graph: TaskGraph, machines: tuple[Machine, ...], candidates: Candidates, pinned: Mapping[str, str]
 ) -> dict[int, int]:
-    """Bind variables by name; every one that has the name."""
+    """Return the bindings of all variables with these names."""
     index = {machine.name: position for position, machine in enumerate(machines)}
     pins: dict[int, int] = {}
     for name, machine in pinned.items():
         variables = [variable for variable, known in enumerate(graph.variables) if known == name]
         if not variables:
             raise _unknown_name(
-                f"cannot pin {name!r}: no task or abstract machine is called so", name, graph.variables
+                f"cannot pin {name!r}: no task or abstract machine has this name", name, graph.variables
             )
         if machine not in index:
             raise _unknown_name(f"cannot pin {name!r} to {machine!r}: no such machine", machine, index)
@@ -107,8 +103,7 @@ def _bind_pinned(
 
 
 def _unknown_name(what: str, word: str, known: Mapping[str, int] | tuple[str, ...]) -> InvalidInput:
-    close = nearest(word, known)
-    return InvalidInput(Problem(what=what, advice=f"did you mean {close!r}?" if close else "check the name"))
+    return InvalidInput(Problem(what=what, advice=suggest(word, known, "check the name")))
 
 
 def extract_part(
@@ -123,10 +118,11 @@ def extract_part(
     earliest_start_s: Floats,
     busy: tuple[BusyInterval, ...],
 ) -> Instance:
-    """Make the instance of a part ``graph`` whose rows are some ``tasks`` of the whole.
+    """Return the instance of a part of the tasks, for re-planning.
 
-    ``left``: per row, the share of its work that is left; ``speed``, ``usable``: per machine. A pinned
-    variable keeps its machine even where that is not usable. Infeasible if a task can run nowhere.
+    ``graph`` has the rows ``tasks`` of the whole. ``left`` is the remaining share of the work per row;
+    ``speed`` and ``usable`` are per machine. Machines keep their indices; machines that are not usable are no
+    candidates, except for pinned variables. Raises Infeasible if a task cannot run.
     """
     seconds = rescale_seconds(whole.seconds, tasks, left, speed)
     candidates = _remaining_candidates(whole, graph, tasks, usable, pinned)
@@ -160,7 +156,7 @@ def _remaining_candidates(
     usable: NDArray[np.bool_],
     pinned: Mapping[int, int],
 ) -> Candidates:
-    """Intersect what the variables of all compute rows accept, without machines that may not be used."""
+    """Return the candidates that all members of each variable accept, without unusable machines."""
     machines = len(whole.machines)
     accepted = np.zeros((len(whole.candidate_sets), machines), dtype=np.bool_)
     for row, found in enumerate(whole.candidate_sets):
@@ -176,7 +172,7 @@ def _remaining_candidates(
     empty = np.flatnonzero(~masks.any(axis=1))
     if len(empty):
         members = [graph.names[row] for row in np.flatnonzero(graph.variable == empty[0]).tolist()]
-        raise Infeasible(f"no machine that is up can run {', '.join(members[:6])}")
+        raise Infeasible(f"no available machine can run {', '.join(members[:6])}")
     numbers: dict[bytes, int] = {}
     of_variable = [numbers.setdefault(mask.tobytes(), len(numbers)) for mask in masks]
     sets = tuple(np.flatnonzero(np.frombuffer(key, dtype=np.bool_)).astype(np.uint32) for key in numbers)

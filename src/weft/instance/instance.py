@@ -1,14 +1,7 @@
-"""Modes: the ways to run a task, kept once for all tasks that have the same ones.
+"""The instance: tasks, machines and estimated seconds compiled into arrays, the whole input of a planner.
 
-Most tasks of a workflow can run in the same modes and differ only by their seconds. Each group of such
-tasks knows machine, count and nodes of its modes; the seconds of some or all of its tasks are read from
-the predictor's layout.
-
-Budgets: what the tasks of an instance consume at least and at most, whatever modes they run in.
-
-The instance: tasks, machines and seconds compiled into arrays. It is all a planner reads.
-
-Rows of numbers, given by columns: which of them are equal.
+Most tasks of a workflow can run in the same modes and differ only by their seconds. A group of such tasks
+stores machine, count and nodes of its modes once; the seconds are read from the predictor's layout.
 """
 
 from __future__ import annotations
@@ -43,12 +36,12 @@ __all__ = [
 
 
 _CHUNK = 1_000_000
-"""How many seconds are expanded at a time."""
+"""Seconds that are expanded at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TaskModes:
-    """The ways to run one task: machine, count as the user knows it, nodes taken there, seconds."""
+    """The modes of one task: machine, node count as in the workflow, nodes allocated there, seconds."""
 
     machine: Indices
     count: Indices
@@ -61,24 +54,24 @@ class TaskModes:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ModeGroup:
-    """Compute tasks that can run in the same modes, listed by machine, then count."""
+    """Compute tasks with the same modes, which are ordered by machine, then count."""
 
     tasks: Indices
     machine: Indices
     count: Indices
     nodes: NDArray[np.int64]
     seconds_of: Callable[[int | Indices], Floats]
-    """Give the seconds of all modes of one task, or tasks x modes of several."""
+    """Return the seconds of all modes of one task, or tasks x modes of several."""
     demand: Floats | None = None
-    """Modes x resources, the same for all its tasks; None: the graph's ``demand``, whatever the mode."""
+    """Modes x resources, the same for all tasks; None if the graph's ``demand`` holds for every mode."""
     consumption: Floats | None = None
-    """Modes x budgets, the same for all its tasks; None: the graph's ``consumption``, whatever the mode."""
+    """Modes x budgets, the same for all tasks; None if the graph's ``consumption`` holds for every mode."""
 
     def __len__(self) -> int:
         return len(self.machine)
 
     def chunks(self) -> Iterator[tuple[Indices, Floats]]:
-        """Give tasks and their seconds (tasks x modes), never too many at once."""
+        """Yield tasks and their seconds (tasks x modes) in chunks of bounded size."""
         rows = max(1, _CHUNK // max(1, len(self)))
         for first in range(0, len(self.tasks), rows):
             tasks = self.tasks[first : first + rows]
@@ -94,12 +87,12 @@ def group_modes(
     amounts: Floats,
     node_is_core: NDArray[np.bool_],
 ) -> tuple[tuple[ModeGroup, ...], NDArray[np.int64]]:
-    """Give the groups and every task's group (-1: no compute task)."""
+    """Return the groups, and the group of every task (-1 for transfers and virtual tasks)."""
     of_task = np.full(len(graph), -1, dtype=np.int64)
     compute = np.flatnonzero(graph.kind == COMPUTE)
     chosen = candidates.of_variable[graph.variable]
     cores = np.ceil(graph.cores) if node_is_core.any() else np.zeros(len(graph))
-    of_task[compute] = numbers = _number_columns(
+    of_task[compute] = numbers = number_rows(
         shapes[compute], chosen[compute], cores[compute], _amount_patterns(graph)[compute]
     )
     by_group = compute[np.argsort(numbers, kind="stable")]
@@ -110,7 +103,7 @@ def group_modes(
         nodes = nodes_taken(float(graph.cores[example]), count, node_is_core[machine])
         allowed = candidates.sets[int(chosen[example])]
         fits = (nodes <= capacity[machine]) & np.isin(machine, allowed)
-        # The totals were compared with the least amounts beforehand; those of a count may be larger.
+        # Candidates fit the smallest amounts; those of this count may be larger.
         taken = amounts_taken(graph, graph.demand_by_count, example, count)
         if taken is not None:
             fits &= (taken <= amounts[machine]).all(axis=1)
@@ -130,7 +123,7 @@ def group_modes(
 
 
 def _amount_patterns(graph: TaskGraph) -> NDArray[np.int64]:
-    """Number the tasks so that amounts depend on the count in the same way; 0: in no way."""
+    """Number the distinct dependences of amounts on the count; 0 if they do not depend on it."""
     tables = (graph.demand_by_count, graph.consumption_by_count)
     varied = sum(np.diff(table.pointer) for table in tables) > 0
     patterns = np.zeros(len(graph), dtype=np.int64)
@@ -141,19 +134,10 @@ def _amount_patterns(graph: TaskGraph) -> NDArray[np.int64]:
     return patterns
 
 
-def _number_columns(*columns: NDArray[Any]) -> NDArray[np.int64]:
-    """Number the distinct rows of some columns."""
-    code = np.zeros(len(columns[0]), dtype=np.int64)
-    for column in columns:
-        values, number = np.unique(column, return_inverse=True)
-        code = np.unique(code * len(values) + number, return_inverse=True)[1]
-    return code
-
-
 def _seconds_reader(
     seconds: Seconds, example: int, machine: Indices, count: Indices, kept: NDArray[np.intp]
 ) -> Callable[[int | Indices], Floats]:
-    """Give what reads the seconds of a group: a partial, so that instances can travel to other processes."""
+    """Return the function that reads the seconds of a group: a partial, since instances are pickled."""
     if isinstance(seconds, RelatedSeconds):
         rate = seconds.rate[seconds.service[example], machine]
         gain = seconds.speedup[seconds.law[example], count]
@@ -180,21 +164,21 @@ def _listed_s(seconds: Seconds, kept: NDArray[np.intp], tasks: int | Indices) ->
 
 
 _ROUNDING = 1e-9
-"""By which share sums of amounts may exceed a budget."""
+"""Relative rounding error of a sum of amounts."""
 
 
 def find_exceeded(graph: TaskGraph, consumed: Floats) -> NDArray[np.bool_]:
-    """Say of which budgets more is consumed than there is, beyond the rounding of a sum."""
+    """Return which budgets are exceeded, apart from rounding errors."""
     return np.asarray(consumed > graph.budgets * (1 + _ROUNDING))
 
 
 def largest_consumption(graph: TaskGraph, groups: Iterable[ModeGroup]) -> Floats:
-    """Give what is consumed of each budget if every task takes the mode that consumes most of it."""
+    """Return the consumption of each budget if every task runs in the mode that consumes most of it."""
     return _consumption(graph, groups, lambda modes: modes.max(axis=0))
 
 
 def check_budgets(graph: TaskGraph, groups: Iterable[ModeGroup]) -> None:
-    """Raise Infeasible if a budget is exceeded even by the modes that consume least of it."""
+    """Raise Infeasible if the modes that consume least of a budget exceed it."""
     least = _consumption(graph, groups, lambda modes: modes.min(axis=0))
     over = [
         f"{least[budget]:g} {graph.budget_names[budget]}, but the budget is {graph.budgets[budget]:g}"
@@ -205,7 +189,7 @@ def check_budgets(graph: TaskGraph, groups: Iterable[ModeGroup]) -> None:
 
 
 def _consumption(graph: TaskGraph, groups: Iterable[ModeGroup], chosen: Callable[[Floats], Floats]) -> Floats:
-    """Add up what tasks consume, in one chosen mode where it depends on the mode."""
+    """Return the total consumption; ``chosen`` reduces the modes of a task to one."""
     consumed = graph.consumption.copy()
     for group in groups if len(graph.consumption_by_count.rows) else ():
         if group.consumption is not None:
@@ -216,72 +200,72 @@ def _consumption(graph: TaskGraph, groups: Iterable[ModeGroup], chosen: Callable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BusyInterval:
-    """Nodes and amounts that something else holds for a time: the start of a profile when re-planning."""
+    """Nodes and amounts that are allocated for a time before the plan starts, when re-planning."""
 
     machine: int
     start_s: float
     finish_s: float
     nodes: int
     amounts: tuple[float, ...] = ()
-    """In the order of the graph's ``resource_names``; empty: none."""
+    """In the order of the graph's ``resource_names``; empty for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, weakref_slot=True)
 class Instance:
-    """A task graph on a platform, with estimates, candidates and what is already decided."""
+    """A task graph on a platform, with estimates, candidates and decisions already made."""
 
     graph: TaskGraph
     platform: Platform
     machines: tuple[Machine, ...]
-    """As planners see them: virtual shares are machines."""
+    """The machines of a plan; virtual shares are machines, too."""
     network: Network
     seconds: Seconds
 
     capacity: NDArray[np.int64]
-    """Per machine: nodes."""
+    """Nodes per machine."""
     unlimited: NDArray[np.bool_]
-    """Per machine: whether tasks on it do not disturb each other (S1 section 6, occupancy none)."""
+    """Whether a machine runs any number of tasks at once (docs/papers/dynamic-grid.md, section 6)."""
     price_per_node_s: Floats
     amounts: Floats
-    """Machines x resources: totals; inf where a machine does not state its memory."""
+    """Totals, machines x resources; inf for memory that a machine does not state."""
 
     candidate_sets: tuple[Indices, ...]
-    """Distinct sets of machines, ascending."""
+    """Distinct sets of machines, each ascending."""
     candidates: Indices
-    """Per binding variable: index into ``candidate_sets``."""
+    """Index into ``candidate_sets`` per binding variable."""
     groups: tuple[ModeGroup, ...]
-    """Compute tasks by the modes they can run in."""
+    """Compute tasks grouped by their modes."""
     group: NDArray[np.int64]
-    """Per task: index into ``groups``; -1 for transfers and virtual tasks."""
+    """Index into ``groups`` per task; -1 for transfers and virtual tasks."""
 
     pinned: Mapping[int, int]
-    """Binding variables that are already bound to a machine, one of their candidates."""
+    """Machines of the binding variables that are bound already."""
     earliest_start_s: Floats
-    """Per task."""
+    """Earliest start per task."""
     busy: tuple[BusyInterval, ...]
 
     def __len__(self) -> int:
         return len(self.graph)
 
     def candidates_of(self, variable: int) -> Indices:
-        """Give the machines a binding variable may be bound to."""
+        """Return the machines to which a binding variable can be bound."""
         return self.candidate_sets[int(self.candidates[variable])]
 
     def modes(self, task: int) -> TaskModes:
-        """Give every way to run a compute task on its candidates, by machine, then count."""
+        """Return the modes of a compute task on its candidates, ordered by machine, then count."""
         group = self.groups[int(self.group[task])]
         seconds = group.seconds_of(task)
         return TaskModes(machine=group.machine, count=group.count, nodes=group.nodes, seconds=seconds)
 
     def binding_budgets(self) -> tuple[str, ...]:
-        """Name the budgets that some choice of modes exceeds; a planner need not care about the others."""
+        """Return the budgets that some choice of modes exceeds; planners can ignore the others."""
         if not self.graph.budget_names:
             return ()
         over = find_exceeded(self.graph, largest_consumption(self.graph, self.groups))
         return tuple(name for name, binds in zip(self.graph.budget_names, over, strict=True) if binds)
 
     def shortest_s(self) -> Floats:
-        """Give per task the seconds of its fastest mode; 0 for transfers and virtual tasks."""
+        """Return per task the seconds of its fastest mode; 0 for transfers and virtual tasks."""
         shortest = np.zeros(len(self))
         for group in self.groups:
             for tasks, seconds in group.chunks():
@@ -289,17 +273,17 @@ class Instance:
         return shortest
 
     def transfer_s(self, task: int, source: int, target: int) -> float:
-        """Give the seconds of a transfer task between two machines; nothing on one host."""
+        """Return the seconds of a transfer task between two machines; 0 on the same host."""
         return self.link_s(source, target, float(self.graph.transfer_bytes[task]), 1.0, 0.0)
 
     def edge_s(self, edge: int, source: int, target: int) -> float:
-        """Give the seconds the data of an edge take between two machines; nothing on one host."""
+        """Return the seconds that the data of an edge take between two machines; 0 on the same host."""
         graph = self.graph
         size, files = float(graph.edge_bytes[edge]), float(graph.edge_files[edge])
         return self.link_s(source, target, size, files, float(graph.edge_seconds[edge]))
 
     def link_s(self, source: int, target: int, size: float, files: float, fixed_s: float) -> float:
-        """Give the seconds data take between two machines; nothing on one host."""
+        """Return the seconds that files take between two machines; 0 on the same host."""
         network = self.network
         if network.host[source] == network.host[target]:
             return 0.0
@@ -309,9 +293,9 @@ class Instance:
 
 
 def number_rows(first: NDArray[Any], *others: NDArray[Any]) -> NDArray[np.int64]:
-    """Number the rows from 0 in ascending order, equal ones alike.
+    """Number the distinct rows of some columns in ascending order, from 0.
 
-    A column at a time: sorting a million whole rows takes a second, ten times as long.
+    Sorts one column at a time, which is ten times as fast as sorting whole rows.
     """
     found = np.unique(first, return_inverse=True)[1].astype(np.int64)
     for column in others:

@@ -1,4 +1,4 @@
-"""How long things take: the registry of predictors. Read ``predictor.py``, the contract, first."""
+"""Predictors of run times, selected by name. The interface is in ``predictor.py``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A chain of predictors: the first that answers wins, task by task and mode by mode."""
+"""A chain of predictors: for each mode the first estimate that is not None is used."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["PredictorChain", "default_chain"]
 
 @dataclass(frozen=True, slots=True)
 class PredictorChain:
-    """Asks its predictors in order until one answers; "impossible" is an answer."""
+    """Queries its predictors in order until one returns an estimate; "impossible" is one, too."""
 
     predictors: tuple[Predictor, ...]
 
@@ -34,26 +34,26 @@ class PredictorChain:
 
     @property
     def reads(self) -> PredictorInputs:
-        """What any of the predictors reads."""
+        """Return the inputs of all predictors combined."""
         each = (predictor.reads for predictor in self.predictors)
         return functools.reduce(operator.or_, each, PredictorInputs(rate=False))
 
     @property
     def final(self) -> bool:
-        """Whether all of them are."""
+        """Return whether all predictors are final."""
         return all(predictor.final for predictor in self.predictors)
 
     def applies(self, graph: TaskGraph) -> Flags:
-        """Take the tasks to which any of the predictors applies."""
+        """Return to which tasks any of the predictors applies."""
         return np.asarray(self._owner(graph) < len(self.predictors))
 
-    def predict(self, subject: TaskFeatures, machine: Machine, nodes: int) -> Estimate | None:
-        """Give the first answer."""
-        answers = (predictor.predict(subject, machine, nodes) for predictor in self.predictors)
-        return next((answer for answer in answers if answer is not None), None)
+    def predict(self, features: TaskFeatures, machine: Machine, nodes: int) -> Estimate | None:
+        """Return the first estimate that is not None."""
+        estimates = (predictor.predict(features, machine, nodes) for predictor in self.predictors)
+        return next((estimate for estimate in estimates if estimate is not None), None)
 
     def table(self, graph: TaskGraph, machines: Sequence[Machine]) -> Seconds:
-        """Estimate all modes: by work over speed if that is every answer, else by asking class by class."""
+        """Return the layout ``related`` if all estimates are work over speed, else query class by class."""
         owner = self._owner(graph)
         related = self._related(graph, machines, owner)
         if related is not None:
@@ -64,7 +64,7 @@ class PredictorChain:
         return tabulate(self, graph, machines)
 
     def _owner(self, graph: TaskGraph) -> NDArray[np.int64]:
-        """Give per task the first predictor that applies; their number where none does."""
+        """Return per task the index of the first predictor that applies; their number if none does."""
         owner = np.full(len(graph), len(self.predictors), dtype=np.int64)
         for index in range(len(self.predictors) - 1, -1, -1):
             owner[self.predictors[index].applies(graph)] = index
@@ -90,5 +90,5 @@ class PredictorChain:
 
 
 def default_chain() -> PredictorChain:
-    """Believe explicit seconds, then work over speed; assume one second of work where nothing is said."""
+    """Return the chain: explicit seconds, then work over speed, then an assumed work of one second."""
     return PredictorChain((ExplicitSeconds(), WorkOverSpeed(), AssumedWork()))

@@ -1,10 +1,9 @@
-"""Explicit seconds straight from their columns into the layout ``table``, without a loop over tasks.
+"""Explicit seconds: the user, or a task graph of the literature, states how long a task takes on each
+machine.
 
-Explicit seconds: the user, or a task graph of the literature, says how long a task takes on each machine.
-
-A machine that is not named (by its own name, its host's, or ``"*"``) cannot run the task: the answer is
-"impossible" and not None, so that a chain does not fall back to work for it. A machine's speed does not
-change explicit seconds; a speed-up law does: they hold for the smallest allowed node count.
+A machine that is not named (by its own name, that of its host, or ``"*"``) cannot run the task: the estimate
+is "impossible", not None, so that a chain does not fall back to work. Explicit seconds do not depend on the
+speed of the machine. They hold for the smallest allowed node count, and a speed-up law scales them.
 """
 
 from __future__ import annotations
@@ -30,36 +29,36 @@ from weft.predictors.speedups import (
 from weft.predictors.tabulation import Integers, concatenate_ranges, row_pointers, tabulate
 from weft.workflow.task_graph import COMPUTE, EVERYWHERE, Floats, TaskGraph
 
-__all__ = ["ExplicitSeconds", "explicit_table", "reference_speedups"]
+__all__ = ["ExplicitSeconds"]
 
 
-def explicit_table(graph: TaskGraph, machines: Sequence[Machine], source: str) -> TableSeconds | None:
-    """Write every mode down; None where that would be too many."""
-    reach = _NamedMachines.of(graph, machines)
+def _explicit_table(graph: TaskGraph, machines: Sequence[Machine], source: str) -> TableSeconds | None:
+    """Return a table of every mode, built without a loop over tasks; None if it would be too large."""
+    named_machines = _NamedMachines.of(graph, machines)
     idle = np.flatnonzero(graph.kind != COMPUTE)
     lengths = np.array([len(counts) for counts in graph.count_sets], dtype=np.int64)
     owner = np.repeat(np.arange(len(graph)), np.diff(graph.explicit_pointer))
-    named = reach.lengths[graph.explicit_machine] * lengths[graph.counts[owner]]
+    named = named_machines.lengths[graph.explicit_machine] * lengths[graph.counts[owner]]
     if int(named.sum()) + len(idle) * len(machines) > MAX_ENTRIES:
         return None
-    rows = _named_rows(graph, reach, owner).followed_by(_idle_rows(idle, len(machines)))
+    rows = _named_rows(graph, named_machines, owner).append(_idle_rows(idle, len(machines)))
     return _expand(graph, rows, evaluate_laws(graph, machines), source)
 
 
-def reference_speedups(graph: TaskGraph) -> Floats:
-    """Give per task the speed-up on the count that its explicit seconds refer to."""
+def _reference_speedups(graph: TaskGraph) -> Floats:
+    """Return per task the speed-up on the count to which its explicit seconds refer."""
     sets = max(len(graph.count_sets), 1)
     codes, position = np.unique(graph.template.astype(np.int64) * sets + graph.counts, return_inverse=True)
-    gains = [
+    speedups = [
         reference_speedup(graph.workflow.tasks[template].speedup, graph.count_sets[counts])
         for template, counts in np.stack(divmod(codes, sets), axis=1).tolist()
     ]
-    return np.array(gains, dtype=np.float64)[position]
+    return np.array(speedups, dtype=np.float64)[position]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _NamedMachines:
-    """The machines that each name in ``seconds:`` speaks of; of several names the one of least rank wins."""
+    """The machines of each name in ``seconds:``; if several names match a machine, the lowest rank wins."""
 
     starts: Integers
     lengths: Integers
@@ -80,13 +79,13 @@ class _NamedMachines:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _ModeRows:
-    """Tasks on machines, with the work that is divided by the speed-up of each count."""
+    """Pairs of task and machine, with the work that is divided by the speed-up of each count."""
 
     task: Integers
     machine: Integers
     work: Floats
 
-    def followed_by(self, other: _ModeRows) -> _ModeRows:
+    def append(self, other: _ModeRows) -> _ModeRows:
         return _ModeRows(
             task=np.concatenate([self.task, other.task]),
             machine=np.concatenate([self.machine, other.machine]),
@@ -94,14 +93,14 @@ class _ModeRows:
         )
 
 
-def _named_rows(graph: TaskGraph, reach: _NamedMachines, owner: Integers) -> _ModeRows:
-    work = graph.explicit_seconds * reference_speedups(graph)[owner]
+def _named_rows(graph: TaskGraph, named_machines: _NamedMachines, owner: Integers) -> _ModeRows:
+    work = graph.explicit_seconds * _reference_speedups(graph)[owner]
     entries = np.flatnonzero(graph.kind[owner] == COMPUTE)
     names = graph.explicit_machine[entries]
-    lengths = reach.lengths[names]
-    found = concatenate_ranges(reach.starts[names], lengths)
+    lengths = named_machines.lengths[names]
+    found = concatenate_ranges(named_machines.starts[names], lengths)
     entry = np.repeat(entries, lengths)
-    task, machine, rank = owner[entry], reach.machine[found], reach.rank[found]
+    task, machine, rank = owner[entry], named_machines.machine[found], named_machines.rank[found]
     order = np.lexsort((rank, machine, task))
     task, machine, entry = task[order], machine[order], entry[order]
     first = (np.diff(task, prepend=-1) != 0) | (np.diff(machine, prepend=-1) != 0)
@@ -114,7 +113,7 @@ def _idle_rows(idle: Integers, machines: int) -> _ModeRows:
 
 
 def _expand(graph: TaskGraph, rows: _ModeRows, laws: Speedups, source: str) -> TableSeconds:
-    """Give each row one entry per node count that its law knows and its machine has."""
+    """Return one entry per row and node count that its law defines and its machine has."""
     lengths = np.array([len(counts) for counts in laws.count_sets], dtype=np.int64)
     flat = np.array([count for counts in laws.count_sets for count in counts], dtype=np.int64)
     sets = laws.counts[rows.task]
@@ -142,7 +141,7 @@ def _expand(graph: TaskGraph, rows: _ModeRows, laws: Speedups, source: str) -> T
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplicitSeconds:
-    """Answers for every task with ``seconds:``; its estimates count as exact."""
+    """Estimates every task with ``seconds:``; the estimates count as exact."""
 
     name: ClassVar[str] = "explicit"
     source: ClassVar[str] = "seconds"
@@ -151,23 +150,23 @@ class ExplicitSeconds:
     rated: ClassVar[bool] = False
 
     def applies(self, graph: TaskGraph) -> Flags:
-        """Take the tasks with explicit seconds."""
+        """Return which tasks have explicit seconds."""
         return np.asarray((graph.kind == COMPUTE) & (np.diff(graph.explicit_pointer) > 0))
 
-    def predict(self, subject: TaskFeatures, machine: Machine, nodes: int) -> Estimate | None:
-        """Look the machine up, and scale from the smallest allowed count to the asked one."""
-        if not subject.explicit:
+    def predict(self, features: TaskFeatures, machine: Machine, nodes: int) -> Estimate | None:
+        """Return the seconds stated for the machine, scaled from the smallest allowed count to ``nodes``."""
+        if not features.explicit:
             return None
         for name in (machine.name, machine.host_name, EVERYWHERE):
-            if name in subject.explicit:
-                work = subject.explicit[name] * reference_speedup(subject.law, subject.counts)
-                seconds = work / evaluate_law(subject.law, nodes)
+            if name in features.explicit:
+                work = features.explicit[name] * reference_speedup(features.law, features.counts)
+                seconds = work / evaluate_law(features.law, nodes)
                 found = Estimate(p50_s=seconds, source=self.source)
                 return impossible(self.source) if math.isnan(seconds) else found
         return impossible(self.source)
 
     def works(self, graph: TaskGraph) -> Floats:
-        """Give the work of tasks whose seconds are the same everywhere; nan for all others."""
+        """Return the work of tasks whose seconds are the same on every machine; nan for all others."""
         single = self.applies(graph) & (np.diff(graph.explicit_pointer) == 1)
         tasks = np.flatnonzero(single)
         entry = graph.explicit_pointer[tasks]
@@ -175,10 +174,10 @@ class ExplicitSeconds:
         everywhere = same[graph.explicit_machine[entry]]
         tasks, entry = tasks[everywhere], entry[everywhere]
         works = np.full(len(graph), np.nan)
-        works[tasks] = graph.explicit_seconds[entry] * reference_speedups(graph)[tasks]
+        works[tasks] = graph.explicit_seconds[entry] * _reference_speedups(graph)[tasks]
         return works
 
     def table(self, graph: TaskGraph, machines: Sequence[Machine]) -> TableSeconds | ClassSeconds:
-        """Write the given seconds down as they are; where that is too much, by classes."""
-        written = explicit_table(graph, machines, self.source)
+        """Return the explicit seconds as a table; by classes if that is too large."""
+        written = _explicit_table(graph, machines, self.source)
         return tabulate(self, graph, machines) if written is None else written

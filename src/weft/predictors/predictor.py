@@ -1,10 +1,7 @@
-"""The contract of the registry ``predictors``: read it first.
+"""The interface of the predictors, which estimate how long a task takes on a machine with some nodes.
 
-A predictor says how long a task takes on a machine with some nodes, and where that belief comes from. It
-answers in one of three ways: an estimate; ``impossible(...)``, an estimate of infinitely many seconds (the
-task cannot run in this mode, and nobody else is to be asked); or None (it knows nothing, ask the next one).
-
-Kinds of tasks known by a number, such as the input size: which tasks are theirs, and the number.
+A predictor returns an estimate; ``impossible(...)``, an estimate of infinite seconds (the task cannot run in
+this mode, and no other predictor is used); or None (unknown, the next predictor is used).
 """
 
 from __future__ import annotations
@@ -42,39 +39,39 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """A belief about the seconds of one mode, and where it comes from."""
+    """The estimated seconds of one mode, with their source."""
 
     p50_s: float
-    """Seconds that are exceeded half of the time; infinite: the mode is impossible."""
+    """Median of the seconds; infinite if the mode is impossible."""
     p90_s: float | None = None
-    """Seconds that are exceeded one time in ten; None: the estimate counts as exact."""
+    """90th percentile of the seconds; None if the estimate counts as exact."""
     source: str
 
     @property
     def possible(self) -> bool:
-        """Say whether the task can run in this mode."""
+        """Return whether the task can run in this mode."""
         return math.isfinite(self.p50_s)
 
     @property
     def spread(self) -> float:
-        """Give P90/P50; nan when no P90 is known."""
+        """Return P90/P50; nan without a P90."""
         return math.nan if self.p90_s is None or self.p50_s <= 0 else self.p90_s / self.p50_s
 
 
 def impossible(source: str) -> Estimate:
-    """Say that a task cannot run in a mode; unlike None it keeps the next predictor from being asked."""
+    """Return the estimate of an impossible mode; unlike None it ends a chain of predictors."""
     return Estimate(p50_s=math.inf, source=source)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskFeatures:
-    """What a predictor may know of one task. Transfers and virtual tasks are subjects of no work."""
+    """The features of one task that predictors use. Transfers and virtual tasks have no work."""
 
     name: str
     kind: str
-    """Name of the description: what tasks of one kind have in common."""
+    """Name of the task description, which all its subtasks share."""
     work: float = math.nan
-    """Seconds on a machine of speed 1 with one node (or the law's first count); nan: unknown."""
+    """Seconds on a machine of speed 1 with one node (or the first count of the law); nan if unknown."""
     explicit: Mapping[str, float] = field(default_factory=dict)
     """Seconds given by the user, by machine name or ``"*"``."""
     law: SpeedUp | None = None
@@ -86,7 +83,7 @@ class TaskFeatures:
 
 
 def task_features(graph: TaskGraph, task: int) -> TaskFeatures:
-    """Collect what may be known of one task of a graph."""
+    """Return the features of one task of a graph."""
     description = graph.description(task)
     if graph.kind[task] != COMPUTE:
         return TaskFeatures(
@@ -108,19 +105,19 @@ def task_features(graph: TaskGraph, task: int) -> TaskFeatures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictorInputs:
-    """What an answer depends on, beside work, explicit seconds, law and counts of the subject.
+    """What estimates depend on, besides work, explicit seconds, law and counts of the task.
 
-    Tasks and machines that agree in all of it are asked about once.
+    A predictor is queried once for all tasks and machines that agree in these inputs.
     """
 
     kind: bool = False
-    """The subject's kind."""
+    """The kind of the task."""
     parameters: tuple[str, ...] = ()
-    """These parameters of the subject."""
+    """These parameters of the task."""
     rate: bool = True
-    """How fast the machine offers the subject's service."""
+    """The rate of the machine for the service of the task."""
     machine: bool = False
-    """Anything else about the machine, such as its name or architecture."""
+    """Other properties of the machine, such as its name or architecture."""
 
     def __or__(self, other: PredictorInputs) -> PredictorInputs:
         return PredictorInputs(
@@ -132,66 +129,66 @@ class PredictorInputs:
 
 
 class Predictor(Protocol):
-    """Something that says how long tasks take."""
+    """Estimates the run times of tasks."""
 
     @property
     def name(self) -> str:
-        """Its name on the registry."""
+        """Return the name in the registry."""
         ...
 
     @property
     def reads(self) -> PredictorInputs:
-        """What its answers depend on."""
+        """Return what the estimates depend on."""
         ...
 
     @property
     def final(self) -> bool:
-        """Whether it always answers (perhaps "impossible") for the tasks to which it applies."""
+        """Return whether ``predict`` never returns None for the tasks to which the predictor applies."""
         ...
 
     def applies(self, graph: TaskGraph) -> Flags:
-        """Say for which compute tasks it may have an answer; for all others it has none."""
+        """Return which compute tasks may have an estimate; ``predict`` returns None for all others."""
         ...
 
-    def predict(self, subject: TaskFeatures, machine: Machine, nodes: int) -> Estimate | None:
-        """Estimate one mode; None: nothing is known."""
+    def predict(self, features: TaskFeatures, machine: Machine, nodes: int) -> Estimate | None:
+        """Return the estimate of one mode; None if it is unknown."""
         ...
 
     def table(self, graph: TaskGraph, machines: Sequence[Machine]) -> Seconds:
-        """Estimate all modes of all tasks that fit the machines' nodes.
+        """Return the estimates of all modes that the machines have nodes for.
 
-        Transfers and virtual tasks take 0 seconds on one node everywhere; a compute task about which nothing
-        is known has no mode.
+        Transfers and virtual tasks take 0 seconds on one node of every machine; a compute task without an
+        estimate has no mode.
         """
         ...
 
 
 @runtime_checkable
 class WorkModel(Protocol):
-    """A final predictor whose answer is work over speed-up (and over the machine's rate, if ``rated``)."""
+    """A final predictor whose estimate is work / speed-up, divided by the machine's rate if ``rated``."""
 
     @property
     def name(self) -> str:
-        """Its name on the registry."""
+        """Return the name in the registry."""
         ...
 
     @property
     def source(self) -> str:
-        """Where its estimates come from."""
+        """Return the source of the estimates."""
         ...
 
     @property
     def rated(self) -> bool:
-        """Whether faster machines are faster."""
+        """Return whether the estimates depend on the rate of the machine."""
         ...
 
     def works(self, graph: TaskGraph) -> Floats:
-        """Give the work per task; nan where the answer is not of this form or there is none."""
+        """Return the work per task; nan where the estimate is not of this form."""
         ...
 
 
 def select_tasks(graph: TaskGraph, kinds: Container[str], parameter: str | None) -> Flags:
-    """Take the compute tasks of these kinds that have the parameter, by their sweep or by the workflow."""
+    """Return which compute tasks are of these kinds and have the parameter, swept or of the workflow."""
 
     def known(task: Task) -> bool:
         swept = task.sweep is not None and parameter in task.sweep.names
@@ -201,9 +198,9 @@ def select_tasks(graph: TaskGraph, kinds: Container[str], parameter: str | None)
     return np.asarray(by_template[graph.template] & (graph.kind == COMPUTE))
 
 
-def numeric_parameter(subject: TaskFeatures, parameter: str) -> float | None:
-    """Give the value of a parameter if it is a finite number."""
-    value = subject.parameters.get(parameter)
+def numeric_parameter(features: TaskFeatures, parameter: str) -> float | None:
+    """Return the value of a parameter; None if it is not a finite number."""
+    value = features.parameters.get(parameter)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if math.isfinite(value) else None

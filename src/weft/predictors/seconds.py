@@ -1,21 +1,8 @@
-"""The layout ``related``: seconds = work / rate / speed-up, so that a million modes cost a few arrays.
+"""Estimated seconds of all modes of all tasks, in one of three layouts with one interface.
 
-The layout ``classes``: tasks that are alike and machines that are alike share their seconds.
-
-The layout ``table``: every possible mode written down, row after row of tasks (CSR).
-
-How many seconds may be stored: a layout beyond the limit is refused before memory is taken for it.
-
-Estimated seconds of all modes of all tasks, in one of three layouts with one interface (design section 5).
-
-``RelatedSeconds`` keeps work, rates and speed-ups; ``ClassSeconds`` keeps one row per class of like
-tasks; ``TableSeconds``
-keeps every mode. Machines and tasks are indices; a mode with more nodes than the machine has is not possible.
-
-Estimates of some tasks at what machines are believed to be worth now: the layout stays what it is.
-
-A task of which a share of the work is left takes that share of its seconds; a machine at half its speed takes
-twice as long.
+``RelatedSeconds`` stores work, rates and speed-ups; ``ClassSeconds`` one row per class of equivalent tasks;
+``TableSeconds`` every mode. Tasks and machines are indices. A mode with more nodes than the machine has is
+impossible.
 """
 
 from __future__ import annotations
@@ -53,26 +40,21 @@ class RelatedSeconds:
     spread: Floats
     work: Floats
     service: Indices
-    """Per task: row of ``rate``."""
+    """Row of ``rate`` per task."""
     rate: Floats
     """Services x machines."""
     law: Indices
-    """Per task: row of ``speedup``."""
+    """Row of ``speedup`` per task."""
     speedup: Floats
-    """Laws x node counts from 0; nan where the law knows nothing."""
+    """Laws x node counts from 0; nan where a law is undefined."""
     counts: Indices
-    """Per task: index into ``count_sets``."""
+    """Index into ``count_sets`` per task."""
     count_sets: tuple[tuple[int, ...], ...]
     capacity: Indices | None = None
-    """Nodes per machine; None: no limit."""
-
-    @property
-    def entries(self) -> int:
-        """Count the stored numbers."""
-        return self.work.size + self.rate.size + self.speedup.size
+    """Nodes per machine; None for no limit."""
 
     def at(self, task: int, machine: int, count: int) -> float:
-        """Give the seconds of one mode; nan: not possible."""
+        """Return the seconds of one mode; nan if it is impossible."""
         allowed = self.count_sets[self.counts[task]]
         position = bisect_left(allowed, count)
         if position == len(allowed) or allowed[position] != count or count >= self.speedup.shape[1]:
@@ -83,7 +65,7 @@ class RelatedSeconds:
         return float(seconds / self.speedup[self.law[task], count])
 
     def modes(self, task: int) -> tuple[Indices, Indices, Floats]:
-        """Give machine, count and seconds of all possible modes, by machine, then count."""
+        """Return machine, count and seconds of all possible modes, ordered by machine, then count."""
         counts = self._known_counts(int(self.counts[task]))
         rates = self.rate[self.service[task]]
         seconds = self.work[task] / rates[:, None] / self.speedup[self.law[task], counts]
@@ -93,40 +75,16 @@ class RelatedSeconds:
         machine, position = np.nonzero(possible)
         return machine.astype(np.uint32), counts[position].astype(np.uint32), seconds[machine, position]
 
-    def least(self, task: int, machines: Indices) -> Floats:
-        """Give the least seconds over the allowed counts on each of these machines; nan: not possible."""
-        law = self.law[task : task + 1].astype(np.int64)
-        gain = self._gain(law, int(self.counts[task]), self._capacities(machines))[0]
-        rates = self.rate[self.service[task], machines]
-        return np.asarray(self.work[task] / rates / gain, dtype=np.float64)
-
-    def mean_over(self, task: int, machines: Indices) -> float:
-        """Give the mean of the least seconds over those of these machines that can run it; nan: none can."""
-        least = self.least(task, machines)
-        possible = least[~np.isnan(least)]
-        return float(possible.mean()) if possible.size else math.nan
-
-    def fastest(self) -> Floats:
-        """Give per task the least seconds over all machines and counts; nan: no mode."""
-        machines = np.arange(self.rate.shape[1], dtype=np.uint32)
-        patterns = self._patterns(machines)
-        rates = np.zeros((patterns.gain.shape[1], len(self.rate)))
-        np.maximum.at(rates, patterns.group, self.rate.T)
-        best = rates.T[patterns.service]
-        speed = np.nan_to_num(best * patterns.gain)
-        # Divide as ``at`` does, so that the result is the very number of the fastest mode.
-        chosen = (np.arange(len(speed)), speed.argmax(axis=1)) if speed.size else (slice(0), slice(0))
-        rate, gain = (_spread_to_tasks(values[chosen], patterns.pattern) for values in (best, patterns.gain))
-        return np.asarray(self.work / rate / gain, dtype=np.float64)
-
     def means_over(self, machines: Indices) -> Floats:
-        """Give ``mean_over`` of every task for one set of machines."""
+        """Return per task the mean, over these machines, of the least seconds of any count; nan if
+        impossible.
+        """
         patterns = self._patterns(machines)
-        groups = patterns.gain.shape[1]
+        groups = patterns.speedup.shape[1]
         inverse = [np.bincount(patterns.group, 1.0 / row[machines], groups) for row in self.rate]
         weight = np.array(inverse).reshape(len(self.rate), groups)[patterns.service]
-        possible = ~np.isnan(patterns.gain)
-        total = np.where(possible, weight / np.where(possible, patterns.gain, 1.0), 0.0).sum(axis=1)
+        possible = ~np.isnan(patterns.speedup)
+        total = np.where(possible, weight / np.where(possible, patterns.speedup, 1.0), 0.0).sum(axis=1)
         number = np.where(possible, np.bincount(patterns.group, minlength=groups), 0).sum(axis=1)
         factor = np.where(number > 0, total / np.maximum(number, 1), np.nan)
         return np.asarray(self.work * factor[patterns.pattern], dtype=np.float64)
@@ -138,14 +96,16 @@ class RelatedSeconds:
         pairs, pair = np.unique(codes % (laws * sets), return_inverse=True)
         capacities, group = np.unique(self._capacities(machines), return_inverse=True)
         law_of, counts_of = np.divmod(pairs, sets)
-        gain = np.full((len(pairs), len(capacities)), np.nan)
+        best = np.full((len(pairs), len(capacities)), np.nan)
         for counts in np.unique(counts_of).tolist():
             rows = np.flatnonzero(counts_of == counts)
-            gain[rows] = self._gain(law_of[rows], counts, capacities)
-        return _RelatedPatterns(pattern=pattern, service=codes // (laws * sets), gain=gain[pair], group=group)
+            best[rows] = self._best_speedup(law_of[rows], counts, capacities)
+        return _RelatedPatterns(
+            pattern=pattern, service=codes // (laws * sets), speedup=best[pair], group=group
+        )
 
-    def _gain(self, laws: NDArray[np.int64], counts: int, capacities: NDArray[np.int64]) -> Floats:
-        """Give the best speed-up that laws reach within capacities: laws x capacities; nan: none."""
+    def _best_speedup(self, laws: NDArray[np.int64], counts: int, capacities: NDArray[np.int64]) -> Floats:
+        """Return the best speed-up of laws within capacities (laws x capacities); nan if there is none."""
         known = self._known_counts(counts)
         best = np.fmax.accumulate(self.speedup[laws[:, None], known], axis=1)
         best = np.concatenate([np.full((len(laws), 1), np.nan), best], axis=1)
@@ -163,21 +123,16 @@ class RelatedSeconds:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _RelatedPatterns:
-    """Tasks of one (service, law, counts) differ only by work, machines of one capacity only by rate."""
+    """Classes: tasks of one pattern differ only by work, machines of one capacity only by rate."""
 
     pattern: NDArray[np.intp]
-    """Per task."""
+    """Pattern (service, law, counts) per task."""
     service: NDArray[np.int64]
-    """Per pattern."""
-    gain: Floats
-    """Patterns x capacities: the best speed-up; nan: none."""
+    """Service per pattern."""
+    speedup: Floats
+    """Best speed-up, patterns x capacities; nan if there is none."""
     group: NDArray[np.intp]
-    """Per machine: its capacity."""
-
-
-def _spread_to_tasks(values: Floats, index: NDArray[np.intp]) -> Floats:
-    """Give the value of each task's pattern; nan everywhere when there are none, as without machines."""
-    return values[index] if len(values) else np.full(len(index), np.nan)
+    """Capacity class per machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -192,43 +147,24 @@ class ClassSeconds:
     task_class: Indices
     machine_class: Indices
     seconds: Floats
-    """Task classes x machine classes x node counts from 0; nan: not possible."""
-
-    @property
-    def entries(self) -> int:
-        """Count the stored seconds."""
-        return self.seconds.size
+    """Task classes x machine classes x node counts from 0; nan if impossible."""
 
     def at(self, task: int, machine: int, count: int) -> float:
-        """Give the seconds of one mode; nan: not possible."""
+        """Return the seconds of one mode; nan if it is impossible."""
         if not 0 <= count < self.seconds.shape[2]:
             return math.nan
         return float(self.seconds[self.task_class[task], self.machine_class[machine], count])
 
     def modes(self, task: int) -> tuple[Indices, Indices, Floats]:
-        """Give machine, count and seconds of all possible modes, by machine, then count."""
+        """Return machine, count and seconds of all possible modes, ordered by machine, then count."""
         seconds = self.seconds[self.task_class[task]][self.machine_class]
         machine, count = np.nonzero(~np.isnan(seconds))
         return machine.astype(np.uint32), count.astype(np.uint32), seconds[machine, count]
 
-    def least(self, task: int, machines: Indices) -> Floats:
-        """Give the least seconds over the allowed counts on each of these machines; nan: not possible."""
-        by_class = np.fmin.reduce(self.seconds[self.task_class[task]], axis=1)
-        return np.asarray(by_class[self.machine_class[machines]], dtype=np.float64)
-
-    def mean_over(self, task: int, machines: Indices) -> float:
-        """Give the mean of the least seconds over those of these machines that can run it; nan: none can."""
-        least = self.least(task, machines)
-        possible = least[~np.isnan(least)]
-        return float(possible.mean()) if possible.size else math.nan
-
-    def fastest(self) -> Floats:
-        """Give per task the least seconds over all machines and counts; nan: no mode."""
-        by_class = np.fmin.reduce(self.seconds, axis=(1, 2), initial=np.nan)
-        return np.asarray(by_class[self.task_class], dtype=np.float64)
-
     def means_over(self, machines: Indices) -> Floats:
-        """Give ``mean_over`` of every task for one set of machines."""
+        """Return per task the mean, over these machines, of the least seconds of any count; nan if
+        impossible.
+        """
         least = np.fmin.reduce(self.seconds, axis=2)
         members = np.bincount(self.machine_class[machines], minlength=least.shape[1])
         possible = ~np.isnan(least)
@@ -240,7 +176,7 @@ class ClassSeconds:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TableSeconds:
-    """The modes of task t stand at ``pointer[t]:pointer[t + 1]``, sorted by machine, then count."""
+    """The modes of task t are at ``pointer[t]:pointer[t + 1]``, sorted by machine, then count."""
 
     layout: ClassVar[str] = "table"
 
@@ -252,50 +188,22 @@ class TableSeconds:
     count: Indices
     seconds: Floats
 
-    @property
-    def entries(self) -> int:
-        """Count the stored seconds."""
-        return self.seconds.size
-
     def at(self, task: int, machine: int, count: int) -> float:
-        """Give the seconds of one mode; nan: not possible."""
+        """Return the seconds of one mode; nan if it is impossible."""
         machines, counts, seconds = self.modes(task)
         first, end = np.searchsorted(machines, [machine, machine + 1])
         position = first + np.searchsorted(counts[first:end], count)
         return float(seconds[position]) if position < end and counts[position] == count else math.nan
 
     def modes(self, task: int) -> tuple[Indices, Indices, Floats]:
-        """Give machine, count and seconds of all possible modes, by machine, then count."""
+        """Return machine, count and seconds of all possible modes, ordered by machine, then count."""
         row = slice(self.pointer[task], self.pointer[task + 1])
         return self.machine[row], self.count[row], self.seconds[row]
 
-    def least(self, task: int, machines: Indices) -> Floats:
-        """Give the least seconds over the allowed counts on each of these machines; nan: not possible."""
-        machine, _, seconds = self.modes(task)
-        found = np.full(len(machines), np.nan)
-        if seconds.size:
-            known, starts = np.unique(machine, return_index=True)
-            position = np.minimum(np.searchsorted(known, machines), len(known) - 1)
-            least = np.minimum.reduceat(seconds, starts)[position]
-            found = np.where(known[position] == machines, least, np.nan)
-        return found
-
-    def mean_over(self, task: int, machines: Indices) -> float:
-        """Give the mean of the least seconds over those of these machines that can run it; nan: none can."""
-        least = self.least(task, machines)
-        possible = least[~np.isnan(least)]
-        return float(possible.mean()) if possible.size else math.nan
-
-    def fastest(self) -> Floats:
-        """Give per task the least seconds over all machines and counts; nan: no mode."""
-        found = np.full(len(self.pointer) - 1, np.nan)
-        filled = np.flatnonzero(np.diff(self.pointer))
-        if filled.size:
-            found[filled] = np.minimum.reduceat(self.seconds, self.pointer[filled])
-        return found
-
     def means_over(self, machines: Indices) -> Floats:
-        """Give ``mean_over`` of every task for one set of machines."""
+        """Return per task the mean, over these machines, of the least seconds of any count; nan if
+        impossible.
+        """
         tasks = len(self.pointer) - 1
         times = np.bincount(machines, minlength=int(self.machine.max(initial=0)) + 1)
         rows = np.repeat(np.arange(tasks), np.diff(self.pointer))
@@ -309,78 +217,64 @@ class TableSeconds:
 
 
 MAX_ENTRIES = 10_000_000
-"""No layout of seconds is built, or expanded into another, above this many entries (design section 5)."""
+"""Limit on the stored seconds of a layout, checked before it is built or expanded."""
 
 
 def check_entries(entries: int, shape: str) -> None:
-    """Refuse a layout that is too large; ``shape`` says where the entries come from."""
+    """Raise InvalidInput for a layout that is too large; ``shape`` describes its dimensions."""
     if entries > MAX_ENTRIES:
         raise InvalidInput(
             Problem(
                 what=f"{entries:,} estimated seconds would have to be stored: {shape}",
-                rule=f"at most {MAX_ENTRIES:,} are",
-                advice="give `work` instead of `seconds` per machine, or fewer counts or unlike machines",
+                rule=f"at most {MAX_ENTRIES:,}",
+                advice="give `work` instead of `seconds` per machine, or fewer node counts or machines",
             )
         )
 
 
 class Seconds(Protocol):
-    """What every layout can be asked."""
+    """The interface of all layouts."""
 
     @property
     def layout(self) -> str:
-        """``related``, ``classes`` or ``table``."""
+        """Return ``related``, ``classes`` or ``table``."""
         ...
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Where the estimates come from."""
+        """Return the names of the sources of estimates."""
         ...
 
     @property
     def source(self) -> NDArray[np.uint8]:
-        """Per task: index into ``sources``; of several, that of the mode with the widest spread."""
+        """Return per task the index of its source; of several, that of the mode with the largest spread."""
         ...
 
     @property
     def spread(self) -> Floats:
-        """Per task: the largest P90/P50 of its modes; nan: no P90 known, the estimates count as exact."""
-        ...
-
-    @property
-    def entries(self) -> int:
-        """Count the stored numbers."""
+        """Return per task the largest P90/P50 of its modes; nan if the estimates count as exact."""
         ...
 
     def at(self, task: int, machine: int, count: int) -> float:
-        """Give the seconds of one mode; nan: not possible."""
+        """Return the seconds of one mode; nan if it is impossible."""
         ...
 
     def modes(self, task: int) -> tuple[Indices, Indices, Floats]:
-        """Give machine, count and seconds of all possible modes, by machine, then count."""
-        ...
-
-    def least(self, task: int, machines: Indices) -> Floats:
-        """Give the least seconds over the allowed counts on each of these machines; nan: not possible."""
-        ...
-
-    def mean_over(self, task: int, machines: Indices) -> float:
-        """Give the mean of the least seconds over those of these machines that can run it; nan: none can."""
-        ...
-
-    def fastest(self) -> Floats:
-        """Give per task the least seconds over all machines and counts; nan: no mode."""
+        """Return machine, count and seconds of all possible modes, ordered by machine, then count."""
         ...
 
     def means_over(self, machines: Indices) -> Floats:
-        """Give ``mean_over`` of every task for one set of machines."""
+        """Return per task the mean, over these machines, of the least seconds of any count; nan if
+        impossible.
+        """
         ...
 
 
 def rescale_seconds(seconds: Seconds, tasks: Indices, left: Floats, speed: Floats) -> Seconds:
-    """Give the estimates of some tasks, with the share of their work that is left.
+    """Return the estimates of some tasks for the rest of their work, in the same layout.
 
-    ``speed``: per machine, relative to what the estimates assume; above 0.
+    ``left`` is the remaining share of the work per task; ``speed`` the current speed per machine relative to
+    the estimates, above 0.
     """
     if isinstance(seconds, RelatedSeconds):
         return replace(
@@ -401,7 +295,7 @@ def rescale_seconds(seconds: Seconds, tasks: Indices, left: Floats, speed: Float
 
 
 def _rescale_classes(seconds: ClassSeconds, tasks: Indices, left: Floats, speed: Floats) -> ClassSeconds:
-    """Split the classes by what is left of tasks, and by the speed of machines."""
+    """Return estimates with classes split by the remaining work of tasks and the speed of machines."""
     of_task, task_class = _split_classes(seconds.task_class[tasks], left)
     of_machine, machine_class = _split_classes(seconds.machine_class, speed)
     cells = seconds.seconds[of_task[0].astype(np.int64)][:, of_machine[0].astype(np.int64)]
@@ -416,7 +310,7 @@ def _rescale_classes(seconds: ClassSeconds, tasks: Indices, left: Floats, speed:
 
 
 def _split_classes(classes: Indices, factor: Floats) -> tuple[Floats, Indices]:
-    """Number the pairs of class and factor; give both of each number (2 x numbers), and the numbers."""
+    """Number the distinct pairs of class and factor; return the pairs (2 x numbers) and the numbers."""
     pairs = np.stack([classes.astype(np.float64), factor])
     found, number = np.unique(pairs, axis=1, return_inverse=True)
     return found, number.reshape(-1).astype(np.uint32)

@@ -1,6 +1,5 @@
-"""Speed-up laws of a graph's tasks as one array over laws and node counts.
-
-From work per task to the layout ``related``, without a loop over tasks or modes.
+"""Speed-up laws of the tasks of a graph as one array over laws and node counts, and estimates in the layout
+``related``.
 """
 
 from __future__ import annotations
@@ -33,45 +32,45 @@ __all__ = [
 
 
 NO_LAW = 0
-"""Row of a task without a law: its time is the same on every count."""
+"""Row of tasks without a law, whose time is the same for every count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Speedups:
-    """Which law and which counts each task has, and what the laws give on these counts."""
+    """Law and counts of each task, and the speed-ups of the laws for these counts."""
 
     law: Indices
     speedup: Floats
-    """Laws x node counts from 0; nan where a law knows nothing."""
+    """Laws x node counts from 0; nan where a law is undefined."""
     counts: Indices
     count_sets: tuple[tuple[int, ...], ...]
     capacity: Indices
 
 
 def evaluate_law(law: SpeedUp | None, nodes: int) -> float:
-    """Give how many times faster so many nodes are; nan where the law knows nothing."""
+    """Return the speed-up of a law on so many nodes; nan where it is undefined."""
     return 1.0 if law is None else law.speedup(nodes)
 
 
 def reference_speedup(law: SpeedUp | None, counts: Sequence[int]) -> float:
-    """Give the speed-up on the smallest allowed count that the law knows, to which given seconds refer."""
+    """Return the speed-up on the smallest allowed count of the law, to which explicit seconds refer."""
     known = (evaluate_law(law, count) for count in counts)
     return next((value for value in known if not math.isnan(value)), math.nan)
 
 
 def law_key(law: SpeedUp | None) -> Hashable:
-    """Give something equal for equal laws."""
+    """Return a key that is equal for equal laws."""
     return tuple(sorted(law.seconds.items())) if isinstance(law, MeasuredSeconds) else law
 
 
 def largest_count(graph: TaskGraph, machines: Sequence[Machine]) -> int:
-    """Give the largest node count that some task may use and some machine has."""
+    """Return the largest node count that some task may use and some machine has."""
     asked = max((counts[-1] for counts in graph.count_sets), default=1)
     return min(max(asked, 1), max((machine.nodes for machine in machines), default=1))
 
 
 def evaluate_laws(graph: TaskGraph, machines: Sequence[Machine]) -> Speedups:
-    """Evaluate the laws on every count they are needed for. Transfers and virtual tasks have one count: 1."""
+    """Return the speed-ups for every allowed count. Transfers and virtual tasks have the count 1."""
     compute = graph.kind == COMPUTE
     law, laws = _laws(graph)
     law = np.where(compute, law[graph.template], NO_LAW).astype(np.uint32)
@@ -90,7 +89,7 @@ def evaluate_laws(graph: TaskGraph, machines: Sequence[Machine]) -> Speedups:
 
 
 def _laws(graph: TaskGraph) -> tuple[Indices, list[SpeedUp | None]]:
-    """Number the different laws; per description, its law."""
+    """Number the distinct laws; return the law per task description, and the laws."""
     rows: dict[Hashable, int] = {None: NO_LAW}
     laws: list[SpeedUp | None] = [None]
     column = np.zeros(len(graph.workflow.tasks), dtype=np.uint32)
@@ -114,7 +113,7 @@ def _counts(graph: TaskGraph) -> tuple[Indices, tuple[tuple[int, ...], ...]]:
 NO_WORK = "no work"
 """Source of the 0 seconds of transfers and virtual tasks."""
 UNKNOWN = "unknown"
-"""Source of a compute task about which nobody said anything."""
+"""Source of compute tasks without an estimate."""
 
 
 def relate_work(
@@ -126,7 +125,7 @@ def relate_work(
     sources: tuple[str, ...],
     source: NDArray[np.uint8],
 ) -> RelatedSeconds:
-    """Combine work (nan: unknown) with rates and laws; where not ``rated`` every machine has rate 1."""
+    """Return work (nan if unknown) combined with rates and laws; tasks that are not ``rated`` have rate 1."""
     compute = graph.kind == COMPUTE
     unknown = compute & np.isnan(work)
     extra = [(NO_WORK, ~compute), (UNKNOWN, unknown)]

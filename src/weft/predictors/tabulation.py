@@ -1,14 +1,9 @@
-"""Rows of unequal length stored one after the other: the index arithmetic they need.
+"""Estimates of any predictor as a layout of seconds: one query per class of tasks, class of machines, and
+count.
 
-Which tasks and which machines are alike to a predictor, so that it is asked about one of them only.
-
-A predictor's answers per class of tasks and class of machines, and the layout of seconds they become.
-
-The generic route from a predictor to seconds: ask once per class of tasks, class of machines, and count.
-
-Tasks are alike when they agree in everything the predictor reads (``Predictor.reads``), machines likewise;
-the answers become the layout ``classes`` where many tasks share a class, else ``table``. Complexity:
-O(task classes x machine classes x counts) questions, O(v + p) array work beside them.
+Two tasks are equivalent if they agree in everything that the predictor reads (``Predictor.reads``), machines
+likewise. The estimates become the layout ``classes`` where many tasks share a class, else ``table``.
+Complexity: O(task classes x machine classes x counts) queries and O(v + p) array operations.
 """
 
 from __future__ import annotations
@@ -27,48 +22,38 @@ from weft.predictors.seconds import MAX_ENTRIES, ClassSeconds, TableSeconds, che
 from weft.predictors.speedups import NO_WORK, UNKNOWN, largest_count, law_key
 from weft.workflow.task_graph import COMPUTE, Floats, TaskGraph
 
-__all__ = [
-    "SMALL",
-    "Grouping",
-    "Integers",
-    "SecondsBuilder",
-    "concatenate_ranges",
-    "machine_classes",
-    "row_pointers",
-    "tabulate",
-    "task_classes",
-]
+__all__ = ["Integers", "concatenate_ranges", "row_pointers", "tabulate"]
 
 
 Integers = NDArray[np.int64]
 
 
 def row_pointers(lengths: Integers) -> Integers:
-    """Give where each row starts, and behind the last one where it ends."""
+    """Return the start of each row of a CSR array, and the end of the last."""
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths, dtype=np.int64)])
 
 
 def concatenate_ranges(starts: Integers, lengths: Integers) -> Integers:
-    """Give ``starts[i], starts[i] + 1, ...`` for ``lengths[i]`` steps, for one row after the other."""
+    """Return the concatenation of ``starts[i], starts[i] + 1, ...`` with ``lengths[i]`` elements each."""
     shift = np.repeat(starts - row_pointers(lengths)[:-1], lengths)
     return shift + np.arange(len(shift), dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Grouping:
-    """A partition of things into numbered groups."""
+class _Grouping:
+    """A partition of tasks or machines into numbered groups."""
 
     group: Integers
-    """Per thing."""
+    """Group per element."""
     first: Integers
-    """Per group: its first member."""
+    """First member per group."""
     sizes: Integers
-    """Per group: how many members."""
+    """Number of members per group."""
 
 
-def task_classes(graph: TaskGraph, reads: PredictorInputs, applies: Flags) -> Grouping:
-    """Group tasks that agree in what is read; all without work are alike, and all not applied to."""
-    asked = applies & (graph.kind == COMPUTE)
+def _task_classes(graph: TaskGraph, reads: PredictorInputs, applies: Flags) -> _Grouping:
+    """Group the equivalent tasks; tasks without work form one group, tasks without an estimate another."""
+    estimated = applies & (graph.kind == COMPUTE)
     columns = [
         np.unique(graph.work, return_inverse=True)[1],
         graph.counts.astype(np.int64),
@@ -76,15 +61,15 @@ def task_classes(graph: TaskGraph, reads: PredictorInputs, applies: Flags) -> Gr
         _explicit_rows(graph),
         *(_parameter(graph, name) for name in reads.parameters),
     ]
-    code = np.where(graph.kind == COMPUTE, np.where(asked, 2, 1), 0)
+    code = np.where(graph.kind == COMPUTE, np.where(estimated, 2, 1), 0)
     for column in columns:
-        pairs = code * (int(column.max(initial=0)) + 1) + np.where(asked, column, 0)
+        pairs = code * (int(column.max(initial=0)) + 1) + np.where(estimated, column, 0)
         code = np.unique(pairs, return_inverse=True)[1]
     return _grouping(code)
 
 
-def machine_classes(graph: TaskGraph, machines: Sequence[Machine], reads: PredictorInputs) -> Grouping:
-    """Group machines that agree in what is read; explicit seconds tell those they name apart."""
+def _machine_classes(graph: TaskGraph, machines: Sequence[Machine], reads: PredictorInputs) -> _Grouping:
+    """Group the equivalent machines; machines named in explicit seconds differ from others."""
     if reads.machine:
         return _grouping(np.arange(len(machines), dtype=np.int64))
     services = list(dict.fromkeys(task.service for task in graph.workflow.tasks)) if reads.rate else []
@@ -98,9 +83,9 @@ def machine_classes(graph: TaskGraph, machines: Sequence[Machine], reads: Predic
     return _grouping(_number_keys(key(machine) for machine in machines))
 
 
-def _grouping(code: Integers) -> Grouping:
+def _grouping(code: Integers) -> _Grouping:
     _, first, group = np.unique(code, return_index=True, return_inverse=True)
-    return Grouping(group=group, first=first, sizes=np.bincount(group, minlength=len(first)))
+    return _Grouping(group=group, first=first, sizes=np.bincount(group, minlength=len(first)))
 
 
 def _number_keys(keys: Iterable[Hashable]) -> Integers:
@@ -120,7 +105,7 @@ def _descriptions(graph: TaskGraph, reads: PredictorInputs) -> Integers:
 
 
 def _explicit_rows(graph: TaskGraph) -> Integers:
-    """Number the different rows of explicit seconds; 0: none."""
+    """Number the distinct rows of explicit seconds; 0 without any."""
     found = np.zeros(len(graph), dtype=np.int64)
     tasks = np.flatnonzero(np.diff(graph.explicit_pointer))
     pointer = graph.explicit_pointer.tolist()
@@ -131,7 +116,7 @@ def _explicit_rows(graph: TaskGraph) -> Integers:
 
 
 def _parameter(graph: TaskGraph, name: str) -> Integers:
-    """Number the different values of a parameter; values are compared as they are written."""
+    """Number the distinct values of a parameter, compared by their representation."""
     positions = [
         task.sweep.names.index(name) if task.sweep is not None and name in task.sweep.names else None
         for task in graph.workflow.tasks
@@ -145,12 +130,12 @@ def _parameter(graph: TaskGraph, name: str) -> Integers:
 
 
 SMALL = 10_000
-"""So few entries are kept by classes even if hardly any tasks share one."""
+"""Up to this many entries the layout is ``classes`` even if few tasks share a class."""
 
 
 @dataclass(slots=True)
-class SecondsBuilder:
-    """Collects the possible modes, one task class after the other; ``array`` keeps millions of them small."""
+class _SecondsBuilder:
+    """Collects the possible modes, one task class after the other, in compact arrays."""
 
     starts: array[int] = field(default_factory=lambda: array("q"))
     group: array[int] = field(default_factory=lambda: array("I"))
@@ -160,32 +145,34 @@ class SecondsBuilder:
     spread: list[float] = field(default_factory=list)
 
     def open_row(self) -> None:
-        """Begin the next task class."""
+        """Start the row of the next task class."""
         self.starts.append(len(self.seconds))
         self.source.append(UNKNOWN)
         self.spread.append(math.nan)
 
-    def note(self, source: str, spread: float) -> None:
-        """Keep the widest spread of the row and its source; of equals the first."""
+    def record_source(self, source: str, spread: float) -> None:
+        """Record the source of a row if its spread is the largest so far."""
         before = self.spread[-1]
         wider = spread > before or (math.isnan(before) and not math.isnan(spread))
         if wider or self.source[-1] == UNKNOWN:
             self.source[-1], self.spread[-1] = source, spread
 
     def add(self, group: int, count: int, seconds: float) -> None:
-        """Add a possible mode: on every machine of a class, with so many nodes."""
+        """Add a possible mode on every machine of a class."""
         self.group.append(group)
         self.count.append(count)
         self.seconds.append(seconds)
 
     def add_idle(self, groups: int) -> None:
-        """Make the row one of a task without work: no time, on one node, everywhere."""
-        self.note(NO_WORK, math.nan)
+        """Fill the row of tasks without work: 0 seconds on one node of every machine."""
+        self.record_source(NO_WORK, math.nan)
         for group in range(groups):
             self.add(group, 1, 0.0)
 
-    def laid_out(self, tasks: Grouping, machines: Grouping) -> ClassSeconds | TableSeconds:
-        """Choose the layout: classes where many tasks share one, else a table; neither if it is too large."""
+    def build(self, tasks: _Grouping, machines: _Grouping) -> ClassSeconds | TableSeconds:
+        """Return ``classes`` if many tasks share a class, else ``table``. Raises InvalidInput if both are too
+        large.
+        """
         pointer = np.array([*self.starts, len(self.seconds)], dtype=np.int64)
         group = np.array(self.group, dtype=np.int64)
         width = max(self.count, default=1) + 1
@@ -203,13 +190,13 @@ class SecondsBuilder:
         )
         return self._table(tasks, machines, pointer, group)
 
-    def _sources(self, tasks: Grouping) -> tuple[tuple[str, ...], NDArray[np.uint8], Floats]:
+    def _sources(self, tasks: _Grouping) -> tuple[tuple[str, ...], NDArray[np.uint8], Floats]:
         index = {source: position for position, source in enumerate(dict.fromkeys(self.source))}
         source = np.array([index[source] for source in self.source], dtype=np.uint8)
         return tuple(index), source[tasks.group], np.array(self.spread, dtype=np.float64)[tasks.group]
 
     def _classes(
-        self, tasks: Grouping, machines: Grouping, pointer: Integers, group: Integers, width: int
+        self, tasks: _Grouping, machines: _Grouping, pointer: Integers, group: Integers, width: int
     ) -> ClassSeconds:
         seconds = np.full((len(self.starts), len(machines.first), width), np.nan)
         row = np.repeat(np.arange(len(self.starts)), np.diff(pointer))
@@ -224,8 +211,10 @@ class SecondsBuilder:
             seconds=seconds,
         )
 
-    def _table(self, tasks: Grouping, machines: Grouping, pointer: Integers, group: Integers) -> TableSeconds:
-        # First the row of every task class with its machines written out, then one copy per task.
+    def _table(
+        self, tasks: _Grouping, machines: _Grouping, pointer: Integers, group: Integers
+    ) -> TableSeconds:
+        # Expand the row of every task class to single machines, then copy it for every task.
         members = np.argsort(machines.group, kind="stable")
         lengths = machines.sizes[group]
         machine = members[concatenate_ranges(row_pointers(machines.sizes)[group], lengths)]
@@ -249,41 +238,41 @@ class SecondsBuilder:
 def tabulate(
     predictor: Predictor, graph: TaskGraph, machines: Sequence[Machine]
 ) -> ClassSeconds | TableSeconds:
-    """Ask a predictor about all modes of all tasks."""
+    """Return the estimates of a predictor for all modes of all tasks."""
     applies = predictor.applies(graph)
-    tasks = task_classes(graph, predictor.reads, applies)
-    groups = machine_classes(graph, machines, predictor.reads)
-    _check_questions(graph, tasks, groups)
-    answers = SecondsBuilder()
-    asked = [machines[index] for index in groups.first.tolist()]
+    tasks = _task_classes(graph, predictor.reads, applies)
+    groups = _machine_classes(graph, machines, predictor.reads)
+    _check_queries(graph, tasks, groups)
+    builder = _SecondsBuilder()
+    examples = [machines[index] for index in groups.first.tolist()]
     for task in tasks.first.tolist():
-        answers.open_row()
+        builder.open_row()
         if graph.kind[task] != COMPUTE:
-            answers.add_idle(len(asked))
+            builder.add_idle(len(examples))
         elif applies[task]:
-            _query_predictor(predictor, graph, task, asked, answers)
-    return answers.laid_out(tasks, groups)
+            _query_predictor(predictor, graph, task, examples, builder)
+    return builder.build(tasks, groups)
 
 
-def _check_questions(graph: TaskGraph, tasks: Grouping, groups: Grouping) -> None:
+def _check_queries(graph: TaskGraph, tasks: _Grouping, groups: _Grouping) -> None:
     lengths = np.array([len(counts) for counts in graph.count_sets], dtype=np.int64)
-    questions = int(lengths[graph.counts[tasks.first]].sum()) * len(groups.first)
+    queries = int(lengths[graph.counts[tasks.first]].sum()) * len(groups.first)
     check_entries(
-        questions,
-        f"{len(tasks.first):,} unlike tasks x {len(groups.first):,} unlike machines x their node counts",
+        queries,
+        f"{len(tasks.first):,} different tasks x {len(groups.first):,} different machines x node counts",
     )
 
 
 def _query_predictor(
-    predictor: Predictor, graph: TaskGraph, task: int, machines: Sequence[Machine], answers: SecondsBuilder
+    predictor: Predictor, graph: TaskGraph, task: int, machines: Sequence[Machine], builder: _SecondsBuilder
 ) -> None:
-    asked = task_features(graph, task)
+    features = task_features(graph, task)
     for index, machine in enumerate(machines):
-        for count in asked.counts:
+        for count in features.counts:
             if count > machine.nodes:
                 break
-            estimate = predictor.predict(asked, machine, count)
+            estimate = predictor.predict(features, machine, count)
             if estimate is not None:
-                answers.note(estimate.source, estimate.spread)
+                builder.record_source(estimate.source, estimate.spread)
                 if estimate.possible:
-                    answers.add(index, count, estimate.p50_s)
+                    builder.add(index, count, estimate.p50_s)

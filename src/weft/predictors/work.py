@@ -1,6 +1,7 @@
-"""Work over speed: the seconds of a task are its work over the machine's rate and the speed-up of its nodes.
+"""Work over speed: the seconds of a task are its work divided by the machine's rate and the speed-up of its
+nodes.
 
-A measured law says how much faster than on its first count; ``work`` is then the time on that count.
+With a measured law ``work`` is the time on its first count.
 """
 
 from __future__ import annotations
@@ -18,18 +19,18 @@ from weft.predictors.seconds import RelatedSeconds
 from weft.predictors.speedups import evaluate_law, relate_work
 from weft.workflow.task_graph import COMPUTE, Floats, TaskGraph
 
-__all__ = ["WorkOverSpeed", "divide"]
+__all__ = ["WorkOverSpeed", "estimate_work"]
 
 
-def divide(work: float, subject: TaskFeatures, rate: float, nodes: int, source: str) -> Estimate:
-    """Divide work by rate and speed-up; where the law knows nothing, the mode is impossible."""
-    seconds = work / rate / evaluate_law(subject.law, nodes)
+def estimate_work(work: float, features: TaskFeatures, rate: float, nodes: int, source: str) -> Estimate:
+    """Return work / rate / speed-up; "impossible" where the law is undefined."""
+    seconds = work / rate / evaluate_law(features.law, nodes)
     return impossible(source) if math.isnan(seconds) else Estimate(p50_s=seconds, source=source)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkOverSpeed:
-    """Answers for every task whose work is known; its estimates count as exact."""
+    """Estimates every task with known work; the estimates count as exact."""
 
     name: ClassVar[str] = "work"
     source: ClassVar[str] = "work/speed"
@@ -38,25 +39,25 @@ class WorkOverSpeed:
     rated: ClassVar[bool] = True
 
     def applies(self, graph: TaskGraph) -> Flags:
-        """Take the tasks whose work is known."""
+        """Return which tasks have known work."""
         return np.asarray((graph.kind == COMPUTE) & ~np.isnan(graph.work))
 
-    def predict(self, subject: TaskFeatures, machine: Machine, nodes: int) -> Estimate | None:
-        """Divide work by rate and speed-up."""
-        if math.isnan(subject.work):
+    def predict(self, features: TaskFeatures, machine: Machine, nodes: int) -> Estimate | None:
+        """Return work / rate / speed-up; None without known work."""
+        if math.isnan(features.work):
             return None
-        return divide(subject.work, subject, machine.rate(subject.service), nodes, self.source)
+        return estimate_work(features.work, features, machine.rate(features.service), nodes, self.source)
 
     def works(self, graph: TaskGraph) -> Floats:
-        """Give the work as it was described."""
+        """Return the work as described in the workflow."""
         return graph.work
 
     def table(self, graph: TaskGraph, machines: Sequence[Machine]) -> RelatedSeconds:
-        """Keep work, rates and laws as they are."""
+        """Return work, rates and laws in the layout ``related``."""
         return relate_work(
             graph,
             machines,
-            work=graph.work,
+            work=self.works(graph),
             rated=np.ones(len(graph), dtype=np.bool_),
             sources=(self.source,),
             source=np.zeros(len(graph), dtype=np.uint8),
