@@ -7,7 +7,8 @@ import math
 import pytest
 from hypothesis import strategies as st
 
-from weft.platform import OCCUPANCIES, QUEUES, Link, Machine, Platform, Share
+from weft.platform.machine import OCCUPANCIES, QUEUES, Machine
+from weft.platform.platform import Link, Platform, Share
 
 _positive = st.floats(1e-6, 1e12)
 _amounts = st.floats(0, 1e15)

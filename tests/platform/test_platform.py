@@ -6,7 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from weft.platform import DEFAULT_LINK, Link, Machine, Platform, Share, link_between, planned_machines
+from weft.platform.machine import Machine
+from weft.platform.platform import DEFAULT_LINK, Link, Platform, Share, link_between, planned_machines
 
 INSIDE = Link(bandwidth_Bps=1.0)
 FAR = Link(bandwidth_Bps=2.0)

@@ -8,8 +8,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from weft.errors import InvalidInput
-from weft.platform import Link, Machine, Platform, Share, link_between, parse_short_form, planned_machines
 from weft.platform.arrays import MOST_LOCATIONS, compile_network
+from weft.platform.machine import Machine
+from weft.platform.platform import Link, Platform, Share, link_between, planned_machines
+from weft.platform.short_forms import parse_short_form
 
 
 @settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft.errors import InvalidInput
-from weft.platform import DEFAULT_LINK, Link
 from weft.platform.generator import DISTRIBUTIONS, random_platform
+from weft.platform.platform import DEFAULT_LINK, Link
 from weft.randomness import generator
 
 

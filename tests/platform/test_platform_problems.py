@@ -7,7 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from weft.platform import Link, Machine, Platform, Share
+from weft.platform.machine import Machine
+from weft.platform.platform import Link, Platform, Share
 
 LINK = Link()
 MACHINES = (Machine(name="a", site="A", nodes=4), Machine(name="b", site="B"), Machine(name="c", site="B"))

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from weft.documents import Document, DocumentNode, from_python
 from weft.errors import InvalidInput, Problem, SourceLocation, format_path
-from weft.platform import DEFAULT_LINK, Link, Machine, Platform, Share, read_platform
-from weft.platform.file_format import MACHINE, PLATFORM_RECORDS
+from weft.platform.file_format import MACHINE, PLATFORM_RECORDS, read_platform
+from weft.platform.machine import Machine
+from weft.platform.platform import DEFAULT_LINK, Link, Platform, Share
 
 # The example of the file format, word for word.
 EXAMPLE: dict[str, Any] = {

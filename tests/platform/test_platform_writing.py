@@ -6,7 +6,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from weft.documents import from_python
-from weft.platform import Link, Machine, Platform, parse_short_form, platform_document, read_platform
+from weft.platform.file_format import platform_document, read_platform
+from weft.platform.machine import Machine
+from weft.platform.platform import Link, Platform
+from weft.platform.short_forms import parse_short_form
 
 
 @settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])

@@ -3,8 +3,10 @@ from __future__ import annotations
 import pytest
 
 from weft.errors import InvalidInput
-from weft.platform import DEFAULT_LINK, SHORT_FORMS, Link, Machine, Platform, parse_short_form
 from weft.platform.local import usable_cores
+from weft.platform.machine import Machine
+from weft.platform.platform import DEFAULT_LINK, Link, Platform
+from weft.platform.short_forms import SHORT_FORMS, parse_short_form
 
 
 def test_identical_machines() -> None:

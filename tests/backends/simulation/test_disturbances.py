@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from weft.backends.simulation.disturbances import Disturbance, DisturbanceKind, generate_disturbances
 from weft.backends.simulation.scenario import CompetingLoad, Failure, Perturbation, Scenario, Silence, Span
 from weft.backends.simulation.state import HostSpeed
-from weft.platform import parse_short_form
+from weft.platform.short_forms import parse_short_form
 
 MACHINES = parse_short_form("identical:20").machines
 

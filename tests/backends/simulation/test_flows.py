@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from backends.simulation.flows_twin import end_times, max_min_rates
 from strategies import platforms
 from weft.backends.simulation.transfers import SharedTransfers, UnsharedTransfers
-from weft.platform import Link, Machine, Platform, link_between, parse_short_form, planned_machines
-from weft.platform.platform import find_link
+from weft.platform.machine import Machine
+from weft.platform.platform import Link, Platform, find_link, link_between, planned_machines
+from weft.platform.short_forms import parse_short_form
 
 SITES = Platform(
     machines=tuple(Machine(name=name, site=name[0]) for name in ("a1", "a2", "a3", "b1", "b2", "c1")),
