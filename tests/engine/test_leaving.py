@@ -68,7 +68,7 @@ def test_the_gain_that_is_wanted_rises_with_every_migration():
     # 180 s here, 90 s there: half is saved, 40 % is wanted.
     assert engine.tell(slow(), at=20)[-1] == "assign 1 m1 after 0: performance"
     again = running(settings, platform_of(2, 1, 1))
-    again.run.migrations[0] = 1
+    again.run.change_facts(0).migrations = 1
     again.tell(ev.Checkpointed(attempt=0, work_done=0.1), at=20)
     # Now 60 % is wanted.
     assert again.tell(slow(), at=20)[-1] == "note stay"
@@ -171,7 +171,7 @@ def test_a_requirement_that_makes_no_sense_does_not_take_the_last_one_back():
     words = engine.tell(ev.RequirementsChanged(attempt=0, requirements="speed <<< 2"), at=6)
     # It is asked once more whether the last one is met.
     assert words == ["note requirement", "cancel 0 m1: self-migration", "assign 1 m0 after 0: self-migration"]
-    assert engine.run.requirements[0][0] == "speed < 2"
+    assert engine.run.facts_of(0).requirements[0] == "speed < 2"
 
 
 def test_a_changed_rank_says_where_to():

@@ -201,7 +201,7 @@ def test_a_task_that_is_slower_than_believed_everywhere_does_not_move_for_ever()
         settings=settings,
     )
     assert engine.state.runs[0].ending == "completed"
-    assert engine.state.runs[0].migrations[0] <= 60
+    assert engine.state.runs[0].facts_of(0).migrations <= 60
 
 
 def test_a_queue_that_nobody_waited_in_when_it_was_to_be_served_is_put_off_again():

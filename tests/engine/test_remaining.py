@@ -135,7 +135,7 @@ def test_restart_files_spare_work_and_have_to_be_brought():
     settings = EngineSettings(contract=0.5, migrate="always", poll_every_s=1000.0)
     state = stopped({"w": made}, 40.0, settings=settings)
     run = state.runs[0]
-    assert run.checkpoint[0][0] == pytest.approx(0.4)
+    assert run.facts_of(0).restart_files.share == pytest.approx(0.4)
     state.attempts[0].violating = True
     found = build_remainder(state, run)
     graph = found.instance.graph
@@ -145,7 +145,7 @@ def test_restart_files_spare_work_and_have_to_be_brought():
     assert "restart files of first" in graph.names
     assert not found.instance.busy  # what moves gives its nodes back
     assert found.instance.pinned == {
-        int(graph.variable[graph.index("restart files of first")]): run.checkpoint[0][1]
+        int(graph.variable[graph.index("restart files of first")]): run.facts_of(0).restart_files.machine
     }
     without = replace(state.settings, checkpoints=False)
     state.settings = without

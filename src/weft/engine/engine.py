@@ -70,7 +70,7 @@ class Engine:
         if type(event) in _MAY_BEGIN:
             self._begin_timers()
         self._settle_down()
-        self.state.to_serve.clear()  # a timer may have named a queue that is empty by now
+        self.state.pending.due_queues.clear()  # a timer may have named a queue that is empty by now
         return context.taken()
 
     def apply(self, event: Event, now: float, commands: Sequence[Command]) -> None:
@@ -79,25 +79,21 @@ class Engine:
         for command in commands:
             enact(self.state, command)
         # The recorded decision left these unprocessed; clear them.
-        self.state.dirty = False
-        self.state.to_tidy.clear()
-        self.state.touched.clear()
-        self.state.to_serve.clear()
-        self.state.arrived.clear()
+        self.state.pending.clear()
 
     def _settle_down(self) -> None:
         """Start attempts, place tasks and finish runs until the state no longer changes."""
-        state, context = self.state, self._context
+        state, context, pending = self.state, self._context, self.state.pending
         while True:
-            if state.to_tidy:
+            if pending.runs:
                 finish_runs(context)
             # Under a plan the queues depend on what the policy has placed, so the policy goes first.
-            if (state.arrived or state.touched) and not (state.planned and state.dirty):
+            if (pending.attempts or pending.queues) and not (state.planned and pending.policy):
                 start_prepared_attempts(context)
-            if not state.dirty:
+            if not pending.policy:
                 return
             dispatch(context, self._view)
-            if not state.unsettled:
+            if not pending:
                 return
 
     def _begin_timers(self) -> None:

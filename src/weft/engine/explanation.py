@@ -160,7 +160,7 @@ def _list_current_conditions(
         name = run.compiled.graph.variables[variable]
         text = f"{name!r} is bound to {state.machines[bound].name}"
         yield Condition(name="bound", holds=bound == machine.index, text=text)
-    changed = run.requirements.get(task)
+    changed = run.facts_of(task).requirements
     if changed is not None and changed[0]:
         holds = accepts_machine(state, run, task, machine.index)
         text = f"the running application demands {changed[0]}"

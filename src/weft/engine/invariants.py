@@ -76,7 +76,7 @@ def describe_task(state: EngineState, run: RunState, task: int) -> str:
     attempt = state.attempts.get(number) if number is not None else None
     told = (
         f"task {run.name(task)!r} of run {run.index} is {TaskState(run.state[task]).name} at {state.now} s, "
-        f"{run.missing[task]} predecessors missing, failures {run.failures.get(task, {})}"
+        f"{run.missing[task]} predecessors missing, failures {run.facts_of(task).failures}"
     )
     if attempt is not None:
         return f"{told}; {describe_attempt(state, attempt)}"
@@ -255,7 +255,9 @@ def _check_progress(state: EngineState, run: RunState, attempt: Attempt, place: 
     require(attempt.replaced_by is None, "the attempt of a task is not replaced", told)
     if attempt.stage in _BEGUN:
         # An attempt that started before a predecessor was reopened has the data of the first run.
-        before = _count_missing(run, attempt.task, besides=run.reopened)
+        before = _count_missing(
+            run, attempt.task, besides={other for other, facts in run.facts.items() if facts.reopened}
+        )
         require(before == 0, "an attempt started before its predecessors ended", told)
         require(attempt.staging == 0, "an attempt started before its data arrived", told)
         require(
@@ -372,8 +374,7 @@ def check_engine(engine: Engine) -> None:
         check_machines(state, state.runs[0].instance)
     for timer, at_s in state.timers.items():
         require(at_s >= state.now, f"timer {timer!r} was due at {at_s} s", f"it is {state.now} s")
-    left = state.touched or state.arrived or state.to_serve or state.to_tidy or state.dirty
-    require(not left, "no work is pending", f"at {state.now} s")
+    require(not (state.pending or state.pending.due_queues), "no work is pending", f"at {state.now} s")
 
 
 def _check_place(state: EngineState, attempt: Attempt) -> None:

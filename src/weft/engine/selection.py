@@ -70,7 +70,7 @@ class MachinePreferences(NamedTuple):
 
 def resolve_preferences(state: EngineState, run: RunState, task: int) -> MachinePreferences:
     """Evaluate the current requirement and rank of a task, beyond what the workflow states."""
-    demanded, _ = run.requirements.get(task, (None, None))
+    demanded, _ = run.facts_of(task).requirements or (None, None)
     rank = _find_rank(run, task)
     keys = [bind_expression(run.compiled, task, text) if text else None for text in (demanded, rank)]
     accepted, ranks = (None if key is None else _evaluate_cached(state, run, task, key) for key in keys)
@@ -79,7 +79,7 @@ def resolve_preferences(state: EngineState, run: RunState, task: int) -> Machine
 
 def accepts_machine(state: EngineState, run: RunState, task: int, machine: int) -> bool:
     """Return whether a machine meets the requirement that the application set at run time."""
-    changed = run.requirements.get(task)
+    changed = run.facts_of(task).requirements
     if changed is None or not changed[0]:
         return True
     values = _evaluate_cached(state, run, task, bind_expression(run.compiled, task, changed[0]))
@@ -102,7 +102,7 @@ def rank_machine(state: EngineState, run: RunState, task: int, machine: int) -> 
 
 def _find_rank(run: RunState, task: int) -> str | None:
     """Return the current rank expression of a task; None: it has none."""
-    _, changed = run.requirements.get(task, (None, None))
+    _, changed = run.facts_of(task).requirements or (None, None)
     stated = run.compiled.description(task).rank
     return changed or (None if stated is None else str(stated))
 
@@ -224,18 +224,24 @@ def _cached_files(state: EngineState, machine: int) -> Collection[str]:
 
 
 def list_candidate_machines(
-    state: EngineState, run: RunState, task: int, *, free: bool, but: int | None = None
+    state: EngineState,
+    run: RunState,
+    task: int,
+    *,
+    free: bool,
+    but: int | None = None,
+    rebind: bool = False,
 ) -> list[int]:
     """Return the machines worth comparing for a task, ascending.
 
     ``free``: only machines with free nodes; otherwise also those with a queue. ``but``: the machine that the
-    task leaves.
+    task leaves. ``rebind``: ignore the binding of its abstract machine.
     """
     compiled = run.compiled
     moves = compiled.kind[task] == TRANSFER
-    is_bound = bool(run.binding) and compiled.variable[task] in run.binding
-    if is_bound or not (compiled.uniform or moves):
-        return _list_usable(state, run, task)
+    bound = run.bound_machine(task, rebind=rebind)
+    if bound is not None or not (compiled.uniform or moves):
+        return _list_usable(state, run, task, bound)
     classes = _list_classes(state, run, task)
     avoided = _find_avoided(run, task, classes)
     if moves:
@@ -245,19 +251,21 @@ def list_candidate_machines(
         found = [index for alike in classes for index in alike.rooms.firsts(out)]
     else:
         found = [index for alike in classes for index in alike.soonest(state.now, avoided)]
-    holders = (index for index in _list_data_holders(state, run, task, found) if index not in avoided)
+    holders = (index for index in _list_data_holders(state, run, task, found, bound) if index not in avoided)
     found += [index for index in holders if moves or not free or index in state.machines.free]
     return sorted(set(found)) if len(found) > 1 else found
 
 
 def may_use(run: RunState, task: int, machine: int) -> bool:
     """Return whether a machine is a candidate of the task and not excluded by a binding."""
+    bound = run.bound_machine(task)
+    return bound in (None, machine) and _is_candidate(run, task, machine)
+
+
+def _is_candidate(run: RunState, task: int, machine: int) -> bool:
     if run.compiled.kind[task] == COMPUTE:
-        candidate = machine in run.compiled.options(task).counts
-    else:
-        candidate = machine in run.instance.candidates_of(run.compiled.variable[task])
-    bound = run.binding.get(run.compiled.variable[task], machine) if run.binding else machine
-    return candidate and bound == machine
+        return machine in run.compiled.options(task).counts
+    return machine in run.instance.candidates_of(run.compiled.variable[task])
 
 
 def suits_task(state: EngineState, run: RunState, task: int, machine: int, count: int) -> bool:
@@ -272,18 +280,20 @@ def _list_classes(state: EngineState, run: RunState, task: int) -> list[MachineC
     if compiled.kind[task] == TRANSFER:
         return machines.destinations(compiled, task)
     options = compiled.options(task)
-    if compiled.ranked or task in run.requirements:
+    if compiled.ranked or run.facts_of(task).requirements is not None:
         return machines.told_apart(options, *resolve_preferences(state, run, task))
     return machines.classes(options)
 
 
 def _find_avoided(run: RunState, task: int, classes: list[MachineClass]) -> Collection[int]:
     """Return the machines where the task failed, or nothing if all candidates are among them."""
-    avoided = run.avoid.get(task, ())
+    avoided = run.facts_of(task).avoid
     return avoided if any(alike.first(avoided) is not None for alike in classes) else ()
 
 
-def _list_data_holders(state: EngineState, run: RunState, task: int, places: list[int]) -> Iterator[int]:
+def _list_data_holders(
+    state: EngineState, run: RunState, task: int, places: list[int], bound: int | None
+) -> Iterator[int]:
     """Yield the allowed machines that hold input data of a task.
 
     ``places``: machines compared anyway; shared files that are there need no other holder.
@@ -299,26 +309,26 @@ def _list_data_holders(state: EngineState, run: RunState, task: int, places: lis
     for machine in dict.fromkeys(found):
         if machine is None or machine < 0 or not state.machines.is_usable(machine):
             continue
-        if may_use(run, task, machine) and accepts_machine(state, run, task, machine):
+        allowed = bound in (None, machine) and _is_candidate(run, task, machine)
+        if allowed and accepts_machine(state, run, task, machine):
             yield machine
 
 
-def _list_usable(state: EngineState, run: RunState, task: int) -> list[int]:
+def _list_usable(state: EngineState, run: RunState, task: int, bound: int | None) -> list[int]:
     """Return all usable, accepted machines, without those where the task failed if others remain."""
     found = [
         machine
-        for machine in _list_allowed(run, task)
+        for machine in _list_allowed(run, task, bound)
         if state.machines.is_usable(machine) and accepts_machine(state, run, task, machine)
     ]
-    avoided = run.avoid.get(task, ())
+    avoided = run.facts_of(task).avoid
     return [machine for machine in found if machine not in avoided] or found
 
 
-def _list_allowed(run: RunState, task: int) -> Sequence[int]:
+def _list_allowed(run: RunState, task: int, bound: int | None) -> Sequence[int]:
     """Return the candidate machines of a task, after its binding."""
-    bound = run.binding.get(run.compiled.variable[task]) if run.binding else None
     if bound is not None:
-        return [bound] if may_use(run, task, bound) else []
+        return [bound] if _is_candidate(run, task, bound) else []
     if run.compiled.kind[task] == COMPUTE:
         return run.compiled.options(task).machines
     found: list[int] = run.instance.candidates_of(run.compiled.variable[task]).tolist()
@@ -327,11 +337,10 @@ def _list_allowed(run: RunState, task: int) -> Sequence[int]:
 
 def spared_share(state: EngineState, run: RunState, task: int, count: int) -> float:
     """Return the share of the work that restart files save on ``count`` nodes; 0: start from zero."""
-    kept = run.checkpoint.get(task) if run.checkpoint else None
-    if kept is None or not state.settings.checkpoints:
+    files = run.facts_of(task).restart_files
+    if files is None or not state.settings.checkpoints:
         return 0.0
-    share, _, written_with = kept
-    return share if _fits_count(run, task, written_with, count) else 0.0
+    return files.share if _fits_count(run, task, files.node_count, count) else 0.0
 
 
 def spared_share_if_ended(state: EngineState, run: RunState, attempt: Attempt, count: int) -> float:

@@ -27,7 +27,7 @@ from weft.engine import messages
 from weft.engine.selection import check_requirement
 from weft.engine.state.compiled import LoopState
 from weft.engine.state.plan import RunPlan
-from weft.engine.state.run import RunState, TaskOutcome
+from weft.engine.state.run import RestartFiles, RunState, TaskOutcome
 from weft.engine.state.state import EngineState
 from weft.engine.states import (
     ACTIVE,
@@ -56,22 +56,6 @@ __all__ = [
     "reopen_task",
     "take_back",
 ]
-
-
-_KEPT = (
-    "tries",
-    "failures",
-    "migrations",
-    "checkpoint",
-    "outcome",
-    "left_behind",
-    "grown",
-    "requeued",
-    "requirements",
-    "avoid",
-    "attempt_of",
-)
-"""What is kept by task and moves to the task's new index."""
 
 
 def grow_run(state: EngineState, index: int, lines: Mapping[str, Sequence[str]]) -> None:
@@ -112,11 +96,10 @@ def grow_run(state: EngineState, index: int, lines: Mapping[str, Sequence[str]])
 
 
 def _carry_over(old: RunState, new: RunState, moved: Mapping[int, int]) -> None:
-    for name in _KEPT:
-        getattr(new, name).update(
-            {moved[task]: value for task, value in getattr(old, name).items() if task in moved}
-        )
-    new.reopened.update(moved[task] for task in old.reopened if task in moved)
+    new.facts.update((moved[task], facts) for task, facts in old.facts.items() if task in moved)
+    for name in ("attempt_of", "left_behind"):
+        attempts = getattr(old, name).items()
+        getattr(new, name).update((moved[task], number) for task, number in attempts if task in moved)
     for task, place in moved.items():
         new.where[place] = old.where[task]
         new.state[place] = old.state[task]
@@ -191,8 +174,8 @@ def _on_submitted(state: EngineState, event: messages.Submitted) -> None:
     state.runs.append(run)
     state.active[run.index] = run
     state.roster += 1
-    state.to_tidy[run.index] = None
-    state.dirty = True
+    state.pending.runs[run.index] = None
+    state.pending.policy = True
 
 
 def _on_started(state: EngineState, event: messages.Started) -> None:
@@ -226,10 +209,11 @@ def _on_ended(state: EngineState, event: messages.Ended) -> None:
         state.unqueue(attempt)
     state.give_back(attempt)
     state.touch(attempt.machine)
-    state.dirty = True
+    state.pending.policy = True
     run = state.runs[attempt.run]
     if run.spoken_of and run.compiled.description(attempt.task).name in run.spoken_of:
-        run.outcome[attempt.task] = TaskOutcome(exit_code=event.exit_code, result=event.result)
+        outcome = TaskOutcome(exit_code=event.exit_code, result=event.result)
+        run.change_facts(attempt.task).outcome = outcome
 
 
 def _on_staged_in(state: EngineState, event: messages.StagedIn) -> None:
@@ -246,9 +230,9 @@ def _on_staged_in(state: EngineState, event: messages.StagedIn) -> None:
 def note_arrival(state: EngineState, attempt: Attempt) -> None:
     """Remember that an attempt may be able to start now."""
     if attempt.holds:
-        state.arrived[attempt.number] = None
+        state.pending.attempts[attempt.number] = None
     else:
-        state.touched[attempt.machine] = None
+        state.pending.queues[attempt.machine] = None
 
 
 def _on_staged_out(state: EngineState, event: messages.StagedOut) -> None:
@@ -286,7 +270,8 @@ def _on_checkpointed(state: EngineState, event: messages.Checkpointed) -> None:
         return
     attempt.checkpoint = event.work_done
     run = state.runs[attempt.run]
-    run.checkpoint[attempt.task] = (event.work_done, attempt.machine, attempt.count)
+    files = RestartFiles(event.work_done, attempt.machine, attempt.count)
+    run.change_facts(attempt.task).restart_files = files
 
 
 def _on_suspended(state: EngineState, event: messages.Suspended) -> None:
@@ -312,12 +297,13 @@ def _on_requirements_changed(state: EngineState, event: messages.RequirementsCha
     if attempt is None or (event.requirements is None and event.rank is None):
         return
     run = state.runs[attempt.run]
-    requirements, rank = run.requirements.get(attempt.task, (None, None))
-    run.requirements[attempt.task] = (
+    facts = run.change_facts(attempt.task)
+    requirements, rank = facts.requirements or (None, None)
+    facts.requirements = (
         _merge_requirement(run, attempt.task, requirements, event.requirements),
         _merge_requirement(run, attempt.task, rank, event.rank),
     )
-    state.dirty = True
+    state.pending.policy = True
 
 
 def _merge_requirement(run: RunState, task: int, old: str | None, new: str | None) -> str | None:
@@ -331,25 +317,25 @@ def _on_machine_changed(state: EngineState, event: messages.MachineChanged) -> N
         state.copies.lose(state.machines[event.machine].host)
     if event.speed_factor is not None:
         state.machines.believe(event.machine, event.speed_factor, state.now)
-    state.touched[event.machine] = None
-    state.dirty = True
+    state.pending.queues[event.machine] = None
+    state.pending.policy = True
 
 
 def _on_answered(state: EngineState, event: messages.Answered) -> None:
     if event.of == ProbeTarget.ACCESS and event.machine is not None:
         state.inquiries.answer_access(event.machine, event.alive, state.now)
-        state.dirty = True
+        state.pending.policy = True
 
 
 def _on_discovered(state: EngineState, event: messages.Discovered) -> None:
     state.inquiries.set_listed(event.machines, state.now)
-    state.dirty = True
+    state.pending.policy = True
 
 
 def _on_fetched(state: EngineState, event: messages.Fetched) -> None:
     state.machines.believe(event.machine, event.speed_factor, state.now)
     state.inquiries.answer_state(event.machine, state.now)
-    state.dirty = True
+    state.pending.policy = True
 
 
 def _on_plan_ready(state: EngineState, event: messages.PlanReady) -> None:
@@ -357,28 +343,28 @@ def _on_plan_ready(state: EngineState, event: messages.PlanReady) -> None:
     run.plan_wanted = False
     if event.plan:
         run.plan = RunPlan(state.plans[event.plan], run.compiled, event.plan, run.loops.iteration)
-    state.dirty = True
+    state.pending.policy = True
 
 
 def _on_timer_fired(state: EngineState, event: messages.TimerFired) -> None:
     state.timers.pop(event.timer, None)
     kind, number = TimerKind.parse(event.timer)
     if kind in (TimerKind.TURN, TimerKind.SERVE):
-        state.touched[number] = None
+        state.pending.queues[number] = None
     if kind == TimerKind.SERVE:
-        state.to_serve[number] = None
+        state.pending.due_queues[number] = None
     # A machine that has not answered in time is no longer waited for, so placements may change.
-    state.dirty = state.dirty or kind == TimerKind.SELECT
+    state.pending.policy = state.pending.policy or kind == TimerKind.SELECT
 
 
 def _on_tasks_added(state: EngineState, event: messages.TasksAdded) -> None:
     grow_run(state, event.run, event.lines)
-    state.to_tidy[event.run] = None
-    state.dirty = True
+    state.pending.runs[event.run] = None
+    state.pending.policy = True
 
 
 def _on_asked(state: EngineState, event: messages.Asked) -> None:  # noqa: ARG001
-    state.dirty = True
+    state.pending.policy = True
 
 
 _ABSORB: dict[type, Callable[[EngineState, Any], None]] = {
@@ -407,12 +393,14 @@ _ABSORB: dict[type, Callable[[EngineState, Any], None]] = {
 def leave_behind(state: EngineState, run: RunState, attempt: Attempt, reason: str) -> None:
     """Keep what an attempt left on its machine for the next one."""
     attempt.left_for = reason or attempt.cancelled
+    if attempt.tries:
+        run.remember_tries(attempt)
     run.let_go(attempt.task)
     run.left_behind[attempt.task] = attempt.number
     attempt.stage = Stage.ENDED
     state.unqueue(attempt)
     state.give_back(attempt)
-    state.touched[attempt.machine] = None
+    state.pending.queues[attempt.machine] = None
 
 
 def take_back(state: EngineState, run: RunState, attempt: Attempt) -> None:
@@ -459,7 +447,7 @@ def _is_held(state: EngineState, run: RunState, variable: int, *, besides: int) 
 
 def _wait_again(run: RunState, task: int) -> None:
     """Let the successors of a completed task wait for it once more."""
-    run.reopened.add(task)
+    run.change_facts(task).reopened = True
     inside = task in run.loops.around
     for successor in run.compiled.after(task):
         if inside and run.loops.waits_for_end(task, successor):
@@ -518,7 +506,7 @@ def _assign(state: EngineState, command: messages.Assign) -> None:
     state.next_attempt = attempt.number + 1
     if command.replaces is not None:
         state.attempts[command.replaces].replaced_by = attempt.number
-        run.migrations[task] = run.migrations.get(task, 0) + 1
+        run.change_facts(task).migrations += 1
         run.left_behind.pop(task, None)
         if command.reason == MigrationReason.PERFORMANCE:
             _count_failure(run, task, Cause.CONTRACT)
@@ -560,7 +548,7 @@ def _start(state: EngineState, command: messages.Start) -> None:
     if not attempt.holds:
         state.machines.take(attempt)
     attempt.stage = Stage.SUBMITTED
-    state.runs[attempt.run].tries[attempt.task] = command.tries
+    attempt.tries = command.tries
     if command.restart_from != attempt.restart_from:
         compiled = state.runs[attempt.run].compiled
         attempt.restart_from = attempt.checkpoint = command.restart_from
@@ -600,11 +588,11 @@ def _clean_up(state: EngineState, command: messages.CleanUp) -> None:
     attempt.stage = Stage.CLEANING
     run = state.runs[attempt.run]
     forget_left_behind(run, attempt)
-    kept = run.checkpoint.get(attempt.task)
+    files = run.facts_of(attempt.task).restart_files
     successor = state.attempts.get(attempt.replaced_by) if attempt.replaced_by is not None else None
-    if kept is not None and successor is not None and kept[1] == attempt.machine:
+    if files is not None and successor is not None and files.machine == attempt.machine:
         # The restart files have moved with the task.
-        run.checkpoint[attempt.task] = (kept[0], successor.machine, kept[2])
+        run.change_facts(attempt.task).restart_files = files._replace(machine=successor.machine)
 
 
 def _drop(state: EngineState, command: messages.Drop) -> None:
@@ -627,7 +615,7 @@ def _return(state: EngineState, command: messages.Return) -> None:
     if new is not None:
         new.stage = Stage.OVER
         state.close(new)
-        run.migrations[old.task] -= 1
+        run.change_facts(old.task).migrations -= 1
     run.lead(old)
     run.bind(old.task, old.machine)
     if old.live:
@@ -675,13 +663,14 @@ def _settle(state: EngineState, command: messages.Settle) -> None:
     if command.cause:
         _count_failure(run, task, command.cause)
         if attempt is not None and command.cause not in _NOT_OF_THE_MACHINE:
-            run.avoid.setdefault(task, set()).add(attempt.machine)
+            run.change_facts(task).avoid.add(attempt.machine)
         if command.growth is not None:
-            run.grown.setdefault(task, {})[command.cause] = command.growth
+            run.change_facts(task).growth[command.cause] = command.growth
     if wanted not in FINAL and run.state[task] in (TaskState.STOPPED, TaskState.FAILED):
-        # The user resumes it: what went wrong before has been seen to.
-        run.failures.pop(task, None)
-        run.avoid.pop(task, None)
+        # The user resumes it: earlier failures no longer count.
+        facts = run.change_facts(task)
+        facts.failures, facts.avoid = {}, set()
+        run.drop_facts(task)
         if run.ending:
             _resume_run(state, run)
     if wanted == TaskState.COMPLETED:
@@ -695,15 +684,15 @@ def _settle(state: EngineState, command: messages.Settle) -> None:
             _close_attempt(state, attempt)
             take_back(state, run, attempt)
     run.version += 1
-    state.dirty = True
+    state.pending.policy = True
     # Under a plan some are sent ahead: they do not keep a run going in which one waits for the user.
     if run.virtual or not (len(run.ready) or (run.attempt_of and TaskState.STOPPED not in run.state)):
-        state.to_tidy[run.index] = None
+        state.pending.runs[run.index] = None
 
 
 def _count_failure(run: RunState, task: int, cause: Cause) -> None:
-    by_cause = run.failures.setdefault(task, {})
-    by_cause[cause] = by_cause.get(cause, 0) + 1
+    failures = run.change_facts(task).failures
+    failures[cause] = failures.get(cause, 0) + 1
 
 
 def _resume_run(state: EngineState, run: RunState) -> None:
@@ -726,17 +715,20 @@ def _close_attempt(state: EngineState, attempt: Attempt) -> None:
         attempt.stage = Stage.OVER
         state.close(attempt)
     else:
-        state.runs[attempt.run].let_go(attempt.task)
+        run = state.runs[attempt.run]
+        if attempt.tries:
+            run.remember_tries(attempt)
+        run.let_go(attempt.task)
 
 
 def _complete(state: EngineState, run: RunState, task: int, attempt: Attempt | None) -> None:
     if attempt is not None:
         run.where[task] = attempt.machine
-    for remembered in (run.tries, run.checkpoint, run.avoid, run.requirements, run.grown, run.requeued):
-        if remembered:
-            remembered.pop(task, None)
+        attempt.tries = 0
+    if task in run.facts:
+        run.facts[task].complete()
+        run.drop_facts(task)
     run.move(task, TaskState.COMPLETED)
-    run.reopened.discard(task)
     _release_after(state, run, task)
 
 
@@ -782,23 +774,23 @@ def _repeat(state: EngineState, command: messages.Repeat) -> None:
         run.loops.bodies[inner].iteration = 1
         run.loops.bodies[inner].left = False
     inside = set(body.tasks)
-    run.reopened -= inside
     for task in body.tasks:
         run.missing[task] = sum(1 for predecessor in run.compiled.before(task) if predecessor in inside)
         variable = run.compiled.variable[task]
         if run.compiled.shared[variable]:
             run.unbind(variable)
-        run.tries.pop(task, None)
-        run.migrations.pop(task, None)
-        run.failures.pop(task, None)
+        if task in run.facts:
+            facts = run.facts[task]
+            facts.tries, facts.migrations, facts.failures, facts.reopened = 0, 0, {}, False
+            run.drop_facts(task)
     for task in body.tasks:
         run.make_ready_or_waiting(task)
     if run.plan is not None:
         # The lines of this iteration count from now on.
         run.plan = RunPlan(run.plan.stored, run.compiled, run.plan.key, run.loops.iteration)
     run.version += 1
-    state.to_tidy[run.index] = None
-    state.dirty = True
+    state.pending.runs[run.index] = None
+    state.pending.policy = True
 
 
 def _leave(state: EngineState, command: messages.Leave) -> None:
@@ -808,8 +800,8 @@ def _leave(state: EngineState, command: messages.Leave) -> None:
     for task, successor in body.leaving:
         if run.state[task] in FINAL:
             _release(state, run, successor)
-    state.to_tidy[run.index] = None
-    state.dirty = True
+    state.pending.runs[run.index] = None
+    state.pending.policy = True
 
 
 def _stop_run(state: EngineState, command: messages.StopRun) -> None:
@@ -818,12 +810,12 @@ def _stop_run(state: EngineState, command: messages.StopRun) -> None:
 
 def _estimate_speed(state: EngineState, command: messages.EstimateSpeed) -> None:
     state.machines.believe(command.machine, command.speed_factor, state.now)
-    state.dirty = True
+    state.pending.policy = True
 
 
 def _mark_machine(state: EngineState, command: messages.MarkMachine) -> None:
     state.inquiries.set_up(command.machine, command.up, state.now)
-    state.dirty = True
+    state.pending.policy = True
 
 
 def _abandon_attempt(state: EngineState, command: messages.AbandonAttempt) -> None:
@@ -837,7 +829,7 @@ def _lose_attempt(state: EngineState, command: messages.LoseAttempt) -> None:
 
 
 def _count_requeue(state: EngineState, command: messages.CountRequeue) -> None:
-    state.runs[command.run].requeued[command.task] = command.times
+    state.runs[command.run].change_facts(command.task).requeues = command.times
 
 
 def _mark_violating(state: EngineState, command: messages.MarkViolating) -> None:

@@ -265,17 +265,22 @@ class EngineView:
         found = map(self._state.attempts.__getitem__, self._state.runs[run.index].attempt_of.values())
         return list(islice((attempt for attempt in found if attempt.stage <= Stage.RUNNING), most))
 
-    def modes(self, run: RunView, task: int, *, free: bool = True, but: int | None = None) -> list[Mode]:
-        """Return the modes of a task by machine, then node count; ``but``: a machine that the task leaves."""
+    def modes(
+        self, run: RunView, task: int, *, free: bool = True, but: int | None = None, rebind: bool = False
+    ) -> list[Mode]:
+        """Return the modes of a task by machine, then node count.
+
+        ``but``: a machine that the task leaves; ``rebind``: its abstract machine may move.
+        """
         inner = self._state.runs[run.index]
         compiled = inner.compiled
         found: list[Mode] = []
-        if free and compiled.plain and not inner.is_special(task):
+        if free and compiled.plain and not inner.is_special(task, rebind=rebind):
             self._add_plain_modes(found, compiled, task)
             return found
         if free and not self._state.machines.any_free and compiled.kind[task] == COMPUTE:
             return found
-        for machine in list_candidate_machines(self._state, inner, task, free=free, but=but):
+        for machine in list_candidate_machines(self._state, inner, task, free=free, but=but, rebind=rebind):
             self._add_modes(found, inner, task, machine, free)
         return found
 
@@ -320,7 +325,7 @@ class EngineView:
                 continue
             if ready_s is None:
                 ready_s = state.now + self.staging_s(run, task, index)
-            left = 1.0 - spared_share(state, run, task, count) if run.checkpoint else 1.0
+            left = 1.0 - spared_share(state, run, task, count) if run.facts else 1.0
             seconds = compiled.seconds(task, index, count) * left / machine.speed_factor
             if free:
                 found.append(Mode(index, count, nodes, seconds, ready_s, ready_s + seconds))

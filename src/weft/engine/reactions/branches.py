@@ -69,7 +69,7 @@ def _decide_branches(
 
 def _outcome_names(run: RunState, task: int) -> dict[str, Any]:
     """Return the names that a condition on one task may use."""
-    outcome = run.outcome.get(task)
+    outcome = run.facts_of(task).outcome
     if outcome is None:
         return {}
     names: dict[str, Any] = {"exit_code": outcome.exit_code, "result": dict(outcome.result)}
@@ -130,7 +130,7 @@ def _loop_names(run: RunState, body: LoopState, last: int) -> dict[str, Any]:
     names["iteration"] = body.iteration
     point = dict(run.compiled.graph.context(last))
     for task in body.tasks:
-        outcome = run.outcome.get(task)
+        outcome = run.facts_of(task).outcome
         if outcome is None:
             continue
         name = run.compiled.graph.description(task).name

@@ -26,7 +26,7 @@ from weft.engine.reactions.staging import request_data
 from weft.engine.selection import spared_share
 from weft.engine.state.machines import MachineState
 from weft.engine.state.run import RunState
-from weft.engine.states import FINAL, Attempt, Stage, TaskState, TimerKind
+from weft.engine.states import FINAL, Attempt, Cause, Stage, TaskState, TimerKind
 from weft.engine.view import EngineView
 from weft.errors import WeftError
 from weft.policies.policy import Decision, Hold, Migrate, Place, RequestPlan
@@ -42,7 +42,7 @@ class PolicyError(WeftError):
 
 def dispatch(context: DecisionContext, view: EngineView) -> None:
     """Run the policy and carry out its decisions in order."""
-    context.state.dirty = False
+    context.state.pending.start_decision()
     asked = context.state.inquiries
     if asked.needed and asked.is_settling(context.state.now):
         return
@@ -118,7 +118,7 @@ def _place(context: DecisionContext, place: Place) -> None:
             reserve=not place.queue,
             order=place.order,
             replaces=left,
-            restart_from=spared_share(context.state, run, place.task, place.count) if run.checkpoint else 0.0,
+            restart_from=spared_share(context.state, run, place.task, place.count) if run.facts else 0.0,
             reason=place.reason if left is None else context.state.attempts[left].left_for or place.reason,
         )
     )
@@ -353,16 +353,13 @@ def _is_planned_before(run: RunState, first: int, attempt: Attempt) -> bool:
 def start_prepared_attempts(context: DecisionContext) -> None:
     """Start all attempts that can start after the last changes."""
     state = context.state
-    while state.arrived:
-        number = next(iter(state.arrived))
-        del state.arrived[number]
-        attempt = state.attempts.get(number)
+    pending = state.pending
+    while pending.attempts:
+        attempt = state.attempts.get(pending.pop_attempt())
         if attempt is not None and can_start(context, attempt):
             _start_attempt(context, attempt)
-    while state.touched:
-        machine = next(iter(state.touched))
-        del state.touched[machine]
-        _serve_queue(context, machine)
+    while pending.queues:
+        _serve_queue(context, pending.pop_queue())
 
 
 def can_start(context: DecisionContext, attempt: Attempt) -> bool:
@@ -390,8 +387,7 @@ def _defer_service(context: DecisionContext, machine: MachineState) -> bool:
     placement could take its nodes.
     """
     state, timer = context.state, TimerKind.SERVE.name_of(machine.index)
-    if state.planned or machine.nodes == 1 or machine.index in state.to_serve:
-        state.to_serve.pop(machine.index, None)
+    if state.pending.pop_due_queue(machine.index) or state.planned or machine.nodes == 1:
         return False
     waiting = (state.attempts[number] for _, number in machine.queue)
     if not any(attempt.replaces is None and can_start(context, attempt) for attempt in waiting):
@@ -434,7 +430,7 @@ def _start_attempt(context: DecisionContext, attempt: Attempt) -> None:
             count=attempt.count,
             iteration=attempt.iteration,
             tries=run.tried(task),
-            restart_from=spared_share(context.state, run, task, attempt.count) if run.checkpoint else 0.0,
+            restart_from=spared_share(context.state, run, task, attempt.count) if run.facts else 0.0,
             time_limit_s=limit,
             memory_bytes=memory,
         )
@@ -451,6 +447,5 @@ def _find_time_limit(run: RunState, task: int) -> float | None:
     limit = run.compiled.description(task).recovery.time_limit
     if limit is None:
         return None
-    return evaluate_quantity(limit, run.compiled.graph.context(task)) * run.grown.get(task, {}).get(
-        "timeout", 1.0
-    )
+    growth = run.facts_of(task).growth.get(Cause.TIMEOUT, 1.0)
+    return evaluate_quantity(limit, run.compiled.graph.context(task)) * growth

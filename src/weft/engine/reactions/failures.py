@@ -119,17 +119,17 @@ def rerun_task(context: DecisionContext, run: RunState, attempt: Attempt, event:
     """
     task = attempt.task
     reason = f"exit code {event.exit_code}: asks to be run again"
-    further = attempt.checkpoint > attempt.restart_from
-    times = 0 if further else run.requeued.get(task, 0) + 1
+    further, requeues = attempt.checkpoint > attempt.restart_from, run.facts_of(task).requeues
+    times = 0 if further else requeues + 1
     if event.story:
         # Interruptions by the backend do not count against the task.
-        reason, times = f"{event.story}: it will run again", run.requeued.get(task, 0)
+        reason, times = f"{event.story}: it will run again", requeues
     if times > _MAX_REQUEUES:
         fail_task(
             context, run, task, Cause.ERROR, f"{reason}, for the {times}th time without getting any further"
         )
         return
-    if times != run.requeued.get(task, 0):
+    if times != requeues:
         context.emit(CountRequeue(run=run.index, task=task, attempt=attempt.number, times=times))
     context.reopen(run, task, reason)
 
@@ -142,7 +142,7 @@ def fail_task(
     ``lasting``: the failure would repeat, so no retry is used.
     """
     allowed = count_retries(context, run, task, cause)
-    before = run.failures.get(task, {}).get(cause, 0)
+    before = run.facts_of(task).failures.get(cause, 0)
     if run.stopping:
         _fail_permanently(context, run, task, cause, reason)
         return
@@ -151,7 +151,7 @@ def fail_task(
         _give_up(context, run, task, cause, f"{reason}; not tried again, since it would not change")
     elif before >= allowed:
         _give_up(context, run, task, cause, f"{reason}; no retry left ({allowed} for {cause})")
-    elif growth is not None and growth <= run.grown.get(task, {}).get(cause, 1.0):
+    elif growth is not None and growth <= run.facts_of(task).growth.get(cause, 1.0):
         _give_up(context, run, task, cause, f"{reason}; no machine has more memory for it")
     else:
         _retry_task(context, run, task, cause, f"{reason}; retry {before + 1} of {allowed}", growth)
@@ -167,7 +167,7 @@ def count_retries(context: DecisionContext, run: RunState, task: int, cause: Cau
 
 def _grow_limit(context: DecisionContext, run: RunState, task: int, cause: Cause) -> float | None:
     """Return the new factor on the memory or time limit after it was exceeded; None: no limit to grow."""
-    wanted = run.grown.get(task, {}).get(cause, 1.0) * context.settings.growth
+    wanted = run.facts_of(task).growth.get(cause, 1.0) * context.settings.growth
     if cause == Cause.TIMEOUT:
         return wanted
     if cause != Cause.OUT_OF_MEMORY or not run.compiled.demands:
@@ -217,11 +217,11 @@ def _has_other_machine(context: DecisionContext, run: RunState, task: int, cause
     """Return whether some machine is up on which the task has not failed."""
     if run.compiled.group[task] < 0:
         return False
-    beyond = run.failures.get(task, {}).get(cause, 0) - count_retries(context, run, task, cause)
+    beyond = run.facts_of(task).failures.get(cause, 0) - count_retries(context, run, task, cause)
     if beyond >= len(run.compiled.options(task).machines):
         # Causes outside the machine do not exclude it; one attempt per machine is enough.
         return False
-    failed = set(run.avoid.get(task, ()))
+    failed = set(run.facts_of(task).avoid)
     number = run.attempt_of.get(task)
     if number is not None and number in context.state.attempts:
         failed.add(context.state.attempts[number].machine)

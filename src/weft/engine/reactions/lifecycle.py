@@ -139,10 +139,8 @@ def react(context: DecisionContext, event: messages.Event) -> None:
 def finish_runs(context: DecisionContext) -> None:
     """Complete virtual tasks and finish the runs that have nothing left to do."""
     state = context.state
-    while state.to_tidy:
-        index = next(iter(state.to_tidy))
-        del state.to_tidy[index]
-        run = state.active.get(index)
+    while state.pending.runs:
+        run = state.active.get(state.pending.pop_run())
         if run is None:
             continue
         while run.virtual:

@@ -63,7 +63,7 @@ def relocate_attempt(
     allowed = count_retries(context, run, attempt.task, Cause.CONTRACT)
     if (
         reason == MigrationReason.PERFORMANCE
-        and run.failures.get(attempt.task, {}).get(Cause.CONTRACT, 0) >= allowed
+        and run.facts_of(attempt.task).failures.get(Cause.CONTRACT, 0) >= allowed
     ):
         _record_stay(context, attempt, reason, f"it has moved {allowed} times for that")
         return
@@ -103,7 +103,7 @@ def _required_gain(context: DecisionContext, run: RunState, task: int) -> float:
     forth.
     """
     settings = context.settings
-    return min(_MAX_GAIN, settings.gain * settings.gain_growth ** run.migrations.get(task, 0))
+    return min(_MAX_GAIN, settings.gain * settings.gain_growth ** run.facts_of(task).migrations)
 
 
 def _record_stay(context: DecisionContext, attempt: Attempt, reason: str, text: str) -> None:
@@ -133,11 +133,7 @@ def _find_best_mode(context: DecisionContext, run: RunState, attempt: Attempt) -
     """Return the best mode elsewhere, by the task's rank, then the remaining seconds, and these seconds."""
     view = EngineView(context.state)
     seen = view.run(run.index)
-    variable = run.compiled.variable[attempt.task]
-    bound = run.binding.pop(variable, None)  # a migration may move the abstract machine
-    modes = view.modes(seen, attempt.task, free=True, but=attempt.machine)
-    if bound is not None:
-        run.binding[variable] = bound
+    modes = view.modes(seen, attempt.task, but=attempt.machine, rebind=True)
     best: tuple[float, float, int, int] | None = None
     chosen = None
     for mode in modes:
@@ -156,8 +152,8 @@ def _time_there_s(context: DecisionContext, run: RunState, attempt: Attempt, mod
     state, task = context.state, attempt.task
     share = spared_share_if_ended(state, run, attempt, mode.count)
     seconds = run.compiled.seconds(task, mode.machine, mode.count) * (1.0 - share)
-    kept = run.checkpoint.get(task)
-    source = attempt.machine if kept is None else kept[1]
+    files = run.facts_of(task).restart_files
+    source = attempt.machine if files is None else files.machine
     files_s = (
         run.instance.link_s(source, mode.machine, run.compiled.restart_bytes(task), 1.0, 0.0)
         if share
@@ -176,7 +172,7 @@ def move_to_better_machines(context: DecisionContext) -> None:
         if attempt.stage != Stage.RUNNING or attempt.cancelled or context.settings.migrate == "never":
             continue
         run = state.runs[attempt.run]
-        if run.migrations.get(attempt.task, 0) >= _MAX_MOVES:
+        if run.facts_of(attempt.task).migrations >= _MAX_MOVES:
             continue
         found = _find_best_mode(context, run, attempt)
         here = time_left_s(context, attempt)

@@ -83,9 +83,10 @@ def _list_restart_parcels(context: DecisionContext, run: RunState, attempt: Atte
 
     If the machine that wrote them is down, the copy of the project is used.
     """
-    if not spared_share(context.state, run, attempt.task, attempt.count):
+    files = run.facts_of(attempt.task).restart_files
+    if files is None or not spared_share(context.state, run, attempt.task, attempt.count):
         return []
-    _, place, _ = run.checkpoint[attempt.task]
+    place = files.machine
     host = run.instance.network.host
     there = context.state.machines[place].up
     if there and host[place] == host[attempt.machine]:

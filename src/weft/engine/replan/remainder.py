@@ -359,7 +359,7 @@ class _RemainderBuilder:
         attempt = state.attempts[number] if number is not None else None
         if attempt is not None and attempt.started_s is not None:
             return min(spared_share_if_ended(state, run, attempt, count) for count in self._counts(task))
-        if task not in run.checkpoint:
+        if run.facts_of(task).restart_files is None:
             return 0.0
         return min(spared_share(state, run, task, count) for count in self._counts(task))
 
@@ -461,9 +461,9 @@ class _RemainderBuilder:
 
     def _place_of_restart_files(self, task: int) -> int:
         """Return the machine that has the restart files, or will have them when the attempt is ended."""
-        kept = self.run.checkpoint.get(task)
-        if kept is not None:
-            return kept[1]
+        files = self.run.facts_of(task).restart_files
+        if files is not None:
+            return files.machine
         return self.state.attempts[self.run.attempt_of[task]].machine
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from math import inf
+from typing import NamedTuple
 
 from weft.engine.state.compiled import CompiledWorkflow, Loops, bind_expression, build_loops
 from weft.engine.state.indexes import IndexSet, to_seconds, to_units
@@ -23,7 +24,16 @@ from weft.expressions import Value
 from weft.policies.policy import TaskOrder
 from weft.workflow.task_graph import COMPUTE, TRANSFER, VIRTUAL
 
-__all__ = ["IllegalTransition", "PromisedWork", "RunProgress", "RunState", "TaskOutcome", "UnfinishedTasks"]
+__all__ = [
+    "IllegalTransition",
+    "PromisedWork",
+    "RestartFiles",
+    "RunProgress",
+    "RunState",
+    "TaskFacts",
+    "TaskOutcome",
+    "UnfinishedTasks",
+]
 
 
 _Share = tuple[int, int, int]
@@ -195,6 +205,56 @@ class TaskOutcome:
     result: Mapping[str, Value] = field(default_factory=dict)
 
 
+class RestartFiles(NamedTuple):
+    """The last restart files of a task."""
+
+    share: float
+    """Share of the work that they hold."""
+    machine: int
+    node_count: int
+    """Node count with which they were written."""
+
+
+@dataclass(slots=True)
+class TaskFacts:
+    """Facts that few tasks have: failures, migrations, restart files, changed requirements."""
+
+    tries: int = 0
+    """Starts in this iteration by attempts that are closed, until the task completes."""
+    failures: dict[Cause, int] = field(default_factory=dict)
+    """Number of failures by cause."""
+    migrations: int = 0
+    restart_files: RestartFiles | None = None
+    outcome: TaskOutcome | None = None
+    """Outcome, if a condition refers to the task."""
+    growth: dict[Cause, float] = field(default_factory=dict)
+    """Factor on the memory (OUT_OF_MEMORY) or time limit (TIMEOUT)."""
+    requeues: int = 0
+    """Requested reruns in a row without progress."""
+    requirements: tuple[str | None, str | None] | None = None
+    """Requirement and rank set by the application; None: not changed."""
+    avoid: set[int] = field(default_factory=set)
+    """Machines on which it has failed."""
+    reopened: bool = False
+    """Whether it completed before; successors that have started keep the data of that run."""
+
+    @property
+    def is_special(self) -> bool:
+        """Return whether the task may use other machines than its group."""
+        return bool(self.avoid or self.growth) or self.requirements is not None
+
+    def complete(self) -> None:
+        """Remove what matters only until the task completes."""
+        self.tries = self.requeues = 0
+        self.restart_files = self.requirements = None
+        self.growth, self.avoid = {}, set()
+        self.reopened = False
+
+
+_NO_FACTS = TaskFacts()
+"""Returned for tasks without facts; never modified."""
+
+
 class RunState:
     """The state of one run."""
 
@@ -234,28 +294,12 @@ class RunState:
         """Per task: the machine of its last attempt; -1: none."""
         self.attempt_of: dict[int, int] = {}
         """The live attempt of a task."""
-        self.tries: dict[int, int] = {}
-        """Starts of a task in this iteration, until it completes."""
-        self.failures: dict[int, dict[str, int]] = {}
-        """Failures by task and cause."""
-        self.migrations: dict[int, int] = {}
-        """Number of migrations by task."""
-        self.checkpoint: dict[int, tuple[float, int, int]] = {}
-        """Restart files by task: share of the work, machine, node count."""
-        self.outcome: dict[int, TaskOutcome] = {}
-        """Outcomes of the tasks that conditions refer to."""
-        self.binding: dict[int, int] = {}
-        """Machine by shared binding variable."""
-        self.reopened: set[int] = set()
-        """Completed tasks that run again; successors that have started keep the data of the first run."""
         self.left_behind: dict[int, int] = {}
         """By task without a machine: the earlier attempt whose files the next one uses."""
-        self.grown: dict[int, dict[str, float]] = {}
-        """By task and cause: factor on its memory (oom) or time limit (timeout)."""
-        self.requeued: dict[int, int] = {}
-        """By task: requested reruns in a row without progress."""
-        self.requirements: dict[int, tuple[str | None, str | None]] = {}
-        """Requirement and rank changed at run time, by task."""
+        self.facts: dict[int, TaskFacts] = {}
+        """Facts of the tasks that have any; read with ``facts_of``."""
+        self.binding: dict[int, int] = {}
+        """Machine by shared binding variable."""
         self._wanted: dict[Hashable, int] = {}
         """Numbers of the distinct changed requirements, in order of appearance."""
         self.virtual: dict[int, None] = {}
@@ -271,8 +315,6 @@ class RunState:
         self.failed = 0
         self.stopping = ""
         """Why no attempt is started any more; "": not stopping."""
-        self.avoid: dict[int, set[int]] = {}
-        """Machines on which a task has failed."""
         self._left: UnfinishedTasks | None = None
         self._progress: RunProgress | None = None
         self.promises = None if promise is None or not compiled.transfers else PromisedWork(compiled, promise)
@@ -281,6 +323,27 @@ class RunState:
 
     def __len__(self) -> int:
         return len(self.state)
+
+    def facts_of(self, task: int) -> TaskFacts:
+        """Return the facts of a task, to be read only."""
+        return self.facts.get(task, _NO_FACTS) if self.facts else _NO_FACTS
+
+    def change_facts(self, task: int) -> TaskFacts:
+        """Return the facts of a task, to be changed by a transition."""
+        facts = self.facts.get(task)
+        if facts is None:
+            facts = self.facts[task] = TaskFacts()
+        return facts
+
+    def remember_tries(self, attempt: Attempt) -> None:
+        """Keep the number of starts when the attempt of an unfinished task is closed."""
+        self.change_facts(attempt.task).tries = attempt.tries
+        attempt.tries = 0
+
+    def drop_facts(self, task: int) -> None:
+        """Remove the facts of a task if none is left."""
+        if self.facts.get(task) == _NO_FACTS:
+            del self.facts[task]
 
     @property
     def over(self) -> bool:
@@ -321,18 +384,18 @@ class RunState:
             kind += (compiled.template(task),)
         if compiled.demand_kinds is not None:
             kind += (compiled.demand_kinds[task],)
-        if task in self.avoid:
-            kind += tuple(sorted(self.avoid[task]))
-        if task in self.requirements or task in self.grown:
-            kind = (-3 - group, machine, self._wants_by_now(task), *kind[2:])
+        facts = self.facts.get(task) if self.facts else None
+        if facts is not None:
+            kind += tuple(sorted(facts.avoid))
+            if facts.growth or facts.requirements is not None:
+                kind = (-3 - group, machine, self._number_wishes(task, facts), *kind[2:])
         return kind
 
-    def _wants_by_now(self, task: int) -> int:
+    def _number_wishes(self, task: int, facts: TaskFacts) -> int:
         """Number the changed requirements of a task; equal requirements have equal numbers."""
-        texts = self.requirements.get(task, ())
         wanted = (
-            tuple(text and bind_expression(self.compiled, task, text) for text in texts),
-            tuple(sorted(self.grown.get(task, {}).items())),
+            tuple(text and bind_expression(self.compiled, task, text) for text in facts.requirements or ()),
+            tuple(sorted(facts.growth.items())),
         )
         return self._wanted.setdefault(wanted, len(self._wanted))
 
@@ -342,21 +405,21 @@ class RunState:
         if not compiled.demands:
             return ()
         stated = compiled.demand(task, machine, count)
-        factor = self.grown[task].get(Cause.OUT_OF_MEMORY, 1.0) if task in self.grown else 1.0
+        factor = self.facts_of(task).growth.get(Cause.OUT_OF_MEMORY, 1.0)
         if factor == 1.0:
             return stated
         return tuple((name, amount * factor if name == "memory" else amount) for name, amount in stated)
 
     def tried(self, task: int) -> int:
         """Return the number of the task's next start."""
-        return self.tries.get(task, 0) + 1
+        return self.facts_of(task).tries + 1
 
     def is_mode(self, task: int, machine: int, count: int) -> bool:
         """Return whether a mode exists and offers the memory that the task needs by now."""
         if (machine, count) not in self.compiled.options(task).nodes:
             return False
         host = self.instance.machines[machine]
-        if task not in self.grown or host.occupancy == "unlimited":
+        if not self.facts_of(task).growth or host.occupancy == "unlimited":
             return True
         demand = self.demand(task, machine, count)
         return all(amount <= host.amounts.get(name, inf) for name, amount in demand)
@@ -465,12 +528,17 @@ class RunState:
         if self._progress is not None:
             self._progress.stop(task)
 
-    def is_special(self, task: int) -> bool:
-        """Return whether a task may use fewer machines than its group."""
-        if not (self.binding or self.requirements or self.avoid or self.grown):
+    def is_special(self, task: int, *, rebind: bool = False) -> bool:
+        """Return whether a task may use fewer machines than its group; ``rebind``: ignore its binding."""
+        if not (self.binding or self.facts):
             return False
-        special = task in self.requirements or task in self.avoid or task in self.grown
-        return special or self.compiled.variable[task] in self.binding
+        return self.facts_of(task).is_special or self.bound_machine(task, rebind=rebind) is not None
+
+    def bound_machine(self, task: int, *, rebind: bool = False) -> int | None:
+        """Return the machine of a task's abstract machine; None: not bound, or ``rebind``."""
+        if rebind or not self.binding:
+            return None
+        return self.binding.get(self.compiled.variable[task])
 
     def source_of(self, task: int) -> int | None:
         """Return the source machine of a transfer; None: not bound yet."""

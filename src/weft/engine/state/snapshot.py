@@ -10,15 +10,15 @@ from __future__ import annotations
 import dataclasses
 from array import array
 from collections.abc import Mapping
-from copy import deepcopy
+from copy import copy
 from typing import Any
 
 from weft.engine.state.compiled import CompiledWorkflow
 from weft.engine.state.machines import MachineState
 from weft.engine.state.plan import RunPlan
-from weft.engine.state.run import RunState, TaskOutcome
+from weft.engine.state.run import RestartFiles, RunState, TaskFacts, TaskOutcome
 from weft.engine.state.state import EngineState
-from weft.engine.states import Attempt, RunOutcome, Stage, TaskState
+from weft.engine.states import Attempt, Cause, RunOutcome, Stage, TaskState
 from weft.workflow.unfold import unfold
 from weft.workflow.workflow import set_growth_lines
 
@@ -29,7 +29,7 @@ _RUN = (
     "arrival_s", "ended_s", "ending", "version", "plan_wanted", "plan_asked_s",
     "unfinished", "failed", "stopping",
 )  # fmt: skip
-_BY_TASK = ("attempt_of", "tries", "failures", "migrations", "binding", "left_behind", "grown", "requeued")
+_BY_TASK = ("attempt_of", "binding", "left_behind")
 _MACHINE = ("up", "free_nodes", "speed_factor", "believed_at_s")
 _STATE = ("now", "next_attempt")
 _ASKED = ("first_asked_s", "access_asked_s", "access", "fetch_asked_s", "fetched_s")
@@ -127,11 +127,7 @@ def _record_run(run: RunState) -> dict[str, Any]:
         "planned": run.planned,
         **{name: getattr(run, name) for name in _RUN},
         **{name: _pairs(getattr(run, name)) for name in _BY_TASK},
-        "checkpoint": [[task, *kept] for task, kept in run.checkpoint.items()],
-        "requirements": [[task, *texts] for task, texts in run.requirements.items()],
-        "outcome": [[task, each.exit_code, dict(each.result)] for task, each in run.outcome.items()],
-        "avoid": [[task, sorted(machines)] for task, machines in run.avoid.items()],
-        "reopened": sorted(run.reopened),
+        "facts": [[task, _record_facts(facts)] for task, facts in run.facts.items()],
         "early": list(run.early),
         "state": list(run.state),
         "missing": run.missing.tolist(),
@@ -159,15 +155,8 @@ def _restore_run(state: EngineState, index: int, kept: Mapping[str, Any]) -> Run
     run.ending = RunOutcome(kept["ending"]) if kept["ending"] else None
     for name in _BY_TASK:
         getattr(run, name).update(map(tuple, kept[name]))
-    run.checkpoint.update(
-        (task, (share, machine, count)) for task, share, machine, count in kept["checkpoint"]
-    )
-    run.requirements.update((task, (demanded, rank)) for task, demanded, rank in kept["requirements"])
-    run.outcome.update(
-        (task, TaskOutcome(exit_code=code, result=result)) for task, code, result in kept["outcome"]
-    )
-    run.avoid.update((task, set(machines)) for task, machines in kept["avoid"])
-    run.reopened.update(kept["reopened"])
+    facts = kept["facts"] if "facts" in kept else _convert_tables(kept)
+    run.facts.update((task, _restore_facts(fields)) for task, fields in facts)
     for task in kept["early"]:
         run.early.add(task)
     run.state = bytearray(kept["state"])
@@ -190,83 +179,79 @@ def _find_compiled(state: EngineState, kept: Mapping[str, Any]) -> CompiledWorkf
     return state.library.grown(compiled, unfold(set_growth_lines(compiled.graph.workflow, kept["lines"])))
 
 
-_DIGEST_BY_TASK = (
-    "attempt_of",
-    "tries",
-    "failures",
-    "migrations",
-    "checkpoint",
-    "outcome",
-    "binding",
-    "left_behind",
-    "grown",
-    "requeued",
-    "requirements",
-)
-_DIGEST_RUN = (
-    "index",
-    "owner",
-    "arrival_s",
-    "ended_s",
-    "ending",
-    "planned",
-    "plan_wanted",
-    "version",
-    "unfinished",
-    "failed",
-    "stopping",
-)
-
-
-def digest_state(state: EngineState) -> dict[str, Any]:
-    """Return all parts of a state that influence decisions, as plain data."""
-    return {
-        "now": state.now,
-        "runs": [_digest_run(run) for run in state.runs],
-        "active": list(state.active),
-        "machines": [_digest_machine(machine) for machine in state.machines],
-        "attempts": {number: _digest_attempt(attempt) for number, attempt in sorted(state.attempts.items())},
-        "next_attempt": state.next_attempt,
-        "cached": {host: sorted(files) for host, files in sorted(state.copies.at.items())},
-        "unknown": {machine: list(attempts) for machine, attempts in sorted(state.unknown.items())},
-        "timers": dict(sorted(state.timers.items())),
-        "discovered_s": state.inquiries.discovered_s,
-        "listed": None if state.inquiries.listed is None else sorted(state.inquiries.listed),
-        "first_asked_s": dict(sorted(state.inquiries.first_asked_s.items())),
-        "access_asked_s": dict(sorted(state.inquiries.access_asked_s.items())),
-        "fetch_asked_s": dict(sorted(state.inquiries.fetch_asked_s.items())),
-        "fetched_s": dict(sorted(state.inquiries.fetched_s.items())),
-        "access": dict(sorted(state.inquiries.access.items())),
-    }
-
-
-def _digest_run(run: RunState) -> dict[str, Any]:
-    found: dict[str, Any] = {name: getattr(run, name) for name in _DIGEST_RUN}
-    found.update({name: deepcopy(dict(sorted(getattr(run, name).items()))) for name in _DIGEST_BY_TASK})
-    found["avoid"] = {task: sorted(machines) for task, machines in sorted(run.avoid.items())}
-    found["state"] = list(run.state)
-    found["missing"] = run.missing.tolist()
-    found["where"] = run.where.tolist()
-    found["ready"] = list(run.ready)
-    found["early"] = sorted(run.early)
-    found["reopened"] = sorted(run.reopened)
-    found["virtual"] = sorted(run.virtual)
-    found["plan"] = None if run.plan is None else run.plan.key
-    found["loops"] = [(body.iteration, body.left) for body in run.loops.bodies]
+def _record_facts(facts: TaskFacts) -> dict[str, Any]:
+    """Return the facts of a task that differ from the defaults."""
+    found: dict[str, Any] = {}
+    for each in dataclasses.fields(facts):
+        value = getattr(facts, each.name)
+        if value and each.name == "outcome":
+            found["outcome"] = [value.exit_code, dict(value.result)]
+        elif value:
+            found[each.name] = sorted(value) if isinstance(value, set) else copy(value)
     return found
 
 
-def _digest_machine(machine: MachineState) -> dict[str, Any]:
-    return {
-        "up": machine.up,
-        "free_nodes": machine.free_nodes,
-        "amounts": dict(machine.amounts),
-        "speed_factor": machine.speed_factor,
-        "believed_at_s": machine.believed_at_s,
-        "holders": list(machine.holders),
-        "queue": list(machine.queue),
-    }
+def _restore_facts(fields: Mapping[str, Any]) -> TaskFacts:
+    facts = TaskFacts(
+        **{name: fields[name] for name in ("tries", "migrations", "requeues", "reopened") if name in fields}
+    )
+    for name in ("failures", "growth"):
+        setattr(facts, name, {Cause(cause): value for cause, value in fields.get(name, {}).items()})
+    facts.avoid = set(fields.get("avoid", ()))
+    if "restart_files" in fields:
+        facts.restart_files = RestartFiles(*fields["restart_files"])
+    if "requirements" in fields:
+        facts.requirements = tuple(fields["requirements"])
+    if "outcome" in fields:
+        code, result = fields["outcome"]
+        facts.outcome = TaskOutcome(exit_code=code, result=result)
+    return facts
 
 
-def _digest_attempt(attempt: Attempt) -> dict[str, Any]:
-    return dataclasses.asdict(attempt) | {"sent_for": sorted(attempt.sent_for)}
+_TABLES = {
+    "tries": "tries",
+    "failures": "failures",
+    "migrations": "migrations",
+    "grown": "growth",
+    "requeued": "requeues",
+}
+"""Tables by task in the snapshots of schema 1, and the facts that replace them."""
+
+
+def _convert_tables(kept: Mapping[str, Any]) -> list[tuple[int, dict[str, Any]]]:
+    """Convert the tables by task of a snapshot of schema 1 to facts."""
+    facts: dict[int, dict[str, Any]] = {}
+    for table, name in _TABLES.items():
+        for task, value in kept[table]:
+            facts.setdefault(task, {})[name] = value
+    for task, *files in kept["checkpoint"]:
+        facts.setdefault(task, {})["restart_files"] = files
+    for task, *texts in kept["requirements"]:
+        facts.setdefault(task, {})["requirements"] = texts
+    for task, *outcome in kept["outcome"]:
+        facts.setdefault(task, {})["outcome"] = outcome
+    for task, machines in kept["avoid"]:
+        facts.setdefault(task, {})["avoid"] = machines
+    for task in kept["reopened"]:
+        facts.setdefault(task, {})["reopened"] = True
+    return list(facts.items())
+
+
+def digest_state(state: EngineState) -> dict[str, Any]:
+    """Return all parts of a state that influence decisions, as plain data without the order of tables."""
+    found = take_snapshot(state)
+    for name in (*_ASKED, "cached"):
+        found[name] = sorted(found[name])
+    found["attempts"] = {attempt["number"]: attempt for attempt in found["attempts"]}
+    found["timers"] = dict(sorted(found["timers"].items()))
+    for run, record in zip(state.runs, found["runs"], strict=True):
+        record |= {name: sorted(record[name], key=lambda pair: pair[0]) for name in _BY_TASK}
+        record |= {"ready": list(run.ready), "early": sorted(run.early), "virtual": sorted(run.virtual)}
+        record["facts"] = {task: facts for task, facts in record["facts"] if facts}
+    for attempt in found["attempts"].values():
+        # The starts of a task are counted by its live attempt or, after a restore, by its facts.
+        tries = attempt.pop("tries")
+        if tries:
+            facts = found["runs"][attempt["run"]]["facts"]
+            facts.setdefault(attempt["task"], {})["tries"] = tries
+    return found

@@ -23,7 +23,7 @@ from weft.engine.states import Attempt, Stage
 from weft.instance.instance import Instance
 from weft.policies.policy import TaskOrder
 
-__all__ = ["STATE_UNKNOWN", "EngineState", "InquiryAgenda", "MachineInquiries"]
+__all__ = ["STATE_UNKNOWN", "EngineState", "InquiryAgenda", "MachineInquiries", "PendingWork"]
 
 
 class InquiryAgenda:
@@ -269,6 +269,62 @@ class MachineInquiries:
         return self._settings.fetch_every_s is None or machine in self.fetched_s
 
 
+class PendingWork:
+    """Work lists within one event. They are empty between events and not part of the state proper."""
+
+    __slots__ = ("attempts", "due_queues", "policy", "queues", "runs")
+
+    def __init__(self) -> None:
+        self.policy = False
+        """Whether something changed that a policy may act on."""
+        self.runs: dict[int, None] = {}
+        """Runs with virtual tasks to complete, or with nothing left to do."""
+        self.attempts: dict[int, None] = {}
+        """Attempts with reserved nodes that may be able to start."""
+        self.queues: dict[int, None] = {}
+        """Machines whose queues may continue."""
+        self.due_queues: dict[int, None] = {}
+        """Machines whose queues are served without further delay."""
+
+    def __bool__(self) -> bool:
+        return self.policy or bool(self.attempts or self.queues or self.runs)
+
+    def start_decision(self) -> None:
+        """Record that the policy decides now."""
+        self.policy = False
+
+    def pop_run(self) -> int:
+        """Remove and return the first run."""
+        return _pop_first(self.runs)
+
+    def pop_attempt(self) -> int:
+        """Remove and return the first attempt."""
+        return _pop_first(self.attempts)
+
+    def pop_queue(self) -> int:
+        """Remove and return the first machine."""
+        return _pop_first(self.queues)
+
+    def pop_due_queue(self, machine: int) -> bool:
+        """Remove a machine whose queue is served now; return whether it was due."""
+        if machine not in self.due_queues:
+            return False
+        del self.due_queues[machine]
+        return True
+
+    def clear(self) -> None:
+        """Discard all work."""
+        self.policy = False
+        for work in (self.runs, self.attempts, self.queues, self.due_queues):
+            work.clear()
+
+
+def _pop_first(items: dict[int, None]) -> int:
+    first = next(iter(items))
+    del items[first]
+    return first
+
+
 class EngineState:
     """All runs, machines and attempts at one time."""
 
@@ -304,27 +360,14 @@ class EngineState:
         self.unknown: dict[int, dict[int, None]] = {}
         """By machine that stopped answering: abandoned attempts that may still run there."""
         self.timers: dict[str, float] = {}
-        self.dirty = False
-        """Whether something changed that a policy may act on."""
-        self.to_tidy: dict[int, None] = {}
-        """Runs with virtual tasks to complete, or with nothing left to do."""
-        self.touched: dict[int, None] = {}
-        """Machines with a queue that may continue."""
-        self.to_serve: dict[int, None] = {}
-        """Machines whose queues are served now."""
-        self.arrived: dict[int, None] = {}
-        """Attempts with reserved nodes that may be able to start."""
+        self.pending = PendingWork()
+        """Consequences of the last changes that were not handled yet."""
         self.copies = SharedFileCopies()
         """Shared files by host."""
         self.evaluated: dict[tuple[str, tuple[tuple[str, str], ...]], Sequence[object] | None] = {}
         """Values of requirements and ranks for each machine, by bound expression; None: no value."""
         self.inquiries = MachineInquiries(self.settings, self.machines, self.changes)
         """Queries and answers about the machines."""
-
-    @property
-    def unsettled(self) -> bool:
-        """Return whether the last changes may have further effects."""
-        return self.dirty or bool(self.arrived or self.touched or self.to_tidy)
 
     def run_of(self, attempt: Attempt) -> RunState:
         """Return the run of an attempt."""
@@ -342,7 +385,7 @@ class EngineState:
     def touch(self, machine: int) -> None:
         """Mark a machine for queue service, if its queue is not empty."""
         if self.machines.all[machine].queue:
-            self.touched[machine] = None
+            self.pending.queues[machine] = None
 
     def give_back(self, attempt: Attempt) -> None:
         """Free the nodes and amounts of an attempt."""
@@ -355,12 +398,14 @@ class EngineState:
         self.unqueue(attempt)
         self.attempts.pop(attempt.number, None)
         run = self.runs[attempt.run]
+        if attempt.tries:
+            run.remember_tries(attempt)
         if run.attempt_of.get(attempt.task) == attempt.number:
             run.let_go(attempt.task)
         if run.unfinished == 0:
-            self.to_tidy[run.index] = None
+            self.pending.runs[run.index] = None
         self.touch(attempt.machine)
-        self.dirty = True
+        self.pending.policy = True
 
     def unqueue(self, attempt: Attempt) -> None:
         """Remove an attempt from its machine's queue, if it is there."""
