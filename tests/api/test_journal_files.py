@@ -120,7 +120,7 @@ def damaged(journal: Path, folder: Path, change) -> Path:
         (lambda lines: [*lines[:3], "[1, 2]", *lines[3:]], 4, "not a line of a journal"),
         (lambda lines: lines[1:], 1, "no 'kind' in it"),
         (lambda lines: ['{"kind": "diary"}', *lines[1:]], 1, "diary"),
-        (lambda lines: [lines[0].replace('"schema":1', '"schema":9'), *lines[1:]], 1, "schema 9"),
+        (lambda lines: [lines[0].replace('"schema":2', '"schema":9'), *lines[1:]], 1, "schema 9"),
         (lambda lines: [lines[0].replace('"gain":', '"profit":'), *lines[1:]], 1, "profit"),
         (
             lambda lines: [*lines, '{"n":1,"now":1,"event":["Wish",{}],"commands":[]}'],

@@ -252,7 +252,7 @@ def test_machines_that_this_computer_cannot_be_are_refused(
 
 
 def test_bad_input_is_refused_before_anything_is_written(project: Project) -> None:
-    refused(project.weft("run"), 2, "Name a WORKFLOW")
+    refused(project.weft("run"), 2, "Give a WORKFLOW")
     refused(project.weft("run", "absent.yaml"), 2, "no file 'absent.yaml'")
     refused(project.weft("run", "tiny.yaml", "--on", "identical:2"), 2, "has no backend", "kind: local")
     refused(project.weft("run", "tiny.yaml", "--planner", "hefft"), 2, "did you mean 'heft'?")

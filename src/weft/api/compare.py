@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from weft.api.request import compile_request
 from weft.errors import Infeasible, InvalidInput, Problem, WeftError
 from weft.formats.files import load_platform, read_workflow_file
-from weft.instance.compilation import compile_instance
 from weft.instance.instance import Instance
 from weft.planners import PLANNERS
 from weft.planners.planner import Budget, Planner, PlanRequest, make_planner
@@ -27,7 +27,6 @@ from weft.schedule.bounds import lower_bounds
 from weft.schedule.objective import make_objective
 from weft.schedule.schedule import Schedule
 from weft.schedule.verification import verify
-from weft.workflow.checks import check_and_unfold
 from weft.workflow.workflow import Workflow, set_params
 
 __all__ = ["ALL", "Progress", "compare"]
@@ -133,11 +132,7 @@ def _compare_on(
 ) -> WorkflowResults:
     """Compile a workflow once and run every planner on it."""
     with progress(f"compiling {label}"):
-        graph = check_and_unfold(workflow)
-        try:
-            instance = compile_instance(graph, platform)
-        except Infeasible as error:
-            raise Infeasible(f"{label}: {error}") from None
+        instance = compile_request({label: workflow}, platform).instance
         compile_problem(instance)  # compile here, so that no planner's time includes it
         bound_s = lower_bounds(instance).best_s
     trials = []
@@ -146,8 +141,8 @@ def _compare_on(
             trials.append(_try_planner(name, planner, instance, label, seed, spending))
     return WorkflowResults(
         workflow=label,
-        tasks=len(graph),
-        edges=graph.edge_count,
+        tasks=len(instance.graph),
+        edges=instance.graph.edge_count,
         lower_bound_s=max([bound_s, *(proven_s for _, proven_s in trials)]),
         results=tuple(result for result, _ in trials),
     )

@@ -20,9 +20,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from weft.api.plan import PlannedWorkflow, measure_plan, open_pool
+from weft.api.request import Request, load_request
 from weft.errors import InvalidInput, Problem, WeftError
-from weft.formats.files import load_platform, read_workflow_file
-from weft.instance.compilation import compile_instance
 from weft.instance.instance import Instance
 from weft.planners.decoding import Genome
 from weft.planners.evaluation import compute_bounds
@@ -47,7 +46,6 @@ from weft.planners.pareto_search import (
 from weft.planners.planner import Plan, PlanRequest
 from weft.platform.file_format import platform_document
 from weft.platform.platform import Platform
-from weft.predictors.chain import PredictorChain, default_chain
 from weft.predictors.predictor import Predictor
 from weft.randomness import generator
 from weft.reports.pareto import FrontPoint, FrontView, NodeRange, TriedPlan
@@ -59,10 +57,9 @@ from weft.schedule.schedule import Schedule
 from weft.schedule.verification import verify
 from weft.search.pool import Pool
 from weft.units import format_count
-from weft.workflow.checks import check_and_unfold
 from weft.workflow.file_format import workflow_document
 from weft.workflow.task_graph import COMPUTE
-from weft.workflow.workflow import Workflow, set_params
+from weft.workflow.workflow import Workflow
 
 __all__ = [
     "DEFAULT_FRONT_TIME_S",
@@ -292,7 +289,7 @@ Preset = Literal["s2"]
 
 
 def pareto(
-    workflow: Workflow | str | Path,
+    workflow: Workflow | str | Path | Request,
     *,
     on: Platform | str | Path = "local",
     against: Against = "cost",
@@ -322,12 +319,8 @@ def pareto(
     _check(against, points, preset, seed)
     if plan_time_s is None and plan_steps is None and preset is None:
         plan_time_s = DEFAULT_FRONT_TIME_S
-    loaded = workflow if isinstance(workflow, Workflow) else read_workflow_file(workflow)
-    platform = on if isinstance(on, Platform) else load_platform(on)
     goal = make_objective("makespan", deadline_s=deadline_s, max_cost=max_cost)
-    graph = check_and_unfold(set_params(loaded, params or {}))
-    chain = None if predictor is None else PredictorChain((predictor, *default_chain().predictors))
-    instance = compile_instance(graph, platform, predictor=chain)
+    instance = load_request(workflow, on=on, params=params, predictor=predictor).instance
     refuse_impossible_limits(goal, instance, compute_bounds(instance).best_s)
     trade = make_tradeoff(against, instance, max_cost=max_cost)
     _check_preset(instance, trade, goal, preset)
@@ -454,21 +447,19 @@ def _front_record(front: Front) -> dict[str, Any]:
 
 
 def load_front(
-    workflow: Workflow | str | Path,
+    workflow: Workflow | str | Path | Request,
     *,
     on: Platform | str | Path = "local",
     params: Mapping[str, Any] | None = None,
     folder: Path = FRONTS,
 ) -> Front | None:
     """Load the stored front; None if there is none or it does not match the current version."""
-    loaded = workflow if isinstance(workflow, Workflow) else read_workflow_file(workflow)
-    platform = on if isinstance(on, Platform) else load_platform(on)
-    given = set_params(loaded, params or {})
+    instance = load_request(workflow, on=on, params=params).instance
     try:
-        known = json.loads(front_path(given, platform, folder).read_text(encoding="utf-8"))
+        path = front_path(instance.graph.workflow, instance.platform, folder)
+        known = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    instance = compile_instance(check_and_unfold(given), platform)
     try:
         front = _read_front(known, instance)
     except (WeftError, LookupError, TypeError, ValueError):
@@ -530,9 +521,10 @@ def choose(
     If no front is stored, search for one with the options ``search`` of ``pareto`` and store it. Raises
     Infeasible if the plan exceeds the deadline or the maximal cost.
     """
-    front = load_front(workflow, on=on, params=params, folder=folder)
+    request = load_request(workflow, on=on, params=params)
+    front = load_front(request, folder=folder)
     if front is None:
-        front = pareto(workflow, on=on, params=params, deadline_s=deadline_s, max_cost=max_cost, **search)
+        front = pareto(request, deadline_s=deadline_s, max_cost=max_cost, **search)
         # Storing is optional: without the file the next call searches again.
         with suppress(OSError):
             save_front(front, folder)

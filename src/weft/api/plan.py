@@ -15,16 +15,14 @@ from typing import Any
 
 import numpy as np
 
+from weft.api.request import Request, load_request
 from weft.engine.replan.promise import Promise, compute_promise
 from weft.errors import Infeasible, InvalidInput, Problem
-from weft.formats.files import load_platform, read_workflow_file
-from weft.instance.compilation import compile_instance
 from weft.instance.instance import Instance
 from weft.planners.evaluation import compute_bounds
 from weft.planners.forecast import PlanForecast, forecast_schedule
 from weft.planners.planner import Budget, Plan, Planner, PlanProgress, PlanRequest, make_planner
 from weft.platform.platform import Platform
-from weft.predictors.chain import PredictorChain, default_chain
 from weft.predictors.predictor import Predictor
 from weft.randomness import generator
 from weft.reports import REPORTS
@@ -38,9 +36,8 @@ from weft.schedule.schedule import Schedule, expected_total_seconds
 from weft.schedule.verification import Violation, verify
 from weft.search.pool import INLINE_POOL, Pool
 from weft.units import format_count, format_seconds
-from weft.workflow.checks import check_and_unfold
 from weft.workflow.task_graph import COMPUTE, TaskGraph
-from weft.workflow.workflow import Workflow, set_params
+from weft.workflow.workflow import Workflow
 
 __all__ = [
     "DEFAULT_PLANNER",
@@ -276,7 +273,7 @@ def _finite_or_none(value: object) -> object:
 
 
 def plan(
-    workflow: Workflow | str | Path,
+    workflow: Workflow | str | Path | Request,
     *,
     on: Platform | str | Path = "local",
     planner: str = DEFAULT_PLANNER,
@@ -295,7 +292,7 @@ def plan(
     pool: Pool | str | None = None,
     progress: Callable[[PlanProgress], None] | None = None,
 ) -> PlannedWorkflow:
-    """Plan a workflow (a record or a file of any format) on a platform (a record, a file or a short form).
+    """Plan a workflow (record, file of any format, or request) on a platform (record, file or short form).
 
     ``planner`` may carry options (``"heft:averaging=self-loops"``). ``predictor`` has precedence over the
     estimates in the workflow. Raises Infeasible if no plan exists, or if the plan exceeds the deadline or the
@@ -309,16 +306,11 @@ def plan(
     if plan_time_s is None and plan_steps is None and is_search(chosen):
         plan_time_s = DEFAULT_PLAN_TIME_S
     budget = make_budget(plan_time_s=plan_time_s, plan_steps=plan_steps, progress=progress)
-    loaded = workflow if isinstance(workflow, Workflow) else read_workflow_file(workflow)
-    platform = on if isinstance(on, Platform) else load_platform(on)
     goal = make_objective(objective, alpha, deadline_s=deadline_s, max_cost=max_cost)
     if seed < 0:
         raise InvalidInput(Problem(what=f"seed {seed}", rule="must be at least 0"))
-    graph = check_and_unfold(set_params(loaded, params or {}))
-    chain = None if predictor is None else PredictorChain((predictor, *default_chain().predictors))
-    started = time.perf_counter()
-    instance = compile_instance(graph, platform, predictor=chain, pinned=pinned)
-    compiling_s = time.perf_counter() - started
+    request = load_request(workflow, on=on, params=params, pinned=pinned, predictor=predictor)
+    instance = request.instance
     with open_pool(workers=workers, cluster=cluster, pool=pool) as opened, exclude_compilation(budget):
         made, planning_s = _run_planner(instance, planner, chosen, goal, seed, budget, opened)
         side_by_side = opened.workers
@@ -327,7 +319,7 @@ def plan(
         goal,
         made,
         planner=planner,
-        planning_s=compiling_s + planning_s,
+        planning_s=request.compile_s + planning_s,
         seed=seed,
         plan_time_s=plan_time_s,
         plan_steps=plan_steps,

@@ -19,6 +19,7 @@ from weft.backends.backend import Product
 from weft.backends.layout import ProjectLayout
 from weft.backends.local.records import RecordLog, SealedRecords
 from weft.engine.history import AttemptRecord
+from weft.engine.state.compiled import WorkflowLibrary
 from weft.engine.state.run import RunState as RunState
 from weft.errors import InvalidInput, Problem, nearest
 from weft.formats.files import save_text
@@ -68,12 +69,21 @@ def reports_folder(layout: ProjectLayout, run: int) -> Path:
     return layout.home / "reports" / str(run)
 
 
-def read_report(place: OpenProject, execution: int, run: RunRecord | None = None) -> ExecutionReport:
-    """Read an execution from its journal, or only one ``run`` of it."""
+def read_report(
+    place: OpenProject,
+    execution: int,
+    run: RunRecord | None = None,
+    *,
+    compiled: WorkflowLibrary | None = None,
+) -> ExecutionReport:
+    """Read an execution from its journal, or only one ``run`` of it.
+
+    ``compiled`` are its workflows, if they are compiled already.
+    """
     store = JournalStore(place.database)
     header = store.header(execution)
     entries = store.read(execution)
-    engine = Journal(header=header, plans={}, entries=()).engine()
+    engine = Journal(header=header, plans={}, entries=(), compiled=compiled).engine()
     engine.state.plans.update(entries.plans)
     runs = place.runs.of(execution)
     numbers = {each.position: each.number for each in runs}
@@ -128,7 +138,9 @@ def _read_products(place: OpenProject, execution: int, runs: list[RunState]) -> 
     return found
 
 
-def write_reports(place: OpenProject, execution: int) -> tuple[Path, ExecutionReport] | None:
+def write_reports(
+    place: OpenProject, execution: int, *, compiled: WorkflowLibrary | None = None
+) -> tuple[Path, ExecutionReport] | None:
     """Write all reports of an execution into the folder of its first run; return the folder and the report.
 
     Returns None if the execution ended before a run began.
@@ -136,7 +148,7 @@ def write_reports(place: OpenProject, execution: int) -> tuple[Path, ExecutionRe
     runs = place.runs.of(execution)
     if not runs:
         return None
-    told = read_report(place, execution)
+    told = read_report(place, execution, compiled=compiled)
     folder = reports_folder(place.layout, runs[0].number)
     folder.mkdir(parents=True, exist_ok=True)
     save_text(told.html(), str(folder / "report.html"))

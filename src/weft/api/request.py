@@ -1,13 +1,15 @@
-"""Load, check and select the workflows and machines of a request.
+"""The request behind every command: workflows on a platform, loaded, checked, unfolded and compiled once.
 
-The checks concern tasks with a program; workflows that are only planned or simulated may use any file names.
+File names are checked for tasks with a program; workflows that are only planned or simulated may use any.
 Names are checked as far as they are known; the rest is checked when a task starts.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -15,15 +17,20 @@ from weft.backends.attempt.external_files import file_url_path, is_url
 from weft.backends.attempt.inputs import ProducerIndex
 from weft.backends.attempt.safe_paths import StagingProblem, quote_name, split_name
 from weft.backends.layout import ProjectLayout
-from weft.backends.simulation.scenario import draw_arrivals
-from weft.backends.simulation.scenario_reader import load_arrival_workflows, load_scenario
 from weft.documents import locate_problems
+from weft.engine.state.compiled import WorkflowLibrary
 from weft.errors import DocumentPath as Keys
-from weft.errors import InvalidInput, Problem, nearest
+from weft.errors import Infeasible, InvalidInput, Problem, nearest
 from weft.formats.files import STDIN, load_platform, read_workflow_file
 from weft.formats.native import replace_unwritable_names
+from weft.instance.compilation import compile_instance
+from weft.instance.instance import Instance
+from weft.planners.planner import make_planner
 from weft.platform.platform import Platform
+from weft.predictors.chain import PredictorChain, default_chain
+from weft.predictors.predictor import Predictor
 from weft.randomness import generator
+from weft.schedule.objective import make_objective
 from weft.workflow.checks import check_and_unfold
 from weft.workflow.task import Input, Task
 from weft.workflow.task_graph import TaskGraph
@@ -31,17 +38,102 @@ from weft.workflow.templates import fill_template, list_fields, split_template
 from weft.workflow.workflow import Workflow, set_params
 
 __all__ = [
+    "DEFAULT_PLANNER",
+    "DEFAULT_POLICY",
     "Arrivals",
     "Buildable",
     "LoadedWorkflows",
+    "Request",
     "WorkflowSource",
     "check_file_names",
+    "compile_request",
     "find_missing_inputs",
     "load_arrivals",
     "load_machines",
+    "load_request",
     "load_workflows",
     "select_until",
+    "unique_key",
 ]
+
+
+DEFAULT_POLICY, DEFAULT_PLANNER = "plan", "heft"
+"""Defaults of ``run`` and ``simulate``."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Request:
+    """Workflows on a platform, compiled."""
+
+    platform: Platform
+    instances: Mapping[str, Instance]
+    """By workflow key."""
+    folders: Mapping[str, str] = field(default_factory=dict)
+    """Folder of each workflow that is run, relative to the project."""
+    compile_s: float = 0.0
+    """Wall-clock seconds of the compilation."""
+
+    @property
+    def workflows(self) -> dict[str, Workflow]:
+        """Return the workflows by key."""
+        return {key: instance.graph.workflow for key, instance in self.instances.items()}
+
+    @property
+    def instance(self) -> Instance:
+        """Return the instance of a request for a single workflow."""
+        (found,) = self.instances.values()
+        return found
+
+    @cached_property
+    def library(self) -> WorkflowLibrary:
+        """Return the workflows for an engine."""
+        return WorkflowLibrary(self.instances)
+
+    def check_planner(self, planner: str) -> None:
+        """Raise InvalidInput if the planner cannot minimise the makespan of some workflow."""
+        goal, chosen = make_objective("makespan"), make_planner(planner)
+        for key, instance in self.instances.items():
+            refusal = chosen.supports(instance, goal)
+            if refusal is not None:
+                what = f"planner {planner!r} cannot plan {key!r}: {refusal.reason}"
+                raise InvalidInput(Problem(what=what, advice="`weft planners` lists the others"))
+
+
+def load_request(
+    workflow: Workflow | str | Path | Request,
+    *,
+    on: Platform | str | Path,
+    params: Mapping[str, Any] | None = None,
+    pinned: Mapping[str, str] | None = None,
+    predictor: Predictor | None = None,
+) -> Request:
+    """Load and compile one workflow; a request is returned unchanged.
+
+    ``predictor`` has precedence over the estimates in the workflow.
+    """
+    if isinstance(workflow, Request):
+        return workflow
+    loaded = workflow if isinstance(workflow, Workflow) else read_workflow_file(workflow)
+    platform = on if isinstance(on, Platform) else load_platform(on)
+    graph = check_and_unfold(set_params(loaded, params or {}))
+    chain = None if predictor is None else PredictorChain((predictor, *default_chain().predictors))
+    started = time.perf_counter()
+    instance = compile_instance(graph, platform, predictor=chain, pinned=pinned)
+    took_s = time.perf_counter() - started
+    return Request(platform=platform, instances={graph.workflow.name: instance}, compile_s=took_s)
+
+
+def compile_request(
+    workflows: Mapping[str, Workflow], platform: Platform, folders: Mapping[str, str] | None = None
+) -> Request:
+    """Check, unfold and compile workflows. Infeasible names the workflow."""
+    instances = {}
+    for key, workflow in workflows.items():
+        try:
+            instances[key] = compile_instance(check_and_unfold(workflow), platform)
+        except Infeasible as error:
+            raise Infeasible(f"{key}: {error}") from None
+    return Request(platform=platform, instances=instances, folders=folders or {})
 
 
 def select_until(workflow: Workflow, names: Sequence[str]) -> Workflow:
@@ -215,7 +307,7 @@ def load_workflows(
         loaded = _load_source(source, layout, format_name)
         flow = select_until(replace_unwritable_names(set_params(loaded, params)), until)
         check_file_names(flow)
-        key = _unique_key(flow.name, found.flows)
+        key = unique_key(flow.name, found.flows)
         found.flows[key] = flow
         is_file = isinstance(source, str | Path) and str(source) != STDIN
         found.folders[key] = _workflow_folder(layout, str(source)) if is_file else "."
@@ -235,7 +327,8 @@ def _load_source(source: Any, layout: ProjectLayout, format_name: str | None) ->
     raise InvalidInput(Problem(what=what, rule="must be a workflow, a Builder, a task call or a file name"))
 
 
-def _unique_key(name: str, taken: Mapping[str, object]) -> str:
+def unique_key(name: str, taken: Mapping[str, object]) -> str:
+    """Return the name, with a number if it is taken."""
     numbered = (f"{name} ({number})" for number in range(2, len(taken) + 3))
     return name if name not in taken else next(each for each in numbered if each not in taken)
 
@@ -260,6 +353,9 @@ def load_arrivals(
     """Load the workflows that arrive later, and their arrival times."""
     if file is None:
         return [], LoadedWorkflows({}, {})
+    from weft.backends.simulation.scenario import draw_arrivals
+    from weft.backends.simulation.scenario_reader import load_arrival_workflows, load_scenario
+
     scenario = load_scenario(file)
     flows = {key: replace_unwritable_names(flow) for key, flow in load_arrival_workflows(scenario).items()}
     for flow in flows.values():

@@ -19,15 +19,21 @@ import numpy as np
 from weft.api.plan import PlannedWorkflow, plan
 from weft.api.project import OpenProject, find_project, require_project
 from weft.api.report import ExecutionReport, read_report, reports_folder, write_reports
-from weft.api.request import WorkflowSource, load_arrivals, load_machines, load_workflows
-from weft.api.simulation import DEFAULT_PLANNER, DEFAULT_POLICY
+from weft.api.request import (
+    DEFAULT_PLANNER,
+    DEFAULT_POLICY,
+    WorkflowSource,
+    compile_request,
+    load_arrivals,
+    load_machines,
+    load_workflows,
+)
 from weft.backends.layout import ProjectLayout
 from weft.engine.messages import Submitted
 from weft.engine.settings import EngineSettings, find_settings
-from weft.errors import Infeasible, InvalidInput, Problem
-from weft.instance.compilation import compile_instance
+from weft.engine.state.compiled import WorkflowLibrary
+from weft.errors import InvalidInput, Problem
 from weft.instance.instance import Instance
-from weft.planners.planner import make_planner
 from weft.platform.platform import Platform
 from weft.policies.policy import make_policy
 from weft.reports.comparison import TextTable
@@ -39,8 +45,6 @@ from weft.runtime.budget import PlanningBudget
 from weft.runtime.driver import Listener
 from weft.runtime.execution import Execution, ExecutionOutcome, check_backend, open_project
 from weft.runtime.lock import Lock
-from weft.schedule.objective import make_objective
-from weft.workflow.checks import check_and_unfold
 
 __all__ = [
     "SIGNALS",
@@ -64,6 +68,8 @@ class RunResult:
     ending: ExecutionOutcome
     resumed: bool
     """Whether an unfinished execution was resumed."""
+    compiled: WorkflowLibrary
+    """The workflows."""
 
     @property
     def outcome(self) -> str:
@@ -85,12 +91,12 @@ class RunResult:
     def told(self) -> ExecutionReport:
         """Return the data of all reports."""
         with OpenProject.at(str(self.layout.project)) as place:
-            return read_report(place, self.execution)
+            return read_report(place, self.execution, compiled=self.compiled)
 
     def write_reports(self) -> Path:
         """Write page, trace, events and WfFormat; return their folder."""
         with OpenProject.at(str(self.layout.project)) as place:
-            write_reports(place, self.execution)
+            write_reports(place, self.execution, compiled=self.compiled)
         return self.reports
 
     @property
@@ -102,7 +108,7 @@ class RunResult:
         return "\n".join([*execution_lines(self.told.executed), *self.ending.stuck])
 
     def __repr__(self) -> str:
-        return f"Ran(execution={self.execution}, outcome={self.outcome!r})"
+        return f"RunResult(execution={self.execution}, outcome={self.outcome!r})"
 
     def _repr_html_(self) -> str:
         executed = self.told.executed
@@ -258,18 +264,22 @@ def run(
         raise InvalidInput(Problem(what="no workflow to run", advice="give one, or a file with arrivals"))
     platform = load_machines(on, most_nodes)
     check_backend(platform)
+    chosen = make_policy(policy)
+    request = compile_request(flows, platform, {**asked.folders, **more.folders})
+    if chosen.needs_plan:
+        request.check_planner(planner)
+    adapted = _settings(settings or find_settings(preset), keep_going=keep_going, retries=retries)
     header = JournalHeader(
         policy=policy,
-        settings=_settings(settings or find_settings(preset), keep_going=keep_going, retries=retries),
+        settings=set_poll_interval(adapted, request.instances.values()),
         seed=seed,
         planner=planner,
         platform=platform,
-        workflows=flows,
-        folders={**asked.folders, **more.folders},
+        workflows=request.workflows,
+        folders=request.folders,
         owner=getpass.getuser(),
         command=tuple(command),
     )
-    header = replace(header, settings=set_poll_interval(header.settings, _compile_all(header)))
     first = [(0.0, key, asked.flows[key].owner or "") for key in asked.flows]
     expected = [
         (at_s, Submitted(run=number, workflow=key, owner=owner or header.owner))
@@ -280,9 +290,12 @@ def run(
         unfinished = None if fresh else RunTable(database).unfinished(header.fingerprint)
         if unfinished is None:
             begun = replace(header, started_at_s=time.time())
-            execution = Execution.begin(layout, lock, database, begun, expected, budget=spending, fresh=fresh)
+            execution = Execution.begin(
+                layout, lock, database, begun, expected,
+                compiled=request.library, budget=spending, fresh=fresh,
+            )  # fmt: skip
         else:
-            execution = _resume_execution(layout, lock, database, unfinished.number)
+            execution = _resume_execution(layout, lock, database, unfinished.number, compiled=request.library)
         return _drive(execution, watch, interrupted, resumed=unfinished is not None)
     finally:
         database.close()
@@ -331,9 +344,15 @@ def _resumable(database: Database, execution: int | None) -> int:
 
 
 def _resume_execution(
-    layout: ProjectLayout, lock: Lock, database: Database, number: int, cancel: Sequence[int] = ()
+    layout: ProjectLayout,
+    lock: Lock,
+    database: Database,
+    number: int,
+    cancel: Sequence[int] = (),
+    *,
+    compiled: WorkflowLibrary | None = None,
 ) -> Execution:
-    execution = Execution.resume(layout, lock, database, number)
+    execution = Execution.resume(layout, lock, database, number, compiled=compiled)
     runs = execution.engine.state.runs
     stopped = [run.index for run in runs if run.ending == "stopped" and run.index not in cancel]
     execution.ask("resume", stopped)
@@ -356,7 +375,13 @@ def _drive(
                 raise KeyboardInterrupt
     finally:
         execution.close()
-    return RunResult(layout=execution.layout, execution=execution.number, ending=ending, resumed=resumed)
+    return RunResult(
+        layout=execution.layout,
+        execution=execution.number,
+        ending=ending,
+        resumed=resumed,
+        compiled=execution.engine.state.library,
+    )
 
 
 def _raise_interrupt(number: int) -> NoReturn:  # noqa: ARG001 -- it was Ctrl-C
@@ -372,24 +397,6 @@ def _settings(settings: EngineSettings, *, keep_going: bool, retries: int | None
         on_failure="continue" if keep_going else settings.on_failure,
         retries=settings.retries if retries is None else retries,
     )
-
-
-def _compile_all(header: JournalHeader) -> list[Instance]:
-    """Compile the workflows and check the planner, before anything is written."""
-    instances = []
-    chosen = make_policy(header.policy)
-    goal, planning = make_objective("makespan"), make_planner(header.planner)
-    for key, flow in header.workflows.items():
-        try:
-            instance = compile_instance(check_and_unfold(flow), header.platform)
-        except Infeasible as error:
-            raise Infeasible(f"{key}: {error}") from None
-        refusal = planning.supports(instance, goal) if chosen.needs_plan else None
-        if refusal is not None:
-            what = f"planner {header.planner!r} cannot plan {key!r}: {refusal.reason}"
-            raise InvalidInput(Problem(what=what, advice="`weft planners` lists the others"))
-        instances.append(instance)
-    return instances
 
 
 def cancel_unfinished(place: OpenProject, run: RunRecord, *, interrupted: Callable[[], bool]) -> RunRecord:
@@ -444,6 +451,12 @@ def plan_dry_run(
     check_backend(platform)
     asked = load_workflows(workflows, find_project(project), params, format_name, until)
     return [
-        plan(flow, on=platform, planner=planner, plan_time_s=plan_time_s, plan_steps=plan_steps, seed=seed)
-        for flow in asked.flows.values()
+        plan(
+            compile_request({key: flow}, platform),
+            planner=planner,
+            plan_time_s=plan_time_s,
+            plan_steps=plan_steps,
+            seed=seed,
+        )
+        for key, flow in asked.flows.items()
     ]

@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from weft.api.request import DEFAULT_PLANNER, DEFAULT_POLICY, Request, compile_request, unique_key
 from weft.backends.simulation.scenario import UNDISTURBED, Arrival, Scenario, draw_arrivals
 from weft.backends.simulation.scenario_checks import check_scenario
 from weft.backends.simulation.scenario_reader import load_arrival_workflows, load_scenario
@@ -26,15 +27,12 @@ from weft.engine.history import (
 from weft.engine.journal import JournalEntry
 from weft.engine.messages import Repeat
 from weft.engine.settings import EngineSettings, find_settings
-from weft.engine.state.compiled import WorkflowLibrary
-from weft.errors import Infeasible, InvalidInput, Problem
+from weft.errors import InvalidInput, Problem
 from weft.formats.files import load_platform, read_workflow_file
 from weft.formats.native import replace_unwritable_names
-from weft.instance.compilation import compile_instance
 from weft.instance.instance import Instance
 from weft.papers.statistics import Summary, summarise
 from weft.planners.evaluation import compute_bounds
-from weft.planners.planner import make_planner
 from weft.platform.platform import Platform, planned_machines
 from weft.policies.policy import make_policy
 from weft.randomness import generator
@@ -42,9 +40,7 @@ from weft.reports.simulation import SimulationView, simulation_html
 from weft.repository.journal import JournalHeader
 from weft.repository.journal_store import JournalFileWriter, open_journal_file
 from weft.runtime.simulation import Simulation
-from weft.schedule.objective import make_objective
 from weft.units import format_count, format_seconds
-from weft.workflow.checks import check_and_unfold
 from weft.workflow.workflow import Workflow, set_params
 
 __all__ = [
@@ -286,7 +282,6 @@ class SimulationRecorder:
             )
 
 
-DEFAULT_POLICY, DEFAULT_PLANNER = "plan", "heft"
 DEFAULT_STEPS = 200
 """Step budget of a search planner for the first plan and for each re-planning."""
 
@@ -336,9 +331,7 @@ def simulate(
         raise InvalidInput(Problem(what="no workflow to simulate", advice=advice))
     check_scenario(truth, platform, flows)
     prepared = _PreparedSimulation(
-        flows=flows,
-        platform=platform,
-        instances=_compile_all(flows, platform),
+        request=compile_request(flows, platform),
         scenario=truth,
         policy=policy,
         planner=planner,
@@ -346,7 +339,8 @@ def simulate(
         plan_steps=plan_steps,
         first=tuple(first),
     )
-    prepared.refuse_planner()
+    if prepared.plans:
+        prepared.request.check_planner(planner)
     runs = [prepared.run(seed + number, journal, progress) for number in range(repeat)]
     return SimulatedRuns(
         platform=platform,
@@ -375,13 +369,8 @@ def _load_first(
             source if isinstance(source, Workflow) else read_workflow_file(source, format_name=format_name)
         )
         flow = replace_unwritable_names(set_params(loaded, params))
-        found[_unique_key(flow.name, found)] = flow
+        found[unique_key(flow.name, found)] = flow
     return found
-
-
-def _unique_key(name: str, taken: Mapping[str, object]) -> str:
-    numbered = (f"{name} ({number})" for number in range(2, len(taken) + 3))
-    return name if name not in taken else next(each for each in numbered if each not in taken)
 
 
 def _check_clash(first: Mapping[str, Workflow], arriving: Mapping[str, Workflow]) -> None:
@@ -391,24 +380,11 @@ def _check_clash(first: Mapping[str, Workflow], arriving: Mapping[str, Workflow]
         raise InvalidInput(Problem(what=what, advice="name it only once"))
 
 
-def _compile_all(flows: Mapping[str, Workflow], platform: Platform) -> dict[str, Instance]:
-    """Compile every workflow; Infeasible names the workflow."""
-    found = {}
-    for key, flow in flows.items():
-        try:
-            found[key] = compile_instance(check_and_unfold(flow), platform)
-        except Infeasible as error:
-            raise Infeasible(f"{key}: {error}") from None
-    return found
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PreparedSimulation:
     """Data shared by all repetitions."""
 
-    flows: Mapping[str, Workflow]
-    platform: Platform
-    instances: Mapping[str, Instance]
+    request: Request
     scenario: Scenario
     policy: str
     planner: str
@@ -421,21 +397,10 @@ class _PreparedSimulation:
         """Return whether the policy uses a planner."""
         return make_policy(self.policy).needs_plan
 
-    def refuse_planner(self) -> None:
-        """Raise InvalidInput if the planner cannot plan some workflow."""
-        if not self.plans:
-            return
-        goal, chosen = make_objective("makespan"), make_planner(self.planner)
-        for key, instance in self.instances.items():
-            refusal = chosen.supports(instance, goal)
-            if refusal is not None:
-                what = f"planner {self.planner!r} cannot plan {key!r}: {refusal.reason}"
-                raise InvalidInput(Problem(what=what, advice="`weft planners` lists the others"))
-
     def run(self, seed: int, journal: str | Path | None, tell: SimulationProgress | None) -> SimulatedRun:
         """Run one simulation."""
         simulation = Simulation(
-            library=WorkflowLibrary(self.instances),
+            library=self.request.library,
             arrivals=list(self._arrivals(seed)),
             policy=make_policy(self.policy),
             settings=self.settings,
@@ -453,7 +418,7 @@ class _PreparedSimulation:
             seed=seed,
             history=recorder.history.finish(),
             machines=tuple((machine.name, machine.nodes) for machine in engine.state.machines),
-            instances=self.instances,
+            instances=self.request.instances,
             stuck=tuple(stuck),
             pending=len(simulation.arrivals) - len(engine.state.runs),
         )
@@ -461,7 +426,10 @@ class _PreparedSimulation:
     def _arrivals(self, seed: int) -> Iterator[Arrival]:
         """Return all arrivals by time: the given workflows at 0, then those of the scenario."""
         drawn = draw_arrivals(self.scenario, generator(seed, "arrivals"))
-        own = [Arrival(workflow=key, owner=self.flows[key].owner) for key in self.first]
+        own = [
+            Arrival(workflow=key, owner=self.request.instances[key].graph.workflow.owner)
+            for key in self.first
+        ]
         yield from sorted([*own, *drawn], key=lambda arrival: arrival.at_s)
 
     def _header(self, simulation: Simulation) -> JournalHeader:
@@ -470,8 +438,8 @@ class _PreparedSimulation:
             settings=simulation.settings,
             seed=simulation.seed,
             planner=self.planner,
-            platform=self.platform,
-            workflows=self.flows,
+            platform=self.request.platform,
+            workflows=self.request.workflows,
             scenario=self.scenario.name,
         )
 

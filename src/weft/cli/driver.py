@@ -149,7 +149,7 @@ def _finish(
             _show_briefly(ran, driver)
         _exit(ran, driver, as_json=as_json)
     with OpenProject.at(str(ran.layout.project)) as place:
-        written = write_reports(place, ran.execution)
+        written = write_reports(place, ran.execution, compiled=ran.compiled)
     if written is not None:
         folder, told = written
         if report is not None:

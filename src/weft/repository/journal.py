@@ -254,10 +254,14 @@ class Journal:
     entries: tuple[JournalEntry, ...]
     snapshots: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
     """By the number of the last entry included."""
+    compiled: WorkflowLibrary | None = None
+    """The workflows of the header, if they are compiled already."""
 
     @cached_property
     def library(self) -> WorkflowLibrary:
         """Return the workflows compiled for the platform."""
+        if self.compiled is not None:
+            return self.compiled
         platform = self.header.platform
         workflows = self.header.workflows.items()
         return WorkflowLibrary(

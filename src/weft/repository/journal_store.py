@@ -22,6 +22,7 @@ from weft.backends.layout import ProjectLayout, refuse_links
 from weft.engine.engine import Engine
 from weft.engine.journal import JournalEntry
 from weft.engine.messages import PlanReady
+from weft.engine.state.compiled import WorkflowLibrary
 from weft.engine.state.plan import StoredPlan
 from weft.engine.state.snapshot import take_snapshot
 from weft.engine.state.state import EngineState
@@ -105,9 +106,12 @@ class JournalStore:
         self._snapshot_at = SNAPSHOT_EVERY - 1
         return self.execution
 
-    def resume(self, execution: int) -> RebuiltEngine:
-        """Rebuild the engine of an execution and continue writing its journal."""
-        rebuilt = self.rebuilt(execution)
+    def resume(self, execution: int, compiled: WorkflowLibrary | None = None) -> RebuiltEngine:
+        """Rebuild the engine of an execution and continue writing its journal.
+
+        ``compiled`` are its workflows, if they are compiled already.
+        """
+        rebuilt = self.rebuilt(execution, compiled)
         self.execution = execution
         self._plans = set(rebuilt.engine.state.plans)
         self._snapshot_at = rebuilt.entries - 1 + SNAPSHOT_EVERY
@@ -167,13 +171,17 @@ class JournalStore:
         snapshots = {after: state for after, state in self._snapshot(execution) if after < len(entries)}
         return Journal(header=header, plans=self.plans(execution), entries=entries, snapshots=snapshots)
 
-    def rebuilt(self, execution: int) -> RebuiltEngine:
+    def rebuilt(self, execution: int, compiled: WorkflowLibrary | None = None) -> RebuiltEngine:
         """Rebuild the engine at the end of the journal from the last snapshot and the entries after it."""
         snapshots = dict(self._snapshot(execution))
         last = max(snapshots, default=-1)
         entries = list(self.all_after(execution, last))
         journal = Journal(
-            header=self.header(execution), plans=self.plans(execution), entries=(), snapshots=snapshots
+            header=self.header(execution),
+            plans=self.plans(execution),
+            entries=(),
+            snapshots=snapshots,
+            compiled=compiled,
         )
         engine = journal.rebuilt_from(last, entries)
         return RebuiltEngine(engine=engine, header=journal.header, entries=last + 1 + len(entries))

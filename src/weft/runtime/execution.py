@@ -33,6 +33,7 @@ from weft.engine.explanation import describe_standstill
 from weft.engine.journal import JournalEntry
 from weft.engine.messages import Asked, Refuse
 from weft.engine.replan.promise import Promise
+from weft.engine.state.compiled import WorkflowLibrary
 from weft.engine.state.run import RunState
 from weft.engine.state.state import EngineState
 from weft.engine.states import RequestKind, Stage
@@ -319,6 +320,7 @@ class Execution:
         header: JournalHeader,
         arrivals: Sequence[ScheduledArrival],
         *,
+        compiled: WorkflowLibrary | None = None,
         budget: PlanningBudget = _DEFAULT_BUDGET,
         fresh: bool = False,
         listeners: Sequence[Listener] = (),
@@ -332,7 +334,7 @@ class Execution:
         kept = {_TOKEN: token, _ARRIVALS: _arrivals_to_json(arrivals), _FRESH: str(int(fresh))}
         spent = {_TIME: str(budget.time_s or ""), _STEPS: str(budget.steps or "")}
         store.begin(header, {**kept, **spent})
-        engine = Journal(header=header, plans={}, entries=()).engine()
+        engine = Journal(header=header, plans={}, entries=(), compiled=compiled).engine()
         made = cls(
             layout, lock, database, store, header, engine,
             sequence=0, token=token, budget=budget, fresh=fresh, listeners=listeners,
@@ -348,11 +350,12 @@ class Execution:
         database: Database,
         number: int,
         *,
+        compiled: WorkflowLibrary | None = None,
         listeners: Sequence[Listener] = (),
     ) -> Self:
         """Go on with an execution."""
         store = JournalStore(database)
-        rebuilt = store.resume(number)
+        rebuilt = store.resume(number, compiled)
         runs = RunTable(database)
         token = runs.remembered(number, _TOKEN) or os.urandom(32).hex()
         runs.set_execution_state(number, "running")
