@@ -1,4 +1,4 @@
-"""Fixtures that every folder of tests may use: where the benchmark data and the papers' figures are."""
+"""Fixtures for all tests: the directories of the benchmark data and of the papers' figures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PROJECT = Path(__file__).parents[1]
 
 
 def _folder(variable: str, beside: str) -> Path:
-    """Find a folder of data by its environment variable, else beside the project; skip where it is absent."""
+    """Return a data directory from its environment variable or beside the project; skip if it is missing."""
     folder = Path(os.environ.get(variable) or PROJECT.parent / "shared" / beside)
     if not folder.is_dir():
         pytest.skip(f"no data: set {variable} to their folder")
@@ -20,11 +20,11 @@ def _folder(variable: str, beside: str) -> Path:
 
 @pytest.fixture(scope="session")
 def bench_data() -> Path:
-    """The folder of the public benchmark data."""
+    """Return the directory of the public benchmark data."""
     return _folder("WEFT_BENCH_DATA", "data")
 
 
 @pytest.fixture(scope="session")
 def spec_data() -> Path:
-    """The folder of the figures that the papers' experiments must give."""
+    """Return the directory of the expected figures of the papers."""
     return PROJECT / "tests" / "published" / "figures"

@@ -1,4 +1,4 @@
-"""Damaged files: a strategy that cuts and flips bytes, and what a reader may do with them."""
+"""Damaged files: a strategy that truncates files and replaces bytes, and the check of a reader."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from weft.errors import InvalidInput
 
 @st.composite
 def damaged(draw: Any, samples: Sequence[bytes]) -> bytes:
-    """Draw one of some valid files, perhaps cut short, with up to three bytes replaced."""
+    """Draw a valid file, possibly truncated, with up to three bytes replaced."""
     whole = draw(st.sampled_from(list(samples)))
     cut = draw(st.integers(0, len(whole)))
     found = bytearray(whole[:cut] if draw(st.booleans()) else whole)
@@ -23,7 +23,7 @@ def damaged(draw: Any, samples: Sequence[bytes]) -> bytes:
 
 
 def reads_or_refuses(read: Callable[[bytes], Any], data: bytes) -> bool:
-    """Say whether a reader gives tasks or says what is wrong; any other error is its own."""
+    """Return whether a reader returns tasks; it may raise InvalidInput, and any other error propagates."""
     try:
         return len(read(data).tasks) > 0
     except InvalidInput as error:

@@ -1,8 +1,8 @@
-"""Edges of a task graph by the names of their ends, for comparing graphs whose indices differ."""
+"""Edges of a task graph by task names, to compare graphs with different indices."""
 
 
 def edges_of(graph, *columns):
-    """Give the values of some edge columns (``bytes``, ``files``, ``seconds``) for every edge."""
+    """Return the values of some edge columns (``bytes``, ``files``, ``seconds``) for every edge."""
     found = {}
     for task, name in enumerate(graph.names):
         start, end = graph.predecessor_pointer[task : task + 2]

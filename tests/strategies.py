@@ -1,4 +1,4 @@
-"""Hypothesis strategies for whole workflows and platforms, as users may write them."""
+"""Hypothesis strategies for workflows and platforms."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ AMOUNTS = st.one_of(
     st.dictionaries(st.integers(1, 8), QUANTITIES, min_size=1, max_size=3),
 )
 BUDGETS = ("credits", "scratch")
-# Strategies stand outside of what draws them: to make and check one takes longer than to draw from it.
+# Strategies are module constants: constructing a strategy takes longer than drawing from it.
 VARIABLES = st.sampled_from([("k",), ("i", "j"), ("a", "b", "c")])
 PARSED_CONDITIONS = CONDITIONS.map(parse)
 INDICES = st.one_of(
@@ -96,7 +96,7 @@ def optional(strategy):
 
 @st.composite
 def sweeps(draw):
-    """A sweep whose variables may be paired: then they all have the same values."""
+    """Draw a sweep; paired variables have the same values."""
     names = draw(VARIABLES)
     if draw(st.booleans()):
         values = draw(VALUES)
@@ -106,7 +106,7 @@ def sweeps(draw):
 
 @st.composite
 def dependencies(draw, task, sweep):
-    """Every form a dependency can have on a task with or without a sweep."""
+    """Draw a dependency of any form on a task with or without a sweep."""
     condition = draw(optional(PARSED_CONDITIONS))
     if sweep is None or draw(st.booleans()):
         return Dependency(task=task, condition=condition)
@@ -205,7 +205,7 @@ REST_OF_TASK = {
 
 @st.composite
 def tasks(draw, name, earlier):
-    """A task that may wait for earlier ones."""
+    """Draw a task that may depend on earlier ones."""
     sweep = draw(SWEEPS)
     chosen = (
         draw(st.lists(st.sampled_from(earlier), max_size=2, unique_by=lambda task: task.name))
@@ -250,7 +250,7 @@ def tasks(draw, name, earlier):
 
 @st.composite
 def workflows(draw, most_tasks=5):
-    """A workflow in which every reference leads somewhere; some have problems only unfolding shows."""
+    """Draw a workflow with valid references; some have problems that only unfolding finds."""
     found = []
     for number in range(draw(st.integers(1, most_tasks))):
         found.append(draw(tasks(f"t{number}", tuple(found))))
@@ -286,7 +286,7 @@ LINKS = st.builds(
 
 @st.composite
 def platforms(draw, most_machines=5):
-    """A platform that breaks no rule."""
+    """Draw a valid platform."""
     machines = [draw(_machines(f"m{number}")) for number in range(draw(st.integers(1, most_machines)))]
     places = [*(machine.name for machine in machines), *sorted({m.site for m in machines if m.site})]
     pairs = draw(
@@ -341,7 +341,7 @@ def _machines(draw, name):
 
 @st.composite
 def digraphs(draw, most_nodes=9):
-    """Successor lists of a directed graph, self-loops and cycles included."""
+    """Draw successor lists of a directed graph, including self-loops and cycles."""
     count = draw(st.integers(1, most_nodes))
     nodes = st.integers(0, count - 1)
     return [sorted(draw(st.sets(nodes, max_size=3))) for _ in range(count)]

@@ -1,4 +1,4 @@
-"""The engine's benchmark compares like with like: both simulate the same graph, and its figures can be had."""
+"""The benchmark of the engine: both models simulate the same graph, and its figures are printed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_both_models_end_between_the_bounds_of_the_same_graph() -> None:
     for task, own in enumerate(seconds):
         path[task] = own + max((path[parent] for parent in parents[task]), default=0.0)
     shortest = max(max(path), sum(seconds) / 64)
-    # Graham: list scheduling is never longer than area plus critical path.
+    # Graham: list scheduling takes at most area plus critical path.
     longest = sum(seconds) / 64 + max(path)
     assert shortest <= ours <= longest
     assert shortest <= theirs <= longest

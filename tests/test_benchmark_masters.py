@@ -1,4 +1,4 @@
-"""The simulations of M-S and pM-S that the benchmark of sweeps compares with: A4.1, A4.2 and A4.4."""
+"""The reference simulations of M-S and pM-S for the sweep benchmark: A4.1, A4.2 and A4.4."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def figures(spec_data):
 
 
 def times(run):
-    """Give start and finish by name; t23 is the third subtask of the second layer."""
+    """Return start and finish by name; t23 is the third subtask of the second layer."""
     return {
         f"t{layer}{number}": line
         for layer, lines in enumerate(zip(run.start_s, run.finish_s, strict=True), start=1)
@@ -66,20 +66,20 @@ def test_a4_2_the_random_vectors(figures, number, priorities, name):
     ],
     ids=["adps-1", "ptg", "otg-a", "otg-b"],
 )
-def test_a4_4_priorities_change_nothing_where_every_subtask_has_one_parent(kind):
+def test_a4_4_priorities_have_no_effect_if_every_subtask_has_one_parent(kind):
     for seed in range(3):
         layers = kind.draw(generator(seed, "a4.4"))
         assert run_masters(layers, priorities=True) == run_masters(layers, priorities=False)
 
 
-def test_priorities_change_something_elsewhere():
+def test_priorities_change_the_schedule_of_other_graphs():
     layers = SampleGraph(graph="itg-a").draw(generator(0, "a4.4"))
     assert run_masters(layers, priorities=True) != run_masters(layers, priorities=False)
 
 
-def test_subtasks_that_end_together_are_treated_one_by_one():
-    # Both of layer 1 end at 1. The end of the first lets the second of layer 2 take the better machine, although
-    # the first of layer 2 is ready in the same moment.
+def test_subtasks_that_end_together_are_processed_one_by_one():
+    # Both subtasks of layer 1 end at 1. The end of the first starts the second subtask of layer 2 on the better
+    # machine, although the first subtask of layer 2 becomes ready at the same time.
     layers = SweepLayers(
         lengths=((1.0, 1.0), (6.0, 6.0)),
         throughputs=((1.0, 1.0), (2.0, 1.0)),
@@ -111,7 +111,7 @@ def test_no_machine_is_idle_while_a_subtask_of_its_layer_is_ready(seed, prioriti
 
 
 def assert_alone(lines):
-    """Nobody starts on a machine before the one before him has ended."""
+    """Assert that a subtask starts on a machine only after the previous one has ended."""
     ends = Counter()
     for machine, start, finish in sorted(lines, key=lambda line: line[1]):
         assert start >= ends[machine]
@@ -119,7 +119,7 @@ def assert_alone(lines):
 
 
 def small_layers(rng):
-    """Draw layers of few subtasks with small whole lengths, so that many end together."""
+    """Draw layers of few subtasks with small integer lengths, so that many end together."""
     sizes = rng.integers(1, 7, size=3).tolist()
     parents = [((),) * sizes[0]]
     for before, size in itertools.pairwise(sizes):
