@@ -215,9 +215,9 @@ def test_check_says_what_a_run_would_refuse(folder: Path) -> None:
     lines = refused(warm_weft("check", "w.yaml", folder=folder), 2, "w.yaml:4:", "`to:` sets the destination")
     assert len(lines) == 3
     told = "\n".join(lines)
-    assert "'/etc/hosts' is no name of a file here; only names relative to the directory are allowed" in told
-    assert "'../{k}' is no name of a file here; '..' leads out of the directory" in told
-    assert "'/tmp/y{k}' is no name of a file here" in told
+    assert "'/etc/hosts' is not a valid file name; only names relative to the directory are allowed" in told
+    assert "'../{k}' is not a valid file name; '..' leads out of the directory" in told
+    assert "'/tmp/y{k}' is not a valid file name" in told
     for words in (("run", "-n"), ("run",)):
         assert warm_weft(*words, "w.yaml", folder=folder).err == told + "\n"
         assert not (folder / ".weft").exists()

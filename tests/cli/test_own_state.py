@@ -83,11 +83,11 @@ def test_a_link_in_the_place_of_a_part_is_refused(
 def test_what_is_no_directory_is_refused(project: Project) -> None:
     project.write("w.yaml", WORKFLOW)
     project.write(".weft", "mine\n")
-    refused(project.weft("run", "w.yaml"), 2, ".weft' is no directory", "rename or remove it", "--project")
+    refused(project.weft("run", "w.yaml"), 2, ".weft' is not a directory", "rename or remove it", "--project")
     assert (project.folder / ".weft").read_text() == "mine\n"
     (project.folder / ".weft").unlink()
     os.mkfifo(project.folder / ".weft")
-    refused(project.weft("run", "w.yaml"), 2, ".weft' is no directory")
+    refused(project.weft("run", "w.yaml"), 2, ".weft' is not a directory")
     (project.folder / ".weft").unlink()
     (project.folder / ".weft").symlink_to("nowhere")
     refused(project.weft("run", "w.yaml"), 2, ".weft' is a symbolic link to 'nowhere'")

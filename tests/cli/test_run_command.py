@@ -292,7 +292,7 @@ def test_a_program_that_may_not_be_executed(project: Project) -> None:
     project.write("list.yaml", "weft: 1\nname: list\ntasks: {a: {command: [./program]}}\n")
     done = project.weft("run", "list.yaml")
     assert done.code == 1
-    assert "./program is not executable; chmod +x makes it so" in done.out
+    assert "./program is not executable; run chmod +x" in done.out
 
 
 def test_a_sandbox_that_cannot_be_written(project: Project) -> None:
@@ -300,7 +300,7 @@ def test_a_sandbox_that_cannot_be_written(project: Project) -> None:
     project.write("here.yaml", "weft: 1\nmachines: {m: {backend: {kind: local, sandbox: notes/box}}}\n")
     done = project.weft("run", "tiny.yaml", "--on", "here.yaml")
     assert done.code == 1
-    assert "notes/box' cannot be made: Not a directory" in " ".join(done.out.split())
+    assert "notes/box' cannot be created: Not a directory" in " ".join(done.out.split())
     assert (project.folder / "notes").read_text() == "a file, no directory\n"
 
 

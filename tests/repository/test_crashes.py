@@ -40,7 +40,7 @@ def began(folder: Path) -> bool:
     try:
         open_database(folder / ".weft" / "weft.db").close()
     except InvalidInput as error:
-        if re.search("no file|an empty database", str(error)):
+        if re.search("no file|database is empty", str(error)):
             return False
         raise
     return True

@@ -88,7 +88,7 @@ def test_a_full_disk_loses_nothing(database):
         database.queue_insert(KEEP, (number, "k", "v" * 1000))
     database.later("UPDATE kept SET value = 'short' WHERE execution = 7", ())
     for _ in range(2):
-        with pytest.raises(StorageProblem, match="disk is full: make room"):
+        with pytest.raises(StorageProblem, match="disk is full: free some space"):
             database.commit()
         assert kept(database) == []
     database.rows("PRAGMA max_page_count=100000")
@@ -156,7 +156,7 @@ def test_other_versions_and_other_files_are_refused(tmp_path):
     connection.close()
     for create in (False, True):
         with pytest.raises(
-            InvalidInput, match=f"of version {SCHEMA_VERSION + 1}; this weft reads version {SCHEMA_VERSION}"
+            InvalidInput, match=f"has version {SCHEMA_VERSION + 1}; this weft reads version {SCHEMA_VERSION}"
         ):
             open_database(path, create=create)
     other = tmp_path / "other.db"
@@ -167,7 +167,7 @@ def test_other_versions_and_other_files_are_refused(tmp_path):
         with pytest.raises(InvalidInput, match="not weft's"):
             open_database(other, create=create)
     (tmp_path / "empty.db").touch()
-    with pytest.raises(InvalidInput, match=r"an empty database.*`weft run WORKFLOW` begins"):
+    with pytest.raises(InvalidInput, match=r"database is empty.*start with `weft run WORKFLOW`"):
         open_database(tmp_path / "empty.db")
     open_database(tmp_path / "empty.db", create=True).close()
 
@@ -176,7 +176,7 @@ def test_what_is_not_there_is_told(tmp_path):
     with pytest.raises(InvalidInput, match="no file"):
         open_database(tmp_path / "weft.db")
     (tmp_path / "file").touch()
-    with pytest.raises(StorageProblem, match="cannot make the folder"):
+    with pytest.raises(StorageProblem, match="cannot create the folder"):
         open_database(tmp_path / "file" / "weft.db", create=True)
     (tmp_path / "folder").mkdir()
     with pytest.raises(StorageProblem, match="unable to open"):
@@ -219,7 +219,7 @@ def test_who_may_only_read_can_read(at_work):
         if "Permission denied" in done.stderr:
             pytest.skip("others may not read the source tree")
         assert done.stdout.startswith("[('seen',)]\n"), done.stderr
-        assert "may not be written to" in done.stdout
+        assert "it is read-only" in done.stdout
     finally:
         shutil.rmtree(folder)
 

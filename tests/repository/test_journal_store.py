@@ -145,7 +145,7 @@ def test_damage_is_told_with_its_place(written):
     with pytest.raises(InvalidInput, match=r"weft\.db: entry 3"):
         written.read(1)
     database.now("UPDATE entry SET record = 'x' WHERE number = 3")
-    with pytest.raises(InvalidInput, match=r"weft\.db: entry 3 cannot be read.*restore it from a copy"):
+    with pytest.raises(InvalidInput, match=r"weft\.db: entry 3 cannot be read.*restore it from a backup"):
         written.read(1)
     database.now("UPDATE execution SET header = replace(header, '\"schema\":2', '\"schema\":9')")
     with pytest.raises(InvalidInput, match="a journal of schema 9"):

@@ -163,5 +163,5 @@ def test_what_is_not_there_is_told(database):
         runs.run(4)
     with pytest.raises(InvalidInput, match="no execution 4"):
         runs.execution(4)
-    with pytest.raises(ValueError, match="'done' is none of"):
+    with pytest.raises(ValueError, match="'done' is not one of"):
         runs.set_state(1, 0, "done")

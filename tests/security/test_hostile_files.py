@@ -22,9 +22,9 @@ _OUTPUTS = {
         "a socket",
     ),
     "loop": ("ln -s out.loop out.loop", "Too many levels of symbolic links"),
-    "nothing": ("true", "was not made"),
-    "gone": ('rm -rf "$PWD"', "was not made"),
-    "swapped": ('rm -rf "$PWD"; ln -s $OUTSIDE "$PWD"', "was not made"),
+    "nothing": ("true", "was not written"),
+    "gone": ('rm -rf "$PWD"', "was not written"),
+    "swapped": ('rm -rf "$PWD"; ln -s $OUTSIDE "$PWD"', "was not written"),
 }
 _DECLARED = {"way": "d/canary", "tree": "t/", "swapped": "canary"}
 
@@ -119,7 +119,7 @@ def test_a_link_in_the_place_of_the_next_tasks_directories_is_not_followed(place
     for name in "bc":
         assert ends[name].cause == "staging"
         assert f"{sandbox}/1/" in ends[name].text
-        assert "a file or a link, and no directory" in ends[name].text
+        assert "a file or a link, not a directory" in ends[name].text
     assert not (place.outside / "1").exists()
 
 

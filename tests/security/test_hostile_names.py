@@ -83,13 +83,13 @@ def test_names_of_files_that_lead_out_are_refused(place: Place, name: str, why: 
     stated = name.replace("{outside}", str(place.outside))
     with pytest.raises(InvalidInput) as problem:
         place.run({"a": {"command": "true", key: [stated]}})
-    assert f"'{stated}' is no name of a file here; {why}" in str(problem.value)
+    assert f"'{stated}' is not a valid file name; {why}" in str(problem.value)
     assert not (place.project / ".weft").exists()
     # Only values of a sweep say so: then it is known when the task begins.
     place.run({"a": {"sweep": {"k": [stated]}, "command": "true", key: ["{k}"]}})
     (end,) = place.ends().values()
     assert end.cause == ("staging" if key == "inputs" else "error")
-    assert f"'{stated}' is no name of a file here: {why}" in end.text
+    assert f"'{stated}' is not a valid file name: {why}" in end.text
 
 
 @pytest.mark.parametrize("key", ["inputs", "outputs"])
@@ -149,7 +149,7 @@ def test_what_a_task_says_does_not_say_where_weft_writes(place: Place, evil: str
         if name not in ("split", "say"):
             assert end.cause == "error"
             assert line in end.text
-            assert "a task has said so" in end.text
+            assert "was written by a task" in end.text
 
 
 def test_a_result_does_not_take_the_place_of_weft_s_own_state(place: Place) -> None:
@@ -187,7 +187,7 @@ def test_what_a_task_says_does_not_say_what_weft_reads(place: Place, evil: str) 
     (end,) = [end for name, end in place.ends().items() if name.startswith("part")]
     assert end.cause in ("staging", "error")
     assert line in end.text
-    assert "a task has said so" in end.text
+    assert "was written by a task" in end.text
 
 
 def test_the_users_own_values_may_lead_anywhere(place: Place, tmp_path: Path) -> None:

@@ -88,16 +88,16 @@ def refuse_links(project: Path) -> None:
     """Raise InvalidInput if ``.weft`` is not a directory, or if it or an entry of it is a link."""
     home = ProjectLayout(project).home
     if home.is_symlink():
-        raise _link_problem(home, "`--project DIR` names another directory to keep it in")
+        raise _link_problem(home, "or choose another project with `--project DIR`")
     if home.exists() and not home.is_dir():
         rule = "it must be a directory: weft keeps its own state there"
-        advice = "rename or remove it, or name another directory by `--project DIR`"
-        raise InvalidInput(Problem(what=f"'{home}' is no directory", rule=rule, advice=advice))
+        advice = "rename or remove it, or choose another project with `--project DIR`"
+        raise InvalidInput(Problem(what=f"'{home}' is not a directory", rule=rule, advice=advice))
     for part in _list_entries(str(home)):
         deep = part.is_dir(follow_symlinks=False) and part.name not in _ENTERED_WITH_CARE
         for each in (part, *(_list_entries(part.path) if deep else ())):
             if each.is_symlink():
-                sandbox = "`sandbox: DIR` of a machine names another directory for its tasks"
+                sandbox = "or set `sandbox: DIR` of the machine"
                 raise _link_problem(Path(each.path), sandbox if part.name == "sandbox" else "")
 
 
@@ -108,7 +108,7 @@ def _list_entries(directory: str) -> list[os.DirEntry[str]]:
 
 
 def _link_problem(link: Path, elsewhere: str) -> InvalidInput:
-    rule = "weft keeps its own state there and follows no link to it"
+    rule = "weft keeps its own state there and does not follow links to it"
     advice = "; ".join(("remove the link", *([elsewhere] if elsewhere else [])))
     return InvalidInput(
         Problem(what=f"'{link}' is a symbolic link to '{link.readlink()}'", rule=rule, advice=advice)

@@ -67,7 +67,9 @@ def _check_machines(platform: Platform) -> Platform:
 
     kinds = {str(machine.backend.get("kind", "")) for machine in platform.machines}
     for kind in sorted(kinds.intersection(BACKENDS)):
-        BACKENDS.load(kind).check_machines(each for each in platform.machines if each.backend["kind"] == kind)
+        BACKENDS.load(kind).check_machines(
+            each for each in platform.machines if each.backend.get("kind") == kind
+        )
     return platform
 
 

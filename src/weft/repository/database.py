@@ -142,13 +142,13 @@ TABLES = (
 
 
 _ADVICE = {
-    sqlite3.SQLITE_FULL: "the disk is full: make room, then `weft resume` goes on where it stopped",
-    sqlite3.SQLITE_IOERR: "the disk is full, or it is failing: look at it, then `weft resume`",
-    sqlite3.SQLITE_READONLY: "it may not be written to: check its permissions and those of its folder",
+    sqlite3.SQLITE_FULL: "the disk is full: free some space, then continue with `weft resume`",
+    sqlite3.SQLITE_IOERR: "the disk is full or failing: check it, then continue with `weft resume`",
+    sqlite3.SQLITE_READONLY: "it is read-only: check its permissions and those of its folder",
     sqlite3.SQLITE_PERM: "check its permissions and those of its folder",
-    sqlite3.SQLITE_CANTOPEN: "check that its folder exists and that you may write there",
-    sqlite3.SQLITE_BUSY: "another process holds it for long: `weft status` names the engine at work",
-    sqlite3.SQLITE_LOCKED: "another process holds it for long: `weft status` names the engine at work",
+    sqlite3.SQLITE_CANTOPEN: "check that its folder exists and is writable",
+    sqlite3.SQLITE_BUSY: "another process has locked it: `weft status` shows the running engine",
+    sqlite3.SQLITE_LOCKED: "another process has locked it: `weft status` shows the running engine",
 }
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
@@ -163,8 +163,8 @@ def explain_sqlite_error(error: sqlite3.Error, path: Path) -> WeftError:
     code = getattr(error, "sqlite_errorcode", None)
     kind = None if code is None else code & 0xFF
     if kind in _DAMAGED:
-        advice = "restore it from a copy, or move it away to begin anew"
-        what = f"the database is damaged, or is none: {error}"
+        advice = "restore it from a backup, or move it away to start afresh"
+        what = f"the file is damaged or not a database: {error}"
         return InvalidInput(Problem(what=what, advice=advice, location=SourceLocation(file=str(path))))
     advice = _ADVICE.get(kind, "") if kind is not None else ""
     return StorageProblem(f"{path}: {error}" + (f"; {advice}" if advice else ""))
@@ -353,7 +353,7 @@ def open_database(path: Path, *, create: bool = False) -> Database:
     if create:
         _make_folder(path)
     elif not path.is_file():
-        advice = "`weft run` makes one; is this the project's folder?"
+        advice = "`weft run` creates it; is this the project folder?"
         raise InvalidInput(Problem(what=f"no file '{path}'", advice=advice))
     failure: sqlite3.Error | None = None
     for how in ("mode=rwc",) if create else _read_modes(path):
@@ -372,7 +372,7 @@ def _make_folder(path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StorageProblem(f"cannot make the folder '{path.parent}': {error.strerror}") from None
+        raise StorageProblem(f"cannot create the folder '{path.parent}': {error.strerror}") from None
 
 
 def _read_modes(path: Path) -> list[str]:
@@ -417,17 +417,17 @@ def _check_version(path: Path, connection: sqlite3.Connection) -> None:
     if _query_number(connection, "PRAGMA application_id") != APPLICATION_ID:
         empty = not _query_number(connection, _COUNT_TABLES)
         # A full disk at the first run leaves such a file.
-        what, advice = "an empty database: nothing was run here yet", "`weft run WORKFLOW` begins"
+        what, advice = "the database is empty: nothing was run here yet", "start with `weft run WORKFLOW`"
         if not empty:
-            what, advice = "a database that is not weft's", "name another file, or move it away"
+            what, advice = "the database was not created by weft", "name another file, or move it away"
         raise InvalidInput(Problem(what=what, advice=advice, location=location))
     version = _query_number(connection, "PRAGMA user_version")
     if version != SCHEMA_VERSION:
         raise InvalidInput(
             Problem(
-                what=f"a database of version {version}",
+                what=f"the database has version {version}",
                 rule=f"this weft reads version {SCHEMA_VERSION}",
-                advice="use the weft that wrote it, or move `.weft` away to begin anew",
+                advice="use the weft version that wrote it, or move `.weft` away to start afresh",
                 location=location,
             )
         )

@@ -220,7 +220,7 @@ class JournalHeader:
 def read_header(record: Mapping[str, Any]) -> JournalHeader:
     """Return the header of a record; raise an error for another kind or schema."""
     if record["kind"] != _KIND:
-        raise ValueError(f"of kind {record['kind']!r}")
+        raise ValueError(f"unknown kind {record['kind']!r}")
     if record["schema"] not in READABLE_SCHEMAS:
         what = f"a journal of schema {record['schema']}, written by weft {record['weft']}"
         raise InvalidInput(Problem(what=what, rule=f"this version reads the schemas {READABLE_SCHEMAS}"))
@@ -232,7 +232,7 @@ def _read_settings(record: Mapping[str, Any]) -> EngineSettings:
     stated = dict(record)
     unknown = sorted(stated.keys() - known)
     if unknown:
-        what = f"settings this version does not know: {', '.join(unknown)}"
+        what = f"unknown settings: {', '.join(unknown)}"
         raise InvalidInput(Problem(what=what, advice="read the journal with the version that wrote it"))
     if stated.get("replanning") is not None:
         stated["replanning"] = ReplanRule(**stated["replanning"])

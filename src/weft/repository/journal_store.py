@@ -143,7 +143,7 @@ class JournalStore:
             raise InvalidInput(
                 Problem(
                     what=f"no execution {execution}",
-                    advice="`weft ls` lists those there are",
+                    advice="`weft ls` lists all runs",
                     location=SourceLocation(file=str(self.database.path)),
                 )
             )
@@ -205,7 +205,7 @@ class JournalStore:
                 [Problem(what=f"{what}: {each}", location=location) for each in error.problems]
             ) from None
         except (KeyError, TypeError, ValueError, RecursionError) as error:
-            advice = "the database is damaged: restore it from a copy"
+            advice = "the database is damaged: restore it from a backup"
             raise InvalidInput(
                 Problem(what=f"{what} cannot be read: {error!r}", advice=advice, location=location)
             ) from None
@@ -286,14 +286,12 @@ def _read_line(file: str, number: int, line: str, read: Any) -> Any:
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         advice = "`weft simulate --journal FILE` writes one" if number == 1 else "the line is damaged"
         raise InvalidInput(
-            Problem(
-                what=f"not a line of a journal: {_describe_error(error)}", advice=advice, location=location
-            )
+            Problem(what=f"invalid journal line: {_describe_error(error)}", advice=advice, location=location)
         ) from None
 
 
 def _describe_error(error: Exception) -> str:
-    return f"no {error} in it" if isinstance(error, KeyError) else str(error)
+    return f"missing {error}" if isinstance(error, KeyError) else str(error)
 
 
 def _decode_line(

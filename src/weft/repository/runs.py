@@ -197,12 +197,12 @@ class RunTable:
 
     def _refuse(self, what: str) -> Any:
         location = SourceLocation(file=str(self._database.path))
-        raise InvalidInput(Problem(what=what, advice="`weft ls` lists those there are", location=location))
+        raise InvalidInput(Problem(what=what, advice="`weft ls` lists all runs", location=location))
 
 
 def _check_state(state: str) -> str:
     if state not in STATES:
-        raise ValueError(f"state {state!r} is none of {', '.join(STATES)}")
+        raise ValueError(f"state {state!r} is not one of {', '.join(STATES)}")
     return state
 
 

@@ -97,7 +97,7 @@ def test_what_lies_above_all_attempts_is_replaced_by_a_link(
     above = place(tmp_path, 1).parent
     above.rename(tmp_path / "moved")
     above.symlink_to(outside)
-    with pytest.raises(StagingProblem, match="a file or a link, and no directory"):
+    with pytest.raises(StagingProblem, match="a file or a link, not a directory"):
         make(2)
     assert list(outside.iterdir()) == []
     assert [path.name for path in (tmp_path / "moved").iterdir()] == ["1"]
@@ -115,7 +115,7 @@ def test_what_was_removed_meanwhile_is_made_again(made: AttemptRecords, tmp_path
 
 def test_a_result_is_surely_absent_only_where_one_has_looked(made: AttemptRecords, tmp_path: Path) -> None:
     workdir, linked = _workdir(tmp_path, 1), _workdir(tmp_path, 2)
-    assert not made.has_no_result(str(workdir)), "nothing is known of a directory that was not made here"
+    assert not made.has_no_result(str(workdir)), "nothing is known of a directory that was not written here"
     made.make_workdir(str(workdir))
     assert made.has_no_result(str(workdir))
     (workdir / ".weft-result.json").write_text("{}")

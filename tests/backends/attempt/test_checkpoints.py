@@ -100,7 +100,7 @@ def test_damage_is_noticed(grounds, tmp_path: Path) -> None:
     with pytest.raises(StagingProblem, match="checksum"):
         restore_checkpoint(kept, grounds.other)
     (kept / "current").write_text("{")
-    with pytest.raises(StagingProblem, match="not what weft wrote"):
+    with pytest.raises(StagingProblem, match="not written by weft"):
         restore_checkpoint(kept, grounds.other)
     assert list(grounds.other.iterdir()) == []
 

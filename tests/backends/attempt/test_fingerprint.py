@@ -75,12 +75,12 @@ def product(found):
 @pytest.mark.parametrize(
     ("change", "inputs", "scripts", "words"),
     [
-        ({}, {"mesh": "b" * 40, "old": "c"}, {}, "input mesh changed; script run.py is no longer there"),
+        ({}, {"mesh": "b" * 40, "old": "c"}, {}, "input mesh changed; script run.py was removed"),
         (
             {},
             {"mesh": "a" * 40, "new": "c"},
             {"run.py": "s"},
-            "input new is new; input old is no longer there",
+            "input new is new; input old was removed",
         ),
         ({"command": "y"}, None, None, "the command changed from 'x'"),
         ({"version": "3"}, None, None, "the version changed from 'none'"),
@@ -116,18 +116,18 @@ def test_secrets_and_long_lists_are_not_kept(tmp_path):
     assert sum(map(len, found.parts.values())) < 1000
     changed = compute_fingerprint(job, {**many, "f77": "e" * 40}, {})
     assert changed.key != found.key
-    assert explain_staleness(changed.parts, product(found)) == "some input changed"
+    assert explain_staleness(changed.parts, product(found)) == "at least one input changed"
 
 
 def test_a_task_of_another_workflow_or_iteration_is_told_in_words(tmp_path):
     job = rendered(with_task(command="x"), tmp_path)
     elsewhere = compute_fingerprint(replace(job, identity="sub:job:1"), {}, {})
     here, later = (compute_fingerprint(replace(job, identity=f":job:{number}"), {}, {}) for number in (1, 2))
-    assert explain_staleness(here.parts, product(elsewhere)) == "it was made for a workflow in sub"
+    assert explain_staleness(here.parts, product(elsewhere)) == "it was produced by a workflow in sub"
     assert (
         explain_staleness(elsewhere.parts, product(here))
-        == "it was made for a workflow in the project folder"
+        == "it was produced by a workflow in the project folder"
     )
-    assert explain_staleness(later.parts, product(here)) == "it was made for job, iteration 1"
+    assert explain_staleness(later.parts, product(here)) == "it was produced by job, iteration 1"
     unknown = replace(product(here), fingerprint="", parts={})
-    assert explain_staleness(here.parts, unknown) == "what it was made from was not written down"
+    assert explain_staleness(here.parts, unknown) == "its earlier fingerprint was not recorded"

@@ -114,7 +114,7 @@ def test_nothing_is_placed_through_a_link(grounds) -> None:
     (grounds.other / "out").symlink_to(grounds.outside)
     (grounds.other / "canary").symlink_to(grounds.canary)
     for how in ("link", "copy"):
-        with pytest.raises(StagingProblem, match="'out' cannot be entered"):
+        with pytest.raises(StagingProblem, match="'out' cannot be opened"):
             link_or_copy(grounds.work, "f", grounds.other, "out/canary", how=how)
         link_or_copy(grounds.work, "f", grounds.other, "canary", how=how)
         assert (grounds.other / "canary").read_text() == "text"

@@ -130,7 +130,7 @@ def test_one_directory_is_held_and_none_is_left_open(grounds, opens: Callable[[]
         for parts in (("a", "b"), ("a", "b"), ("a",), (), ("a", "b")):
             os.close(os.open("x", os.O_CREAT | os.O_WRONLY, dir_fd=held.at(parts)))
         (grounds.work / "out").symlink_to(grounds.outside)
-        with pytest.raises(StagingProblem, match="'out' cannot be entered"):
+        with pytest.raises(StagingProblem, match="'out' cannot be opened"):
             held.at(("out",))
         assert held.at(("a",)) >= 0
     assert len(list(Path("/proc/self/fd").iterdir())) == before

@@ -38,11 +38,11 @@ def test_what_is_missing_is_named_with_what_may_be_meant(grounds) -> None:
     with pytest.raises(StagingProblem) as missing:
         collect_outputs(grounds.work, ["d/vector.1"])
     assert str(missing.value) == (
-        "'d/vector.1' was not made: the task has ended without it; there is 'd/vector_1'"
+        "'d/vector.1' was not written: the task ended without it; there is a file 'd/vector_1'"
     )
-    with pytest.raises(StagingProblem, match=r"'\*\.csv' was not made"):
+    with pytest.raises(StagingProblem, match=r"'\*\.csv' was not written"):
         collect_outputs(grounds.work, ["*.csv"])
-    with pytest.raises(StagingProblem, match="there is a file of that name, and no directory"):
+    with pytest.raises(StagingProblem, match="it is a file, not a directory"):
         collect_outputs(grounds.work, ["d/vector_1/"])
     assert collect_outputs(grounds.work, ["d/vector.1", "d", "*.csv"], missing_ok=True)[0].name == "d"
 
@@ -121,9 +121,7 @@ def test_a_directory_linked_from_outside_the_tree_is_refused(grounds) -> None:
     write(grounds.work / "deep" / "real")
     (grounds.work / "d").mkdir()
     (grounds.work / "d" / "sub").symlink_to("../deep")
-    with pytest.raises(
-        StagingProblem, match="'d/sub' cannot be handed on: it is a link to a directory outside"
-    ):
+    with pytest.raises(StagingProblem, match="'d/sub' cannot be staged: it is a link to a directory outside"):
         collect_outputs(grounds.work, ["d"])
 
 

@@ -89,7 +89,7 @@ def test_what_was_changed_since_is_not_published(grounds, made) -> None:
         (grounds.work / name).write_text("x" * (grounds.work / name).stat().st_size)
     for file in made:
         for target in ("r", "memory://publishing/r"):
-            with pytest.raises(StagingProblem, match="somebody has changed it since"):
+            with pytest.raises(StagingProblem, match="it was modified"):
                 publish(grounds.work, file, target, folder=grounds.other)
     assert list(grounds.other.iterdir()) == []
 

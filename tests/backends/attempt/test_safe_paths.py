@@ -136,9 +136,9 @@ def test_a_root_with_a_link_on_the_way_is_refused(grounds, tmp_path: Path) -> No
     (tmp_path / "alias").symlink_to(grounds.work)
     (tmp_path / "above").symlink_to(tmp_path)
     for root in (tmp_path / "alias", tmp_path / "above" / "work"):
-        with pytest.raises(StagingProblem, match="cannot be entered"):
+        with pytest.raises(StagingProblem, match="cannot be opened"):
             open_inside(root, "f")
-        with pytest.raises(StagingProblem, match="cannot be entered"):
+        with pytest.raises(StagingProblem, match="cannot be opened"):
             make_directory(root, "new")
 
 
@@ -146,7 +146,7 @@ def test_directories_are_not_made_through_links(grounds) -> None:
     (grounds.work / "out").symlink_to(grounds.outside)
     (grounds.work / "file").write_text("")
     for name in ("out/new", "out/new/newer", "file/new"):
-        with pytest.raises(StagingProblem, match="cannot be entered"):
+        with pytest.raises(StagingProblem, match="cannot be opened"):
             make_directory(grounds.work, name)
     assert make_directory(grounds.work, "a/b/c") == grounds.work / "a" / "b" / "c"
     assert (make_directory(grounds.work, "a/b/c") / "..").is_dir()

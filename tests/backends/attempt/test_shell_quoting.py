@@ -125,7 +125,7 @@ def test_in_no_line_a_value_becomes_shell_text(tmp_path, fragments, value):
 
 @pytest.mark.parametrize("value", ["a\0b", "\ud800"])
 def test_what_no_program_can_be_given_is_refused(value):
-    with pytest.raises(JobProblem, match="cannot be given to a program"):
+    with pytest.raises(JobProblem, match="cannot be passed to a program"):
         TemplateValues({"x": value}, {}, {}).line("echo {x}")
 
 

@@ -44,7 +44,7 @@ def test_forms_of_progress(text, expected):
      '{"iterations": "5"}', '{"iterations": 1e400}', "1e99", "9" * 5000, '{"a":' * 9000, "__import__('os').system('true')"],
 )  # fmt: skip
 def test_wrong_progress_is_named(text):
-    with pytest.raises(JobProblem, match="cannot be understood"):
+    with pytest.raises(JobProblem, match="cannot be parsed"):
         parse_progress(text)
 
 

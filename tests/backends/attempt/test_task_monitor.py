@@ -77,10 +77,10 @@ def test_a_demand_is_not_lost_when_progress_is_asked_for(machines, tmp_path):
 def test_a_demand_that_cannot_be_understood_changes_nothing_and_is_told(machines, tmp_path):
     entries = run_script(NONSENSE, machines, tmp_path)
     (note,) = commands(entries, cm.IgnoreRequirement)
-    assert note.reason.startswith("ignored: gw_reqs says '__import__(")
+    assert note.reason.startswith("ignored: gw_reqs contains '__import__(")
     assert len(commands(entries, cm.Assign)) == 1
     story = "\n".join(explanation_lines(explain_task(tmp_path, "job", run=1)))
-    assert "requirement: ignored: gw_reqs says" in story
+    assert "requirement: ignored: gw_reqs contains" in story
 
 
 def test_a_restart_counts_what_the_program_said_last(machines, tmp_path):

@@ -24,14 +24,14 @@ def test_a_flat_result_is_read(tmp_path):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("{", "no JSON"),
+        ("{", "not valid JSON"),
         ("[1]", "one flat JSON object"),
         ('{"a": {"b": 1}}', "a in the result file"),
         ('{"a": [1]}', "a in the result file"),
-        ('{"a": NaN}', "NaN is no number"),
+        ('{"a": NaN}', "NaN is not a number"),
         ('{"a": 1e999}', "inf"),
         ('{"a": "' + "x" * 70_000 + '"}', "at most 65536 bytes"),
-        ("[" * 60_000, "no JSON"),
+        ("[" * 60_000, "not valid JSON"),
     ],
 )
 def test_other_results_are_named(text, words, tmp_path):
@@ -49,7 +49,7 @@ def test_a_result_elsewhere_is_not_read(tmp_path):
         read_result(work)
     (work / RESULT_FILE).unlink()
     (work / RESULT_FILE).mkdir()
-    with pytest.raises(JobProblem, match="no plain file"):
+    with pytest.raises(JobProblem, match="not a regular file"):
         read_result(work)
 
 
@@ -84,8 +84,8 @@ def test_lines_that_a_sweep_waits_for(file, outputs, written, tmp_path):
     [
         (b"\n\n", "has no lines"),
         (b"a\nb\na\n", "'a' twice"),
-        (b"a\0\n", "no text"),
-        (b"\xff\xfe\n", "no text"),
+        (b"a\0\n", "is not text"),
+        (b"\xff\xfe\n", "is not text"),
     ],
 )
 def test_lines_that_are_none(content, words, tmp_path):

@@ -314,7 +314,7 @@ def test_a_runner_that_cannot_start_says_why(tmp_path: Path) -> None:
         link.connect()
     link.close()
     cores = RunnerLink(tmp_path / "cores", TOKEN, environment={}, cores=[4000], idle_s=0.1)
-    with pytest.raises(RunnerFailed, match=r"cores \[4000\] cannot be had"):
+    with pytest.raises(RunnerFailed, match=r"cores \[4000\] are not available"):
         cores.connect()
     cores.kill()
     cores.close()

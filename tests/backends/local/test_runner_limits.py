@@ -119,7 +119,7 @@ def test_the_memory_limit_holds(bench: Bench) -> None:
     bench.python(2, "x = bytearray(20_000_000)\nimport time\ntime.sleep(0.5)", memory_bytes=60_000_000)
     end = bench.end_of(1)
     assert (end["code"], end["signal"], end["cause"]) == (None, 9, "oom")
-    assert "and was given 60.0 MB" in end["text"]
+    assert "its limit is 60.0 MB" in end["text"]
     assert end["max_rss_bytes"] > 60_000_000
     assert bench.end_of(2)["code"] == 0
 

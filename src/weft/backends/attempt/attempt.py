@@ -130,7 +130,7 @@ class AttemptRecords:
             workdir = Path(path)
             sandbox = workdir.parents[_WORKDIR_DEPTH - 1]
             if not sandbox.exists():
-                with staging_errors("cannot be made", str(sandbox)):
+                with staging_errors("cannot be created", str(sandbox)):
                     sandbox.mkdir(parents=True, exist_ok=True)
             with _open_nested(workdir, _WORKDIR_DEPTH):
                 self._keep_open(workdir.parent)
@@ -262,7 +262,7 @@ def _open_nested(path: Path, depth: int) -> Iterator[int]:
         opened = open_directory(path.parents[depth - 1], path.parts[-depth:], make=True)
         directory = opened.__enter__()
     except StagingProblem as problem:
-        raise StagingProblem("cannot be made", str(path), problem.why, number=problem.number) from problem
+        raise StagingProblem("cannot be created", str(path), problem.why, number=problem.number) from problem
     try:
         yield directory
     finally:

@@ -63,7 +63,7 @@ def _function(name: str) -> Callable[..., Any]:
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise  # The module exists, but a module it imports does not.
-        _end(f"no module {module!r} beside the workflow or on this Python's path")
+        _end(f"no module {module!r} in the workflow's folder or on the path of this Python")
     for part in path.split("."):
         if not hasattr(found, part):
             _end(f"module {module!r} has no {path!r}")

@@ -48,7 +48,7 @@ def keep_checkpoint(workdir: Path, names: Sequence[str], into: Path) -> bool:
     if not before or before == was:
         return False
     _wait_for_clock(before)
-    with staging_errors("cannot be made", str(into)):
+    with staging_errors("cannot be created", str(into)):
         into.mkdir(parents=True, exist_ok=True)
     number = _next_number(into)
     try:
@@ -136,7 +136,7 @@ def _read_pointer(kept: Path) -> tuple[str, tuple[FileRecord, ...]]:
         record = json.loads(os.pread(fd, _LONGEST_POINTER_BYTES, 0))
         return str(record["directory"]), tuple(FileRecord(**file) for file in record["files"])
     except (ValueError, KeyError, TypeError) as error:
-        why = "it is not what weft wrote there"
+        why = "its content was not written by weft"
         raise StagingProblem("cannot be read", str(kept / _POINTER), why) from error
     finally:
         os.close(fd)

@@ -296,7 +296,9 @@ def _check_variables(job: JobSpec, task: str) -> dict[str, str]:
     for name, value in job.env.items():
         if not _VARIABLE.fullmatch(name) or "\0" in value:
             what = f"{task} sets the variable {shorten(repr(name))} to {shorten(repr(value))}"
-            raise JobProblem(what, rule="a variable has a plain name and a value without NUL")
+            raise JobProblem(
+                what, rule="a variable needs a name of letters, digits and _, and a value without NUL"
+            )
     return dict(job.env)
 
 
@@ -328,9 +330,9 @@ class ResultReferences:
             rows = self._at_same_point(known, name, task)
         if len(rows) != 1:
             raise JobProblem(
-                f"{known.names[task]} asks for the result of {name}, of which it may mean {len(rows)}",
-                rule="the sweep variables that both have must tell which one is meant",
-                advice=f"give both the variables of {name}",
+                f"{known.names[task]} refers to the result of {name}, but {len(rows)} subtasks match",
+                rule="the common sweep variables must identify one subtask",
+                advice=f"give the task the sweep variables of {name}",
             )
         return rows[0]
 
@@ -365,7 +367,7 @@ for weft_runtime in apptainer singularity podman docker none; do
   if command -v "$weft_runtime" >/dev/null 2>&1; then break; fi
 done
 if [ "$weft_runtime" = none ]; then
-  echo "weft: a container is asked for, but there is no apptainer, singularity, podman or docker here" >&2
+  echo "weft: the task needs a container, but none of apptainer, singularity, podman, docker is installed" >&2
   exit 127
 fi"""
 
@@ -400,7 +402,7 @@ def conda_prefix(environment: Environment | None, folder: Path, sandbox: Path) -
         content = (folder / environment.conda).read_bytes()
     except OSError as error:
         what = f"the conda file {environment.conda} cannot be read: {error.strerror}"
-        raise JobProblem(what, rule="it lies beside the workflow") from None
+        raise JobProblem(what, rule="it must be in the workflow's folder") from None
     return str(sandbox / "conda" / hashlib.blake2b(content, digest_size=10).hexdigest())
 
 
@@ -677,7 +679,7 @@ class _CommandRenderer:
         given = json.dumps(filled, default=str)
         if len(given) > _MAX_ARGUMENT_BYTES:
             what = f"the parameters of {job.call} take {len(given)} bytes"
-            rule = f"at most {_MAX_ARGUMENT_BYTES} bytes are handed to a function"
+            rule = f"at most {_MAX_ARGUMENT_BYTES} bytes are passed to a function"
             raise JobProblem(what, rule=rule, advice="put large ones into a file and declare it as an input")
         elsewhere = job.environment is not None and (job.environment.container or job.environment.conda)
         # -P: modules in the task's directory must not shadow those of Python itself.
@@ -704,7 +706,7 @@ class _CommandRenderer:
                 raise JobProblem(f"{key} is {shorten(repr(name))}", rule=rule)
             if name and key != "stdin" and name in self.inputs:
                 raise JobProblem(
-                    f"{key} is {shorten(repr(name))}, an input", rule="inputs are not written to"
+                    f"{key} is {shorten(repr(name))}, an input", rule="an input must not be overwritten"
                 )
         return stdin or None, stdout or None, stderr or None
 

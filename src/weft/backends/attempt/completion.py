@@ -352,7 +352,7 @@ def _classify_end(attempt: ActiveAttempt, report: ProgramReport) -> ev.Ended:
     if code is None and by is not None:
         name = signal.Signals(by).name if by in signal.valid_signals() else f"signal {by}"
         external = by in _EXTERNAL_SIGNALS
-        story = f"killed from outside ({name})" if external else f"ended by {name}"
+        story = f"killed from outside ({name})" if external else f"terminated by {name}"
         return ev.Ended(
             attempt=number, exit_code=None, cause=Cause.PREEMPTED if external else Cause.ERROR, story=story
         )

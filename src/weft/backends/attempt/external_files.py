@@ -111,7 +111,7 @@ def file_url_path(url: str) -> str | None:
     if parts.scheme not in ("file", "local"):
         return None
     if parts.netloc not in ("", "localhost"):
-        why = f"'file' names files of this computer, not of {parts.netloc!r}"
+        why = f"a file: URL refers to this host, not to {parts.netloc!r}"
         raise StagingProblem("cannot be fetched", url, why, advice="write file:///PATH", lasting=True)
     return unquote(parts.path)
 
@@ -243,7 +243,9 @@ def _opener(first: bytes, name: str) -> Callable[[IO[bytes]], Any]:
     if first.startswith(b"\x28\xb5\x2f\xfd"):
         return _zstandard(name)
     why = "it is not in one of the formats gzip, bzip2, xz, zstandard"
-    raise StagingProblem("cannot be decompressed", name, why, advice="leave `compressed` out if it is plain")
+    raise StagingProblem(
+        "cannot be decompressed", name, why, advice="remove `compressed` if the file is not compressed"
+    )
 
 
 def _zstandard(name: str) -> Callable[[IO[bytes]], Any]:
@@ -282,7 +284,7 @@ class InputSource:
         if stated is None:
             return None
         if not stated.strip() or "\0" in stated:
-            raise StagingProblem("cannot be fetched", self.text, "it is no name of a file", lasting=True)
+            raise StagingProblem("cannot be fetched", self.text, "it is not a file name", lasting=True)
         try:
             return Path(os.path.realpath(self.folder / stated, strict=True))
         except OSError as error:
@@ -372,7 +374,7 @@ class InputCache:
         """Stage an input as ``fetch`` does; a ``shared`` input is fetched once and linked from the cache."""
         if not shared:
             return fetch(source, root, name, compressed=compressed)
-        with staging_errors("cannot be made", str(self._root)):
+        with staging_errors("cannot be created", str(self._root)):
             self._root.mkdir(parents=True, exist_ok=True)
         kept, fetched_bytes = self._kept(_CacheRequest(source, compressed))
         goal = decompressed_name(name) if compressed else name
@@ -524,7 +526,7 @@ def _is_published(root: Path, name: str, file: FileRecord) -> bool:
 
 def _upload(directory: Path, file: FileRecord, url: str) -> int:
     if measure_file(directory, file.name).digest != file.digest:
-        raise StagingProblem("cannot be published", file.name, "somebody has changed it since it was made")
+        raise StagingProblem("cannot be published", file.name, "it was modified after it was written")
     with open_entry(directory, split_name(file.name)) as found:
         parts, is_directory = found.parts, found.is_directory
     if not is_directory:

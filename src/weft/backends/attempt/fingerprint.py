@@ -66,7 +66,7 @@ def compute_fingerprint(
 def explain_staleness(parts: Mapping[str, str], old: Product) -> str:
     """Describe what changed since a product was made; "" if no part of the fingerprint differs."""
     if not old.parts:
-        return "what it was made from was not written down"
+        return "its earlier fingerprint was not recorded"
     found = []
     for part in _OTHERS:
         before, now = old.parts.get(part, ""), parts.get(part, "")
@@ -83,8 +83,8 @@ def _other_task(before: str, now: str) -> str:
     """Describe the difference of two identities (``folder:name:iteration``)."""
     folder, _, old = before.partition(":")
     if folder != now.partition(":")[0]:
-        return f"it was made for a workflow in {shorten(folder) if folder else 'the project folder'}"
-    return f"it was made for {shorten(old.rpartition(':')[0])}, iteration {old.rpartition(':')[2]}"
+        return f"it was produced by a workflow in {shorten(folder) if folder else 'the project folder'}"
+    return f"it was produced by {shorten(old.rpartition(':')[0])}, iteration {old.rpartition(':')[2]}"
 
 
 def _surroundings(job: RenderedJob) -> dict[str, str]:
@@ -125,11 +125,11 @@ def _differences(before: str, now: str, word: str) -> list[str]:
         return []
     old, new = _entries(before), _entries(now)
     if old is None or new is None:
-        return [f"some {word} changed"]
+        return [f"at least one {word} changed"]
     changed = [name for name in new if name in old and old[name] != new[name]]
     added = [name for name in new if name not in old]
     gone = [name for name in old if name not in new]
-    told = ((changed, "changed"), (added, "is new"), (gone, "is no longer there"))
+    told = ((changed, "changed"), (added, "is new"), (gone, "was removed"))
     return [f"{word} {_some(names)} {verb}" for names, verb in told if names]
 
 

@@ -47,9 +47,9 @@ def refuse_redirection(task: Task, text: str, values: Mapping[str, Value]) -> No
             continue
         word = str(values.get(piece.name, ""))
         if word.startswith("/") or "://" in word or ".." in word.split("/"):
-            why = f"a task has said so ({piece.name}), and only what the user names may lie elsewhere"
-            advice = "let the program open it itself"
-            raise StagingProblem("is neither read nor written", word, why, advice=advice, lasting=True)
+            why = f"{{{piece.name}}} was written by a task, and such a value must not lead to another folder"
+            advice = "let the program open the file itself"
+            raise StagingProblem("is refused", word, why, advice=advice, lasting=True)
 
 
 def _is_result(name: str) -> bool:

@@ -136,7 +136,7 @@ _KINDS = {
 
 def describe_kind(status: os.stat_result) -> str:
     """Return the kind of file system entry in words, such as "a FIFO"."""
-    return _KINDS.get(stat.S_IFMT(status.st_mode), "something unknown")
+    return _KINDS.get(stat.S_IFMT(status.st_mode), "an unknown kind of entry")
 
 
 def split_name(name: str) -> Parts:
@@ -146,7 +146,7 @@ def split_name(name: str) -> Parts:
     if not name.strip() or not all(part.strip() for part in parts):
         why = "a name must not be empty or blank"
     elif "\0" in name:
-        why = "a name must not hold a NUL character"
+        why = "a name must not contain a NUL character"
     elif name.startswith("/"):
         why = "only names relative to the directory are allowed"
     elif ".." in parts:
@@ -156,7 +156,7 @@ def split_name(name: str) -> Parts:
     elif not name.isascii() and any("\ud800" <= letter <= "\udfff" for letter in name):
         why = "a name must be UTF-8"
     if why:
-        raise StagingProblem("is no name of a file here", name, why, lasting=True)
+        raise StagingProblem("is not a valid file name", name, why, lasting=True)
     return parts
 
 
@@ -179,12 +179,12 @@ def open_root(root: Path, *, listing: bool = False) -> int:
     try:
         top = os.open(root, _LIST if listing else _ENTER)
     except OSError as error:
-        raise staging_problem("cannot be entered", str(root), error) from error
+        raise staging_problem("cannot be opened", str(root), error) from error
     place = os.readlink(f"/proc/self/fd/{top}")  # noqa: PTH115 - it is a text to be compared
     if place != os.path.normpath(root):
         os.close(top)
-        why = f"it is {place!r} in truth, so there is a link on the way to it"
-        raise StagingProblem("cannot be entered", str(root), why)
+        why = f"its path resolves to {place!r}, so it contains a link"
+        raise StagingProblem("cannot be opened", str(root), why)
     return top
 
 
@@ -235,7 +235,7 @@ class _EntryContext:
         except BaseException as error:
             self.__exit__()
             if isinstance(error, OSError):
-                raise staging_problem("cannot be reached", name, error) from error
+                raise staging_problem("cannot be opened", name, error) from error
             raise
 
     def __exit__(self, *_: object) -> None:
@@ -279,7 +279,7 @@ class _PathWalk:
         """Open the next component and return None; for a symbolic link return its target instead."""
         if len(self.fds) >= MAX_DEPTH:
             raise StagingProblem(
-                "cannot be reached", self._name, f"it lies over {MAX_DEPTH} directories deep"
+                "cannot be opened", self._name, f"it is more than {MAX_DEPTH} directories deep"
             )
         fd = os.open(part, _LOOK, dir_fd=self.fds[-1] if self.fds else self._top)
         try:
@@ -309,15 +309,15 @@ class _PathWalk:
         return target[len(self._root) :].split("/")
 
     def _refuse(self, target: str) -> None:
-        why = f"a link leads out of {self._root!r} (to {target!r}), and weft follows none that does"
-        raise StagingProblem("cannot be used", self._name, why, advice="make it a file of its own")
+        why = f"a link leads out of {self._root!r} (to {target!r}), and weft does not follow such links"
+        raise StagingProblem("cannot be used", self._name, why, advice="replace the link by a file")
 
 
 def reopen_for_reading(found: OpenEntry, name: str) -> int:
     """Open a regular file or a directory for reading; raise StagingProblem for any other kind."""
     if not (found.is_file or found.is_directory):
         raise StagingProblem(
-            "cannot be read", name, f"it is {describe_kind(found.status)}, no file or directory"
+            "cannot be read", name, f"it is {describe_kind(found.status)}, not a file or directory"
         )
     try:
         return os.open(f"/proc/self/fd/{found.fd}", _READ)
@@ -334,7 +334,7 @@ def open_child(directory: int, parts: Parts) -> OpenEntry:
         fd = os.open(parts[-1], _LOOK, dir_fd=directory)
         return OpenEntry(fd, os.fstat(fd), parts)
     except OSError as error:
-        raise staging_problem("cannot be reached", "/".join(parts), error) from error
+        raise staging_problem("cannot be opened", "/".join(parts), error) from error
 
 
 def open_inside(root: Path, name: str) -> int:
@@ -415,14 +415,14 @@ def _enter_child(above: int, part: str, flags: int, name: str, make: bool) -> in
     except OSError as error:
         if error.errno == errno.ENOENT and make:
             return _make_child(above, part, flags, name)
-        what, why = "cannot be entered", os.strerror(error.errno or 0)
+        what, why = "cannot be opened", os.strerror(error.errno or 0)
         if error.errno in (errno.ENOTDIR, errno.ELOOP):
-            why = "it is a file or a link, and no directory"
+            why = "it is a file or a link, not a directory"
         raise StagingProblem(what, name, why, number=error.errno) from error
 
 
 def _make_child(above: int, part: str, flags: int, name: str) -> int:
-    with staging_errors("cannot be made", name):
+    with staging_errors("cannot be created", name):
         with suppress(FileExistsError):  # Another thread created it first.
             os.mkdir(part, dir_fd=above)
         return os.open(part, flags, dir_fd=above)

@@ -189,7 +189,7 @@ class DigestCache:
         with staging_errors("cannot be read", name):
             status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
-            raise StagingProblem("cannot be read", name, "it is no plain file")
+            raise StagingProblem("cannot be read", name, "it is not a regular file")
         return self._remembered(status) or self._read(fd, name, status)
 
     def of_reached(self, found: OpenEntry, name: str) -> str:
@@ -318,8 +318,8 @@ def link_or_copy(
         if found.is_directory:
             tree = _TreeCopy(source_root, found.parts, found.status, target_root, parts, how, modes)
             return tree.place(source, digest)
-        why = f"it is {describe_kind(found.status)}, no file or directory"
-        raise StagingProblem("cannot be placed", source, why)
+        why = f"it is {describe_kind(found.status)}, not a file or directory"
+        raise StagingProblem("cannot be staged", source, why)
 
 
 def _place_file(
@@ -332,7 +332,7 @@ def _place_file(
     digest: str | None,
 ) -> tuple[int, str]:
     """Stage one file; return the number of bytes copied and the digest of the copy ("" for a link)."""
-    with open_parent(root, parts) as parent, staging_errors("cannot be placed", "/".join(parts)):
+    with open_parent(root, parts) as parent, staging_errors("cannot be staged", "/".join(parts)):
         if how == "link" and _try_link(found.fd, parent, parts[-1]):
             return 0, ""
         with atomic_file(parent, parts[-1], mode=_first_mode(found, modes)) as target:
@@ -393,8 +393,8 @@ def _copy(
 
 
 def _checksum_problem(source: str) -> StagingProblem:
-    why = "its checksum is not that of what was made, so somebody has changed it since"
-    return StagingProblem("cannot be placed", source, why)
+    why = "its checksum differs from the recorded one, so it was modified"
+    return StagingProblem("cannot be staged", source, why)
 
 
 @dataclass(frozen=True, slots=True)
@@ -434,7 +434,7 @@ class _TreeCopy:
                 try:
                     size_bytes, digest = self._put(directory, leaf, held.at(goal[:-1]))
                 except OSError as error:
-                    raise staging_problem("cannot be placed", "/".join(goal), error) from error
+                    raise staging_problem("cannot be staged", "/".join(goal), error) from error
                 pairs.append((leaf, digest))
                 total_bytes += size_bytes
         whole = all(digest or not leaf.is_file for leaf, digest in pairs)
@@ -472,7 +472,7 @@ class _TreeCopy:
         """Rename the finished tree to its target; return False if a non-empty directory exists there."""
         with (
             open_parent(self.root, self.parts) as parent,
-            staging_errors("cannot be placed", "/".join(self.parts)),
+            staging_errors("cannot be staged", "/".join(self.parts)),
         ):
             try:
                 os.rename(hidden[-1], self.parts[-1], src_dir_fd=parent, dst_dir_fd=parent)
@@ -491,7 +491,7 @@ class _TreeCopy:
                     targets.at(goal)
                     continue
                 source, target = sources.at((*hidden, *leaf.parts)[:-1]), targets.at(goal[:-1])
-                with staging_errors("cannot be placed", "/".join(goal)):
+                with staging_errors("cannot be staged", "/".join(goal)):
                     os.rename(goal[-1], goal[-1], src_dir_fd=source, dst_dir_fd=target)
 
 
@@ -519,13 +519,13 @@ def collect_outputs(
 
 def _missing_output(workdir: Path, pattern: str) -> StagingProblem:
     if is_wildcard(pattern):
-        return StagingProblem("was not made", pattern, "no file of the task's directory fits it")
+        return StagingProblem("was not written", pattern, "no file in the task's directory matches it")
     *above, last = split_name(pattern)
     meant = None
     with suppress(StagingProblem), open_directory(workdir, above) as directory:
         meant = nearest(last, list_names(directory))
-    advice = f"there is {quote_name('/'.join((*above, meant)))}" if meant else ""
-    return StagingProblem("was not made", pattern, "the task has ended without it", advice=advice)
+    advice = f"there is a file {quote_name('/'.join((*above, meant)))}" if meant else ""
+    return StagingProblem("was not written", pattern, "the task ended without it", advice=advice)
 
 
 def measure_file(workdir: Path, name: str, *, directory: bool = False) -> FileRecord:
@@ -535,7 +535,7 @@ def measure_file(workdir: Path, name: str, *, directory: bool = False) -> FileRe
             digest, leaves = DIGESTS.of_tree(workdir, found.parts)
             size_bytes, modified_ns = _tree_extent(found, leaves)
         elif directory:
-            raise StagingProblem("was not made", f"{name}/", "there is a file of that name, and no directory")
+            raise StagingProblem("was not written", f"{name}/", "it is a file, not a directory")
         else:
             digest = DIGESTS.of_reached(found, name)
             size_bytes, modified_ns = found.status.st_size, found.status.st_mtime_ns
@@ -557,7 +557,7 @@ def extent(directory: Path, name: str) -> tuple[int, int]:
         if found.is_file:
             return found.status.st_size, found.status.st_mtime_ns
         raise StagingProblem(
-            "cannot be used", name, f"it is {describe_kind(found.status)}, no file or directory"
+            "cannot be used", name, f"it is {describe_kind(found.status)}, not a file or directory"
         )
 
 

@@ -75,7 +75,7 @@ def quote_words(words: list[str], context: str, name: str) -> str:
     if text and not _HARMLESS.fullmatch(text):
         raise JobProblem(
             f"{{{name}}} is {shorten(repr(text))} where it cannot be quoted for the shell",
-            rule="in arithmetic, backquotes and here-documents only letters, digits and @%+=:,./-_ may stand",
+            rule="in arithmetic, backquotes, here-documents only letters, digits and @%+=:,./-_ are allowed",
             advice=f"write `x={{{name}}};` first and use $x, or use {{{name}:raw}}",
         )
     return text
@@ -289,7 +289,7 @@ class TemplateValues:
         if kind not in _OF_TASKS or (kind == "result") != bool(key):
             raise JobProblem(
                 f"{{{name}}} is unknown",
-                rule="of other tasks there are {TASK.exit_code} and {TASK.result.NAME}",
+                rule="other tasks provide {TASK.exit_code} and {TASK.result.NAME}",
             )
         ended = self._results.get(task)
         if ended is None:
@@ -335,7 +335,7 @@ def _machine_value(machine: Mapping[str, Value], name: str) -> Value:
     value = machine[name]
     if value is None:
         advice = f"state `{name}` of the machine in the platform file"
-        raise JobProblem(f"{{machine.{name}}}: machine {machine['name']} does not state it", advice=advice)
+        raise JobProblem(f"{{machine.{name}}} is not stated for machine {machine['name']}", advice=advice)
     return value
 
 
@@ -344,8 +344,10 @@ def _check_word(name: str, word: str) -> None:
     try:
         word.encode()
     except UnicodeEncodeError:
-        fault = "half a character"
+        fault = "a lone surrogate"
     else:
         fault = "a NUL" if "\0" in word else ""
     if fault:
-        raise JobProblem(f"{{{name}}} is {shorten(repr(word))}", rule=f"{fault} cannot be given to a program")
+        raise JobProblem(
+            f"{{{name}}} is {shorten(repr(word))}", rule=f"{fault} cannot be passed to a program"
+        )

@@ -85,7 +85,7 @@ def read_task_file(
     try:
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
-            raise JobProblem(f"{shorten(name)} is no plain file")
+            raise JobProblem(f"{shorten(name)} is not a regular file")
         if status.st_size > most_bytes and not tail:
             what = f"{shorten(name)} has {status.st_size} bytes"
             raise JobProblem(what, rule=f"at most {most_bytes} bytes are read")
@@ -102,9 +102,7 @@ def _signature(status: os.stat_result) -> Signature:
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-_PROGRESS_RULE = (
-    "progress is written as 0.4, 40%, 3/10, or JSON with done, iterations, all_iterations, last_iteration_s"
-)
+_PROGRESS_RULE = "must be 0.4, 40%, 3/10, or JSON with done, iterations, all_iterations, last_iteration_s"
 _NUMBER = r"[0-9]{1,15}(?:\.[0-9]{0,15})?(?:[eE][+-]?[0-9]{1,2})?"
 _SHARE = re.compile(rf"({_NUMBER}|\.[0-9]{{1,15}})\s*(%?)")
 _STEPS = re.compile(rf"({_NUMBER})\s*/\s*({_NUMBER})")
@@ -189,7 +187,7 @@ def _share(value: float, line: str) -> float:
 
 
 def _progress_problem(line: str) -> JobProblem:
-    return JobProblem(f"progress {shorten(repr(line))} cannot be understood", rule=_PROGRESS_RULE)
+    return JobProblem(f"progress {shorten(repr(line))} cannot be parsed", rule=_PROGRESS_RULE)
 
 
 _OPTIONAL = "optional"
@@ -233,13 +231,15 @@ def _parse_demand(
     except InvalidInput as error:
         why = complaints.found[0] if "=" in said and "==" not in said else error.problems[0]
         reason = f"{why.what}; {why.rule}" if why.rule else why.what
-        raise JobProblem(f"{file} says {shorten(repr(said))}: {reason}") from None
+        raise JobProblem(f"{file} contains {shorten(repr(said))}: {reason}") from None
 
 
 def _check_kind(expression: Expression, wanted: ValueKind) -> Expression:
     kind = infer_kind(expression, {})
     if kind not in (wanted, ValueKind.UNKNOWN):
-        raise InvalidInput(Problem(what=f"it gives a {kind.value}", rule=f"must give a {wanted.value}"))
+        raise InvalidInput(
+            Problem(what=f"it evaluates to a {kind.value}", rule=f"must evaluate to a {wanted.value}")
+        )
     return expression
 
 
@@ -354,11 +354,11 @@ def _read_progress(text: str, name: str) -> ReportedProgress | None:  # noqa: AR
 
 
 def _read_complaint(text: str, name: str) -> str:  # noqa: ARG001 -- read like the other files
-    return shorten(text.strip(), _LONGEST_TEXT) or "its performance is bad"
+    return shorten(text.strip(), _LONGEST_TEXT) or "the application reports bad performance"
 
 
 _RESULT_RULE = (
-    "a result file holds one flat JSON object, {name: number, text or true/false}, of at most 64 kB"
+    "a result file contains one flat JSON object, {name: number, text or true/false}, of at most 64 kB"
 )
 _MOST_LINE_BYTES = 64_000_000
 _SWEEP_FILES: WeakKeyDictionary[CompiledWorkflow, dict[str, str]] = WeakKeyDictionary()
@@ -373,9 +373,11 @@ def read_result(workdir: Path, name: str = RESULT_FILE) -> dict[str, Value]:
     try:
         found = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
-        raise JobProblem(f"the result file is no JSON: {shorten(str(error))}", rule=_RESULT_RULE) from None
+        raise JobProblem(
+            f"the result file is not valid JSON: {shorten(str(error))}", rule=_RESULT_RULE
+        ) from None
     if not isinstance(found, dict):
-        raise JobProblem(f"the result file holds {shorten(text)}", rule=_RESULT_RULE)
+        raise JobProblem(f"the result file contains {shorten(text)}", rule=_RESULT_RULE)
     for key, value in found.items():
         if isinstance(value, dict | list) or (isinstance(value, float) and not math.isfinite(value)):
             raise JobProblem(f"{shorten(key)} in the result file is {shorten(value)}", rule=_RESULT_RULE)
@@ -383,7 +385,7 @@ def read_result(workdir: Path, name: str = RESULT_FILE) -> dict[str, Value]:
 
 
 def _refuse_constant(word: str) -> NoReturn:
-    raise ValueError(f"{word} is no number")
+    raise ValueError(f"{word} is not a number")
 
 
 def read_sweep_lines(
@@ -414,18 +416,18 @@ def read_sweep_lines(
 def _read_lines(workdir: Path, name: str) -> tuple[str, ...]:
     text = read_task_file(workdir, name, most_bytes=_MOST_LINE_BYTES)
     if text is None:
-        raise JobProblem(f"{shorten(name)} was not written", rule="a sweep waits for its lines")
+        raise JobProblem(f"{shorten(name)} was not written", rule="a sweep needs its lines")
     lines = [line for line in (raw.strip() for raw in text.split("\n")) if line]
     fault = ""
     if not lines:
         fault = "has no lines"
     elif len(lines) > MAX_POINTS:
-        fault = f"has {len(lines):,} lines, and a sweep at most {MAX_POINTS:,} values"
+        fault = f"has {len(lines):,} lines, but a sweep has at most {MAX_POINTS:,} values"
     elif len(set(lines)) < len(lines):
         twice = Counter(lines).most_common(1)[0][0]
         fault = f"has the line {shorten(twice)!r} twice"
     elif "\0" in text or "\ufffd" in text:
-        fault = "is no text"
+        fault = "is not text"
     if fault:
         raise JobProblem(f"{shorten(name)} {fault}", rule="a sweep has one subtask per line")
     return tuple(lines)

@@ -75,7 +75,9 @@ def walk_directories(root: Path, parts: Sequence[str] = ()) -> Iterator[tuple[in
     while todo:
         here = todo.pop()
         if len(here) >= MAX_DEPTH:
-            raise StagingProblem("cannot be walked", "/".join(here), f"over {MAX_DEPTH} directories deep")
+            raise StagingProblem(
+                "cannot be listed", "/".join(here), f"it is more than {MAX_DEPTH} directories deep"
+            )
         with open_directory(root, here) as listing:
             found = list(_list_entries(listing, here))
             yield listing, found
@@ -140,8 +142,8 @@ def walk_tree(root: Path, parts: Parts) -> Iterator[tuple[int, TreeEntry]]:
             elif stat.S_ISLNK(mode):
                 yield -1, _resolve_link(root, parts, entry)
             else:
-                what = f"it is {describe_kind(entry.status)}, no file or directory"
-                raise StagingProblem("cannot be handed on", "/".join(entry.parts), what)
+                what = f"it is {describe_kind(entry.status)}, not a file or directory"
+                raise StagingProblem("cannot be staged", "/".join(entry.parts), what)
 
 
 def open_tree_file(root: Path, directory: int, leaf: TreeEntry) -> OpenEntry:
@@ -153,8 +155,8 @@ def open_tree_file(root: Path, directory: int, leaf: TreeEntry) -> OpenEntry:
         found = open_child(directory, leaf.lies)
     if not found.is_file:
         os.close(found.fd)
-        why = f"it became {describe_kind(found.status)} while it was looked at"
-        raise StagingProblem("cannot be handed on", "/".join(leaf.lies), why, number=errno.EAGAIN)
+        why = f"it was replaced by {describe_kind(found.status)}"
+        raise StagingProblem("cannot be staged", "/".join(leaf.lies), why, number=errno.EAGAIN)
     return found
 
 
@@ -168,10 +170,10 @@ def _resolve_link(root: Path, parts: Parts, entry: DirectoryEntry) -> TreeEntry:
             return TreeEntry(
                 below, found.parts, entry.status, os.path.relpath(f"/{to}", "/" + "/".join(below[:-1]))
             )
-        what = "it is a link to a directory outside the one that is handed on"
+        what = "it is a link to a directory outside the staged directory"
         if not found.is_directory:
             what = f"it is a link to {describe_kind(found.status)}"
-        raise StagingProblem("cannot be handed on", "/".join(entry.parts), what)
+        raise StagingProblem("cannot be staged", "/".join(entry.parts), what)
 
 
 def digest_entries(leaves: Iterable[tuple[TreeEntry, str]]) -> str:
@@ -224,7 +226,7 @@ def _remove(parent: int, last: str, name: str) -> None:
             os.close(top)
         if _try_rmdir(parent, last):
             return
-    raise StagingProblem("cannot be removed", name, "something keeps writing into it")
+    raise StagingProblem("cannot be removed", name, "another process keeps writing into it")
 
 
 def _open_for_removal(parent: int, name: str) -> int | None:

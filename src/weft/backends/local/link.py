@@ -191,7 +191,7 @@ class RunnerLink:
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._records = SealedRecords(str(directory.absolute()), token)
         except OSError as error:
-            raise RunnerFailed(f"no runner can work in {directory}: {error.strerror}") from error
+            raise RunnerFailed(f"no runner can use {directory}: {error.strerror}") from error
         self._socket: socket.socket | None = None
         self._lost = False
         self._outgoing: list[str] = []
@@ -220,7 +220,7 @@ class RunnerLink:
                 self._start()
             time.sleep(0.005)
         if self.alive:
-            raise RunnerUnresponsive(f"the runner in {self.directory} lives and does not answer")
+            raise RunnerUnresponsive(f"the runner in {self.directory} is running but does not answer")
         raise RunnerFailed(f"no runner could be started in {self.directory}: {self._last_words()}")
 
     def reach(self, timeout_s: float = 5.0) -> bool:
@@ -265,7 +265,7 @@ class RunnerLink:
                 self._tell_runner(signal.SIGCONT)
             time.sleep(0.001)
         self.disconnect()
-        raise RunnerUnresponsive(f"the runner in {self.directory} lives and does not answer")
+        raise RunnerUnresponsive(f"the runner in {self.directory} is running but does not answer")
 
     def _welcomed(self, messages: list[_Message]) -> _Message:
         """Return the ``here`` message, updated by the messages that followed it."""
@@ -306,7 +306,7 @@ class RunnerLink:
             self._records.make_own("log")
             return os.open("log", how, 0o600, dir_fd=self._records.folder)
         except OSError as error:
-            raise RunnerFailed(f"no runner can work in {self.directory}: {error.strerror}") from error
+            raise RunnerFailed(f"no runner can use {self.directory}: {error.strerror}") from error
 
     def _child_lives(self) -> bool:
         """Return whether the runner started here is running; raises RunnerFailed if it failed."""
@@ -322,9 +322,11 @@ class RunnerLink:
         code = os.waitstatus_to_exitcode(status)
         if code >= runner.CANNOT_WRITE:
             why = os.strerror(code - runner.CANNOT_WRITE)
-            raise RunnerFailed(f"no runner can work in {self.directory}: {why}")
+            raise RunnerFailed(f"no runner can use {self.directory}: {why}")
         if code not in (0, runner.ALREADY_RUNNING) and code > 0:
-            raise RunnerFailed(f"the runner in {self.directory} ended with code {code}: {self._last_words()}")
+            raise RunnerFailed(
+                f"the runner in {self.directory} exited with code {code}: {self._last_words()}"
+            )
         return False
 
     def _child_is_there(self) -> bool:
@@ -335,7 +337,7 @@ class RunnerLink:
 
     def _last_words(self) -> str:
         lines = self._records.content("log").decode(errors="replace").splitlines()
-        return lines[-1] if lines else "it said nothing"
+        return lines[-1] if lines else "its log is empty"
 
     # Messages.
 
@@ -396,7 +398,7 @@ class RunnerLink:
         self._incoming = lines.pop()
         if gone and not lines:
             self.disconnect()
-            raise RunnerGone(f"the runner in {self.directory} is gone, or serves another engine")
+            raise RunnerGone(f"the runner in {self.directory} has exited, or serves another engine")
         if lines:
             self._heard_at_s = time.monotonic()
         return [_decode(line.decode()) for line in lines]
@@ -456,7 +458,7 @@ class RunnerLink:
         try:
             return kill_orphans(self._records)
         except TimeoutError as error:
-            raise RunnerFailed(f"the dead runner in {self.directory} has left {error}") from error
+            raise RunnerFailed(f"the dead runner in {self.directory} left {error}") from error
 
     def kill(self, timeout_s: float = 10.0) -> tuple[int, ...]:
         """Kill the runner and all its tasks; return the numbers of the killed orphans."""

@@ -267,7 +267,7 @@ class ProgramLauncher:
         if here != order.cwd and here != os.path.normpath(order.cwd):
             os.chdir("/")
             raise LaunchFailure(
-                126, f"the directory {order.cwd} is not entered: a link lies on the way to it"
+                126, f"the directory {order.cwd} is not entered: its path contains a symbolic link"
             )
         try:
             if order.cores is not None:
@@ -289,7 +289,7 @@ class ProgramLauncher:
         try:
             os.sched_setaffinity(0, order.cores or ())
         except (OSError, ValueError) as error:
-            raise LaunchFailure(126, f"cores {order.cores} cannot be had: {_reason(error)}") from None
+            raise LaunchFailure(126, f"cores {order.cores} are not available: {_reason(error)}") from None
 
     def _spawn(self, order: StartOrder, environment: dict[str, str]) -> int:
         path = self._search(order.argv[0], environment.get("PATH") or os.defpath)
@@ -318,8 +318,8 @@ class ProgramLauncher:
                     return candidate
                 seen = seen or candidate
         if seen:
-            raise LaunchFailure(126, f"{seen} is not executable; chmod +x makes it so")
-        raise LaunchFailure(127, f"command not found: {name} (looked for in {path})")
+            raise LaunchFailure(126, f"{seen} is not executable; run chmod +x")
+        raise LaunchFailure(127, f"command not found: {name} (searched in {path})")
 
 
 def _file_actions(order: StartOrder) -> list[tuple[int, int, str, int, int] | tuple[int, int, int]]:
@@ -353,14 +353,14 @@ def _explain_failure(order: StartOrder, path: str, error: Exception) -> LaunchFa
     number = error.errno if isinstance(error, OSError) else None
     if number == errno.ENOENT and os.path.exists(path):
         return LaunchFailure(
-            126, f"{path} cannot be started: the interpreter that its first line names is missing"
+            126, f"{path} cannot be started: the interpreter in its first line does not exist"
         )
     if number == errno.ENOENT:
         return LaunchFailure(127, f"command not found: {path} (from {order.cwd})")
     if number == errno.EACCES and os.path.isfile(path) and not os.access(path, os.X_OK):
-        return LaunchFailure(126, f"{path} is not executable; chmod +x makes it so")
+        return LaunchFailure(126, f"{path} is not executable; run chmod +x")
     if number == errno.ENOEXEC:
-        return LaunchFailure(126, f"{path} is no program for this computer, and has no line #! at its top")
+        return LaunchFailure(126, f"{path} cannot be executed on this host, and does not start with #!")
     return LaunchFailure(126, f"{path} cannot be started: {_reason(error)}")
 
 
@@ -385,14 +385,14 @@ def _number(message: dict[str, object], key: str) -> float | None:
 def _text(message: dict[str, object], key: str) -> str | None:
     value = message.get(key)
     if value is not None and not isinstance(value, str):
-        raise ValueError(f"{key} is not a text: {value!r}")
+        raise ValueError(f"{key} is not a string: {value!r}")
     return value
 
 
 def _texts(message: dict[str, object], key: str) -> list[str]:
     value = message.get(key)
     if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
-        raise ValueError(f"{key} is not a list of texts: {value!r}")
+        raise ValueError(f"{key} is not a list of strings: {value!r}")
     return value
 
 
@@ -454,7 +454,7 @@ def used_bytes(members: list[Process], limit_bytes: float | None) -> int:
 
 def describe_excess(used: int, limit_bytes: float) -> str:
     """Return a message for a task that exceeded its memory limit."""
-    return f"it used {used / 1e6:.1f} MB of memory, and was given {limit_bytes / 1e6:.1f} MB"
+    return f"it used {used / 1e6:.1f} MB of memory; its limit is {limit_bytes / 1e6:.1f} MB"
 
 
 _SET_CHILD_SUBREAPER = 36

@@ -54,7 +54,7 @@ class SealedRecords:
         self._folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         if os.readlink(f"/proc/self/fd/{self._folder}") != os.path.normpath(directory):
             self.close()
-            raise OSError(errno.ELOOP, "there is a link on the way to it", directory)
+            raise OSError(errno.ELOOP, "its path contains a symbolic link", directory)
         self._key = hashlib.blake2b(token.encode(), person=_PERSON).digest()
         self._begun: dict[str, hashlib.blake2b] = {}
         """By name: a hash to which only the text has to be added."""

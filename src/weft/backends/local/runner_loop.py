@@ -276,7 +276,7 @@ class RunnerTasks:
         for attempt, start in RecordLog.read(records, "starts").items():
             self.starts[attempt] = encode_record(start)
             if attempt not in self.ended:
-                text = "its runner was killed, and it with it"
+                text = "it was killed together with its runner"
                 self._keep(_end_record(attempt, start.get("at"), cause="lost", text=text))
 
     # Requests of the engine.
@@ -316,14 +316,14 @@ class RunnerTasks:
             )
         elif not self._repeated(attempt):
             self._keep(
-                _end_record(attempt, None, cause="cancelled", text="it was cancelled before it had started")
+                _end_record(attempt, None, cause="cancelled", text="it was cancelled before it started")
             )
 
     def send_signal(self, attempt: int, name: str) -> None:
         """Send a signal to a task; one that programs must handle is sent only to processes with a handler."""
         number = getattr(signal, f"SIG{name}", None)
         if not isinstance(number, signal.Signals):
-            raise ValueError(f"there is no signal {name!r}")
+            raise ValueError(f"unknown signal {name!r}")
         task = self.running.get(attempt)
         members = self._members(task) if task is not None else []
         told = len(members)
@@ -352,7 +352,7 @@ class RunnerTasks:
             self._start_ledger.rewrite(list(self.starts.values()))
             self._end_ledger.rewrite(list(self.ended.values()))
         except OSError as error:
-            write_log(f"the ledgers cannot be rewritten: {error.strerror}")
+            write_log(f"the logs cannot be rewritten: {error.strerror}")
             return
         self._unwritten.clear()
 
@@ -368,7 +368,7 @@ class RunnerTasks:
         elif attempt in self.ended:
             self._tell(self.ended[attempt])
         elif attempt in self._forgotten:
-            self._tell(_encode_problem(attempt, "it has ended and was to be forgotten"))
+            self._tell(_encode_problem(attempt, "it has ended, and its record was dropped"))
         else:
             return False
         return True
@@ -462,7 +462,7 @@ class RunnerTasks:
             self._finish(task)
             return
         if task.killed and now_s >= task.kill_at_s + _STUCK_S:
-            self._tell(_encode_problem(task.attempt, "a process of it cannot be killed"))
+            self._tell(_encode_problem(task.attempt, "one of its processes cannot be killed"))
             task.kill_at_s = now_s
         if now_s >= task.kill_at_s:
             task.killed = True
@@ -515,7 +515,7 @@ class RunnerTasks:
         code = os.waitstatus_to_exitcode(task.status or 0)
         cause, text = task.cause or "", task.text
         if code == -signal.SIGKILL and task.cause is None and self._memory.kernel_killed():
-            cause, text = "oom", "the computer ran out of memory, and its kernel killed it"
+            cause, text = "oom", "killed by the kernel, because the host ran out of memory"
         user_s, system_s, peak_bytes = task.usage
         end = _end_record(
             attempt, task.began, code=code if code >= 0 else None, signal=-code if code < 0 else None,
@@ -540,7 +540,7 @@ class RunnerTasks:
             ledger.add(text)
         except OSError as error:
             if not self._unwritten:
-                write_log(f"a record cannot be written: {error.strerror}; it is tried again")
+                write_log(f"a record cannot be written: {error.strerror}; the write is retried")
             self._unwritten.append((ledger, text))
 
 
@@ -663,7 +663,7 @@ class Runner:
             return
         if numbers & _ENDING and not self._told_to_end:
             self._told_to_end = True
-            self._tasks.end_all("lost", "its runner was told to end by a signal")
+            self._tasks.end_all("lost", "its runner was terminated by a signal")
 
     def _beat(self, now_s: float) -> None:
         self._beat_at_s = now_s + _BEAT_S
@@ -672,7 +672,7 @@ class Runner:
         try:
             self._records.overwrite(self._beat_file, "beat", beat)
         except OSError as error:
-            write_log(f"no beat can be written: {error.strerror}")
+            write_log(f"the heartbeat cannot be written: {error.strerror}")
 
     # Messages.
 
@@ -698,7 +698,7 @@ class Runner:
         try:
             self._programs.set_cores(cores if isinstance(cores, list) else None)
         except (OSError, ValueError) as error:
-            problem = f"cores {cores} cannot be had: {error}"
+            problem = f"cores {cores} are not available: {error}"
         running = [
             {"attempt": task.attempt, "pid": task.pid, "at": task.began}
             for task in self._tasks.running.values()
@@ -709,7 +709,7 @@ class Runner:
 
     def _start(self, message: Record) -> None:
         if self._told_to_end:
-            raise ValueError("the runner was told to end by a signal")
+            raise ValueError("the runner was terminated by a signal")
         self._tasks.start(StartOrder(message, self._grace_s))
 
     def _cancel(self, message: Record) -> None:
@@ -733,7 +733,7 @@ class Runner:
 def _attempt_number(message: Record) -> int:
     attempt = message.get("attempt")
     if not isinstance(attempt, int):
-        raise ValueError(f"no attempt is named: {attempt!r}")
+        raise ValueError(f"no attempt number: {attempt!r}")
     return attempt
 
 
