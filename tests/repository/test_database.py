@@ -164,7 +164,7 @@ def test_other_versions_and_other_files_are_refused(tmp_path):
         connection.execute("CREATE TABLE people (name)")
     connection.close()
     for create in (False, True):
-        with pytest.raises(InvalidInput, match="not weft's"):
+        with pytest.raises(InvalidInput, match="not created by weft"):
             open_database(other, create=create)
     (tmp_path / "empty.db").touch()
     with pytest.raises(InvalidInput, match=r"database is empty.*start with `weft run WORKFLOW`"):

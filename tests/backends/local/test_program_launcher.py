@@ -108,7 +108,7 @@ def test_a_program_is_looked_for_in_its_own_path(bench: Bench) -> None:
         ([], {}, 126, "empty"),
         (["true", "a\0b"], {}, 126, "null"),
         (["true"], {"env": {"A=B": "x"}}, 126, "cannot be started"),
-        (["true"], {"cwd": "absent"}, 126, "absent cannot be opened: No such file"),
+        (["true"], {"cwd": "absent"}, 126, "absent cannot be entered: No such file"),
         (["true"], {"stdin": "absent"}, 126, "stdin absent cannot be opened: No such file"),
         (["true"], {"stdout": "absent/out"}, 126, "stdout absent/out cannot be opened: No such file"),
         (["true"], {"stderr": "link"}, 126, "stderr link cannot be opened"),
