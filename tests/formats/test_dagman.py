@@ -1,4 +1,4 @@
-"""DAGMan files over GridWay templates: the published graphs, scripts and retries, and what is refused."""
+"""DAGMan files over GridWay templates: published graphs, scripts and retries, rejected statements."""
 
 import shutil
 
@@ -36,7 +36,7 @@ def refusals(folder, text):
 
 @pytest.fixture
 def published(bench_data, tmp_path):
-    """Put the published templates beside their graphs under the names that those use."""
+    """Copy the published templates beside their graphs under the names that the graphs use."""
 
     def place(graph, prefix):
         source = bench_data / "gridway-examples"
@@ -47,7 +47,7 @@ def published(bench_data, tmp_path):
     return place
 
 
-def test_the_published_diamond(published):
+def test_published_diamond(published):
     graph = unfold(load_workflow(published("workflow.dag", "workflow")))
     edges = {(source, target) for source, target, *_ in edges_of(graph)}
     assert edges == {("A", "B"), ("A", "C"), ("B", "D"), ("C", "D")}
@@ -56,7 +56,7 @@ def test_the_published_diamond(published):
     assert last.inputs == (Input(file="sum"), Input(file="out.B"), Input(file="out.C"))
 
 
-def test_the_published_graph_with_jobs_that_are_done(published):
+def test_published_graph_with_done_jobs(published):
     workflow = load_workflow(published("complex.dag", "dagman"))
     tasks = {task.name: task for task in workflow.tasks}
     assert "".join(tasks) == "ABCDEFGHIJK"
@@ -67,7 +67,7 @@ def test_the_published_graph_with_jobs_that_are_done(published):
     assert tasks["K"].job.command == "/bin/echo I am the output of job K"
 
 
-def test_published_graphs_without_their_templates_name_every_missing_one(bench_data):
+def test_every_missing_template_is_reported(bench_data):
     path = bench_data / "gridway-examples" / "workflow.dag"
     with pytest.raises(InvalidInput) as caught:
         read_workflow_file(path)
@@ -75,7 +75,7 @@ def test_published_graphs_without_their_templates_name_every_missing_one(bench_d
     assert "the template of job A" in str(caught.value)
 
 
-def test_names_are_found_in_any_case_and_before_they_are_listed(folder):
+def test_job_names_ignore_case_and_may_precede_their_job(folder):
     workflow = read(folder, "parent x child Y\nretry Y 2\nJob X a.jt\nJOB Y b.jt noop\nCONFIG x\n")
     first, second = workflow.tasks
     assert [dependency.task for dependency in second.after] == ["X"]
@@ -83,7 +83,7 @@ def test_names_are_found_in_any_case_and_before_they_are_listed(folder):
     assert first.recovery.retries is None
 
 
-def test_retries_and_scripts_join_what_the_template_says(folder):
+def test_retries_and_scripts_extend_the_template(folder):
     (folder / "a.jt").write_text(ECHO + "PRE_WRAPPER = /opt/own\nNUMBER_OF_RETRIES = 9\nINPUT_FILES = s.sh\n")
     (task,) = read(folder, "JOB X a.jt\nRETRY X 2\nSCRIPT PRE X s.sh {1} two\n").tasks
     assert task.recovery.retries == 2
@@ -91,7 +91,7 @@ def test_retries_and_scripts_join_what_the_template_says(folder):
     assert task.inputs == (Input(file="s.sh"),)
 
 
-def test_an_array_in_a_graph_has_its_own_size(folder):
+def test_array_job_in_a_graph_keeps_its_size(folder):
     (folder / "a.jt").write_text(ECHO + "TOTAL_TASKS = 3\nARGUMENTS = ${TASK_ID} ${TOTAL_TASKS}\n")
     (folder / "b.jt").write_text(ECHO + "ARGUMENTS = ${TASK_ID} ${TOTAL_TASKS}\n")
     workflow = read(folder, "JOB X a.jt\nJOB Y b.jt\nPARENT X CHILD Y\n")
@@ -100,7 +100,7 @@ def test_an_array_in_a_graph_has_its_own_size(folder):
     assert [task.job.command for task in workflow.tasks] == ["/bin/echo {task_id} 3", "/bin/echo 0 1"]
 
 
-def test_job_numbers_keep_the_files_of_a_graph_apart(folder):
+def test_job_ids_make_file_names_unique_in_a_graph(folder):
     (folder / "a.jt").write_text(ECHO + "STDOUT_FILE = out.${JOB_ID}\n")
     workflow = load_workflow_of(folder, "JOB X a.jt\nJOB Y a.jt\n")
     assert [task.outputs[0].file for task in workflow.tasks] == ["out.X", "out.Y"]
@@ -128,7 +128,7 @@ def load_workflow_of(folder, text):
         ("# nothing", None, "no jobs"),
     ],
 )
-def test_wrong_graphs_are_refused_with_the_line(folder, text, line, words):
+def test_invalid_graphs_are_reported_with_their_line(folder, text, line, words):
     with pytest.raises(InvalidInput) as caught:
         Dagman().read(SourceFile(name=str(folder / "graph.dag"), data=text.encode()))
     (problem, *_) = caught.value.problems
@@ -141,14 +141,14 @@ def test_a_cycle_is_shown(folder):
     assert "wait for each other: Y -> X -> Y" in str(refusals(folder, text)[0])
 
 
-def test_a_wrong_template_is_told_with_its_own_lines(folder):
+def test_problems_of_a_template_have_its_file_and_lines(folder):
     (folder / "b.jt").write_text(ECHO + "COLOUR = red\nRANK = )\n")
     problems = refusals(folder, "JOB X a.jt\nJOB Y b.jt\n")
     places = [(problem.location.file, problem.location.line) for problem in problems]
     assert places == [(str(folder / "b.jt"), 2), (str(folder / "b.jt"), 3)]
 
 
-def test_an_input_that_is_renamed_between_jobs_is_refused(folder):
+def test_renaming_an_input_between_jobs_is_rejected(folder):
     (folder / "a.jt").write_text(ECHO + "OUTPUT_FILES = raw result\n")
     (folder / "b.jt").write_text(ECHO + "INPUT_FILES = result\n")
     (folder / "c.jt").write_text(ECHO + "INPUT_FILES = result mine\n")
@@ -157,6 +157,6 @@ def test_an_input_that_is_renamed_between_jobs_is_refused(folder):
     assert "Y reads 'result' of X under the name 'mine'" in problem.what
 
 
-def test_a_graph_cannot_be_written(folder):
+def test_writing_is_rejected(folder):
     with pytest.raises(InvalidInput, match="cannot be written"):
         Dagman().write(read(folder, "JOB X a.jt\n"))

@@ -79,7 +79,7 @@ def test_reads_version_3_with_arguments_profiles_and_prefixes():
     assert unfold(read(NEW)).edge_count == 1
 
 
-def test_an_apostrophe_in_arguments_is_no_quote():
+def test_apostrophe_in_arguments_is_not_a_quote():
     data = adag(b'<job id="a" name="say"><argument>it\'s late</argument></job>')
     assert read(data).tasks[0].job == JobSpec(command=("say", "it's", "late"))
 
@@ -110,7 +110,7 @@ def test_an_apostrophe_in_arguments_is_no_quote():
         (b"<?xml version='1.0' encoding='martian'?><adag/>", None, "martian"),
     ],
 )
-def test_wrong_files_are_refused_with_the_line(data, line, words):
+def test_invalid_files_are_reported_with_their_line(data, line, words):
     problem = refusal(data)
     assert problem.location.line == line
     assert words in str(problem)
@@ -129,17 +129,17 @@ def test_a_cycle_is_shown():
         b'<!DOCTYPE a [<!ENTITY % x SYSTEM "http://localhost/x">%x;]>',
     ],
 )
-def test_entities_are_refused(declaration):
+def test_entities_are_rejected(declaration):
     assert "entities" in str(refusal(declaration + adag(b'<job id="a" name="b"/>')))
 
 
-def test_many_problems_are_cut_off():
+def test_number_of_problems_is_limited():
     with pytest.raises(InvalidInput) as caught:
         read(adag(b"<job/>" * 5000))
     assert len(caught.value.problems) == 20
 
 
-def test_deep_nesting_is_no_trouble():
+def test_deep_nesting_is_read():
     assert read(adag(b'<job id="a"/>' + b"<x>" * 50_000 + b"</x>" * 50_000)).tasks[0].name == "a"
 
 
@@ -150,14 +150,14 @@ def test_recognises_its_files():
     assert not Dax().recognises(source_of(b"digraph { adag }"))
 
 
-def test_refuses_to_write():
+def test_writing_is_rejected():
     with pytest.raises(InvalidInput, match="cannot be written"):
         Dax().write(read(OLD))
 
 
 @settings(max_examples=80, deadline=None)
 @given(damaged([OLD, NEW]))
-def test_a_damaged_file_reads_or_is_refused(data):
+def test_damaged_file_is_read_or_rejected(data):
     assert reads_or_refuses(read, data)
 
 

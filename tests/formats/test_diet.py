@@ -1,4 +1,4 @@
-"""DIET's XML: the published files, ports and containers, streams that unfold, elements that do not."""
+"""DIET's XML: published files, ports and containers, streams that can be unfolded and elements that cannot."""
 
 from dataclasses import replace
 
@@ -61,7 +61,7 @@ def dag(inside):
     return b"<dag>\n" + inside + b"\n</dag>"
 
 
-def test_nodes_are_tasks_of_services_and_ports_are_data():
+def test_nodes_become_tasks_of_services_and_ports_become_data():
     workflow = read(DAG)
     check(workflow)
     first, second, third = workflow.tasks
@@ -78,7 +78,7 @@ def test_nodes_are_tasks_of_services_and_ports_are_data():
     assert first.work is None
 
 
-def test_only_machines_that_offer_the_service_are_candidates():
+def test_candidates_offer_the_service():
     graph = unfold(read(dag(b'<node id="a" path="succ"/>')))
     machines = (Machine(name="other", services=("double",)), Machine(name="right", services=("succ",)))
     made = compile_instance(graph, Platform(name="p", machines=machines))
@@ -110,7 +110,7 @@ MADE = b'<node id="a" path="x"><out name="o" type="t"/></node>'
         (b"", None, "empty"),
     ],
 )
-def test_wrong_dags_are_refused_with_the_line(data, line, words):
+def test_invalid_dags_are_reported_with_their_line(data, line, words):
     problem = refusal(data)
     assert problem.location.line == line
     assert words in str(problem)
@@ -130,18 +130,18 @@ def test_a_cycle_is_shown():
         b'<!DOCTYPE dag [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;">]>',
     ],
 )
-def test_entities_are_refused(declaration):
+def test_entities_are_rejected(declaration):
     assert "entities" in str(refusal(declaration + dag(b'<node id="a" path="x"/>')))
 
 
-def test_a_grammar_that_is_named_is_not_opened(tmp_path):
+def test_named_grammar_is_not_opened(tmp_path):
     grammar = tmp_path / "dag.dtd"
     grammar.write_text("this is no grammar <<<")
     declared = f'<!DOCTYPE dag SYSTEM "{grammar.as_uri()}">'.encode()
     assert read(declared + dag(b'<node id="a" path="x"/>')).tasks[0].name == "a"
 
 
-def test_deep_nesting_is_refused_and_no_trouble():
+def test_deep_nesting_is_rejected():
     deep = b"<x>" * 50_000 + b"</x>" * 50_000
     assert "element x" in str(refusal(dag(b'<node id="a" path="x">' + deep + b"</node>")))
 
@@ -181,17 +181,17 @@ def edges(graph):
     return sorted({(source, target) for source, target, *_ in edges_of(graph)})
 
 
-def test_every_item_of_a_source_is_a_task():
+def test_every_item_of_a_source_becomes_a_task():
     graph = unfolded(functional(processor(b"P", ONE), b'<link from="s" to="P:a"/>'), s=3)
     assert list(graph.names) == ["P[0]", "P[1]", "P[2]"]
 
 
-def test_without_a_strategy_ports_are_paired_and_the_shorter_source_counts():
+def test_without_a_strategy_ports_are_paired_up_to_the_shorter_source():
     graph = unfolded(functional(processor(b"P", TWO % (b"0", b"")), FEED % b"r"), s=4, r=2)
     assert list(graph.names) == ["P[0]", "P[1]"]
 
 
-def test_cross_takes_every_combination_and_the_next_processor_follows():
+def test_cross_combines_all_items_and_the_next_processor_inherits_them():
     crossed = processor(b"P", TWO % (b"0", b""), strategy(b"<cross>" + PORTS + b"</cross>"))
     links = FEED % b"s" + b'<link from="P:o" to="Q:a"/><link from="Q:o" to="end"/>'
     graph = unfolded(functional(crossed + processor(b"Q", ONE), links), s=2)
@@ -206,14 +206,14 @@ def test_a_deeper_port_gathers_the_innermost_axis():
     assert edges(graph) == [(f"P[{i},{j}]", f"Q[{i}]") for i in (0, 1) for j in (0, 1, 2)]
 
 
-def test_a_container_of_known_size_is_taken_apart():
+def test_container_of_known_size_is_split():
     made = processor(b"P", TWO % (b"1", b'card="2"'))
     links = FEED % b"r" + b'<link from="P:o" to="Q:a"/>'
     graph = unfolded(functional(made + processor(b"Q", ONE), links), s=2, r=2)
     assert edges(graph) == [(f"P[{i}]", f"Q[{i},{k}]") for i in (0, 1) for k in (0, 1)]
 
 
-def test_constants_are_the_same_for_all():
+def test_constants_are_shared_by_all_tasks():
     interface = b'<source name="s" type="t"/><constant name="c" type="t" value="3"/>'
     only = processor(b"P", TWO % (b"0", b""), strategy(b'<dot><port name="a"/></dot>'))
     graph = unfolded(functional(only, FEED % b"c", interface), s=3)
@@ -292,20 +292,20 @@ def test_an_updated_port_is_read_and_written():
         ),
     ],
 )
-def test_what_cannot_be_unfolded_is_named(processors, links, words):
+def test_elements_that_cannot_be_unfolded_are_reported(processors, links, words):
     problem = refusal(functional(processors, links))
     assert words in str(problem)
     assert problem.location.line in (4, 5) or "wait for each other" in words
 
 
-def test_pairs_of_unlike_nesting_are_refused():
+def test_pairing_different_nesting_is_rejected():
     crossed = processor(b"P", TWO % (b"0", b""), strategy(b"<cross>" + PORTS + b"</cross>"))
     paired = processor(b"Q", b'<in name="a" type="t"/><in name="b" type="t"/>')
     links = FEED % b"r" + b'<link from="P:o" to="Q:a"/><link from="s" to="Q:b"/>'
     assert "over 2 and 1 levels in processor 'Q'" in refusal(functional(crossed + paired, links)).what
 
 
-def test_an_include_is_refused():
+def test_include_is_rejected():
     assert "element include 'x.xml'" in refusal(b'<workflow><include file="x.xml"/></workflow>').what
 
 
@@ -318,11 +318,11 @@ FUNCTIONAL = functional(
 
 @settings(max_examples=80, deadline=None)
 @given(damaged([DAG, FUNCTIONAL]))
-def test_a_damaged_file_reads_or_is_refused(data):
+def test_damaged_file_is_read_or_rejected(data):
     assert reads_or_refuses(read, data)
 
 
-def test_a_file_cannot_be_written():
+def test_writing_is_rejected():
     with pytest.raises(InvalidInput, match="cannot be written"):
         Diet().write(read(DAG))
 
@@ -364,7 +364,7 @@ def test_published_files_are_read(bench_data, file, tasks, edges):
         ("data.xml", 2, "input data of a functional workflow"),
     ],
 )
-def test_published_files_that_cannot_be_unfolded_say_why(bench_data, file, line, words):
+def test_published_files_that_cannot_be_unfolded_report_the_reason(bench_data, file, line, words):
     path = bench_data / "diet-examples" / file
     with pytest.raises(InvalidInput) as caught:
         Diet().read(SourceFile(name=file, data=path.read_bytes()))
@@ -372,7 +372,7 @@ def test_published_files_that_cannot_be_unfolded_say_why(bench_data, file, line,
     assert words in str(caught.value)
 
 
-def test_the_published_strings_unfold_when_the_size_is_given(bench_data):
+def test_published_strings_unfold_with_a_stated_size(bench_data):
     data = (bench_data / "diet-examples" / "func_string.xml").read_bytes()
     static = data.replace(b'depth="1"/>', b'depth="1" card="2"/>', 1)
     graph = unfolded(static, str_input=2)

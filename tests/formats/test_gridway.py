@@ -1,4 +1,4 @@
-"""GridWay job templates: every keyword has its place, the published templates are read, mistakes are named."""
+"""GridWay job templates: every keyword, the published templates, reported mistakes."""
 
 import pytest
 from hypothesis import given, settings
@@ -66,7 +66,7 @@ def refusal(data):
     return caught.value.problems[0]
 
 
-def test_every_keyword_has_its_place():
+def test_every_keyword_is_translated():
     workflow = read(WHOLE)
     (task,) = workflow.tasks
     check(workflow)
@@ -120,8 +120,8 @@ def test_every_keyword_has_its_place():
     }
 
 
-def test_one_template_gives_another_program_on_another_architecture():
-    """A3.8: the variable is filled in for the machine that was chosen."""
+def test_program_follows_the_architecture_of_the_machine():
+    """A3.8: the variable is replaced by the architecture of the chosen machine."""
     (task,) = read(b"EXECUTABLE = bin.${GW_ARCH}\n").tasks
     filled = [
         fill_template(task.job.command, {"machine.arch": arch}, quote=True) for arch in ("alpha", "i686")
@@ -130,7 +130,7 @@ def test_one_template_gives_another_program_on_another_architecture():
     assert [fill_template(given.file, {"machine.arch": "alpha"}) for given in task.inputs] == ["bin.alpha"]
 
 
-def test_an_array_job_is_a_sweep_from_0():
+def test_array_job_is_a_sweep_from_0():
     template = b"EXECUTABLE = /bin/x\nARGUMENTS = ${TASK_ID} ${TOTAL_TASKS}\nSTDOUT_FILE = o.${TASK_ID}\n"
     assert list(unfold(read(template)).names) == ["job[0]"]
     graph = unfold(read(template + b"TOTAL_TASKS = 3\n"))
@@ -138,13 +138,13 @@ def test_an_array_job_is_a_sweep_from_0():
     assert read(template).tasks[0].job.command == "/bin/x {task_id} {total_tasks}"
 
 
-def test_a_template_without_the_variables_is_one_task():
+def test_template_without_array_variables_is_one_task():
     task = job("STDOUT_FILE = o.${JOB_ID}.${ARRAY_ID}")
     assert task.sweep is None
     assert task.job.stdout == "o.job.job"
 
 
-def test_a_renamed_output_is_moved_by_the_job_itself():
+def test_renamed_output_is_moved_by_the_command():
     task = job("ARGUMENTS = 3\nOUTPUT_FILES = res res.${JOB_ID}, same same, raw /tmp/raw")
     assert task.job.command == "/bin/x 3 && mv res res.job"
     assert task.outputs == (
@@ -154,25 +154,25 @@ def test_a_renamed_output_is_moved_by_the_job_itself():
     )
 
 
-def test_a_shared_file_is_one_input_of_all_tasks():
-    """A3.7 rests on it: the array job names one file, flagged as shared."""
+def test_shared_file_is_one_input_of_all_tasks():
+    """Basis of A3.7: the array job names one file, marked as shared."""
     task = job("INPUT_FILES = pdb [shared], seq.${TASK_ID}\nTOTAL_TASKS = 5")
     assert task.inputs == (Input(file="pdb", shared=True), Input(file="seq.{task_id}"))
 
 
 def test_without_restart_files_there_is_no_checkpoint():
-    """A3.9 rests on it: a job without restart files starts over."""
+    """Basis of A3.9: a job without restart files starts from the beginning."""
     assert job("CHECKPOINT_INTERVAL = 60").recovery.checkpoint is None
     assert job("RESTART_FILES = a").recovery.checkpoint == Checkpoint(files=("a",), every=300)
     assert job("RESTART_FILES = a\nCHECKPOINT_INTERVAL = 0").recovery.checkpoint == Checkpoint(files=("a",))
 
 
 @pytest.mark.parametrize(("word", "rule"), [("no", "stop"), ("YES", "reschedule")])
-def test_what_follows_the_last_retry(word, rule):
+def test_action_after_the_last_retry(word, rule):
     assert job(f"RESCHEDULE_ON_FAILURE = {word}").recovery.on_failure == rule
 
 
-def test_the_own_wrapper_of_gridway_is_not_kept():
+def test_default_wrapper_of_gridway_is_dropped():
     assert job("WRAPPER = libexec/gw_wrapper.sh").job.wrapper is None
 
 
@@ -181,7 +181,7 @@ def test_np_counts_for_mpi_only():
     assert job("TYPE = mpi\nNP = 4").nodes == (4,)
 
 
-def test_requirements_choose_machines_that_state_enough():
+def test_requirements_select_machines():
     workflow = read(b'EXECUTABLE = /bin/x\nREQUIREMENTS = CPU_MHZ > 1000 & LRMS_TYPE != "fork"\n')
     machines = (
         Machine(name="slow", attributes={"CPU_MHZ": 500, "LRMS_TYPE": "pbs"}),
@@ -219,31 +219,31 @@ def test_requirements_choose_machines_that_state_enough():
         ("ENVIRONMENT = 1A=2", 2, "NAME=value"),
     ],
 )
-def test_wrong_templates_are_refused_with_the_line(text, line, words):
+def test_invalid_templates_are_reported_with_their_line(text, line, words):
     problem = refusal(b"EXECUTABLE = x\n" + text.encode())
     assert problem.location.line == line
     assert words in str(problem)
 
 
 @pytest.mark.parametrize("data", [b"", b"RANK = 1", b"EXECUTABLE ="])
-def test_a_template_without_a_program_is_refused(data):
+def test_template_without_a_program_is_rejected(data):
     assert refusal(data).location.file == "job.jt"
 
 
-def test_all_problems_are_told_at_once():
+def test_all_problems_are_reported_together():
     with pytest.raises(InvalidInput) as caught:
         read(b"EXECUTABLE = x\nNP = 0\nTYPE = mpi\nRANK = )\nCOLOUR = red\n")
     assert [problem.location.line for problem in caught.value.problems] == [5, 2, 4]
 
 
-def test_a_template_cannot_be_written():
+def test_writing_is_rejected():
     with pytest.raises(InvalidInput, match="cannot be written"):
         GridWay().write(read(WHOLE))
 
 
 @settings(max_examples=80, deadline=None)
 @given(damaged([WHOLE]))
-def test_a_damaged_template_reads_or_is_refused(data):
+def test_damaged_template_is_read_or_rejected(data):
     assert reads_or_refuses(read, data)
 
 

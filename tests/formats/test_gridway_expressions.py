@@ -1,4 +1,4 @@
-"""GridWay's requirements and ranks: the translation means what GridWay means, whatever machines state."""
+"""GridWay's requirements and ranks: the translation agrees with GridWay for any attributes of machines."""
 
 import fnmatch
 
@@ -61,12 +61,12 @@ def test_ranks(text, ours):
 
 
 @pytest.mark.parametrize("text", ["", ";", "  "])
-def test_an_empty_expression_says_nothing(text):
+def test_empty_expression_is_none(text):
     assert translated(text) is None
     assert translated(text, rank=True) is None
 
 
-def test_and_and_or_are_read_from_the_left_as_gridway_does():
+def test_and_and_or_associate_to_the_left_as_in_gridway():
     left, plain = translated("A = 1 | B = 1 & C = 1"), translated("A = 1 | (B = 1 & C = 1)")
     facts = {"A": 1, "B": 0, "C": 0}
     assert not evaluate_boolean(left, facts)
@@ -94,7 +94,7 @@ def test_and_and_or_are_read_from_the_left_as_gridway_does():
         ("A = " + "9" * 400, 15, "too long"),
     ],
 )
-def test_wrong_requirements_name_the_column(text, column, words):
+def test_invalid_requirements_are_reported_with_their_column(text, column, words):
     with pytest.raises(InvalidInput) as caught:
         translated(text)
     (problem,) = caught.value.problems
@@ -103,12 +103,12 @@ def test_wrong_requirements_name_the_column(text, column, words):
 
 
 @pytest.mark.parametrize("text", ["CPU_MHZ +", "* 2", "2 CPU_SMP", 'ARCH + "x"', "ARCH", "(1", "1 > 2"])
-def test_wrong_ranks_are_refused(text):
+def test_invalid_ranks_are_rejected(text):
     with pytest.raises(InvalidInput, match="RANK"):
         translated(text, rank=True)
 
 
-# An independent reading: a requirement is a nested tuple, and GridWay's rules are applied to it directly.
+# Independent evaluation: a requirement is a nested tuple to which GridWay's rules are applied directly.
 NUMBERS = ("CPU_MHZ", "LICENCES", "NODECOUNT")
 TEXTS = ("ARCH", "LRMS_TYPE", "HOSTNAME")
 PATTERNS = ("i686", "i*", "?86", "m1", "*", "")
@@ -169,13 +169,13 @@ def holds(tree, machine):
 
 @settings(max_examples=150, deadline=None)
 @given(requirements, machines)
-def test_a_translated_requirement_holds_where_gridway_says(tree, drawn):
+def test_translated_requirement_agrees_with_gridway(tree, drawn):
     platform = [Machine(name=f"m{index}", **facts) for index, facts in enumerate(drawn)]
     found = evaluate_columns(translated(written(tree)), machine_columns(platform), len(platform))
     assert found.tolist() == [holds(tree, machine) for machine in platform]
 
 
-def test_a_rank_counts_what_nobody_states_as_0():
+def test_rank_takes_unstated_attributes_as_0():
     rank = translated("CPU_MHZ / LICENCES + QUEUE_FREENODECOUNT", rank=True)
     platform = [Machine(name="a", nodes=4), Machine(name="b", attributes={"CPU_MHZ": 6, "LICENCES": 2})]
     assert evaluate_columns(rank, machine_columns(platform), 2).tolist() == [4, 4]

@@ -1,4 +1,6 @@
-"""Planning instances in JSON: unlike machines with costs and bandwidths, or moldable tasks on a cluster."""
+"""Planning instances in JSON: heterogeneous machines with costs and bandwidths, or moldable tasks on a
+cluster.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +79,7 @@ def test_times_by_node_count_are_measured():
     assert (machine.name, machine.nodes, machine.speed) == ("m0", 8, 1)
 
 
-def test_a_file_gives_tasks_and_machines(tmp_path):
+def test_file_has_tasks_and_machines(tmp_path):
     path = tmp_path / "small.json"
     path.write_text(json.dumps(UNLIKE))
     assert len(load_workflow(path).tasks) == 3
@@ -87,7 +89,7 @@ def test_a_file_gives_tasks_and_machines(tmp_path):
 
 
 @pytest.mark.parametrize("facts", [UNLIKE, MOLDABLE])
-def test_it_is_recognised_with_and_without_its_kind(facts):
+def test_recognised_with_and_without_its_kind(facts):
     assert detect_format(source(facts)).name == "instance-json"
     assert (
         detect_format(source({key: value for key, value in facts.items() if key != "kind"})).name
@@ -120,7 +122,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("change", "expected"), WRONG)
-def test_wrong_tasks_are_refused_with_their_path(change, expected):
+def test_invalid_tasks_are_reported_with_their_path(change, expected):
     assert refused(UNLIKE | change) == [expected]
 
 
@@ -135,11 +137,11 @@ WRONG_MACHINES = [
 
 
 @pytest.mark.parametrize(("change", "expected"), WRONG_MACHINES)
-def test_wrong_machines_are_refused_with_their_path(change, expected):
+def test_invalid_machines_are_reported_with_their_path(change, expected):
     assert refused(UNLIKE | change, InstanceJson.read_platform) == [expected]
 
 
-def test_wrong_clusters_and_times_are_refused():
+def test_invalid_clusters_and_times_are_rejected():
     assert refused(MOLDABLE | {"P": 0}, InstanceJson.read_platform) == [("0 is a number", ("P",))]
     assert refused(MOLDABLE | {"t": [[1, 0], [2]]}) == [("0 is a number", ("t", 0, 1))]
     assert refused(MOLDABLE | {"t": [[1], []]}) == [("a list", ("t", 1))]
@@ -149,13 +151,13 @@ def test_wrong_clusters_and_times_are_refused():
 
 @settings(max_examples=80, deadline=None)
 @given(damaged([source(UNLIKE).data, source(MOLDABLE).data]))
-def test_a_damaged_file_reads_or_is_refused(data):
+def test_damaged_file_is_read_or_rejected(data):
     assert reads_or_refuses(
         lambda found: InstanceJson().read(SourceFile(name="small.json", data=found)), data
     )
 
 
-def test_it_is_read_without_loading_what_other_formats_need(tmp_path):
+def test_reading_imports_no_other_format(tmp_path):
     path = tmp_path / "small.json"
     path.write_text(json.dumps(UNLIKE))
     program = (

@@ -1,4 +1,4 @@
-"""Pictures: what is drawn for descriptions, sweeps, loops and transfers; no name leaves its quotes."""
+"""Pictures of descriptions, sweeps, loops and transfers, with escaped names."""
 
 import re
 
@@ -83,7 +83,7 @@ def test_edges_come_from_after_from_loops_and_from_files():
         ("vec{k}", "vector.{k}", True),
     ],
 )
-def test_names_in_braces_stand_for_any_text(written, read, meet):
+def test_placeholders_match_any_text(written, read, meet):
     tasks = (Task(name="w", outputs=(Output(file=written),)), Task(name="r", inputs=(Input(file=read),)))
     assert named_edges(Workflow(name="w", tasks=tasks)) == ({("w", "r")} if meet else set())
 
@@ -102,7 +102,7 @@ def with_transfer():
     )
 
 
-def test_a_transfer_stands_between_writer_and_reader():
+def test_transfer_is_between_writer_and_reader():
     edges = named_edges(with_transfer())
     assert edges == {("make", "move"), ("move", "use"), ("make", "look"), ("use", "tie"), ("look", "tie")}
 
@@ -118,7 +118,7 @@ def test_graphviz_shows_sweeps_loops_conditions_and_kinds():
     assert 'n4 [label="tie", shape=diamond];' in moved
 
 
-def test_mermaid_shows_the_same():
+def test_mermaid_shows_the_same_elements():
     lines = MermaidPicture().write(wien2k()).splitlines()
     assert lines[0] == "flowchart TD"
     assert '    n1["lapw1 ×50"]' in lines
@@ -129,13 +129,13 @@ def test_mermaid_shows_the_same():
     assert 'n4{"tie"}' in moved
 
 
-def test_a_sweep_that_grows_has_no_number_yet():
+def test_growing_sweep_has_no_number():
     grown = Sweep(variables=(("chunk", parse("lines(split.parts)")),))
     workflow = Workflow(name="grow", tasks=(Task(name="each", sweep=grown),))
     assert 'label="each ×?"' in DotPicture().write(workflow)
 
 
-def test_a_loop_without_condition_says_how_often():
+def test_loop_without_condition_shows_its_iterations():
     loop = Loop(name="again", first="a", last="a", max_iterations=3)
     text = DotPicture().write(Workflow(name="w", tasks=(Task(name="a"),), loops=(loop,)))
     assert 'n0 -> n0 [label="at most 3 times", style=dashed, constraint=false];' in text
@@ -143,7 +143,7 @@ def test_a_loop_without_condition_says_how_often():
 
 @settings(max_examples=60, deadline=None)
 @given(st.text(st.characters(codec="utf-8"), min_size=1, max_size=30))
-def test_no_name_leaves_its_quotes(name):
+def test_names_are_escaped(name):
     workflow = Workflow(name=name, tasks=(Task(name=name), Task(name="z", after=(Dependency(task=name),))))
     graph = parse_dot(SourceFile(name="x.gv", data=DotPicture().write(workflow).encode()))
     assert list(graph.nodes) == ["n0", "n1"]

@@ -11,7 +11,7 @@ def _flow(*tasks: Task) -> Workflow:
     return Workflow(name="foreign", tasks=tasks)
 
 
-def test_names_our_files_cannot_say_are_replaced_and_dependencies_follow():
+def test_unwritable_names_are_replaced_with_their_references():
     flow = _flow(
         Task(name="a[1]", work=3),
         Task(name="a_1_", work=1),
@@ -25,6 +25,6 @@ def test_names_our_files_cannot_say_are_replaced_and_dependencies_follow():
     assert graph.work.tolist() == [3.0, 1.0, 4.0]
 
 
-def test_plain_names_stay_as_they_are():
+def test_writable_names_are_kept():
     flow = _flow(Task(name="a", work=3), Task(name="b-1.x", work=4))
     assert replace_unwritable_names(flow) is flow

@@ -1,4 +1,4 @@
-"""PSPLIB: jobs with modes become tasks with node counts, resources and budgets; damaged input is refused."""
+"""PSPLIB: jobs with modes become tasks with node counts, resources and budgets; damaged input is rejected."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_jobs_become_tasks_and_modes_node_counts():
     )
 
 
-def test_what_it_says_is_valid_and_counts_by_mode():
+def test_workflow_is_valid_with_amounts_by_mode():
     workflow = read()
     check(workflow)
     graph = unfold(workflow)
@@ -104,7 +104,7 @@ def test_what_it_says_is_valid_and_counts_by_mode():
     assert [graph.consumption_of(3, count).tolist() for count in (1, 2)] == [[0], [3]]
 
 
-def test_the_machine_has_the_renewable_resources_and_nodes_for_all_modes_at_once():
+def test_machine_has_the_renewable_resources_and_enough_nodes():
     platform = Psplib().read_platform(source())
     (machine,) = platform.machines
     assert (platform.name, machine.name) == ("small", "project")
@@ -113,19 +113,19 @@ def test_the_machine_has_the_renewable_resources_and_nodes_for_all_modes_at_once
     assert list(platform.find_problems()) == []
 
 
-def test_a_file_is_taken_as_the_platform(tmp_path):
+def test_file_is_read_as_the_platform(tmp_path):
     path = tmp_path / "small.mm"
     path.write_text(SMALL)
     assert load_platform(path) == Psplib().read_platform(source())
 
 
-def test_the_dialect_of_other_sets_is_read():
+def test_dialect_of_other_sets_is_read():
     other = SMALL.replace("RESOURCEAVAILABILITIES:", "RESOURCE AVAILABILITIES").replace("duration", "dur")
     assert read(other.replace("  ", "\t")) == read()
     assert read(SMALL.replace("\n", "\r\n")) == read()
 
 
-def test_dummies_are_jobs_without_time_and_amounts_only():
+def test_only_jobs_without_time_and_amounts_are_dummies():
     workflow = read(SMALL.replace("  1      1     0       0    0    0", "  1      1     0       0    1    0"))
     assert workflow.tasks[0] == Task(name="1", work=0, resources={"r2": 1})
 
@@ -174,7 +174,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("old", "new", "what", "where"), REFUSED)
-def test_what_is_wrong_is_said_at_its_line(old, new, what, where):
+def test_problems_have_their_line(old, new, what, where):
     text = SMALL.replace(old, new)
     with pytest.raises(InvalidInput) as caught:
         read(text)
@@ -186,7 +186,7 @@ def test_what_is_wrong_is_said_at_its_line(old, new, what, where):
         assert where in text.splitlines()[problem.location.line - 1]
 
 
-def test_it_is_recognised_by_its_tables_and_not_written():
+def test_recognised_by_its_tables_and_not_written():
     assert Psplib().recognises(source())
     assert not Psplib().recognises(source("PRECEDENCE of tasks"))
     with pytest.raises(InvalidInput, match="cannot be written as psplib"):
@@ -195,5 +195,5 @@ def test_it_is_recognised_by_its_tables_and_not_written():
 
 @settings(max_examples=80, deadline=None)
 @given(damaged([SMALL.encode()]))
-def test_a_damaged_file_reads_or_is_refused(data):
+def test_damaged_file_is_read_or_rejected(data):
     assert reads_or_refuses(lambda found: Psplib().read(SourceFile(name="small.mm", data=found)), data)

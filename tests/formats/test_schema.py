@@ -1,4 +1,4 @@
-"""The published JSON Schemas: they follow the readers' tables, and agree with the readers."""
+"""The stored JSON Schemas follow from the fields and agree with the readers."""
 
 from __future__ import annotations
 
@@ -102,26 +102,26 @@ def read(kind, text):
 
 
 def judge(kind, text):
-    """Read a file and check what it says."""
+    """Read a file and check its content."""
     found = read(kind, text)
     if kind == "workflow":
         check(found)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_published_schema_is_the_one_the_tables_give(kind):
-    # After a change of keys: python -m weft.formats.schema
+def test_stored_schema_follows_from_the_fields(kind):
+    # After a change of fields: python .ci/reference.py
     assert json.loads(schema_text(kind)) == build_schema(kind)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_it_is_a_schema_of_its_draft(kind):
+def test_schema_is_valid_for_its_draft(kind):
     jsonschema.Draft202012Validator.check_schema(build_schema(kind))
     assert build_schema(kind)["$schema"].endswith("2020-12/schema")
 
 
 def objects(schema):
-    """Give every description of a mapping with known keys in a schema."""
+    """Yield every schema of a mapping with known keys."""
     if isinstance(schema, dict):
         if schema.get("additionalProperties") is False:
             yield schema
@@ -146,7 +146,7 @@ def test_every_record_is_in_the_schema_with_a_line_on_every_key(kind, record):
     assert record.help in found
 
 
-def test_the_examples_of_the_format_are_accepted_by_schema_and_reader():
+def test_examples_of_the_format_are_accepted_by_schema_and_reader():
     VALIDATORS["workflow"].validate(plain(WORKFLOW))
     VALIDATORS["platform"].validate(plain(PLATFORM))
     assert len(read("workflow", WORKFLOW).tasks) == 9
@@ -154,7 +154,7 @@ def test_the_examples_of_the_format_are_accepted_by_schema_and_reader():
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
-def test_the_examples_of_the_project_are_accepted_exactly_if_they_can_be_read(path):
+def test_project_examples_are_accepted_if_and_only_if_they_are_readable(path):
     source = SourceFile(name=path.name, data=path.read_bytes())
     kind = "platform" if describes_platform(source) else "workflow"
     try:
@@ -167,13 +167,13 @@ def test_the_examples_of_the_project_are_accepted_exactly_if_they_can_be_read(pa
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(workflows())
-def test_every_workflow_that_can_be_written_is_accepted(workflow):
+def test_schema_accepts_every_written_workflow(workflow):
     VALIDATORS["workflow"].validate(json.loads(json.dumps(workflow_document(workflow))))
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(platforms())
-def test_every_platform_that_can_be_written_is_accepted(platform):
+def test_schema_accepts_every_written_platform(platform):
     VALIDATORS["platform"].validate(json.loads(json.dumps(platform_document(platform))))
 
 
@@ -312,19 +312,19 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("kind", "text"), REFUSED, ids=[text for _, text in REFUSED])
-def test_what_the_schema_refuses_the_reader_refuses_too(kind, text):
+def test_reader_rejects_what_the_schema_rejects(kind, text):
     assert not accepts(kind, plain(text))
     with pytest.raises(InvalidInput):
         judge(kind, text)
 
 
-def test_an_unknown_kind_is_refused():
+def test_unknown_kind_is_rejected():
     for ask in (schema_text, build_schema):
         with pytest.raises(InvalidInput, match="did you mean 'platform'"):
             ask("platfrom")
 
 
-def test_writing_them_again_changes_no_letter(tmp_path):
+def test_writing_schemas_again_changes_nothing(tmp_path):
     write_schemas(tmp_path)
     written = {path.stem: path.read_text(encoding="utf-8") for path in tmp_path.iterdir()}
     assert written == {kind: schema_text(kind) for kind in KINDS}

@@ -1,4 +1,4 @@
-"""STG: the published set, its two ways to count, damaged input."""
+"""STG: the published set, its two ways to count tasks, damaged input."""
 
 import csv
 import zipfile
@@ -56,11 +56,11 @@ def test_reads_tasks_edges_and_dummies():
     assert workflow.tasks[3].after == (Dependency(task="1"), Dependency(task="2"))
 
 
-def test_a_header_may_count_the_dummies():
+def test_header_may_count_the_dummies():
     assert len(read(SMALL.replace(b"  3\n", b"  5\n", 1)).tasks) == 5
 
 
-def test_first_and_last_task_with_a_time_are_no_dummies():
+def test_first_and_last_task_with_a_time_are_not_dummies():
     kinds = [task.kind for task in read(b"2\n0 3 0\n1 4 1 0\n").tasks]
     assert kinds == [TaskKind.COMPUTE, TaskKind.COMPUTE]
 
@@ -86,7 +86,7 @@ def test_first_and_last_task_with_a_time_are_no_dummies():
         (b"1\n0 0 1 2\n1 5 1 0\n2 0 1 1\n", None, "wait for each other"),
     ],
 )
-def test_wrong_files_are_refused_with_the_line(data, line, words):
+def test_invalid_files_are_reported_with_their_line(data, line, words):
     problem = refusal(data)
     assert problem.location.line == line
     assert words in str(problem)
@@ -109,28 +109,28 @@ def test_recognises_its_files_by_content():
         assert not form.recognises(SourceFile(name="x.stg", data=other))
 
 
-def test_refuses_to_write():
+def test_writing_is_rejected():
     with pytest.raises(InvalidInput, match="cannot be written"):
         Stg().write(read(SMALL))
 
 
 @settings(max_examples=80, deadline=None)
 @given(damaged([SMALL]))
-def test_a_damaged_file_reads_or_is_refused(data):
+def test_damaged_file_is_read_or_rejected(data):
     assert reads_or_refuses(read, data)
 
 
 @pytest.mark.parametrize(
     ("name", "tasks", "length"), [("robot", 88, 569), ("sparse", 96, 122), ("fpppp", 334, 1062)]
 )
-def test_applications_have_their_published_critical_path(bench_data, name, tasks, length):
+def test_critical_paths_of_applications_are_as_published(bench_data, name, tasks, length):
     path = bench_data / "stg" / "app" / f"{name}.stg"
     graph = unfold(read(path.read_bytes(), path.name))
     assert sum(task.kind is TaskKind.COMPUTE for task in graph.workflow.tasks) == tasks
     assert critical_path(graph) == length
 
 
-def test_every_graph_of_fifty_tasks_agrees_with_its_own_footer(bench_data):
+def test_graphs_of_fifty_tasks_agree_with_their_footers(bench_data):
     """The footer of each file states tasks, edges and the length of the critical path."""
     read_files = 0
     with zipfile.ZipFile(bench_data / "stg" / "stg50.zip") as archive:

@@ -18,7 +18,7 @@ SPECIFIED = ("workflow", "specification", "tasks")
 
 
 def split(tasks, ran=(), files=(), **more):
-    """Build a document of 1.5."""
+    """Return a document of version 1.5."""
     tasks = [{"name": entry["id"], "parents": [], "children": []} | entry for entry in tasks]
     workflow = {"specification": {"tasks": tasks, "files": list(files)}}
     if ran:
@@ -111,26 +111,26 @@ def test_reads_the_joined_forms_with_parents_by_name_or_id(version, key):
     assert graph_facts(workflow)[1] == {("ID1", "ID2"): (10, 1), ("ID2", "ID3"): (0, 0)}
 
 
-def test_version_is_found_by_shape_when_it_is_not_said():
+def test_missing_version_is_derived_from_the_structure():
     document = joined([{"name": "only", "runtime": 1, "files": []}])
     del document["schemaVersion"]
     assert read(document).tasks[0].name == "only"
 
 
-def test_children_count_where_parents_are_missing_and_are_not_counted_twice():
+def test_children_add_missing_edges_only():
     tasks = [{"id": "a", "children": ["b", "b", "c"]}, {"id": "b", "parents": ["a"]}, {"id": "c"}]
     workflow = read(split(tasks))
     assert [task.after for task in workflow.tasks] == [(), (Dependency(task="a"),), (Dependency(task="a"),)]
 
 
-def test_a_file_without_an_edge_in_the_lists_makes_one():
+def test_files_add_missing_edges():
     workflow = read(split([{"id": "b", "inputFiles": ["f"]}, {"id": "a", "outputFiles": ["f"]}]))
     names, edges, _ = graph_facts(workflow)
     assert edges == {("a", "b"): (0, 1)}
     assert names == ("a", "b")
 
 
-def test_of_several_writers_the_first_declares_the_file():
+def test_first_of_several_writers_declares_the_file():
     tasks = [
         {"id": "a", "outputFiles": ["f"]},
         {"id": "b", "outputFiles": ["f"]},
@@ -141,7 +141,7 @@ def test_of_several_writers_the_first_declares_the_file():
     assert graph_facts(workflow)[1] == {("a", "c"): (8, 1), ("b", "c"): (0, 0)}
 
 
-def test_an_update_in_place_reads_where_another_writes_and_writes_where_none_does():
+def test_update_in_place_is_a_read_if_another_task_writes_the_file():
     tasks = [
         {"id": "u", "parents": ["a"], "inputFiles": ["f"], "outputFiles": ["f"]},
         {"id": "a", "outputFiles": ["f"]},
@@ -154,7 +154,7 @@ def test_an_update_in_place_reads_where_another_writes_and_writes_where_none_doe
     assert set(graph_facts(workflow)[1]) == {("a", "u")}
 
 
-def test_an_input_that_would_close_a_cycle_is_left_out():
+def test_input_that_would_close_a_cycle_is_dropped():
     tasks = [
         {"id": "a", "inputFiles": ["late", "early"]},
         {"id": "b", "parents": ["a"], "outputFiles": ["late"]},
@@ -165,7 +165,7 @@ def test_an_input_that_would_close_a_cycle_is_left_out():
     assert set(graph_facts(workflow)[1]) >= {("a", "b")}
 
 
-def test_braces_of_foreign_texts_are_not_names_of_ours():
+def test_braces_of_foreign_texts_are_escaped():
     tasks = [{"id": "a", "outputFiles": ["f{k}"]}, {"id": "b", "inputFiles": ["f{k}"]}]
     ran = [{"id": "a", "runtimeInSeconds": 1, "command": {"program": "awk", "arguments": ["{x} ${HOME}"]}}]
     workflow = read(split(tasks, ran))
@@ -194,14 +194,14 @@ def test_braces_of_foreign_texts_are_not_names_of_ours():
         ([{"id": "a", "outputFiles": [{}]}], (*SPECIFIED, 0, "outputFiles", 0), "an object"),
     ],
 )
-def test_wrong_tasks_are_named_with_their_path(tasks, path, words):
+def test_invalid_task_entries_are_reported_with_their_path(tasks, path, words):
     (problem,) = problems(split(tasks))
     assert problem.path == path
     assert words in str(problem)
 
 
 @pytest.mark.parametrize("runtime", [-1, -0.5, float("nan"), float("inf"), True, "3", [], 10**400, 10**4200])
-def test_wrong_runtimes_are_named(runtime):
+def test_invalid_runtimes_are_reported(runtime):
     (problem,) = problems(split([{"id": "a"}], [{"id": "a", "runtimeInSeconds": runtime}]))
     assert problem.path == ("workflow", "execution", "tasks", 0, "runtimeInSeconds")
     assert "at least 0" in str(problem)
@@ -240,7 +240,7 @@ def test_wrong_runtimes_are_named(runtime):
         (joined([{"id": "a", "files": [{"link": "input"}]}]), ("workflow", "tasks", 0, "files", 0, "name")),
     ],
 )
-def test_wrong_documents_are_named_with_their_path(document, path):
+def test_invalid_documents_are_reported_with_their_path(document, path):
     found = problems(document)
     assert found[0].path == path
     assert found[0].location.file == "small.json"
@@ -253,7 +253,7 @@ def test_a_cycle_of_listed_edges_is_shown():
     assert all(f"{one} -> {two}" in problem.what for one, two in ["ab", "bc", "ca"])
 
 
-def test_several_problems_come_at_once_but_not_thousands():
+def test_problems_are_reported_together_up_to_a_limit():
     tasks = [{"id": f"t{index}", "parents": [f"x{index}"]} for index in range(1000)]
     assert len(problems(split(tasks))) == 20
     assert len(problems(split(tasks[:3]))) == 3
@@ -272,7 +272,7 @@ def test_several_problems_come_at_once_but_not_thousands():
         (b'{"name": "\\ud800", "workflow": {"tasks": [{"id": "a"}]}}', "an unpaired surrogate"),
     ],
 )
-def test_what_is_not_json_is_said_with_its_place(data, words):
+def test_invalid_json_is_reported_with_its_place(data, words):
     (problem,) = problems(data)
     assert words in str(problem)
 
@@ -289,7 +289,7 @@ SMALL = split(
 
 @settings(max_examples=60, deadline=None)
 @given(damaged([json.dumps(SMALL).encode()]))
-def test_a_damaged_file_reads_or_is_refused(data):
+def test_damaged_file_is_read_or_rejected(data):
     assert reads_or_refuses(read, data)
 
 

@@ -1,4 +1,4 @@
-"""Writing WfFormat: by its schema, and back to the same graph."""
+"""Writing WfFormat: valid for its schema, and read back as the same graph."""
 
 import json
 
@@ -26,7 +26,7 @@ def graph_facts(workflow):
 
 
 def described_workflow():
-    """Build a workflow with a sweep, formulas, shared files and a file from outside."""
+    """Return a workflow with a sweep, formulas, shared files and an external file."""
     sweep = Sweep(variables=(("k", Range(low=parse("1"), high=parse("3"))),))
     return Workflow(
         name="wien 2k",
@@ -55,7 +55,7 @@ def described_workflow():
     )
 
 
-def test_writes_what_it_reads_back_as_the_same_graph():
+def test_written_graph_reads_back_the_same():
     workflow = described_workflow()
     text = WfFormat().write(workflow)
     again = read(text)
@@ -65,7 +65,7 @@ def test_writes_what_it_reads_back_as_the_same_graph():
     assert again.tasks[0].inputs == (Input(file="case.struct", size=7),)
 
 
-def test_ids_stay_unlike_where_names_look_alike():
+def test_ids_of_similar_names_are_unique():
     tasks = tuple(Task(name=name, work=1.0) for name in ("a b", "a.b", "a,b", "\N{GREEK SMALL LETTER BETA}"))
     document = json.loads(WfFormat().write(Workflow(name="w", tasks=tasks)))
     ids = [entry["id"] for entry in document["workflow"]["specification"]["tasks"]]
@@ -107,13 +107,13 @@ def test_ids_stay_unlike_where_names_look_alike():
         ),
     ],
 )
-def test_refuses_to_write_what_the_format_cannot_say(workflow, words):
+def test_writing_what_the_format_cannot_express_is_rejected(workflow, words):
     with pytest.raises(InvalidInput, match=words):
         WfFormat().write(workflow)
 
 
 def test_published_traces_are_read_and_written(bench_data):
-    """Expected counts and sums are those of the files, by an independent count of their JSON."""
+    """The expected counts and sums come from an independent count in the JSON of the files."""
     jsonschema = pytest.importorskip("jsonschema")
     folder = bench_data / "wfcommons"
     schema = json.loads((folder / "schema" / "wfcommons-schema-1.5.json").read_text())
@@ -139,7 +139,7 @@ def test_published_traces_are_read_and_written(bench_data):
         assert graph_facts(read(written)) == (names, edges, work), file
 
 
-def test_a_described_workflow_is_written_by_the_schema(bench_data):
+def test_written_workflow_is_valid_for_the_schema(bench_data):
     jsonschema = pytest.importorskip("jsonschema")
     schema = json.loads((bench_data / "wfcommons" / "schema" / "wfcommons-schema-1.5.json").read_text())
     written = json.loads(WfFormat().write(described_workflow()))

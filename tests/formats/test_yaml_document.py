@@ -1,4 +1,4 @@
-"""YAML and JSON text to trees with places, limits, clear errors, and back."""
+"""YAML and JSON text as trees: places, limits, error messages."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def nodes(node: DocumentNode) -> list[DocumentNode]:
 class TestPlaces:
     TEXT = "weft: 1\ntasks:\n  a:\n    inputs: [x, 'y z']\n    work: 3\n"
 
-    def test_every_value_knows_line_column_and_path(self) -> None:
+    def test_every_value_has_line_column_and_path(self) -> None:
         root = parse_document(self.TEXT, "w.yaml").root
         assert root is not None
         found = {node.path: (node.location.line, node.location.column) for node in nodes(root)}
@@ -60,12 +60,12 @@ class TestPlaces:
         }
         assert all(node.location.file == "w.yaml" for node in nodes(root))
 
-    def test_every_key_knows_its_place(self) -> None:
+    def test_every_key_has_its_place(self) -> None:
         document = parse_document(self.TEXT, "w.yaml")
         assert str(document.location(("tasks", "a", "work"))) == "w.yaml:5:5"
         assert str(document.location(("tasks", "a", "inputs", 1))) == "w.yaml:4:17"
 
-    def test_columns_count_characters_and_a_byte_order_mark_is_no_character(self) -> None:
+    def test_columns_count_characters_without_a_byte_order_mark(self) -> None:
         root = parse_document("\ufeff{ä€😀: 1, b: 2}", None).root
         assert root is not None
         assert root.key_locations["b"].column == 10
@@ -112,7 +112,7 @@ class TestAliasesAndMerges:
         assert isinstance(root.value, dict)
         assert root.value["b"] is root.value["a"]
 
-    def test_merge_lets_written_keys_win_and_earlier_mappings_before_later(self) -> None:
+    def test_own_keys_override_merged_ones_and_earlier_mappings_later_ones(self) -> None:
         text = "a: &a {p: 1, q: 2}\nb: &b {q: 3, r: 4}\nc:\n  <<: [*a, *b]\n  p: 9\n"
         text += "d: {<<: *a}\ne: {<<: {z: 0}, y: 1}\n"
         value = plain(text)
@@ -120,7 +120,7 @@ class TestAliasesAndMerges:
         assert value["d"] == {"p": 1, "q": 2}
         assert value["e"] == {"z": 0, "y": 1}
 
-    def test_a_merged_key_points_at_where_it_was_written(self) -> None:
+    def test_merged_key_has_its_original_place(self) -> None:
         document = parse_document("a: &a\n  p: 1\nb:\n  <<: *a\n", "w.yaml")
         assert str(document.location(("b", "p"))) == "w.yaml:2:3"
 
@@ -139,7 +139,7 @@ class TestAliasesAndMerges:
     def test_misuse(self, text: str, part: str) -> None:
         assert part in str(problem(text))
 
-    def test_billion_laughs_are_counted_not_built(self) -> None:
+    def test_expanded_aliases_are_counted_not_built(self) -> None:
         lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
         lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 30)]
         found = problem("\n".join(lines))
@@ -188,7 +188,7 @@ class TestMistakes:
         assert found.location is not None
         assert (found.location.file, found.location.line, found.location.column) == ("w.yaml", line, column)
 
-    def test_a_duplicate_names_both_places_and_all_are_reported(self) -> None:
+    def test_every_duplicate_key_is_reported_with_both_places(self) -> None:
         with pytest.raises(InvalidInput) as caught:
             parse_document("a: 1\nb: {c: 1, c: 2}\na: 2\n", "w.yaml")
         assert [p.path for p in caught.value.problems] == [("b", "c"), ("a",)]
@@ -208,7 +208,7 @@ class TestMistakes:
     @pytest.mark.parametrize(
         "text", ['a: "' + "x" * 10_000_000, "x" * 10_000_000 + ": 1", "[" + "1," * 5_000_000, "'" * 9_999_999]
     )
-    def test_a_huge_line_is_refused_with_a_short_message(self, text: str) -> None:
+    def test_huge_line_is_rejected_with_a_short_message(self, text: str) -> None:
         assert len(str(problem(text))) < 300
 
     def test_a_huge_text_is_read(self) -> None:
@@ -236,7 +236,7 @@ class TestJson:
     def test_json_reads_as_json(self, value: object, ascii_only: bool, indent: Any) -> None:
         assert plain(json.dumps([value], ensure_ascii=ascii_only, indent=indent)) == [value]
 
-    def test_characters_escaped_in_two_halves(self) -> None:
+    def test_surrogate_pairs(self) -> None:
         assert plain(r'{"a": "\ud83d\ude00 \\ud83d"}') == {"a": r"😀 \ud83d"}
 
 
@@ -266,7 +266,7 @@ class TestFuzz:
 
     @given(st.text("ab:-[]{}&*!|>'\"%@#,?<~\\\n\t .01", max_size=40))
     @settings(max_examples=100, deadline=None)
-    def test_both_parsers_of_pyyaml_are_fit_for_it(self, text: str) -> None:
+    def test_both_parsers_of_pyyaml_agree(self, text: str) -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(yaml_document, "_LOADER", yaml.SafeLoader)
             assert self.reads_or_refuses(text)

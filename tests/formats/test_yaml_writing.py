@@ -1,4 +1,4 @@
-"""Plain values to YAML text: looks written by hand, and reads back as the same values."""
+"""Plain values as YAML text: style, and reading back the same values."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ VALUES = st.recursive(
 
 
 def same(one: object, other: object) -> bool:
-    """Compare with types and order of keys."""
+    """Return whether two values are equal, including types and the order of keys."""
     if isinstance(one, dict) and isinstance(other, dict):
         return list(one) == list(other) and all(same(one[key], other[key]) for key in one)
     if isinstance(one, list) and isinstance(other, list):
@@ -73,7 +73,7 @@ class TestWriting:
         assert same(plain(write_document(value, comment=text)), value)
         assert same(plain(write_document(text)), text)
 
-    def test_looks_written_by_hand(self) -> None:
+    def test_style_of_written_text(self) -> None:
         value = {
             "weft": 1,
             "name": "wien2k",
@@ -117,7 +117,7 @@ class TestWriting:
         assert '{a: "12"}' in lines
         assert "{a: it's}" in lines
 
-    def test_long_lists_go_line_by_line(self) -> None:
+    def test_long_lists_have_one_item_per_line(self) -> None:
         text = write_document({"names": [f"machine-{i}" for i in range(20)]})
         assert text.startswith("names:\n  - machine-0\n  - machine-1\n")
 
@@ -127,7 +127,7 @@ class TestWriting:
     def test_infinite_numbers(self) -> None:
         assert write_document([math.inf, -math.inf, math.nan]) == "- .inf\n- -.inf\n- .nan\n"
 
-    def test_what_cannot_be_written(self) -> None:
+    def test_values_that_cannot_be_written(self) -> None:
         with pytest.raises(InvalidInput, match="an unpaired surrogate"):
             write_document("\udc80")
         with pytest.raises(InvalidInput, match="too long"):

@@ -1,4 +1,4 @@
-"""Amounts that depend on the node count decide which modes are left, and kernels read the right row of them."""
+"""Amounts that depend on the node count restrict the modes, and kernels read the matching rows."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ MOLDABLE = {"work": 8, "nodes": [1, 2, 4], "speedup": {"amdahl": 0.1}}
 
 
 def modes(made, name):
-    """Give the modes of a task as (machine, count)."""
+    """Return the modes of a task as (machine, count)."""
     found = made.modes(made.graph.index(name))
     return list(zip(found.machine.tolist(), found.count.tolist(), strict=True))
 
 
-def test_modes_that_ask_for_too_much_are_dropped():
+def test_modes_with_too_large_amounts_are_dropped():
     made = instance({"a": MOLDABLE | {"memory": "3*GB*nodes"}}, TWO)
     assert modes(made, "a") == [(0, 1), (1, 1), (1, 2)]
 
@@ -32,7 +32,7 @@ def test_more_nodes_may_need_less():
     assert group.demand.tolist() == [[2e9], [8e9], [5e9]]
 
 
-def test_without_a_count_that_fits_no_machine_can_run_it():
+def test_without_a_fitting_count_no_machine_can_run_the_task():
     tasks = {
         "a": MOLDABLE
         | {"memory": {1: "9GB", 2: "4GB", 4: "1GB"}, "resources": {"licence": {1: 1, 2: 3, 4: 1}}}
@@ -42,7 +42,7 @@ def test_without_a_count_that_fits_no_machine_can_run_it():
     assert "has the resources for a node count that fits" in str(caught.value)
 
 
-def test_amounts_beyond_every_total_are_named():
+def test_amounts_beyond_every_total_are_reported():
     with pytest.raises(Infeasible, match="has memory 10 GB in all"):
         instance({"a": MOLDABLE | {"memory": "10*GB*nodes"}}, TWO)
 
@@ -77,7 +77,7 @@ TIMES = st.sampled_from(
 
 @st.composite
 def takers(draw):
-    """Draw tasks of three counts that take two resources and two budgets in every way."""
+    """Draw tasks with three node counts and arbitrary amounts of two resources and two budgets."""
     tasks = {}
     for index in range(draw(st.integers(1, 5))):
         amounts = {key: {name: draw(AMOUNTS) for name in "xy"} for key in ("resources", "consumes")}
@@ -91,7 +91,7 @@ def takers(draw):
 
 @settings(max_examples=80, deadline=None)
 @given(takers(), st.lists(st.tuples(st.sampled_from([2, 4]), st.integers(2, 9)), min_size=1, max_size=3))
-def test_exactly_the_modes_within_the_totals_are_left_with_their_amounts(tasks, machines):
+def test_exactly_the_modes_within_the_totals_remain_with_their_amounts(tasks, machines):
     where = platform(*({"nodes": nodes, "resources": {"x": most, "y": most}} for nodes, most in machines))
     try:
         made = instance(tasks, where, budgets={"x": 1000, "y": 1000})
@@ -114,6 +114,6 @@ def test_exactly_the_modes_within_the_totals_are_left_with_their_amounts(tasks, 
             consumed = graph.consumption[task] if found.consumption is None else found.consumption[mode]
             assert demand.tolist() == expected
             assert consumed.tolist() == graph.consumption_of(task, count).tolist()
-            # What kernels do: the task's first row, and the mode's shift from there.
+            # As in the kernels: the first row of the task plus the shift of the mode.
             row = int(problem.tasks.need[task]) + int(problem.modes.shift[problem.modes.first[group] + mode])
             assert problem.tasks.amount[row * resources : (row + 1) * resources].tolist() == expected

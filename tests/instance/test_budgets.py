@@ -1,4 +1,4 @@
-"""Budgets of an instance: when no plan can keep them, and when planners must care."""
+"""Budgets of an instance: infeasible ones, and those that planners must observe."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def consuming(amount, nodes=(1, 2)):
     return {"work": 4, "nodes": list(nodes), "consumes": {"credits": amount}}
 
 
-def test_a_budget_that_no_choice_exceeds_needs_no_care():
+def test_budget_that_no_choice_exceeds_is_not_binding():
     tasks = {"a": consuming({1: 2, 2: 3}), "b": consuming(4)}
     assert instance(tasks, CLUSTER, budgets={"credits": 7}).binding_budgets() == ()
     assert instance(tasks, CLUSTER, budgets={"credits": 6}).binding_budgets() == ("credits",)
@@ -34,7 +34,7 @@ def test_only_possible_modes_count():
         instance(cheap_is_too_wide, CLUSTER, budgets={"credits": 5})
 
 
-def test_a_budget_below_the_least_consumption_is_infeasible():
+def test_budget_below_the_least_consumption_is_infeasible():
     tasks = {"a": consuming({1: 2, 2: 3}), "b": consuming(4)}
     assert len(instance(tasks, CLUSTER, budgets={"credits": 6})) == 2
     with pytest.raises(Infeasible) as caught:
@@ -42,7 +42,7 @@ def test_a_budget_below_the_least_consumption_is_infeasible():
     assert str(caught.value) == "the tasks consume at least 6 credits, but the budget is 5.9"
 
 
-def test_rounding_of_sums_is_no_excess():
+def test_rounding_of_sums_exceeds_no_budget():
     tasks = {"a": consuming(0.1), "b": consuming(0.2)}
     assert instance(tasks, CLUSTER, budgets={"credits": 0.3}).binding_budgets() == ()
 
@@ -51,7 +51,7 @@ def test_rounding_of_sums_is_no_excess():
 @given(
     st.lists(st.lists(st.integers(0, 4), min_size=3, max_size=3), min_size=1, max_size=4), st.integers(0, 14)
 )
-def test_infeasible_and_binding_mean_that_all_and_that_some_choices_exceed(tables, budget):
+def test_infeasible_if_all_and_binding_if_some_choices_exceed(tables, budget):
     tasks = {
         f"t{index}": consuming(dict(enumerate(table, start=1)), nodes=(1, 2, 3))
         for index, table in enumerate(tables)
@@ -65,7 +65,7 @@ def test_infeasible_and_binding_mean_that_all_and_that_some_choices_exceed(table
     assert made.binding_budgets() == (("credits",) if max(totals) > budget else ())
 
 
-def test_heft_says_that_it_does_not_keep_budgets():
+def test_heft_reports_that_it_does_not_support_budgets():
     tasks = {"a": consuming({1: 2, 2: 3})}
     free, tight = (instance(tasks, CLUSTER, budgets={"credits": most}) for most in (3, 2))
     assert Heft().supports(free, MAKESPAN) is None

@@ -1,4 +1,4 @@
-"""Compilation: which machines and modes are left for each task, and what is said when none is."""
+"""Compilation: candidates and modes of every task, and the messages if there are none."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FOUR = platform(
 
 
 def candidates(tasks, on=FOUR, **options):
-    """Give the names of the candidates of every binding variable."""
+    """Return the names of the candidates of every binding variable."""
     made = instance(tasks, on, **options)
     return {
         name: [made.machines[machine].name for machine in made.candidates_of(variable)]
@@ -31,7 +31,7 @@ def candidates(tasks, on=FOUR, **options):
 
 
 def modes(tasks, task, on=FOUR):
-    """Give the modes of one task as (machine, count, nodes, seconds)."""
+    """Return the modes of one task as (machine, count, nodes, seconds)."""
     made = instance(tasks, on)
     found = made.modes(made.graph.index(task))
     columns = (found.machine, found.count, found.nodes, found.seconds)
@@ -45,13 +45,13 @@ def refusal(tasks, on=FOUR, **options):
 
 
 class TestCandidates:
-    def test_a_task_that_asks_nothing_may_run_anywhere(self):
+    def test_task_without_conditions_can_run_everywhere(self):
         assert candidates({"a": {"work": 1}})["a"] == ["m0", "m1", "m2", "m3"]
 
     def test_requirements_filter_machines(self):
         assert candidates({"a": {"work": 1, "requirements": "speed >= 2"}})["a"] == ["m1", "m2"]
 
-    def test_what_a_machine_does_not_state_fails_every_comparison(self):
+    def test_unstated_attributes_fail_every_comparison(self):
         assert candidates({"a": {"work": 1, "requirements": "memory >= 1"}})["a"] == ["m1"]
         assert candidates({"a": {"work": 1, "requirements": 'arch == "x86_64"'}})["a"] == ["m0"]
 
@@ -60,17 +60,17 @@ class TestCandidates:
         made = compile_instance(unfold(workflow(tasks, params={"scale": 1})), FOUR)
         assert [made.candidates_of(variable).tolist() for variable in range(3)] == [[0, 1, 2, 3], [1, 2], [2]]
 
-    def test_like_requirements_share_one_set(self):
+    def test_equal_requirements_share_one_set(self):
         tasks = {"a": {"work": 1, "sweep": {"k": "1..50"}, "requirements": "speed >= 2"}}
         made = instance(tasks, FOUR)
         assert len(set(made.candidates.tolist())) == 1
         assert len(made.groups) == 1
 
-    def test_a_service_is_offered_by_some_machines_only(self):
+    def test_service_restricts_machines(self):
         offering = platform({"services": ("dock",)}, {"speeds": {"dock": 2.0}}, {})
         assert candidates({"a": {"work": 1, "service": "dock"}}, offering)["a"] == ["m0", "m1"]
 
-    def test_a_share_serves_its_service_and_nothing_else(self):
+    def test_share_serves_only_its_service(self):
         shared = platform(
             {"nodes": 4, "services": ("dock",)}, {}, virtual=(Share(machine="m0", service="dock", nodes=1),)
         )
@@ -78,26 +78,26 @@ class TestCandidates:
         assert found["a"] == ["m0", "m0/dock"]
         assert found["b"] == ["m0", "m1"]
 
-    def test_cores_are_per_node_but_on_shared_hosts_they_are_nodes(self):
+    def test_cores_are_per_node_and_nodes_on_shared_hosts(self):
         assert candidates({"a": {"work": 1, "cores": 4}})["a"] == ["m2", "m3"]
         assert candidates({"a": {"work": 1, "cores": 7}})["a"] == ["m2"]
 
     def test_node_counts_need_machines_with_that_many_nodes(self):
         assert candidates({"a": {"work": 1, "nodes": [3, 5]}})["a"] == ["m1", "m3"]
 
-    def test_a_shared_host_must_hold_all_cores_of_the_smallest_count(self):
+    def test_shared_host_must_have_all_cores_of_the_smallest_count(self):
         assert candidates({"a": {"work": 1, "nodes": [2, 3], "cores": 3}})["a"] == ["m3"]
         assert "no machine can run a" in refusal({"a": {"work": 1, "nodes": [3], "cores": 3}})
 
-    def test_the_count_that_fits_must_be_the_count_that_is_known(self):
-        # Two nodes would fit the shared host, but only four are measured, and four times two cores do not.
+    def test_fitting_count_must_have_an_estimate(self):
+        # Two nodes fit the shared host, but only four are measured, and four times two cores do not fit.
         tasks = {"a": {"nodes": [2, 4], "cores": 2, "work": 5, "speedup": {"seconds": {4: 5, 8: 3}}}}
         assert "a node count that fits" in refusal(tasks)
 
-    def test_memory_is_a_total_that_nothing_limits_where_it_is_not_stated(self):
+    def test_unstated_memory_is_unlimited(self):
         assert candidates({"a": {"work": 1, "memory": "9GB"}})["a"] == ["m0", "m2", "m3"]
 
-    def test_free_resources_are_nowhere_unless_stated(self):
+    def test_unstated_resources_are_0(self):
         assert candidates({"a": {"work": 1, "resources": {"licence": 2}}})["a"] == ["m2"]
         assert "has licence 3 in all" in refusal({"a": {"work": 1, "resources": {"licence": 3}}})
 
@@ -109,7 +109,7 @@ class TestCandidates:
 
 
 class TestAbstractMachines:
-    def test_members_share_what_all_accept(self):
+    def test_candidates_are_those_that_all_members_accept(self):
         tasks = {
             "a": {"work": 1, "machine": "A", "requirements": "speed >= 2"},
             "b": {"work": 1, "machine": "A", "cores": 4, "after": "a"},
@@ -124,14 +124,14 @@ class TestAbstractMachines:
         }
         assert candidates(tasks) == {"A": ["m1", "m2"], "B": ["m0", "m1", "m2", "m3"]}
 
-    def test_names_with_sweep_variables_are_one_machine_each(self):
+    def test_names_with_sweep_variables_are_separate_variables(self):
         tasks = {
             "a": {"work": 1, "sweep": {"k": "1..2"}, "machine": "A-{k}"},
             "b": {"work": 1, "sweep": {"k": "1..2"}, "machine": "A-{k}", "requirements": "speed > k"},
         }
         assert candidates(tasks) == {"A-1": ["m1", "m2"], "A-2": ["m2"]}
 
-    def test_members_that_exclude_each_other_are_named_with_their_reasons(self):
+    def test_conflicting_members_are_reported_with_reasons(self):
         tasks = {
             "a": {"work": 1, "machine": "A", "requirements": "speed >= 3"},
             "b": {"work": 1, "machine": "A", "nodes": 4},
@@ -141,21 +141,21 @@ class TestAbstractMachines:
         assert "a: 3 of 4 machines fail 'requirements speed >= 3'" in text
         assert "b: 2 of 4 machines fail 'has 4 nodes (the largest has 6)'" in text
 
-    def test_a_member_that_can_run_nowhere_is_named_alone(self):
+    def test_member_that_cannot_run_is_reported_alone(self):
         tasks = {"a": {"work": 1, "machine": "A"}, "b": {"work": 1, "machine": "A", "nodes": 9}}
         assert refusal(tasks).startswith("no machine can run b: 4 of 4 machines fail 'has 9 nodes")
 
 
 class TestModes:
-    def test_modes_go_by_machine_and_then_by_count(self):
+    def test_modes_are_ordered_by_machine_then_count(self):
         tasks = {"a": {"work": 8, "nodes": [1, 2, 4], "speedup": {"roofline": 4}}}
         assert modes(tasks, "a")[:4] == [(0, 1, 1, 8.0), (1, 1, 1, 4.0), (1, 2, 2, 2.0), (1, 4, 4, 1.0)]
 
-    def test_on_a_shared_host_every_core_takes_a_node(self):
+    def test_every_core_takes_a_node_on_a_shared_host(self):
         tasks = {"a": {"work": 8, "nodes": [1, 2], "cores": 3, "speedup": {"roofline": 2}}}
         assert modes(tasks, "a") == [(2, 1, 1, 8 / 3), (3, 1, 3, 8.0), (3, 2, 6, 4.0)]
 
-    def test_requirements_and_partners_leave_fewer_modes(self):
+    def test_requirements_and_other_members_reduce_modes(self):
         tasks = {
             "a": {"work": 8, "machine": "A"},
             "b": {"work": 6, "machine": "A", "requirements": "speed == 2"},
@@ -170,12 +170,12 @@ class TestModes:
             ({"seconds": {"m0": 6, "m2": 3}}, "table"),
         ],
     )
-    def test_each_layout_gives_the_same_interface(self, keys, layout):
+    def test_every_layout_has_the_same_interface(self, keys, layout):
         made = instance({"a": {**keys, "sweep": {"k": "1..3"}}, "b": {"kind": "virtual", "after": "a"}}, FOUR)
         assert made.seconds.layout == layout
         assert_groups_agree(made)
 
-    def test_mixed_times_are_laid_out_by_classes(self):
+    def test_mixed_times_use_classes(self):
         tasks = {
             "a": {"seconds": {"m0": 6, "*": 3}, "sweep": {"k": "1..40"}},
             "b": {"work": 2, "sweep": {"k": "1..40"}, "nodes": [1, 2]},
@@ -184,7 +184,7 @@ class TestModes:
         assert made.seconds.layout == "classes"
         assert_groups_agree(made)
 
-    def test_work_that_would_never_end_is_not_possible(self):
+    def test_overflowing_work_is_impossible(self):
         slow = platform({"speed": 1e-305}, {"speed": 1.0})
         made = instance({"a": {"work": 1e6}, "b": {"work": 1}}, slow)
         assert made.modes(0).machine.tolist() == [1]
@@ -192,7 +192,7 @@ class TestModes:
 
 
 def assert_groups_agree(made):
-    """Compare the modes kept by groups with what the predictor's table says of each task."""
+    """Assert that the modes of the groups agree with the estimates of every task."""
     seen = []
     for group in made.groups:
         for tasks, seconds in group.chunks():
@@ -214,19 +214,19 @@ class TestPins:
         made = instance(PINNABLE, FOUR, pinned={"A": "m2", "b": "m0"})
         assert made.pinned == {0: 2, 1: 0}
 
-    def test_a_pin_to_a_machine_that_refuses_is_infeasible(self):
+    def test_pin_to_a_rejected_machine_is_infeasible(self):
         assert "cannot pin 'A' to 'm0'" in refusal(PINNABLE, pinned={"A": "m0"})
 
     @pytest.mark.parametrize(
         ("pins", "advice"), [({"AA": "m1"}, "did you mean 'A'?"), ({"b": "m33"}, "did you mean 'm3'?")]
     )
-    def test_unknown_names_are_the_users_mistake(self, pins, advice):
+    def test_unknown_names_are_invalid_input(self, pins, advice):
         with pytest.raises(InvalidInput) as caught:
             instance(PINNABLE, FOUR, pinned=pins)
         assert next(iter(pins if "AA" in pins else pins.values())) in str(caught.value)
         assert caught.value.problems[0].advice == advice
 
-    def test_a_task_and_an_abstract_machine_of_one_name_are_both_pinned(self):
+    def test_task_and_abstract_machine_of_one_name_are_both_pinned(self):
         tasks = {"a": {"work": 1}, "b": {"work": 1, "machine": "a"}}
         assert instance(tasks, FOUR, pinned={"a": "m1"}).pinned == {0: 1, 1: 1}
 
@@ -236,7 +236,7 @@ class TestRequirementMistakes:
         ("text", "said"),
         [("sped > 1", "speed"), ("speed + 1", "true or false"), ("arch > 3", "arch")],
     )
-    def test_they_point_at_the_requirements(self, text, said):
+    def test_problems_have_the_place_of_the_requirements(self, text, said):
         with pytest.raises(InvalidInput) as caught:
             instance({"a": {"work": 1, "requirements": text}}, FOUR)
         problem = caught.value.problems[0]
@@ -246,17 +246,17 @@ class TestRequirementMistakes:
 
 
 class TestProfile:
-    def test_what_is_busy_and_when_tasks_may_start_is_kept(self):
+    def test_busy_intervals_and_earliest_starts_are_stored(self):
         held = (BusyInterval(machine=1, start_s=0.0, finish_s=5.0, nodes=2),)
         made = instance({"a": {"work": 1}}, FOUR, busy=held, earliest_start_s=np.array([3.0]))
         assert made.busy == held
         assert made.earliest_start_s.tolist() == [3.0]
 
-    def test_without_it_everything_may_start_at_once(self):
+    def test_earliest_starts_are_0_by_default(self):
         made = instance({"a": {"work": 1}}, FOUR)
         assert (made.busy, made.earliest_start_s.tolist()) == ((), [0.0])
 
-    def test_amounts_not_stated_are_unlimited_memory_and_no_licences(self):
+    def test_unstated_amounts_are_infinite_memory_and_0_licences(self):
         tasks = {"a": {"work": 1, "memory": "1GB", "resources": {"licence": 1}}}
         made = instance(tasks, FOUR)
         assert made.graph.resource_names == ("licence", "memory")
@@ -267,12 +267,12 @@ class TestProfile:
         assert made.price_per_node_s.tolist() == [pytest.approx(0.002)]
 
 
-def test_the_local_machine_plans_whole_cores():
+def test_local_machine_plans_whole_cores():
     made = instance({"a": {"work": 1, "cores": 2}}, load_platform("local:4"))
     assert made.modes(0).nodes.tolist() == [2]
 
 
-def test_a_machine_that_is_too_small_is_refused_for_one_reason():
+def test_too_small_machine_is_rejected_for_one_reason():
     flow = weft.Builder("wide")
     flow.task("a", nodes=512, work=1)
     with pytest.raises(weft.Infeasible) as caught:

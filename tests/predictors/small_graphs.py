@@ -1,4 +1,4 @@
-"""Small task graphs and machines for the predictors' tests, and an oracle that asks mode by mode."""
+"""Small task graphs and machines for the tests of predictors, and a check of layouts mode by mode."""
 
 from __future__ import annotations
 

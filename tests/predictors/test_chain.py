@@ -1,4 +1,4 @@
-"""A chain: who answers for what."""
+"""Chains of predictors: which predictor estimates which task."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def sources(seconds, graph):
     return {name: seconds.sources[seconds.source[task]] for task, name in enumerate(graph.names)}
 
 
-def test_the_first_answer_wins():
+def test_first_estimate_is_used():
     both = TaskFeatures(name="t", kind="t", work=10.0, explicit={"x": 3.0})
     assert default_chain().predict(both, X, 1).p50_s == 3.0
     assert PredictorChain((WorkOverSpeed(), ExplicitSeconds())).predict(both, X, 1).p50_s == 5.0
@@ -31,7 +31,7 @@ def test_the_first_answer_wins():
     assert PredictorChain((WorkOverSpeed(),)).predict(TaskFeatures(name="t", kind="t"), X, 1) is None
 
 
-def test_impossible_is_an_answer():
+def test_impossible_ends_the_chain():
     elsewhere = TaskFeatures(name="t", kind="t", work=10.0, explicit={"y": 3.0})
     found = default_chain().predict(elsewhere, X, 1)
     assert (found.possible, found.source) == (False, "seconds")
@@ -68,14 +68,14 @@ def test_measurements_before_work():
     assert seconds.at(graph.index("a[9]"), 0, 1) == 2.5
 
 
-def test_where_measurements_end_others_are_asked_even_if_all_tasks_are_of_measured_kinds():
+def test_other_predictors_estimate_unmeasured_sizes_of_measured_kinds():
     chain = PredictorChain((PerformanceTable({"a": {1: {1: 9.0}}}, size="k"), WorkOverSpeed()))
     graph = graph_of(Task(name="a", sweep=Sweep(variables=(("k", (1, 2)),)), work=5.0))
     seconds = chain.table(graph, MACHINES)
     assert [seconds.at(graph.index(name), 0, 1) for name in ("a[1]", "a[2]")] == [4.5, 2.5]
 
 
-def test_kinds_and_services_keep_tasks_apart():
+def test_kinds_and_services_separate_classes():
     measured = PerformanceTable({"a": {1: {1: 9.0}}, "b": {1: {1: 30.0}}})
     tasks = [Task(name=name, work=6.0, service=service) for name, service in zip("abcd", "qqdq", strict=True)]
     graph = graph_of(*tasks, Task(name="e", seconds={"m": 1.0}))
@@ -87,7 +87,7 @@ def test_kinds_and_services_keep_tasks_apart():
     assert [seconds.at(graph.index(name), 0, 1) for name in "abcde"] == [2.0, 2.0, 6.0, 2.0, 1.0]
 
 
-def test_a_chain_asks_once_per_class():
+def test_chain_queries_once_per_class():
     asked = []
 
     class Counting(WorkOverSpeed):
@@ -101,10 +101,12 @@ def test_a_chain_asks_once_per_class():
     )
     seconds = PredictorChain((Counting(), ExplicitSeconds())).table(graph, MACHINES[2:4])
     assert seconds.layout == "classes"
-    assert [name for name, _, _ in asked].count("a[0]") == len(asked) - 1 == 2  # z and its twin are alike
+    assert (
+        [name for name, _, _ in asked].count("a[0]") == len(asked) - 1 == 2
+    )  # z and its twin are equivalent
 
 
-def test_reads_and_final_follow_from_the_parts():
+def test_reads_and_final_combine_those_of_the_predictors():
     regression = Regression(fits={"a": fit([1, 2, 3], [1, 2, 3])}, parameter="n")
     assert default_chain().final
     assert not PredictorChain((regression, AssumedWork())).final

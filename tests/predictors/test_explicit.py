@@ -21,32 +21,32 @@ def answer(explicit, machine=X, nodes=1, **more):
     )
 
 
-def test_speed_does_not_change_what_was_given():
+def test_explicit_seconds_do_not_depend_on_speed():
     found = answer({"x": 14.0, "*": 3.0})
     assert (found.p50_s, found.p90_s, found.source) == (14.0, None, "seconds")
     assert answer({"y": 14.0, "*": 3.0}).p50_s == 3.0
 
 
-def test_a_machine_that_is_not_named_is_impossible_and_not_unknown():
+def test_unnamed_machine_is_impossible_not_unknown():
     assert answer({"y": 14.0}) is not None
     assert not answer({"y": 14.0}).possible
     assert answer({}) is None
 
 
-def test_a_share_takes_the_seconds_of_its_host():
+def test_share_uses_the_seconds_of_its_host():
     share = Machine(name="x/dock", host="x")
     assert answer({"x": 14.0, "*": 3.0}, share).p50_s == 14.0
     assert answer({"x": 14.0, "x/dock": 5.0}, share).p50_s == 5.0
 
 
-def test_a_law_scales_from_the_smallest_allowed_count():
+def test_law_scales_from_the_smallest_allowed_count():
     perfect = Amdahl(serial=0.0)
     assert answer({"*": 12.0}, nodes=2, law=perfect, counts=(2, 4)).p50_s == 12.0
     assert answer({"*": 12.0}, nodes=4, law=perfect, counts=(2, 4)).p50_s == 6.0
     assert answer({"*": 12.0}, nodes=4, counts=(2, 4)).p50_s == 12.0
 
 
-def test_with_a_measured_law_the_reference_is_the_first_count_it_knows():
+def test_reference_of_a_measured_law_is_its_first_count():
     law = MeasuredSeconds(seconds={2: 10.0, 4: 5.0})
     assert answer({"*": 12.0}, nodes=2, law=law, counts=(1, 2, 4)).p50_s == 12.0
     assert answer({"*": 12.0}, nodes=4, law=law, counts=(1, 2, 4)).p50_s == 6.0
@@ -54,7 +54,7 @@ def test_with_a_measured_law_the_reference_is_the_first_count_it_knows():
     assert not answer({"*": 12.0}, nodes=8, law=law, counts=(8,)).possible
 
 
-def test_seconds_that_hold_everywhere_need_no_table():
+def test_seconds_for_every_machine_need_no_table():
     graph = graph_of(
         Task(name="a", seconds=5.0, nodes=(2, 4), speedup=Amdahl(serial=0.0)), Task(name="b", work=2.0)
     )
@@ -81,7 +81,7 @@ def test_a_published_task_graph_becomes_a_table():
 
 
 @pytest.mark.parametrize("name", ["nowhere", "y"])
-def test_names_without_a_machine_leave_no_mode(name):
+def test_names_without_a_machine_give_no_mode(name):
     graph = graph_of(Task(name="a", seconds={name: 1.0}))
     seconds = default_chain().table(graph, [X])
     assert len(seconds.modes(0)[0]) == 0

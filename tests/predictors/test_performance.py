@@ -1,4 +1,4 @@
-"""The performance database: look-ups, limits, interpolation (S2.2, S2.10, A2.1)."""
+"""The performance database: lookups, limits, interpolation (docs/papers/moldable.md, S2.2, S2.10, A2.1)."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_every_entry_and_cost_of_the_fixture():
         assert cost == pytest.approx(workflow["local"]["cost"], rel=1e-9)
 
 
-def test_counts_between_are_interpolated_and_say_so():
+def test_counts_between_measured_ones_are_interpolated_and_marked():
     table = PerformanceTable({"a": {1: {1: 800.0, 4: 200.0, 16: 100.0}}}, size="n")
     found = table.lookup("a", 1, 2)
     assert found.p50_s == pytest.approx(400.0, rel=1e-12)
@@ -81,7 +81,7 @@ def test_counts_between_are_interpolated_and_say_so():
     assert table.lookup("a", 1, 0) is None
 
 
-def test_sizes_between_are_interpolated_within_the_limits_of_both():
+def test_sizes_are_interpolated_within_the_limits_of_both_neighbours():
     table = PerformanceTable({"a": {10: {1: 10.0, 2: 6.0}, 1000: {1: 1000.0, 2: 500.0, 4: 300.0}}}, size="n")
     assert table.lookup("a", 100, 1).p50_s == pytest.approx(100.0, rel=1e-12)
     assert table.lookup("a", 100, 2).p90_s == 500.0
@@ -125,7 +125,7 @@ def test_rows_agree_with_measured_laws(row, nodes):
     )
 )
 @settings(max_examples=40, deadline=None)
-def test_arrays_agree_with_single_look_ups(entries):
+def test_arrays_agree_with_single_lookups(entries):
     table = PerformanceTable({"a": entries}, size="n")
     sizes, nodes = np.arange(0, 31, 1.5)[:, None], np.arange(0, 10)
     found = table.seconds("a", sizes, nodes)
@@ -152,12 +152,12 @@ def test_prediction_uses_the_named_parameter_and_the_rate():
 @pytest.mark.parametrize(
     "parameters", [{}, {"files": "7"}, {"files": True}, {"files": 99}, {"files": math.inf}]
 )
-def test_nothing_is_said_about_unknown_sizes(parameters):
+def test_unknown_sizes_have_no_estimate(parameters):
     asked = TaskFeatures(name="t", kind="PT", parameters=parameters)
     assert REFERENCE.predict(asked, Machine(name="m"), 1) is None
 
 
-def test_its_table_covers_sweeps():
+def test_table_covers_sweeps():
     graph = graph_of(
         Task(name="PT", sweep=Sweep(variables=(("files", (2, 3, 5, 7, 40)),)), nodes=(1, 2, 3)),
         Task(name="other", work=3.0),
@@ -167,7 +167,7 @@ def test_its_table_covers_sweeps():
     assert_agrees(REFERENCE.table(graph, machines), REFERENCE, graph, machines)
 
 
-def test_without_a_size_parameter_the_one_size_holds():
+def test_without_a_size_parameter_one_size_is_used():
     table = PerformanceTable({"ST": {"512": {"1": 10.0, "2": 6.0}}})
     assert table.predict(TaskFeatures(name="t", kind="ST"), Machine(name="m"), 2).p50_s == 6.0
     assert table.limit("ST", 512) == 2
@@ -189,6 +189,6 @@ def test_without_a_size_parameter_the_one_size_holds():
         ({"a": {1: {1: 1.0}, 2: {1: 1.0}}}, "one input size; name the parameter"),
     ],
 )
-def test_wrong_measurements_are_named(entries, message):
+def test_invalid_measurements_are_reported(entries, message):
     with pytest.raises(InvalidInput, match=message):
         PerformanceTable(entries)

@@ -1,4 +1,4 @@
-"""The contract: what a features knows, what an estimate says."""
+"""The interface of predictors: features of tasks, estimates, inputs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from weft.workflow.quantity import Sweep
 from weft.workflow.task import Amdahl, Task, TaskKind
 
 
-def test_a_subject_knows_what_the_graph_knows():
+def test_features_hold_the_values_of_the_graph():
     law = Amdahl(serial=0.1)
     graph = graph_of(
         Task(
@@ -33,13 +33,13 @@ def test_a_subject_knows_what_the_graph_knows():
     assert math.isnan(explicit.work)
 
 
-def test_tasks_without_work_are_subjects_of_no_work():
+def test_features_of_tasks_without_work():
     graph = graph_of(Task(name="v", kind=TaskKind.VIRTUAL, nodes=(2, 4)))
     found = task_features(graph, 0)
     assert (found.work, found.counts, found.law, found.explicit) == (0.0, (1,), None, {})
 
 
-def test_estimates_know_their_spread_and_what_is_impossible():
+def test_spread_and_possibility_of_estimates():
     assert Estimate(p50_s=4.0, p90_s=6.0, source="x").spread == 1.5
     assert math.isnan(Estimate(p50_s=4.0, source="x").spread)
     assert math.isnan(Estimate(p50_s=0.0, p90_s=1.0, source="x").spread)
@@ -47,7 +47,7 @@ def test_estimates_know_their_spread_and_what_is_impossible():
     assert not impossible("x").possible
 
 
-def test_what_several_read_is_the_union():
+def test_inputs_combine_by_union():
     both = PredictorInputs(kind=True, parameters=("n", "m"), rate=False) | PredictorInputs(
         parameters=("m", "k")
     )

@@ -1,4 +1,4 @@
-"""Regression: the family that made the data is found again (S1.9)."""
+"""Regression: the family that generated the data is found (docs/papers/dynamic-grid.md, S1.9)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TRUTH = {
 
 @pytest.mark.parametrize("family", TRUTH)
 @pytest.mark.parametrize("seed", range(10))
-def test_each_family_is_recovered_from_its_own_data_with_noise(family, seed):
+def test_each_family_is_recovered_from_noisy_data(family, seed):
     noise = 1 + 0.01 * np.random.default_rng(seed).standard_normal(len(X))
     found = fit(X, TRUTH[family] * noise)
     assert found.family == family
@@ -69,14 +69,14 @@ def test_families_outside_their_domain_are_skipped():
     assert fit(X, np.log(X) - 1).family == "logarithmic"
 
 
-def test_higher_degrees_only_when_asked_for():
+def test_higher_degrees_are_optional():
     y = (X - 1) * (X - 4) * (X - 7)
     assert len(fit(X, y, max_degree=3).coefficients) == 4
     assert fit(X, y, max_degree=3).r2 == pytest.approx(1.0)
     assert fit(X, y).r2 < 0.99
 
 
-def test_constant_data_are_a_level_line():
+def test_constant_data_give_a_constant():
     found = fit(X, np.full(8, 5.0))
     assert found.family == "linear"
     np.testing.assert_allclose(found.predict([0, 100]), 5.0)
@@ -94,7 +94,7 @@ def test_constant_data_are_a_level_line():
         ([4, 4, 4], [1, 2, 3], "all measurements at 4.*different values"),
     ],
 )
-def test_what_cannot_be_fitted_is_said(x, y, message):
+def test_unfittable_data_are_reported(x, y, message):
     with pytest.raises(InvalidInput, match=message):
         fit(x, y)
 
@@ -110,7 +110,7 @@ NUMBERS = st.floats(-1e150, 1e150, allow_nan=False)
 
 @given(st.lists(st.tuples(NUMBERS, NUMBERS), min_size=3, max_size=8))
 @settings(max_examples=100, deadline=None)
-def test_any_data_are_fitted_or_refused(points):
+def test_any_data_are_fitted_or_rejected(points):
     x, y = zip(*points, strict=True)
     try:
         found = fit(x, y, max_degree=4)
@@ -144,7 +144,7 @@ def test_fitted_seconds_hold_on_every_machine():
 
 
 @pytest.mark.parametrize("parameters", [{}, {"n": "2"}, {"n": -100}])
-def test_without_a_time_above_zero_there_is_no_answer(parameters):
+def test_function_values_not_above_0_give_no_estimate(parameters):
     assert (
         WORK.predict(TaskFeatures(name="t", kind="lapw0", parameters=parameters), Machine(name="m"), 1)
         is None
@@ -154,7 +154,7 @@ def test_without_a_time_above_zero_there_is_no_answer(parameters):
     )
 
 
-def test_its_table_covers_sweeps_with_spread():
+def test_table_covers_sweeps_with_spread():
     noisy = Regression(fits={"a": fit(LEVEL, NOISY, max_degree=1)}, parameter="n")
     graph = graph_of(Task(name="a", sweep=Sweep(variables=(("n", (-5, 0, 2, 9)),))), Task(name="b", work=1.0))
     machines = [Machine(name="m"), Machine(name="f", speed=3.0)]

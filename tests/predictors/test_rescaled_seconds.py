@@ -1,4 +1,4 @@
-"""Estimates at believed speeds, of tasks partly done: every mode of every layout, one by one."""
+"""Estimates for remaining work at current speeds, for every mode of every layout."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LAYOUTS = {
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_every_mode_is_scaled_by_what_is_left_and_by_the_speed(layout):
+def test_every_mode_is_scaled_by_remaining_work_and_speed(layout):
     on = platform({"nodes": 2, "speed": 2.0}, {"nodes": 2}, {"nodes": 4, "speed": 3.0})
     whole = instance(LAYOUTS[layout], on).seconds
     rows = np.array([4, 1, 1, 3], dtype=np.uint32)
@@ -35,7 +35,7 @@ def test_every_mode_is_scaled_by_what_is_left_and_by_the_speed(layout):
         ]
 
 
-def test_classes_are_split_where_tasks_or_machines_differ_now():
+def test_classes_are_split_by_remaining_work_and_speed():
     whole = ClassSeconds(
         sources=("measured",),
         source=np.zeros(3, dtype=np.uint8),

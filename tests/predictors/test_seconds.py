@@ -37,7 +37,7 @@ CHAINS = [
 
 @given(graphs(), st.sampled_from(CHAINS), st.sampled_from([1, len(MACHINES)]))
 @settings(max_examples=60, deadline=None)
-def test_every_layout_says_what_the_predictor_says(graph, chain, number):
+def test_every_layout_agrees_with_the_predictor(graph, chain, number):
     machines = MACHINES[:number]
     assert_agrees(chain.table(graph, machines), chain, graph, machines)
     by_classes = tabulate(chain, graph, machines)
@@ -49,20 +49,20 @@ def test_every_layout_says_what_the_predictor_says(graph, chain, number):
 
 @given(graphs())
 @settings(max_examples=30, deadline=None)
-def test_explicit_seconds_are_written_down_as_predicted(graph):
+def test_table_of_explicit_seconds_agrees_with_the_predictor(graph):
     seconds = ExplicitSeconds().table(graph, MACHINES)
     assert isinstance(seconds, TableSeconds)
     assert_agrees(seconds, ExplicitSeconds(), graph, MACHINES)
 
 
-def test_unlike_tasks_become_a_table_and_like_ones_classes():
+def test_different_tasks_become_a_table_and_equivalent_ones_classes():
     unlike = graph_of(
         *(Task(name=f"t{i}", seconds={"x": float(i), "z": 2.0}) for i in range(4)), Task(name="w", work=3.0)
     )
     with mock.patch.object(tabulation, "SMALL", 0):
         table = default_chain().table(unlike, MACHINES)
     assert isinstance(table, TableSeconds)
-    assert table.seconds.size == 4 * 3 + 5  # z speaks for its share z/dock, too
+    assert table.seconds.size == 4 * 3 + 5  # z also stands for its share z/dock
     assert_agrees(table, default_chain(), unlike, MACHINES)
     like = graph_of(
         *(Task(name=f"t{i}", seconds={"x": 1.0, "z": 2.0}) for i in range(4)), Task(name="w", work=3.0)
@@ -74,7 +74,7 @@ def test_unlike_tasks_become_a_table_and_like_ones_classes():
     assert classes.machine_class[2] != classes.machine_class[3]  # z is named, its twin is not
 
 
-def test_tasks_without_work_take_no_time_on_one_node_anywhere():
+def test_tasks_without_work_take_0_seconds_on_one_node_of_every_machine():
     graph = graph_of(Task(name="v", kind=TaskKind.VIRTUAL), Task(name="a", work=4.0, nodes=(2,)))
     seconds = default_chain().table(graph, MACHINES)
     task = graph.index("v")
@@ -105,7 +105,7 @@ def test_large_related_instances_stay_small():
     assert seconds.at(graph.index("s"), 499, 1) == 4.0
 
 
-def test_a_layout_that_is_too_large_is_refused_with_its_sizes():
+def test_too_large_layout_is_rejected_with_its_sizes():
     with pytest.raises(InvalidInput, match=r"12,000,000 .*3,000 tasks.*at most 10,000,000.*give `work`"):
         check_entries(12_000_000, "3,000 tasks on 4,000 machines")
     check_entries(MAX_ENTRIES, "just enough")
@@ -118,7 +118,7 @@ def test_a_layout_that_is_too_large_is_refused_with_its_sizes():
         default_chain().table(graph, machines)
 
 
-def test_explicit_tables_that_are_too_large_are_kept_by_classes():
+def test_too_large_explicit_tables_become_classes():
     graph = graph_of(*(Task(name=f"t{i}", seconds={"m0": 1.0 + i, "*": 2.0}) for i in range(5000)))
     machines = [Machine(name=f"m{i}", speed=1.0 + i) for i in range(2100)]
     seconds = default_chain().table(graph, machines)

@@ -1,4 +1,4 @@
-"""Work over speed, and the assumption where nothing is known."""
+"""Work over speed, and the assumed work of tasks without an estimate."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def test_laws_divide_the_time(law, nodes, expected):
     assert seconds(100.0, law, nodes).p50_s == pytest.approx(expected, rel=1e-12)
 
 
-def test_nothing_is_known_beyond_a_measured_table():
+def test_counts_beyond_a_measured_table_are_impossible():
     beyond = seconds(100.0, MeasuredSeconds(seconds={1: 8.0, 4: 3.0}), 5)
     assert beyond is not None
     assert not beyond.possible
 
 
-def test_unknown_work_is_no_answer():
+def test_unknown_work_gives_no_estimate():
     assert seconds(float("nan")) is None
 
 
@@ -64,7 +64,7 @@ def test_applies_where_work_is_known():
     assert [graph.names[i] for i in AssumedWork().applies(graph).nonzero()[0]] == ["a", "b", "c"]
 
 
-def test_the_table_keeps_work_rates_and_laws():
+def test_table_holds_work_rates_and_laws():
     law = Amdahl(serial=0.5)
     graph = graph_of(
         *(Task(name=f"t{i}", work=10.0 + i, nodes=(1, 2), speedup=law, service="dock") for i in range(3)),
@@ -72,14 +72,14 @@ def test_the_table_keeps_work_rates_and_laws():
     )
     table = WorkOverSpeed().table(graph, [FAST, Machine(name="slow")])
     assert isinstance(table, RelatedSeconds)
-    assert table.speedup.shape == (2, 65)  # no law and one law; counts end with the largest machine
+    assert table.speedup.shape == (2, 65)  # no law and one law; counts up to the largest machine
     assert table.rate.tolist() == [[4.0, 1.0], [2.0, 1.0]]
     unknown = graph.index("u")
     assert table.sources[table.source[unknown]] == "unknown"
     assert len(table.modes(unknown)[0]) == 0
 
 
-def test_assumed_is_one_second_of_work_and_says_so():
+def test_assumed_work_is_one_second_and_marked():
     known = TaskFeatures(name="t", kind="t", law=Roofline(limit=8), counts=(1, 8))
     found = AssumedWork().predict(known, FAST, 8)
     assert (found.p50_s, found.source) == (1 / 16, "assumed")

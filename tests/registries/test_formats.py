@@ -1,6 +1,6 @@
-"""Every format on the registry keeps the contract; new ones are picked up by themselves.
+"""Every registered format follows the interface; new ones are included without a change here.
 
-A reading format needs a sample below: it must recognise it, read it, and survive its damage.
+A format that reads needs a sample below: it must recognise and read it, and reject damaged copies.
 """
 
 from __future__ import annotations
@@ -136,16 +136,16 @@ COMPANIONS = {
     "one.jt": b"EXECUTABLE = /bin/echo\nSTDOUT_FILE = x\n",
     "two.jt": b"EXECUTABLE = /bin/cat\nSTDIN_FILE = x\n",
 }
-"""Files that samples name."""
+"""Files that samples refer to."""
 SINGLE = ("gridway",)
-"""Formats whose files describe one job: no edges."""
+"""Formats whose files describe one job, without edges."""
 READING = [name for name in FORMATS if FORMATS.load(name)().reads]
 CARRYING = [name for name in READING if isinstance(FORMATS.load(name)(), PlatformReader)]
 
 
 @pytest.fixture(autouse=True, scope="module")
 def companions(tmp_path_factory):
-    """Stand where the files are that samples name."""
+    """Change to a directory with the files that samples refer to."""
     folder = tmp_path_factory.mktemp("companions")
     for name, data in COMPANIONS.items():
         (folder / name).write_bytes(data)
@@ -168,7 +168,7 @@ def sample(name):
 
 
 def facts(graph):
-    """Give what must survive: tasks, times, node counts and edges with their data."""
+    """Return what must be preserved: tasks, times, node counts and edges with their data."""
     columns = (graph.kind.tolist(), graph.work.tolist(), [graph.count_sets[index] for index in graph.counts])
     tasks = {name: repr(values) for name, *values in zip(graph.names, *columns, strict=True)}
     pointer = graph.explicit_pointer.tolist()
@@ -182,7 +182,7 @@ def facts(graph):
     return tasks, given_seconds, edges_of(graph, "bytes", "files", "seconds")
 
 
-def test_it_says_who_it_is(form):
+def test_names_and_properties(form):
     assert form.name in FORMATS
     assert FORMATS.load(form.name) is type(form)
     assert len(form.title) > 5
@@ -195,7 +195,7 @@ def test_every_reading_format_has_a_sample():
     assert set(READING) == set(SAMPLES)
 
 
-def test_a_sample_is_recognised_by_its_own_reader_only(reader):
+def test_sample_is_recognised_by_its_own_reader_only(reader):
     recognising = [name for name in READING if FORMATS.load(name)().recognises(sample(reader.name))]
     assert recognising == [reader.name]
     assert detect_format(sample(reader.name)).name == reader.name
@@ -207,7 +207,7 @@ def test_a_byte_order_mark_changes_nothing(reader):
     assert facts(unfold(reader.read(marked))) == facts(unfold(reader.read(sample(reader.name))))
 
 
-def test_its_sample_is_a_valid_workflow(reader):
+def test_sample_is_a_valid_workflow(reader):
     found = reader.read(sample(reader.name))
     check(found)
     assert len(unfold(found)) >= 2
@@ -215,7 +215,7 @@ def test_its_sample_is_a_valid_workflow(reader):
 
 
 @pytest.mark.parametrize("tasks", [PLAIN, SIZED], ids=["plain", "sized"])
-def test_what_it_writes_it_recognises_and_reads_back(form, tasks):
+def test_written_text_is_recognised_and_reads_back(form, tasks):
     flow = workflow(tasks)
     if not form.writes:
         with pytest.raises(InvalidInput, match="cannot be written"):
@@ -235,7 +235,7 @@ def test_what_it_writes_it_recognises_and_reads_back(form, tasks):
         assert facts(unfold(form.read(source))) == facts(unfold(flow))
 
 
-def test_at_least_one_of_the_plain_graphs_is_written(form):
+def test_at_least_one_plain_graph_is_written(form):
     if not form.writes:
         return
     written = 0
@@ -247,7 +247,7 @@ def test_at_least_one_of_the_plain_graphs_is_written(form):
     assert written
 
 
-def test_its_sample_is_written_back_the_same(reader):
+def test_sample_round_trips(reader):
     if not reader.writes:
         return
     first = unfold(reader.read(sample(reader.name)))
@@ -256,7 +256,7 @@ def test_its_sample_is_written_back_the_same(reader):
 
 
 @pytest.mark.parametrize("name", CARRYING)
-def test_the_machines_of_a_sample_can_run_its_tasks(name):
+def test_machines_of_a_sample_can_run_its_tasks(name):
     carrier = FORMATS.load(name)()
     platform = carrier.read_platform(sample(name))
     assert list(platform.find_problems()) == []
@@ -264,8 +264,8 @@ def test_the_machines_of_a_sample_can_run_its_tasks(name):
     assert all(len(made.candidates_of(variable)) for variable in range(len(made.graph.variables)))
 
 
-def assert_read_or_refused(reader, data):
-    """Damaged input is an InvalidInput with a place, or still a workflow or platform; nothing else."""
+def assert_read_or_rejected(reader, data):
+    """Assert that input gives a workflow or platform, or an InvalidInput with a place."""
     source = SourceFile(name="damaged", data=data)
     assert isinstance(reader.recognises(source), bool)
     reading = [reader.read, *([reader.read_platform] if isinstance(reader, PlatformReader) else [])]
@@ -282,21 +282,21 @@ def assert_read_or_refused(reader, data):
             assert isinstance(found, Workflow | Platform)
 
 
-def test_every_truncation_is_read_or_refused(reader):
+def test_every_truncation_is_read_or_rejected(reader):
     data = SAMPLES[reader.name]
     for end in range(len(data)):
-        assert_read_or_refused(reader, data[:end])
+        assert_read_or_rejected(reader, data[:end])
 
 
 @given(st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), min_size=1, max_size=4))
 @settings(max_examples=100, deadline=None, derandomize=True)
-def test_flipped_bytes_are_read_or_refused(reader, flips):
+def test_flipped_bytes_are_read_or_rejected(reader, flips):
     data = bytearray(SAMPLES[reader.name])
     for position, value in flips:
         data[position % len(data)] = value
-    assert_read_or_refused(reader, bytes(data))
+    assert_read_or_rejected(reader, bytes(data))
 
 
 @pytest.mark.parametrize("other", SAMPLES)
-def test_files_of_other_formats_are_read_or_refused(reader, other):
-    assert_read_or_refused(reader, SAMPLES[other])
+def test_files_of_other_formats_are_read_or_rejected(reader, other):
+    assert_read_or_rejected(reader, SAMPLES[other])

@@ -1,4 +1,4 @@
-"""Every predictor on the registry keeps the contract; new ones are picked up by themselves."""
+"""Every registered predictor follows the interface; new ones are included without a change here."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def predictor(request):
     return PREDICTORS.load(request.param)()
 
 
-def test_it_says_who_it_is(predictor):
+def test_names_and_properties(predictor):
     assert predictor.name.isidentifier()
     assert isinstance(predictor.final, bool)
     assert isinstance(predictor.reads.parameters, tuple)
@@ -44,7 +44,7 @@ def test_applies_predict_and_table_agree(predictor, graph):
     assert_agrees(predictor.table(graph, MACHINES), predictor, graph, MACHINES)
 
 
-def test_tables_are_the_same_every_time(predictor):
+def test_tables_are_deterministic(predictor):
     graph = graph_of(
         *(Task(name=f"t{i}", work=i % 3 + 0.5, nodes=(1, 2)) for i in range(9)),
         Task(name="e", seconds={"x": 1.0, "*": 2.0}),

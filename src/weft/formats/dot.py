@@ -43,11 +43,11 @@ _PLAIN = re.compile(
 )
 _KEYWORDS = frozenset({"digraph", "edge", "graph", "node", "strict", "subgraph"})
 _REFUSED = {
-    ":": "ports (name:port) are not read",
-    "<": "HTML texts are not read",
-    "{": "subgraphs are not read",
-    "line": "undirected edges (--) are not read: tasks need a direction (->)",
-    "subgraph": "subgraphs are not read",
+    ":": "ports (name:port) are not supported",
+    "<": "HTML texts are not supported",
+    "{": "subgraphs are not supported",
+    "line": "undirected edges (--) are not supported: tasks need a direction (->)",
+    "subgraph": "subgraphs are not supported",
 }
 
 
@@ -96,7 +96,8 @@ def parse_dot(source: SourceFile) -> DotGraph:
 
 def quote_id(name: str) -> str:
     """Return an id, in quotes where DOT requires them."""
-    if _PLAIN.fullmatch(name) and name.lower() not in _KEYWORDS:
+    blank = any(char.isspace() or char == "\ufeff" for char in name)
+    if _PLAIN.fullmatch(name) and not blank and name.lower() not in _KEYWORDS:
         return name
     return '"' + name.replace('"', '\\"') + '"'
 

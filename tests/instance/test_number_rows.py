@@ -1,4 +1,4 @@
-"""Numbering rows by columns, against numpy, which sorts whole rows."""
+"""Numbering of rows, compared with NumPy's sort of whole rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TABLES = arrays(np.float64, array_shapes(min_dims=2, max_dims=2, max_side=8), el
 
 
 @given(TABLES)
-def test_equal_rows_have_the_same_number_and_others_follow_in_their_order(table):
+def test_equal_rows_have_equal_numbers_in_ascending_order(table):
     assert (
         number_rows(*table.T).tolist()
         == np.unique(table, axis=0, return_inverse=True)[1].reshape(-1).tolist()
