@@ -1,27 +1,33 @@
-"""Every backend on the registry keeps the contract, with real programs; new ones are picked up by themselves."""
+"""Conformance suite of the backends; it runs for every registered backend.
+
+Backends that run programs are tested with real programs and files in addition.
+"""
 
 from __future__ import annotations
 
 import time
+from dataclasses import fields
 
 import pytest
 
 from planning_examples import instance
 from weft.backends import BACKENDS
-from weft.backends.backend import ProjectContext, RecoveredAttempt
+from weft.backends.backend import Capabilities, ProjectContext, RecoveredAttempt
 from weft.backends.layout import ProjectLayout
 from weft.engine import messages as cm
 from weft.engine import messages as ev
 from weft.engine.state.compiled import CompiledWorkflow
+from weft.errors import InvalidInput
 from weft.platform.machine import Machine
 from weft.platform.platform import Platform
 from weft.repository.database import open_database
 from weft.repository.products import ProductTable
+from weft.runtime.execution import check_backend
 
 TASKS = {
     "quick": {"command": "echo hello > out; echo words", "outputs": ["out"]},
     "reader": {"command": ["cp", "out", "copy"], "inputs": ["out"], "outputs": ["copy"]},
-    "slow": {"command": "sleep 60"},
+    "slow": {"command": "sleep 60", "seconds": 60},
     "failing": {"command": "exit 3"},
     "absent": {"command": ["no-such-program-anywhere"]},
     "forgetful": {"command": "true", "outputs": ["never"]},
@@ -33,30 +39,30 @@ TASKS = {
         "checkpoint": {"files": ["restart"]},
     },
 }
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
+
+
+def platform_of(kind: str) -> Platform:
+    machines = (Machine(name=name, nodes=4, memory=8e9, backend={"kind": kind}) for name in ("m0", "m1"))
+    return Platform(machines=tuple(machines))
 
 
 class Project:
-    """A backend in a project of its own, told commands by hand."""
+    """A backend in a project of its own; commands are given by hand."""
 
     def __init__(self, kind, folder):
         self.folder = folder
-        self.platform = Platform(
-            machines=tuple(
-                Machine(name=name, nodes=4, memory=8e9, backend={"kind": kind}) for name in ("m0", "m1")
-            )
-        )
+        self.platform = platform_of(kind)
         self.compiled = CompiledWorkflow("flow", instance(TASKS, self.platform))
         self.layout = ProjectLayout(folder.resolve())
         self.database = open_database(self.layout.database, create=True)
         self.products = ProductTable(self.database)
-        self.backend = None
         self.kind = kind
         self.attempts = {}
         self.open()
 
     def open(self):
-        """Begin, or begin again as after the death of an engine."""
+        """Create the backend, at first or as after the death of an engine."""
         self.backend = BACKENDS.load(self.kind)(
             ProjectContext(
                 layout=self.layout,
@@ -70,105 +76,196 @@ class Project:
             )
         )
 
-    def commands(self, attempt, name, **limits):
-        task = self.compiled.names.index(name)
-        machine = limits.pop("machine", 0)
-        self.attempts[attempt] = task
-        place = {"attempt": attempt, "run": 0, "task": task, "machine": machine, "nodes": 1, "count": 1}
+    def place(self, attempt, name, machine=0):
+        task = self.attempts[attempt] = self.compiled.names.index(name)
+        return {"attempt": attempt, "run": 0, "task": task, "machine": machine, "nodes": 1, "count": 1}
+
+    def commands(self, attempt, name, machine=0, **limits):
+        place = self.place(attempt, name, machine)
         return [cm.Assign(**place), cm.Start(**place, **limits)]
 
     def start(self, attempt, name, **limits):
         self.backend.execute(self.commands(attempt, name, **limits))
 
-    def until(self, *kinds, number=1):
-        """Poll until so many events of some kinds have come; give them."""
-        found, end = [], time.monotonic() + PATIENCE_S
+    def wait_for(self, *kinds, number=1):
+        """Poll until ``number`` events of these kinds have come; return them."""
+        found, end = [], time.monotonic() + TIMEOUT_S
         while len(found) < number:
-            assert time.monotonic() < end, f"no {kinds} came"
+            assert time.monotonic() < end, f"no {kinds}"
             found += [event for event in self.backend.poll(0.2) if isinstance(event, kinds)]
         return found
 
-    def quiet(self, seconds=0.5):
-        """Poll for a while; give what came."""
+    def poll_for(self, seconds=0.5):
+        """Poll for a time; return the events."""
         found, end = [], time.monotonic() + seconds
         while time.monotonic() < end:
             found += self.backend.poll(0.05)
         return found
 
-    def ended(self):
-        return self.until(ev.Ended)[0]
+    def end(self):
+        return self.wait_for(ev.Ended)[0]
 
     def workdir(self, attempt, machine=0):
         return self.layout.workdir(1, self.platform.machines[machine], attempt)
 
-    def ready(self, attempt):
-        """Wait until a program has said that it is up."""
-        end = time.monotonic() + PATIENCE_S
-        while not (self.workdir(attempt) / "ready").exists():
-            assert time.monotonic() < end, "it does not begin"
-            self.quiet(0.05)
+    def wait_for_file(self, attempt, name="ready", machine=0):
+        end = time.monotonic() + TIMEOUT_S
+        while not (self.workdir(attempt, machine) / name).exists():
+            assert time.monotonic() < end, f"{name} is not written"
+            self.poll_for(0.05)
 
     def close(self):
-        for attempt in self.attempts:
-            self.backend.execute([cm.Cancel(attempt=attempt, machine=0)] if attempt in self.attempts else [])
+        self.backend.execute([cm.Cancel(attempt=attempt, machine=0) for attempt in self.attempts])
         self.backend.halt(0.2)
-        self.quiet(0.3)
+        self.poll_for(0.3)
         self.backend.close(stop=True)
         self.database.close()
 
 
 @pytest.fixture(params=list(BACKENDS))
 def project(request, tmp_path):
+    """Each registered backend."""
     made = Project(request.param, tmp_path)
     yield made
     made.close()
 
 
-def test_it_says_who_it_is(project):
+@pytest.fixture(params=[kind for kind in BACKENDS if BACKENDS.load(kind).capabilities.runs_programs])
+def programs(request, tmp_path):
+    """Each registered backend that runs programs."""
+    made = Project(request.param, tmp_path)
+    yield made
+    made.close()
+
+
+# Every backend.
+
+
+def test_backend_states_kind_and_capabilities(project):
     assert project.backend.kind == project.kind
-    for ability in ("reattaches", "limits_time", "limits_memory", "signals", "own_disk"):
-        assert isinstance(getattr(project.backend.capabilities, ability), bool)
+    for field in fields(Capabilities):
+        assert isinstance(getattr(project.backend.capabilities, field.name), bool)
 
 
-def test_a_program_runs_and_what_it_makes_is_known(project):
+def test_machines_without_settings_are_accepted(project):
+    project.backend.check_machines(project.platform.machines)
+
+
+def test_attempt_ends_once(project):
     project.start(0, "quick")
-    assert project.ended() == ev.Ended(attempt=0, exit_code=0, work_done=1.0)
-    product = project.products.of(1, 0, project.attempts[0])
-    assert [file.name for file in product.files] == ["out"]
-    assert (project.layout.records(1, 0) / "out").read_text() == "words\n"
-    project.backend.poll(0.0)  # what is for readers may wait until the next programs were started
-    assert (project.layout.records(1, 0) / "exitcode").read_text() == "0\n"
-    assert "echo words" in (project.layout.records(1, 0) / "command.sh").read_text()
+    ended = project.end()
+    assert (ended.attempt, ended.exit_code, ended.cause) == (0, 0, "")
+    assert not [event for event in project.poll_for(0.2) if isinstance(event, ev.Ended)]
+    assert not project.backend.busy
 
 
-def test_a_command_that_comes_twice_is_done_once(project):
+def test_repeated_commands_are_executed_once(project):
     twice = project.commands(0, "quick")
     project.backend.execute([*twice, *twice])
-    project.ended()
-    project.backend.execute(twice)
-    assert not [event for event in project.quiet() if isinstance(event, ev.Ended)]
+    project.end()
+    assert not [event for event in project.poll_for(0.2) if isinstance(event, ev.Ended)]
 
 
-def test_what_another_machine_has_made_is_brought(project):
+def test_attempts_on_several_machines_run_at_the_same_time(project):
+    project.start(0, "slow")
+    project.start(1, "quick", machine=1)
+    assert project.end().attempt == 1
+
+
+def test_commands_of_other_kinds_are_ignored(project):
+    project.backend.execute([cm.SetTimer(timer="poll", at_s=0.0)])
+    assert project.poll_for(0.1) == []
+
+
+def test_time_limit_is_enforced(project):
+    if not project.backend.capabilities.limits_time:
+        pytest.skip("the backend has no time limits")
+    project.start(0, "slow", time_limit_s=0.3)
+    ended = project.end()
+    assert (ended.exit_code, ended.cause) == (None, "timeout")
+
+
+def test_cancelled_attempt_ends(project):
+    project.start(0, "slow")
+    cancel = cm.Cancel(attempt=0, machine=0, reason="test")
+    project.backend.execute([cancel, cancel])
+    assert project.end().cause == "cancelled"
+    assert not project.backend.busy
+
+
+def test_halt_ends_all_attempts(project):
+    project.start(0, "slow")
+    project.start(1, "slow", machine=1)
+    project.backend.halt(0.3)
+    assert {event.attempt for event in project.wait_for(ev.Ended, number=2)} == {0, 1}
+    assert not project.backend.busy
+
+
+def test_clean_up_is_reported(project):
     project.start(0, "quick")
-    project.ended()
-    place = {
-        "attempt": 1,
-        "run": 0,
-        "task": project.compiled.names.index("reader"),
-        "machine": 1,
-        "nodes": 1,
-        "count": 1,
-    }
-    project.backend.execute([cm.Assign(**place)])
-    parcel = cm.Parcel(source=0, task=project.attempts[0], files=1.0)
-    bring = cm.StageIn(attempt=1, part=0, machine=1, parcels=(parcel,))
-    project.backend.execute([bring, bring])
-    staged = project.until(ev.StagedIn)
+    project.end()
+    project.backend.execute([cm.CleanUp(attempt=0, machine=0)])
+    assert project.wait_for(ev.CleanedUp)[0].problem == ""
+
+
+def test_probes_are_answered(project):
+    project.backend.execute([cm.Probe(of="machine", machine=1), cm.Discover(), cm.Fetch(machine=1)])
+    kinds = (ev.Answered, ev.Discovered, ev.Fetched)
+    assert {type(event) for event in project.wait_for(*kinds, number=3)} == set(kinds)
+
+
+def test_attempt_of_an_earlier_engine_is_found_or_reported_as_lost(project):
+    place = project.place(0, "quick")
+    project.backend.find([RecoveredAttempt(**place, iteration=1, stage="started")])
+    project.backend.execute(project.commands(0, "quick") if project.backend.capabilities.reattaches else [])
+    assert project.end().attempt == 0
+
+
+@pytest.mark.parametrize("kind", list(BACKENDS))
+def test_weft_run_accepts_only_backends_that_run_programs(kind):
+    if BACKENDS.load(kind).capabilities.runs_programs:
+        check_backend(platform_of(kind))
+    else:
+        with pytest.raises(InvalidInput, match="runs no programs.*`weft simulate`"):
+            check_backend(platform_of(kind))
+
+
+# Backends that run programs.
+
+
+def test_outputs_are_recorded_and_streams_are_kept(programs):
+    programs.start(0, "quick")
+    assert programs.end() == ev.Ended(attempt=0, exit_code=0, work_done=1.0)
+    product = programs.products.of(1, 0, programs.attempts[0])
+    assert [file.name for file in product.files] == ["out"]
+    records = programs.layout.records(1, 0)
+    assert (records / "out").read_text() == "words\n"
+    programs.backend.poll(0.0)  # records for readers are written after the next programs are started
+    assert (records / "exitcode").read_text() == "0\n"
+    assert "echo words" in (records / "command.sh").read_text()
+
+
+def test_command_repeated_after_the_end_is_ignored(programs):
+    commands = programs.commands(0, "quick")
+    programs.backend.execute(commands)
+    programs.end()
+    programs.backend.execute(commands)
+    assert not [event for event in programs.poll_for() if isinstance(event, ev.Ended)]
+
+
+def test_output_of_another_machine_is_staged(programs):
+    programs.start(0, "quick")
+    programs.end()
+    place = programs.place(1, "reader", machine=1)
+    programs.backend.execute([cm.Assign(**place)])
+    parcel = cm.Parcel(source=0, task=programs.attempts[0], files=1.0)
+    stage_in = cm.StageIn(attempt=1, part=0, machine=1, parcels=(parcel,))
+    programs.backend.execute([stage_in, stage_in])
+    staged = programs.wait_for(ev.StagedIn)
     assert [(event.part, event.problem) for event in staged] == [(0, "")]
-    project.backend.execute([cm.Start(**place)])
-    assert project.ended().exit_code == 0
-    assert (project.workdir(1, machine=1) / "copy").read_text() == "hello\n"
+    programs.backend.execute([cm.Start(**place)])
+    assert programs.end().exit_code == 0
+    assert (programs.workdir(1, machine=1) / "copy").read_text() == "hello\n"
 
 
 @pytest.mark.parametrize(
@@ -179,132 +276,116 @@ def test_what_another_machine_has_made_is_brought(project):
         ("forgetful", None, "error", "never"),
     ],
 )
-def test_every_failure_says_why(project, name, code, cause, words):
-    project.start(0, name)
-    ended = project.ended()
+def test_failure_has_a_cause_and_an_explanation(programs, name, code, cause, words):
+    programs.start(0, name)
+    ended = programs.end()
     assert (ended.exit_code, ended.cause) == (code, cause)
     assert words in ended.story
 
 
-def test_the_result_of_a_task_is_told(project):
-    project.start(0, "telling")
-    assert project.ended().result == {"delta": 0.5}
+def test_result_file_is_reported(programs):
+    programs.start(0, "telling")
+    assert programs.end().result == {"delta": 0.5}
 
 
-def test_the_time_limit_is_enforced(project):
-    assert project.backend.capabilities.limits_time
-    project.start(0, "slow", time_limit_s=0.3)
-    ended = project.ended()
-    assert (ended.exit_code, ended.cause) == (None, "timeout")
-
-
-def test_the_memory_limit_is_enforced(project):
-    assert project.backend.capabilities.limits_memory
-    project.start(0, "hungry", memory_bytes=100e6)
-    ended = project.ended()
+def test_memory_limit_is_enforced(programs):
+    if not programs.backend.capabilities.limits_memory:
+        pytest.skip("the backend has no memory limits")
+    programs.start(0, "hungry", memory_bytes=100e6)
+    ended = programs.end()
     assert (ended.exit_code, ended.cause) == (None, "oom")
 
 
-@pytest.mark.parametrize("name", ["slow", "stubborn"])
-def test_what_is_cancelled_ends(project, name):
-    project.backend._grace_s = 0.3
-    project.start(0, name)
-    if name == "stubborn":
-        project.ready(0)
-    cancel = cm.Cancel(attempt=0, machine=0, reason="test")
-    project.backend.execute([cancel, cancel])
-    assert project.ended().cause == "cancelled"
+def test_program_that_ignores_sigterm_is_killed(programs):
+    programs.backend._grace_s = 0.3
+    programs.start(0, "stubborn")
+    programs.wait_for_file(0)
+    programs.backend.execute([cm.Cancel(attempt=0, machine=0)])
+    assert programs.end().cause == "cancelled"
 
 
-def test_restart_files_written_at_the_end_are_kept(project):
-    project.start(0, "saving")
-    project.ready(0)
-    project.backend.execute([cm.Cancel(attempt=0, machine=0)])
-    saved, ended = project.until(ev.Checkpointed, ev.Ended, number=2)
+def test_restart_files_written_at_the_end_are_kept(programs):
+    programs.start(0, "saving")
+    programs.wait_for_file(0)
+    programs.backend.execute([cm.Cancel(attempt=0, machine=0)])
+    saved, ended = programs.wait_for(ev.Checkpointed, ev.Ended, number=2)
     assert 0.0 < saved.work_done < 1.0
     assert ended.cause == "cancelled"
-    project.start(1, "saving", machine=1, restart_from=saved.work_done)
-    end = time.monotonic() + PATIENCE_S
-    while not (project.workdir(1, machine=1) / "restart").exists():
+    programs.start(1, "saving", machine=1, restart_from=saved.work_done)
+    programs.wait_for_file(1, "restart", machine=1)
+    assert (programs.workdir(1, machine=1) / "restart").read_text() == "saved\n"
+
+
+def test_program_that_survives_its_engine_is_found(programs):
+    if not programs.backend.capabilities.reattaches:
+        pytest.skip("programs of this backend do not survive the engine")
+    programs.start(0, "stubborn")
+    programs.wait_for_file(0)
+    programs.backend.close(stop=False)
+    programs.open()
+    place = programs.place(0, "stubborn")
+    programs.backend.find([RecoveredAttempt(**place, iteration=1, stage="started")])
+    programs.backend.execute(programs.commands(0, "stubborn"))
+    assert not [event for event in programs.poll_for() if isinstance(event, ev.Ended)]
+    programs.backend._grace_s = 0.2
+    programs.backend.execute([cm.Cancel(attempt=0, machine=0)])
+    assert programs.end().cause == "cancelled"
+
+
+def test_end_without_an_engine_is_reported_to_the_next_one(programs):
+    if not programs.backend.capabilities.reattaches:
+        pytest.skip("programs of this backend do not survive the engine")
+    programs.start(0, "quick")
+    end = time.monotonic() + TIMEOUT_S
+    while not (programs.workdir(0) / "out").exists():
         assert time.monotonic() < end
-        project.quiet(0.05)
-    assert (project.workdir(1, machine=1) / "restart").read_text() == "saved\n"
-
-
-def test_what_outlives_its_engine_is_found_again(project):
-    assert project.backend.capabilities.reattaches
-    project.start(0, "stubborn")
-    project.ready(0)
-    project.backend.close(stop=False)
-    project.open()
-    place = {"attempt": 0, "run": 0, "task": project.attempts[0], "machine": 0, "nodes": 1, "count": 1}
-    project.backend.find([RecoveredAttempt(**place, iteration=1, stage="started")])
-    project.backend.execute(project.commands(0, "stubborn"))
-    assert not [event for event in project.quiet() if isinstance(event, ev.Ended)]
-    project.backend._grace_s = 0.2
-    project.backend.execute([cm.Cancel(attempt=0, machine=0)])
-    assert project.ended().cause == "cancelled"
-
-
-def test_an_end_that_nobody_heard_is_told_to_the_next_engine(project):
-    project.start(0, "quick")
-    end = time.monotonic() + PATIENCE_S
-    while not (project.workdir(0) / "out").exists():
-        assert time.monotonic() < end
-        project.backend.poll(0.02)
-    project.backend.close(stop=False)
+        programs.backend.poll(0.02)
+    programs.backend.close(stop=False)
     time.sleep(0.3)
-    project.open()
-    place = {"attempt": 0, "run": 0, "task": project.attempts[0], "machine": 0, "nodes": 1, "count": 1}
-    project.backend.find([RecoveredAttempt(**place, iteration=1, stage="started")])
-    project.backend.execute(project.commands(0, "quick"))
-    ended = project.ended()
+    programs.open()
+    place = programs.place(0, "quick")
+    programs.backend.find([RecoveredAttempt(**place, iteration=1, stage="started")])
+    programs.backend.execute(programs.commands(0, "quick"))
+    ended = programs.end()
     assert ended.exit_code == 0
     assert ended.late_s > 0.0
-    product = project.products.of(1, 0, project.attempts[0])
+    product = programs.products.of(1, 0, programs.attempts[0])
     assert product.fingerprint
     assert product.parts["command"] == TASKS["quick"]["command"]
     assert product.seconds == ended.ran_s > 0.0
 
 
-def test_a_halt_asks_for_another_run(project):
-    project.start(0, "slow")
-    project.quiet(0.2)
-    assert project.backend.busy
-    project.backend.halt(0.3)
-    ended = project.ended()
+def test_halted_program_is_reported_for_another_run(programs):
+    programs.start(0, "slow")
+    programs.poll_for(0.2)
+    assert programs.backend.busy
+    programs.backend.halt(0.3)
+    ended = programs.end()
     assert (ended.exit_code, ended.cause) == (99, "")
-    assert not project.backend.busy
 
 
-def test_a_program_that_others_stop_is_told(project):
-    project.start(0, "stubborn")
-    project.ready(0)
-    project.backend.execute([cm.Signal(attempt=0, what="suspend")])
-    assert project.until(ev.Suspended) == [ev.Suspended(attempt=0)]
-    project.backend.execute([cm.Signal(attempt=0, what="resume")])
-    assert project.until(ev.Resumed) == [ev.Resumed(attempt=0)]
-    project.backend._grace_s = 0.2
+def test_suspended_and_resumed_programs_are_reported(programs):
+    if not programs.backend.capabilities.signals:
+        pytest.skip("the backend sends no signals")
+    programs.start(0, "stubborn")
+    programs.wait_for_file(0)
+    programs.backend.execute([cm.Signal(attempt=0, what="suspend")])
+    assert programs.wait_for(ev.Suspended) == [ev.Suspended(attempt=0)]
+    programs.backend.execute([cm.Signal(attempt=0, what="resume")])
+    assert programs.wait_for(ev.Resumed) == [ev.Resumed(attempt=0)]
+    programs.backend._grace_s = 0.2
 
 
-def test_what_is_cleaned_up_is_gone(project):
-    project.start(0, "quick")
-    project.ended()
-    project.backend.execute([cm.CleanUp(attempt=0, machine=0)])
-    assert project.until(ev.CleanedUp)[0].problem == ""
-    assert not project.workdir(0).exists()
+def test_clean_up_removes_the_working_directory(programs):
+    programs.start(0, "quick")
+    programs.end()
+    programs.backend.execute([cm.CleanUp(attempt=0, machine=0)])
+    assert programs.wait_for(ev.CleanedUp)[0].problem == ""
+    assert not programs.workdir(0).exists()
 
 
-def test_questions_are_answered(project):
-    project.start(0, "slow")
-    project.quiet(0.2)
-    project.backend.execute(
-        [
-            cm.Probe(of="progress", attempt=0),
-            cm.Probe(of="machine", machine=1),
-            cm.Discover(),
-            cm.Fetch(machine=1),
-        ]
-    )
-    kinds = (ev.Progressed, ev.Answered, ev.Discovered, ev.Fetched)
-    assert {type(event) for event in project.until(*kinds, number=4)} == set(kinds)
+def test_progress_probe_is_answered(programs):
+    programs.start(0, "slow")
+    programs.poll_for(0.2)
+    programs.backend.execute([cm.Probe(of="progress", attempt=0)])
+    assert programs.wait_for(ev.Progressed)[0].attempt == 0

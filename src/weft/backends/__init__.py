@@ -9,6 +9,7 @@ BACKENDS = Registry(
     "backend",
     {
         "local": "weft.backends.local.backend:LocalBackend",
+        "simulation": "weft.backends.simulation.backend:SimulationBackend",
     },
 )
 """To add a backend, add one module and one line here."""

@@ -258,7 +258,13 @@ def find_backend_kind(platform: Platform) -> str:
 
 def check_backend(platform: Platform) -> None:
     """Raise InvalidInput if the machines of a platform cannot be used by their backend."""
-    BACKENDS.load(find_backend_kind(platform)).check_machines(platform.machines)
+    kind = find_backend_kind(platform)
+    backend: type[Backend] = BACKENDS.load(kind)
+    if not backend.capabilities.runs_programs:
+        what = f"machine {platform.machines[0].name!r}: backend kind {kind!r} runs no programs"
+        advice = "use `weft simulate`, or `backend: {kind: local}` to run on this computer"
+        raise InvalidInput(Problem(what=what, advice=advice))
+    backend.check_machines(platform.machines)
 
 
 class Execution:
