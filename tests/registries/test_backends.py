@@ -226,7 +226,7 @@ def test_weft_run_accepts_only_backends_that_run_programs(kind):
     if BACKENDS.load(kind).capabilities.runs_programs:
         check_backend(platform_of(kind))
     else:
-        with pytest.raises(InvalidInput, match="runs no programs.*`weft simulate`"):
+        with pytest.raises(InvalidInput, match=r"runs no programs.*`weft simulate`"):
             check_backend(platform_of(kind))
 
 
