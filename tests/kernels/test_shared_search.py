@@ -30,16 +30,16 @@ def form(request, monkeypatch):
     return request.param
 
 
-def random_state(made, workshop, rng):
+def random_state(made, workspace, rng):
     """Draw a state: an order that keeps precedence, candidates, ways."""
     order = random_order(made, rng)
     bound = np.zeros(len(made.graph.variables), dtype=np.uint32)
     for variable in range(len(bound)):
         bound[variable] = made.pinned.get(variable, rng.choice(made.candidates_of(variable)))
-    way = workshop.ways.first[1:].copy()
+    way = workspace.ways.first[1:].copy()
     for task in np.flatnonzero(made.group >= 0).tolist():
-        first, end = workshop.ways.first[task : task + 2].tolist()
-        here = workshop.ways.machine[first:end] == bound[made.graph.variable[task]]
+        first, end = workspace.ways.first[task : task + 2].tolist()
+        here = workspace.ways.machine[first:end] == bound[made.graph.variable[task]]
         way[task] = first + rng.choice(np.flatnonzero(here))
     return SharedState(order=order, place=np.argsort(order).astype(np.uint32), way=way, bound=bound)
 
@@ -48,19 +48,19 @@ def unknown():
     return SharedScore(*(np.full(1, math.inf) for _ in SharedScore._fields))
 
 
-def run(workshop, state, best, score, rng, *, steps=1, heat=0.0, fresh=0):
+def run(workspace, state, best, score, rng, *, steps=1, heat=0.0, fresh=0):
     """Take some steps."""
-    shop, links, ways, _, goal, moves, layout, scratch = workshop
+    shop, links, ways, _, goal, moves, layout, scratch = workspace
     uniform, exponential = rng.random(DRAWS * steps), rng.standard_exponential(steps)
     inputs = (shop, links, ways, goal, moves, fresh, heat, steps, uniform, exponential, scratch)
     return compilation.run_kernel(anneal_shared, inputs, (layout, state, best, score), work_s=0.0)
 
 
-def twin_of(made, workshop, state):
+def twin_of(made, workspace, state):
     """Decode a state by the twin: starts, finishes, node-seconds, cost."""
     modes = np.zeros(len(made), dtype=np.uint32)
     compute = made.group >= 0
-    modes[compute] = workshop.mode[state.way[compute]]
+    modes[compute] = workspace.mode[state.way[compute]]
     return decoded_by_twin(made, state.order.tolist(), state.bound.tolist(), modes.tolist(), "insertion")
 
 
@@ -69,13 +69,13 @@ def twin_of(made, workshop, state):
 def test_tasks_are_laid_as_the_twin_of_the_decoder_inserts_them(form, flow, where, held, seed):
     made = compiled_busy(flow, where, held)
     rng = np.random.default_rng(seed)
-    workshop = build_workspace(made, TIME)
-    state, score = random_state(made, workshop, rng), unknown()
+    workspace = build_workspace(made, TIME)
+    state, score = random_state(made, workspace, rng), unknown()
     best = SharedState(*(part.copy() for part in state))
-    run(workshop, state, best, score, rng, fresh=1)
-    start, finish, _, _ = twin_of(made, workshop, state)
-    assert workshop.layout.start.tolist() == start
-    assert workshop.layout.finish.tolist() == finish
+    run(workspace, state, best, score, rng, fresh=1)
+    start, finish, _, _ = twin_of(made, workspace, state)
+    assert workspace.layout.start.tolist() == start
+    assert workspace.layout.finish.tolist() == finish
     assert score.value[0] == max(finish, default=0.0)
 
 
@@ -106,9 +106,9 @@ def made_from(kind, seed):
     return project(seed, integers=seed % 2 == 0)
 
 
-def valued(aim, made, workshop, state):
+def valued(aim, made, workspace, state):
     """Say what a state is worth: misses and value, of the twin's schedule."""
-    _, finish, node_s, cost = twin_of(made, workshop, state)
+    _, finish, node_s, cost = twin_of(made, workspace, state)
     missed = sum(
         (amount - limit) / limit
         for amount, limit in ((max(finish), aim.deadline_s), (cost, aim.max_cost))
@@ -132,20 +132,20 @@ def test_the_books_are_right_after_many_moves(form, kind, name):
     for seed in range(2):
         made = made_from(kind, seed)
         aim = linearise_objective(made, make_objective(name))._replace(deadline_s=25.0, max_cost=1.5)
-        workshop = build_workspace(made, aim)
-        workshop = workshop._replace(goal=workshop.goal._replace(penalty=5.0))
+        workspace = build_workspace(made, aim)
+        workspace = workspace._replace(goal=workspace.goal._replace(penalty=5.0))
         rng = np.random.default_rng(seed)
-        state, score = random_state(made, workshop, rng), unknown()
+        state, score = random_state(made, workspace, rng), unknown()
         best = SharedState(*(part.copy() for part in state))
-        spent = run(workshop, state, best, score, rng, fresh=1)
+        spent = run(workspace, state, best, score, rng, fresh=1)
         first = score.value[0]
         for heat in (math.inf, 0.1 * abs(first), 0.0):
-            spent += run(workshop, state, best, score, rng, steps=40, heat=heat)
+            spent += run(workspace, state, best, score, rng, steps=40, heat=heat)
             assert precedence_holds(made, state.order)
             assert state.place.tolist() == np.argsort(state.order).tolist()
-            now = valued(aim, made, workshop, state)
+            now = valued(aim, made, workspace, state)
             assert (score.missed[0], score.value[0]) == pytest.approx(now, rel=1e-12, abs=1e-12)
-            found = valued(aim, made, workshop, best)
+            found = valued(aim, made, workspace, best)
             assert (score.best_missed[0], score.best_value[0]) == pytest.approx(found, rel=1e-12, abs=1e-12)
             assert found <= (now[0] + 1e-9, math.inf)
         assert 121 <= spent <= 121 + 3 * 2
@@ -157,11 +157,11 @@ def test_both_forms_walk_the_same_way(monkeypatch):
         monkeypatch.setenv("WEFT_KERNELS", form)
         for kind in ("project", "faceted"):
             made, rng = made_from(kind, 1), np.random.default_rng(7)
-            workshop = build_workspace(made, TIME)
-            state, score = random_state(made, workshop, rng), unknown()
+            workspace = build_workspace(made, TIME)
+            state, score = random_state(made, workspace, rng), unknown()
             best = SharedState(*(part.copy() for part in state))
-            run(workshop, state, best, score, rng, fresh=1)
-            run(workshop, state, best, score, rng, steps=300, heat=0.3)
+            run(workspace, state, best, score, rng, fresh=1)
+            run(workspace, state, best, score, rng, steps=300, heat=0.3)
             ends.append([part.tolist() for part in (*state, *best, *score)])
     assert ends[:2] == ends[2:]
 
@@ -170,13 +170,13 @@ def test_a_justified_schedule_is_not_longer(form):
     shorter = 0
     for seed in range(0, 12, 2):
         made, rng = project(seed, integers=True), np.random.default_rng(seed)
-        workshop = build_workspace(made, TIME)
-        workshop = workshop._replace(moves=workshop.moves._replace(justify_share=1.0))
-        state, score = random_state(made, workshop, rng), unknown()
+        workspace = build_workspace(made, TIME)
+        workspace = workspace._replace(moves=workspace.moves._replace(justify_share=1.0))
+        state, score = random_state(made, workspace, rng), unknown()
         best = SharedState(*(part.copy() for part in state))
-        run(workshop, state, best, score, rng, fresh=1)
+        run(workspace, state, best, score, rng, fresh=1)
         before = score.value[0]
-        run(workshop, state, best, score, rng, steps=1, heat=math.inf)
+        run(workspace, state, best, score, rng, steps=1, heat=math.inf)
         assert precedence_holds(made, state.order)
         assert score.value[0] <= before * (1 + 1e-12)
         shorter += bool(score.value[0] < before)
@@ -197,8 +197,8 @@ def test_what_fits_packed_fits_in_truth(amounts, odd):
         for index, (a, b) in enumerate(amounts)
     }
     made = instance(tasks, platform({"nodes": 3, "resources": totals}))
-    workshop = build_workspace(made, TIME)
-    need, guard, free = workshop.ways.need.tolist(), workshop.shop.guard, int(workshop.shop.step_free[0])
+    workspace = build_workspace(made, TIME)
+    need, guard, free = workspace.ways.need.tolist(), workspace.shop.guard, int(workspace.shop.step_free[0])
     whole = not odd and all(b != 1 / 3 for _, b in amounts)
     for subset in range(1 << len(need)):
         chosen = [index for index in range(len(need)) if subset >> index & 1]

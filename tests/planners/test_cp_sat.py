@@ -232,7 +232,7 @@ def test_like_machines_count_as_one_place_where_nothing_depends_on_them():
     assert find_places(instance(tasks, "identical:3")).machines == ((0, 1, 2),)
     data = {"a": {"work": 3, "outputs": {"x": "1MB"}}, "b": {"work": 3, "inputs": ["x"]}}
     apart = find_places(instance(data, platform({}, {}, {})))
-    assert (apart.machines, apart.alike) == (((0,), (1,), (2,)), ((0, 1, 2),))
+    assert (apart.machines, apart.equivalent) == (((0,), (1,), (2,)), ((0, 1, 2),))
     tied = {"a": {"work": 3, "machine": "A"}, "b": {"work": 3, "machine": "A"}}
     assert len(find_places(instance(tied, platform({}, {}))).machines) == 2
 

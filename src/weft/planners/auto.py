@@ -28,7 +28,7 @@ from weft.planners.portfolio import Contender, Incumbent, PortfolioSearch
 from weft.planners.problem import compile_problem
 from weft.schedule.objective import Objective
 
-__all__ = ["LIST_PLANNERS", "Auto", "half_budget", "run_list_planners"]
+__all__ = ["LIST_PLANNERS", "Auto", "run_list_planners"]
 
 _ANY = 2**62
 LIST_PLANNERS: tuple[tuple[str, int], ...] = (
@@ -148,7 +148,7 @@ def run_list_planners(request: PlanRequest, incumbent: Incumbent) -> None:
         goal = supported_objective(planner, instance, objective)
         if goal is None or not (incumbent.schedule is None or budget.allows(incumbent.steps)):
             continue
-        half = half_budget(budget, incumbent.steps)
+        half = _half_budget(budget, incumbent.steps)
         try:
             # Overflows are reported below as infeasible times.
             with np.errstate(over="ignore", invalid="ignore"):
@@ -181,7 +181,7 @@ def _is_late(budget: Budget, latest_s: float | None) -> bool:
     return latest_s is not None and budget.left is not None and budget.left() < latest_s
 
 
-def half_budget(budget: Budget, taken: int) -> Budget:
+def _half_budget(budget: Budget, taken: int) -> Budget:
     """Return half of what is left of a budget after some steps; the rest is for the planners that follow."""
     steps = None if budget.steps is None else max(1, (budget.steps - taken) // 2)
     if budget.left is None:
@@ -225,7 +225,7 @@ def _run_first_search(request: PlanRequest, incumbent: Incumbent) -> None:
         part = PlanRequest(
             instance=request.instance,
             objective=request.objective,
-            budget=half_budget(request.budget, incumbent.steps),
+            budget=_half_budget(request.budget, incumbent.steps),
             rng=request.rng,
         )
         try:

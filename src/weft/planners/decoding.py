@@ -46,12 +46,9 @@ __all__ = [
     "Genome",
     "check_rows",
     "count_individuals",
-    "count_skylines",
     "decode",
-    "decode_fast_path",
     "decode_population",
     "encode_schedule",
-    "explain_invalid_genome",
     "find_fast_path",
     "row_stride",
     "select_modes",
@@ -195,7 +192,7 @@ def _impossible_mode_error(instance: Instance, task: int, machine: int) -> WeftE
     return InvalidInput(Problem(what=what, rule=f"its node counts there are {shorten(counts)}"))
 
 
-def explain_invalid_genome(
+def _explain_invalid_genome(
     instance: Instance, order: Indices, bound: Indices, modes: Indices | None
 ) -> WeftError:
     """Return the error for a genome that the decoder has refused."""
@@ -287,7 +284,7 @@ def decode_population(
     if modes is None and seconds is None and not times and not priced:
         route = find_fast_path(instance, rule, order)
         if route is not None:
-            return decode_fast_path(instance, route, order, bound)
+            return _decode_fast_path(instance, route, order, bound)
     genomes = _pack_genomes(instance, order, bound, modes, seconds, times=times, priced=priced)
     return _run(instance, genomes, rule)[0]
 
@@ -360,7 +357,7 @@ def _run(instance: Instance, genomes: Genomes, rule: int) -> tuple[DecodedPopula
     problem = compile_problem(instance)
     tasks = problem.tasks
     number, rows = genomes.number, genomes.number if genomes.kept else 1
-    drawn = count_skylines(problem, rule)
+    drawn = _count_skylines(problem, rule)
     makespan, node_seconds, cost = np.zeros(number), np.zeros(number), np.zeros(number)
     start, finish = np.zeros(rows * tasks.number), np.zeros(rows * tasks.number)
     scratch = _scratch(problem)
@@ -421,7 +418,7 @@ def _invalid_genome_error(instance: Instance, genomes: Genomes, individual: int)
     order = row(genomes.order, genomes.order_step, tasks)
     bound = row(genomes.bound, genomes.bound_step, len(instance.graph.variables))
     modes = row(genomes.mode, genomes.mode_step, tasks) if genomes.chosen else None
-    return explain_invalid_genome(instance, order, bound, modes)
+    return _explain_invalid_genome(instance, order, bound, modes)
 
 
 class FastPath(NamedTuple):
@@ -442,7 +439,7 @@ class FastPath(NamedTuple):
 _fast_path_cache: WeakKeyDictionary[Instance, dict[tuple[int, bytes], FastPath | None]] = WeakKeyDictionary()
 
 
-def count_skylines(problem: kernel.ProblemArrays, rule: int) -> int:
+def _count_skylines(problem: kernel.ProblemArrays, rule: int) -> int:
     """Return the number of skylines per machine; 0 if all machines run one task at a time, or any number."""
     if rule not in (APPEND, INSERTION, EXCLUSIVE, UNLIMITED):
         raise InvalidInput(Problem(what=f"rule {rule}", rule="must be a rule of the decoder"))
@@ -510,7 +507,7 @@ def _release(problem: kernel.ProblemArrays, rule: int) -> Floats | None:
     """
     machines = problem.machines
     release = np.zeros(machines.number)
-    if count_skylines(problem, rule) == 0:
+    if _count_skylines(problem, rule) == 0:
         # Nothing is busy, or busy intervals delay no task.
         return release
     held = np.zeros(machines.number, dtype=np.bool_)
@@ -569,7 +566,7 @@ def _reorder_edges(
     return pointer.astype(np.uint32), before, edge
 
 
-def decode_fast_path(
+def _decode_fast_path(
     instance: Instance, route: FastPath, order: ArrayLike | None, bound: ArrayLike
 ) -> DecodedPopulation:
     """Return the makespans of bindings: one row, or individuals x variables."""
@@ -597,7 +594,7 @@ def decode_fast_path(
     wrong = min(wrong, violation)
     if wrong < number:
         turns = np.arange(tasks, dtype=np.uint32) if order is None else check_rows("order", order, tasks)
-        raise explain_invalid_genome(instance, turns, bounds[wrong] if bounds.ndim == 2 else bounds, None)
+        raise _explain_invalid_genome(instance, turns, bounds[wrong] if bounds.ndim == 2 else bounds, None)
     nothing = np.zeros(number)
     return DecodedPopulation(
         makespan_s=makespan, node_seconds=nothing, cost=nothing, start_s=None, finish_s=None

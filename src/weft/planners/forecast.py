@@ -1,14 +1,14 @@
-"""How sure a plan is: its makespan and cost when tasks take as long as their estimates say they might.
+"""The distribution of makespan and cost of a plan under uncertain durations.
 
-Bindings, node counts and the order on every machine are kept; 200 times the tasks get other durations, and
-the schedule is decoded again. A task's duration is log-normal through its estimate's P50 and P90 (the widest
-ratio of its modes). What makes tasks late is partly common to a machine (it is slower than believed) and
-partly their own: half of the variance of a task's logarithm is one factor per machine and sample, half is
-drawn for the task. Each task alone then keeps its P50 and P90, and tasks of one machine are late together.
-Within a sample all iterations of a loop take the same.
+Bindings, node counts and the order on every machine are kept. 200 samples of the durations are drawn, and the
+schedule is decoded with each. The duration of a task is log-normal with the P50 and P90 of its estimate (the
+largest ratio of its modes). Delays are partly common to a machine, which may be slower than estimated, and
+partly those of a task: half of the variance of the logarithm is one factor per machine and sample, half is
+drawn per task. Each single task keeps its P50 and P90, and the tasks of one machine are correlated. Within a
+sample all iterations of a loop take the same time.
 
-Estimates without a P90 count as exact. Where all do, nothing is drawn: P50 and P90 are the plan's own
-numbers. Complexity O(200 (v + e)) for v tasks and e edges.
+Estimates without a P90 count as exact. If all are exact, nothing is drawn: P50 and P90 are those of the plan.
+Complexity O(200 (v + e)) for v tasks and e edges.
 """
 
 from __future__ import annotations
@@ -30,42 +30,42 @@ __all__ = ["PlanForecast", "forecast_schedule"]
 
 _SAMPLES = 200
 _Z90 = 1.2815515655446004
-"""A normal number exceeds this many standard deviations one time in ten."""
+"""The 90 % quantile of the standard normal distribution."""
 _COMMON_SHARE = 0.5
-"""Share of the variance that all tasks of one machine have in common."""
+"""Share of the variance that is common to all tasks of a machine."""
 _CHUNK = 4_000_000
-"""How many durations are kept at a time."""
+"""Number of durations in memory at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanForecast:
-    """What makespan and cost will hardly exceed (P90), and exceed half of the time (P50)."""
+    """The P50 and P90 of makespan and cost of a plan."""
 
     makespan_p50_s: float
     makespan_p90_s: float
     total_p50_s: float
-    """With all expected iterations, as the next three; a loop that does not say how many has one."""
+    """With all expected iterations, like the next three; a loop without an expected number counts once."""
     total_p90_s: float
     total_cost_p50: float
     total_cost_p90: float
     cost_p50: float
     cost_p90: float
     tasks: int
-    """Compute tasks that take time."""
+    """Number of compute tasks that take time."""
     exact: int
-    """Those of them whose estimate has no P90."""
+    """Number of those whose estimate has no P90."""
 
 
 def forecast_schedule(
     schedule: Schedule, instance: Instance, *, seed: int, loops: Sequence[LoopBody] | None = None
 ) -> PlanForecast:
-    """Give P50 and P90 of makespan and cost of a schedule; ``loops``: those of the graph, if not given."""
+    """Return P50 and P90 of makespan and cost of a schedule; ``loops`` are by default those of the graph."""
     bodies = instance.graph.loops if loops is None else loops
     timed = (instance.graph.kind == COMPUTE) & (schedule.finish_s > schedule.start_s)
     spread = instance.seconds.spread
     known = timed & np.isfinite(spread)
     deviation = np.zeros(len(instance))
-    # P90 below P50 is no spread, and neither is P90 = P50.
+    # A P90 that is not above the P50 means no spread.
     deviation[known] = np.log(np.maximum(spread[known], 1.0)) / _Z90
     weight = _price_per_s(schedule, instance) * expected_executions(len(instance), bodies)
     if deviation.any():
@@ -92,7 +92,7 @@ def forecast_schedule(
 
 
 def _price_per_s(schedule: Schedule, instance: Instance) -> Floats:
-    """Give what a second of every task costs."""
+    """Return the cost per second of every task."""
     price: Floats = schedule.nodes * instance.price_per_node_s[schedule.machine]
     return price
 
@@ -105,8 +105,8 @@ def _sample(
     weight: Floats,
     rng: np.random.Generator,
 ) -> Floats:
-    """Give makespan, cost, time and cost of all iterations (rows) of every sample."""
-    # Most plans have nothing to sample, and need no decoder.
+    """Return makespan, cost, and time and cost of all iterations (rows) of every sample."""
+    # Imported here, because most plans have nothing to sample.
     from weft.planners.decoding import APPEND, decode_population, encode_schedule
 
     genome = encode_schedule(instance, schedule)
@@ -123,10 +123,10 @@ def _sample(
 def _durations(
     schedule: Schedule, instance: Instance, deviation: Floats, rng: np.random.Generator
 ) -> Iterator[Floats]:
-    """Give durations (samples x tasks), some samples at a time; the numbers do not depend on how many."""
+    """Yield durations (samples x tasks) in chunks; the values do not depend on the size of the chunks."""
     unsure = np.flatnonzero(deviation)
     middle = np.where(instance.graph.kind == COMPUTE, schedule.finish_s - schedule.start_s, 0.0)
-    # Shares of one machine are slow together.
+    # The shares of one machine have a common factor.
     host = instance.network.host[schedule.machine[unsure]]
     common = rng.standard_normal((_SAMPLES, int(instance.network.host.max(initial=0)) + 1))
     rows = max(1, _CHUNK // max(1, len(instance)))

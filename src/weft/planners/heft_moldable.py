@@ -43,8 +43,6 @@ from weft.workflow.task_graph import COMPUTE, TRANSFER, Floats, Indices
 
 __all__ = [
     "HeftMoldable",
-    "ScheduleTrials",
-    "ScoredSchedule",
     "latest_finish_s",
     "restrict_to_efficient",
     "schedule_by_due_date",
@@ -94,7 +92,7 @@ class HeftMoldable(BasePlanner):
         instance, objective = request.instance, request.objective
         order = order_by_rank(upward_ranks(instance))
         moldable = bool(compile_problem(instance).modes.moldable.any())
-        trials = ScheduleTrials(request)
+        trials = _ScheduleTrials(request)
         for make in self._simple_plans(instance, order, moldable=moldable):
             trials.attempt(make)
         if objective.name == "cost" or objective.has_alpha or objective.max_cost is not None:
@@ -121,7 +119,7 @@ class HeftMoldable(BasePlanner):
             yield partial(_efficient_plan, instance, order, _SECOND_EFFICIENCY)
 
 
-class ScoredSchedule(NamedTuple):
+class _ScoredSchedule(NamedTuple):
     """A schedule and its score."""
 
     score: tuple[float, float]
@@ -129,7 +127,7 @@ class ScoredSchedule(NamedTuple):
     schedule: Schedule
 
 
-class ScheduleTrials:
+class _ScheduleTrials:
     """The schedules built so far within a budget."""
 
     def __init__(self, request: PlanRequest) -> None:
@@ -137,10 +135,10 @@ class ScheduleTrials:
         self.objective = request.objective
         self.budget = request.budget
         self.steps = 0
-        self.found: list[ScoredSchedule] = []
+        self.found: list[_ScoredSchedule] = []
         """In the order in which they were built."""
 
-    def attempt(self, make: Callable[[], Schedule]) -> ScoredSchedule | None:
+    def attempt(self, make: Callable[[], Schedule]) -> _ScoredSchedule | None:
         """Build a schedule; None if the budget is spent or the schedule is infeasible.
 
         The first schedule is always built, and its Infeasible is raised.
@@ -154,12 +152,12 @@ class ScheduleTrials:
             if not self.found:
                 raise
             return None
-        trial = ScoredSchedule(score=self._score(schedule), schedule=schedule)
+        trial = _ScoredSchedule(score=self._score(schedule), schedule=schedule)
         self.found.append(trial)
         return trial
 
     @property
-    def best(self) -> ScoredSchedule:
+    def best(self) -> _ScoredSchedule:
         """The best schedule, the earliest of several."""
         return min(self.found, key=lambda trial: trial.score)
 
@@ -215,7 +213,7 @@ def _cheapest_plan(instance: Instance, order: Indices, prices: Floats) -> Schedu
 
 
 def _cheap_plans(
-    trials: ScheduleTrials, problem: ProblemArrays, order: Indices
+    trials: _ScheduleTrials, problem: ProblemArrays, order: Indices
 ) -> Iterator[Callable[[], Schedule]]:
     """Yield functions that build plans which trade charges for time, and the plan of least charge."""
     instance, schedule, prices = trials.instance, trials.found[0].schedule, problem.machines.price
@@ -228,22 +226,22 @@ def _cheap_plans(
 
 
 def _tighten_best(
-    trials: ScheduleTrials, problem: ProblemArrays, order: Indices, shares: tuple[float, ...]
+    trials: _ScheduleTrials, problem: ProblemArrays, order: Indices, shares: tuple[float, ...]
 ) -> None:
     """Tighten the due dates of the best plans so far."""
     for start in sorted(trials.found, key=lambda trial: trial.score)[:_TIGHTENED_PLANS]:
         _tighten(trials, start, problem, order, (*_share_to_deadline(start, trials.objective), *shares))
 
 
-def _share_to_deadline(start: ScoredSchedule, objective: Objective) -> tuple[float, ...]:
+def _share_to_deadline(start: _ScoredSchedule, objective: Objective) -> tuple[float, ...]:
     """Return the share that extends a plan to the deadline, if there is a deadline."""
     makespan_s = start.schedule.makespan_s
     return () if objective.deadline_s is None or makespan_s <= 0 else (objective.deadline_s / makespan_s,)
 
 
 def _tighten(
-    trials: ScheduleTrials,
-    start: ScoredSchedule,
+    trials: _ScheduleTrials,
+    start: _ScoredSchedule,
     problem: ProblemArrays,
     order: Indices,
     shares: tuple[float, ...],
@@ -261,7 +259,7 @@ def _tighten(
                 best, latest_s = made, latest_finish_s(made.schedule, instance)
 
 
-def _gains(made: ScoredSchedule, before: ScoredSchedule) -> bool:
+def _gains(made: _ScoredSchedule, before: _ScoredSchedule) -> bool:
     """Return whether a plan is better by enough to try the same share again."""
     changes = zip(made.score, before.score, strict=True)
     return any(old - new > _GAIN * abs(old) for new, old in changes)

@@ -1,28 +1,20 @@
-"""Fronts: the schedules of which none is better than another both in time and in what it takes for it.
+"""Pareto fronts of time against cost or idle nodes: entries, archive, tradeoffs, and mixtures of plans.
 
-What differs by rounding is equal, and of equals the first is kept. Complexity O(n) per schedule that is
-offered to n others.
+An entry covers another if it is as good in both criteria, within rounding. Of equal entries the first is
+kept.
 
-Trades: what is given for time on a front, and the linear objectives that lead along it.
+Tradeoffs: M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable Scientific Workflows
+(docs/papers/moldable.md, sections 4 and 9) plot makespan against cost and against the share of idle
+node-time, found under five weights. Here the weights follow from known entries: the weights under which two
+neighbours of a front are equal lead to the entries below the line between them (Y. P. Aneja, K. P. K. Nair,
+Management Science 25, 1979). Cost is the price of all node-seconds; without prices, the node-seconds. The
+idle share ``1 - c / (P * makespan)`` is not linear, but it is least where ``makespan - s * c / P`` is, with
+``1 / s`` the largest used share (W. Dinkelbach, Management Science 13, 1967); this is the objective
+``static-literal`` with ``s = (1 - alpha) / alpha``. Idle nodes count equally, whatever their price.
 
-S2: M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable Scientific Workflows (spec s2 sections 4 and
-9) draws makespan against cost and makespan against the share of idle node-time, found under five weights.
-Here weights follow from what is known: those under which two neighbours of a front are worth the same lead
-to whatever lies below the line between them (Y. P. Aneja, K. P. K. Nair, Management Science 25, 1979).
-
-Cost is the price of all node-seconds taken; where no machine has a price, node-seconds themselves. The idle
-share ``1 - c / (P * makespan)`` is no sum, but it is smallest where ``makespan - s * c / P`` is, with ``s``
-one over the largest used share (W. Dinkelbach, Management Science 13, 1967); this is ``static-literal`` with
-``s = (1 - alpha) / alpha``. Idle nodes count alike, whatever their price.
-
-Mixing: plans between two others, which take some choices from the one and the rest from the other.
-
-Whoever goes from one plan to the other choice by choice passes what lies between them (path relinking, F.
+Mixtures: a path from one plan to another, choice by choice, passes plans between them (path relinking, F.
 Glover, M. Laguna, R. Marti, Control and Cybernetics 29, 2000). Here the choices of the first tasks, or of the
-last, in the order of one of the plans are taken from the other: where levels wait for each other, each is
-then done in the one way or the other.
-
-Complexity O(v + e) for every mixture of v tasks with e edges, and as decoding.
+last, in the order of one plan are taken from the other plan.
 """
 
 from __future__ import annotations
@@ -44,12 +36,9 @@ from weft.schedule.schedule import Schedule
 from weft.workflow.task_graph import Floats, Indices
 
 __all__ = [
-    "TOLERANCE",
     "Against",
-    "CostTradeoff",
     "FrontDecoder",
     "FrontEntry",
-    "IdleTradeoff",
     "ParetoArchive",
     "Tradeoff",
     "Unit",
@@ -62,30 +51,38 @@ __all__ = [
     "thin_front",
 ]
 
-
-TOLERANCE = 1e-9
-"""Share by which equal sums may differ."""
-_TINY = 1e-12
-"""And so much where sums are 0."""
-
 FrontDecoder = Literal["append", "queue"]
-"""What makes the schedule of a genome: tasks in its order, or the queue of the only machine."""
+"""The decoder of a genome: tasks appended in its order, or the queue of the only machine."""
+Against = Literal["cost", "idle"]
+Unit = Literal["price", "node-seconds", "share"]
+"""The unit of amounts."""
+
+_TOLERANCE = 1e-9
+"""Relative rounding error of equal sums."""
+_TINY = 1e-12
+"""Absolute rounding error of sums that are 0."""
+_LEAST_ALPHA = 1e-4
+"""Weight of time in the objective of least cost, so that of equally cheap plans the shorter one is better."""
+_MAX_MIXTURES = 32
+"""Largest number of mixtures of two plans."""
+_TASK_S, _BATCH_S = 5e-6, 0.1
+"""Approximate seconds to decode a task in plain Python, and for all mixtures of two plans."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FrontEntry:
-    """A schedule, and what stands for it on a front."""
+    """A schedule on a front."""
 
     makespan_s: float
     amount: float
-    """What is to be small beside the makespan."""
+    """Cost or idle share."""
     schedule: Schedule
     genome: Genome
     decoder: FrontDecoder
     alpha: float | None
-    """Weight of time under which it was found; None: nobody weighed."""
+    """Weight of time under which it was found; None if it was not found under a weight."""
     by: str
-    """Who found it."""
+    """Name of the planner that found it."""
 
 
 def make_entry(
@@ -97,9 +94,9 @@ def make_entry(
     by: str,
     decoder: FrontDecoder = "append",
 ) -> FrontEntry:
-    """Make an entry whose genome gives exactly its schedule.
+    """Return an entry whose genome decodes exactly to its schedule.
 
-    Appending never makes a schedule longer (``encode_schedule``), and what it takes stays the same.
+    Appending never makes the schedule longer (``encode_schedule``), and the amount stays the same.
     """
     genome = encode_schedule(instance, schedule)
     kept = decode_genome(instance, genome, decoder)
@@ -115,7 +112,7 @@ def make_entry(
 
 
 def decode_genome(instance: Instance, genome: Genome, decoder: FrontDecoder) -> Schedule:
-    """Give the schedule of a genome."""
+    """Return the schedule of a genome."""
     if decoder == "append":
         return decode(instance, *genome)
     counts = [
@@ -126,27 +123,27 @@ def decode_genome(instance: Instance, genome: Genome, decoder: FrontDecoder) -> 
 
 
 def covers(first: FrontEntry, second: FrontEntry) -> bool:
-    """Say whether nothing speaks for the second: the first is as good in both, within rounding."""
+    """Return whether the first entry is as good as the second in both criteria, within rounding."""
     return _at_most(first.makespan_s, second.makespan_s) and _at_most(first.amount, second.amount)
 
 
 def _at_most(number: float, other: float) -> bool:
-    return number <= other + TOLERANCE * abs(other) + _TINY
+    return number <= other + _TOLERANCE * abs(other) + _TINY
 
 
 class ParetoArchive:
-    """The best entries so far: none of them covers another."""
+    """The best entries so far, none of which covers another. O(n) per offer to n entries."""
 
     def __init__(self) -> None:
         self._entries: list[FrontEntry] = []
 
     @property
     def entries(self) -> tuple[FrontEntry, ...]:
-        """Give the entries, the fastest first; what they take falls from one to the next."""
+        """The entries by ascending makespan and descending amount."""
         return tuple(self._entries)
 
     def offer(self, entry: FrontEntry) -> bool:
-        """Take an entry if no other covers it, and let go of those that it covers."""
+        """Add an entry unless it is covered, and remove those that it covers; return whether it was added."""
         if any(covers(known, entry) for known in self._entries):
             return False
         kept = [known for known in self._entries if not covers(entry, known)]
@@ -155,7 +152,7 @@ class ParetoArchive:
 
 
 def hypervolume_share(entries: Sequence[FrontEntry]) -> float:
-    """Say which share of the rectangle between the ends of a front is worse than some entry (hypervolume)."""
+    """Return the share of the rectangle between the ends of a front that entries dominate (hypervolume)."""
     if len(entries) < 2:
         return 0.0
     first, last = entries[0], entries[-1]
@@ -168,7 +165,7 @@ def hypervolume_share(entries: Sequence[FrontEntry]) -> float:
 
 
 def thin_front(entries: Iterable[FrontEntry], most: int) -> tuple[FrontEntry, ...]:
-    """Leave out those between the ends that add least to the hypervolume, until there are few enough."""
+    """Return at most ``most`` entries without those between the ends that add least to the hypervolume."""
     kept = list(entries)
     while len(kept) > max(2, most):
         added = [
@@ -179,46 +176,38 @@ def thin_front(entries: Iterable[FrontEntry], most: int) -> tuple[FrontEntry, ..
     return tuple(kept[: max(1, most)])
 
 
-Against = Literal["cost", "idle"]
-Unit = Literal["price", "node-seconds", "share"]
-"""What amounts are counted in."""
-
-_LEAST_ALPHA = 1e-4
-"""Weight of time where cost comes first, so that of equally cheap plans the shorter one wins."""
-
-
 class Tradeoff(Protocol):
-    """Something that is to be small beside the makespan."""
+    """An amount that is minimised together with the makespan."""
 
     against: Against
     unit: Unit
     searched: Instance
-    """The instance in which searches look for it."""
+    """The instance to search, with prices for which the amount is the cost."""
 
     def amount(self, schedule: Schedule) -> float:
-        """Give how much of it a schedule takes."""
+        """Return the amount of a schedule."""
         ...
 
     def amounts(self, decoded: DecodedPopulation) -> Floats:
-        """Give how much of it each of a decoded population takes."""
+        """Return the amounts of a decoded population."""
         ...
 
     def between(self, fast: FrontEntry, slow: FrontEntry) -> Objective:
-        """Give the objective under which two entries are worth the same."""
+        """Return the objective under which two entries have the same value."""
         ...
 
-    def least(self, amount: float) -> Objective:
-        """Give the objective under which schedules that take less than an amount are better."""
+    def least(self, amount: float, /) -> Objective:
+        """Return the objective under which schedules of less than an amount are better."""
         ...
 
 
 def make_tradeoff(against: Against, instance: Instance, *, max_cost: float | None) -> Tradeoff:
-    """Make a trade by its name."""
-    return CostTradeoff(instance) if against == "cost" else IdleTradeoff(instance, max_cost=max_cost)
+    """Return the tradeoff of time against cost or idle nodes."""
+    return _CostTradeoff(instance) if against == "cost" else _IdleTradeoff(instance, max_cost=max_cost)
 
 
-class CostTradeoff:
-    """Time against the price of all node-seconds, or against node-seconds where nothing has a price."""
+class _CostTradeoff:
+    """Time against the price of all node-seconds, or against node-seconds if no machine has a price."""
 
     against: Against = "cost"
 
@@ -226,7 +215,7 @@ class CostTradeoff:
         price = instance.price_per_node_s
         priced = bool(price.any())
         self.unit: Unit = "price" if priced else "node-seconds"
-        # At a price of 1 node-seconds are the cost, also for planners that look for cheap plans.
+        # With a price of 1 the cost equals the node-seconds, also for planners that minimise cost.
         self.searched = instance if priced else replace(instance, price_per_node_s=np.ones(len(price)))
         time, cost = (
             linearise_objective(self.searched, make_objective("on-demand", alpha)) for alpha in (1.0, 0.0)
@@ -236,25 +225,25 @@ class CostTradeoff:
         self._per_second, self._per_amount = time.per_second, cost.per_price
 
     def amount(self, schedule: Schedule) -> float:
-        """Give price or node-seconds."""
+        """Return price or node-seconds."""
         return schedule_cost(schedule, self.searched)
 
     def amounts(self, decoded: DecodedPopulation) -> Floats:
-        """Give prices or node-seconds."""
+        """Return prices or node-seconds."""
         return decoded.cost
 
     def between(self, fast: FrontEntry, slow: FrontEntry) -> Objective:
-        """Weigh by the line through both."""
+        """Return the weights of the line through both entries."""
         time = self._per_second * (slow.makespan_s - fast.makespan_s)
         cost = self._per_amount * (fast.amount - slow.amount)
         return make_objective("on-demand", cost / (time + cost))
 
-    def least(self, amount: float) -> Objective:  # noqa: ARG002
-        """Let cost come first."""
+    def least(self, _amount: float) -> Objective:
+        """Return the objective of least cost, whatever the amount."""
         return make_objective("on-demand", _LEAST_ALPHA)
 
 
-class IdleTradeoff:
+class _IdleTradeoff:
     """Time against the share of node-time in which nodes are idle."""
 
     against: Against = "idle"
@@ -262,31 +251,31 @@ class IdleTradeoff:
 
     def __init__(self, instance: Instance, *, max_cost: float | None) -> None:
         price = instance.price_per_node_s
-        unlike = bool((price != price[:1]).any())
-        # Objectives weigh node-seconds by their price, where there are prices; here they weigh the same.
-        free = unlike and max_cost is None
+        different = bool((price != price[:1]).any())
+        # Objectives weight node-seconds by their price; without prices all nodes weigh the same.
+        free = different and max_cost is None
         self.searched = replace(instance, price_per_node_s=np.zeros(len(price))) if free else instance
         self._nodes = float(instance.capacity.sum())
 
     def amount(self, schedule: Schedule) -> float:
-        """Give the idle share."""
+        """Return the idle share."""
         available = self._nodes * schedule.makespan_s
         return 1.0 - _node_s(schedule) / available if available > 0 else 0.0
 
     def amounts(self, decoded: DecodedPopulation) -> Floats:
-        """Give the idle shares."""
+        """Return the idle shares."""
         available = self._nodes * decoded.makespan_s
         used = np.divide(decoded.node_seconds, available, out=np.ones_like(available), where=available > 0)
         shares: Floats = 1.0 - used
         return shares
 
     def between(self, fast: FrontEntry, slow: FrontEntry) -> Objective:
-        """Weigh by the line through both, in makespan and node-seconds."""
+        """Return the weights of the line through both entries, in makespan and node-seconds."""
         used = slow.makespan_s * (1.0 - slow.amount) - fast.makespan_s * (1.0 - fast.amount)
         return _literal((slow.makespan_s - fast.makespan_s) / used)
 
     def least(self, amount: float) -> Objective:
-        """Let every schedule with a larger used share be worth more."""
+        """Return the objective under which schedules of a larger used share are better."""
         return _literal(1.0 / (1.0 - amount) if amount < 1.0 else 1.0)
 
 
@@ -298,15 +287,12 @@ def _node_s(schedule: Schedule) -> float:
     return float(((schedule.finish_s - schedule.start_s) * schedule.nodes).sum())
 
 
-_MOST = 32
-"""Mixtures of two plans."""
-_TASK_S, _BATCH_S = 5e-6, 0.1
-"""What decoding a task takes in plain Python, about, and how long all mixtures of two plans may take."""
-
-
 def mix_genomes(instance: Instance, first: Genome, second: Genome) -> tuple[Indices, Indices, Indices]:
-    """Give genomes between two (rows of orders, bindings and modes): even shares of each, from either end."""
-    number = max(2, min(_MOST, int(_BATCH_S / (_TASK_S * max(1, len(instance))))))
+    """Return genomes between two (rows of orders, bindings and modes), with evenly spaced shares of both.
+
+    O(v + e) per mixture of v tasks with e edges.
+    """
+    number = max(2, min(_MAX_MIXTURES, int(_BATCH_S / (_TASK_S * max(1, len(instance))))))
     rows = [
         _mix_pair(instance, own, other, share)
         for own, other in ((first, second), (second, first))
@@ -317,13 +303,13 @@ def mix_genomes(instance: Instance, first: Genome, second: Genome) -> tuple[Indi
 
 
 def _mix_pair(instance: Instance, own: Genome, other: Genome, share: float) -> Genome:
-    """Take what the other chooses for the first share of tasks; tasks that share a machine go together."""
+    """Return ``own`` with the choices of ``other`` for the first share of tasks, by whole variables."""
     variable = instance.graph.variable
     place = np.empty(len(instance), dtype=np.int64)
     place[own.order] = np.arange(len(instance))
-    soonest = np.full(len(own.bound), len(instance), dtype=np.int64)
-    np.minimum.at(soonest, variable, place)
-    taken = soonest < share * len(instance)
+    earliest = np.full(len(own.bound), len(instance), dtype=np.int64)
+    np.minimum.at(earliest, variable, place)
+    taken = earliest < share * len(instance)
     return Genome(
         order=own.order,
         bound=np.where(taken, other.bound, own.bound),

@@ -1,7 +1,7 @@
-"""Queueing for planners: the node counts of a population on the queue of one machine become schedules.
+"""Decoding of node counts on the queue of one machine, one individual or a whole population.
 
-``weft.kernels.queue`` says what the rules mean. Tasks are submitted breadth first: by level, then
-index (S2 section 2).
+``weft.kernels.queue`` documents the rules. Tasks are submitted breadth first: by level, then by index
+(docs/papers/moldable.md, section 2).
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ __all__ = ["run_queue", "run_queue_population", "submission_order"]
 
 
 _JOB_S, _EDGE_S, _RESERVING = 1.2e-6, 0.3e-6, 3
-"""What a job and an edge take in plain Python, about, and how many times more if all reserve."""
+"""Approximate seconds per job and edge in plain Python, and the factor if all jobs reserve nodes."""
 _MAX_CHOICES = 10_000_000
-"""Tasks x counts up to which the seconds of all choices are kept in a table."""
+"""Largest table of the seconds of tasks x counts."""
 _ENDLESS = 2**62
-"""More nodes than all tasks together take."""
+"""Capacity of an unlimited machine: more nodes than all tasks together take."""
 
 _Choices = tuple[NDArray[np.int64], Indices, NDArray[np.int64], Floats, NDArray[np.int64]]
 """Columns ``row, most, width, seconds, need`` of ``QueueJobs``."""
@@ -44,9 +44,9 @@ _jobs_cache: WeakKeyDictionary[Instance, QueueJobs | None] = WeakKeyDictionary()
 def run_queue(
     instance: Instance, counts: ArrayLike, rule: str | None = None, *, order: ArrayLike | None = None
 ) -> Schedule:
-    """Run the tasks of an instance with one machine on its queue, on some node counts (per task).
+    """Return the schedule of the queue of an instance with one machine, for given node counts per task.
 
-    ``rule`` is one of the words of the platform's key ``queue``; by default the machine's.
+    ``rule`` is a value of the key ``queue`` of a platform; by default that of the machine.
     """
     if np.ndim(counts) != 1:
         raise InvalidInput(Problem(what=f"counts of shape {np.shape(counts)}", rule="must be one row"))
@@ -80,14 +80,14 @@ def run_queue_population(
     order: ArrayLike | None = None,
     times: bool = False,
 ) -> DecodedPopulation:
-    """Run many individuals at once; counts and order are one row for all of them, or individuals x tasks."""
+    """Run many individuals at once; counts and order are one row for all, or individuals x tasks."""
     if len(instance.machines) != 1:
         what = f"the queue of one machine was asked for, and there are {len(instance.machines)}"
         raise InvalidInput(Problem(what=what, advice="plan each machine alone, or decode with a genome"))
     word = instance.machines[0].queue if rule is None else rule
     if word not in QUEUES:
         raise InvalidInput(Problem(what=f"queue {word!r}", rule=f"must be one of {', '.join(QUEUES)}"))
-    # With one node nobody can pass anybody: all rules are one.
+    # With one node no job can overtake another: all rules are equal.
     code = QUEUES.index(word) if compile_problem(instance).machines.form[0] == kernel.SHARED else 0
     tasks = len(instance)
     asked = check_rows("counts", counts, tasks)
@@ -100,7 +100,7 @@ def run_queue_population(
 
 
 def submission_order(instance: Instance) -> Indices:
-    """Give the tasks breadth first: by the longest way from an entry, then by index."""
+    """Return the tasks breadth first: by the longest path from an entry, then by index."""
     graph = instance.graph
     level = [0] * len(graph)
     for task in range(len(graph)):
@@ -123,7 +123,7 @@ def _requests(number: int, order: Indices, counts: Indices, *, times: bool) -> J
 def _one_by_one(
     instance: Instance, rule: int, orders: Indices, counts: Indices, number: int, *, times: bool
 ) -> DecodedPopulation:
-    """Run individuals with a table of their own choices each, where one of all choices would be too large."""
+    """Run individuals one by one, each with a table of its own counts, because one of all is too large."""
     found = []
     for individual in range(number):
         order = orders[individual] if orders.ndim == 2 else orders
@@ -160,7 +160,7 @@ def _run(instance: Instance, jobs: QueueJobs, rule: int, requests: JobRequests) 
     if wrong < number:
         order = requests.order[wrong * requests.order_step :][: jobs.tasks]
         counts = requests.count[wrong * requests.count_step :][: jobs.tasks]
-        _modes(instance, counts)  # says so if a count is wrong
+        _modes(instance, counts)  # raises an error if a count is invalid
         missing = np.setdiff1d(np.arange(jobs.tasks), order)
         what = f"the order lacks {instance.graph.names[int(missing[0])]}"
         raise InvalidInput(Problem(what=what, rule="every task stands in it once"))
@@ -205,7 +205,7 @@ def _line(jobs: QueueJobs) -> Skylines:
 
 
 def _jobs(instance: Instance) -> QueueJobs | None:
-    """Give the jobs of an instance, made once however many populations run; None: too many choices."""
+    """Return the jobs of an instance, cached; None if a table of all counts is too large."""
     if instance not in _jobs_cache:
         choices = sum(len(group.tasks) * (int(group.count.max()) + 1) for group in instance.groups)
         small = choices <= _MAX_CHOICES
@@ -214,7 +214,7 @@ def _jobs(instance: Instance) -> QueueJobs | None:
 
 
 def _all_choices(instance: Instance) -> _Choices:
-    """Write down every count of every compute task, allowed or not; other tasks have one empty choice."""
+    """Return all counts of every compute task, allowed or not; other tasks have one empty choice."""
     problem = compile_problem(instance)
     tasks, first = len(instance), problem.modes.first
     row, most = np.zeros(tasks, dtype=np.int64), np.zeros(tasks, dtype=np.uint32)
@@ -223,7 +223,7 @@ def _all_choices(instance: Instance) -> _Choices:
     for index, group in enumerate(instance.groups):
         columns = int(group.count.max()) + 1
         shift = problem.modes.shift[first[index] : first[index + 1]].astype(np.int64)
-        # On one machine a count takes as many nodes, or as many nodes each, whatever the count.
+        # On one machine the number of nodes per count is the same for every count.
         width[group.tasks] = group.nodes[0] // group.count[0]
         for members, spent in group.chunks():
             shape = (len(members), columns)
@@ -243,7 +243,7 @@ def _spread(shape: tuple[int, int], empty: float, columns: Indices, values: NDAr
 
 
 def _asked_choices(instance: Instance, counts: Indices) -> _Choices:
-    """Write down only what some counts take: one choice per task."""
+    """Return only the given count of every task."""
     problem, compute = compile_problem(instance), instance.graph.kind == COMPUTE
     tasks, modes = len(instance), problem.modes
     mode = _modes(instance, counts)[compute]
@@ -261,14 +261,14 @@ def _asked_choices(instance: Instance, counts: Indices) -> _Choices:
 
 
 def _modes(instance: Instance, counts: Indices) -> NDArray[np.int64]:
-    """Give the modes of all groups together that have some counts; transfers and virtual tasks: any."""
+    """Return the modes, numbered over all groups, of given counts; any mode for tasks without counts."""
     first, group = compile_problem(instance).modes.first, np.maximum(instance.group, 0)
     found = select_modes(instance, np.zeros(len(instance.graph.variables), dtype=np.uint32), counts)
     return np.asarray(first[group] + found, dtype=np.int64)
 
 
 def _make_jobs(instance: Instance, choices: _Choices) -> QueueJobs:
-    """Add what holds the machine, or a task back, to the tasks: jobs that are submitted before all others."""
+    """Return the jobs: all tasks, and before them jobs for busy intervals and for earliest starts."""
     problem, tasks = compile_problem(instance), len(instance)
     machines = problem.machines
     unlimited = machines.form[0] == kernel.OPEN
@@ -299,7 +299,7 @@ def _make_jobs(instance: Instance, choices: _Choices) -> QueueJobs:
 
 
 def _count_busy(instance: Instance) -> int:
-    """Count what is busy; it must be so from the start on, and fit together."""
+    """Return the number of busy intervals; all must begin at time 0 and fit together."""
     problem, name = compile_problem(instance), instance.machines[0].name
     if (problem.busy_start > 0).any():
         what = f"{name} is reserved from {float(problem.busy_start.max()):g} s on"
@@ -318,7 +318,7 @@ def _count_busy(instance: Instance) -> int:
 def _successors(
     problem: kernel.ProblemArrays, busy: int, late: NDArray[np.intp]
 ) -> tuple[Indices, Indices, NDArray[np.int64]]:
-    """Give successors (CSR) and the number of predecessors of all jobs and of the one that precedes all."""
+    """Return successors (CSR) and the number of predecessors of all jobs and of a job that precedes all."""
     tasks = problem.tasks.number
     before = np.diff(problem.tasks.pointer.astype(np.int64))
     before[late] += 1

@@ -1,1 +1,1 @@
-"""Exact planners: they search until no better plan can exist, and say how far from that they are."""
+"""The exact planner: a model of all plans that is solved to proven optimality, or to a bound."""

@@ -31,7 +31,7 @@ from weft.schedule.schedule import Schedule
 if TYPE_CHECKING:
     from weft.planners.exact.solver import Limits, Model, SolverResult, Value
 
-__all__ = ["STEPS_PER_DETERMINISTIC_SECOND", "CpSat", "ExactSearch"]
+__all__ = ["STEPS_PER_DETERMINISTIC_SECOND", "CpSat"]
 
 STEPS_PER_DETERMINISTIC_SECOND = 20_000
 """Steps of a budget per deterministic second, the unit of work of CP-SAT (a few seconds of a processor)."""
@@ -72,14 +72,14 @@ class CpSat(BasePlanner):
 
     def plan(self, request: PlanRequest) -> Plan:
         """Search from the incumbent or the best plan of the list planners; with budgets, from nothing."""
-        search = ExactSearch(request, self.workers or request.pool.workers)
+        search = _ExactSearch(request, self.workers or request.pool.workers)
         if request.incumbent is None and request.instance.binding_budgets():
             return search.run(None, 0)
         seeds = plan_seeds(request)
         return search.run(seeds.schedules[0], seeds.steps)
 
 
-class ExactSearch:
+class _ExactSearch:
     """One search: the best schedule so far, and the calls of the solver."""
 
     def __init__(self, request: PlanRequest, workers: int) -> None:
@@ -134,8 +134,8 @@ class ExactSearch:
         linear, best = self.linear, self.best
         known_s = best.makespan_s if best is not None and linear.is_makespan else None
         # An objective that rewards used nodes may prefer a mode that is dominated otherwise.
-        all_ways = min(linear.per_node_s, linear.per_price) < 0
-        case = compile_exact_instance(self.instance, all_ways=all_ways, known_s=known_s)
+        all_options = min(linear.per_node_s, linear.per_price) < 0
+        case = compile_exact_instance(self.instance, all_options=all_options, known_s=known_s)
         grid = case.grid
         most = grid.begun(case.horizon_s) if grid.exact else grid.begun(case.horizon_s) + 1
         least = grid.ended(self.bound_s) if grid.exact else grid.begun(self.bound_s * (1 - GAP_TOLERANCE))

@@ -1,27 +1,18 @@
-"""Alike: machines that may change places in any plan, and tasks that may.
+"""An instance in the form of the exact model: places, options, transfer lags, and times in integer ticks.
 
-An exact search would look at every plan once per permutation of them. Machines that are alike are named in
-the order in which they are first used; where nothing depends on which of them a task takes, they are one
-*place* with as many nodes. Tasks that are alike start in the order of their numbers. Both hold at once:
-tasks change places first, and renaming machines afterwards moves no start.
+Symmetry: an exact search would visit every plan once per permutation of equivalent machines and tasks.
+Equivalent machines are therefore numbered in the order of their first use, and equivalent tasks start in the
+order of their index. Both rules hold at once: tasks are exchanged first, and renumbering machines afterwards
+changes no start. If it does not matter which of several equivalent machines of one node a task takes, they
+form one *place* of as many nodes, and the machines are assigned when the solution is read. Every other
+machine is a place of its own.
 
-Places: where tasks can be put in an exact model, and the ways to run each task there.
-
-A place is a machine, or all of several like machines of one node among which it does not matter which one
-a task takes: they are told apart when the plan is read.
-
-Grids: seconds as whole numbers, which is all an exact solver counts in.
-
-Where all times of an instance are whole or decimal numbers, a tick is their largest common measure and the
-model is the problem itself. Otherwise a tick is a small power of two of a second and every time is rounded
-*down*. That makes the model easier, never harder: take any schedule and round its starts down to ticks.
-As ``floor(a) + floor(b) <= floor(a + b)``, whatever followed something else still does; and tasks that run at
-tick i of the model all ran just before the end of that tick, so that they have room together. So the model
-has a plan that is not longer than the shortest schedule, and its bounds are bounds of the makespan.
-
-The case: an instance as an exact model reads it, its times in ticks.
-
-Sizes: how large the exact model of an instance is, counted before anything is built.
+Ticks: a solver counts in integers. If all times of an instance are decimal numbers, a tick is their greatest
+common divisor, and the model is exact. Otherwise a tick is a small power of two of a second, and every time
+is rounded *down*. This only relaxes the model: take any schedule and round its starts down to ticks. As
+``floor(a) + floor(b) <= floor(a + b)``, every order of two events is kept; and tasks that run at tick i of
+the model all ran just before the end of that tick, so that they fit together. The model therefore has a plan
+that is not longer than the shortest schedule, and its bounds are bounds on the makespan.
 """
 
 from __future__ import annotations
@@ -49,16 +40,14 @@ __all__ = [
     "equivalent_machines",
     "equivalent_tasks",
     "find_places",
-    "has_uniform_network",
     "is_communication_free",
     "list_options",
-    "possible_links",
     "scale_to_integers",
 ]
 
 
-def possible_links(instance: Instance) -> NDArray[np.bool_]:
-    """Say between which locations there are two different hosts, one at each."""
+def _possible_links(instance: Instance) -> NDArray[np.bool_]:
+    """Return locations x locations: whether there are two different hosts, one at each location."""
     network = instance.network
     hosts = np.unique(np.stack([network.location, network.host]), axis=1)[0]
     possible = np.ones(network.latency_s.shape, dtype=bool)
@@ -66,15 +55,15 @@ def possible_links(instance: Instance) -> NDArray[np.bool_]:
     return possible
 
 
-def has_uniform_network(instance: Instance) -> bool:
-    """Say whether data between different hosts take the same time, whichever two hosts it is."""
-    network, possible = instance.network, possible_links(instance)
+def _has_uniform_network(instance: Instance) -> bool:
+    """Return whether the transfer time is the same between any two different hosts."""
+    network, possible = instance.network, _possible_links(instance)
     links = (network.latency_s[possible], network.inverse_bandwidth[possible])
     return all(bool((found == found[:1]).all()) for found in links)
 
 
 def is_communication_free(instance: Instance) -> bool:
-    """Say whether data never take time, wherever tasks are."""
+    """Return whether no transfer takes time, whatever the bindings."""
     network, graph = instance.network, instance.graph
     if len(np.unique(network.host)) == 1:
         return True
@@ -88,7 +77,7 @@ def is_communication_free(instance: Instance) -> bool:
 
 
 def equivalent_machines(instance: Instance) -> list[list[int]]:
-    """Divide the machines into classes that may change places; a machine that is like no other is alone."""
+    """Return the classes of machines that can be exchanged in every plan."""
     network = instance.network
     alone = np.bincount(network.host)[network.host] == 1
     held = {found.machine for found in instance.busy} | set(instance.pinned.values())
@@ -110,11 +99,11 @@ def equivalent_machines(instance: Instance) -> list[list[int]]:
 
 
 def _ignores_location(instance: Instance) -> bool:
-    return is_communication_free(instance) or has_uniform_network(instance)
+    return is_communication_free(instance) or _has_uniform_network(instance)
 
 
 def _machine_signatures(instance: Instance) -> list[list[int]]:
-    """Number per machine what it offers: per group its modes and all their seconds; per set of candidates."""
+    """Return numbers per machine that are equal for equal modes, seconds and candidate sets."""
     columns: list[list[int]] = [[] for _ in instance.machines]
     known: dict[object, int] = {}
     for group in instance.groups:
@@ -131,7 +120,7 @@ def _machine_signatures(instance: Instance) -> list[list[int]]:
 
 
 def equivalent_tasks(instance: Instance) -> list[tuple[int, int]]:
-    """Give pairs of tasks that may change places, each with the next one of its kind."""
+    """Return pairs of tasks that can be exchanged in every plan, each with the next one of its class."""
     graph = instance.graph
     members = np.bincount(graph.variable, minlength=len(graph.variables))
     np.add.at(members, graph.source_variable[graph.kind == TRANSFER], 1)
@@ -173,20 +162,20 @@ class PlaceTable:
     """All places, in the order of their first machines."""
 
     machines: tuple[tuple[int, ...], ...]
-    """Per place."""
+    """Machines of each place."""
     of_machine: tuple[int, ...]
     capacity: tuple[int, ...]
-    """Per place: nodes."""
-    alike: tuple[tuple[int, ...], ...]
-    """Classes of several places that may change places."""
+    """Nodes of each place."""
+    equivalent: tuple[tuple[int, ...], ...]
+    """Classes of at least two equivalent places."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ExecutionOption:
-    """One way to run a task."""
+    """A mode of a task at a place."""
 
     mode: int
-    """Its position among the modes of the task's group; at a place of several machines, that on the first."""
+    """Position among the modes of the task's group; at a place of several machines, the mode on the first."""
     count: int
     place: int
     nodes: int
@@ -196,7 +185,7 @@ class ExecutionOption:
 
 
 def find_places(instance: Instance) -> PlaceTable:
-    """Find the places of an instance."""
+    """Return the places of an instance."""
     classes = equivalent_machines(instance)
     merged = (
         _mergeable(instance)
@@ -206,17 +195,17 @@ def find_places(instance: Instance) -> PlaceTable:
     parts = [part for own in classes for part in ([own] if merged[own[0]] else [[one] for one in own])]
     parts.sort()
     of_machine = {machine: place for place, part in enumerate(parts) for machine in part}
-    alike = [sorted(of_machine[machine] for machine in own) for own in classes if not merged[own[0]]]
+    equivalent = [sorted(of_machine[machine] for machine in own) for own in classes if not merged[own[0]]]
     return PlaceTable(
         machines=tuple(tuple(part) for part in parts),
         of_machine=tuple(of_machine[machine] for machine in range(len(instance.machines))),
         capacity=tuple(int(instance.capacity[part].sum()) for part in parts),
-        alike=tuple(tuple(own) for own in sorted(alike) if len(own) > 1),
+        equivalent=tuple(tuple(own) for own in sorted(equivalent) if len(own) > 1),
     )
 
 
 def _mergeable(instance: Instance) -> NDArray[np.bool_]:
-    """Say which machines serve single tasks that nothing ties together, one after the other."""
+    """Mark machines of one node whose tasks have their own binding variables."""
     graph = instance.graph
     tied = np.bincount(graph.variable[graph.kind == COMPUTE], minlength=len(graph.variables)) > 1
     merged: NDArray[np.bool_] = (instance.capacity == 1) & ~instance.unlimited
@@ -225,10 +214,10 @@ def _mergeable(instance: Instance) -> NDArray[np.bool_]:
     return merged
 
 
-def list_options(instance: Instance, places: PlaceTable, *, all_ways: bool) -> list[list[ExecutionOption]]:
-    """Give the ways of every task; none of transfers and virtual tasks.
+def list_options(instance: Instance, places: PlaceTable, *, all_options: bool) -> list[list[ExecutionOption]]:
+    """Return the options of every task; empty for transfers and virtual tasks.
 
-    Without ``all_ways`` those are left out to which another at the same place is never inferior.
+    Without ``all_options`` dominated options are left out.
     """
     first = {part[0] for part in places.machines}
     found: list[list[ExecutionOption]] = [[] for _ in range(len(instance))]
@@ -240,7 +229,7 @@ def list_options(instance: Instance, places: PlaceTable, *, all_ways: bool) -> l
         for task in group.tasks.tolist():
             seconds = group.seconds_of(task).tolist()
             pin = instance.pinned.get(int(graph.variable[task]))
-            ways = [
+            options = [
                 ExecutionOption(
                     mode=mode,
                     count=count[mode],
@@ -255,85 +244,85 @@ def list_options(instance: Instance, places: PlaceTable, *, all_ways: bool) -> l
                 for mode in kept
                 if pin is None or places.of_machine[pin] == place[mode]
             ]
-            found[task] = ways if all_ways else _undominated(ways)
+            found[task] = options if all_options else _undominated(options)
     return found
 
 
-def _undominated(ways: list[ExecutionOption]) -> list[ExecutionOption]:
-    """Leave out ways that take as long as another at the same place, and no less of anything."""
+def _undominated(options: list[ExecutionOption]) -> list[ExecutionOption]:
+    """Return the options without those that need no less of anything than another at the same place."""
     kept: list[ExecutionOption] = []
-    by_need = sorted(ways, key=lambda way: (way.place, way.nodes, way.seconds, way.mode))
-    for way in by_need:
-        if not any(_dominates(other, way) for other in kept):
-            kept.append(way)
-    return sorted(kept, key=lambda way: way.mode)
+    by_need = sorted(options, key=lambda option: (option.place, option.nodes, option.seconds, option.mode))
+    for option in by_need:
+        if not any(_dominates(other, option) for other in kept):
+            kept.append(option)
+    return sorted(kept, key=lambda option: option.mode)
 
 
-def _dominates(other: ExecutionOption, way: ExecutionOption) -> bool:
+def _dominates(other: ExecutionOption, option: ExecutionOption) -> bool:
     return (
-        other.place == way.place
-        and other.nodes <= way.nodes
-        and other.seconds <= way.seconds
-        and bool((other.demand <= way.demand).all())
-        and bool((other.consumption <= way.consumption).all())
+        other.place == option.place
+        and other.nodes <= option.nodes
+        and other.seconds <= option.seconds
+        and bool((other.demand <= option.demand).all())
+        and bool((other.consumption <= option.consumption).all())
     )
 
 
 _DECIMALS = 6
-"""Digits behind the point up to which times count as decimal."""
+"""Largest number of decimal places of times that are counted exactly."""
 _EXACT_BITS = 40
-"""A horizon of more ticks is not counted exactly."""
+"""Times are not counted exactly if the horizon has more ticks than this power of two."""
 _ROUNDED_BITS = 40
-"""How fine the horizon is cut where times are rounded: 2 ticks per task are lost, 2e-12 of it."""
+"""Resolution of the horizon for rounded times; 2 ticks are lost per task, which is 2e-12 of the horizon."""
 _ROUNDING = 1e-12
-"""Share by which a double may differ from the number it stands for."""
+"""Relative error of a double."""
 _NEARLY = 1e-3
-"""Part of a tick by which a sum may differ from the tick it stands for."""
+"""Error of a sum of seconds, in ticks."""
 _AMOUNT_SHARE = 2.0**-30
-"""How fine amounts of resources are counted that are no whole numbers."""
+"""Resolution of resource amounts that are not decimal numbers."""
 
 _Ticks = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TickGrid:
-    """How long a tick is: ``measure / per_second`` seconds."""
+    """The length of a tick: ``measure / per_second`` seconds."""
 
     measure: int
     per_second: float
     exact: bool
-    """Whether every time of the instance is a number of ticks."""
+    """Whether every time of the instance is a whole number of ticks."""
 
     def ticks(self, seconds: Floats) -> _Ticks:
-        """Give times in ticks, rounded down where they are not exact."""
+        """Return times in ticks, rounded down if the grid is not exact."""
         scaled = np.asarray(seconds, dtype=np.float64) * self.per_second
         if self.exact:
             return np.rint(scaled).astype(np.int64) // self.measure
         return np.floor(scaled).astype(np.int64)
 
     def tick(self, seconds: float) -> int:
-        """Give one time in ticks."""
+        """Return one time in ticks."""
         return int(self.ticks(np.array(seconds)))
 
     def begun(self, seconds: float) -> int:
-        """Give the ticks that are over at a moment of a schedule."""
+        """Return the number of ticks that have ended at a time."""
         return math.floor(self._counted(seconds))
 
     def ended(self, seconds: float) -> int:
-        """Give the tick that is the first not to lie before a moment."""
+        """Return the first tick that does not begin before a time."""
         return math.ceil(-self._counted(-seconds))
 
     def _counted(self, seconds: float) -> float:
-        """Count ticks; a moment is a sum: where times are exact, whole but for the last digits."""
+        """Return a time in ticks, corrected for rounding of sums if the grid is exact."""
         return seconds * self.per_second / self.measure + (_NEARLY if self.exact else 0.0)
 
     def seconds(self, ticks: float) -> float:
-        """Give the seconds of a number of ticks."""
+        """Return the seconds of a number of ticks."""
         return ticks * self.measure / self.per_second
 
 
 def choose_grid(times_s: Floats, horizon_s: float) -> TickGrid:
-    """Find the grid of all times of an instance; the horizon is the latest moment of interest."""
+    """Return the grid for all times of an instance; the horizon is the latest time of interest."""
     times = np.unique(times_s[times_s > 0])
     for decimals in range(_DECIMALS + 1):
         per_second = 10.0**decimals
@@ -343,15 +332,15 @@ def choose_grid(times_s: Floats, horizon_s: float) -> TickGrid:
         if (np.abs(times * per_second - near) <= _ROUNDING * np.maximum(1.0, near)).all():
             measure = int(np.gcd.reduce(near.astype(np.int64))) if len(near) else 1
             return TickGrid(measure=max(1, measure), per_second=per_second, exact=True)
-    # A power of two: multiplying by it rounds nothing.
+    # Multiplying by a power of two is exact.
     exponent = _ROUNDED_BITS - int(np.frexp(max(horizon_s, 1e-300))[1])
     return TickGrid(measure=1, per_second=float(np.ldexp(1.0, exponent)), exact=False)
 
 
 def scale_to_integers(taken: Floats, total: float) -> tuple[_Ticks, int]:
-    """Give amounts and their limit as whole numbers: exact where they are, else rounded in favour of fitting.
+    """Return amounts and their limit as integers: exact if they are decimal numbers, else rounded.
 
-    Nothing that fits is refused, so that bounds stay bounds.
+    Amounts are rounded down and the limit up, so that bounds of the model stay valid.
     """
     for factor in (1.0, 10.0, 100.0, 1000.0):
         scaled = taken * factor
@@ -366,46 +355,48 @@ def scale_to_integers(taken: Floats, total: float) -> tuple[_Ticks, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TransferLag:
-    """What must pass between two moments: nothing on one host, else what the links take."""
+    """The time between two events: 0 on one host, else that of the link."""
 
     source: int
     target: int
-    """Binding variables."""
+    """Binding variables, like ``source``."""
     ticks: NDArray[np.int64]
-    """By location and location, for different hosts; 0 where there are none."""
+    """Locations x locations, for different hosts; 0 if there are none."""
     uniform: int | None
-    """What all links take; None: not all the same."""
+    """The ticks of all links; None if they differ."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ExactInstance:
-    """Tasks, places, ways and lags."""
+    """The input of the exact model."""
 
     instance: Instance
     places: PlaceTable
     candidates: tuple[tuple[int, ...], ...]
-    """Per binding variable: places."""
-    ways: list[list[ExecutionOption]]
-    """Per task."""
+    """Places of each binding variable."""
+    options: list[list[ExecutionOption]]
+    """Options of each task."""
     grid: TickGrid
     ticks: list[list[int]]
-    """Per task and way."""
+    """Ticks of each task and option."""
     earliest: list[int]
     edges: list[tuple[int, int, TransferLag | None]]
-    """Predecessor, task, and what data take in between; None: nothing."""
+    """Predecessor, task, and transfer lag; None if the data take no time."""
     transfers: dict[int, TransferLag | None]
-    """What each transfer takes."""
+    """Lag of each transfer task."""
     horizon_s: float
-    """Some schedule with any machines and modes ends by then."""
+    """Makespan of interest: that of a known plan, else one that some schedule keeps with any machines and
+    modes.
+    """
 
 
-def compile_exact_instance(instance: Instance, *, all_ways: bool, known_s: float | None) -> ExactInstance:
-    """Read an instance; no plan longer than ``known_s`` is of interest; None: any is."""
+def compile_exact_instance(instance: Instance, *, all_options: bool, known_s: float | None) -> ExactInstance:
+    """Return the input of the exact model; with ``known_s`` only for plans that are not longer."""
     places = find_places(instance)
-    ways = list_options(instance, places, all_ways=all_ways)
+    options = list_options(instance, places, all_options=all_options)
     moved = _moved_s(instance)
     graph, busy = instance.graph, instance.busy
-    seconds = [[way.seconds for way in own] for own in ways]
+    seconds = [[option.seconds for option in own] for own in options]
     given = np.concatenate(
         [
             instance.earliest_start_s,
@@ -425,7 +416,7 @@ def compile_exact_instance(instance: Instance, *, all_ways: bool, known_s: float
         instance=instance,
         places=places,
         candidates=_candidates(instance, places),
-        ways=ways,
+        options=options,
         grid=grid,
         ticks=[grid.ticks(np.array(own)).tolist() for own in seconds],
         earliest=grid.ticks(instance.earliest_start_s).tolist(),
@@ -445,25 +436,25 @@ def _candidates(instance: Instance, places: PlaceTable) -> tuple[tuple[int, ...]
 
 
 def _moved_s(instance: Instance) -> Floats:
-    """Give edges, then transfers, x locations x locations: what data take between different hosts."""
+    """Return the transfer seconds of edges, then transfers, x locations x locations, for different hosts."""
     graph, network = instance.graph, instance.network
     moved = graph.transfer_bytes[graph.kind == TRANSFER]
     fixed = np.concatenate([graph.edge_seconds, np.zeros(len(moved))])[:, None, None]
     files = np.concatenate([graph.edge_files, np.ones(len(moved))])[:, None, None]
     size = np.concatenate([graph.edge_bytes, moved])[:, None, None]
     seconds: Floats = fixed + files * network.latency_s + size * network.inverse_bandwidth
-    return np.where(possible_links(instance), seconds, 0.0)
+    return np.where(_possible_links(instance), seconds, 0.0)
 
 
 def _lags(instance: Instance, moved_s: Floats, grid: TickGrid) -> list[TransferLag | None]:
     graph = instance.graph
     moves = graph.kind == TRANSFER
     target = np.repeat(np.arange(len(graph)), np.diff(graph.predecessor_pointer))
-    # A transfer reads where its source is; everything else reads on its own machine.
+    # A transfer reads its data at its source; every other task on its own machine.
     reads = np.where(moves, graph.source_variable, graph.variable)
     source = np.concatenate([graph.variable[graph.predecessor], graph.source_variable[moves]]).tolist()
     target = np.concatenate([reads[target], graph.variable[moves]]).tolist()
-    possible = possible_links(instance)
+    possible = _possible_links(instance)
     found: list[TransferLag | None] = []
     for one, other, ticks in zip(source, target, grid.ticks(moved_s), strict=True):
         links = ticks[possible]
@@ -476,11 +467,11 @@ def _lags(instance: Instance, moved_s: Floats, grid: TickGrid) -> list[TransferL
 
 
 MAX_TERMS = 50_000
-"""Literals and terms of rules above which no model is built: that takes seconds, and little is found."""
+"""Literals and terms of constraints above which no model is built: it would take seconds and find little."""
 
 
 def count_terms(instance: Instance) -> int:
-    """Count literals and terms; where they are far too many, roughly."""
+    """Return the number of literals and terms; a rough number if there are far too many."""
     modes = sum(len(group) * len(group.tasks) for group in instance.groups)
     tasks, edges, machines = len(instance), instance.graph.edge_count, len(instance.machines)
     if tasks + edges > MAX_TERMS or modes > MAX_TERMS * 100 or machines * len(instance.groups) > MAX_TERMS:
@@ -491,4 +482,4 @@ def count_terms(instance: Instance) -> int:
         return kept + tasks + edges
     links = edges + int((instance.graph.kind == TRANSFER).sum())
     hosts, locations = len(np.unique(instance.network.host)), len(instance.network.latency_s)
-    return modes + tasks + links * (3 * hosts if has_uniform_network(instance) else locations * locations)
+    return modes + tasks + links * (3 * hosts if _has_uniform_network(instance) else locations * locations)

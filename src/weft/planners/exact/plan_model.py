@@ -1,27 +1,21 @@
-"""Movement: what data take in an exact model.
+"""The exact model of all plans as variables and constraints, its hints, and the schedule of a solution.
 
-A literal per pair of binding variables says that they share a host. Where all links take the same, that is
-all that matters; otherwise a rule per location of the target adds up what its link from the source takes:
-O(edges x locations) rules, not one per pair of machines.
+Every task has a start and an end, every binding variable exactly one place, and every task exactly one of its
+options there. Equivalent machines and tasks are ordered (``exact_instance``).
 
-Occupancy: what machines have, in an exact model.
+Transfers: a literal per pair of binding variables states that they share a host. If all links take the same
+time, this literal is sufficient; otherwise one constraint per location of the target sums the times of its
+links from the source: O(edges x locations) constraints instead of one per pair of machines.
 
-Machines of one node serve their tasks in turn; of others, nodes and every resource that can run short are
-counted. What is busy beforehand takes its part. Beside the rules themselves stand rows that follow from them
-and help: the node-time of all tasks at a place fits into the makespan (the energy cut).
+Occupancy: machines of one node run one task at a time; on others the nodes and every scarce resource are
+counted, busy intervals included. A redundant constraint helps the solver: the node-time of all tasks at a
+place fits into the makespan (the energy cut).
 
-The model: all plans of a case as variables and rules of an exact solver.
-
-Every task has a start and an end, every binding variable exactly one place, every task exactly one of its
-ways there; data (``movement``) and machines (``occupancy``) add their rules. Machines and tasks that are
-alike are ordered (``alike``).
-
-Reading: a schedule as hints of a model, and a solution as a schedule.
-
-A solution's order, machines and modes are decoded by insertion with the true seconds. Number the tasks by
-start, and start the i-th of them 2 i ticks late: what was rounded off (less than a tick per task and lag)
-has room between any two that follow each other, so that nothing else changes. Decoding starts no task later
-than that; a schedule is at most 2 ticks per task longer than its solution, where times are exact not at all.
+A solution is decoded with insertion from its order, machines and modes, with the true seconds. Number the
+tasks by start, and delay the i-th of them by 2 i ticks: the rounding error (less than a tick per task and
+lag) fits between any two consecutive tasks, so that nothing else changes. Decoding starts no task later than
+that. A schedule is therefore at most 2 ticks per task longer than its solution, and equally long on an exact
+grid.
 """
 
 from __future__ import annotations
@@ -53,18 +47,18 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     from weft.planners.exact.solver import Value
 
-__all__ = ["OccupancyConstraints", "PlanModel", "TransferConstraints", "add_hints", "read_schedule"]
+__all__ = ["PlanModel", "add_hints", "read_schedule"]
 
 
-class TransferConstraints:
-    """Adds rules for data to a model in which variables are bound to places."""
+class _TransferConstraints:
+    """Adds the constraints of transfers to a model in which variables are bound to places."""
 
     def __init__(self, model: Model, case: ExactInstance, placed: Sequence[dict[int, Literal]]) -> None:
         self.model = model
         self.case = case
         self.placed = placed
         network = case.instance.network
-        # Places are single machines wherever data take time.
+        # If transfers take time, every place is a single machine.
         first = [machines[0] for machines in case.places.machines]
         self.host = [int(network.host[machine]) for machine in first]
         self.location = [int(network.location[machine]) for machine in first]
@@ -73,13 +67,13 @@ class TransferConstraints:
         self._there: dict[tuple[int, bool], dict[int, Literal]] = {}
 
     def between(self, before: Expression, after: Expression, lag: TransferLag) -> None:
-        """Let the data of a lag arrive between two moments."""
+        """Require that the data of a lag arrive between two events."""
         model = self.model
         if lag.uniform is not None:
-            model.at_most(before + lag.uniform, after, [~self._apart_not(lag)])
+            model.at_most(before + lag.uniform, after, [~self._share_literal(lag)])
             return
         sources = self._literals(lag.source, hosts=False)
-        shared = [] if self.single_hosts else [~self._apart_not(lag)]
+        shared = [] if self.single_hosts else [~self._share_literal(lag)]
         for location, here in self._literals(lag.target, hosts=False).items():
             links = [(there, int(lag.ticks[source, location])) for source, there in sources.items()]
             used = [(there, ticks) for there, ticks in links if ticks]
@@ -87,8 +81,8 @@ class TransferConstraints:
                 moving = model.total([there for there, _ in used], [ticks for _, ticks in used])
                 model.at_most(before + moving, after, [here, *shared])
 
-    def _apart_not(self, lag: TransferLag) -> Literal:
-        """Give the literal that says that two variables share a host."""
+    def _share_literal(self, lag: TransferLag) -> Literal:
+        """Return the literal which states that two variables share a host."""
         pair = (min(lag.source, lag.target), max(lag.source, lag.target))
         if pair not in self._shared:
             self._shared[pair] = self._share(*pair)
@@ -109,7 +103,7 @@ class TransferConstraints:
         return shared
 
     def _literals(self, variable: int, *, hosts: bool) -> dict[int, Literal]:
-        """Give the literals of a variable being on each of its hosts, or at each of its locations."""
+        """Return a literal per host, or per location, which states that a variable is there."""
         key = (variable, hosts)
         if key not in self._there:
             of_place = self.host if hosts else self.location
@@ -128,11 +122,11 @@ class TransferConstraints:
 
 
 _OptionInterval = tuple[int, int, "Interval"]
-"""Task, way and when."""
+"""Task, option, and interval."""
 
 
-class OccupancyConstraints:
-    """Adds rules for machines to a model in which tasks have ways, starts and ends."""
+class _OccupancyConstraints:
+    """Adds the constraints of machines to a model in which tasks have options, starts and ends."""
 
     def __init__(
         self,
@@ -146,16 +140,16 @@ class OccupancyConstraints:
         self.case = case
         self.chosen = chosen
         self.stays: list[list[_OptionInterval]] = [[] for _ in case.places.machines]
-        for task, ways in enumerate(case.ways):
-            for index, way in enumerate(ways):
+        for task, options in enumerate(case.options):
+            for index, option in enumerate(options):
                 if not case.ticks[task][index]:
-                    continue  # what takes no time is in nobody's way
-                when = chosen[task][index] if len(ways) > 1 else None
+                    continue  # a task of 0 ticks occupies nothing
+                when = chosen[task][index] if len(options) > 1 else None
                 stay = model.interval(start[task], case.ticks[task][index], end[task], when)
-                self.stays[way.place].append((task, index, stay))
+                self.stays[option.place].append((task, index, stay))
 
     def add(self, makespan: Expression) -> None:
-        """Add the rules of all places."""
+        """Add the constraints of all places."""
         instance, places = self.case.instance, self.case.places
         for place, machines in enumerate(places.machines):
             if instance.unlimited[machines[0]] or not self.stays[place]:
@@ -166,7 +160,7 @@ class OccupancyConstraints:
 
     def _nodes(self, place: int, makespan: Expression) -> None:
         case, capacity = self.case, self.case.places.capacity[place]
-        taken = [case.ways[task][index].nodes for task, index, _ in self.stays[place]]
+        taken = [case.options[task][index].nodes for task, index, _ in self.stays[place]]
         held = self._held(place, [(held.nodes, capacity) for held in case.instance.busy])
         intervals = [stay for _, _, stay in self.stays[place]] + [stay for stay, _ in held]
         if capacity == 1:
@@ -179,23 +173,23 @@ class OccupancyConstraints:
         self.model.at_most(area, makespan * capacity)
 
     def area(self, place: int) -> Expression:
-        """Give the node-time of all tasks at a place."""
+        """Return the node-time of all tasks at a place."""
         case, literals, areas = self.case, [], []
         for task, index, _ in self.stays[place]:
             literals.append(self.chosen[task][index])
-            areas.append(case.ways[task][index].nodes * case.ticks[task][index])
+            areas.append(case.options[task][index].nodes * case.ticks[task][index])
         return self.model.total(literals, areas)
 
     def _amounts(self, place: int, resource: int) -> None:
-        """Count one resource, where it can run short."""
+        """Limit the use of a resource, if it is scarce."""
         case = self.case
         machine = case.places.machines[place][0]
         total = float(case.instance.amounts[machine, resource])
         busy = [held.amounts[resource] if held.amounts else 0.0 for held in case.instance.busy]
         if not np.isfinite(total) or (case.places.capacity[place] == 1 and not any(busy)):
-            return  # one node, one task: its amounts were compared with the totals beforehand
+            return  # one task at a time, whose amounts were compared with the totals beforehand
         stays = self.stays[place]
-        demands = [float(case.ways[task][index].demand[resource]) for task, index, _ in stays]
+        demands = [float(case.options[task][index].demand[resource]) for task, index, _ in stays]
         amounts, limit = scale_to_integers(np.array([*demands, *busy]), total)
         taken = amounts[: len(stays)].tolist()
         held = self._held(place, [(amount, limit) for amount in amounts[len(stays) :].tolist()])
@@ -205,14 +199,14 @@ class OccupancyConstraints:
             self.model.together([stay for stay, _ in used], [amount for _, amount in used], limit)
 
     def _short(self, place: int, taken: list[int], limit: int) -> bool:
-        """Say whether all tasks at once could take more than there is."""
+        """Return whether all tasks together can need more than the limit."""
         most: dict[int, int] = {}
         for (task, _, _), amount in zip(self.stays[place], taken, strict=True):
             most[task] = max(most.get(task, 0), amount)
         return sum(most.values()) > limit
 
     def _held(self, place: int, amounts: list[tuple[int, int]]) -> list[tuple[Interval, int]]:
-        """Give what is busy at a place, stretch by stretch, never more than there is."""
+        """Return the busy intervals of a place with their amounts, each at most the limit."""
         case, events = self.case, []
         machines = case.places.machines[place]
         for held, (amount, limit) in zip(case.instance.busy, amounts, strict=True):
@@ -230,31 +224,31 @@ class OccupancyConstraints:
 
 
 _OBJECTIVE_BITS = 45
-"""How fine an objective of several parts is counted."""
+"""Resolution of a weighted objective."""
 _ROUNDING = 1e-9
-"""Share by which limits may be exceeded by rounding."""
+"""Relative rounding error of a sum that equals a limit."""
 
 
 class PlanModel:
-    """The variables of a case, and its rules."""
+    """The variables and constraints of an instance."""
 
     def __init__(
-        self, model: Model, case: ExactInstance, aim: LinearObjective, *, least: int, most: int
+        self, model: Model, case: ExactInstance, objective: LinearObjective, *, least: int, most: int
     ) -> None:
-        """Build the model of all plans that take from ``least`` to ``most`` ticks."""
+        """Build the model of all plans whose makespan is from ``least`` to ``most`` ticks."""
         self.model = model
         self.case = case
-        self.twins = equivalent_tasks(case.instance)
+        self.equivalent = equivalent_tasks(case.instance)
         self.makespan = model.integer(least, most)
         self.placed = [self._places(found) for found in case.candidates]
-        self.chosen = [self._choice(task) for task in range(len(case.ways))]
+        self.chosen = [self._choice(task) for task in range(len(case.options))]
         self.start = [model.integer(earliest, most) for earliest in case.earliest]
-        self.end = [self._end(task, most) for task in range(len(case.ways))]
+        self.end = [self._end(task, most) for task in range(len(case.options))]
         self._precede()
-        OccupancyConstraints(model, case, self.chosen, self.start, self.end).add(self.makespan)
-        self._order_alike()
+        _OccupancyConstraints(model, case, self.chosen, self.start, self.end).add(self.makespan)
+        self._order_equivalent()
         self._keep_budgets()
-        self._aim(aim)
+        self._set_objective(objective)
 
     def _places(self, candidates: tuple[int, ...]) -> dict[int, Literal]:
         if len(candidates) == 1:
@@ -264,14 +258,14 @@ class PlanModel:
         return literals
 
     def _choice(self, task: int) -> list[Literal]:
-        """Give a literal per way; where a place has one way, it is that of the place."""
-        ways, placed = self.case.ways[task], self.placed[int(self.case.instance.graph.variable[task])]
-        if len(ways) == 1:
+        """Return a literal per option; a place with one option uses the literal of the place."""
+        options, placed = self.case.options[task], self.placed[int(self.case.instance.graph.variable[task])]
+        if len(options) == 1:
             return [self.model.always()]
         at: dict[int, list[int]] = {}
-        for index, way in enumerate(ways):
-            at.setdefault(way.place, []).append(index)
-        found: list[Literal] = [placed[way.place] for way in ways]
+        for index, option in enumerate(options):
+            at.setdefault(option.place, []).append(index)
+        found: list[Literal] = [placed[option.place] for option in options]
         for place, indices in at.items():
             if len(indices) > 1:
                 for index in indices:
@@ -292,7 +286,7 @@ class PlanModel:
 
     def _precede(self) -> None:
         model, case = self.model, self.case
-        movement = TransferConstraints(model, case, self.placed)
+        movement = _TransferConstraints(model, case, self.placed)
         for before, task, lag in case.edges:
             model.at_most(self.end[before], self.start[task])
             if lag is not None:
@@ -306,14 +300,14 @@ class PlanModel:
             if task not in followed:
                 model.at_most(end, self.makespan)
 
-    def _order_alike(self) -> None:
-        for task, other in self.twins:
+    def _order_equivalent(self) -> None:
+        for task, other in self.equivalent:
             self.model.at_most(self.start[task], self.start[other])
-        for places in self.case.places.alike:
+        for places in self.case.places.equivalent:
             self._name_in_order(places)
 
     def _name_in_order(self, places: tuple[int, ...]) -> None:
-        """Let a variable take a place only if one before it takes the place before it."""
+        """Allow a variable to use a place only if an earlier variable uses the place before it."""
         model = self.model
         used: dict[int, Literal] = {}
         for placed in self.placed:
@@ -331,58 +325,58 @@ class PlanModel:
         case, graph = self.case, self.case.instance.graph
         for budget in range(len(graph.budget_names)):
             literals, consumed = [], []
-            for task, ways in enumerate(case.ways):
+            for task, options in enumerate(case.options):
                 literals += self.chosen[task]
-                consumed += [float(way.consumption[budget]) for way in ways]
+                consumed += [float(option.consumption[budget]) for option in options]
             amounts, limit = scale_to_integers(np.array(consumed), float(graph.budgets[budget]))
             self.model.at_most(self.model.total(literals, amounts.tolist()), limit)
 
-    def _aim(self, aim: LinearObjective) -> None:
-        if np.isfinite(aim.max_cost):
+    def _set_objective(self, objective: LinearObjective) -> None:
+        if np.isfinite(objective.max_cost):
             literals, cost = self._weighed(0.0, 1.0)
-            amounts, limit = scale_to_integers(np.array(cost), aim.max_cost)
+            amounts, limit = scale_to_integers(np.array(cost), objective.max_cost)
             self.model.at_most(self.model.total(literals, amounts.tolist()), limit)
-        if not aim.per_node_s and not aim.per_price:
+        if not objective.per_node_s and not objective.per_price:
             self.model.minimise(self.makespan)
             return
-        if np.isfinite(aim.deadline_s):
-            self.model.at_most(self.makespan, self.case.grid.begun(aim.deadline_s * (1 + _ROUNDING)))
-        literals, weights = self._weighed(aim.per_node_s, aim.per_price)
-        time = aim.per_second * self.case.grid.seconds(1)
+        if np.isfinite(objective.deadline_s):
+            self.model.at_most(self.makespan, self.case.grid.begun(objective.deadline_s * (1 + _ROUNDING)))
+        literals, weights = self._weighed(objective.per_node_s, objective.per_price)
+        time = objective.per_second * self.case.grid.seconds(1)
         whole = abs(time) * self.case.grid.begun(self.case.horizon_s) + sum(map(abs, weights))
         scale = 2.0**_OBJECTIVE_BITS / whole if whole > 0 else 1.0
         scaled = [round(weight * scale) for weight in (time, *weights)]
         self.model.minimise(self.model.total([self.makespan, *literals], scaled))
 
     def _weighed(self, per_node_s: float, per_price: float) -> tuple[list[Literal], list[float]]:
-        """Give the literals of all ways and what each adds to cost or objective."""
+        """Return the literals of all options, and the weight of each in cost or objective."""
         literals: list[Literal] = []
         weights = []
         price = self.case.instance.price_per_node_s
-        for task, ways in enumerate(self.case.ways):
+        for task, options in enumerate(self.case.options):
             literals += self.chosen[task]
-            for way in ways:
-                rate = per_node_s + per_price * float(price[self.case.places.machines[way.place][0]])
-                weights.append(rate * way.nodes * way.seconds)
+            for option in options:
+                rate = per_node_s + per_price * float(price[self.case.places.machines[option.place][0]])
+                weights.append(rate * option.nodes * option.seconds)
         return literals, weights
 
 
 def add_hints(built: PlanModel, schedule: Schedule) -> None:
-    """Let the search start from a schedule, in which machines and tasks that are alike change places."""
+    """Start the solver from a schedule, after exchanging equivalent machines and tasks in it."""
     case, model = built.case, built.model
     begun = [case.grid.begun(moment) for moment in schedule.start_s.tolist()]
-    plays = _match_equivalent_tasks(built, begun)
-    places = _rename_places(case, [int(schedule.machine[part]) for part in plays])
+    sources = _match_equivalent_tasks(built, begun)
+    places = _rename_places(case, [int(schedule.machine[part]) for part in sources])
     modes = encode_schedule(case.instance, schedule).modes.tolist()
     model.hint(built.makespan, case.grid.begun(schedule.makespan_s))
     variable = case.instance.graph.variable.tolist()
-    for task, part in enumerate(plays):
+    for task, part in enumerate(sources):
         model.hint(built.start[task], begun[part])
         for place, literal in built.placed[variable[task]].items():
             model.hint(literal, int(place == places[task]))
         if task in case.transfers:
             ended = case.grid.begun(schedule.finish_s[part])
-        elif case.ways[task]:
+        elif case.options[task]:
             chosen = _find_option(built, task, places[task], int(schedule.nodes[part]), modes[part])
             for index, literal in enumerate(built.chosen[task]):
                 model.hint(literal, int(index == chosen))
@@ -393,9 +387,9 @@ def add_hints(built: PlanModel, schedule: Schedule) -> None:
 
 
 def _match_equivalent_tasks(built: PlanModel, begun: list[int]) -> list[int]:
-    """Say which task of the schedule each task plays, so that like tasks start in order."""
+    """Return per task the task of the schedule it stands for, so that equivalent tasks start in order."""
     parts = list(range(len(begun)))
-    following = dict(built.twins)
+    following = dict(built.equivalent)
     firsts = following.keys() - set(following.values())
     for first in sorted(firsts):
         chain = [first]
@@ -407,10 +401,10 @@ def _match_equivalent_tasks(built: PlanModel, begun: list[int]) -> list[int]:
 
 
 def _rename_places(case: ExactInstance, machines: list[int]) -> list[int]:
-    """Give the place of every task, like places named in the order in which variables use them."""
+    """Return the place of every task, with equivalent places numbered in the order of their use."""
     names: dict[int, int] = {}
-    of_class = {place: found for found in case.places.alike for place in found}
-    unused = {found: list(found) for found in case.places.alike}
+    of_class = {place: found for found in case.places.equivalent for place in found}
+    unused = {found: list(found) for found in case.places.equivalent}
     variable = case.instance.graph.variable
     placed = [case.places.of_machine[machine] for machine in machines]
     for task in np.argsort(variable, kind="stable").tolist():
@@ -421,22 +415,22 @@ def _rename_places(case: ExactInstance, machines: list[int]) -> list[int]:
 
 
 def _find_option(built: PlanModel, task: int, place: int, nodes: int, mode: int) -> int:
-    """Find the way of a mode; one that another serves is not in the model, and the other stands for it."""
-    ways = built.case.ways[task]
-    there = [index for index, way in enumerate(ways) if way.place == place]
-    same = [index for index in there if ways[index].mode == mode]
-    return (same or [index for index in there if ways[index].nodes <= nodes] or there)[-1]
+    """Return the option of a mode; if it was dominated, the option that dominates it."""
+    options = built.case.options[task]
+    there = [index for index, option in enumerate(options) if option.place == place]
+    same = [index for index in there if options[index].mode == mode]
+    return (same or [index for index in there if options[index].nodes <= nodes] or there)[-1]
 
 
 def read_schedule(built: PlanModel, value: Value) -> Schedule:
-    """Decode a solution."""
+    """Return the schedule of a solution."""
     case = built.case
     start = [value(moment) for moment in built.start]
     end = [value(moment) for moment in built.end]
     order = sorted(range(len(start)), key=lambda task: (start[task], end[task], task))
     counts = [
-        next((way.count for way, literal in zip(ways, literals, strict=True) if value(literal)), 0)
-        for ways, literals in zip(case.ways, built.chosen, strict=True)
+        next((option.count for option, literal in zip(options, literals, strict=True) if value(literal)), 0)
+        for options, literals in zip(case.options, built.chosen, strict=True)
     ]
     bound = _read_bindings(built, value, order, end)
     modes = select_modes(case.instance, bound, np.array(counts, dtype=np.uint32))
@@ -444,7 +438,7 @@ def read_schedule(built: PlanModel, value: Value) -> Schedule:
 
 
 def _read_bindings(built: PlanModel, value: Value, order: list[int], end: list[int]) -> Indices:
-    """Give every variable its machine; of a place of several, the one that has been free for longest."""
+    """Return the machine of every variable; of several at a place, the one that is free for longest."""
     case = built.case
     places = [next(place for place, literal in placed.items() if value(literal)) for placed in built.placed]
     bound = np.array([case.places.machines[place][0] for place in places], dtype=np.uint32)
@@ -452,7 +446,7 @@ def _read_bindings(built: PlanModel, value: Value, order: list[int], end: list[i
     variable = case.instance.graph.variable.tolist()
     for task in order:
         machines = case.places.machines[places[variable[task]]]
-        if len(machines) > 1 and case.ways[task]:
+        if len(machines) > 1 and case.options[task]:
             machine = min(machines, key=lambda found: (free[found], found))
             bound[variable[task]], free[machine] = machine, end[task]
     return bound
