@@ -14,10 +14,9 @@ from weft.expressions.operations import FUNCTIONS
 from weft.expressions.values import UNITS
 from weft.fields import replace_tables
 from weft.planners import PLANNERS
-from weft.planners.planner import list_options
 from weft.platform.file_format import PLATFORM_RECORDS
 from weft.policies import POLICIES
-from weft.registry import Registry
+from weft.registry import Registry, list_options
 from weft.workflow.file_format import WORKFLOW_RECORDS
 from weft.workflow.generators import GENERATORS
 

@@ -17,8 +17,8 @@ from weft.cli.main import COMMANDS
 from weft.cli.main import weft as group
 from weft.formats import FORMATS
 from weft.planners import PLANNERS
-from weft.planners.planner import list_options
 from weft.policies import POLICIES
+from weft.registry import list_options
 from weft.schedule.objective import OBJECTIVES
 
 PLAN = ("plan", "hello.yaml", "--on", "grid.yaml", "--plan-steps", "50")
