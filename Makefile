@@ -43,7 +43,8 @@ demo: $(RUNTIME) ## run a real loop on this computer until it converges (under t
 	@echo "The same command without --fresh, in $(DEMO)/, reuses all results; 'weft explain TASK' shows the decisions about a task."
 
 test: lint $(BROWSER) ## lint, then every test (under ten minutes)
-	$(BIN)/python -m pytest -n $(JOBS) $(PYTEST_OPTIONS)
+	$(BIN)/python -m pytest -n $(JOBS) -m "not real_time" $(PYTEST_OPTIONS)
+	$(BIN)/python -m pytest -m real_time -rs $(PYTEST_OPTIONS)
 
 lint: $(DEVELOPMENT) ## style, types and import contracts
 	$(BIN)/ruff check .

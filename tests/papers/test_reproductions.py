@@ -37,7 +37,7 @@ UNBREAKABLE = {"A1.3", "A1.6", "A2.6", "A4.7", "A4.8"}
 
 
 class Constant(dict):
-    """Measures of which every one has the same value."""
+    """Measures that all have the same value, except the disturbance."""
 
     def __missing__(self, key):
         return self["value"]
@@ -45,7 +45,7 @@ class Constant(dict):
 
 def results_of(reproduction, value, *, full):
     cells = reproduction.cells(full=full)
-    return Results({cell.name: [Constant(value=value)] * 2 for cell in cells})
+    return Results({cell.name: [Constant(value=value, disturbance=0.0)] * 2 for cell in cells})
 
 
 def test_the_experiments_of_the_issue_are_there():

@@ -1,13 +1,20 @@
-"""U4: S3's experiments with real processes (A3.1 to A3.3, A3.7 to A3.9). ``weft reproduce u4`` takes twice as long."""
+"""U4: migration experiments with real processes (A3.1 to A3.3, A3.7 to A3.9), half as long as ``weft reproduce u4``.
+
+The order of the stages of every migration, restarts, downloads and programs are always judged. Which job migrates,
+and which one ends first, depends on durations: these tests are reported as disturbed if other load disturbed the run.
+"""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 import pytest
 
+from published.real_time import require_quiet_host
 from weft.papers.adaptive_jobs import JOBS, grid
 from weft.papers.reproduction import Results
+from weft.papers.runs import repeat_if_disturbed
 from weft.papers.unified_migration import (
     DEGRADATION,
     DEMANDS,
@@ -17,19 +24,19 @@ from weft.papers.unified_migration import (
     measure_jobs,
 )
 
+pytestmark = pytest.mark.real_time
+
 SCALE = 0.01
 CASES = {
     DEGRADATION: JobCase(units=70, slow_after=45, competitors=9, contract=3.0),
     FROM_ZERO: JobCase(units=20, slow_after=8, competitors=9, contract=3.0, restarts=False),
     DEMANDS: JobCase(units=90, demand_after=50, poll_every_s=30.0),
 }
-"""Shorter jobs than those of the paper, of the same story. More competitors and a contract that allows more, since
-other tests run beside these and must not be taken for the load."""
+"""Shorter jobs than in the paper. More competing processes and a tolerant contract tell them from other load."""
 
 
-@pytest.fixture(scope="module")
-def happened():
-    """Run what only waits beside what computes, of which there is one at a time: its load has a core of its own."""
+def run_all():
+    """Run the case that only sleeps beside those that compute, one after the other: their load needs a core."""
     study = JobMigrationStudy(SCALE, CASES)
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(study.happened, DEMANDS)
@@ -37,100 +44,156 @@ def happened():
         return {**computing, DEMANDS: waiting.result()}
 
 
-def test_a3_1_one_migration_for_performance(happened):
-    log = happened[DEGRADATION].log
+@pytest.fixture(scope="module")
+def measured():
+    return repeat_if_disturbed(run_all)
+
+
+@pytest.fixture(scope="module")
+def outcomes(measured):
+    return measured[0]
+
+
+@pytest.fixture
+def quiet(measured):
+    require_quiet_host(measured[1])
+
+
+@pytest.mark.usefixtures("quiet")
+def test_a3_1_one_job_migrates_for_performance(outcomes):
+    log = outcomes[DEGRADATION].log
     assert [log.of("assign", job)[0].machine for job in range(JOBS)] == ["pegasus", *["babieca"] * 4]
     (move,) = log.moves()
     assert (move.job, move.machine, move.reason) == (0, "babieca", "performance")
     assert [line.job for line in log.of("violation")] == [0]
 
 
-def test_a3_1_the_job_that_moved_ends_first(happened):
-    assert happened[DEGRADATION].log.of("completed")[0].job == 0
+@pytest.mark.usefixtures("quiet")
+def test_a3_1_the_migrated_job_ends_first(outcomes):
+    assert outcomes[DEGRADATION].log.of("completed")[0].job == 0
 
 
-def test_a3_2_one_job_finds_a_better_machine_and_three_ask_to_leave(happened):
-    log = happened[DEMANDS].log
+@pytest.mark.usefixtures("quiet")
+def test_a3_2_one_job_moves_to_a_better_machine_and_three_request_migration(outcomes):
+    log = outcomes[DEMANDS].log
     assert [(move.job, move.reason, move.machine) for move in log.moves()] == [
         (1, "better-machine", "pegasus"),
         *((job, "self-migration", "pegasus") for job in (2, 3, 4)),
     ]
     assert [line.job for line in log.of("completed")] == list(range(JOBS))
+    requested = log.of("cancel", reason="self-migration")
+    assert max(line.at_s for line in requested) < log.of("completed", 1)[0].at_s, "they wait for pegasus"
 
 
-def test_a3_2_jobs_run_on_the_fast_machine_one_after_the_other(happened):
-    log = happened[DEMANDS].log
-    there = [(line.what, line.job) for line in log.lines if line.machine == "pegasus"]
-    runs = [(what, job) for what, job in there if what in ("begun", "ended")]
-    assert runs == [(what, job) for job in range(JOBS) for what in ("begun", "ended")]
-    asked = log.of("cancel", reason="self-migration")
-    assert max(line.at_s for line in asked) < log.of("completed", 1)[0].at_s, "they wait for it"
+@pytest.mark.parametrize("case", CASES)
+def test_a3_2_jobs_run_on_the_fast_machine_one_after_the_other(outcomes, case):
+    log = outcomes[case].log
+    runs = [(line.what, line.job) for line in log.lines if line.machine == "pegasus"]
+    runs = [(what, job) for what, job in runs if what in ("begun", "ended")]
+    jobs = [job for what, job in runs if what == "begun"]
+    assert runs == [(what, job) for job in jobs for what in ("begun", "ended")]
 
 
-@pytest.mark.parametrize("case", [DEGRADATION, DEMANDS])
-def test_a3_3_the_stages_of_every_migration_come_in_order(happened, case):
-    log = happened[case].log
+@pytest.mark.parametrize("case", CASES)
+def test_a3_3_the_stages_of_every_migration_are_in_order(outcomes, case):
+    log = outcomes[case].log
     for job in range(JOBS):
-        moves = log.moves(job)
-        if not moves:
-            continue
-        cancelled = log.of("cancel", job)[0]
-        later = [
+        machines = [log.of("assign", job)[0].machine, *(move.machine for move in log.moves(job))]
+        stages = [
             (line.what, line.machine)
-            for line in log.lines[log.lines.index(cancelled) :]
+            for line in log.lines
             if line.job == job and line.what in ("cancel", "prolog", "clean-up", "start")
         ]
-        old, new = cancelled.machine, moves[0].machine
-        assert later == [("cancel", old), ("prolog", new), ("clean-up", old), ("start", new)]
+        expected = [("prolog", machines[0]), ("start", machines[0])]
+        for old, new in pairwise(machines):
+            expected += [("cancel", old), ("prolog", new), ("clean-up", old), ("start", new)]
+        assert stages == expected
 
 
 @pytest.mark.parametrize("case", [DEGRADATION, DEMANDS])
-def test_a3_3_restart_files_carry_every_iteration_over(happened, case):
-    for best in happened[case].best:
+def test_a3_3_checkpoints_preserve_every_iteration(outcomes, case):
+    for best in outcomes[case].best:
         reached = 0
         for part in best["trail"]:
             assert part["from"] == reached
             reached = part["to"]
         assert reached == best["structures"] == CASES[case].units
-    moved = happened[case].best[0 if case == DEGRADATION else 2]["trail"]
+
+
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize(("case", "job"), [(DEGRADATION, 0), (DEMANDS, 2)])
+def test_a3_3_a_migrated_job_continues_after_the_disturbance(outcomes, case, job):
+    moved = outcomes[case].best[job]["trail"]
     assert moved[1]["from"] >= (CASES[case].slow_after or CASES[case].demand_after)
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a3_7_the_shared_file_is_fetched_once_per_machine(happened, case):
-    assert {line.machine for line in happened[case].log.of("begun")} == {"pegasus", "babieca"}
-    assert happened[case].fetched == 2
+def test_a3_7_the_shared_file_is_downloaded_once_per_machine(outcomes, case):
+    machines = {line.machine for line in outcomes[case].log.of("begun")}
+    assert machines <= {"pegasus", "babieca"}
+    assert outcomes[case].fetched == len(machines)
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a3_8_every_architecture_gets_its_own_program(happened, case):
+def test_a3_8_every_architecture_gets_its_own_program(outcomes, case):
     arch = {machine.name: machine.arch for machine in grid().machines}
-    parts = [part for best in happened[case].best for part in best["trail"]]
+    parts = [part for best in outcomes[case].best for part in best["trail"]]
     assert all(part["made_for"] == arch[part["machine"]] for part in parts)
     assert {part["made_for"] for part in parts} >= {"Alpha EV6"}
 
 
-def test_a3_9_without_restart_files_a_job_begins_at_zero(happened):
-    found = happened[FROM_ZERO]
+def test_a3_9_without_checkpoints_every_start_is_at_zero(outcomes):
+    found = outcomes[FROM_ZERO]
+    assert {line.value for line in found.log.of("start")} == {0.0}
+    for best in found.best:
+        (part,) = best["trail"]
+        assert part["from"] == 0
+
+
+@pytest.mark.usefixtures("quiet")
+def test_a3_9_without_checkpoints_a_job_migrates_once(outcomes):
+    found = outcomes[FROM_ZERO]
     (move,) = found.log.moves()
     assert (move.job, move.reason) == (0, "performance")
-    assert [line.value for line in found.log.of("start", 0)] == [0.0, 0.0]
-    (part,) = found.best[0]["trail"]
-    assert (part["machine"], part["from"]) == ("babieca", 0)
+    assert found.best[0]["trail"][0]["machine"] == "babieca"
 
 
-def test_the_figures_are_as_demanded(happened):
-    measures = {name: measure_jobs(name, found, SCALE) for name, found in happened.items()}
+def rows_of(outcomes, share):
+    measures = {name: dict(measure_jobs(name, found, SCALE)) for name, found in outcomes.items()}
     zero = {f"zero.{name}": value for name, value in measures[FROM_ZERO].items()}
-    results = Results({DEGRADATION: [{**measures[DEGRADATION], **zero}], DEMANDS: [measures[DEMANDS]]})
-    rows = JobMigrationStudy().rows(results, full=False)
+    degradation = {**measures[DEGRADATION], **zero, "disturbance": share}
+    demands = {**measures[DEMANDS], "disturbance": share}
+    return JobMigrationStudy().rows(Results({DEGRADATION: [degradation], DEMANDS: [demands]}), full=False)
+
+
+def test_all_judged_figures_are_as_required(measured):
+    rows = rows_of(*measured)
     assert [row.figure for row in rows if row.within is False] == []
-    assert {row.accepts for row in rows if row.within} == {"A3.1", "A3.2", "A3.3", "A3.7", "A3.8", "A3.9"}
+    assert {row.accepts for row in rows if row.within} >= {"A3.3", "A3.7", "A3.8", "A3.9"}
 
 
-def test_what_is_not_as_demanded_is_named(happened):
-    found = dict(measure_jobs(DEGRADATION, happened[DEGRADATION], SCALE))
-    found |= {"moves": 2.0, "fetches": 2.5, "zero.to_babieca": 1.0, "zero.spared": 0.0}
+@pytest.mark.usefixtures("quiet")
+def test_all_figures_are_judged_without_disturbance(measured):
+    accepted = {row.accepts for row in rows_of(*measured) if row.within}
+    assert accepted == {"A3.1", "A3.2", "A3.3", "A3.7", "A3.8", "A3.9"}
+
+
+def test_of_a_disturbed_run_only_figures_without_durations_are_judged(outcomes):
+    judged = [row.accepts for row in rows_of(outcomes, 0.9) if row.within is not None]
+    assert set(judged) == {"A3.2", "A3.3", "A3.7", "A3.8", "A3.9"}
+    assert judged.count("A3.2") == 1, "jobs at once on pegasus"
+
+
+def test_figures_other_than_required_are_named(outcomes):
+    found = dict(measure_jobs(DEGRADATION, outcomes[DEGRADATION], SCALE))
+    found |= {
+        "to_babieca": 1.0,
+        "ends_first": 1.0,
+        "in_order": 1.0,
+        "zero.to_babieca": 1.0,
+        "zero.spared": 0.0,
+    }
+    found |= {"moves": 2.0, "fetches": 2.5, "disturbance": 0.0}
     rows = JobMigrationStudy().rows(Results({DEGRADATION: [found]}), full=False)
     assert [row.figure for row in rows if row.within is False] == [
         "migrations",

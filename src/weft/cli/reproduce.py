@@ -173,7 +173,8 @@ def _draw(made: ReproductionResult) -> None:
 
 
 def _cells(row: ResultRow) -> tuple[str, ...]:
-    verdict = {None: "", True: f"ok {row.accepts}", False: f"OUTSIDE {row.accepts}"}[row.within]
+    unjudged = f"disturbed {row.accepts}" if row.disturbed and row.band is not None else ""
+    verdict = {None: unjudged, True: f"ok {row.accepts}", False: f"OUTSIDE {row.accepts}"}[row.within]
     tolerance = "" if row.band is None else row.band.text(row.unit)
     known = (row.paper or "-", row.prototype or "-")
     return (f"  {row.figure}", *known, row.text, f"{row.runs:,}", tolerance, verdict)
@@ -197,6 +198,13 @@ def _record(
 
 def _judge(made: ReproductionResult, runs: int | None) -> None:
     """Print the figures outside their tolerances and exit with code 1 if there are any."""
+    if made.disturbed:
+        ids = ", ".join(dict.fromkeys(row.accepts for row in made.disturbed))
+        click.echo(
+            f"disturbed: {len(made.disturbed)} figures ({ids}) depend on durations, and other load disturbed "
+            "all attempts; repeat with --fresh on an idle host",
+            err=True,
+        )
     for row in made.outside:
         assert row.band is not None
         tolerance = row.band.text(row.unit)

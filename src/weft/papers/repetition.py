@@ -193,6 +193,11 @@ class ReproductionResult:
         """Return the rows outside their tolerance."""
         return [row for row in self.rows if row.within is False]
 
+    @property
+    def disturbed(self) -> list[ResultRow]:
+        """Return the rows that were not judged because other load disturbed their runs."""
+        return [row for row in self.rows if row.disturbed and row.band is not None]
+
 
 def reproduce(
     reproduction: Reproduction,

@@ -113,6 +113,8 @@ class ResultRow:
     """The figure measured by the prototype (docs/papers)."""
     band: ToleranceBand | None = None
     """The accepted interval; None: the figure is not judged."""
+    disturbed: bool = False
+    """Whether other load disturbed a figure that depends on durations; it is not judged then."""
     accepts: str = ""
     """Id of the acceptance test in docs/papers that defines the interval, such as ``A1.7``."""
 
@@ -127,7 +129,7 @@ class ResultRow:
     @property
     def within(self) -> bool | None:
         """Return whether the figure is in its interval; None: it is not judged."""
-        return None if self.band is None else self.ours in self.band
+        return None if self.band is None or self.disturbed else self.ours in self.band
 
     def as_record(self) -> dict[str, object]:
         """Return the row as plain data for ``--json``."""
@@ -143,6 +145,7 @@ class ResultRow:
             "least": None if self.band is None else self.band.least,
             "most": None if self.band is None else self.band.most,
             "within": self.within,
+            "disturbed": self.disturbed,
             "acceptance": self.accepts or None,
         }
 

@@ -1,12 +1,17 @@
-"""Single runs for experiments: a simulation with its history, and an execution on this host."""
+"""Single runs for experiments: a simulation with its history, and an execution on this host.
+
+An execution in real time is judged by its durations only if other load did not disturb it. The measure is the
+run queue delay of this process: the share of the time it needed a core in which it had to wait for one.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from weft.backends.layout import ProjectLayout
 from weft.engine.engine import Engine
@@ -23,7 +28,21 @@ from weft.runtime.execution import Execution, open_project
 from weft.runtime.simulation import Simulation
 from weft.workflow.workflow import Workflow
 
-__all__ = ["LocalRun", "SimulationHistory", "place_locally", "run_locally", "run_simulation"]
+__all__ = [
+    "DISTURBANCE_LIMIT",
+    "LocalRun",
+    "SimulationHistory",
+    "place_locally",
+    "repeat_if_disturbed",
+    "run_locally",
+    "run_simulation",
+]
+
+DISTURBANCE_LIMIT = 0.25
+"""Share of run queue delay above which the durations of an execution are not judged."""
+_REPETITIONS = 3
+
+_Result = TypeVar("_Result")
 
 
 class SimulationHistory(NamedTuple):
@@ -111,3 +130,31 @@ def run_locally(
         database.close()
         lock.release()
     return LocalRun(execution.engine.state, history.finish(), tuple(entries), ending.state)
+
+
+def repeat_if_disturbed(run: Callable[[], _Result]) -> tuple[_Result, float]:
+    """Call ``run``, and again up to three times while it was disturbed; return the last result and its delay.
+
+    The delay is the share of run queue delay; above ``DISTURBANCE_LIMIT`` the last run was disturbed, too.
+    """
+    for _ in range(_REPETITIONS):
+        result, share = _measure_disturbance(run)
+        if share <= DISTURBANCE_LIMIT:
+            return result, share
+    return _measure_disturbance(run)
+
+
+def _measure_disturbance(run: Callable[[], _Result]) -> tuple[_Result, float]:
+    ran_s, waited_s = time.process_time(), _run_queue_delay_s()
+    result = run()
+    ran_s, waited_s = time.process_time() - ran_s, max(0.0, _run_queue_delay_s() - waited_s)
+    return result, waited_s / (ran_s + waited_s) if waited_s > 0.0 else 0.0
+
+
+def _run_queue_delay_s() -> float:
+    """Return the seconds that threads of this process waited for a core; 0 if the kernel reports none."""
+    waited_ns = 0
+    for file in Path("/proc/self/task").glob("*/schedstat"):
+        with suppress(OSError):  # the thread has ended meanwhile
+            waited_ns += int(file.read_text(encoding="ascii").split()[1])
+    return waited_ns / 1e9

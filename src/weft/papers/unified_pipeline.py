@@ -21,7 +21,7 @@ import numpy as np
 
 from weft.engine.settings import EngineSettings
 from weft.papers.reproduction import ExperimentCell, Measures, ResultRow, Results, ToleranceBand
-from weft.papers.runs import LocalRun, place_locally, run_locally
+from weft.papers.runs import DISTURBANCE_LIMIT, LocalRun, place_locally, repeat_if_disturbed, run_locally
 from weft.platform.platform import Platform
 from weft.workflow.generators.sweep_graphs import SweepLayers, build_layered_sweeps
 from weft.workflow.task import JobSpec, Task
@@ -66,7 +66,8 @@ class PipelineStudy:
 
     def run(self, cell: ExperimentCell, rng: np.random.Generator) -> Measures:  # noqa: ARG002 -- nothing is drawn
         """Execute the example under one policy."""
-        return _measures(cell.name, find_starts(self.executed(cell.name), self._unit_s))
+        ran, share = repeat_if_disturbed(lambda: self.executed(cell.name))
+        return {**_measures(cell.name, find_starts(ran, self._unit_s)), "disturbance": share}
 
     def executed(self, policy: str) -> LocalRun:
         """Execute the example under one policy and return the run."""
@@ -144,6 +145,7 @@ def _totals(results: Results) -> Iterator[ResultRow]:
                 runs=len(found),
                 paper=paper,
                 band=band,
+                disturbed=results.of(policy, "disturbance")[0] > DISTURBANCE_LIMIT,
                 accepts="U2",
             )
 

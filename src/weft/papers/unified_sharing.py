@@ -32,7 +32,7 @@ from weft.papers.many_workflows import (
     reference_arrivals,
 )
 from weft.papers.reproduction import ExperimentCell, Measures, ResultRow, Results, ToleranceBand
-from weft.papers.runs import LocalRun, place_locally, run_locally
+from weft.papers.runs import DISTURBANCE_LIMIT, LocalRun, place_locally, repeat_if_disturbed, run_locally
 from weft.papers.statistics import summarise
 from weft.platform.machine import Machine
 from weft.platform.platform import Platform
@@ -66,7 +66,8 @@ class SharingStudy:
 
     def run(self, cell: ExperimentCell, rng: np.random.Generator) -> Measures:  # noqa: ARG002 -- nothing is drawn
         """Execute all workflows under one policy."""
-        return dict(self._measures(self.executed(reference_arrivals(0), cell.name)))
+        ran, share = repeat_if_disturbed(lambda: self.executed(reference_arrivals(0), cell.name))
+        return {**dict(self._measures(ran)), "disturbance": share}
 
     def executed(self, arrivals: Sequence[Arrival], policy: str) -> LocalRun:
         """Execute these arrivals under one policy and return the run."""
@@ -131,6 +132,9 @@ def _demanded(results: Results) -> Iterator[ResultRow]:
             paper="> 1",
             prototype=f"{_PROTOTYPE[more] / _PROTOTYPE[less]:.2f}",
             band=_ABOVE,
+            disturbed=any(
+                results.of(policy, "disturbance")[0] > DISTURBANCE_LIMIT for policy in (less, more)
+            ),
             accepts="U3",
         )
 

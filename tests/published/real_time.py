@@ -1,0 +1,15 @@
+"""Judging executions in real time: the order of events always, durations only if other load did not disturb them."""
+
+from __future__ import annotations
+
+import pytest
+
+from weft.papers.runs import DISTURBANCE_LIMIT
+
+__all__ = ["require_quiet_host"]
+
+
+def require_quiet_host(share: float) -> None:
+    """Report a test that judges durations as disturbed, instead of as passed, if its run was."""
+    if share > DISTURBANCE_LIMIT:
+        pytest.skip(f"disturbed: {share:.0%} of its time the engine waited for a core, in four runs")
