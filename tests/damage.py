@@ -23,7 +23,7 @@ def damaged(draw: Any, samples: Sequence[bytes]) -> bytes:
 
 
 def reads_or_refuses(read: Callable[[bytes], Any], data: bytes) -> bool:
-    """Return whether a reader returns tasks; it may raise InvalidInput, and any other error propagates."""
+    """Return whether a reader returns tasks or raises InvalidInput with problems; other errors propagate."""
     try:
         return len(read(data).tasks) > 0
     except InvalidInput as error:

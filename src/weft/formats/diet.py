@@ -254,7 +254,7 @@ _ADVICE = {"loop": "write the loop in weft's own format, with until or max_itera
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DietProcessor:
+class _DietProcessor:
     """One processor: its service, its ports and its iteration strategy."""
 
     name: str
@@ -279,9 +279,9 @@ class DietProcessor:
         return 0
 
 
-def _read_processors(root: XmlElement, problems: ProblemCollector) -> dict[str, DietProcessor]:
+def _read_processors(root: XmlElement, problems: ProblemCollector) -> dict[str, _DietProcessor]:
     """Return the processors by name; add a problem for every element that cannot be unfolded."""
-    found: dict[str, DietProcessor] = {}
+    found: dict[str, _DietProcessor] = {}
     for section in root.children:
         if section.name not in _SECTIONS or section.name in _REFUSED:
             _add_unknown_element(section, problems, _SECTIONS)
@@ -299,7 +299,7 @@ def _read_processors(root: XmlElement, problems: ProblemCollector) -> dict[str, 
     return found
 
 
-def _read_processor(element: XmlElement, problems: ProblemCollector) -> DietProcessor:
+def _read_processor(element: XmlElement, problems: ProblemCollector) -> _DietProcessor:
     reads: dict[str, XmlElement] = {}
     writes: dict[str, XmlElement] = {}
     strategy: XmlElement | None = None
@@ -323,7 +323,7 @@ def _read_processor(element: XmlElement, problems: ProblemCollector) -> DietProc
     else:
         attributes = {key: value for key, value in call.attributes.items() if key != "path"}
         attributes["program"] = _read_name(call, problems, "path")
-    return DietProcessor(
+    return _DietProcessor(
         name=_read_name(element, problems),
         element=element,
         service=None if call is None else call.attributes.get("path"),
@@ -516,7 +516,7 @@ class _FunctionalReader:
     """Derives the axes of the processors from the links between their ports."""
 
     def __init__(
-        self, root: XmlElement, processors: Mapping[str, DietProcessor], problems: ProblemCollector
+        self, root: XmlElement, processors: Mapping[str, _DietProcessor], problems: ProblemCollector
     ) -> None:
         self.problems = problems
         self.processors = processors
@@ -597,7 +597,7 @@ class _FunctionalReader:
             made[processor.name] = self._task(processor, feeds, iteration, axes)
         return [made[name] for name in names]
 
-    def _feed(self, processor: DietProcessor, port: str, axes: Mapping[str, _Axes]) -> _PortFeed:
+    def _feed(self, processor: _DietProcessor, port: str, axes: Mapping[str, _Axes]) -> _PortFeed:
         """Return the data of a port that reads, with their axes at its nesting depth."""
         element = processor.reads[port]
         start, written = self._links.get((processor.name, port), ("", ""))
@@ -621,7 +621,7 @@ class _FunctionalReader:
         self._refuse_nesting(processor, port, output, deeper)
         return _PortFeed(axes=(), producer=start, port=written)
 
-    def _refuse_nesting(self, processor: DietProcessor, port: str, output: XmlElement, deeper: int) -> None:
+    def _refuse_nesting(self, processor: _DietProcessor, port: str, output: XmlElement, deeper: int) -> None:
         name = shorten(output.attributes.get("name", ""), 40)
         if deeper < 0:
             what = f"{output.name} {name!r} writes a container of unknown size"
@@ -634,7 +634,7 @@ class _FunctionalReader:
 
     def _task(
         self,
-        processor: DietProcessor,
+        processor: _DietProcessor,
         feeds: Mapping[str, _PortFeed],
         iteration: _IterationAxes,
         axes: Mapping[str, _Axes],

@@ -175,8 +175,8 @@ def _number(value: object) -> float:
     return number if math.isfinite(number) else math.nan
 
 
-MEASURED = "measured"
-INTERPOLATED = "interpolated"
+_MEASURED = "measured"
+_INTERPOLATED = "interpolated"
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,8 +227,8 @@ class PerformanceTable:
         if math.isnan(seconds):
             return None
         if measured:
-            return Estimate(p50_s=seconds, source=MEASURED)
-        return Estimate(p50_s=seconds, p90_s=upper, source=INTERPOLATED)
+            return Estimate(p50_s=seconds, source=_MEASURED)
+        return Estimate(p50_s=seconds, p90_s=upper, source=_INTERPOLATED)
 
     def limit(self, kind: str, size: float) -> int | None:
         """Return the scalability limit, the largest count with a known time; None for an unknown size."""
@@ -267,7 +267,7 @@ class PerformanceTable:
             return None
         found = self.lookup(features.kind, size, nodes)
         if found is None:
-            return impossible(MEASURED)
+            return impossible(_MEASURED)
         rate = machine.rate(features.service)
         p90_s = None if found.p90_s is None else found.p90_s / rate
         return Estimate(p50_s=found.p50_s / rate, p90_s=p90_s, source=found.source)

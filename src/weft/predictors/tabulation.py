@@ -129,7 +129,7 @@ def _parameter(graph: TaskGraph, name: str) -> Integers:
     )
 
 
-SMALL = 10_000
+_SMALL = 10_000
 """Up to this many entries the layout is ``classes`` even if few tasks share a class."""
 
 
@@ -181,7 +181,7 @@ class _SecondsBuilder:
             np.repeat(np.arange(len(self.starts)), np.diff(pointer)), machines.sizes[group], len(self.starts)
         )
         listed = int((modes * tasks.sizes).sum())
-        shared = len(self.starts) * 2 <= len(tasks.group) or dense <= SMALL
+        shared = len(self.starts) * 2 <= len(tasks.group) or dense <= _SMALL
         if dense <= MAX_ENTRIES and (shared or listed > MAX_ENTRIES):
             return self._classes(tasks, machines, pointer, group, width)
         check_entries(

@@ -65,8 +65,17 @@ from weft.workflow.task import (
 from weft.workflow.workflow import ON_EXHAUSTED, Loop, Parameter, Workflow
 
 __all__ = [
+    "CHECKPOINT",
+    "CONTRACT",
+    "DEPENDENCY",
+    "ENVIRONMENT",
     "EXPRESSION",
+    "INPUT",
+    "LOOP",
+    "OUTPUT",
+    "SPEEDUP",
     "TASK",
+    "WORKFLOW",
     "WORKFLOW_RECORDS",
     "Indices",
     "parse_reference",

@@ -59,8 +59,20 @@ from weft.workflow.file_format import EXPRESSION, split_range
 from weft.workflow.workflow import Workflow
 
 __all__ = [
+    "ARRIVAL",
+    "CANCELLATION",
+    "DURATIONS",
+    "FAILURE",
+    "LOAD",
     "MAX_ARRIVALS",
+    "PERTURBATION",
+    "REPLANNING",
+    "REQUIREMENT",
+    "SCENARIO",
     "SCENARIO_RECORDS",
+    "SILENCE",
+    "SUSPENSION",
+    "TASK_DURATIONS",
     "is_scenario",
     "load_arrival_workflows",
     "load_scenario",
