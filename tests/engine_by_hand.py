@@ -142,9 +142,9 @@ def _words(command):
             return f"clean-up {command.attempt} m{command.machine}"
         case cm.StageOut():
             return f"epilog {command.attempt} m{command.machine}"
-        case cm.Drop():
+        case cm.CloseAttempt():
             return f"drop {command.attempt}"
-        case cm.Return():
+        case cm.RevertMigration():
             return f"return {command.attempt}"
         case cm.Settle():
             why = f" ({command.cause})" if command.cause else ""
@@ -156,7 +156,7 @@ def _words(command):
             return f"fetch m{command.machine}"
         case cm.Discover():
             return "discover"
-        case cm.Finish():
+        case cm.FinishRun():
             return f"finish {command.outcome}"
     note = note_fields(command)
     if note is not None:

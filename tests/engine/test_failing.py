@@ -246,7 +246,7 @@ def test_hold_waits_for_the_user_who_resumes():
     engine, job, words = failed_for_good("hold")
     assert words == [f"settle {job} STOPPED (error)"]
     assert states(engine) == {"job": "STOPPED", "after": "WAITING", "other": "RUNNING"}
-    words = engine.tell(ev.Asked(what="resume", run=0, task=job))
+    words = engine.tell(ev.RequestReceived(what="resume", run=0, task=job))
     assert words[0] == f"settle {job} READY"
     assert states(engine)["job"] == "SUBMITTED"
 
@@ -255,7 +255,7 @@ def test_a_run_that_stopped_wakes_up_when_its_task_is_resumed():
     engine = ByHand(one_task(retries=0, on_failure="hold"), platform_of(1))
     started(engine)
     assert engine.tell(failing(exit_code=1)) == ["settle 0 STOPPED (error)", "finish stopped"]
-    words = engine.tell(ev.Asked(what="resume", run=0, task=0), at=100)
+    words = engine.tell(ev.RequestReceived(what="resume", run=0, task=0), at=100)
     assert words == ["settle 0 READY", "assign 1 m0", "start 1 m0 from 0"]
     started(engine, 1)
     assert engine.tell(ev.Ended(attempt=1)) == ["settle 0 COMPLETED", "finish completed"]

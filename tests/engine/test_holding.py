@@ -8,11 +8,11 @@ from weft.workflow.builder import Builder
 
 
 def hold(task=None):
-    return ev.Asked(what="hold", run=0, task=task)
+    return ev.RequestReceived(what="hold", run=0, task=task)
 
 
 def release(task=None):
-    return ev.Asked(what="release", run=0, task=task)
+    return ev.RequestReceived(what="release", run=0, task=task)
 
 
 def two_tasks(**facets):

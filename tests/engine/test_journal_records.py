@@ -217,7 +217,7 @@ def test_note_of_schema_1_becomes_a_command(fields: dict[str, typing.Any], comma
 
 def test_every_record_command_replaces_a_note() -> None:
     assert {type(command) for _, command in NOTES} == messages.RECORDS
-    assert note_fields(messages.Drop(attempt=0)) is None
+    assert note_fields(messages.CloseAttempt(attempt=0)) is None
 
 
 @pytest.mark.parametrize("file", OLD_JOURNALS, ids=lambda file: file.stem)

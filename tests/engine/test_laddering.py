@@ -26,11 +26,11 @@ def polled(engine, at):
 
 
 def job(alive, attempt=0):
-    return ev.Answered(of="job", alive=alive, attempt=attempt, machine=0)
+    return ev.ProbeAnswered(of="job", alive=alive, attempt=attempt, machine=0)
 
 
 def gatekeeper(alive, attempt=0):
-    return ev.Answered(of="machine", alive=alive, attempt=attempt, machine=0)
+    return ev.ProbeAnswered(of="machine", alive=alive, attempt=attempt, machine=0)
 
 
 def test_a_job_manager_that_answers_is_asked_again_later():
@@ -75,9 +75,9 @@ def test_a_machine_that_was_silent_is_asked_until_it_answers_and_old_jobs_are_en
         job(alive=False), gatekeeper(alive=False), ev.StagedIn(attempt=1, part=0), ev.Started(attempt=1)
     )
     assert polled(engine, 60) == ["probe job 1", "probe machine m0"]
-    assert engine.tell(ev.Answered(of="machine", alive=False, machine=0)) == []
+    assert engine.tell(ev.ProbeAnswered(of="machine", alive=False, machine=0)) == []
     assert polled(engine, 90) == ["probe job 1", "probe machine m0"]
-    words = engine.tell(ev.Answered(of="machine", alive=True, machine=0))
+    words = engine.tell(ev.ProbeAnswered(of="machine", alive=True, machine=0))
     assert words == ["note up", "cancel 0 m0: given up"]
     assert engine.tell(ev.Ended(attempt=0, exit_code=None, cause="cancelled")) == []
     assert polled(engine, 120) == ["probe job 1"]
@@ -110,7 +110,7 @@ def test_nobody_is_asked_where_worlds_tell_by_themselves():
 def test_who_was_to_end_before_it_ran_is_asked_after_where_the_machine_had_failed(back):
     outside = {"inputs": [{"file": "db", "from": "https://x/db", "size": 10}]}
     engine = ByHand(one_task(**outside), platform_of(1), POLLED)
-    assert engine.tell(ev.Asked(what="cancel", run=0), at=10)[-1] == "cancel 0 m0: stopped"
+    assert engine.tell(ev.RequestReceived(what="cancel", run=0), at=10)[-1] == "cancel 0 m0: stopped"
     assert polled(engine, 30) == ["probe machine 0"]
     words = engine.tell(gatekeeper(alive=back))
     if back:

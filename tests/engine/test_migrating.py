@@ -35,7 +35,7 @@ def cancelled(attempt=0, done=0.5):
 
 def moving(engine, at=20.0):
     """Ask for a migration to m1."""
-    return engine.tell(ev.Asked(what="migrate", run=0, task=0, machine=1), at=at)
+    return engine.tell(ev.RequestReceived(what="migrate", run=0, task=0, machine=1), at=at)
 
 
 def test_the_four_steps_come_in_their_order():
@@ -209,7 +209,7 @@ def test_what_was_left_behind_is_cleaned_up_when_the_run_is_cancelled():
     engine = running()
     engine.tell(ev.MachineChanged(machine=1, up=False))
     engine.tell(ev.RequirementsChanged(attempt=0, requirements=NEEDS_M1), cancelled(), at=30)
-    words = engine.tell(ev.Asked(what="cancel", run=0), at=40)
+    words = engine.tell(ev.RequestReceived(what="cancel", run=0), at=40)
     assert words == ["note stopping", "settle 0 CANCELLED", "clean-up 0 m0", "finish cancelled"]
 
 
@@ -218,7 +218,10 @@ def test_a_run_that_is_cancelled_in_the_middle_of_a_migration():
     engine.tell(ev.Checkpointed(attempt=0, work_done=0.2), at=10)
     moving(engine)
     engine.tell(cancelled(), at=21)
-    assert engine.tell(ev.Asked(what="cancel", run=0), at=22) == ["note stopping", "cancel 1 m1: stopped"]
+    assert engine.tell(ev.RequestReceived(what="cancel", run=0), at=22) == [
+        "note stopping",
+        "cancel 1 m1: stopped",
+    ]
     words = engine.tell(cancelled(1), at=23)
     assert words == ["settle 0 CANCELLED", "clean-up 0 m0", "finish cancelled"]
     engine.tell(ev.CleanedUp(attempt=0))
@@ -243,7 +246,7 @@ def test_a_moldable_task_goes_on_with_another_node_count_if_its_files_allow_it(n
     )
     assert engine.first == ["assign 0 m0 x2", "start 0 m0 from 0"]
     engine.tell(ev.Started(attempt=0), ev.Checkpointed(attempt=0, work_done=0.6), at=15)
-    words = engine.tell(ev.Asked(what="migrate", run=0, task=0), at=16)
+    words = engine.tell(ev.RequestReceived(what="migrate", run=0, task=0), at=16)
     # 40 % of the work on 2 nodes take 20 s; all of it on 4 nodes 25 s; 40 % of it on 4 nodes 10 s.
     count = {"any": 4, "same": 2}[nodes]
     assert words == ["cancel 0 m0: user", f"assign 1 m1 x{count} after 0: user"]
@@ -258,7 +261,9 @@ def test_a_moldable_task_begins_at_zero_where_that_is_sooner():
     engine = ByHand(flow, platform)
     engine.tell(ev.Started(attempt=0), ev.Checkpointed(attempt=0, work_done=0.2), at=5)
     # 80 % of the work on 2 nodes take 40 s; all of it on 4 nodes 25 s.
-    words = engine.tell(ev.Asked(what="migrate", run=0, task=0), cancelled(), ev.CleanedUp(attempt=0), at=6)
+    words = engine.tell(
+        ev.RequestReceived(what="migrate", run=0, task=0), cancelled(), ev.CleanedUp(attempt=0), at=6
+    )
     assert words == [
         "cancel 0 m0: user",
         "assign 1 m1 x4 after 0: user",
@@ -269,7 +274,9 @@ def test_a_moldable_task_begins_at_zero_where_that_is_sooner():
 
 def test_nobody_moves_to_where_it_is():
     engine = running()
-    assert engine.tell(ev.Asked(what="migrate", run=0, task=0, machine=0), at=20) == ["note refused"]
+    assert engine.tell(ev.RequestReceived(what="migrate", run=0, task=0, machine=0), at=20) == [
+        "note refused"
+    ]
     assert engine.state() == "RUNNING"
 
 
@@ -278,7 +285,7 @@ def test_who_waits_in_a_queue_moves_without_being_cancelled():
     engine = ByHand(flow, platform_of(2, 1), policy="lazy")
     engine.tell(ev.Started(attempt=0))
     assert engine.first == ["assign 0 m0", "assign 1 m0", "start 0 m0 from 0"]
-    words = engine.tell(ev.Asked(what="migrate", run=0, task=1, machine=1))
+    words = engine.tell(ev.RequestReceived(what="migrate", run=0, task=1, machine=1))
     assert words == ["assign 2 m1 after 1: user", "drop 1", "start 2 m1 from 0"]
 
 

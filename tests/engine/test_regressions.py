@@ -139,7 +139,7 @@ def test_a_run_in_which_all_waits_for_a_stopped_task_is_over():
     tasks = {"a": {"work": 1, "on_failure": "hold", "retries": 0}, "b": {"work": 1, "after": "a"}}
     engine, entries = simulate(tasks, "identical:1", scenario=Scenario(exit_codes={"a": (1,)}))
     assert engine.state.runs[0].ending == "stopped"
-    (finish,) = [c for entry in entries for c in entry.commands if isinstance(c, cm.Finish)]
+    (finish,) = [c for entry in entries for c in entry.commands if isinstance(c, cm.FinishRun)]
     assert "a waits for the user" in finish.reason
 
 

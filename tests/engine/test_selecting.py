@@ -20,7 +20,7 @@ def begun(settings=CACHED, speeds=(1, 2, 3), **facets):
 
 
 def access(machine, alive=True):
-    return ev.Answered(of="access", alive=alive, machine=machine)
+    return ev.ProbeAnswered(of="access", alive=alive, machine=machine)
 
 
 def fetched(machine, speed=1.0):

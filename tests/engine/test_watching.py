@@ -77,7 +77,7 @@ def test_what_is_learned_of_an_attempt_is_believed_of_its_machine_for_a_while():
 def test_a_restarted_attempt_is_judged_by_what_it_has_to_do():
     facets = {"checkpoint": {"files": ["restart"]}, "outputs": {"r": 5}}
     engine = running(EngineSettings(contract=0.5, **EAGER), **facets)
-    engine.tell(ev.Asked(what="migrate", run=0, task=0, machine=1), at=25)
+    engine.tell(ev.RequestReceived(what="migrate", run=0, task=0, machine=1), at=25)
     engine.tell(ev.Checkpointed(attempt=0, work_done=0.5))
     engine.tell(ev.Ended(attempt=0, exit_code=None, cause="cancelled", work_done=0.5))
     engine.tell(ev.StagedIn(attempt=1, part=0), ev.CleanedUp(attempt=0))

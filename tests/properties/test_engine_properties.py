@@ -89,7 +89,7 @@ def assert_ended(engine, entries):
 
 def _says_why(command, run):
     return (
-        (isinstance(command, cm.Settle | cm.Finish) or type(command) in cm.RECORDS)
+        (isinstance(command, cm.Settle | cm.FinishRun) or type(command) in cm.RECORDS)
         and getattr(command, "run", None) == run
         and bool(getattr(command, "reason", ""))
     )

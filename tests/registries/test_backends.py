@@ -210,7 +210,7 @@ def test_clean_up_is_reported(project):
 
 def test_probes_are_answered(project):
     project.backend.execute([cm.Probe(of="machine", machine=1), cm.Discover(), cm.Fetch(machine=1)])
-    kinds = (ev.Answered, ev.Discovered, ev.Fetched)
+    kinds = (ev.ProbeAnswered, ev.Discovered, ev.Fetched)
     assert {type(event) for event in project.wait_for(*kinds, number=3)} == set(kinds)
 
 

@@ -59,7 +59,7 @@ def test_a_kind_means_all_its_tasks_and_is_answered_once(scene):
     for task in (1, 2):
         assert scene.user.reply(number) is None
         event = scene.asking._taken[0][1]
-        assert event == ev.Asked(what="hold", run=0, task=task)
+        assert event == ev.RequestReceived(what="hold", run=0, task=task)
         commands = tuple(scene.hand.engine.handle(event, 1.0))
         scene.asking.decided(JournalEntry(sequence=task, now=1.0, event=event, commands=commands))
         scene.engine_side.commit()

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from weft.engine.messages import Asked, TimerFired
+from weft.engine.messages import RequestReceived, TimerFired
 from weft.runtime.driver import ExecutionClock
 
 
@@ -68,7 +68,7 @@ def test_setting_a_timer_again_replaces_it(clock, second_s):
 
 
 def test_scheduled_events_and_timers_share_one_order(clock):
-    event = Asked(what="resume", run=0)
+    event = RequestReceived(what="resume", run=0)
     clock.set_timer("after", 3.0)
     clock.schedule(event, 2.0)
     clock.set_timer("at the same time", 2.0)

@@ -25,7 +25,7 @@ from weft.engine.history import (
     replicated_share,
 )
 from weft.engine.journal import JournalEntry
-from weft.engine.messages import Repeat
+from weft.engine.messages import RepeatLoop
 from weft.engine.settings import EngineSettings, find_settings
 from weft.errors import InvalidInput, Problem
 from weft.formats.files import load_platform, read_workflow_file
@@ -264,7 +264,7 @@ class SimulationRecorder:
             self._journal.write(entry, engine.state)
         self.history.take(entry, engine.state)
         for command in entry.commands:
-            if isinstance(command, Repeat) and command.iteration > MOST_ITERATIONS:
+            if isinstance(command, RepeatLoop) and command.iteration > MOST_ITERATIONS:
                 self._judge(engine, command)
         if self._tell is not None and entry.sequence % _REPORT_EVERY == 0:
             self._tell(entry.sequence, entry.now, len(engine.state.active))
@@ -273,7 +273,7 @@ class SimulationRecorder:
         """Return whether the simulation should stop."""
         return bool(self.endless)
 
-    def _judge(self, engine: Engine, command: Repeat) -> None:
+    def _judge(self, engine: Engine, command: RepeatLoop) -> None:
         body = engine.state.runs[command.run].loops.bodies[command.body]
         if body.most is None:
             self.endless = (

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from weft.engine.context import DecisionContext
-from weft.engine.messages import Asked, Command, Event, SetTimer, Submitted
+from weft.engine.messages import Command, Event, RequestReceived, SetTimer, Submitted
 from weft.engine.reactions import machines
 from weft.engine.reactions.dispatch import dispatch, start_prepared_attempts
 from weft.engine.reactions.lifecycle import finish_runs, react
@@ -26,7 +26,7 @@ from weft.policies.policy import Policy
 
 __all__ = ["Engine"]
 
-_MAY_BEGIN = (Submitted, Asked)
+_MAY_BEGIN = (Submitted, RequestReceived)
 """Events that may activate a run, so that the periodic timers are needed."""
 
 

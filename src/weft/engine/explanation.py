@@ -260,7 +260,7 @@ def _describe_command(state: EngineState, command: messages.Command) -> str:
         case messages.Settle():
             why = f": {command.reason}" if command.reason else ""
             return f"it became {command.state.name.lower()}{why}"
-        case messages.Return():
+        case messages.RevertMigration():
             return "its migration was called off"
         case messages.CleanUp():
             return f"attempt {command.attempt}: its files are removed"

@@ -313,11 +313,11 @@ class History:
             messages.StageIn: self._stage_in,
             messages.Start: self._start,
             messages.Cancel: self._cancel,
-            messages.Return: self._return,
+            messages.RevertMigration: self._return,
             messages.Settle: self._settle,
-            messages.Drop: self._drop,
-            messages.Repeat: self._repeat,
-            messages.Finish: self._finish,
+            messages.CloseAttempt: self._drop,
+            messages.RepeatLoop: self._repeat,
+            messages.FinishRun: self._finish,
             messages.LoseAttempt: self._lose_attempt,
             messages.ReportViolation: self._report_violation,
             messages.AdoptPlan: self._adopt_plan,
@@ -509,7 +509,7 @@ class History:
         if attempt is not None and not attempt.left_for:
             attempt.left_for = command.reason
 
-    def _return(self, command: messages.Return, state: EngineState) -> None:  # noqa: ARG002
+    def _return(self, command: messages.RevertMigration, state: EngineState) -> None:  # noqa: ARG002
         """Record that a migration was called off."""
         old = self.attempts[command.attempt]
         new = self.attempts[self._current[old.run, old.task]]
@@ -557,18 +557,18 @@ class History:
             attempt.ending = "cancelled" if attempt.started_s is not None else "withdrawn"
             attempt.left_for = attempt.left_for or command.reason
 
-    def _drop(self, command: messages.Drop, state: EngineState) -> None:  # noqa: ARG002
+    def _drop(self, command: messages.CloseAttempt, state: EngineState) -> None:  # noqa: ARG002
         attempt = self.attempts.get(command.attempt)
         if attempt is not None and attempt.started_s is not None and attempt.ended_s is None:
             attempt.ended_s = self.now
             self._end_suspension(attempt)
 
-    def _repeat(self, command: messages.Repeat, state: EngineState) -> None:
+    def _repeat(self, command: messages.RepeatLoop, state: EngineState) -> None:
         name = state.runs[command.run].loops.bodies[command.body].loop.name
         story = self.runs[command.run].iterations
         story[name] = max(story.get(name, 1), command.iteration)
 
-    def _finish(self, command: messages.Finish, state: EngineState) -> None:
+    def _finish(self, command: messages.FinishRun, state: EngineState) -> None:
         story = self.runs[command.run]
         story.ended_s, story.outcome, story.reason = self.now, command.outcome, command.reason
         story.tasks = len(state.runs[command.run])

@@ -410,7 +410,7 @@ def _check_times(state: EngineState, attempt: Attempt) -> None:
 
 _ROUNDING = 1e-9
 
-_OF_A_RUN = (messages.Assign, messages.Start, messages.Settle, messages.Repeat, messages.Leave)
+_OF_A_RUN = (messages.Assign, messages.Start, messages.Settle, messages.RepeatLoop, messages.EndLoop)
 
 _Task = tuple[int, int]
 """Run and task."""
@@ -511,9 +511,9 @@ class JournalAudit:
                 self._start(command)
             case messages.Settle():
                 self._settle(command)
-            case messages.Repeat():
+            case messages.RepeatLoop():
                 self._repeat(command)
-            case messages.Leave():
+            case messages.EndLoop():
                 self._left.add((command.run, command.body))
             case messages.MarkViolating() if command.violating:
                 self._violating.add(command.attempt)
@@ -628,7 +628,7 @@ class JournalAudit:
             if command.state in (TaskState.READY, TaskState.WAITING):
                 self.replicated[task] = self.replicated.get(task, 0.0) + 1.0
 
-    def _repeat(self, command: messages.Repeat) -> None:
+    def _repeat(self, command: messages.RepeatLoop) -> None:
         body = self._loops_of(command.run).bodies[command.body]
         for task in body.tasks:
             self._done.discard((command.run, task))

@@ -4,7 +4,7 @@ A backend reports facts as events and makes no decisions. Unknown values (an exi
 progress that is not measured) are None. A task is identified by (run, task index), an attempt by its number.
 
 Every command is idempotent: it names the attempt and the stage, and a backend that gets it twice executes it
-once. ``Assign`` and the commands from ``Drop`` on need no backend: they change the state or record a
+once. ``Assign`` and the commands from ``CloseAttempt`` on need no backend: they change the state or record a
 decision, so that the state can be rebuilt from a journal without deciding again. ``journal.TYPE_NAMES`` holds
 the stored names.
 """
@@ -22,27 +22,25 @@ __all__ = [
     "RECORDS",
     "AbandonAttempt",
     "AdoptPlan",
-    "Answered",
-    "Asked",
     "Assign",
     "Cancel",
     "Checkpointed",
     "CleanUp",
     "CleanedUp",
+    "CloseAttempt",
     "Command",
     "CountRequeue",
     "Discover",
     "Discovered",
-    "Drop",
+    "EndLoop",
     "Ended",
     "EstimateSpeed",
     "Event",
     "Fetch",
     "Fetched",
-    "Finish",
+    "FinishRun",
     "IgnoreRequirement",
     "KeepAttempt",
-    "Leave",
     "LoseAttempt",
     "MachineChanged",
     "MarkMachine",
@@ -50,18 +48,20 @@ __all__ = [
     "Parcel",
     "PlanReady",
     "Probe",
+    "ProbeAnswered",
     "Progressed",
     "ReattachJob",
     "Refuse",
-    "Repeat",
+    "RepeatLoop",
     "Replan",
     "ReportCondition",
     "ReportLateCancel",
     "ReportTargetLoss",
     "ReportViolation",
+    "RequestReceived",
     "RequirementsChanged",
     "Resumed",
-    "Return",
+    "RevertMigration",
     "SetTimer",
     "Settle",
     "Signal",
@@ -225,7 +225,7 @@ class MachineChanged:
 
 
 @message
-class Answered:
+class ProbeAnswered:
     """The result of a probe (docs/papers/adaptive-jobs.md, section 5); a missing answer is a result too."""
 
     of: ProbeTarget
@@ -281,7 +281,7 @@ class TasksAdded:
 
 
 @message
-class Asked:
+class RequestReceived:
     """A request of a user."""
 
     what: RequestKind
@@ -438,14 +438,14 @@ class SetTimer:
 
 
 @message
-class Drop:
+class CloseAttempt:
     """Close a replaced attempt that left no files."""
 
     attempt: int
 
 
 @message
-class Return:
+class RevertMigration:
     """Call off a migration: the task belongs to its old attempt again, the new one is closed."""
 
     attempt: int
@@ -470,7 +470,7 @@ class Settle:
 
 
 @message
-class Repeat:
+class RepeatLoop:
     """Start the next iteration of a loop body."""
 
     run: int
@@ -480,7 +480,7 @@ class Repeat:
 
 
 @message
-class Leave:
+class EndLoop:
     """End a loop: its successors are released."""
 
     run: int
@@ -489,7 +489,7 @@ class Leave:
 
 
 @message
-class Finish:
+class FinishRun:
     """End a run."""
 
     run: int
@@ -675,13 +675,13 @@ Event = (
     | Resumed
     | RequirementsChanged
     | MachineChanged
-    | Answered
+    | ProbeAnswered
     | Discovered
     | Fetched
     | PlanReady
     | TimerFired
     | TasksAdded
-    | Asked
+    | RequestReceived
 )
 
 Command = (
@@ -697,12 +697,12 @@ Command = (
     | Fetch
     | Replan
     | SetTimer
-    | Drop
-    | Return
+    | CloseAttempt
+    | RevertMigration
     | Settle
-    | Repeat
-    | Leave
-    | Finish
+    | RepeatLoop
+    | EndLoop
+    | FinishRun
     | StopRun
     | EstimateSpeed
     | MarkMachine

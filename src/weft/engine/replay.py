@@ -15,7 +15,7 @@ from itertools import zip_longest
 from typing import Any
 
 from weft.engine.engine import Engine
-from weft.engine.journal import JournalEntry, encode_message
+from weft.engine.journal import TYPE_NAMES, JournalEntry, encode_message
 from weft.engine.messages import Command
 from weft.engine.state.plan import StoredPlan
 
@@ -109,7 +109,7 @@ def _compare_commands(entry: JournalEntry, got: list[Command]) -> tuple[CommandD
         CommandDifference(
             sequence=entry.sequence,
             now=entry.now,
-            event=type(entry.event).__name__,
+            event=TYPE_NAMES[type(entry.event)],
             position=position,
             expected=old,
             got=new,

@@ -49,12 +49,12 @@ __all__ = [
     "ENACT",
     "absorb",
     "enact",
-    "forget_left_behind",
+    "forget_files",
     "grow_run",
-    "leave_behind",
+    "keep_files",
+    "keep_predecessor_files",
     "note_arrival",
     "reopen_task",
-    "take_back",
 ]
 
 
@@ -321,7 +321,7 @@ def _on_machine_changed(state: EngineState, event: messages.MachineChanged) -> N
     state.pending.policy = True
 
 
-def _on_answered(state: EngineState, event: messages.Answered) -> None:
+def _on_answered(state: EngineState, event: messages.ProbeAnswered) -> None:
     if event.of == ProbeTarget.ACCESS and event.machine is not None:
         state.inquiries.answer_access(event.machine, event.alive, state.now)
         state.pending.policy = True
@@ -363,7 +363,7 @@ def _on_tasks_added(state: EngineState, event: messages.TasksAdded) -> None:
     state.pending.policy = True
 
 
-def _on_asked(state: EngineState, event: messages.Asked) -> None:  # noqa: ARG001
+def _on_asked(state: EngineState, event: messages.RequestReceived) -> None:  # noqa: ARG001
     state.pending.policy = True
 
 
@@ -380,17 +380,17 @@ _ABSORB: dict[type, Callable[[EngineState, Any], None]] = {
     messages.Resumed: _on_resumed,
     messages.RequirementsChanged: _on_requirements_changed,
     messages.MachineChanged: _on_machine_changed,
-    messages.Answered: _on_answered,
+    messages.ProbeAnswered: _on_answered,
     messages.Discovered: _on_discovered,
     messages.Fetched: _on_fetched,
     messages.PlanReady: _on_plan_ready,
     messages.TimerFired: _on_timer_fired,
     messages.TasksAdded: _on_tasks_added,
-    messages.Asked: _on_asked,
+    messages.RequestReceived: _on_asked,
 }
 
 
-def leave_behind(state: EngineState, run: RunState, attempt: Attempt, reason: str) -> None:
+def keep_files(state: EngineState, run: RunState, attempt: Attempt, reason: str) -> None:
     """Keep what an attempt left on its machine for the next one."""
     attempt.left_for = reason or attempt.cancelled
     if attempt.tries:
@@ -403,7 +403,7 @@ def leave_behind(state: EngineState, run: RunState, attempt: Attempt, reason: st
     state.pending.queues[attempt.machine] = None
 
 
-def take_back(state: EngineState, run: RunState, attempt: Attempt) -> None:
+def keep_predecessor_files(state: EngineState, run: RunState, attempt: Attempt) -> None:
     """If an attempt ends that was to take over from another, what that one left is kept for the next."""
     old = state.attempts.get(attempt.replaces) if attempt.replaces is not None else None
     if old is None or old.replaced_by != attempt.number:
@@ -417,7 +417,7 @@ def take_back(state: EngineState, run: RunState, attempt: Attempt) -> None:
         run.left_behind[attempt.task] = old.number
 
 
-def forget_left_behind(run: RunState, attempt: Attempt) -> None:
+def forget_files(run: RunState, attempt: Attempt) -> None:
     """Keep what an attempt left no longer."""
     if run.left_behind.get(attempt.task) == attempt.number:
         del run.left_behind[attempt.task]
@@ -587,7 +587,7 @@ def _clean_up(state: EngineState, command: messages.CleanUp) -> None:
         return
     attempt.stage = Stage.CLEANING
     run = state.runs[attempt.run]
-    forget_left_behind(run, attempt)
+    forget_files(run, attempt)
     files = run.facts_of(attempt.task).restart_files
     successor = state.attempts.get(attempt.replaced_by) if attempt.replaced_by is not None else None
     if files is not None and successor is not None and files.machine == attempt.machine:
@@ -595,11 +595,11 @@ def _clean_up(state: EngineState, command: messages.CleanUp) -> None:
         run.change_facts(attempt.task).restart_files = files._replace(machine=successor.machine)
 
 
-def _drop(state: EngineState, command: messages.Drop) -> None:
+def _close_replaced(state: EngineState, command: messages.CloseAttempt) -> None:
     attempt = state.attempts.get(command.attempt)
     if attempt is None:
         return
-    forget_left_behind(state.runs[attempt.run], attempt)
+    forget_files(state.runs[attempt.run], attempt)
     attempt.stage = Stage.OVER
     successor = state.attempts.get(attempt.replaced_by) if attempt.replaced_by is not None else None
     state.close(attempt)
@@ -607,7 +607,7 @@ def _drop(state: EngineState, command: messages.Drop) -> None:
         note_arrival(state, successor)
 
 
-def _return(state: EngineState, command: messages.Return) -> None:
+def _revert_migration(state: EngineState, command: messages.RevertMigration) -> None:
     old = state.attempts[command.attempt]
     new = state.attempts[old.replaced_by] if old.replaced_by is not None else None
     run = state.runs[old.run]
@@ -679,10 +679,10 @@ def _settle(state: EngineState, command: messages.Settle) -> None:
         _settle_otherwise(state, run, task, wanted, command)
     if attempt is not None and wanted not in ACTIVE:
         if command.keep:
-            leave_behind(state, run, attempt, _REASONS.get(command.cause, command.cause))
+            keep_files(state, run, attempt, _REASONS.get(command.cause, command.cause))
         else:
             _close_attempt(state, attempt)
-            take_back(state, run, attempt)
+            keep_predecessor_files(state, run, attempt)
     run.version += 1
     state.pending.policy = True
     # Under a plan some are sent ahead: they do not keep a run going in which one waits for the user.
@@ -702,7 +702,7 @@ def _resume_run(state: EngineState, run: RunState) -> None:
     state.roster += 1
 
 
-def _finish(state: EngineState, command: messages.Finish) -> None:
+def _finish_run(state: EngineState, command: messages.FinishRun) -> None:
     run = state.runs[command.run]
     run.ended_s, run.ending = state.now, command.outcome
     state.active.pop(run.index, None)
@@ -766,7 +766,7 @@ def _settle_otherwise(
             _release_after(state, run, task)
 
 
-def _repeat(state: EngineState, command: messages.Repeat) -> None:
+def _repeat_loop(state: EngineState, command: messages.RepeatLoop) -> None:
     run = state.runs[command.run]
     body = run.loops.bodies[command.body]
     body.iteration = command.iteration
@@ -793,7 +793,7 @@ def _repeat(state: EngineState, command: messages.Repeat) -> None:
     state.pending.policy = True
 
 
-def _leave(state: EngineState, command: messages.Leave) -> None:
+def _end_loop(state: EngineState, command: messages.EndLoop) -> None:
     run = state.runs[command.run]
     body = run.loops.bodies[command.body]
     body.left = True
@@ -853,17 +853,17 @@ ENACT: Mapping[type, Callable[[EngineState, Any], None]] = {
     messages.Cancel: _cancel,
     messages.StageOut: _stage_out,
     messages.CleanUp: _clean_up,
-    messages.Drop: _drop,
-    messages.Return: _return,
+    messages.CloseAttempt: _close_replaced,
+    messages.RevertMigration: _revert_migration,
     messages.Probe: _probe,
     messages.Discover: _discover,
     messages.Fetch: _fetch,
     messages.Replan: _replan,
     messages.SetTimer: _set_timer,
     messages.Settle: _settle,
-    messages.Repeat: _repeat,
-    messages.Leave: _leave,
-    messages.Finish: _finish,
+    messages.RepeatLoop: _repeat_loop,
+    messages.EndLoop: _end_loop,
+    messages.FinishRun: _finish_run,
     messages.StopRun: _stop_run,
     messages.EstimateSpeed: _estimate_speed,
     messages.MarkMachine: _mark_machine,

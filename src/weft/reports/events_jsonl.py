@@ -24,11 +24,11 @@ __all__ = ["HAPPENINGS", "EventLines", "events_jsonl"]
 
 HAPPENINGS: Mapping[type, tuple[str, tuple[str, ...]]] = {
     ev.Submitted: ("run-submitted", ("owner",)),
-    cm.Finish: ("run-ended", ("outcome", "reason")),
+    cm.FinishRun: ("run-ended", ("outcome", "reason")),
     ev.TasksAdded: ("run-grown", ("lines",)),
-    ev.Asked: ("run-asked", ("asked",)),
-    cm.Repeat: ("loop-repeated", ("body",)),
-    cm.Leave: ("loop-left", ("body", "reason")),
+    ev.RequestReceived: ("run-asked", ("asked",)),
+    cm.RepeatLoop: ("loop-repeated", ("body",)),
+    cm.EndLoop: ("loop-left", ("body", "reason")),
     cm.Replan: ("plan-asked", ("reason", "version")),
     ev.PlanReady: ("plan-ready", ("plan", "steps", "problem", "version")),
     cm.Assign: (
@@ -56,8 +56,8 @@ HAPPENINGS: Mapping[type, tuple[str, tuple[str, ...]]] = {
         "attempt-ended",
         ("exit_code", "cause", "story", "result", "work_done", "taken_over", "ran_s", "late_s"),
     ),
-    cm.Return: ("attempt-returned", ()),
-    cm.Drop: ("attempt-dropped", ()),
+    cm.RevertMigration: ("attempt-returned", ()),
+    cm.CloseAttempt: ("attempt-dropped", ()),
     cm.StageOut: ("attempt-leaving", ()),
     ev.StagedOut: ("attempt-left", ("problem",)),
     cm.CleanUp: ("attempt-cleaning", ()),

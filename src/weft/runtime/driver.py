@@ -60,7 +60,7 @@ _PATIENCE_EVENTS, _REPLAN_EVENTS = 10_000, 200
 
 _IDLE_EVENTS = (
     ev.TimerFired,
-    ev.Answered,
+    ev.ProbeAnswered,
     ev.Discovered,
     ev.Fetched,
     ev.PlanReady,
@@ -125,7 +125,7 @@ class JournalSink(Protocol):
 class RequestSource(Protocol):
     """Requests of users from other processes."""
 
-    def take(self) -> Sequence[ev.Asked]:
+    def take(self) -> Sequence[ev.RequestReceived]:
         """Return the requests since the last call."""
 
     def decided(self, entry: JournalEntry) -> None:
@@ -224,7 +224,7 @@ class DriverLoop:
         """Add listeners."""
         self._listeners += listeners
 
-    def expect(self, events: Iterable[tuple[float, ev.Submitted | ev.Asked]]) -> None:
+    def expect(self, events: Iterable[tuple[float, ev.Submitted | ev.RequestReceived]]) -> None:
         """Schedule submissions and requests; until they have happened, the execution is not over."""
         for at_s, event in events:
             self._expected[id(event)] = event
@@ -291,7 +291,7 @@ class DriverLoop:
             entry = JournalEntry(sequence=self._sequence, now=now, event=event, commands=tuple(commands))
             if self._journal is not None:
                 self._journal.append(entry, engine.state)
-            if type(event) is ev.Asked and self._requests is not None:
+            if type(event) is ev.RequestReceived and self._requests is not None:
                 self._requests.decided(entry)
             for listener in self._listeners:
                 listener(entry, engine)

@@ -31,7 +31,7 @@ from weft.engine import messages as ev
 from weft.engine.engine import Engine
 from weft.engine.explanation import describe_standstill
 from weft.engine.journal import JournalEntry
-from weft.engine.messages import Asked, Refuse
+from weft.engine.messages import Refuse, RequestReceived
 from weft.engine.replan.promise import Promise
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.engine.state.run import RunState
@@ -76,13 +76,13 @@ class RequestHandler:
         self._requests = requests
         self._engine = engine
         self._execution = execution
-        self._taken: deque[tuple[int, Asked]] = deque()
+        self._taken: deque[tuple[int, RequestReceived]] = deque()
         """Events that were taken and not decided yet, with the number of their request."""
         self._refusals: dict[int, str] = {}
 
-    def take(self) -> Sequence[Asked]:
+    def take(self) -> Sequence[RequestReceived]:
         """Take what was asked since the last time; what makes no sense is answered, and asked of nobody."""
-        found: list[Asked] = []
+        found: list[RequestReceived] = []
         for request in list(self._requests.pending()):
             if request.execution != self._execution or any(
                 number == request.number for number, _ in self._taken
@@ -109,7 +109,7 @@ class RequestHandler:
             refusal = self._refusals.pop(number, "")
             self._requests.done(number, refusal or "done", granted=not refusal)
 
-    def _events(self, request: UserRequest) -> list[Asked]:
+    def _events(self, request: UserRequest) -> list[RequestReceived]:
         if request.what not in RequestKind.__members__.values():
             raise _RequestRefused(f"{request.what}: not something that can be asked")
         runs = self._engine.state.runs
@@ -125,7 +125,7 @@ class RequestHandler:
     def _may_be_asked(self, request: UserRequest, run: RunState) -> bool:
         return not run.ending or (run.ending == "stopped" and request.what in _ALLOWED_WHEN_STOPPED)
 
-    def _events_of(self, request: UserRequest, run: RunState) -> list[Asked]:
+    def _events_of(self, request: UserRequest, run: RunState) -> list[RequestReceived]:
         if not self._may_be_asked(request, run):
             raise _RequestRefused(f"the run is over ({run.ending})")
         machine = None
@@ -135,9 +135,9 @@ class RequestHandler:
                 raise _RequestRefused(_describe_unknown("machine", request.machine, machines))
             machine = machines.index(request.machine)
         if request.task is None:
-            return [Asked(what=RequestKind(request.what), run=run.index, machine=machine)]
+            return [RequestReceived(what=RequestKind(request.what), run=run.index, machine=machine)]
         what, tasks = RequestKind(request.what), _find_tasks(run, request.task)
-        return [Asked(what=what, run=run.index, task=task, machine=machine) for task in tasks]
+        return [RequestReceived(what=what, run=run.index, task=task, machine=machine) for task in tasks]
 
 
 def _find_tasks(run: RunState, name: str) -> list[int]:
@@ -393,7 +393,7 @@ class Execution:
         for index in runs:
             self.runs.set_state(self.number, index, "running")
         now_s = self.engine.state.now
-        self.loop.expect([(now_s, ev.Asked(what=RequestKind(what), run=index)) for index in runs])
+        self.loop.expect([(now_s, ev.RequestReceived(what=RequestKind(what), run=index)) for index in runs])
 
     def _job(self, number: int, started: bool) -> RecoveredAttempt:
         attempt = self.engine.state.attempts[number]
@@ -469,7 +469,7 @@ class Execution:
         elif type(event) is ev.PlanReady and event.plan:
             self._note_promise(event)
         for command in entry.commands:
-            if type(command) is cm.Finish:
+            if type(command) is cm.FinishRun:
                 self.runs.set_state(
                     self.number,
                     command.run,

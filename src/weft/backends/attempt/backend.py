@@ -151,7 +151,7 @@ class ProgramBackend:
             cm.Cancel: self._cancel,
             cm.StageOut: self._stage_out,
             cm.CleanUp: self._clean_up,
-            cm.Drop: self._drop,
+            cm.CloseAttempt: self._drop,
             cm.Probe: self._probe,
             cm.Discover: self._discover,
             cm.Fetch: self._fetch,
@@ -290,7 +290,7 @@ class ProgramBackend:
             lambda problem: self._events.append(ev.CleanedUp(attempt=command.attempt, problem=problem)),
         )
 
-    def _drop(self, command: cm.Drop) -> None:
+    def _drop(self, command: cm.CloseAttempt) -> None:
         self._attempts.pop(command.attempt, None)
 
     def _probe(self, command: cm.Probe) -> None:
@@ -303,7 +303,7 @@ class ProgramBackend:
         elif command.machine is not None:
             alive = command.of != "job" or command.attempt in self._attempts
             self._events.append(
-                ev.Answered(of=command.of, alive=alive, attempt=command.attempt, machine=command.machine)
+                ev.ProbeAnswered(of=command.of, alive=alive, attempt=command.attempt, machine=command.machine)
             )
 
     def _discover(self, _: cm.Discover) -> None:

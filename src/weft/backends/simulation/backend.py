@@ -183,7 +183,7 @@ class SimulationBackend:
         elif command.machine is not None:
             alive = self._answer(command)
             self._queue.schedule(
-                ev.Answered(of=command.of, alive=alive, attempt=command.attempt, machine=command.machine)
+                ev.ProbeAnswered(of=command.of, alive=alive, attempt=command.attempt, machine=command.machine)
             )
 
     def _answer(self, command: cm.Probe) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from weft.engine.context import DecisionContext
-from weft.engine.messages import Leave, Repeat, ReportCondition, Settle
+from weft.engine.messages import EndLoop, RepeatLoop, ReportCondition, Settle
 from weft.engine.reactions.failures import stop_run
 from weft.engine.reactions.replanning import replan_on_iteration
 from weft.engine.state.compiled import LoopState
@@ -117,7 +117,7 @@ def _judge_loop(context: DecisionContext, run: RunState, body: LoopState, task: 
         context.settle(run, task, TaskState.FAILED, cause=Cause.ERROR, reason=reason)
         stop_run(context, run, reason)
         return False
-    context.emit(Repeat(run=run.index, body=body.index, iteration=body.iteration + 1))
+    context.emit(RepeatLoop(run=run.index, body=body.index, iteration=body.iteration + 1))
     replan_on_iteration(context, run)
     return False
 
@@ -144,4 +144,4 @@ def _exit_loop(context: DecisionContext, run: RunState, body: LoopState, reason:
         for task, successor in body.leaving:
             edge = run.compiled.edge(task, successor)
             _decide_branches(context, run, task, ((successor, edge),))
-    context.emit(Leave(run=run.index, body=body.index, reason=reason))
+    context.emit(EndLoop(run=run.index, body=body.index, reason=reason))

@@ -65,7 +65,7 @@ def handle_timer(context: DecisionContext, event: messages.TimerFired) -> None:
             contracts.end_waiting(context, number)
 
 
-def handle_request(context: DecisionContext, event: messages.Asked) -> None:
+def handle_request(context: DecisionContext, event: messages.RequestReceived) -> None:
     """Carry out a user's request; an impossible one is recorded as refused."""
     if not 0 <= event.run < len(context.state.runs):
         context.emit(messages.Refuse(run=event.run, reason=f"{event.what}: there is no such run"))
@@ -147,7 +147,7 @@ def finish_runs(context: DecisionContext) -> None:
             complete_task(context, run, next(iter(run.virtual)))
         if run.unfinished == 0 and not run.attempt_of:
             clean_up_leftovers(context, run)
-            context.emit(messages.Finish(run=run.index, outcome=_find_outcome(run), reason=run.stopping))
+            context.emit(messages.FinishRun(run=run.index, outcome=_find_outcome(run), reason=run.stopping))
         elif not len(run.ready) and all(
             state.was_sent_ahead(state.attempts[number]) for number in run.attempt_of.values()
         ):
@@ -164,7 +164,7 @@ def _finish_stopped(context: DecisionContext, run: RunState) -> None:
         for task in list(run.attempt_of):
             context.settle(run, task, TaskState.WAITING, reason=reason, again=True)
         clean_up_leftovers(context, run)
-        context.emit(messages.Finish(run=run.index, outcome=RunOutcome.STOPPED, reason=reason))
+        context.emit(messages.FinishRun(run=run.index, outcome=RunOutcome.STOPPED, reason=reason))
 
 
 def _find_outcome(run: RunState) -> RunOutcome:
@@ -261,7 +261,7 @@ def _continue_migration(
             reason="it ended before it could be moved",
         )
     )
-    context.emit(messages.Return(attempt=attempt.number))
+    context.emit(messages.RevertMigration(attempt=attempt.number))
     if cause := find_cause(run, attempt, event):
         fail_task(context, run, attempt.task, cause, _describe_end(event))
     else:
@@ -303,7 +303,7 @@ def _on_staged_out(context: DecisionContext, event: messages.StagedOut) -> None:
         _complete_attempt(context, run, attempt.task)
 
 
-def _on_answered(context: DecisionContext, event: messages.Answered) -> None:
+def _on_answered(context: DecisionContext, event: messages.ProbeAnswered) -> None:
     if event.of == ProbeTarget.ACCESS:
         machines.refresh_inquiries(context)
     else:
@@ -345,10 +345,10 @@ _REACTIONS: dict[type, Callable[[DecisionContext, Any], None]] = {
     messages.Suspended: contracts.handle_suspension,
     messages.RequirementsChanged: contracts.handle_requirements,
     messages.MachineChanged: _on_machine_changed,
-    messages.Answered: _on_answered,
+    messages.ProbeAnswered: _on_answered,
     messages.Discovered: _on_discovered,
     messages.PlanReady: replanning.adopt_plan,
     messages.TasksAdded: _on_tasks_added,
     messages.TimerFired: handle_timer,
-    messages.Asked: handle_request,
+    messages.RequestReceived: handle_request,
 }

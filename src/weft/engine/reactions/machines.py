@@ -76,7 +76,7 @@ def probe_machine(context: DecisionContext, attempt: Attempt, cause: str) -> Non
         context.emit(messages.Probe(of=ProbeTarget.MACHINE, machine=attempt.machine))
 
 
-def handle_answer(context: DecisionContext, event: messages.Answered) -> None:
+def handle_answer(context: DecisionContext, event: messages.ProbeAnswered) -> None:
     """React to a probe's result: a silent job manager leads to a probe of the machine, a silent machine is
     down.
     """
@@ -158,7 +158,7 @@ def _lose_attempt(context: DecisionContext, attempt: Attempt) -> None:
                 context, run, attempt.task, Cause.LOST, f"{state.machines[attempt.machine].name} is lost"
             )
     elif attempt.stage == Stage.CLEANING:
-        context.emit(messages.Drop(attempt=attempt.number))
+        context.emit(messages.CloseAttempt(attempt=attempt.number))
     elif attempt.live:
         # It was leaving anyway; there is nothing to cancel or clean up on a lost machine.
         context.emit(messages.LoseAttempt(attempt=attempt.number, machine=attempt.machine))

@@ -60,7 +60,7 @@ def migrate_attempt(
     )
     rebind_members(context, run, task, machine)
     if not begun:
-        context.emit(messages.Drop(attempt=attempt.number))
+        context.emit(messages.CloseAttempt(attempt=attempt.number))
         request_data(context, state.attempts[new], first=True)
 
 
@@ -113,7 +113,7 @@ def _discard_attempt(context: DecisionContext, old: Attempt) -> None:
     if left_something and context.state.machines[old.machine].up:
         context.emit(messages.CleanUp(attempt=old.number, machine=old.machine))
     else:
-        context.emit(messages.Drop(attempt=old.number))
+        context.emit(messages.CloseAttempt(attempt=old.number))
 
 
 def settle_cancelled(context: DecisionContext, run: RunState, attempt: Attempt) -> None:
@@ -141,7 +141,7 @@ def cancel_migration(context: DecisionContext, run: RunState, new: Attempt, old:
             reason=f"{name} was lost before the task got there",
         )
     )
-    context.emit(messages.Return(attempt=old.number))
+    context.emit(messages.RevertMigration(attempt=old.number))
     if old.stage == Stage.ENDED:
         settle_cancelled(context, run, old)
 
