@@ -90,7 +90,16 @@ def test_keys_are_stable_and_nothing_is_left_out():
 
 
 def test_every_message_is_told_or_left_out_on_purpose():
-    silent = {"ProbeAnswered", "Discover", "Discovered", "Fetch", "Fetched", "Probe", "SetTimer", "TimerFired"}
+    silent = {
+        "ProbeAnswered",
+        "Discover",
+        "Discovered",
+        "Fetch",
+        "Fetched",
+        "Probe",
+        "SetTimer",
+        "TimerFired",
+    }
     silent |= {"Command", "Event", "Parcel", "RECORDS"}
     named = {kind.__name__ for kind in HAPPENINGS}
     assert named | silent == set(cm.__all__) | set(ev.__all__)
