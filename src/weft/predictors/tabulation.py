@@ -22,7 +22,7 @@ from weft.predictors.seconds import MAX_ENTRIES, ClassSeconds, TableSeconds, che
 from weft.predictors.speedups import NO_WORK, UNKNOWN, largest_count, law_key
 from weft.workflow.task_graph import COMPUTE, Floats, TaskGraph
 
-__all__ = ["Integers", "concatenate_ranges", "row_pointers", "tabulate"]
+__all__ = ["SMALL", "Integers", "concatenate_ranges", "row_pointers", "tabulate"]
 
 
 Integers = NDArray[np.int64]
@@ -129,7 +129,7 @@ def _parameter(graph: TaskGraph, name: str) -> Integers:
     )
 
 
-_SMALL = 10_000
+SMALL = 10_000
 """Up to this many entries the layout is ``classes`` even if few tasks share a class."""
 
 
@@ -181,7 +181,7 @@ class _SecondsBuilder:
             np.repeat(np.arange(len(self.starts)), np.diff(pointer)), machines.sizes[group], len(self.starts)
         )
         listed = int((modes * tasks.sizes).sum())
-        shared = len(self.starts) * 2 <= len(tasks.group) or dense <= _SMALL
+        shared = len(self.starts) * 2 <= len(tasks.group) or dense <= SMALL
         if dense <= MAX_ENTRIES and (shared or listed > MAX_ENTRIES):
             return self._classes(tasks, machines, pointer, group, width)
         check_entries(
