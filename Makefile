@@ -9,6 +9,8 @@ JOBS ?= 2
 # Number of engines that `make chaos` kills, and the seed of the moments.
 RUNS ?= 300
 SEED ?= 1
+# Number of examples per property test of `make properties`.
+EXAMPLES ?= 1000
 
 BIN := .venv/bin
 SETUP := .ci/environment.py
@@ -29,10 +31,10 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint bench chaos coverage docs clean
+.PHONY: help demo test lint bench chaos properties coverage docs clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
 
 demo: $(RUNTIME) ## run a real loop on this computer until it converges (under two minutes, set-up included)
 	@mkdir -p $(DEMO) && find examples/convergence -maxdepth 1 -type f -exec cp {} $(DEMO) ';'
@@ -57,6 +59,9 @@ bench: $(BENCHMARK) ## run the benchmarks: one JSON line each
 
 chaos: $(DEVELOPMENT) ## kill RUNS=300 engines at random moments drawn from SEED=1 (some minutes)
 	cd tests && ../$(BIN)/python -m chaos.long_form --kills $(RUNS) --seed $(SEED)
+
+properties: $(DEVELOPMENT) ## the property tests with EXAMPLES=1000 examples each
+	WEFT_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -n $(JOBS) $(PYTEST_OPTIONS) -m hypothesis
 
 coverage: $(BROWSER) ## the tests with line coverage of src/weft, as a table and as htmlcov/
 	$(BIN)/python -m pytest -n $(JOBS) $(PYTEST_OPTIONS) --cov=weft --cov-report=term:skip-covered --cov-report=html

@@ -6,6 +6,13 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# One budget for all property tests: `make properties EXAMPLES=1000` draws more, and other, examples.
+settings.register_profile("budget", max_examples=30, deadline=None, derandomize=True)
+if "WEFT_EXAMPLES" in os.environ:
+    settings.register_profile("thorough", max_examples=int(os.environ["WEFT_EXAMPLES"]), deadline=None)
+settings.load_profile("thorough" if "WEFT_EXAMPLES" in os.environ else "budget")
 
 PROJECT = Path(__file__).parents[1]
 

@@ -7,7 +7,7 @@ import json
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from masters import run_masters
@@ -90,7 +90,6 @@ def test_subtasks_that_end_together_are_processed_one_by_one():
     assert run.finish_s[1] == (7.0, 4.0)
 
 
-@settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 10**6), priorities=st.booleans())
 def test_no_machine_is_idle_while_a_subtask_of_its_layer_is_ready(seed, priorities):
     rng = generator(seed, "masters")

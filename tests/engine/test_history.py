@@ -199,7 +199,6 @@ def test_steps_keep_the_last_value_of_a_time():
 
 @settings(
     max_examples=25,
-    deadline=None,
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
     suppress_health_check=list(HealthCheck),
 )

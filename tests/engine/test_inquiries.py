@@ -100,7 +100,7 @@ def compared():
     patch.undo()
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(simulations(), EVERY, EVERY, st.booleans())
 def test_those_are_asked_who_have_to_be(compared, simulation, discover, fetch, authorise):
     rules = replace(simulation.settings, discover_every_s=discover, fetch_every_s=fetch, authorise=authorise)

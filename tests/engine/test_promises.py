@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import event, given
 
 from planning_examples import instance, planned, platform
 from planning_strategies import platforms, workflows
@@ -129,7 +129,6 @@ class TestUnknown:
 
 
 @given(workflows(), platforms())
-@settings(max_examples=60, deadline=None, derandomize=True)
 def test_a_promise_never_counts_placeholders(workflow, on):
     try:
         made = compile_instance(unfold(workflow), on, predictor=default_chain())

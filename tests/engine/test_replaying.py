@@ -54,7 +54,7 @@ def through_json(entries):
     return [JournalEntry.of_record(json.loads(json.dumps(entry.as_record()))) for entry in entries]
 
 
-@settings(max_examples=20, deadline=None, phases=PHASES, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, phases=PHASES, suppress_health_check=list(HealthCheck))
 @given(simulations())
 def test_applying_rebuilds_the_state_of_every_prefix_and_tells_the_same_story(simulation):
     entries, digests, history, engine = recorded(simulation)
@@ -70,7 +70,7 @@ def test_applying_rebuilds_the_state_of_every_prefix_and_tells_the_same_story(si
     assert (again.active, again.ready, again.down) == (history.active, history.ready, history.down)
 
 
-@settings(max_examples=20, deadline=None, phases=PHASES, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, phases=PHASES, suppress_health_check=list(HealthCheck))
 @given(simulations())
 def test_deciding_again_gives_the_same_commands(simulation):
     entries, _, _, engine = recorded(simulation)
@@ -79,7 +79,7 @@ def test_deciding_again_gives_the_same_commands(simulation):
     assert (found.entries, found.total) == (len(entries), len(entries))
 
 
-@settings(max_examples=15, deadline=None, phases=PHASES, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, phases=PHASES, suppress_health_check=list(HealthCheck))
 @given(simulations())
 def test_a_state_rebuilt_from_half_a_journal_decides_the_other_half_alike(simulation):
     """What recovery after a crash rests on: nothing that matters lives outside events and commands."""

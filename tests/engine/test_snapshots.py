@@ -36,7 +36,7 @@ def restored(simulation, engine, kept):
     return found
 
 
-@settings(max_examples=25, deadline=None, phases=PHASES, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, phases=PHASES, suppress_health_check=list(HealthCheck))
 @given(simulations(), st.floats(0.0, 1.0))
 def test_what_is_restored_is_what_was_kept_and_decides_alike(simulation, share):
     entries, kept, digests, engine = recorded(simulation)
@@ -50,7 +50,7 @@ def test_what_is_restored_is_what_was_kept_and_decides_alike(simulation, share):
     assert digest_state(found.state) == digests[-1]
 
 
-@settings(max_examples=15, deadline=None, phases=PHASES, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, phases=PHASES, suppress_health_check=list(HealthCheck))
 @given(simulations(), st.floats(0.0, 1.0))
 def test_entries_are_applied_to_a_restored_state(simulation, share):
     entries, kept, digests, engine = recorded(simulation)

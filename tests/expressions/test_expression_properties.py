@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.expressions import (
@@ -102,7 +102,6 @@ def larger(parts: st.SearchStrategy[ExpressionNode]) -> st.SearchStrategy[Expres
 trees: st.SearchStrategy[ExpressionNode] = st.recursive(st.one_of(literals, names), larger, max_leaves=12)
 
 
-@settings(max_examples=100, deadline=None)
 @given(trees)
 def test_formatting_and_parsing_gives_the_same_tree(tree: ExpressionNode) -> None:
     text = format_tree(tree)
@@ -188,19 +187,16 @@ def check_rows(text: str, table: list[dict[str, object]]) -> None:
         )
 
 
-@settings(max_examples=100, deadline=None)
 @given(numbers, rows)
 def test_columns_equal_single_values_for_numbers(text: str, table: list[dict[str, object]]) -> None:
     check_rows(text, table)
 
 
-@settings(max_examples=100, deadline=None)
 @given(conditions, rows)
 def test_columns_equal_single_values_for_conditions(text: str, table: list[dict[str, object]]) -> None:
     check_rows(text, table)
 
 
-@settings(max_examples=100, deadline=None)
 @given(trees, rows)
 def test_columns_equal_single_values_for_any_expression(
     tree: ExpressionNode, table: list[dict[str, object]]
@@ -222,7 +218,6 @@ texts = st.one_of(
 )
 
 
-@settings(max_examples=100, deadline=None)
 @given(texts)
 def test_any_text_parses_or_raises_expression_error(text: str) -> None:
     expression, error = outcome(lambda: parse(text))

@@ -1,7 +1,7 @@
 """DAX: published files, both versions of the language, damaged input."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from damage import damaged, reads_or_refuses
 from weft.errors import InvalidInput
@@ -155,7 +155,6 @@ def test_writing_is_rejected():
         Dax().write(read(OLD))
 
 
-@settings(max_examples=80, deadline=None)
 @given(damaged([OLD, NEW]))
 def test_damaged_file_is_read_or_rejected(data):
     assert reads_or_refuses(read, data)

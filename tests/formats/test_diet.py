@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from damage import damaged, reads_or_refuses
 from edges_of import edges_of
@@ -316,7 +316,6 @@ FUNCTIONAL = functional(
 )
 
 
-@settings(max_examples=80, deadline=None)
 @given(damaged([DAG, FUNCTIONAL]))
 def test_damaged_file_is_read_or_rejected(data):
     assert reads_or_refuses(read, data)

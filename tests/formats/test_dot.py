@@ -3,7 +3,7 @@
 import csv
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from damage import damaged, reads_or_refuses
@@ -186,7 +186,6 @@ def test_writing_what_the_dialect_cannot_express_is_rejected(tasks, words):
         Dot().write(Workflow(name="w", tasks=tasks))
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.dictionaries(
         st.text(st.characters(codec="utf-8", exclude_characters="\\"), min_size=1),
@@ -213,7 +212,6 @@ def test_every_graph_round_trips(weights, pairs):
     assert graph_facts(read(Dot().write(workflow))) == graph_facts(workflow)
 
 
-@settings(max_examples=80, deadline=None)
 @given(damaged([SMALL]))
 def test_damaged_file_is_read_or_rejected(data):
     assert reads_or_refuses(read, data)

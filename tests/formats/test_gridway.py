@@ -1,7 +1,7 @@
 """GridWay job templates: every keyword, the published templates, reported mistakes."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from damage import damaged, reads_or_refuses
 from weft.errors import InvalidInput
@@ -241,7 +241,6 @@ def test_writing_is_rejected():
         GridWay().write(read(WHOLE))
 
 
-@settings(max_examples=80, deadline=None)
 @given(damaged([WHOLE]))
 def test_damaged_template_is_read_or_rejected(data):
     assert reads_or_refuses(read, data)

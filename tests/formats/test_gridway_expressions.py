@@ -3,7 +3,7 @@
 import fnmatch
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.errors import InvalidInput
@@ -167,7 +167,6 @@ def holds(tree, machine):
             return value is not None and fnmatch.fnmatchcase(value, text) == (sign == "=")
 
 
-@settings(max_examples=150, deadline=None)
 @given(requirements, machines)
 def test_translated_requirement_agrees_with_gridway(tree, drawn):
     platform = [Machine(name=f"m{index}", **facts) for index, facts in enumerate(drawn)]

@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from damage import damaged, reads_or_refuses
 from edges_of import edges_of
@@ -149,7 +149,6 @@ def test_invalid_clusters_and_times_are_rejected():
     assert refused([1, 2]) == [("a list", ())]
 
 
-@settings(max_examples=80, deadline=None)
 @given(damaged([source(UNLIKE).data, source(MOLDABLE).data]))
 def test_damaged_file_is_read_or_rejected(data):
     assert reads_or_refuses(

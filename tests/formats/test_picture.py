@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.errors import InvalidInput
@@ -141,7 +141,6 @@ def test_loop_without_condition_shows_its_iterations():
     assert 'n0 -> n0 [label="at most 3 times", style=dashed, constraint=false];' in text
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.text(st.characters(codec="utf-8"), min_size=1, max_size=30))
 def test_names_are_escaped(name):
     workflow = Workflow(name=name, tasks=(Task(name=name), Task(name="z", after=(Dependency(task=name),))))

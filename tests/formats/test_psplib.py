@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from damage import damaged, reads_or_refuses
 from weft.errors import InvalidInput
@@ -193,7 +193,6 @@ def test_recognised_by_its_tables_and_not_written():
         Psplib().write(read())
 
 
-@settings(max_examples=80, deadline=None)
 @given(damaged([SMALL.encode()]))
 def test_damaged_file_is_read_or_rejected(data):
     assert reads_or_refuses(lambda found: Psplib().read(SourceFile(name="small.mm", data=found)), data)

@@ -165,13 +165,13 @@ def test_project_examples_are_accepted_if_and_only_if_they_are_readable(path):
         VALIDATORS[kind].validate(plain(source.text()))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(workflows())
 def test_schema_accepts_every_written_workflow(workflow):
     VALIDATORS["workflow"].validate(json.loads(json.dumps(workflow_document(workflow))))
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(platforms())
 def test_schema_accepts_every_written_platform(platform):
     VALIDATORS["platform"].validate(json.loads(json.dumps(platform_document(platform))))

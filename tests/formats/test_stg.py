@@ -4,7 +4,7 @@ import csv
 import zipfile
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from damage import damaged, reads_or_refuses
 from weft.errors import InvalidInput
@@ -114,7 +114,6 @@ def test_writing_is_rejected():
         Stg().write(read(SMALL))
 
 
-@settings(max_examples=80, deadline=None)
 @given(damaged([SMALL]))
 def test_damaged_file_is_read_or_rejected(data):
     assert reads_or_refuses(read, data)

@@ -4,7 +4,7 @@ import json
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from damage import damaged, reads_or_refuses
 from edges_of import edges_of
@@ -287,7 +287,6 @@ SMALL = split(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(damaged([json.dumps(SMALL).encode()]))
 def test_damaged_file_is_read_or_rejected(data):
     assert reads_or_refuses(read, data)

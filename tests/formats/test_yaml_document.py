@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.documents import DocumentNode
@@ -232,7 +232,6 @@ class TestJson:
     )
 
     @given(VALUES, st.booleans(), st.sampled_from([None, 1, "\t"]))
-    @settings(max_examples=100, deadline=None)
     def test_json_reads_as_json(self, value: object, ascii_only: bool, indent: Any) -> None:
         assert plain(json.dumps([value], ensure_ascii=ascii_only, indent=indent)) == [value]
 
@@ -247,7 +246,6 @@ class TestFuzz:
     )
 
     @given(st.text("ab:-[]{}&*!|>'\"%@`#,?<~\\\n\t .01\x00\x85\ud800é", max_size=60))
-    @settings(max_examples=100, deadline=None)
     def test_random_text(self, text: str) -> None:
         assert self.reads_or_refuses(text)
 
@@ -257,7 +255,6 @@ class TestFuzz:
             max_size=6,
         )
     )
-    @settings(max_examples=100, deadline=None)
     def test_corrupted_text(self, changes: list[tuple[int, str]]) -> None:
         text = list(self.SEED)
         for position, sign in changes:
@@ -265,7 +262,6 @@ class TestFuzz:
         assert self.reads_or_refuses("".join(text))
 
     @given(st.text("ab:-[]{}&*!|>'\"%@#,?<~\\\n\t .01", max_size=40))
-    @settings(max_examples=100, deadline=None)
     def test_both_parsers_of_pyyaml_agree(self, text: str) -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(yaml_document, "_LOADER", yaml.SafeLoader)

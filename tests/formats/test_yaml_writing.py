@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.errors import InvalidInput
@@ -51,12 +51,10 @@ def same(one: object, other: object) -> bool:
 
 class TestWriting:
     @given(VALUES)
-    @settings(max_examples=100, deadline=None)
     def test_round_trip(self, value: object) -> None:
         assert same(plain(write_document(value)), value)
 
     @given(VALUES)
-    @settings(max_examples=40, deadline=None)
     def test_round_trip_with_the_python_parser(self, value: object) -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(yaml_document, "_LOADER", yaml.SafeLoader)

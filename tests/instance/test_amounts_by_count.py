@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from planning_examples import instance, platform
@@ -89,7 +89,6 @@ def takers(draw):
     return tasks
 
 
-@settings(max_examples=80, deadline=None)
 @given(takers(), st.lists(st.tuples(st.sampled_from([2, 4]), st.integers(2, 9)), min_size=1, max_size=3))
 def test_exactly_the_modes_within_the_totals_remain_with_their_amounts(tasks, machines):
     where = platform(*({"nodes": nodes, "resources": {"x": most, "y": most}} for nodes, most in machines))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planning_examples import MAKESPAN, instance, platform
@@ -47,7 +47,6 @@ def test_rounding_of_sums_exceeds_no_budget():
     assert instance(tasks, CLUSTER, budgets={"credits": 0.3}).binding_budgets() == ()
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.lists(st.integers(0, 4), min_size=3, max_size=3), min_size=1, max_size=4), st.integers(0, 14)
 )

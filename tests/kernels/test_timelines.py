@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planning_examples import instance, platform
@@ -119,13 +119,11 @@ def assert_like_its_twin(line, twin, jobs):
 
 
 @given(jobs=st.lists(st.tuples(TIMES, LENGTHS, st.just(1), st.just(())), max_size=JOBS))
-@settings(max_examples=60, deadline=None, derandomize=True)
 def test_gaps_find_the_first_gap_that_is_long_enough(form, jobs):
     assert_like_its_twin(Line(form, 1), Twin(1), jobs)
 
 
 @given(jobs=st.lists(st.tuples(TIMES, LENGTHS, st.integers(1, 4), st.just(())), max_size=JOBS))
-@settings(max_examples=60, deadline=None, derandomize=True)
 def test_steps_find_the_first_moment_with_enough_nodes(form, jobs):
     line = Line(form, 4)
     assert_like_its_twin(line, Twin(4), jobs)
@@ -139,7 +137,6 @@ AMOUNTS = st.tuples(st.sampled_from([0.0, 0.1, 0.7, 1.0]), st.sampled_from([0.0,
 
 
 @given(jobs=st.lists(st.tuples(TIMES, LENGTHS, st.integers(1, 4), AMOUNTS), max_size=20))
-@settings(max_examples=60, deadline=None, derandomize=True)
 def test_steps_find_the_first_moment_with_enough_of_everything(form, jobs):
     totals = (1.0, math.inf)
     # Resources stand by name: memory (without a total) first.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planning_examples import instance, planned, platform
@@ -29,7 +29,6 @@ def made(price, more):
     )
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     name=st.sampled_from(["makespan", "cost", "on-demand", "static", "static-literal"]),
     alpha=st.floats(0, 1),

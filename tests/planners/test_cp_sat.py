@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from genome_draws import random_genome
 from planning_examples import MAKESPAN, instance, lines, matrix_tasks, platform, processors
@@ -145,7 +145,6 @@ def test_moldable_tasks_between_barriers_are_not_made_worse(bench_data):
 
 
 @given(instances())
-@settings(max_examples=40, deadline=None, derandomize=True)
 def test_small_instances_are_solved_without_any_other_bound(made):
     start = None if made is None else some_start(made)
     if start is None:
@@ -159,7 +158,6 @@ def test_small_instances_are_solved_without_any_other_bound(made):
 
 
 @given(workflows(), platforms())
-@settings(max_examples=40, deadline=None, derandomize=True)
 def test_whatever_can_be_described_is_never_made_worse(workflow, where):
     try:
         made = compile_instance(unfold(workflow), where)

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planning_examples import MAKESPAN, instance, lines, platform
@@ -182,7 +182,6 @@ def dag(rng, number):
     return tasks
 
 
-@settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 10**6), number=st.integers(1, 14), machines=st.integers(1, 4))
 def test_any_graph_can_be_planned_on_a_shared_pool(seed, number, machines):
     rng = generator(seed, "pool")

@@ -103,7 +103,7 @@ def test_a_machine_without_remaining_nodes_is_not_planned() -> None:
     assert [machine.name for machine in planned_machines(platform)] == ["m/x"]
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_shares_never_exceed_the_resources_of_the_machine(
     platforms: st.SearchStrategy[Platform], data: st.DataObject

@@ -14,7 +14,7 @@ from weft.platform.platform import Link, Platform, Share, link_between, planned_
 from weft.platform.short_forms import parse_short_form
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_the_arrays_equal_link_between(platforms: st.SearchStrategy[Platform], data: st.DataObject) -> None:
     platform = data.draw(platforms)

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.errors import InvalidInput
@@ -18,7 +18,6 @@ def _speeds(machines: int, **options: Any) -> np.ndarray:
     return np.array([machine.speed for machine in platform.machines])
 
 
-@settings(max_examples=60)
 @given(st.integers(2, 40), st.floats(1, 1000), st.sampled_from(DISTRIBUTIONS), st.integers(0, 2**32))
 def test_heterogeneity_is_the_ratio_of_fastest_to_slowest(
     machines: int, heterogeneity: float, distribution: str, seed: int

@@ -89,7 +89,7 @@ def test_machines_with_different_values_are_all_checked() -> None:
     assert paths == [("machines", "b", "nodes"), ("machines", "d", "cores")]
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_random_platforms_are_valid(platforms: st.SearchStrategy[Platform], data: st.DataObject) -> None:
     platform = data.draw(platforms)

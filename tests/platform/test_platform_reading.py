@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.documents import Document, DocumentNode, from_python
@@ -329,7 +329,6 @@ _trees = st.recursive(
 )
 
 
-@settings(max_examples=100)
 @given(
     st.fixed_dictionaries(
         {"machines": _trees}, optional={"links": _trees, "sites": _trees, "virtual": _trees}

@@ -12,7 +12,7 @@ from weft.platform.platform import Link, Platform
 from weft.platform.short_forms import parse_short_form
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_writing_and_reading_gives_an_equal_platform(
     platforms: st.SearchStrategy[Platform], data: st.DataObject

@@ -45,7 +45,7 @@ def _little_looked_at():
         yield
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(simulations(), st.sampled_from(POLICIES), st.floats(0.0, 1.0))
 def test_an_engine_that_was_rebuilt_or_restored_decides_as_the_first_one(drawn, policy, share):
     simulation = replace(drawn, policy=make_policy(policy))

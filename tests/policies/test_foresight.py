@@ -149,7 +149,6 @@ def test_every_file_is_asked_for_once_per_class_of_machines(monkeypatch):
     assert counts == [2 * 10, 2 * 40], "two tasks; all machines are alike, since both sites are linked alike"
 
 
-@settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 10**6), data=st.booleans(), nodes=st.booleans())
 def test_it_is_the_whole_estimate_as_long_as_no_more_is_left_than_is_looked_at(seed, data, nodes):
     rng = np.random.default_rng(seed)
@@ -218,7 +217,7 @@ def test_a_guess_of_the_rest_is_near_the_whole_estimate(spread, data, nodes):
     assert 0.75 < np.median(shares) < 1.15
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 10**6), machines=st.integers(1, 9))
 def test_on_machines_that_are_alike_no_guess_is_below_the_work_or_the_longest_way(seed, machines):
     rng = np.random.default_rng(seed)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from predictors.small_graphs import assert_agrees, graph_of
@@ -104,7 +104,6 @@ def test_a_size_of_zero_is_looked_up_but_not_interpolated():
     st.dictionaries(st.integers(1, 40), st.floats(0.1, 1e4), min_size=1, max_size=6),
     st.integers(-1, 50),
 )
-@settings(max_examples=60, deadline=None)
 def test_rows_agree_with_measured_laws(row, nodes):
     table = PerformanceTable({"a": {1: row}}, size="n")
     counts = sorted(row)
@@ -124,7 +123,6 @@ def test_rows_agree_with_measured_laws(row, nodes):
         max_size=4,
     )
 )
-@settings(max_examples=40, deadline=None)
 def test_arrays_agree_with_single_lookups(entries):
     table = PerformanceTable({"a": entries}, size="n")
     sizes, nodes = np.arange(0, 31, 1.5)[:, None], np.arange(0, 10)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from predictors.small_graphs import assert_agrees, graph_of
@@ -109,7 +109,6 @@ NUMBERS = st.floats(-1e150, 1e150, allow_nan=False)
 
 
 @given(st.lists(st.tuples(NUMBERS, NUMBERS), min_size=3, max_size=8))
-@settings(max_examples=100, deadline=None)
 def test_any_data_are_fitted_or_rejected(points):
     x, y = zip(*points, strict=True)
     try:

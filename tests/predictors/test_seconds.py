@@ -6,7 +6,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from predictors.small_graphs import MACHINES, assert_agrees, graph_of, graphs
@@ -36,7 +36,6 @@ CHAINS = [
 
 
 @given(graphs(), st.sampled_from(CHAINS), st.sampled_from([1, len(MACHINES)]))
-@settings(max_examples=60, deadline=None)
 def test_every_layout_agrees_with_the_predictor(graph, chain, number):
     machines = MACHINES[:number]
     assert_agrees(chain.table(graph, machines), chain, graph, machines)
@@ -48,7 +47,6 @@ def test_every_layout_agrees_with_the_predictor(graph, chain, number):
 
 
 @given(graphs())
-@settings(max_examples=30, deadline=None)
 def test_table_of_explicit_seconds_agrees_with_the_predictor(graph):
     seconds = ExplicitSeconds().table(graph, MACHINES)
     assert isinstance(seconds, TableSeconds)

@@ -23,12 +23,7 @@ def print_journals():
     digests = []
 
     @settings(
-        max_examples=EXAMPLES,
-        derandomize=True,
-        database=None,
-        deadline=None,
-        phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
+        max_examples=EXAMPLES, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
     )
     @given(engine_strategies.simulations())
     def simulate(simulation):

@@ -114,13 +114,13 @@ def _narrow_view(monkeypatch):
         monkeypatch.setattr(limit, 1)
 
 
-@settings(max_examples=RUNS, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=RUNS, suppress_health_check=list(HealthCheck))
 @given(simulations())
 def test_random_runs_keep_the_invariants_replay_and_end(simulation):
     assert_sound(simulation)
 
 
-@settings(max_examples=RUNS // 3, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=RUNS // 3, suppress_health_check=list(HealthCheck))
 @given(simulations())
 @pytest.mark.usefixtures("_narrow_view")
 def test_so_they_do_where_of_many_only_the_first_is_looked_at(simulation):

@@ -88,14 +88,14 @@ def assert_as_planned(made, planner):
     return ran.end_s
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(instances(), st.sampled_from(DENSE))
 def test_undisturbed_every_task_starts_and_ends_as_planned(made, planner):
     assume(make_planner(planner).supports(made, MAKESPAN) is None)
     assert_as_planned(made, planner)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(instances(), st.sampled_from(OTHERS))
 def test_where_a_plan_leaves_gaps_tasks_start_earlier_and_never_later(made, planner):
     assume(make_planner(planner).supports(made, MAKESPAN) is None)

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planning_examples import instance
@@ -80,7 +80,6 @@ def moldable(draw):
 
 
 @pytest.mark.parametrize("rule", QUEUES)
-@settings(max_examples=60, deadline=None)
 @given(drawn=moldable())
 def test_random_moldable_workflows_take_the_time_of_the_queue(rule, drawn):
     assert_same_times(*drawn, rule)

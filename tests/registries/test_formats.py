@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from edges_of import edges_of
@@ -289,7 +289,6 @@ def test_every_truncation_is_read_or_rejected(reader):
 
 
 @given(st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), min_size=1, max_size=4))
-@settings(max_examples=100, deadline=None, derandomize=True)
 def test_flipped_bytes_are_read_or_rejected(reader, flips):
     data = bytearray(SAMPLES[reader.name])
     for position, value in flips:

@@ -98,7 +98,7 @@ def _check_order(lines, made, arrival):
             assert lines[name].start_s >= before.finish_s + moving - 1e-9
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(
     name=st.sampled_from(list(POLICIES)),
     flow=workflows(),

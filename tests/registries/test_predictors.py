@@ -25,7 +25,7 @@ def test_names_and_properties(predictor):
 
 
 @given(graph=graphs())
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_applies_predict_and_table_agree(predictor, graph):
     applies = predictor.applies(graph)
     assert applies.shape == (len(graph),)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import weft
@@ -128,7 +128,6 @@ def slow_twin(executed):
     return found[::-1]
 
 
-@settings(max_examples=60, deadline=None)
 @given(journals())
 def test_the_path_is_that_of_a_slow_twin_and_adds_up(written):
     executed = written.executed()
@@ -155,7 +154,6 @@ def unheard(draw):
     return written, replace(written, entries=entries)
 
 
-@settings(max_examples=100, deadline=None)
 @given(unheard())
 def test_the_path_is_that_of_a_slow_twin_when_ends_were_told_late(pair):
     """Nobody decided while there was no engine: that is waiting, on the path too."""

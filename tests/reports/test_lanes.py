@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reports.plan_views import HEFT, packed, view_of
@@ -25,7 +25,6 @@ def assert_no_overlap(schedule: Schedule, lanes: Lanes) -> None:
 
 
 @given(st.integers(0, 10_000), st.lists(st.integers(1, 9), min_size=1, max_size=3))
-@settings(max_examples=60, deadline=None)
 def test_lanes_never_overlap_and_stay_within_the_machine(seed: int, machine_nodes: list[int]) -> None:
     view = view_of(packed(np.random.default_rng(seed), 40, machine_nodes), machine_nodes)
     lanes = pack_lanes(view.schedule, machine_nodes)

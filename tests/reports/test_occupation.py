@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reports.plan_views import HEFT, packed, view_of
@@ -27,7 +27,6 @@ def test_tasks_come_by_start_then_index() -> None:
 
 
 @given(st.integers(0, 10_000), st.integers(1, 8), st.integers(1, 30))
-@settings(max_examples=60, deadline=None)
 def test_occupation_agrees_with_adding_up_task_by_task(seed: int, nodes: int, columns: int) -> None:
     schedule = view_of(packed(np.random.default_rng(seed), 20, [nodes]), [nodes]).schedule
     edges = np.linspace(0, schedule.makespan_s, columns + 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 import weft
 from engine_by_hand import platform_of
@@ -134,7 +134,6 @@ def test_measurements_files_and_machines_are_those_of_the_run(schema):
     ]
 
 
-@settings(max_examples=40, deadline=None)
 @given(journals())
 def test_the_executed_graph_is_the_described_one_where_nothing_repeats(written):
     executed = written.executed()

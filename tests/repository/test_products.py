@@ -6,7 +6,7 @@ import threading
 import tracemalloc
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from journal_writing import product
@@ -110,7 +110,6 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(steps=STEPS, kept=st.integers(0, 3))
 def test_it_answers_as_a_list_would(steps, kept, tmp_path_factory):
     """Whatever is in memory, on disk or forgotten: always the newest is found."""

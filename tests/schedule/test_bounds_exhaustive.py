@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planning_examples import instance, platform
@@ -84,7 +84,6 @@ def instances(draw):
 
 
 @given(instances())
-@settings(max_examples=150, deadline=None, derandomize=True)
 def test_no_bound_is_above_the_optimum(made):
     if made is None:
         return

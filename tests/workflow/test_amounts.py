@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planning_examples import workflow
@@ -107,7 +107,6 @@ def random_amount_tasks(draw):
     return tasks, expected
 
 
-@settings(max_examples=60, deadline=None)
 @given(random_amount_tasks(), st.randoms(use_true_random=False))
 def test_amounts_equal_their_definitions_on_every_count(drawn, random):
     tasks, expected = drawn

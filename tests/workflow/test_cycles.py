@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from strategies import digraphs
@@ -61,7 +61,6 @@ def test_a_loop_is_cut_at_the_frontier():
     assert back_edges(loop, [2]) == [(1, 2)]
 
 
-@settings(max_examples=100)
 @given(digraphs(), st.data())
 def test_removing_back_edges_gives_an_order_that_respects_the_frontier(graph, data):
     frontier = data.draw(st.lists(st.integers(0, len(graph) - 1), max_size=3, unique=True))
@@ -77,7 +76,6 @@ def test_removing_back_edges_gives_an_order_that_respects_the_frontier(graph, da
     assert all(source in reachable(left, [target]) for source, target in removed)
 
 
-@settings(max_examples=100)
 @given(digraphs())
 def test_the_order_is_valid_and_lexicographically_smallest(graph):
     left = without(graph, back_edges(graph, ()))
@@ -93,7 +91,6 @@ def test_the_order_is_valid_and_lexicographically_smallest(graph):
         done.add(node)
 
 
-@settings(max_examples=100)
 @given(digraphs())
 def test_find_cycle_agrees_with_topological_order(graph):
     cycle = find_cycle(graph)

@@ -98,7 +98,7 @@ class TestMoldable:
         assert widest == Counter({36: simulations, 2: tasks - simulations}) - Counter()
 
     @given(st.integers(0, 10**6), st.sampled_from(["barrier", "reduction-tree", "independent"]))
-    @settings(max_examples=20, deadline=None)
+    @settings(max_examples=20)
     def test_perturbation_stays_within_its_bounds(self, seed, kind):
         tasks = 31 if kind == "reduction-tree" else 32
         plain = seconds_of(weft.generate(kind, tasks=tasks, perturbed=False).workflow)
@@ -133,7 +133,6 @@ class TestMoldable:
 
 class TestLayered:
     @given(st.integers(1, 60), st.integers(1, 60), st.floats(0, 1), st.integers(0, 10**6))
-    @settings(max_examples=40, deadline=None)
     def test_layers_are_levels_of_about_equal_size(self, tasks, layers, density, seed):
         layers = min(tasks, layers)
         graph = graph_of("layered", seed, tasks=tasks, layers=layers, density=density)
@@ -187,7 +186,7 @@ class TestLayered:
 
 class TestForkJoin:
     @given(st.integers(1, 12), st.integers(1, 6))
-    @settings(max_examples=20, deadline=None)
+    @settings(max_examples=20)
     def test_fork_join_structure(self, width, stages):
         graph = graph_of("fork-join", width=width, stages=stages)
         expected = [[]]

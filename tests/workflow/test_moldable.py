@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.workflow.task import Amdahl, CommunicationOverhead, MeasuredSeconds, Roofline, interpolate_log_log
@@ -43,7 +43,6 @@ def test_measured_seconds_are_interpolated_log_log_and_nan_outside():
     assert law.first_seconds == 100.0
 
 
-@settings(max_examples=50)
 @given(st.dictionaries(st.integers(1, 100), st.floats(0.1, 1e4), min_size=2, max_size=5), st.integers(1, 100))
 def test_interpolated_values_lie_between_their_neighbours(table, x):
     xs = sorted(table)

@@ -8,7 +8,7 @@ from typing import get_args
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.errors import InvalidInput
@@ -85,7 +85,6 @@ def sizes(workflow):
     return [int(task.sweep.variables[0][1].high.text) for task in workflow.tasks]
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
     subtasks=st.integers(1, 200),

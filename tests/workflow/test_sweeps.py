@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.expressions import parse
@@ -33,7 +33,6 @@ def test_decimal_steps_include_the_end_without_rounding_noise():
     assert names == ["t[0.4]", "t[0.6]", "t[0.8]", "t[1]"]
 
 
-@settings(max_examples=100)
 @given(st.integers(-50, 50), st.integers(0, 60), st.sampled_from(["0.1", "0.2", "0.25", "0.3", "1", "3"]))
 def test_ranges_equal_decimal_arithmetic(low, count, step):
     high = low + count * float(step)

@@ -100,7 +100,7 @@ def test_predecessors_and_successors_are_consistent():
             assert graph.predecessor_pointer[child] <= edge < graph.predecessor_pointer[child + 1]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(workflows())
 def test_every_graph_is_in_topological_order_with_columns_of_one_length(workflow):
     assume(not find_problems(workflow))

@@ -235,7 +235,7 @@ def test_checking_twice_and_unfolding_first_give_the_same_problems():
     assert len(find_problems(workflow)) == len(find_problems(workflow)) == 1
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(workflows())
 def test_any_workflow_gives_problems_or_a_graph(workflow):
     from weft.workflow.unfold import unfold
@@ -263,7 +263,6 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_any_value_under_any_key_is_read_or_reported(data):
     from weft.documents import Document, from_python

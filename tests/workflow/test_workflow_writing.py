@@ -25,20 +25,20 @@ def again(workflow):
     return found
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(workflows())
 def test_any_workflow_comes_back_equal(workflow):
     assert again(workflow) == workflow
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(workflows())
 def test_plain_data_come_back_equal_without_yaml(workflow):
     found, reader = read_workflow(Document(root=from_python(workflow_document(workflow))))
     assert (found, reader.problems) == (workflow, [])
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(platforms())
 def test_any_platform_comes_back_equal(platform):
     assert read_platform_file(SourceFile(name="p.yaml", data=write_platform(platform).encode())) == platform

@@ -171,7 +171,7 @@ PIECES = [*"./ab*?[]\n'\"$`;\\ \0\udc80", "..", "/../", "outside", "canary"]
 NAMES = st.lists(st.sampled_from(PIECES), max_size=8).map("".join)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(name=NAMES, root_first=st.booleans())
 def test_no_name_reaches_out(grounds, name: str, root_first: bool) -> None:
     if root_first:

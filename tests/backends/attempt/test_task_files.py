@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.attempt.job_examples import with_task
@@ -48,7 +48,6 @@ def test_wrong_progress_is_named(text):
         parse_progress(text)
 
 
-@settings(max_examples=300)
 @given(st.text(max_size=60) | st.text(alphabet='0123456789.%/eE+-{}":,\n done', max_size=30))
 def test_whatever_is_written_progress_is_a_share_or_a_problem(text):
     try:

@@ -7,7 +7,7 @@ from glob import glob
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.backends.attempt.safe_paths import StagingProblem
@@ -39,7 +39,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 PIECES = st.sampled_from(["*", "?", "*.dat", "x", "y", "a", "[ab]*", "b.dat", "[!a].dat", "l*", "??*", ".*"])
 
 
-@settings(max_examples=200, deadline=None)
 @given(pieces=st.lists(PIECES, min_size=1, max_size=4), anywhere=st.integers(-1, 3))
 def test_it_finds_what_glob_finds(folder: Path, pieces: list[str], anywhere: int) -> None:
     pieces = [piece for piece in pieces if piece != ".*"]

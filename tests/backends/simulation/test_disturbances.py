@@ -8,7 +8,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.backends.simulation.disturbances import Disturbance, DisturbanceKind, generate_disturbances
@@ -188,7 +188,6 @@ ENDS = {
 }
 
 
-@settings(max_examples=150, deadline=None)
 @given(SCENARIOS, st.integers(0, 99))
 def test_time_never_runs_back_and_nothing_ends_before_it_begins(scenario, seed):
     items = first(scenario, 200, seed)

@@ -175,7 +175,6 @@ def by_the_book(begun, stops):
     return end_times(flows, capacities, dict(stops))
 
 
-@settings(max_examples=300, deadline=None)
 @given(TRANSFERS)
 def test_ends_are_those_of_progressive_filling(drawn):
     begun, stops = begun_and_stopped(drawn)
@@ -190,7 +189,6 @@ def test_ends_are_those_of_progressive_filling(drawn):
     )
 
 
-@settings(max_examples=200, deadline=None)
 @given(TRANSFERS)
 def test_no_byte_is_lost_and_no_link_carries_more_than_it_can(drawn):
     """On every link, from whole second to whole second: bytes arrived = bandwidth x time with data to move."""
@@ -223,7 +221,7 @@ def test_filling_by_the_book_knows_more_than_one_link():
     assert {flow: float(rate) for flow, rate in rates.items()} == {"long": 0.5, "x": 0.5, "y": 2.5}
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(platforms(), st.data())
 def test_alone_a_transfer_has_the_link_planners_believe_in(platform, data):
     machines = planned_machines(platform)

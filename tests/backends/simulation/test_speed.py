@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.backends.simulation.state import HostSpeed
@@ -53,7 +53,6 @@ CHANGES = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
 @given(CHANGES, st.integers(0, 10), st.integers(1, 30))
 def test_work_is_done_when_the_speed_adds_up_to_it(changes, start, work):
     """Independent: the share of every whole second, from what is going on in it."""

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.backends.simulation.scenario import Durations
@@ -34,7 +34,6 @@ def test_the_mean_is_preserved_and_the_deviation_is_the_noise():
     assert drawn.min() > 0
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.permutations([(task, iteration) for task in (0, 7, 1023, 1024, 5000) for iteration in (0, 1, 4)]))
 def test_the_order_of_asking_does_not_matter(asked):
     mine, theirs = truth(), truth()
