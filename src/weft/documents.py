@@ -11,10 +11,11 @@ import itertools
 import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from weft.errors import DocumentPath, InvalidInput, Problem, SourceLocation, shorten, suggest
+from weft.records import dataclass
 
 __all__ = [
     "MOST_NAMES",

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from weft.records import dataclass
 
 __all__ = [
     "DocumentPath",

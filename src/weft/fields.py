@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, field
 from functools import cached_property
 from typing import Any
 
 from weft.documents import DocumentNode, Reader
+from weft.records import dataclass
 
 __all__ = [
     "ANY_SHAPE",

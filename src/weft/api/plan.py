@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from weft.planners.planner import Budget, Plan, Planner, PlanProgress, PlanReque
 from weft.platform.platform import Platform
 from weft.predictors.predictor import Predictor
 from weft.randomness import generator
+from weft.records import dataclass
 from weft.reports import REPORTS
 from weft.reports.report import GanttView
 from weft.reports.text import time_text, untimed_text

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ from weft.engine.state.plan import PlanLine
 from weft.engine.state.run import RunState
 from weft.engine.state.state import EngineState
 from weft.engine.states import FINAL, TaskState
+from weft.records import dataclass
 from weft.units import format_count, format_seconds
 from weft.workflow.task_graph import COMPUTE
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import getpass
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
@@ -19,6 +18,7 @@ from weft.engine.journal import JournalEntry
 from weft.engine.messages import PlanReady
 from weft.engine.state.state import EngineState
 from weft.errors import InvalidInput, Problem
+from weft.records import dataclass
 from weft.repository.database import Database, open_database
 from weft.repository.journal import Journal
 from weft.repository.journal_store import JournalStore

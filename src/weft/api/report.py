@@ -10,7 +10,6 @@ import os
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from weft.api.project import JournalFollower, OpenProject
@@ -25,6 +24,7 @@ from weft.errors import InvalidInput, Problem, nearest
 from weft.formats.files import save_text
 from weft.platform.machine import Machine
 from weft.platform.platform import planned_machines
+from weft.records import dataclass
 from weft.reports.events_jsonl import EventLines
 from weft.reports.execution import ExecutedRun, build_executed_run
 from weft.reports.execution_history import AttemptLogs, ExecutionHistory, ExecutionRecords, ProcessUsage

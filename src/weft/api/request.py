@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -30,6 +30,7 @@ from weft.platform.platform import Platform
 from weft.predictors.chain import PredictorChain, default_chain
 from weft.predictors.predictor import Predictor
 from weft.randomness import generator
+from weft.records import dataclass
 from weft.schedule.objective import make_objective
 from weft.workflow.checks import check_and_unfold
 from weft.workflow.task import Input, Task

@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from html import escape
 from pathlib import Path
@@ -36,6 +36,7 @@ from weft.errors import InvalidInput, Problem
 from weft.instance.instance import Instance
 from weft.platform.platform import Platform
 from weft.policies.policy import make_policy
+from weft.records import dataclass
 from weft.reports.comparison import TextTable
 from weft.reports.execution_page import execution_facts, execution_lines, kind_table
 from weft.repository.database import Database, open_database

@@ -7,7 +7,7 @@ engine. It makes no decisions. Commands are idempotent: a command repeated after
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar, Protocol
 
 from weft.backends.layout import ProjectLayout
@@ -15,8 +15,8 @@ from weft.engine.messages import Command, Event
 from weft.engine.state.compiled import CompiledWorkflow
 from weft.expressions import Value
 from weft.instance.instance import Instance
-from weft.message import message
 from weft.platform.machine import Machine
+from weft.records import dataclass, message
 
 __all__ = [
     "Backend",

@@ -11,12 +11,12 @@ import hashlib
 import os
 import re
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from weft.errors import InvalidInput, Problem
 from weft.platform.machine import Machine
+from weft.records import dataclass
 
 __all__ = ["ProjectLayout", "path_component", "refuse_links"]
 

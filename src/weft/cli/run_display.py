@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 import click
 
+from weft.records import dataclass
 from weft.reports.text import fitted, printable, promise_text, shown_width
 from weft.units import format_count, format_seconds
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from weft.engine import messages
@@ -28,6 +28,7 @@ from weft.engine.transitions import absorb, enact
 from weft.engine.view import EngineView
 from weft.errors import InvalidInput, Problem, nearest
 from weft.instance.candidates import list_conditions
+from weft.records import dataclass
 from weft.units import format_count, format_seconds
 from weft.workflow.task_graph import COMPUTE
 

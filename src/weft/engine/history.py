@@ -14,13 +14,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any
 
 from weft.engine import messages
 from weft.engine.journal import JournalEntry
 from weft.engine.state.state import EngineState
 from weft.engine.states import TaskState
+from weft.records import dataclass
 from weft.workflow.task_graph import COMPUTE
 
 __all__ = [

@@ -16,13 +16,14 @@ import functools
 import math
 import typing
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import MISSING, dataclass
+from dataclasses import MISSING
 from typing import Any
 
 from weft.engine import messages
 from weft.engine.messages import Command, Event, Parcel
 from weft.engine.states import STATES, TaskState
 from weft.errors import InvalidInput, Problem
+from weft.records import dataclass
 
 __all__ = [
     "READABLE_SCHEMAS",

@@ -16,7 +16,7 @@ from dataclasses import field
 
 from weft.engine.states import Cause, ProbeTarget, RequestKind, RunOutcome, SignalKind, TaskState
 from weft.expressions import Value
-from weft.message import message
+from weft.records import message
 
 __all__ = [
     "RECORDS",

@@ -10,7 +10,6 @@ that differs.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
@@ -18,6 +17,7 @@ from weft.engine.engine import Engine
 from weft.engine.journal import TYPE_NAMES, JournalEntry, encode_message
 from weft.engine.messages import Command
 from weft.engine.state.plan import StoredPlan
+from weft.records import dataclass
 
 __all__ = ["CommandDifference", "ReplayResult", "rebuild", "replay"]
 

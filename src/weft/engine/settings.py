@@ -7,9 +7,10 @@ the default migrates only when it saves time.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from weft.errors import InvalidInput, Problem, nearest
+from weft.records import dataclass
 
 __all__ = ["DEFAULT_RETRIES", "PRESETS", "EngineSettings", "ReplanRule", "find_settings"]
 

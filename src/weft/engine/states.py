@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import enum
 import math
-from dataclasses import dataclass
+
+from weft.records import dataclass
 
 __all__ = [
     "ACTIVE",

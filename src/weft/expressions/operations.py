@@ -12,12 +12,12 @@ import math
 import operator as standard
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, cast
 
 from weft.errors import shorten, suggest
 from weft.expressions.values import Refusal, Value, ValueKind, describe, format_kinds, kind_of, to_value
+from weft.records import dataclass
 
 __all__ = [
     "FUNCTIONS",

@@ -11,13 +11,14 @@ import ast
 import functools
 import re
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from weft.errors import shorten, suggest
 from weft.expressions import tree
 from weft.expressions.operations import FUNCTIONS, MAX_BITS
 from weft.expressions.tree import ExpressionNode
 from weft.expressions.values import BUILT_IN, ExpressionError, Refusal, unknown_name
+from weft.records import dataclass
 
 __all__ = [
     "MAX_DEPTH",

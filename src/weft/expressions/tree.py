@@ -7,7 +7,9 @@ parentheses; parsing its result gives an equal tree.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from weft.records import dataclass
 
 __all__ = [
     "Binary",

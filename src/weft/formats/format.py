@@ -12,12 +12,12 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from weft.errors import DocumentPath, InvalidInput, Problem, SourceLocation, shorten, suggest
 from weft.platform.platform import Platform
+from weft.records import dataclass
 from weft.workflow.workflow import Workflow
 
 __all__ = [

@@ -18,12 +18,13 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeVar
 
 from weft.documents import Document, locate_problems
 from weft.errors import InvalidInput, Problem, shorten
 from weft.formats.format import SourceFile, file_error
+from weft.records import dataclass
 from weft.workflow.task import Dependency, Input, JobSpec, NodeCounts, Output, Task
 from weft.workflow.task_graph import EVERYWHERE, TRANSFER, VIRTUAL, TaskGraph
 from weft.workflow.unfold import unfold

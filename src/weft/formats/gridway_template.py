@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import NoReturn
 
 from weft.errors import InvalidInput, shorten, suggest
@@ -32,6 +31,7 @@ from weft.expressions.tree import (
     format_tree,
 )
 from weft.formats.format import ProblemCollector
+from weft.records import dataclass
 
 __all__ = ["TemplateEntry", "parse_template", "translate_rank", "translate_requirement"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +20,7 @@ from weft.expressions import Expression, evaluate_columns, find_unknown_names
 from weft.platform.arrays import machine_columns
 from weft.platform.machine import Machine
 from weft.predictors.seconds import ClassSeconds, RelatedSeconds, Seconds
+from weft.records import dataclass
 from weft.units import format_bytes
 from weft.workflow.task_graph import COMPUTE, AmountsByCount, Floats, Indices, TaskGraph
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from weft.errors import InvalidInput, Problem
+from weft.records import dataclass
 
 __all__ = ["Summary", "improvement_percent", "precision_percent", "share_percent", "summarise"]
 

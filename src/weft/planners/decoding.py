@@ -9,7 +9,6 @@ in ``weft.planners.queue_decoding``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -33,6 +32,7 @@ from weft.kernels.decoder import (
 from weft.kernels.decoder import decode as decode_kernel
 from weft.kernels.skylines import Skylines
 from weft.planners.problem import compile_problem
+from weft.records import dataclass
 from weft.schedule.schedule import Schedule
 from weft.workflow.task_graph import COMPUTE, Floats, Indices
 

@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from weft.instance.instance import Instance
 from weft.randomness import generator
+from weft.records import dataclass
 from weft.schedule.costs import schedule_cost
 from weft.schedule.schedule import Schedule, expected_executions, total_seconds
 from weft.workflow.task_graph import COMPUTE, Floats, LoopBody

@@ -16,13 +16,13 @@ and g gaps per machine.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from weft.errors import InvalidInput, Problem
 from weft.instance.instance import Instance
 from weft.planners.list_planner import ListPlanner, make_rule, place_tasks
 from weft.planners.ranks import mean_communication_s, order_by_rank, upward_ranks
+from weft.records import dataclass
 from weft.schedule.schedule import Schedule
 
 __all__ = ["Heft"]

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from weft.instance.instance import Instance
+from weft.records import dataclass
 from weft.registry import make_by_name
 from weft.schedule.objective import Objective
 from weft.schedule.schedule import Schedule

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from weft.errors import InvalidInput, Problem
 from weft.platform.machine import BUILT_IN_NAMES, Machine
 from weft.platform.platform import Link, Platform, site_link
+from weft.records import dataclass
 
 __all__ = ["MOST_LOCATIONS", "Network", "compile_network", "machine_columns"]
 

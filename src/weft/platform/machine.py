@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from weft.documents import has_range
 from weft.errors import Problem, shorten, suggest
+from weft.records import dataclass
 
 __all__ = ["BUILT_IN_NAMES", "MOST", "OCCUPANCIES", "QUEUES", "Attribute", "Machine", "find_name_problems"]
 

@@ -7,11 +7,12 @@ import math
 import operator
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from weft.documents import Document, expand_braces
 from weft.errors import DocumentPath, InvalidInput, Problem, shorten, suggest
 from weft.platform.machine import Machine, find_name_problems
+from weft.records import dataclass
 
 __all__ = [
     "DEFAULT_LINK",

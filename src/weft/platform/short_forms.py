@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from weft.documents import MOST_NAMES
@@ -11,6 +10,7 @@ from weft.errors import InvalidInput, Problem, shorten, suggest
 from weft.platform.local import local_machine
 from weft.platform.machine import MOST, QUEUES, Machine
 from weft.platform.platform import DEFAULT_LINK, Link, Platform
+from weft.records import dataclass
 from weft.units import parse_bytes, parse_rate, parse_seconds
 
 __all__ = ["SHORT_FORMS", "parse_short_form"]

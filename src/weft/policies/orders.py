@@ -9,13 +9,13 @@ become more urgent.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Literal
 from weakref import WeakKeyDictionary
 
 from weft.instance.instance import Instance
 from weft.planners.ranks import upward_ranks
 from weft.policies.policy import RunOrder, TaskOrder
+from weft.records import dataclass
 
 __all__ = ["ORDERS", "ByIndex", "ByPriority", "ByRank", "Intra"]
 

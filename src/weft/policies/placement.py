@@ -6,10 +6,10 @@ All choices take O(modes).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
 
 from weft.policies.policy import Mode, Place, RunView, View
+from weft.records import dataclass
 from weft.workflow.task_graph import COMPUTE
 
 __all__ = [

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from weft.policies.orders import ByRank
 from weft.policies.placement import ModePlacer, Sizing
 from weft.policies.policy import Place, PlanView, RunView, TaskOrder, View
+from weft.records import dataclass
 
 __all__ = ["PlanFollower"]
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from weft.instance.instance import Instance
-from weft.message import message
+from weft.records import dataclass, message
 from weft.registry import make_by_name
 
 __all__ = [

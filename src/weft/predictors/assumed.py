@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from weft.platform.machine import Machine
 from weft.predictors.predictor import Estimate, Flags, TaskFeatures
 from weft.predictors.work import WorkOverSpeed, estimate_work
+from weft.records import dataclass
 from weft.workflow.task_graph import COMPUTE, Floats, TaskGraph
 
 __all__ = ["ASSUMED_WORK", "AssumedWork"]

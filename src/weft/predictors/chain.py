@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -19,6 +18,7 @@ from weft.predictors.seconds import RelatedSeconds, Seconds
 from weft.predictors.speedups import relate_work
 from weft.predictors.tabulation import tabulate
 from weft.predictors.work import WorkOverSpeed
+from weft.records import dataclass
 from weft.workflow.task_graph import COMPUTE, TaskGraph
 
 __all__ = ["PredictorChain", "default_chain"]

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -27,6 +26,7 @@ from weft.predictors.speedups import (
     reference_speedup,
 )
 from weft.predictors.tabulation import Integers, concatenate_ranges, row_pointers, tabulate
+from weft.records import dataclass
 from weft.workflow.task_graph import COMPUTE, EVERYWHERE, Floats, TaskGraph
 
 __all__ = ["ExplicitSeconds"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from weft.expressions import Value
 from weft.platform.machine import Machine
 from weft.predictors.seconds import Seconds
+from weft.records import dataclass
 from weft.workflow.task import SpeedUp, Task
 from weft.workflow.task_graph import COMPUTE, Floats, TaskGraph
 

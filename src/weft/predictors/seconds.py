@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import InvalidInput, Problem
+from weft.records import dataclass
 from weft.workflow.task_graph import Floats, Indices
 
 __all__ = [

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from weft.platform.machine import Machine
 from weft.predictors.predictor import Flags
 from weft.predictors.seconds import RelatedSeconds, check_entries
+from weft.records import dataclass
 from weft.workflow.task import MeasuredSeconds, SpeedUp
 from weft.workflow.task_graph import COMPUTE, Floats, Indices, TaskGraph
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from weft.platform.machine import Machine
 from weft.predictors.predictor import Flags, Predictor, PredictorInputs, task_features
 from weft.predictors.seconds import MAX_ENTRIES, ClassSeconds, TableSeconds, check_entries
 from weft.predictors.speedups import NO_WORK, UNKNOWN, largest_count, law_key
+from weft.records import dataclass
 from weft.workflow.task_graph import COMPUTE, Floats, TaskGraph
 
 __all__ = ["SMALL", "Integers", "concatenate_ranges", "row_pointers", "tabulate"]

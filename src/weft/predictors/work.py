@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -17,6 +16,7 @@ from weft.platform.machine import Machine
 from weft.predictors.predictor import Estimate, Flags, PredictorInputs, TaskFeatures, impossible
 from weft.predictors.seconds import RelatedSeconds
 from weft.predictors.speedups import evaluate_law, relate_work
+from weft.records import dataclass
 from weft.workflow.task_graph import COMPUTE, Floats, TaskGraph
 
 __all__ = ["WorkOverSpeed", "estimate_work"]

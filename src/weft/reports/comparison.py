@@ -8,9 +8,9 @@ from __future__ import annotations
 import csv
 import io
 import math
-from dataclasses import dataclass
 from typing import Any
 
+from weft.records import dataclass
 from weft.reports.page import render_page
 from weft.units import format_count, format_seconds
 

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 
 from weft.engine.history import AttemptRecord
 from weft.engine.state.run import RunState
+from weft.records import dataclass
 from weft.reports.execution_history import ExecutionHistory
 
 __all__ = ["CriticalPath", "PathStep", "find_critical_path"]

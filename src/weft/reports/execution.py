@@ -7,7 +7,7 @@ reports. A journal may hold several runs; a report covers all or some of them.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cached_property
 from typing import Any
 
@@ -26,6 +26,7 @@ from weft.engine.state.plan import PlanLine
 from weft.errors import InvalidInput, Problem
 from weft.platform.machine import Machine
 from weft.platform.platform import Platform, planned_machines
+from weft.records import dataclass
 from weft.reports.critical_path import CriticalPath, find_critical_path
 from weft.reports.execution_history import (
     NO_RECORDS,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from weft.engine.state.plan import StoredPlan
 from weft.engine.state.run import RunState
 from weft.engine.state.state import EngineState
 from weft.engine.states import TaskState
+from weft.records import dataclass
 from weft.reports.text import printable
 
 __all__ = [

@@ -17,12 +17,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.records import dataclass
 from weft.reports.report import GanttView
 from weft.schedule.schedule import Schedule
 from weft.workflow.task_graph import Floats

@@ -6,9 +6,9 @@ and runs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
+from weft.records import dataclass
 from weft.schedule.schedule import Schedule
 
 __all__ = ["GanttView", "Report"]

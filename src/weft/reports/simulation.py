@@ -8,12 +8,13 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from weft.engine.history import AttemptRecord, History, MachineUse, MigrationRecord, RunSummary
 from weft.papers.statistics import Summary
+from weft.records import dataclass
 from weft.reports.charts import box_plots, steps_chart
 from weft.reports.comparison import TextTable
 from weft.reports.gantt_html import HtmlGantt

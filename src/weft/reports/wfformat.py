@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from weft import __version__
@@ -30,6 +30,7 @@ from weft.formats.wfformat import (
     make_ids,
 )
 from weft.platform.machine import Machine
+from weft.records import dataclass
 from weft.reports.execution import ExecutedRun, is_reused
 
 __all__ = ["write_wfformat"]

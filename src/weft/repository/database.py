@@ -14,12 +14,12 @@ import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote
 
 from weft.errors import InvalidInput, Problem, SourceLocation, WeftError
+from weft.records import dataclass
 
 __all__ = [
     "APPLICATION_ID",

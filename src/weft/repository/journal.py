@@ -14,7 +14,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, field, fields
 from functools import cached_property
 from itertools import takewhile
 from json.encoder import encode_basestring_ascii
@@ -37,6 +37,7 @@ from weft.instance.compilation import compile_instance
 from weft.platform.file_format import platform_document, read_platform
 from weft.platform.platform import Platform
 from weft.policies.policy import Policy, make_policy
+from weft.records import dataclass
 from weft.workflow.checks import check_and_unfold
 from weft.workflow.file_format import read_workflow, workflow_document
 from weft.workflow.workflow import Workflow

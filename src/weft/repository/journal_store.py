@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
@@ -29,6 +28,7 @@ from weft.engine.state.state import EngineState
 from weft.errors import InvalidInput, Problem, SourceLocation
 from weft.formats.files import STDIN, open_source
 from weft.formats.format import SourceFile
+from weft.records import dataclass
 from weft.repository.database import Database, open_database
 from weft.repository.journal import Journal, JournalHeader, encode_entry, encode_json, read_header
 from weft.repository.runs import RunTable

@@ -8,9 +8,9 @@ neither.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from weft.records import dataclass
 from weft.repository.database import Database
 
 __all__ = ["RequestReply", "RequestTable", "UserRequest"]

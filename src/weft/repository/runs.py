@@ -8,11 +8,12 @@ to see whether an engine is active.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from weft.engine.replan.promise import Promise
 from weft.errors import InvalidInput, Problem, SourceLocation
+from weft.records import dataclass
 from weft.repository.database import Database
 
 __all__ = ["STATES", "UNFINISHED", "ExecutionRecord", "RunRecord", "RunTable"]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from weft.errors import InvalidInput, Problem
 from weft.kernels.compilation import report_compilation
 from weft.planners.planner import Budget, PlanProgress
+from weft.records import dataclass
 
 if TYPE_CHECKING:
     from weft.planners.planner import Planner

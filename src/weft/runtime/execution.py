@@ -20,7 +20,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Self
 
 from weft.backends import BACKENDS
@@ -39,6 +38,7 @@ from weft.engine.state.state import EngineState
 from weft.engine.states import RequestKind, Stage
 from weft.errors import InvalidInput, Problem, nearest
 from weft.platform.platform import Platform
+from weft.records import dataclass
 from weft.repository.database import Database, open_database
 from weft.repository.journal import Journal, JournalHeader
 from weft.repository.journal_store import JournalStore

@@ -20,11 +20,12 @@ import socket
 import time
 import weakref
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Self
 
 from weft.errors import Locked, WeftError
+from weft.records import dataclass
 
 __all__ = ["Lock", "LockOwner", "find_holder"]
 

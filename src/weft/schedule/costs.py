@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from weft.instance.instance import Instance, ModeGroup
+from weft.records import dataclass
 from weft.schedule.schedule import Schedule
 from weft.workflow.task_graph import COMPUTE, Floats, Indices
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
 from weft.instance.instance import Instance
+from weft.records import dataclass
 from weft.schedule.bounds import heads
 from weft.schedule.costs import schedule_cost, sequential_execution
 from weft.schedule.schedule import Schedule

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Literal
 
 from weft.errors import Infeasible, InvalidInput, Problem, nearest
 from weft.instance.instance import Instance
+from weft.records import dataclass
 from weft.schedule.costs import cheapest_cost, relative_prices, schedule_cost, sequential_execution
 from weft.schedule.metrics import measure_schedule
 from weft.schedule.schedule import Schedule

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.records import dataclass
 from weft.workflow.task_graph import Floats, LoopBody, TaskGraph
 
 __all__ = ["Assignment", "Schedule", "expected_executions", "expected_total_seconds", "total_seconds"]

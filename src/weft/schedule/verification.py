@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from weft.platform.machine import Machine
 from weft.platform.platform import Platform, link_between, planned_machines
 from weft.predictors.chain import default_chain
 from weft.predictors.predictor import Predictor, task_features
+from weft.records import dataclass
 from weft.schedule.schedule import Schedule
 from weft.workflow.task_graph import COMPUTE, TRANSFER, VIRTUAL, Floats, TaskGraph
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Container, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from weft.errors import InvalidInput, Problem, shorten
 from weft.expressions import Expression, Value, evaluate, evaluate_number
 from weft.expressions.tree import FunctionCall, Literal, Name
+from weft.records import dataclass
 
 __all__ = [
     "COUNT_NAME",

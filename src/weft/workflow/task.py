@@ -8,11 +8,12 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from weft.errors import Problem
 from weft.expressions import Expression, Value
+from weft.records import dataclass
 from weft.workflow.quantity import Amount, Quantity, Range, Sweep, constant_value, stated_quantities
 
 __all__ = [

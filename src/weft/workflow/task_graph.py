@@ -8,7 +8,7 @@ of a part of a run for re-planning.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.expressions import Expression, Value
+from weft.records import dataclass
 from weft.workflow.cycles import topological_order
 from weft.workflow.quantity import Context
 from weft.workflow.task import SpeedUp, Task, TaskKind

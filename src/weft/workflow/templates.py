@@ -14,9 +14,9 @@ import re
 import shlex
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from weft.expressions import Value
+from weft.records import dataclass
 
 __all__ = [
     "TemplateField",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from weft.documents import locate_problems
 from weft.errors import InvalidInput, Problem, shorten
 from weft.expressions import Expression
+from weft.records import dataclass
 from weft.workflow.cycles import back_edges, find_cycle, reachable, reversed_edges
 from weft.workflow.edges import EdgeList, FileDependencies, MergedEdges, connect_tasks
 from weft.workflow.quantity import evaluate_quantity

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import pairwise
 
 from weft.documents import Document
 from weft.errors import InvalidInput, Problem, suggest
 from weft.expressions import Expression, Value, evaluate
 from weft.expressions.tree import Compare, ExpressionNode, ListOf, Literal, Name, walk
+from weft.records import dataclass
 from weft.workflow.cycles import find_cycle, topological_order
 from weft.workflow.quantity import Quantity, Sweep, constant_value, growth_file
 from weft.workflow.task import RESERVED_CODES, Task

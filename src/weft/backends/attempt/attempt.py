@@ -15,7 +15,7 @@ import stat
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from weft.backends.attempt.safe_paths import StagingProblem, open_directory, sta
 from weft.backends.attempt.staging import write_all
 from weft.backends.attempt.task_files import TaskFiles
 from weft.engine.messages import Assign, Start
+from weft.records import dataclass
 
 __all__ = ["ActiveAttempt", "AttemptRecords", "ProgramReport"]
 

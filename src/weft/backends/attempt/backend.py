@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, ClassVar, Protocol
@@ -33,6 +33,7 @@ from weft.backends.backend import Capabilities, ProjectContext, RecoveredAttempt
 from weft.engine import messages as cm
 from weft.engine import messages as ev
 from weft.engine.states import Cause
+from weft.records import dataclass
 
 __all__ = ["ProgramBackend", "SurvivingPrograms", "Transport"]
 

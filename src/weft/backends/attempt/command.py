@@ -22,7 +22,6 @@ import re
 import shlex
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
@@ -42,8 +41,8 @@ from weft.engine.messages import Start
 from weft.engine.state.compiled import CompiledWorkflow
 from weft.errors import shorten
 from weft.expressions import Value
-from weft.message import message
 from weft.platform.machine import Machine
+from weft.records import dataclass, message
 from weft.workflow.task import NO_RECOVERY, Environment, JobSpec, Task, TaskKind
 
 __all__ = [

@@ -9,7 +9,7 @@ from __future__ import annotations
 import fnmatch
 import signal
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from weft.backends.attempt.attempt import ActiveAttempt, AttemptRecords, ProgramReport
@@ -27,6 +27,7 @@ from weft.engine import messages as ev
 from weft.engine.state.compiled import CompiledWorkflow
 from weft.engine.states import Cause
 from weft.expressions import Value
+from weft.records import dataclass
 from weft.workflow.templates import fill_template
 
 __all__ = ["AttemptFinisher", "FinishedAttempt", "TaskMonitor", "add_measured_times", "halted_event"]

@@ -28,7 +28,7 @@ import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from threading import Lock
 from typing import IO, Any
@@ -58,6 +58,7 @@ from weft.backends.attempt.staging import (
 )
 from weft.backends.attempt.trees import DIGEST_SIZE, list_tree, remove_tree
 from weft.backends.backend import FileRecord
+from weft.records import dataclass
 
 __all__ = [
     "FetchedInput",

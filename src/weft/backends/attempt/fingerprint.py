@@ -12,11 +12,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from weft.backends.attempt.command import RenderedJob
 from weft.backends.backend import Product
 from weft.errors import shorten
+from weft.records import dataclass
 
 __all__ = ["Fingerprint", "compute_fingerprint", "explain_staleness"]
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from weft.backends.attempt.safe_paths import StagingProblem
@@ -20,6 +19,7 @@ from weft.backends.backend import FileRecord, Product, ProductStore
 from weft.engine.state.compiled import CompiledWorkflow
 from weft.expressions import Value
 from weft.platform.machine import Machine
+from weft.records import dataclass
 from weft.workflow.task import Input, Task
 from weft.workflow.task_graph import TaskGraph
 from weft.workflow.templates import fill_template, split_template

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from weft.engine.messages import Ended, StagedIn, StageIn
 from weft.engine.state.compiled import CompiledWorkflow
 from weft.engine.states import Cause
 from weft.expressions import Value
+from weft.records import dataclass
 
 __all__ = ["AttemptPreparer", "PreparedAttempt"]
 

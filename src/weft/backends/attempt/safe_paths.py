@@ -17,11 +17,11 @@ import os
 import stat
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 from weft.errors import WeftError
+from weft.records import dataclass
 
 __all__ = [
     "MAX_DEPTH",

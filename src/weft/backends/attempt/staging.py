@@ -18,7 +18,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from threading import Lock
@@ -54,6 +53,7 @@ from weft.backends.attempt.trees import (
 )
 from weft.backends.backend import FileRecord
 from weft.errors import nearest
+from weft.records import dataclass
 
 __all__ = [
     "DIGESTS",

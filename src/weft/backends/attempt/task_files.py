@@ -16,7 +16,6 @@ import re
 import stat
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn, TypeVar
 from weakref import WeakKeyDictionary
@@ -30,6 +29,7 @@ from weft.errors import InvalidInput, Problem, shorten
 from weft.expressions import Expression, Value, ValueKind, infer_kind, parse
 from weft.formats.format import ProblemCollector, SourceFile
 from weft.formats.gridway_template import TemplateEntry, translate_rank, translate_requirement
+from weft.records import dataclass
 from weft.workflow.quantity import MAX_POINTS
 from weft.workflow.workflow import find_growth_files
 

@@ -17,7 +17,6 @@ import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
@@ -36,6 +35,7 @@ from weft.backends.attempt.safe_paths import (
     split_name,
     staging_errors,
 )
+from weft.records import dataclass
 
 __all__ = [
     "DIGEST_SIZE",

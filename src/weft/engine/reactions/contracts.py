@@ -29,7 +29,7 @@ rule, not only while no work is done.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 
 from weft.engine import messages
@@ -37,6 +37,7 @@ from weft.engine.context import DecisionContext
 from weft.engine.reactions import relocation, replanning
 from weft.engine.selection import accepts_machine, check_requirement
 from weft.engine.states import Attempt, MigrationReason, ProbeTarget, Stage, TaskState, TimerKind
+from weft.records import dataclass
 from weft.units import parse_seconds
 from weft.workflow import task
 

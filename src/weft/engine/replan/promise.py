@@ -10,7 +10,7 @@ these loops.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from weft.planners.decoding import APPEND, decode, encode_schedule
 from weft.planners.forecast import PlanForecast
 from weft.predictors.assumed import AssumedWork
 from weft.predictors.predictor import Flags
+from weft.records import dataclass
 from weft.schedule.schedule import Schedule, expected_executions, total_seconds
 from weft.workflow.task_graph import COMPUTE, LoopBody, TaskGraph
 

@@ -25,7 +25,6 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -53,6 +52,7 @@ from weft.instance.instance import BusyInterval, Instance
 from weft.planners.decoding import decode
 from weft.planners.forecast import forecast_schedule
 from weft.planners.planner import Budget, Plan, Planner, PlanRequest
+from weft.records import dataclass
 from weft.schedule.objective import make_objective
 from weft.schedule.schedule import Schedule
 from weft.workflow.task_graph import (

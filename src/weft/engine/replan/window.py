@@ -22,10 +22,10 @@ O(v + e), iterative; O((v + e) b / 64) to find the tasks that run again for b re
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
+from weft.records import dataclass
 from weft.workflow.cycles import back_edges, reachable, strong_components, topological_order
 
 __all__ = [

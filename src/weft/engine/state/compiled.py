@@ -11,7 +11,6 @@ last task, and two iterations of one loop never overlap.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -28,6 +27,7 @@ from weft.planners.ranks import mean_seconds, order_by_rank, upward_ranks
 from weft.platform.platform import Platform
 from weft.predictors.seconds import ClassSeconds, RelatedSeconds
 from weft.randomness import generator
+from weft.records import dataclass
 from weft.schedule.objective import make_objective
 from weft.workflow.quantity import evaluate_quantity
 from weft.workflow.task import Input, Task

@@ -6,10 +6,10 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 
 from weft.engine.state.compiled import CompiledWorkflow
+from weft.records import dataclass
 from weft.schedule.schedule import Schedule
 
 __all__ = ["PlanLine", "RunPlan", "StoredPlan", "invert_order", "store_schedule"]

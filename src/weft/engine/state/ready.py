@@ -13,12 +13,12 @@ partitions by kind. ``PlanCursor`` traverses them.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Iterable, Iterator
-from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
 from weft.engine.state.compiled import CompiledWorkflow
 from weft.engine.state.indexes import ChangeLog, IndexSet, PartitionedIndexSet
 from weft.engine.state.plan import RunPlan, invert_order
+from weft.records import dataclass
 
 __all__ = [
     "EarlyTasks",

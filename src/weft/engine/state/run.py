@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from heapq import heappop, heappush
 from math import inf
 from typing import NamedTuple
@@ -22,6 +22,7 @@ from weft.engine.states import FINAL, TRANSITIONS, Attempt, Cause, Demand, RunOu
 from weft.errors import WeftError
 from weft.expressions import Value
 from weft.policies.policy import TaskOrder
+from weft.records import dataclass
 from weft.workflow.task_graph import COMPUTE, TRANSFER, VIRTUAL
 
 __all__ = [

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from weft.instance.instance import Instance
+from weft.records import dataclass
 from weft.schedule.bounds.paths import PathEdges
 from weft.schedule.bounds.supplies import AreaFront, Supply
 from weft.workflow.task_graph import Floats

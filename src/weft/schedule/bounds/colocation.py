@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from weft.instance.instance import Instance
+from weft.records import dataclass
 from weft.schedule.bounds.area import SLACK
 from weft.schedule.bounds.modes import BoundModes
 from weft.schedule.bounds.paths import TransferBounds, heads, tails

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
 from weft.instance.instance import Instance
+from weft.records import dataclass
 from weft.schedule.bounds.area import (
     SLACK,
     SupplyLoad,

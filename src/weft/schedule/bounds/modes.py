@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from weft.instance.instance import Instance, ModeGroup
 from weft.predictors.seconds import ClassSeconds, RelatedSeconds
+from weft.records import dataclass
 from weft.workflow.task_graph import TRANSFER, Floats, Indices
 
 __all__ = ["BoundModes", "collect_modes", "has_whole_times", "shortest_seconds", "widest_nodes"]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from weft.instance.instance import Instance
+from weft.records import dataclass
 from weft.schedule.bounds.modes import BoundModes
 from weft.workflow.task_graph import COMPUTE, TRANSFER, Floats, Indices, TaskGraph
 

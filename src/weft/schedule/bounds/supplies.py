@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from weft.instance.instance import Instance
+from weft.records import dataclass
 from weft.schedule.bounds.modes import BoundModes
 from weft.workflow.task_graph import Floats
 

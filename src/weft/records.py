@@ -1,0 +1,159 @@
+"""Dataclasses that are created quickly, and the decorator for messages.
+
+Until Python 3.12 the standard decorator compiles six functions for each frozen class with slots. A run loads
+about 280 such classes, which took a third of its start-up time. ``dataclass`` here compiles only
+``__init__``; the other methods are shared. Classes behave alike, except that ``repr`` does not detect cycles
+and InitVar is not supported.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import MISSING, FrozenInstanceError, field
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
+
+__all__ = ["dataclass", "message"]
+
+_Kind = TypeVar("_Kind")
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
+def message(kind: type[_Kind]) -> type[_Kind]:
+    """Make a class a message: a slotted dataclass with keyword fields, compared and hashed by value.
+
+    Type checkers treat messages as frozen. At run time they are not, because constructing a frozen dataclass
+    takes three times as long and the engine constructs several messages per task.
+    """
+    return _make(kind, frozen=False, eq=True, slots=True, kw_only=True, hashed=True)
+
+
+if TYPE_CHECKING:
+    from dataclasses import dataclass
+else:
+
+    def dataclass(
+        kind: type[_Kind] | None = None,
+        /,
+        *,
+        frozen: bool = False,
+        eq: bool = True,
+        slots: bool = False,
+        kw_only: bool = False,
+    ) -> Any:
+        """Make a class a dataclass, with the options of the standard decorator that weft uses."""
+
+        def make(kind: type[_Kind]) -> type[_Kind]:
+            return _make(kind, frozen=frozen, eq=eq, slots=slots, kw_only=kw_only, hashed=eq and frozen)
+
+        return make if kind is None else make(kind)
+
+
+def _make(
+    kind: type[_Kind], *, frozen: bool, eq: bool, slots: bool, kw_only: bool, hashed: bool
+) -> type[_Kind]:
+    derived = any(hasattr(base, "__dataclass_fields__") for base in kind.__mro__[1:])
+    if derived or any(isinstance(each, dataclasses.Field) and not each.init for each in vars(kind).values()):
+        return dataclasses.dataclass(
+            frozen=frozen, eq=eq, slots=slots, kw_only=kw_only, unsafe_hash=hashed and not frozen
+        )(kind)
+    prepared: Any = dataclasses.dataclass(init=False, repr=False, eq=False, kw_only=kw_only)(kind)
+    params = prepared.__dataclass_params__
+    params.init, params.repr, params.eq, params.frozen = True, True, eq, frozen
+    fields = dataclasses.fields(prepared)
+    methods: dict[str, Any] = {"__init__": _make_init(prepared, fields, frozen=frozen), "__repr__": _repr}
+    if eq:
+        values = _value_getter([each.name for each in fields if each.compare])
+        methods |= {"__eq__": _make_eq(values), "__hash__": _make_hash(values) if hashed else None}
+    if frozen:
+        methods |= {"__setattr__": _reject_assignment, "__delattr__": _reject_deletion}
+    if frozen and slots:
+        methods |= {"__getstate__": _get_state, "__setstate__": _set_state}
+    own = {name: made for name, made in methods.items() if name not in vars(kind)}
+    if slots:
+        prepared = _add_slots(prepared, [each.name for each in fields], own)
+    else:
+        for name, made in own.items():
+            setattr(prepared, name, made)
+    found: type[_Kind] = prepared
+    return found
+
+
+def _make_init(kind: Any, fields: tuple[dataclasses.Field[Any], ...], *, frozen: bool) -> Callable[..., None]:
+    """Compile ``__init__``; positional fields come first, as in the standard decorator."""
+    space: dict[str, Any] = {"_set": object.__setattr__, "_missing": MISSING}
+    parameters = {False: ["self"], True: []}
+    body = []
+    for each in fields:
+        name, value = each.name, each.name
+        text = name
+        if each.default is not MISSING:
+            space[f"_default_{name}"] = each.default
+            text = f"{name}=_default_{name}"
+        elif each.default_factory is not MISSING:
+            space[f"_factory_{name}"] = each.default_factory
+            text, value = f"{name}=_missing", f"_factory_{name}() if {name} is _missing else {name}"
+        parameters[bool(each.kw_only)].append(text)
+        body.append(f" _set(self, {name!r}, {value})" if frozen else f" self.{name} = {value}")
+    if hasattr(kind, "__post_init__"):
+        body.append(" self.__post_init__()")
+    keywords = ["*", *parameters[True]] if parameters[True] else []
+    head = f"def __init__({', '.join([*parameters[False], *keywords])}):"
+    exec("\n".join([head, *(body or [" pass"])]), space)  # noqa: S102 -- names of fields are identifiers
+    made: Callable[..., None] = space["__init__"]
+    made.__qualname__ = f"{kind.__qualname__}.__init__"
+    return made
+
+
+def _value_getter(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
+    if len(names) > 1:
+        return attrgetter(*names)
+    if not names:
+        return lambda _: ()
+    only = attrgetter(names[0])
+    return lambda record: (only(record),)
+
+
+def _make_eq(values: Callable[[Any], tuple[Any, ...]]) -> Callable[[Any, object], Any]:
+    def equals(self: Any, other: object) -> Any:
+        return values(self) == values(other) if other.__class__ is self.__class__ else NotImplemented
+
+    return equals
+
+
+def _make_hash(values: Callable[[Any], tuple[Any, ...]]) -> Callable[[Any], int]:
+    return lambda self: hash(values(self))
+
+
+def _repr(self: Any) -> str:
+    shown = (f"{each.name}={getattr(self, each.name)!r}" for each in dataclasses.fields(self) if each.repr)
+    return f"{type(self).__qualname__}({', '.join(shown)})"
+
+
+def _reject_assignment(self: Any, name: str, value: object) -> None:  # noqa: ARG001 -- a special method
+    raise FrozenInstanceError(f"cannot assign to field {name!r}")
+
+
+def _reject_deletion(self: Any, name: str) -> None:  # noqa: ARG001 -- a special method
+    raise FrozenInstanceError(f"cannot delete field {name!r}")
+
+
+def _get_state(self: Any) -> list[Any]:
+    return [getattr(self, each.name) for each in dataclasses.fields(self)]
+
+
+def _set_state(self: Any, state: list[Any]) -> None:
+    for each, value in zip(dataclasses.fields(self), state, strict=True):
+        object.__setattr__(self, each.name, value)
+
+
+def _add_slots(kind: Any, names: list[str], methods: dict[str, Any]) -> Any:
+    """Create the class again with slots: they cannot be added to an existing class."""
+    content = dict(kind.__dict__) | methods
+    for name in (*names, "__dict__", "__weakref__"):
+        content.pop(name, None)
+    content["__slots__"] = tuple(names)
+    made = type(kind)(kind.__name__, kind.__bases__, content)
+    made.__qualname__ = kind.__qualname__
+    return made
