@@ -52,6 +52,13 @@ class DecisionContext:
         finally:
             self.policy = usual
 
+    def count_retries(self, run: RunState, task: int, cause: Cause) -> int:
+        """Return the allowed retries of a task for a cause."""
+        recovery = run.compiled.description(task).recovery
+        if cause in recovery.retries_by_cause:
+            return recovery.retries_by_cause[cause]
+        return self.settings.retries_of(cause) if recovery.retries is None else recovery.retries
+
     def settle(
         self,
         run: RunState,

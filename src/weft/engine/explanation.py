@@ -293,8 +293,7 @@ def list_wait_reasons(state: EngineState, run: RunState, task: int) -> list[str]
         case TaskState.SUSPENDED:
             return ["the machine to resume it"]
         case _:
-            number = run.attempt_of.get(task)
-            attempt = state.attempts.get(number) if number is not None else None
+            attempt = state.attempt_of(run, task)
             return [] if attempt is None else _describe_attempt(state, run, attempt)
 
 
@@ -332,7 +331,7 @@ def _describe_attempt(state: EngineState, run: RunState, attempt: Attempt) -> li
         return []
     machine = state.machines[attempt.machine]
     found = []
-    old = state.attempts.get(attempt.replaces) if attempt.replaces is not None else None
+    old = state.find_attempt(attempt.replaces)
     if old is not None:
         found.append(f"attempt {old.number} on {state.machines[old.machine].name} to end")
     if run.missing[attempt.task]:

@@ -396,7 +396,7 @@ def _check_place(state: EngineState, attempt: Attempt) -> None:
         )
     else:
         require(leads or behind or attempt.stage == Stage.CLEANING, "an attempt belongs to its task", told)
-    before = state.attempts.get(attempt.replaces) if attempt.replaces is not None else None
+    before = state.find_attempt(attempt.replaces)
     if before is not None:
         require(before.replaced_by == attempt.number, "the replaced attempt names the replacing one", told)
 

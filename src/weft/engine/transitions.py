@@ -1,21 +1,11 @@
-"""A run whose graph grows: a sweep over the lines of a file is unfolded when the file exists.
+"""Transitions: everything that changes the state. ``absorb`` applies an event, ``enact`` applies a command.
 
-The workflow is unfolded again with the lines in place. Tasks are found again by name, with all that is known
-of them; everything else starts as waiting or ready. A file without lines unfolds nothing: what was to be done
-with them is left out, which is decided elsewhere.
+No decision is made here: the events and commands of a journal rebuild the state without a policy.
 
-Absorbing: what an event by itself changes in the state. Nothing is decided here.
-
-Together with ``enacting`` this is all that ever changes the state: a journal's events and commands rebuild it
-without asking a policy again (design section 6).
-
-What attempts leave on their machines for those who take over from them (S3 section 4).
-
-Reopening: a task that had a machine, or had even completed, goes back to where it waits.
-
-Its abstract machine may be bound anew once nothing keeps it where it is; its successors wait for it again.
-
-Enacting: what a command changes in the state, at the moment it is decided or read from a journal.
+A run's graph grows when a file over which a sweep is unfolded exists. The workflow is unfolded again with the
+lines of the file; tasks keep their state by name, new ones start as waiting or ready. A task that goes back
+to READY or WAITING may lose the binding of its abstract machine, and its successors wait for it again. Files
+of an attempt that left its machine are kept for the next attempt (docs/papers/adaptive-jobs.md, section 4).
 """
 
 from __future__ import annotations
@@ -59,7 +49,7 @@ __all__ = [
 
 
 def grow_run(state: EngineState, index: int, lines: Mapping[str, Sequence[str]]) -> None:
-    """Unfold what waited for some files, and go on with the larger graph."""
+    """Unfold the sweeps over some files and continue with the larger graph."""
     old = state.runs[index]
     lines = {file: found for file, found in lines.items() if found}
     if not lines or old.ending or old.stopping:
@@ -81,7 +71,7 @@ def grow_run(state: EngineState, index: int, lines: Mapping[str, Sequence[str]])
     moved = {task: place[name] for task, name in enumerate(old.compiled.names) if name in place}
     for attempt in [each for each in state.attempts.values() if each.run == index]:
         if attempt.task not in moved:
-            # It was sent ahead to where the one task was planned that stood for many.
+            # It was assigned early for the placeholder task that the sweep replaces.
             state.close(attempt)
     new.lines = {**old.lines, **{file: tuple(found) for file, found in lines.items()}}
     _carry_over(old, new, moved)
@@ -115,7 +105,7 @@ def _carry_over(old: RunState, new: RunState, moved: Mapping[int, int]) -> None:
         if before is not None:
             body.iteration, body.left = before.iteration, before.left
     if old.plan is not None:
-        # It says nothing of the new tasks; those it knows keep their lines.
+        # The plan has no lines for the new tasks.
         new.plan = RunPlan(old.plan.stored, new.compiled, old.plan.key, new.loops.iteration)
 
 
@@ -127,7 +117,7 @@ def _is_same_body(old: RunState, before: LoopState, new: RunState, body: LoopSta
 
 
 def _recount_missing(run: RunState) -> None:
-    """Count what every task still waits for, and sort the tasks without an attempt into ready and waiting."""
+    """Count the missing predecessors of every task, and make tasks without an attempt ready or waiting."""
     compiled, loops = run.compiled, run.loops
     run.unfinished = sum(1 for state in run.state if state not in FINAL)
     run.list_ready([])
@@ -153,7 +143,7 @@ _RELEASED = frozenset({TaskState.COMPLETED, TaskState.SKIPPED})
 
 
 def absorb(state: EngineState, event: messages.Event, now: float) -> None:
-    """Take an event in."""
+    """Apply an event to the state."""
     state.now = now
     if state.inquiries.needed:
         state.inquiries.pass_time(now)
@@ -193,7 +183,7 @@ def _on_started(state: EngineState, event: messages.Started) -> None:
 
 
 def _is_leading(state: EngineState, attempt: Attempt) -> bool:
-    """Say whether an attempt is the one its task's state speaks of, not one that is left behind."""
+    """Return whether an attempt is the current one of its task."""
     return state.runs[attempt.run].attempt_of.get(attempt.task) == attempt.number
 
 
@@ -228,7 +218,7 @@ def _on_staged_in(state: EngineState, event: messages.StagedIn) -> None:
 
 
 def note_arrival(state: EngineState, attempt: Attempt) -> None:
-    """Remember that an attempt may be able to start now."""
+    """Record that an attempt may be able to start now."""
     if attempt.holds:
         state.pending.attempts[attempt.number] = None
     else:
@@ -245,7 +235,7 @@ def _on_cleaned_up(state: EngineState, event: messages.CleanedUp) -> None:
     attempt = state.attempts.get(event.attempt)
     if attempt is not None and attempt.stage == Stage.CLEANING:
         attempt.stage = Stage.OVER
-        successor = state.attempts.get(attempt.replaced_by) if attempt.replaced_by is not None else None
+        successor = state.find_attempt(attempt.replaced_by)
         state.close(attempt)
         if successor is not None:
             note_arrival(state, successor)
@@ -307,7 +297,7 @@ def _on_requirements_changed(state: EngineState, event: messages.RequirementsCha
 
 
 def _merge_requirement(run: RunState, task: int, old: str | None, new: str | None) -> str | None:
-    """Give what holds after a change: what cannot be read changes nothing, an empty text takes it back."""
+    """Return the requirement after a change: an unreadable text changes nothing, an empty one removes it."""
     return old if new is None or (new and check_requirement(new, run, task)) else new
 
 
@@ -391,7 +381,7 @@ _ABSORB: dict[type, Callable[[EngineState, Any], None]] = {
 
 
 def keep_files(state: EngineState, run: RunState, attempt: Attempt, reason: str) -> None:
-    """Keep what an attempt left on its machine for the next one."""
+    """Keep the files of an ended attempt for the next attempt of its task."""
     attempt.left_for = reason or attempt.cancelled
     if attempt.tries:
         run.remember_tries(attempt)
@@ -404,12 +394,12 @@ def keep_files(state: EngineState, run: RunState, attempt: Attempt, reason: str)
 
 
 def keep_predecessor_files(state: EngineState, run: RunState, attempt: Attempt) -> None:
-    """If an attempt ends that was to take over from another, what that one left is kept for the next."""
-    old = state.attempts.get(attempt.replaces) if attempt.replaces is not None else None
+    """Keep the files of the replaced attempt if the replacing one is closed first."""
+    old = state.find_attempt(attempt.replaces)
     if old is None or old.replaced_by != attempt.number:
         return
     if old.stage == Stage.CLEANING:
-        # What it left is being removed: nobody can take over from it any more.
+        # Its files are being removed, so no attempt can use them.
         old.replaced_by = None
     elif old.stage == Stage.ENDED:
         old.replaced_by = None
@@ -418,13 +408,13 @@ def keep_predecessor_files(state: EngineState, run: RunState, attempt: Attempt) 
 
 
 def forget_files(run: RunState, attempt: Attempt) -> None:
-    """Keep what an attempt left no longer."""
+    """Stop keeping the files of an attempt."""
     if run.left_behind.get(attempt.task) == attempt.number:
         del run.left_behind[attempt.task]
 
 
 def reopen_task(state: EngineState, run: RunState, task: int, *, failed: bool) -> None:
-    """Put a task back; one that ``failed`` takes its abstract machine along, whoever else is there."""
+    """Make a task ready or waiting again; after a failure its abstract machine is unbound."""
     variable = run.compiled.variable[task]
     if run.compiled.shared[variable] and (failed or not _is_held(state, run, variable, besides=task)):
         run.unbind(variable)
@@ -436,9 +426,9 @@ def reopen_task(state: EngineState, run: RunState, task: int, *, failed: bool) -
 
 
 def _is_held(state: EngineState, run: RunState, variable: int, *, besides: int) -> bool:
-    """Say whether some other task keeps an abstract machine where it is: it is on its machine, or was."""
+    """Return whether another task of an abstract machine is on its machine or has completed there."""
     for member in run.members(variable):
-        attempt = state.attempts.get(run.attempt_of.get(member, -1))
+        attempt = state.attempt_of(run, member)
         here = attempt is not None and not attempt.cancelled
         if member != besides and (here or run.state[member] == TaskState.COMPLETED):
             return True
@@ -446,7 +436,7 @@ def _is_held(state: EngineState, run: RunState, variable: int, *, besides: int) 
 
 
 def _wait_again(run: RunState, task: int) -> None:
-    """Let the successors of a completed task wait for it once more."""
+    """Make the successors of a completed task wait for it again."""
     run.change_facts(task).reopened = True
     inside = task in run.loops.around
     for successor in run.compiled.after(task):
@@ -458,19 +448,19 @@ def _wait_again(run: RunState, task: int) -> None:
 
 
 def _is_partly_ready(run: RunState, task: int) -> bool:
-    """Say whether data of some predecessor could already move."""
+    """Return whether some predecessor has completed, so that its data can move."""
     return any(run.state[before] == TaskState.COMPLETED for before in run.compiled.before(task))
 
 
 _NOT_OF_THE_MACHINE = (Cause.OUT_OF_MEMORY, Cause.TIMEOUT, Cause.CANCELLED)
-"""Causes of failure that say nothing against the machine."""
+"""Causes of failure that do not exclude the machine."""
 
 _REASONS: Mapping[Cause, str] = {Cause.LOST: MigrationReason.FAILURE}
 """Causes of failure with another name as the reason of a migration."""
 
 
 def enact(state: EngineState, command: messages.Command) -> None:
-    """Take a command's consequences in."""
+    """Apply a command to the state."""
     ENACT[type(command)](state, command)
 
 
@@ -589,7 +579,7 @@ def _clean_up(state: EngineState, command: messages.CleanUp) -> None:
     run = state.runs[attempt.run]
     forget_files(run, attempt)
     files = run.facts_of(attempt.task).restart_files
-    successor = state.attempts.get(attempt.replaced_by) if attempt.replaced_by is not None else None
+    successor = state.find_attempt(attempt.replaced_by)
     if files is not None and successor is not None and files.machine == attempt.machine:
         # The restart files have moved with the task.
         run.change_facts(attempt.task).restart_files = files._replace(machine=successor.machine)
@@ -601,7 +591,7 @@ def _close_replaced(state: EngineState, command: messages.CloseAttempt) -> None:
         return
     forget_files(state.runs[attempt.run], attempt)
     attempt.stage = Stage.OVER
-    successor = state.attempts.get(attempt.replaced_by) if attempt.replaced_by is not None else None
+    successor = state.find_attempt(attempt.replaced_by)
     state.close(attempt)
     if successor is not None:
         note_arrival(state, successor)
@@ -623,7 +613,7 @@ def _revert_migration(state: EngineState, command: messages.RevertMigration) -> 
 
 
 def _live_state(attempt: Attempt) -> TaskState:
-    """Give the state of a task whose attempt is live."""
+    """Return the state of a task with a live attempt."""
     if attempt.suspended_since_s is not None:
         return TaskState.SUSPENDED
     if attempt.stage == Stage.ASSIGNED:
@@ -651,7 +641,7 @@ def _fetch(state: EngineState, command: messages.Fetch) -> None:
 def _probe(state: EngineState, command: messages.Probe) -> None:
     if command.of == ProbeTarget.ACCESS and command.machine is not None:
         state.inquiries.ask_for_access(command.machine, state.now)
-    attempt = state.attempts.get(command.attempt) if command.attempt is not None else None
+    attempt = state.find_attempt(command.attempt)
     if attempt is not None:
         attempt.probed_s = state.now
 
@@ -659,7 +649,7 @@ def _probe(state: EngineState, command: messages.Probe) -> None:
 def _settle(state: EngineState, command: messages.Settle) -> None:
     run = state.runs[command.run]
     task, wanted = command.task, command.state
-    attempt = state.attempts.get(run.attempt_of.get(task, -1))
+    attempt = state.attempt_of(run, task)
     if command.cause:
         _count_failure(run, task, command.cause)
         if attempt is not None and command.cause not in _NOT_OF_THE_MACHINE:
@@ -685,7 +675,7 @@ def _settle(state: EngineState, command: messages.Settle) -> None:
             keep_predecessor_files(state, run, attempt)
     run.version += 1
     state.pending.policy = True
-    # Under a plan some are sent ahead: they do not keep a run going in which one waits for the user.
+    # Attempts assigned early do not keep a run active whose other tasks wait for the user.
     if run.virtual or not (len(run.ready) or (run.attempt_of and TaskState.STOPPED not in run.state)):
         state.pending.runs[run.index] = None
 
@@ -696,7 +686,7 @@ def _count_failure(run: RunState, task: int, cause: Cause) -> None:
 
 
 def _resume_run(state: EngineState, run: RunState) -> None:
-    """Let a run that was over go on: the user resumes what was stopped."""
+    """Make an ended run active again."""
     run.ending, run.ended_s, run.stopping = None, None, ""
     state.active = dict(sorted([*state.active.items(), (run.index, run)]))
     state.roster += 1
@@ -710,7 +700,7 @@ def _finish_run(state: EngineState, command: messages.FinishRun) -> None:
 
 
 def _close_attempt(state: EngineState, attempt: Attempt) -> None:
-    """Close an attempt, unless something is still to be cleaned up after it."""
+    """Close an attempt, unless its files are being removed."""
     if attempt.stage != Stage.CLEANING:
         attempt.stage = Stage.OVER
         state.close(attempt)
@@ -733,7 +723,7 @@ def _complete(state: EngineState, run: RunState, task: int, attempt: Attempt | N
 
 
 def _release_after(state: EngineState, run: RunState, task: int) -> None:
-    """Count a task as done for its successors, but for those who wait until a loop is left."""
+    """Release the successors of a task, except those that wait for the end of a loop."""
     compiled, loops = run.compiled, run.loops
     inside = task in loops.around
     release, attempt_of = run.release, run.attempt_of
@@ -762,7 +752,7 @@ def _settle_otherwise(
         if wanted == TaskState.FAILED:
             run.failed += 1
         if wanted == TaskState.SKIPPED or (wanted == TaskState.FAILED and command.again):
-            # A task that is left out, or whose failure does not matter, does not hold its successors up.
+            # A skipped task, or a failure that may be ignored, does not hold up its successors.
             _release_after(state, run, task)
 
 
@@ -786,7 +776,7 @@ def _repeat_loop(state: EngineState, command: messages.RepeatLoop) -> None:
     for task in body.tasks:
         run.make_ready_or_waiting(task)
     if run.plan is not None:
-        # The lines of this iteration count from now on.
+        # The plan lines of the new iteration apply.
         run.plan = RunPlan(run.plan.stored, run.compiled, run.plan.key, run.loops.iteration)
     run.version += 1
     state.pending.runs[run.index] = None
@@ -882,4 +872,4 @@ ENACT: Mapping[type, Callable[[EngineState, Any], None]] = {
     messages.ReportTargetLoss: _change_nothing,
     messages.ReportLateCancel: _change_nothing,
 }
-"""Per kind of command: what takes its consequences in."""
+"""The function that applies each kind of command."""

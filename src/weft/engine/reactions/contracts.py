@@ -34,7 +34,7 @@ from enum import Enum
 
 from weft.engine import messages
 from weft.engine.context import DecisionContext
-from weft.engine.reactions import relocation, replanning
+from weft.engine.reactions import migration, replanning
 from weft.engine.selection import accepts_machine, check_requirement
 from weft.engine.states import Attempt, MigrationReason, ProbeTarget, Stage, TaskState, TimerKind
 from weft.records import dataclass
@@ -344,7 +344,7 @@ def handle_progress(context: DecisionContext, event: messages.Progressed) -> Non
     if find_breach(watched, contract, context.state.now) is Breach.PERFORMANCE:
         _record_violation(context, attempt, behind=behind)
         if not replanning.replan_on_violation(context, attempt):
-            relocation.relocate_attempt(context, attempt, MigrationReason.PERFORMANCE, behind=behind)
+            migration.relocate_attempt(context, attempt, MigrationReason.PERFORMANCE, behind=behind)
     elif attempt.violating:
         context.emit(
             messages.MarkViolating(
@@ -356,7 +356,7 @@ def handle_progress(context: DecisionContext, event: messages.Progressed) -> Non
 def _handle_complaint(context: DecisionContext, attempt: Attempt, text: str) -> None:
     """Treat a complaint of the application as a violation (gw_perf in docs/papers/adaptive-jobs.md)."""
     _record_violation(context, attempt, text=text)
-    relocation.relocate_attempt(context, attempt, MigrationReason.PERFORMANCE)
+    migration.relocate_attempt(context, attempt, MigrationReason.PERFORMANCE)
 
 
 def _record_violation(
@@ -436,14 +436,14 @@ def end_waiting(context: DecisionContext, number: int) -> None:
     """Migrate an attempt that the machine has still not started."""
     attempt = context.state.attempts.get(number)
     if attempt is not None and attempt.stage == Stage.SUBMITTED and not attempt.cancelled:
-        relocation.relocate_attempt(context, attempt, MigrationReason.WAITING)
+        migration.relocate_attempt(context, attempt, MigrationReason.WAITING)
 
 
 def end_suspension(context: DecisionContext, number: int) -> None:
     """Migrate an attempt that is still suspended."""
     attempt = context.state.attempts.get(number)
     if attempt is not None and attempt.suspended_since_s is not None and not attempt.cancelled:
-        relocation.relocate_attempt(context, attempt, MigrationReason.SUSPENSION)
+        migration.relocate_attempt(context, attempt, MigrationReason.SUSPENSION)
 
 
 def handle_requirements(context: DecisionContext, event: messages.RequirementsChanged) -> None:
@@ -462,4 +462,4 @@ def handle_requirements(context: DecisionContext, event: messages.RequirementsCh
         return
     met = accepts_machine(context.state, run, attempt.task, attempt.machine)
     if event.mandatory and not met and run.state[attempt.task] != TaskState.MIGRATING:
-        relocation.relocate_attempt(context, attempt, MigrationReason.SELF_MIGRATION)
+        migration.relocate_attempt(context, attempt, MigrationReason.SELF_MIGRATION)

@@ -24,7 +24,6 @@ from weft.engine.states import FINAL, Attempt, Cause, Stage, TaskState
 
 __all__ = [
     "cancel_attempt",
-    "count_retries",
     "fail_task",
     "find_cause",
     "list_bound_ancestors",
@@ -141,7 +140,7 @@ def fail_task(
 
     ``lasting``: the failure would repeat, so no retry is used.
     """
-    allowed = count_retries(context, run, task, cause)
+    allowed = context.count_retries(run, task, cause)
     before = run.facts_of(task).failures.get(cause, 0)
     if run.stopping:
         _fail_permanently(context, run, task, cause, reason)
@@ -155,14 +154,6 @@ def fail_task(
         _give_up(context, run, task, cause, f"{reason}; no machine has more memory for it")
     else:
         _retry_task(context, run, task, cause, f"{reason}; retry {before + 1} of {allowed}", growth)
-
-
-def count_retries(context: DecisionContext, run: RunState, task: int, cause: Cause) -> int:
-    """Return the allowed retries for a cause."""
-    recovery = run.compiled.description(task).recovery
-    if cause in recovery.retries_by_cause:
-        return recovery.retries_by_cause[cause]
-    return context.settings.retries_of(cause) if recovery.retries is None else recovery.retries
 
 
 def _grow_limit(context: DecisionContext, run: RunState, task: int, cause: Cause) -> float | None:
@@ -193,7 +184,7 @@ def _retry_task(
     context: DecisionContext, run: RunState, task: int, cause: Cause, reason: str, growth: float | None = None
 ) -> None:
     """Make a failed task ready again; members of its abstract machine that have not started follow it."""
-    attempt = context.state.attempts.get(run.attempt_of.get(task, -1))
+    attempt = context.state.attempt_of(run, task)
     keep = cause in _RESUMABLE and attempt is not None and attempt.started_s is not None
     context.settle(run, task, run.open_state(task), cause=cause, reason=reason, keep=keep, growth=growth)
     rebind_members(context, run, task, None)
@@ -217,7 +208,7 @@ def _has_other_machine(context: DecisionContext, run: RunState, task: int, cause
     """Return whether some machine is up on which the task has not failed."""
     if run.compiled.group[task] < 0:
         return False
-    beyond = run.facts_of(task).failures.get(cause, 0) - count_retries(context, run, task, cause)
+    beyond = run.facts_of(task).failures.get(cause, 0) - context.count_retries(run, task, cause)
     if beyond >= len(run.compiled.options(task).machines):
         # Causes outside the machine do not exclude it; one attempt per machine is enough.
         return False
@@ -259,8 +250,7 @@ def stop_run(context: DecisionContext, run: RunState, reason: str) -> None:
 
 def cancel_attempt(context: DecisionContext, run: RunState, task: int) -> None:
     """Cancel the live attempt of a task whose run stops."""
-    number = run.attempt_of.get(task)
-    attempt = context.state.attempts.get(number) if number is not None else None
+    attempt = context.state.attempt_of(run, task)
     if attempt is None:
         return
     if attempt.stage == Stage.ASSIGNED and not attempt.staging:

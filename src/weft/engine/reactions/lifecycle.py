@@ -9,7 +9,7 @@ from typing import Any
 
 from weft.engine import messages
 from weft.engine.context import DecisionContext
-from weft.engine.reactions import contracts, machines, relocation, replanning
+from weft.engine.reactions import contracts, machines, migration, replanning
 from weft.engine.reactions.branches import complete_task, skip_task
 from weft.engine.reactions.failures import (
     fail_task,
@@ -52,7 +52,7 @@ def handle_timer(context: DecisionContext, event: messages.TimerFired) -> None:
         case TimerKind.WATCH:
             contracts.poll_attempts(context)
         case TimerKind.BETTER:
-            relocation.move_to_better_machines(context)
+            migration.move_to_better_machines(context)
         case TimerKind.LADDER:
             machines.probe_attempts(context)
         case TimerKind.REPLAN:
@@ -91,7 +91,7 @@ def handle_request(context: DecisionContext, event: messages.RequestReceived) ->
 
 def _hold(context: DecisionContext, run: RunState, task: int, *, alone: bool) -> None:
     """Hold a task that has not started; refuse if a single task was requested and has started."""
-    attempt = context.state.attempts.get(run.attempt_of.get(task, -1))
+    attempt = context.state.attempt_of(run, task)
     free = attempt is not None and not attempt.cancelled and attempt.replaces is None
     if run.state[task] in (TaskState.WAITING, TaskState.READY):
         context.settle(run, task, TaskState.HELD, reason="held by the user")
@@ -112,12 +112,11 @@ def _release(context: DecisionContext, run: RunState, task: int, *, alone: bool)
 
 
 def _migrate(context: DecisionContext, run: RunState, task: int, machine: int | None) -> None:
-    number = run.attempt_of.get(task)
-    attempt = context.state.attempts.get(number) if number is not None else None
+    attempt = context.state.attempt_of(run, task)
     if attempt is None or attempt.stage > Stage.RUNNING or attempt.cancelled or attempt.replaces is not None:
         context.emit(messages.Refuse(run=run.index, task=task, reason="migrate: it does not run"))
     elif machine is None:
-        relocation.relocate_attempt(context, attempt, MigrationReason.USER)
+        migration.relocate_attempt(context, attempt, MigrationReason.USER)
     elif machine == attempt.machine:
         text = "migrate: it is there already"
         context.emit(messages.Refuse(run=run.index, task=task, machine=machine, reason=text))
@@ -231,8 +230,7 @@ def _complete_attempt(context: DecisionContext, run: RunState, task: int) -> Non
 def _stage_to_successors(context: DecisionContext, run: RunState, task: int) -> None:
     """Request the outputs of a completed task for successors that already have a machine."""
     for successor in run.compiled.after(task):
-        number = run.attempt_of.get(successor)
-        attempt = context.state.attempts.get(number) if number is not None else None
+        attempt = context.state.attempt_of(run, successor)
         if attempt is not None and attempt.stage == Stage.ASSIGNED and is_prepared(context, attempt):
             request_data(context, attempt)
 

@@ -80,7 +80,7 @@ def handle_answer(context: DecisionContext, event: messages.ProbeAnswered) -> No
     """React to a probe's result: a silent job manager leads to a probe of the machine, a silent machine is
     down.
     """
-    attempt = context.state.attempts.get(event.attempt) if event.attempt is not None else None
+    attempt = context.state.find_attempt(event.attempt)
     if attempt is not None and not (attempt.stage in _ON_THE_MACHINE or _is_unconfirmed(attempt)):
         attempt = None  # it has ended meanwhile
     if event.of == ProbeTarget.JOB:
@@ -148,7 +148,7 @@ def _lose_attempt(context: DecisionContext, attempt: Attempt) -> None:
     state = context.state
     run = state.runs[attempt.run]
     if run.attempt_of.get(attempt.task) == attempt.number:
-        old = state.attempts.get(attempt.replaces) if attempt.replaces is not None else None
+        old = state.find_attempt(attempt.replaces)
         if old is not None and old.stage != Stage.CLEANING:
             cancel_migration(context, run, attempt, old)
         elif _is_unconfirmed(attempt) and (run.stopping or attempt.cancelled == "held"):

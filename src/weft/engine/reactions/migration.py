@@ -7,6 +7,16 @@ down is not cleaned up.
 
 A task without a new machine, or whose new machine is lost during the migration, waits without nodes. Its
 files stay where they are (``left_behind``), and steps 2 to 4 follow when it is placed again.
+
+Whether and where an attempt migrates depends on the reason (section 1). By default an attempt leaves a slow
+machine only if the remaining time here exceeds the remaining time there, including the move, by a share that
+grows with every migration of the task. With ``migrate: always`` it moves to the best free machine, as in both
+papers. An attempt that must leave and finds no machine waits without nodes and keeps its restart files
+(section 4).
+
+The remaining time there depends on the work that restart files save with that node count: a moldable task
+with ``nodes: any`` may change its node count, another task keeps it or starts from zero, whichever ends
+sooner.
 """
 
 from __future__ import annotations
@@ -14,19 +24,26 @@ from __future__ import annotations
 from weft.engine import messages
 from weft.engine.context import DecisionContext
 from weft.engine.reactions.staging import request_data
-from weft.engine.selection import spared_share
+from weft.engine.selection import estimate_work_done, spared_share, spared_share_if_ended
 from weft.engine.state.run import RunState
-from weft.engine.states import Attempt, Stage, TaskState
+from weft.engine.states import Attempt, Cause, MigrationReason, Stage, TaskState, TimerKind
+from weft.engine.view import EngineView
+from weft.policies.policy import Mode
 
 __all__ = [
+    "MANDATORY_REASONS",
     "cancel_migration",
     "clean_up_leftovers",
     "clean_up_or_drop",
     "is_prepared",
+    "is_worth_moving",
     "migrate_attempt",
+    "move_to_better_machines",
     "prepare_successor",
     "rebind_members",
+    "relocate_attempt",
     "settle_cancelled",
+    "time_left_s",
 ]
 
 
@@ -72,8 +89,7 @@ def rebind_members(context: DecisionContext, run: RunState, task: int, machine: 
     if not run.compiled.shared[variable]:
         return
     for member in run.members(variable):
-        number = run.attempt_of.get(member)
-        other = context.state.attempts.get(number) if number is not None else None
+        other = context.state.attempt_of(run, member)
         if other is None or other.cancelled or member == task or other.machine == machine:
             continue
         if other.stage == Stage.ASSIGNED and run.state[member] in (TaskState.SCHEDULED, TaskState.PROLOG):
@@ -86,7 +102,7 @@ def rebind_members(context: DecisionContext, run: RunState, task: int, machine: 
 
 def prepare_successor(context: DecisionContext, old: Attempt) -> None:
     """Step 2: request the data of the new attempt after the old one has ended."""
-    new = context.state.attempts.get(old.replaced_by) if old.replaced_by is not None else None
+    new = context.state.find_attempt(old.replaced_by)
     if new is None:
         _discard_attempt(context, old)
     elif not is_prepared(context, new):
@@ -97,13 +113,13 @@ def prepare_successor(context: DecisionContext, old: Attempt) -> None:
 
 def is_prepared(context: DecisionContext, new: Attempt) -> bool:
     """Return whether an attempt's data were requested, or no older attempt is in the way."""
-    old = context.state.attempts.get(new.replaces) if new.replaces is not None else None
+    old = context.state.find_attempt(new.replaces)
     return old is None or old.stage == Stage.CLEANING or new.parts > 0
 
 
 def clean_up_or_drop(context: DecisionContext, new: Attempt) -> None:
     """Step 3: clean up the old attempt after the new machine is prepared."""
-    old = context.state.attempts.get(new.replaces) if new.replaces is not None else None
+    old = context.state.find_attempt(new.replaces)
     if old is not None and old.stage == Stage.ENDED:
         _discard_attempt(context, old)
 
@@ -150,3 +166,159 @@ def clean_up_leftovers(context: DecisionContext, run: RunState) -> None:
     """Clean up files that no attempt will use any more."""
     for number in list(run.left_behind.values()):
         _discard_attempt(context, context.state.attempts[number])
+
+
+MANDATORY_REASONS = frozenset(
+    {
+        MigrationReason.SELF_MIGRATION,
+        MigrationReason.SUSPENSION,
+        MigrationReason.WAITING,
+        MigrationReason.USER,
+    }
+)
+"""Reasons for which an attempt leaves even if no machine is free. ``performance`` and ``better-machine`` are
+optional; ``failure`` and ``preempted`` are handled in ``failures``.
+"""
+
+_MAX_GAIN = 0.95
+
+_MAX_MOVES = 50
+"""Migrations after which a task no longer looks for a better machine. The paper has no limit, but a task that
+is slower than estimated on every machine, has no restart files and a constant threshold would move forever.
+"""
+
+
+def relocate_attempt(
+    context: DecisionContext, attempt: Attempt, reason: str, *, behind: float | None = None
+) -> None:
+    """Migrate an attempt for a reason, if the move is mandatory or saves enough time."""
+    run = context.state.runs[attempt.run]
+    must = reason in MANDATORY_REASONS
+    if not must and context.settings.migrate == "never":
+        return
+    allowed = context.count_retries(run, attempt.task, Cause.CONTRACT)
+    if (
+        reason == MigrationReason.PERFORMANCE
+        and run.facts_of(attempt.task).failures.get(Cause.CONTRACT, 0) >= allowed
+    ):
+        _record_stay(context, attempt, reason, f"it has moved {allowed} times for that")
+        return
+    found = _find_best_mode(context, run, attempt)
+    if found is None:
+        if must:
+            context.cancel(attempt, reason)
+        else:
+            _record_stay(context, attempt, reason, "no other machine is free")
+        return
+    target, there_s = found
+    if (
+        must
+        or context.settings.migrate == "always"
+        or is_worth_moving(context, attempt, reason, there_s, behind=behind)
+    ):
+        migrate_attempt(context, attempt, target.machine, target.count, reason)
+
+
+def is_worth_moving(
+    context: DecisionContext, attempt: Attempt, reason: str, there_s: float, *, behind: float | None = None
+) -> bool:
+    """Return whether a move saves the required share of the remaining time; if not, record why the attempt
+    stays.
+    """
+    here_s = time_left_s(context, attempt, behind)
+    wanted = _required_gain(context, context.state.runs[attempt.run], attempt.task)
+    if there_s < (1.0 - wanted) * here_s:
+        return True
+    text = f"{here_s:.6g} s left here, {there_s:.6g} s there: less than {wanted:.0%} saved"
+    _record_stay(context, attempt, reason, text)
+    return False
+
+
+def _required_gain(context: DecisionContext, run: RunState, task: int) -> float:
+    """Return the share of the remaining time that a migration must save; it grows to prevent moving back and
+    forth.
+    """
+    settings = context.settings
+    return min(_MAX_GAIN, settings.gain * settings.gain_growth ** run.facts_of(task).migrations)
+
+
+def _record_stay(context: DecisionContext, attempt: Attempt, reason: str, text: str) -> None:
+    context.emit(
+        messages.KeepAttempt(
+            run=attempt.run, task=attempt.task, attempt=attempt.number, reason=f"{reason}: {text}"
+        )
+    )
+
+
+def time_left_s(context: DecisionContext, attempt: Attempt, behind: float | None = None) -> float:
+    """Estimate the remaining seconds of an attempt, at its own pace or that of its machine."""
+    state = context.state
+    pace = 1.0 / state.machines[attempt.machine].speed_factor
+    if behind is not None:
+        pace = max(pace, 1.0 + behind)
+    whole = 1.0 - attempt.restart_from
+    if attempt.started_s is None or whole <= 0.0:
+        return attempt.seconds * pace
+    if attempt.work_done is None and behind is not None and behind > 0.0:
+        # Only the delay is known: assume at least the estimated seconds once more.
+        return max(pace * attempt.seconds - (state.now - attempt.started_s), attempt.seconds)
+    return (1.0 - estimate_work_done(state, attempt)) / whole * attempt.seconds * pace
+
+
+def _find_best_mode(context: DecisionContext, run: RunState, attempt: Attempt) -> tuple[Mode, float] | None:
+    """Return the best mode elsewhere, by the task's rank, then the remaining seconds, and these seconds."""
+    view = EngineView(context.state)
+    seen = view.run(run.index)
+    modes = view.modes(seen, attempt.task, but=attempt.machine, rebind=True)
+    best: tuple[float, float, int, int] | None = None
+    chosen = None
+    for mode in modes:
+        if mode.machine == attempt.machine:
+            continue
+        rank = view.rank(seen, attempt.task, mode.machine)
+        there_s = _time_there_s(context, run, attempt, mode)
+        key = (-rank if rank is not None else 0.0, there_s, mode.machine, mode.count)
+        if best is None or key < best:
+            best, chosen = key, (mode, there_s)
+    return chosen
+
+
+def _time_there_s(context: DecisionContext, run: RunState, attempt: Attempt, mode: Mode) -> float:
+    """Estimate the seconds of an attempt elsewhere: staging, restart, and the remaining work."""
+    state, task = context.state, attempt.task
+    share = spared_share_if_ended(state, run, attempt, mode.count)
+    seconds = run.compiled.seconds(task, mode.machine, mode.count) * (1.0 - share)
+    files = run.facts_of(task).restart_files
+    source = attempt.machine if files is None else files.machine
+    files_s = (
+        run.instance.link_s(source, mode.machine, run.compiled.restart_bytes(task), 1.0, 0.0)
+        if share
+        else 0.0
+    )
+    moving_s = mode.ready_s - state.now + files_s + context.settings.restart_cost_s
+    return moving_s + seconds / state.machines[mode.machine].speed_factor
+
+
+def move_to_better_machines(context: DecisionContext) -> None:
+    """Migrate running attempts to machines that save the required share (opportunistic migration)."""
+    state, every_s = context.state, context.settings.better_every_s
+    if every_s is None:
+        return
+    for attempt in list(state.attempts.values()):
+        if attempt.stage != Stage.RUNNING or attempt.cancelled or context.settings.migrate == "never":
+            continue
+        run = state.runs[attempt.run]
+        if run.facts_of(attempt.task).migrations >= _MAX_MOVES:
+            continue
+        found = _find_best_mode(context, run, attempt)
+        here = time_left_s(context, attempt)
+        if (
+            found is not None
+            and here > 0.0
+            and (here - found[1]) / here > _required_gain(context, run, attempt.task)
+        ):
+            migrate_attempt(
+                context, attempt, found[0].machine, found[0].count, MigrationReason.BETTER_MACHINE
+            )
+    if state.active:
+        context.emit(messages.SetTimer(timer=TimerKind.BETTER, at_s=state.now + every_s))

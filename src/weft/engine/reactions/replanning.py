@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from weft.engine import messages
 from weft.engine.context import DecisionContext
-from weft.engine.reactions import relocation
+from weft.engine.reactions import migration
 from weft.engine.reactions.failures import stop_run
 from weft.engine.reactions.migration import migrate_attempt
 from weft.engine.replan.remainder import find_violators
@@ -169,7 +169,7 @@ def _is_worthwhile(context: DecisionContext, attempt: Attempt, line: PlanLine) -
     """Return whether a violating task may migrate: always, or if the planned end saves enough time."""
     if context.settings.migrate != "pays":
         return context.settings.migrate == "always"
-    return relocation.is_worth_moving(
+    return migration.is_worth_moving(
         context, attempt, MigrationReason.PERFORMANCE, line.finish_s - context.state.now
     )
 

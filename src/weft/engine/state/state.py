@@ -369,9 +369,13 @@ class EngineState:
         self.inquiries = MachineInquiries(self.settings, self.machines, self.changes)
         """Queries and answers about the machines."""
 
-    def run_of(self, attempt: Attempt) -> RunState:
-        """Return the run of an attempt."""
-        return self.runs[attempt.run]
+    def find_attempt(self, number: int | None) -> Attempt | None:
+        """Return an attempt that is not over; None: over, or no number."""
+        return None if number is None else self.attempts.get(number)
+
+    def attempt_of(self, run: RunState, task: int) -> Attempt | None:
+        """Return the live attempt of a task; None: it has none."""
+        return self.attempts.get(run.attempt_of.get(task, -1))
 
     def was_sent_ahead(self, attempt: Attempt) -> bool:
         """Return whether an attempt was assigned early and waits for predecessors."""
