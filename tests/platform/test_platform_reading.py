@@ -13,7 +13,7 @@ from weft.platform.file_format import MACHINE, PLATFORM_RECORDS, read_platform
 from weft.platform.machine import Machine
 from weft.platform.platform import DEFAULT_LINK, Link, Platform, Share
 
-# The example of the file format, word for word.
+# The example of the file format.
 EXAMPLE: dict[str, Any] = {
     "weft": 1,
     "machines": {
@@ -54,7 +54,7 @@ def _problems(value: object) -> list[str]:
     return [str(problem) for problem in caught.value.problems]
 
 
-def test_the_example_of_the_format() -> None:
+def test_the_example_of_the_file_format() -> None:
     platform = _read(EXAMPLE, "grid/testbed.yaml")
     assert platform.name == "testbed"
     assert len(platform.machines) == 18
@@ -115,17 +115,17 @@ def test_every_machine_key() -> None:
 
 
 @pytest.mark.parametrize("nothing", [None, {}, {"nodes": None, "memory": None, "site": None}])
-def test_what_is_not_stated_has_its_default(nothing: object) -> None:
+def test_missing_keys_have_defaults(nothing: object) -> None:
     platform = _read({"machines": {"m": nothing}, "sites": None, "links": None, "virtual": None})
     assert platform == Platform(machines=(Machine(name="m"),))
     assert platform.default_link == DEFAULT_LINK
 
 
-def test_a_single_service_may_stand_without_a_list() -> None:
+def test_a_single_service_needs_no_list() -> None:
     assert _read({"machines": {"m": {"services": "dock"}}}).machines[0].services == ("dock",)
 
 
-def test_speeds_of_services_without_a_default_leave_speed_1() -> None:
+def test_without_a_default_speed_the_speed_is_1() -> None:
     (machine,) = _read({"machines": {"m": {"speed": {"dock": 3}}}}).machines
     assert (machine.speed, machine.speeds) == (1.0, {"dock": 3.0})
 
@@ -199,7 +199,7 @@ def test_shares() -> None:
         ("text", "machines.m", "must be a mapping"),
     ],
 )
-def test_a_bad_machine_is_one_problem_at_its_place(machine: object, path: str, words: str) -> None:
+def test_an_invalid_machine_is_one_problem_with_its_path(machine: object, path: str, words: str) -> None:
     (problem,) = _problems({"machines": {"m": machine}})
     assert problem.removeprefix("<input>: ").startswith(f"{path}: ")
     assert words in problem
@@ -246,7 +246,7 @@ def test_a_bad_machine_is_one_problem_at_its_place(machine: object, path: str, w
         ({"machines": {"m": {}}, "virtual": ["m"]}, "must be a mapping"),
     ],
 )
-def test_a_bad_platform_is_one_problem(value: object, words: str) -> None:
+def test_an_invalid_platform_is_one_problem(value: object, words: str) -> None:
     (problem,) = _problems(value)
     assert words in problem
 
@@ -263,14 +263,14 @@ def test_all_problems_are_reported_together() -> None:
     assert len(problems) == 6
 
 
-def test_machines_of_one_key_share_one_problem_that_names_the_key() -> None:
+def test_machines_of_one_key_give_one_problem_with_the_key() -> None:
     with pytest.raises(InvalidInput) as caught:
         _read({"machines": {"altix{1..16}": {"speed": 0}}})
     (problem,) = caught.value.problems
     assert problem.path == ("machines", "altix{1..16}", "speed")
 
 
-def test_problems_point_at_their_line() -> None:
+def test_problems_have_lines() -> None:
     speed = DocumentNode(value=0, location=SourceLocation(line=4, column=12), path=("machines", "m", "speed"))
     machine = DocumentNode(
         value={"speed": speed},
@@ -289,12 +289,12 @@ def test_problems_point_at_their_line() -> None:
     assert format_path(problem.path) == "machines.m.speed"
 
 
-def test_a_range_that_cannot_be_expanded_hides_no_other_problem_and_makes_none() -> None:
+def test_an_invalid_range_is_one_problem_beside_others() -> None:
     problems = _problems({"machines": {"a{2..1}": {"site": "s", "node": 2}, "b": {}}, "sites": {"s": {}}})
     assert [problem.split(": ")[1] for problem in problems] == ["machines.a{2..1}"] * 2
 
 
-def test_a_million_machines_are_the_most() -> None:
+def test_at_most_a_million_machines_are_allowed() -> None:
     problems = _problems({"machines": {"a{1..600000}": {}, "b{1..600000}": {}}})
     assert "1,200,000 machines; a platform has at most 1,000,000" in problems[0]
 
@@ -334,7 +334,7 @@ _trees = st.recursive(
         {"machines": _trees}, optional={"links": _trees, "sites": _trees, "virtual": _trees}
     )
 )
-def test_whatever_is_written_is_a_platform_or_invalid_input(value: dict[str, object]) -> None:
+def test_any_value_is_a_platform_or_invalid_input(value: dict[str, object]) -> None:
     problems: tuple[Problem, ...] = ()
     platform = None
     try:

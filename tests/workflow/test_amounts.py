@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from planning_examples import workflow
 from weft.workflow.unfold import unfold
-from workflow.reading_help import graph_of, problems_in, whats
+from workflow.workflow_texts import graph_of, messages_of, problems_in
 
 COUNTS = st.lists(st.integers(1, 6), min_size=1, max_size=4, unique=True)
 NUMBERS = st.integers(0, 4)
@@ -172,7 +172,7 @@ WRONG = {
 
 @pytest.mark.parametrize("task", WRONG)
 def test_each_error_is_reported_once(task):
-    (what,) = whats(f"budgets: {{credits: 5}}\ntasks:\n  {task}\n")
+    (what,) = messages_of(f"budgets: {{credits: 5}}\ntasks:\n  {task}\n")
     assert what.startswith(WRONG[task])
 
 

@@ -11,7 +11,7 @@ import pytest
 from weft.errors import InvalidInput
 from weft.workflow.builder import Builder, TaskHandle
 from weft.workflow.unfold import unfold
-from workflow.reading_help import edges, read
+from workflow.workflow_texts import edges, read
 
 
 def line_of_this():

@@ -6,7 +6,7 @@ import pytest
 
 from weft.expressions import parse
 from weft.workflow import edges as edges_module
-from workflow.reading_help import edges, graph_of, sources, whats
+from workflow.workflow_texts import edges, graph_of, messages_of, sources
 
 
 def pairs(after, a="k: 1..4", b="k: 1..4"):
@@ -193,11 +193,13 @@ def test_a_task_may_read_its_own_output():
     ],
 )
 def test_invalid_dependencies_are_reported(text, what):
-    assert any(found.startswith(what) for found in whats(text)), whats(text)
+    assert any(found.startswith(what) for found in messages_of(text)), messages_of(text)
 
 
 def test_too_many_edges_are_rejected_early(monkeypatch):
     monkeypatch.setattr(edges_module, "MAX_EDGES", 50)
     for after in ("a", "'a[1..10]'"):
-        (found,) = whats(f"tasks: {{a: {{sweep: {{k: 1..10}}}}, b: {{sweep: {{k: 1..10}}, after: {after}}}}}")
+        (found,) = messages_of(
+            f"tasks: {{a: {{sweep: {{k: 1..10}}}}, b: {{sweep: {{k: 1..10}}, after: {after}}}}}"
+        )
         assert found == "too many edges from a"

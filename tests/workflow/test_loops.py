@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from workflow.reading_help import edges, graph_of, problems_in, sources, whats
+from workflow.workflow_texts import edges, graph_of, messages_of, problems_in, sources
 
 
 def bodies(graph):
@@ -118,7 +118,7 @@ def test_without_expect_the_iterations_are_unknown():
 
 def test_a_cycle_of_after_in_a_loop_is_an_error():
     text = "tasks: {a: {after: b}, b: {after: a}}\nloops: {l: {from: b, to: a, max_iterations: 2}}"
-    assert whats(text) == ["a cycle: a → b → a"]
+    assert messages_of(text) == ["a cycle: a → b → a"]
 
 
 def test_a_cycle_of_files_without_a_loop_advises_a_loop():
@@ -141,7 +141,7 @@ def test_a_cycle_of_files_without_a_loop_advises_a_loop():
     ],
 )
 def test_invalid_loops_are_reported(loop, what):
-    (found,) = whats(f"params: {{n: 3}}\ntasks: {{a: , b: {{after: a}}}}\nloops: {{l: {loop}}}")
+    (found,) = messages_of(f"params: {{n: 3}}\ntasks: {{a: , b: {{after: a}}}}\nloops: {{l: {loop}}}")
     assert found.startswith(what)
 
 
@@ -150,9 +150,9 @@ def test_overlapping_loops_are_rejected():
         tasks: {a: , b: {after: a}, c: {after: b}}
         loops: {one: {from: b, to: a, max_iterations: 2}, two: {from: c, to: b, max_iterations: 2}}
         """
-    assert whats(text) == ["loops one and two overlap"]
+    assert messages_of(text) == ["loops one and two overlap"]
 
 
 def test_a_loop_with_the_name_of_a_task_is_rejected():
-    found = whats("tasks: {a: }\nloops: {a: {from: a, to: a, max_iterations: 2}}")
+    found = messages_of("tasks: {a: }\nloops: {a: {from: a, to: a, max_iterations: 2}}")
     assert found == ["'a' is both a task and a loop"]

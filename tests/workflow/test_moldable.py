@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.workflow.task import Amdahl, CommunicationOverhead, MeasuredSeconds, Roofline, interpolate_log_log
-from workflow.reading_help import graph_of, whats
+from workflow.workflow_texts import graph_of, messages_of
 
 
 @pytest.mark.parametrize(
@@ -92,4 +92,4 @@ def test_node_counts_are_unique_and_ascending():
     ],
 )
 def test_invalid_node_counts_are_reported(nodes, what):
-    assert whats(f"params: {{n: 3}}\ntasks: {{t: {{nodes: {nodes}}}}}") == [what]
+    assert messages_of(f"params: {{n: 3}}\ntasks: {{t: {{nodes: {nodes}}}}}") == [what]

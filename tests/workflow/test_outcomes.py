@@ -6,7 +6,7 @@ import pytest
 
 from weft.workflow.task import Task
 from weft.workflow.workflow import Workflow, outcome_codes
-from workflow.reading_help import read
+from workflow.workflow_texts import read
 
 
 def codes(text, name="a"):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from weft.expressions import parse
 from weft.workflow.quantity import MAX_POINTS, Range, Sweep, growth_file, is_growing, list_points
-from workflow.reading_help import edges, graph_of, whats
+from workflow.workflow_texts import edges, graph_of, messages_of
 
 
 def points(sweep, params="", zipped=False):
@@ -136,12 +136,12 @@ class TestGrowth:
     ],
 )
 def test_invalid_sweeps_are_reported(sweep, what):
-    found = whats(f"params: {{n: 3}}\ntasks: {{t: {{sweep: {{{sweep}}}}}}}")
+    found = messages_of(f"params: {{n: 3}}\ntasks: {{t: {{sweep: {{{sweep}}}}}}}")
     assert found == ([] if what is None else [what])
 
 
 def test_an_invalid_sweep_gives_one_problem():
-    found = whats(
+    found = messages_of(
         "tasks: {a: {sweep: {k: 3..1}, work: 2*k, nodes: 1..k}, b: {sweep: {k: 1..2}, after: 'a[k]'}, c: {after: 'a[1..2]'}}"
     )
     assert found == ["sweep variable k has no values"]

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft.workflow.templates import TemplateField, fill_template, format_value, is_late, list_fields
-from workflow.reading_help import graph_of, whats
+from workflow.workflow_texts import graph_of, messages_of
 
 VALUES = {"k": 3, "t": 0.4, "name": "a b", "flag": True, "inputs": ["x y", "z"]}
 
@@ -104,11 +104,11 @@ def test_format_value(value, text):
 
 def test_commands_may_use_every_late_name_and_results_of_tasks():
     command = "x {inputs} {outputs} {nodes} {cores} {memory_mb} {iteration} {task} {machine.name} {a.result.delta} {p:raw}"
-    assert whats(f"params: {{p: 1}}\ntasks: {{a: , b: {{after: a, command: '{command}'}}}}") == []
+    assert messages_of(f"params: {{p: 1}}\ntasks: {{a: , b: {{after: a, command: '{command}'}}}}") == []
 
 
 def test_shell_and_awk_braces_are_not_fields():
-    assert whats("tasks: {a: {command: \"awk '{print $1}' ${FILE} {{literal}}\"}}") == []
+    assert messages_of("tasks: {a: {command: \"awk '{print $1}' ${FILE} {{literal}}\"}}") == []
 
 
 def test_late_names_in_file_names_are_kept_and_match():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from workflow.reading_help import edges, graph_of, problems_in, whats
+from workflow.workflow_texts import edges, graph_of, messages_of, problems_in
 
 CHAIN = """\
     tasks:
@@ -110,7 +110,7 @@ def test_an_unknown_source_of_a_transfer_is_a_problem():
 
 @pytest.mark.parametrize("size", ["-1", "0 - 1"])
 def test_negative_sizes_are_rejected(size):
-    (found,) = whats(
+    (found,) = messages_of(
         f"tasks: {{a: {{machine: A}}, m: {{kind: transfer, from: A, to: B, file: f, size: {size}}}}}"
     )
     assert found == "size -1"

@@ -20,7 +20,7 @@ from weft.workflow.task import Dependency, Input, MeasuredSeconds, Output, Task
 from weft.workflow.task_graph import COMPUTE, TRANSFER, VIRTUAL
 from weft.workflow.unfold import unfold
 from weft.workflow.workflow import Workflow
-from workflow.reading_help import edges, graph_of, read
+from workflow.workflow_texts import edges, graph_of, read
 
 EXAMPLE = """\
     name: wien2k

@@ -8,7 +8,7 @@ from weft.errors import InvalidInput
 from weft.expressions import parse
 from weft.workflow.unfold import unfold
 from weft.workflow.workflow import evaluate_params, set_params
-from workflow.reading_help import problems_in, read, whats
+from workflow.workflow_texts import messages_of, problems_in, read
 
 
 def test_formulas_may_precede_their_operands():
@@ -81,4 +81,4 @@ class TestSetParams:
 
 
 def test_a_task_may_have_the_name_of_a_parameter():
-    assert whats("params: {a: 1}\ntasks: {a: {work: a}}") == []
+    assert messages_of("params: {a: 1}\ntasks: {a: {work: a}}") == []

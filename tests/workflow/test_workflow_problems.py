@@ -12,7 +12,7 @@ from weft.formats.native import WeftYaml
 from weft.workflow.checks import check, find_problems
 from weft.workflow.task import Task
 from weft.workflow.workflow import Workflow
-from workflow.reading_help import InvalidInput, problems_in, whats
+from workflow.workflow_texts import InvalidInput, messages_of, problems_in
 
 MISTAKES = """\
 weft: 1
@@ -144,7 +144,7 @@ def test_similar_names_are_suggested():
     ],
 )
 def test_unknown_names_in_templates_are_reported_for_every_key(text):
-    (found,) = whats(text)
+    (found,) = messages_of(text)
     assert found.startswith("{h")
 
 
@@ -168,12 +168,12 @@ def test_unknown_names_in_templates_are_reported_for_every_key(text):
     ],
 )
 def test_unknown_names_in_formulas_are_reported_for_every_key(text):
-    (found,) = whats(text)
+    (found,) = messages_of(text)
     assert "unknown name 'hh'" in found
 
 
 def test_formulas_that_fail_during_unfolding_are_reported():
-    found = whats(
+    found = messages_of(
         """\
         params: {z: 0, big: "=2**1000 * 2**1000"}
         tasks:
@@ -200,35 +200,35 @@ class TestWriters:
 
     def test_two_tasks(self):
         text = "tasks: {a: {outputs: [x]}, b: {outputs: [x]}}"
-        assert whats(text) == ["'x' is written by a and by b"]
+        assert messages_of(text) == ["'x' is written by a and by b"]
 
     def test_two_tasks_with_templates_of_the_same_name(self):
         text = "params: {p: 1}\ntasks: {a: {outputs: ['x.{p}']}, b: {outputs: [x.1]}}"
-        assert whats(text) == ["'x.1' is written by a and by b"]
+        assert messages_of(text) == ["'x.1' is written by a and by b"]
 
     def test_a_sweep_with_a_variable_missing_in_the_name(self):
         text = "tasks: {a: {sweep: {i: 1..2, j: 1..2}, outputs: ['x.{i}']}}"
-        assert whats(text) == ["several subtasks of a write 'x.1'"]
+        assert messages_of(text) == ["several subtasks of a write 'x.1'"]
 
     def test_a_sweep_variable_with_one_value_need_not_be_in_the_name(self):
-        assert whats("tasks: {a: {sweep: {i: 1..2, j: [7]}, outputs: ['x.{i}']}}") == []
+        assert messages_of("tasks: {a: {sweep: {i: 1..2, j: [7]}, outputs: ['x.{i}']}}") == []
 
     def test_directories_and_wildcards_may_have_several_writers(self):
-        assert whats("tasks: {a: {sweep: {i: 1..2}, outputs: [out/, '*.log']}}") == []
+        assert messages_of("tasks: {a: {sweep: {i: 1..2}, outputs: [out/, '*.log']}}") == []
 
     def test_branches_and_loops_may_have_several_writers(self):
         branches = "tasks: {a: , b: {after: {task: a, if: exit_code == 0}, outputs: [x]}, c: {after: a, outputs: [x]}}"
-        assert whats(branches) == []
+        assert messages_of(branches) == []
         loop = "tasks: {i: {outputs: [x]}, a: {inputs: [x], outputs: [x]}}\nloops: {l: {from: a, to: a, max_iterations: 2}}"
-        assert whats(loop) == []
+        assert messages_of(loop) == []
 
     def test_a_task_that_lists_a_file_twice(self):
-        assert whats("tasks: {a: {outputs: [x, x]}}") == ["a writes 'x' twice"]
+        assert messages_of("tasks: {a: {outputs: [x, x]}}") == ["a writes 'x' twice"]
 
 
 def test_checking_twice_and_unfolding_first_give_the_same_problems():
     from weft.workflow.unfold import unfold
-    from workflow.reading_help import read
+    from workflow.workflow_texts import read
 
     workflow = read("tasks: {a: {outputs: [x]}, b: {outputs: [x]}}")
     assert len(unfold(workflow)) == 2

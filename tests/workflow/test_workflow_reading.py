@@ -1,4 +1,4 @@
-"""What the keys of a workflow file mean, one by one."""
+"""The keys of a workflow file, one by one."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from weft.workflow.task import (
     Transfer,
 )
 from weft.workflow.workflow import Loop
-from workflow.reading_help import InvalidInput, read, read_task, whats
+from workflow.workflow_texts import InvalidInput, messages_of, read, read_task
 
 
-def test_the_smallest_workflow_has_the_files_name_and_defaults_everywhere():
+def test_the_smallest_workflow_has_the_name_of_the_file_and_defaults():
     workflow = read("tasks: {t: }")
     assert workflow.name == "flow"
     assert workflow.tasks == (Task(name="t"),)
@@ -39,7 +39,7 @@ def test_the_smallest_workflow_has_the_files_name_and_defaults_everywhere():
     assert workflow.tasks[0].recovery is NO_RECOVERY
 
 
-def test_the_head_of_a_file():
+def test_keys_of_a_workflow():
     workflow = read(
         "name: wien2k\ndescription: a\nowner: ann\nparams: {n: 5, w: '=2*n', t: '2*n'}\n"
         "budgets: {scratch: 2TB, credits: 10*n}\ntasks: {t: }"
@@ -190,7 +190,7 @@ def test_keys_of_a_task(text):
     assert read_task(text) == Task(name="t", **KEYS[text])
 
 
-def test_every_key_of_a_task_is_tried_above():
+def test_every_key_of_a_task_is_tested():
     words = " ".join(KEYS)
     assert [key for key in TASK.help if f"{key}:" not in words] == []
 
@@ -214,19 +214,19 @@ def test_a_loop():
 
 
 class TestDefaults:
-    """``defaults`` hold for every task that does not say otherwise."""
+    """``defaults`` hold for every task that does not set the key."""
 
-    def test_they_hold_and_are_overridden_key_by_key(self):
+    def test_defaults_are_overridden_key_by_key(self):
         a, b = read("defaults: {retries: 1, contract: 0.5}\ntasks: {a: , b: {retries: {oom: 2}}}").tasks
         assert a.recovery == Recovery(retries=1, contract=ContractTerms(factor=0.5))
         assert b.recovery == Recovery(retries_by_cause={"oom": 2}, contract=ContractTerms(factor=0.5))
 
-    def test_the_own_way_of_saying_how_long_wins(self):
+    def test_work_or_seconds_of_a_task_replace_both_defaults(self):
         a, b = read("defaults: {work: 10}\ntasks: {a: {seconds: 5}, b: }").tasks
         assert (a.work, a.seconds) == (None, 5)
         assert (b.work, b.seconds) == (10, None)
 
-    def test_tasks_without_work_get_none(self):
+    def test_tasks_without_work_inherit_none(self):
         text = "defaults: {work: 10}\ntasks: {a: {machine: A}, v: {kind: virtual}, m: {kind: transfer, from: A, to: B, file: f}}"
         assert [task.work for task in read(text).tasks] == [10, None, None]
 
@@ -234,8 +234,8 @@ class TestDefaults:
         a, b = read("defaults: {kind: virtual}\ntasks: {a: , b: {kind: compute, work: 1}}").tasks
         assert (a.kind, b.kind) == (TaskKind.VIRTUAL, TaskKind.COMPUTE)
 
-    def test_a_wrong_default_is_reported_once(self):
-        assert whats("defaults: {retries: -1}\ntasks: {a: , b: , c: }") == ["-1 is not allowed"]
+    def test_an_invalid_default_is_reported_once(self):
+        assert messages_of("defaults: {retries: -1}\ntasks: {a: , b: , c: }") == ["-1 is not allowed"]
 
 
 WRONG = {
@@ -293,8 +293,8 @@ WRONG = {
 
 
 @pytest.mark.parametrize("text", WRONG)
-def test_what_is_wrong_is_named(text):
-    found = whats(text) if text != "{}" else whats("name: x")
+def test_errors_are_reported(text):
+    found = messages_of(text) if text != "{}" else messages_of("name: x")
     assert any(WRONG[text] in what for what in found), found
 
 
@@ -307,5 +307,8 @@ def test_only_version_1_is_read(version):
         WeftYaml().read(SourceFile(name="x", data=f"weft: {version}\ntasks: {{t: }}".encode()))
 
 
-def test_an_empty_list_of_nodes_is_reported_beside_other_problems():
-    assert whats("nam: x\ntasks: {t: {nodes: []}}") == ["unknown key 'nam'", "an empty list of node counts"]
+def test_an_empty_list_of_nodes_is_reported_with_other_problems():
+    assert messages_of("nam: x\ntasks: {t: {nodes: []}}") == [
+        "unknown key 'nam'",
+        "an empty list of node counts",
+    ]

@@ -14,8 +14,8 @@ from weft.formats.yaml_document import parse_document
 from weft.workflow.file_format import read_workflow, workflow_document
 from weft.workflow.task import MeasuredSeconds, Task
 from weft.workflow.workflow import Workflow
-from workflow.reading_help import read
 from workflow.test_workflow_reading import KEYS
+from workflow.workflow_texts import read
 
 
 def again(workflow):

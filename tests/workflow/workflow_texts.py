@@ -35,7 +35,7 @@ def problems_in(text):
     return find_problems(workflow, reader.problems)
 
 
-def whats(text):
+def messages_of(text):
     """Return the messages of the problems of a text."""
     return [problem.what for problem in problems_in(text)]
 
@@ -54,4 +54,4 @@ def sources(graph, name):
     return [graph.names[source] for source in graph.predecessors(graph.index(name)).tolist()]
 
 
-__all__ = ["InvalidInput", "edges", "graph_of", "problems_in", "read", "read_task", "sources", "whats"]
+__all__ = ["InvalidInput", "edges", "graph_of", "messages_of", "problems_in", "read", "read_task", "sources"]
