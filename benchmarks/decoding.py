@@ -1,10 +1,10 @@
-"""Decoding populations and running the queue of a cluster, against the same written in plain Python.
+"""Decoding of populations and simulation of a cluster queue, against plain Python.
 
-Populations: 150 individuals of WIEN2k with 47 k-points (100 tasks, 53 machines to be chosen) on 314 machines
-at four sites, one task at a time (S1 section 6). Queue: 100 individuals of S2's barrier of 64 moldable tasks
-on 64 nodes. Printed is one JSON line per figure: median CPU seconds of 5 runs, kernel and plain Python
-alternating in one process, and their ratio. Both give the same makespans, bit for bit, or the benchmark
-fails.
+Populations: 150 individuals of WIEN2k with 47 k-points (100 tasks, 53 binding variables) on 314 machines at
+four sites, one task at a time (docs/papers/dynamic-grid.md, section 6). Queue: 100 individuals of the barrier
+of 64 moldable tasks on 64 nodes (docs/papers/moldable.md). Prints one JSON line per figure: median CPU
+seconds of 5 runs, kernel and plain Python alternating in one process, and their ratio. The benchmark fails
+unless both return the same makespans, bit for bit.
 
     python benchmarks/decoding.py [--repeat 5] [--individuals 150]
 """
@@ -37,13 +37,13 @@ from weft.workflow.unfold import unfold
 __all__ = ["PlainDecoder", "PlainQueue", "main", "moldable_barrier", "wien2k_on_a_grid"]
 
 _RATIOS = {"population": 60, "queue fifo": 20}
-"""What must be reached."""
+"""Required ratios."""
 _BATCH, _TURNS = 20, 5
-"""How often a kernel runs in one turn, and how many turns kernel and plain Python take per run."""
+"""Kernel runs per turn, and turns of kernel and plain Python per run."""
 
 
 def wien2k_on_a_grid(points: int = 47, machines: int = 314) -> Instance:
-    """Make S1's pilot application on machines whose speeds are spread as on its testbed."""
+    """Return the pilot application of the dynamic-grid paper on machines with the speeds of its testbed."""
     flow, work = Builder("wien2k"), 2.3e11
     every = {"sweep": {"k": f"1..{points}"}, "machine": "host{k}"}
     flow.task("lapw0", work=0.5 * work, outputs={"potential": 1e5})
@@ -72,7 +72,9 @@ def wien2k_on_a_grid(points: int = 47, machines: int = 314) -> Instance:
 
 
 def moldable_barrier(width: int = 31, nodes: int = 64) -> Instance:
-    """Make S2's barrier: simulations on 1 to 36 nodes, a processing task on 1 or 2, and both once more."""
+    """Return the barrier of the moldable paper: simulations on 1 to 36 nodes, processing on 1 or 2, both
+    twice.
+    """
     flow = Builder("barrier")
     serial = 1 / 45
     simulation = {count: 2100 * (serial + (1 - serial) / count) for count in range(1, 37)}
@@ -88,10 +90,10 @@ def moldable_barrier(width: int = 31, nodes: int = 64) -> Instance:
 
 
 class PlainDecoder:
-    """S1's evaluation of a schedule as one writes it down in Python: lists, one task after the other.
+    """The evaluation of a schedule in plain Python: lists, one task after another.
 
-    It knows what the kernel knows: earliest starts, machines that share a host, machines open to any number
-    of tasks, and tasks of no length.
+    It supports what the kernel supports: earliest starts, machines that share a host, unlimited machines and
+    tasks of 0 seconds.
     """
 
     def __init__(self, made: Instance) -> None:
@@ -109,7 +111,7 @@ class PlainDecoder:
             self.before.append([tuple(column[edge].item() for column in columns) for edge in edges])
 
     def makespan_s(self, genome: list[int]) -> float:
-        """Give the end of the last task under one binding."""
+        """Return the makespan of one binding."""
         machine_of = [genome[variable] for variable in self.variable]
         free, finish = [0.0] * len(self.speed), [0.0] * len(machine_of)
         for task, machine in enumerate(machine_of):
@@ -131,7 +133,7 @@ class PlainDecoder:
 
 
 class PlainQueue:
-    """S2's cluster simulator, strict first in, first out, as one writes it down in Python: with heaps."""
+    """The cluster simulator of the moldable paper in plain Python: strict first in, first out, with heaps."""
 
     def __init__(self, made: Instance) -> None:
         graph = made.graph
@@ -142,7 +144,7 @@ class PlainQueue:
         self.seconds = [dict(zip(mode.count.tolist(), mode.seconds.tolist(), strict=True)) for mode in modes]
 
     def run(self, counts: list[int]) -> tuple[float, float, list[float], list[float]]:
-        """Give makespan, node-seconds, start and finish on some node counts."""
+        """Return makespan, node-seconds, start and finish for node counts."""
         start, finish = [0.0] * len(counts), [0.0] * len(counts)
         missing, free, now, used = list(self.missing), self.capacity, 0.0, 0.0
         ready = [task for task, number in enumerate(missing) if number == 0]
@@ -174,7 +176,9 @@ def _cpu_s(function: Callable[[], Any]) -> float:
 
 
 def compare(name: str, tasks: int, kernel: Callable[[], Any], plain: Callable[[], Any], repeat: int) -> None:
-    """Print how many times faster the kernel is; both run in short turns, so that noise meets both alike."""
+    """Print the ratio of plain Python to the kernel; both run in short turns, so that noise affects them
+    equally.
+    """
     assert kernel().tolist() == plain(), f"{name}: the kernel does not agree with plain Python"
     fast, slow = [], []
     for _ in range(repeat):
@@ -198,7 +202,7 @@ def compare(name: str, tasks: int, kernel: Callable[[], Any], plain: Callable[[]
 
 
 def state(name: str, tasks: int, kernel: Callable[[], Any], repeat: int) -> None:
-    """Print what a kernel costs per task."""
+    """Print the cost of a kernel per task."""
     kernel()
     cost = statistics.median(
         _cpu_s(lambda: [kernel() for _ in range(_BATCH)]) / _BATCH for _ in range(repeat)

@@ -1,14 +1,14 @@
-"""M-S and pM-S: what masters and slaves make of layers of parameter sweeps when nothing is planned.
+"""M-S and pM-S without an engine: dynamic assignment of the subtasks of layered parameter sweeps.
 
 T. Ma, R. Buyya, Critical-Path and Priority based Algorithms for Scheduling Workflows with Parameter Sweep
-Tasks on Global Grids, sections on M-S and pM-S. Every layer has a master: it gives the first of its ready
-subtasks to an idle machine of its own. In M-S the first is the one of the lowest index. In pM-S the end of a
-subtask makes everything urgent for which its children still wait, directly or not.
+Tasks on Global Grids, sections on M-S and pM-S. Every layer has a master that gives its first ready subtask
+to an idle machine of the layer. In M-S the first subtask has the lowest index. In pM-S a finished subtask
+makes all unfinished ancestors of its children more urgent.
 
-Deviations. A subtask is ready when its parents have finished (printed: when none is unscheduled), and the run
-ends when all have. Of an end all ancestors of all children gain one step of priority, each once. Subtasks
-that end together are treated in the order in which they were given out; machines are given out after each.
-These simulations are what benchmarks compare with. O(v (v + e)).
+Deviations: a subtask is ready when its parents have finished (as printed: when none is unscheduled), and the
+run ends when all have finished. After a finish, all ancestors of all children gain one step of priority, each
+once. Subtasks that finish at the same time are processed in the order in which they were dispatched; machines
+are assigned after each. Benchmarks compare with these simulations. O(v (v + e)).
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ _NOT_READY = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MasterRun:
-    """What ran where and when, per layer and subtask."""
+    """Machine, start and finish per layer and subtask."""
 
     machine: tuple[tuple[int, ...], ...]
-    """By its position (from 0) among the machines of the layer."""
+    """Index (from 0) among the machines of the layer."""
     start_s: tuple[tuple[float, ...], ...]
     finish_s: tuple[tuple[float, ...], ...]
 
     @property
     def makespan_s(self) -> float:
-        """Give when the last subtask ends."""
+        """Return the finish of the last subtask."""
         return max(map(max, self.finish_s))
 
 
 def run_masters(layers: SweepLayers, *, priorities: bool) -> MasterRun:
-    """Simulate pM-S, or without priorities M-S."""
+    """Simulate pM-S, or M-S without priorities."""
     masters = _Masters(layers)
     urgent = _urgent_after(masters.parents, masters.children) if priorities else None
     masters.dispatch(0.0)
@@ -58,18 +58,18 @@ def run_masters(layers: SweepLayers, *, priorities: bool) -> MasterRun:
 
 @dataclass(slots=True)
 class _Masters:
-    """The queues of all layers; subtasks are numbered through, layer by layer."""
+    """The queues of all layers; subtasks are numbered layer by layer."""
 
     layers: SweepLayers
     first: list[int] = field(init=False)
-    """Per layer: its first subtask; then their number."""
+    """Per layer: its first subtask; one more entry holds the total."""
     parents: list[list[int]] = field(init=False)
     children: list[list[int]] = field(init=False)
     waits_for: list[int] = field(init=False)
-    """Per subtask: how many parents have not finished."""
+    """Per subtask: number of unfinished parents."""
     ready: NDArray[np.bool_] = field(init=False)
     priority: NDArray[np.int64] = field(init=False)
-    """The lower, the more urgent."""
+    """Lower is more urgent."""
     idle: list[list[int]] = field(init=False)
     """Per layer: a heap of its idle machines."""
     running: list[tuple[float, int, int, int]] = field(init=False, default_factory=list)
@@ -97,7 +97,7 @@ class _Masters:
         self.idle = [list(range(len(throughputs))) for throughputs in layers.throughputs]
 
     def finish(self, task: int, machine: int) -> None:
-        """Free the machine; children that waited for this subtask alone become ready."""
+        """Free the machine and update the children of a subtask."""
         layer = next(index for index, first in enumerate(self.first[1:]) if task < first)
         heapq.heappush(self.idle[layer], machine)
         for child in self.children[task]:
@@ -105,11 +105,11 @@ class _Masters:
             self.ready[child] = self.waits_for[child] == 0
 
     def dispatch(self, now_s: float) -> None:
-        """Give ready subtasks to idle machines: layer by layer, the machine of the lowest index first."""
+        """Give ready subtasks to idle machines, layer by layer, by machine index."""
         for layer, (begin, end) in enumerate(itertools.pairwise(self.first)):
             ready = self.ready[begin:end]
             for _ in range(min(len(self.idle[layer]), int(np.count_nonzero(ready)))):
-                # The first of equals: the lowest index.
+                # Ties: lowest index.
                 position = int(np.argmin(np.where(ready, self.priority[begin:end], _NOT_READY)))
                 ready[position] = False
                 machine = heapq.heappop(self.idle[layer])
@@ -121,7 +121,7 @@ class _Masters:
                 self.line[task] = (machine, now_s, finish_s)
 
     def result(self) -> MasterRun:
-        """Give the lines layer by layer."""
+        """Return the result layer by layer."""
         lines = [
             [self.line[task] for task in range(begin, end)] for begin, end in itertools.pairwise(self.first)
         ]
@@ -133,7 +133,7 @@ class _Masters:
 
 
 def _urgent_after(parents: list[list[int]], children: list[list[int]]) -> NDArray[np.bool_]:
-    """Mark, per subtask, the ancestors of all its children."""
+    """Return, per subtask, a mask of the ancestors of its children."""
     number = len(parents)
     ancestors = np.zeros((number, number), dtype=np.bool_)
     for task, of in enumerate(parents):

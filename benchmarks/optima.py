@@ -1,12 +1,12 @@
-"""Known optima: how often a planner reaches them, and proves it, in the time it gets.
+"""Known optima: how often a planner reaches and proves them within its time.
 
-One JSON line per set: how many instances, how many plans as short as the best known makespan, how many proven
-optimal, how many shorter than anything known, the worst ratio, how many broke a rule, CPU seconds.
+One JSON line per set: number of instances, of plans as short as the best known makespan, proven optimal,
+shorter than the best known, worst ratio, number of plans that broke a rule, CPU seconds.
 
 - papers: the examples of HEFT (73) and PEFT (113);
-- communication: 33 small graphs on like processors with communication delays;
+- communication: 33 small graphs on identical processors with communication delays;
 - moldable: ten sets of moldable tasks on some cores and an accelerator;
-- stg: graphs of 50 tasks on 2, 4 and 8 like processors whose optimum is published; stg-open: the others;
+- stg: graphs of 50 tasks on 2, 4 and 8 identical processors whose optimum is published; stg-open: the others;
 - j10: PSPLIB projects with modes and budgets; j30: with resources.
 
     python benchmarks/optima.py [--planner auto] [--sets papers,stg] [--plan-time 2] [--workers 1] [--every 1]
@@ -58,12 +58,12 @@ __all__ = ["main"]
 ROOT = Path(__file__).resolve().parents[1]
 DATA = Path(os.environ.get("WEFT_BENCH_DATA") or ROOT.parent / "shared" / "data")
 CLOSED = 1e-9
-"""Share between a plan and a bound, or what is known, that is rounding."""
+"""Relative tolerance between a plan and a bound or a known optimum."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """An instance with the shortest makespan that is known."""
+    """An instance with its best known makespan."""
 
     instance: Instance
     best_s: float
@@ -72,7 +72,7 @@ class Case:
 
 @dataclass
 class Results:
-    """What a planner made of a set."""
+    """The results of a planner on a set."""
 
     ratios: list[float] = field(default_factory=list)
     proven: int = 0
@@ -83,7 +83,7 @@ class Results:
 
 @dataclass(frozen=True)
 class Measured:
-    """Knows the seconds of every task by machine and count."""
+    """Predicts seconds by task, machine and count from a table."""
 
     seconds: Mapping[str, Mapping[tuple[str, int], float]]
     name: str = "measured"
@@ -128,7 +128,7 @@ def papers(every: int) -> Iterator[Case]:
 
 
 def _matrix(path: Path) -> list[list[float]]:
-    """Read the numbers of a table with names above and at the side."""
+    """Read the numbers of a table with header row and header column."""
     with path.open() as text:
         lines = [line for line in csv.reader(text) if line]
     return [[float(cell) for cell in line[1:] if cell.strip()] for line in lines[1:]]
@@ -144,7 +144,7 @@ def communication(every: int) -> Iterator[Case]:
 
 
 def moldable(every: int) -> Iterator[Case]:
-    """Read the moldable tasks; the accelerator is a machine of its own. The table has three digits."""
+    """Read the moldable tasks; the accelerator is a separate machine. The table has three digits."""
     folder = DATA / "moldable" / "hunold_tpds2017"
     known = [row for row in rows(folder / "optimum_cpsat_ours.csv") if row["with_gpu"] == "1"]
     for row in known[::every]:
@@ -216,7 +216,7 @@ SETS: dict[str, Callable[[int], Iterator[Case]]] = {
     "j30": projects,
 }
 SAMPLES = {"stg": 20, "stg-open": 3, "j10": 24, "j30": 20}
-"""Every how many instances of the large sets are taken if nothing is said."""
+"""Default stride through the instances of the large sets."""
 
 
 def run(planner: Planner, cases: Iterator[Case], plan_time_s: float, pool: Pool) -> Results:
@@ -250,13 +250,13 @@ def run(planner: Planner, cases: Iterator[Case], plan_time_s: float, pool: Pool)
 
 
 def _cpu_s() -> float:
-    """Give the CPU seconds of this process and of the workers that have ended."""
+    """Return the CPU seconds of this process and of finished workers."""
     used = os.times()
     return used.user + used.system + used.children_user + used.children_system
 
 
 def line(results: Results) -> dict[str, object]:
-    """Give the figures of a set."""
+    """Return the figures of a set."""
     ratios = results.ratios
     return {
         "plans": len(ratios),
@@ -271,7 +271,7 @@ def line(results: Results) -> dict[str, object]:
 
 
 def main() -> int:
-    """Print one line per set; 1 if a plan broke a rule."""
+    """Print one line per set; return 1 if a plan broke a rule."""
     parser = argparse.ArgumentParser(description="Plan instances whose optimum is known.")
     default = "auto" if "auto" in PLANNERS else "cp-sat"
     parser.add_argument("--planner", default=default, help=f"default: {default}")

@@ -1,12 +1,12 @@
-"""How fast plans are made: HEFT against SAGA's, against plain Python, and at scale.
+"""Speed of planning: HEFT against SAGA's HEFT, against plain Python, and at scale.
 
 One JSON line each; ratios are of CPU seconds (median of ``--repeat``) in one run, beside a calibration loop.
 
     python benchmarks/planning.py [saga] [twin] [large] [growth] [layouts] [--repeat 5]
 
 - saga: HEFT of SAGA (``pip install anrg.saga``) on data/peers/hetero_1000x64.json, against weft from a
-  compiled instance, and against ``weft plan`` of the file, all in;
-- twin: 10,000 tasks on 256 machines, against the plain-Python twin of the tests;
+  compiled instance, and against the whole command ``weft plan`` of the file;
+- twin: 10,000 tasks on 256 machines, against the plain-Python reference of the tests;
 - large: 100,000 tasks on 1,000 machines, against 10,000 on 256: time and memory;
 - growth: time per task from 10,000 to 1,000,000 tasks (layers of 250) on 100 machines;
 - layouts: time per task and machine where seconds are a table, and where every pair of machines has its own
@@ -39,7 +39,7 @@ SECTIONS = ("saga", "twin", "large", "growth", "layouts")
 
 
 def main() -> None:
-    """Run the sections named, each in a process of its own."""
+    """Run the named sections, each in its own process."""
     parser = argparse.ArgumentParser(description="Time HEFT.")
     parser.add_argument("sections", nargs="*", metavar="SECTION")
     parser.add_argument("--repeat", type=int, default=5)
@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def median_s(call: Callable[[], object], repeat: int) -> float:
-    """Give the median CPU seconds of a call."""
+    """Return the median CPU seconds of a call."""
     times = []
     for _ in range(repeat):
         started = time.process_time()
@@ -103,7 +103,7 @@ def saga(repeat: int) -> dict[str, Any]:
     os.environ["WEFT_KERNELS"] = "compiled"
     like_saga = planned(instance, "heft:averaging=self-loops").makespan_s
     ours = planned(instance).makespan_s
-    # Too short for the clock one by one.
+    # A single call is too short for the clock.
     kernel_s = median_s(lambda: [planned(instance) for _ in range(20)], repeat) / 20
     command_s = statistics.median(command_seconds() for _ in range(repeat))
     return {
@@ -120,7 +120,7 @@ def saga(repeat: int) -> dict[str, Any]:
 
 
 def saga_instance(read: dict[str, Any]) -> tuple[Any, Any]:
-    """Give the instance as SAGA reads it."""
+    """Return the instance in the classes of SAGA."""
     from saga import Network, TaskGraph
 
     speeds = read["speed"]
@@ -136,7 +136,7 @@ def saga_instance(read: dict[str, Any]) -> tuple[Any, Any]:
 
 
 def command_seconds() -> float:
-    """Give the CPU seconds of ``weft plan`` of the file, imports and all."""
+    """Return the CPU seconds of the whole command ``weft plan`` of the file."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     command = [
         sys.executable,
@@ -157,9 +157,9 @@ def command_seconds() -> float:
 
 
 def layered(tasks: int, machines: int, width: int = 0) -> Any:
-    """Compile layers of subtasks, two predecessors each, on machines of unlike speed in one network.
+    """Return layers of subtasks, two predecessors each, on machines of different speeds in one network.
 
-    Without a width there are as many layers as subtasks in each.
+    Without a width there are as many layers as subtasks per layer.
     """
     import weft
     from weft.instance import compile_instance
@@ -191,7 +191,7 @@ def layered(tasks: int, machines: int, width: int = 0) -> Any:
 
 
 def measured(tasks: int, machines: int, width: int, repeat: int) -> dict[str, Any]:
-    """Time HEFT on layers, and give the most memory the process ever had."""
+    """Time HEFT on layers; return the peak memory of the process, too."""
     os.environ["WEFT_KERNELS"] = "compiled"
     instance = layered(tasks, machines, width)
     planned(instance)
@@ -201,7 +201,7 @@ def measured(tasks: int, machines: int, width: int, repeat: int) -> dict[str, An
 
 
 def in_a_process(tasks: int, machines: int, repeat: int, width: int = 0) -> dict[str, Any]:
-    """Measure in a process of its own, so that memory is that of one instance."""
+    """Measure in another process, so that memory is that of one instance."""
     sizes = [str(tasks), str(machines), str(width)]
     command = [sys.executable, __file__, "--measure", *sizes, "--repeat", str(repeat)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
@@ -210,10 +210,12 @@ def in_a_process(tasks: int, machines: int, repeat: int, width: int = 0) -> dict
 
 
 def twin(repeat: int) -> dict[str, Any]:
-    """Compare with the textbook in plain Python, and with plain Python that skips machines as the kernel."""
+    """Compare with textbook HEFT in plain Python, and with plain Python that skips machines as the kernel
+    does.
+    """
     sys.path.insert(0, str(ROOT / "tests"))
     from kernels.heft_textbook import textbook_finish_s
-    from kernels.placement_twin import Placement
+    from kernels.placement_reference import Placement
     from weft.planners.ranks import order_by_rank, upward_ranks
 
     os.environ["WEFT_KERNELS"] = "compiled"
@@ -243,7 +245,7 @@ def twin(repeat: int) -> dict[str, Any]:
 
 
 def large(repeat: int) -> dict[str, Any]:
-    """Compare a large instance with a middling one."""
+    """Compare a large instance with a medium one."""
     middling, big = in_a_process(10_000, 256, repeat), in_a_process(100_000, 1_000, repeat)
     return {
         "middling": middling,
@@ -254,7 +256,7 @@ def large(repeat: int) -> dict[str, Any]:
 
 
 def growth(repeat: int) -> dict[str, Any]:
-    """Follow the time per task: more and more layers of the same width, so that the shape stays the same."""
+    """Return the time per task for growing numbers of layers of the same width."""
     runs = [in_a_process(tasks, 100, repeat, width=250) for tasks in (10_000, 100_000, 1_000_000)]
     per_task = [run["seconds"] / run["tasks"] * 1e9 for run in runs]
     return {
@@ -266,7 +268,7 @@ def growth(repeat: int) -> dict[str, Any]:
 
 
 def layouts(repeat: int) -> dict[str, Any]:
-    """State what a table of seconds and a network of unlike pairs cost."""
+    """Return the cost of a table of seconds and of a network with different links for all pairs."""
     import weft
     from weft.instance import compile_instance
     from weft.platform.machine import Machine

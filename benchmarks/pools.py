@@ -1,10 +1,9 @@
-"""What a pool of two processes is worth: evaluations of 1 ms and more, against one process.
+"""Efficiency of a pool of two processes for evaluations of 1 ms and more, against one process.
 
-The efficiency is the speed-up over two. A machine that is busy with other things gives no pool two whole
-cores, so that the same work is also done by two bare processes that share nothing and are told nothing, in
-turn with the pool: theirs is the efficiency that was possible, and the share of it is what the pool keeps.
-Printed is one JSON line per length of an evaluation: medians of wall-clock seconds, and the CPU time that
-handing out one evaluation takes here.
+The efficiency is the speed-up over two. Other load may take part of the cores, so two independent processes
+do the same work, alternating with the pool: theirs is the possible efficiency, and the share of it that the
+pool reaches is judged. Prints one JSON line per length of an evaluation: medians of wall-clock seconds, and
+the CPU time for dispatching one evaluation.
 
     python benchmarks/pools.py [--repeat 5] [--workers 2] [--milliseconds 1,5,20]
 """
@@ -25,13 +24,13 @@ from weft.pools.processes import ProcessPool
 __all__ = ["evaluation", "main", "measured"]
 
 _LEAST = 0.8
-"""Share of the possible efficiency that must be kept."""
+"""Required share of the possible efficiency."""
 _WHOLE_S = 1.0
 """Seconds of work per measurement."""
 
 
 def evaluation(additions: int) -> int:
-    """Do as much work as the number says."""
+    """Do an amount of work."""
     total = 0
     for number in range(additions):
         total += number
@@ -44,7 +43,7 @@ def _several(additions: int, times: int) -> None:
 
 
 def _bare(additions: int, items: int, workers: int) -> None:
-    """Do the work in processes that know nothing of each other."""
+    """Do the work in independent processes."""
     context = multiprocessing.get_context("fork")
     shares = [items // workers + (rank < items % workers) for rank in range(workers)]
     started = [context.Process(target=_several, args=(additions, share)) for share in shares]
@@ -65,7 +64,7 @@ def measured(milliseconds: float, per_ms: float, workers: int, repeat: int) -> d
     additions, items = max(1, round(milliseconds * per_ms)), round(_WHOLE_S * 1000 / milliseconds)
     alone, bare, pooled, handing_s = [], [], [], []
     with ProcessPool(workers) as pool:
-        list(pool.map(evaluation, [1] * workers))  # started before anything is measured
+        list(pool.map(evaluation, [1] * workers))  # start the workers before measuring
         for _ in range(repeat):
             alone.append(_wall_s(lambda: _several(additions, items)))
             bare.append(_wall_s(lambda: _bare(additions, items, workers)))
@@ -87,7 +86,7 @@ def measured(milliseconds: float, per_ms: float, workers: int, repeat: int) -> d
 
 
 def main() -> int:
-    """Print one line per length; 1 if the pool costs too much."""
+    """Print one line per length; return 1 if the pool costs too much."""
     parser = argparse.ArgumentParser(description="Measure a pool of processes.")
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--workers", type=int, default=2)

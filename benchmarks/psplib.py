@@ -1,7 +1,7 @@
 """Countable resources: every planner on all 480 instances of PSPLIB j30, verified, beside the optima.
 
-One JSON line per planner: how many plans it made, how many broke a rule, the mean excess over the optimum,
-and how often it was met. Planners that do not serve an instance say why.
+One JSON line per planner: number of plans, of plans that broke a rule, mean excess over the optimum, number
+of optima reached, and the reasons of planners that do not support an instance.
 
     python benchmarks/psplib.py [--planner heft,etf] [--every 1]
 """
@@ -37,7 +37,7 @@ DATA = Path(os.environ.get("WEFT_BENCH_DATA") or ROOT.parent / "shared" / "data"
 
 
 def instances(every: int) -> Iterator[tuple[str, Instance]]:
-    """Read the instances through the format file, as a user would."""
+    """Read the instances through their format, as a user would."""
     with zipfile.ZipFile(DATA / "rcpsp" / "j30.sm.zip") as archive, tempfile.TemporaryDirectory() as folder:
         for name in sorted(archive.namelist())[::every]:
             path = archive.extract(name, folder)
@@ -46,7 +46,7 @@ def instances(every: int) -> Iterator[tuple[str, Instance]]:
 
 
 def optima() -> dict[str, float]:
-    """Give the optimum of every instance."""
+    """Return the optimum of every instance."""
     with (DATA / "best_known_j30.csv").open() as file:
         return {row["instance"]: float(row["ub"]) for row in csv.DictReader(file)}
 

@@ -28,7 +28,7 @@ __all__ = ["main"]
 
 
 def searched(instance: Instance, optimum_s: float, limit_s: float, seed: int) -> tuple[float, float, bool]:
-    """Search from HEFT's plan on; give makespan, CPU seconds and whether the plan is valid."""
+    """Search from HEFT's plan; return makespan, CPU seconds and whether the plan is valid."""
     goal = make_objective("makespan")
     started, best = time.process_time(), [float("inf")]
 
@@ -66,7 +66,7 @@ def main() -> None:
     rows: list[tuple[str, float, float, bool]] = []
     for name, instance in instances(asked.every):
         if not rows:
-            searched(instance, 0.0, 0.1, asked.seed)  # compiles
+            searched(instance, 0.0, 0.1, asked.seed)  # compile the kernels
         rows.append((name, *searched(instance, best[name], asked.limit, asked.seed)))
     excess = {name: makespan_s / best[name] - 1.0 for name, makespan_s, _, _ in rows}
     figures = {

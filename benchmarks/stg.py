@@ -1,8 +1,9 @@
-"""Like machines without communication: every planner on STG, 50 tasks, 2, 4, 8 and 16 processors, verified.
+"""Identical machines without communication: every planner on STG, 50 tasks, 2 to 16 processors, verified.
 
-One JSON line per planner: how many of the 720 plans it made, how many broke a rule, the mean of makespan over
-the best known one, how often it met that, and how often no other planner was shorter. Planners that do not
-serve an instance say why. HLFET must give the column ``hlfet`` of the reference table in every row.
+One JSON line per planner: number of plans (of 720), of plans that broke a rule, mean of makespan over the
+best known one, number of best known makespans reached, number of instances on which no other planner was
+shorter, and the reasons of planners that do not support an instance. HLFET must equal the column ``hlfet`` of
+the reference table in every row.
 
     python benchmarks/stg.py [--planner heft,etf] [--every 1]
 """
@@ -39,7 +40,7 @@ ROOT = Path(__file__).resolve().parents[1]
 DATA = Path(os.environ.get("WEFT_BENCH_DATA") or ROOT.parent / "shared" / "data") / "stg"
 
 ASKED = [*PLANNERS, "shuffle:pool=shared", "xdcp:pool=shared"]
-"""These graphs have no layers with machines of their own, so that sweep planners need an option."""
+"""Sweep planners need an option because these graphs have no layers with their own machines."""
 
 Row = tuple[str, int]
 """A file of the table and a number of processors."""
@@ -47,7 +48,7 @@ Row = tuple[str, int]
 
 @dataclass
 class Results:
-    """What one planner did."""
+    """The results of one planner."""
 
     makespan_s: dict[Row, float] = field(default_factory=dict)
     broken: int = 0
@@ -77,7 +78,7 @@ def instances(every: int) -> dict[Row, Instance]:
 
 
 def best_known() -> dict[Row, float]:
-    """Give the shortest makespan known: the published one, or a shorter one found since."""
+    """Return the best known makespan: the published one, or a shorter one found since."""
     best = {row: float(columns["pub_ub"]) for row, columns in table("reference.csv").items()}
     for row, columns in table("cpsat_bounds_ours.csv").items():
         best[row] = min(best[row], float(columns["new_ub"]))
@@ -103,7 +104,7 @@ def run(name: str, made: dict[Row, Instance]) -> Results:
 
 
 def figures(results: Results, shortest: dict[Row, float], best: dict[Row, float]) -> dict[str, object]:
-    """Give the line of one planner."""
+    """Return the line of one planner."""
     ratios = [makespan / best[row] for row, makespan in results.makespan_s.items()]
     return {
         "plans": len(ratios),
@@ -118,7 +119,7 @@ def figures(results: Results, shortest: dict[Row, float], best: dict[Row, float]
 
 
 def main() -> int:
-    """Print one line per planner; 1 if a plan broke a rule or HLFET is not what the table says."""
+    """Print one line per planner; return 1 if a plan broke a rule or HLFET differs from the table."""
     parser = argparse.ArgumentParser(description="Plan STG with every planner.")
     parser.add_argument("--planner", help="planners, separated by commas (default: all)")
     parser.add_argument("--every", type=int, default=1, help="take every n-th row")

@@ -1,16 +1,15 @@
-"""The tables of S4: the plans of xDCP and the runs of M-S and pM-S, in percent of shuffle's length.
+"""The tables of docs/papers/parameter-sweeps.md: xDCP, M-S and pM-S in percent of shuffle's length.
 
 One JSON line per row: the point of all defaults, the five sweeps of table I (random graphs of 512 subtasks,
 one factor varied at a time), how often an algorithm is the best, and the sample graphs of table II. A row has
 the mean percentage (ASE, lower is better) and the number of graphs on which an algorithm is the best (BDT;
-ties count for all) of xDCP, M-S and pM-S; ``prototype`` are the figures the specification states for
-comparison. ``within`` says whether the row keeps what the specification expects (A4.5 to A4.8). A factor is
-expected to change the ASE of xDCP in one direction; ``by_chance`` says that a difference is below two
-standard errors, so that other seeds may turn it round (that of #PST is, and they do). ``masters_as_claimed``
-says for information whether M-S and pM-S change as the paper claims.
+ties count for all) of xDCP, M-S and pM-S; ``prototype`` are the figures of that page for comparison.
+``within`` tells whether the row meets its expectations (A4.5 to A4.8). A factor is expected to change the ASE
+of xDCP in one direction; ``by_chance`` tells that a difference is below two standard errors, so that other
+seeds may reverse it (as for #PST). ``masters_as_claimed`` tells for information whether M-S and pM-S change
+as the paper claims.
 
-The runs are those of the reference in ``masters.py``; ``weft reproduce s4-tables`` and ``s4-samples`` make
-them with the engine.
+The runs are those of ``masters.py``; ``weft reproduce s4-tables`` and ``s4-samples`` use the engine.
 
     python benchmarks/sweeps.py [--quick | --graphs 30] [--seed 0]
 """
@@ -44,7 +43,7 @@ from weft.workflow.generators.sweep_graphs import RandomSweeps, SampleGraph, Sam
 __all__ = ["main"]
 
 Figures = tuple[float, float, float]
-"""One number for each of the algorithms."""
+"""One number per algorithm."""
 
 DEFAULTS = ((28, 35), (32, 38), (30, 36))
 """The ranges of ASE at the defaults (A4.6)."""
@@ -58,16 +57,16 @@ COMPARISONS: tuple[tuple[SampleName, SampleName, Callable[[float], bool], str], 
 
 @dataclass(frozen=True)
 class Point:
-    """Some graphs of one kind: per graph the lengths in percent of shuffle's."""
+    """Graphs of one kind: per graph the lengths in percent of shuffle's."""
 
     percents: Sequence[Figures]
 
     def of(self, algorithm: str) -> list[float]:
-        """Give the percentages of one algorithm."""
+        """Return the percentages of one algorithm."""
         return [percents[ALGORITHMS.index(algorithm)] for percents in self.percents]
 
     def ase(self) -> dict[str, float]:
-        """Give the mean of every algorithm."""
+        """Return the mean of every algorithm."""
         return {algorithm: statistics.fmean(self.of(algorithm)) for algorithm in ALGORITHMS}
 
     def best(self) -> dict[str, int]:
@@ -121,7 +120,7 @@ def factor_points(runs: Runs, factor: SweepFactor) -> list[Point]:
 
 
 def factor_row(factor: SweepFactor, points: Sequence[Point]) -> dict[str, object]:
-    """Give one sweep of table I."""
+    """Return one sweep of table I."""
     changes = {algorithm: Change.between(points, algorithm) for algorithm in ALGORITHMS}
     means = [point.ase() for point in points]
     return {
@@ -144,7 +143,7 @@ def factor_row(factor: SweepFactor, points: Sequence[Point]) -> dict[str, object
 
 @dataclass(frozen=True)
 class Change:
-    """How ASE differs between the two lowest and the two highest points of a sweep (A4.5)."""
+    """The difference of ASE between the two lowest and the two highest points of a sweep (A4.5)."""
 
     difference: float
     error: float
@@ -159,18 +158,18 @@ class Change:
 
     @property
     def by_chance(self) -> bool:
-        """Say whether the difference is below two standard errors."""
+        """Tell whether the difference is below two standard errors."""
         return abs(self.difference) < 2 * self.error
 
     def is_as(self, claim: Claim) -> bool:
-        """Say whether the difference has the claimed direction; what stays may differ by chance."""
+        """Tell whether the difference has the claimed direction; "stays" allows chance."""
         if claim == "stays":
             return self.by_chance
         return (self.difference > 0) == (claim == "rises")
 
 
 def default_row(runs: Runs) -> dict[str, object]:
-    """Give the point at which every factor has its default."""
+    """Return the point at which every factor has its default."""
     point = runs.point(RandomSweeps(), "defaults")
     found = point.ase()
     ranges = dict(zip(ALGORITHMS, DEFAULTS, strict=True))
@@ -186,7 +185,7 @@ def default_row(runs: Runs) -> dict[str, object]:
 
 
 def best_rows(sweeps: dict[str, list[Point]]) -> Iterable[dict[str, object]]:
-    """Give how often an algorithm is the best, where something is expected of that (A4.7)."""
+    """Yield how often an algorithm is the best where something is expected of that (A4.7)."""
     everywhere = [point for points in sweeps.values() for point in points]
     alone = sum(point.ms_alone_best() for point in everywhere)
     percent = 100 * alone / sum(len(point.percents) for point in everywhere)
@@ -217,7 +216,7 @@ def best_rows(sweeps: dict[str, list[Point]]) -> Iterable[dict[str, object]]:
 
 
 def sample_rows(runs: Runs) -> Iterable[dict[str, object]]:
-    """Give the sample graphs, then what is expected of xDCP on pairs of them (A4.8)."""
+    """Yield the sample graphs, then the expectations of xDCP on pairs of them (A4.8)."""
     found: dict[str, dict[str, float]] = {}
     for name in SAMPLES_PROTOTYPE:
         point = runs.point(SampleGraph(graph=name), name)
@@ -257,7 +256,7 @@ def _by_name(*figures: Figures) -> dict[str, list[float]]:
 
 
 def rows(runs: Runs) -> Iterable[dict[str, object]]:
-    """Give every row as soon as it is known."""
+    """Yield every row as soon as it is computed."""
     yield default_row(runs)
     sweeps: dict[str, list[Point]] = {}
     for factor in FACTORS:

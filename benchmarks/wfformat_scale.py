@@ -1,7 +1,7 @@
 """Reading at scale: a WfFormat file down to its task graph, against ``json.load`` of the same file.
 
-For each size a file of that many tasks (2 parents and 3 files each) is generated and read. Printed is one
-JSON line: the ratio of CPU seconds (median of 5, baseline and measurement alternating in one process), the
+For each size a file of that many tasks (2 parents and 3 files each) is generated and read. Prints one JSON
+line: the ratio of CPU seconds (median of 5, baseline and measurement alternating in one process), the
 memory per task beyond the parsed JSON, and how the time per task grows from the smallest size to the largest.
 
     python benchmarks/wfformat_scale.py [--sizes 10000,100000,300000] [--repeat 5]
@@ -28,7 +28,7 @@ def write_trace(path: Path, tasks: int) -> None:
     """Write a WfFormat 1.5 file: task i reads two files of earlier tasks and writes one of its own."""
     specified, executed, files = [], [], []
     for index in range(tasks):
-        # Two parents spread over the graph, deterministic and without a generator: near and far ones.
+        # Two deterministic parents, one near and one far.
         parents = sorted({max(0, index - 1 - index % 7), index // 2} - {index}) if index else []
         specified.append(
             {
@@ -76,7 +76,7 @@ def write_trace(path: Path, tasks: int) -> None:
 
 
 def compile_file(path: Path) -> int:
-    """Read, check and unfold a file; give the number of tasks."""
+    """Read, check and unfold a file; return the number of tasks."""
     from weft.formats.files import read_workflow_file
     from weft.workflow.checks import check_and_unfold
 
@@ -97,7 +97,7 @@ def _load_json(path: Path) -> None:
 
 def measure(path: Path, tasks: int, repeat: int) -> dict[str, float]:
     """Measure one file in this process."""
-    compile_file(path)  # warm: imports and caches
+    compile_file(path)  # fill caches
     baseline, compiled = [], []
     for _ in range(repeat):
         baseline.append(_cpu_s(_load_json, path))
@@ -130,7 +130,7 @@ print(next(line.split()[1] for line in status.splitlines() if line.startswith("V
 
 
 def _memory_per_task(path: Path, tasks: int) -> float:
-    """Give the peak resident KB per task beyond reading and parsing the JSON, each in a fresh process."""
+    """Return the peak resident KB per task beyond reading and parsing the JSON, each in a new process."""
     peaks = []
     for whole in (True, False):
         code = _PEAK.format(here=str(Path(__file__).parent), whole=whole, path=str(path))

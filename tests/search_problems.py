@@ -9,18 +9,18 @@ from weft.search.space import make_numeric_space
 __all__ = ["HILLS", "LINE", "PLANE", "VALUES", "Asked", "wave"]
 
 VALUES = [np.sin(np.arange(size) * 1.3) * weight for size, weight in ((5, 1.0), (7, 2.0), (4, 0.5), (9, 3.0))]
-"""Per gene: what each position adds."""
+"""Per gene: the contribution of each position."""
 PLANE = make_numeric_space([np.arange(len(numbers), dtype=float) for numbers in VALUES])
 LINE = make_numeric_space([np.arange(4000.0), np.arange(3.0)])
 
 
 def wave(points):
-    """Give the sum of what every gene adds; ties and several local tops are in it."""
+    """Return the sum of the contributions of all genes; it has ties and several local optima."""
     return sum(numbers[points[:, gene]] for gene, numbers in enumerate(VALUES))
 
 
 class Asked:
-    """An evaluation that remembers what it was asked, and is interrupted at some call."""
+    """An evaluation that records its points and can raise an interrupt at some call."""
 
     def __init__(self, evaluate, interrupted_at=None):
         self._evaluate = evaluate

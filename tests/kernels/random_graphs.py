@@ -1,4 +1,4 @@
-"""Random instances for comparing kernels with their twins: with many ties, or with none."""
+"""Random instances for comparing kernels with their references: with many ties, or with none."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["busy_stretches", "faceted", "forest", "layered"]
 
 
 def layered(rng, *, integers, layout, machines=6, tasks=40):
-    """Make a graph with data on machines that serve one task at a time; integers make many ties."""
+    """Return a graph with data on SINGLE machines; integers make many ties."""
     draw = (lambda: float(rng.integers(0, 4))) if integers else (lambda: float(rng.uniform(0, 4)))
     where = platform(
         *({"speed": 1.0 + draw() / 2, "site": f"s{index % 3}"} for index in range(machines)),
@@ -42,7 +42,7 @@ def _times(rng, draw, layout, machines):
 
 
 def faceted(rng, *, integers):
-    """Make moldable tasks with amounts on clusters, and transfers between abstract machines."""
+    """Return moldable tasks with amounts on clusters, and transfers between abstract machines."""
     draw = (lambda: float(rng.integers(0, 4))) if integers else (lambda: float(rng.uniform(0, 4)))
     where = platform(
         {"nodes": 4, "memory": 8e9},
@@ -68,7 +68,7 @@ def faceted(rng, *, integers):
 
 
 def forest(rng):
-    """Make tasks with one predecessor or none, many of them alike in all but one thing, or in everything."""
+    """Return tasks with at most one predecessor, many of them equal in all but one property or in all."""
     where = platform({"memory": 4e9}, {"nodes": 3, "speed": 2.0, "memory": 4e9}, {"memory": 4e9}, link=Link())
     described = {f"root{index}": {"work": 1.0, "outputs": {f"x{index}": 5e8}} for index in range(3)}
     # The transfer decides where H is before its task is placed.
@@ -118,7 +118,7 @@ def _some(rng, names, number):
 
 
 def busy_stretches():
-    """Draw what others hold, as a function of the platform."""
+    """Return a function of the platform that draws busy intervals."""
     stretch = st.tuples(
         st.integers(0, 3), st.sampled_from([0.0, 2.0]), st.sampled_from([1.0, 50.0]), st.integers(1, 2)
     )

@@ -1,11 +1,11 @@
-"""The allotment of CPA against its twin, bit for bit, in both forms."""
+"""The allotment of CPA against its reference, bit for bit, in both forms."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from kernels.allotment_twin import allotment, longest_path
+from kernels.allotment_reference import allotment, longest_path
 from kernels.random_graphs import faceted, layered
 from weft.kernels import compilation
 from weft.kernels.moldable_placement import _SHORTER, AllotmentModes, CriticalPaths, allot_nodes
@@ -37,7 +37,7 @@ def random_ways(rng, tasks, *, integers):
 
 
 def run(tasks, ways, communication):
-    """Give what the kernel makes of it: the positions of ways, the steps, the bottom levels."""
+    """Return what the kernel makes of it: the positions of ways, the steps, the bottom levels."""
     number = tasks.number
     first = np.cumsum([0, *map(len, ways)]).astype(np.uint32)
     columns = [np.array([way[column] for own in ways for way in own]) for column in range(3)]
@@ -52,7 +52,7 @@ def run(tasks, ways, communication):
 
 
 @pytest.mark.parametrize("integers", [True, False], ids=["ties", "no ties"])
-def test_nodes_are_given_as_by_the_twin(form, integers):
+def test_allotment_equals_the_reference(form, integers):
     steps_taken = 0
     for seed in range(30):
         rng = generator(seed, "allotment", str(integers))

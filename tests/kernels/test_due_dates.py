@@ -1,4 +1,4 @@
-"""Placement by due dates against its twin, bit for bit, in both forms."""
+"""Placement by due dates against its reference, bit for bit, in both forms."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from kernels.due_dates_twin import InTime
+from kernels.due_dates_reference import InTime
 from kernels.random_graphs import busy_stretches, faceted, layered
 from kernels.two_forms import in_both_forms
 from planning_strategies import platforms, workflows
@@ -35,21 +35,23 @@ def columns(schedule):
 
 
 def both(made, rng):
-    """Give the schedules of kernel and twin, with due dates and prices that are drawn, and which are in time."""
+    """Return the schedules of kernel and reference, with due dates and prices that are drawn, and which are
+    in time.
+    """
     due = np.where(rng.integers(5, size=len(made)) > 0, rng.integers(0, 25, size=len(made)), np.inf)
     prices = rng.integers(0, 3, size=len(made.machines)).astype(float)
     problem, order = compile_problem(made), order_by_rank(upward_ranks(made))
     problem = problem._replace(machines=problem.machines._replace(price=prices))
     found = schedule_by_due_date(made, problem, order, due)
-    twin = InTime(made, due.tolist(), prices.tolist())
+    reference = InTime(made, due.tolist(), prices.tolist())
     for task in order.tolist():
-        twin.place(task)
-    return columns(found), columns(twin.schedule()), found.finish_s <= due
+        reference.place(task)
+    return columns(found), columns(reference.schedule()), found.finish_s <= due
 
 
 @given(flow=workflows(), where=platforms(), held=busy_stretches(), seed=st.integers(0, 9))
 @SEARCH
-def test_every_facet_is_placed_as_by_the_twin(monkeypatch, flow, where, held, seed):
+def test_instances_with_all_features_are_placed_as_by_the_reference(monkeypatch, flow, where, held, seed):
     try:
         made = compile_instance(unfold(flow), where, busy=held(where))
     except (Infeasible, InvalidInput):
@@ -61,7 +63,7 @@ def test_every_facet_is_placed_as_by_the_twin(monkeypatch, flow, where, held, se
 
 
 @pytest.mark.parametrize("integers", [True, False], ids=["ties", "no ties"])
-def test_larger_graphs_are_placed_as_by_the_twin(form, integers):
+def test_larger_graphs_are_placed_as_by_the_reference(form, integers):
     in_time = []
     for seed in range(12):
         rng = generator(seed, "due", str(integers))

@@ -1,4 +1,4 @@
-"""Placement as a run unfolds against its twin, bit for bit, in both forms."""
+"""Placement when predecessors finish against its reference, bit for bit, in both forms."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from kernels.just_in_time_twin import JustInTime
+from kernels.just_in_time_reference import JustInTime
 from kernels.random_graphs import busy_stretches, faceted, forest, layered
 from kernels.two_forms import in_both_forms
 from planning_examples import MAKESPAN
@@ -37,7 +37,7 @@ def columns(schedule):
 
 
 def both(made, by, ties, seed):
-    """Give the schedules of planner and twin, which draw the same numbers."""
+    """Return the schedules of planner and reference, which draw the same numbers."""
     planner = LazyPlanner(by=by, ties=ties)
     found = planner.plan(
         PlanRequest(instance=made, objective=MAKESPAN, budget=Budget(), rng=generator(seed, "lazy"))
@@ -54,7 +54,9 @@ def both(made, by, ties, seed):
     seed=st.integers(0, 9),
 )
 @SEARCH
-def test_every_facet_is_placed_as_by_the_twin(monkeypatch, flow, where, held, reading, seed):
+def test_instances_with_all_features_are_placed_as_by_the_reference(
+    monkeypatch, flow, where, held, reading, seed
+):
     try:
         made = compile_instance(unfold(flow), where, busy=held(where))
     except (Infeasible, InvalidInput):
@@ -79,7 +81,7 @@ def graphs(seed, integers):
 
 @pytest.mark.parametrize("integers", [True, False], ids=["ties", "no ties"])
 @pytest.mark.parametrize("reading", READINGS, ids="-".join)
-def test_larger_graphs_are_placed_as_by_the_twin(form, reading, integers):
+def test_larger_graphs_are_placed_as_by_the_reference(form, reading, integers):
     for seed in range(6):
         for made in graphs(seed, integers):
             found, expected = both(made, *reading, seed)

@@ -1,4 +1,4 @@
-"""Placement kernels against twins written in plain Python, bit for bit, in both forms."""
+"""Placement kernels against references written in plain Python, bit for bit, in both forms."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from kernels.heft_textbook import textbook_finish_s
-from kernels.placement_twin import Placement
+from kernels.placement_reference import Placement
 from kernels.two_forms import in_both_forms
 from planning_examples import instance, platform
 from planning_strategies import platforms, workflows
@@ -45,7 +45,7 @@ def columns(schedule):
     ]
 
 
-def twin(made, order, tolerance=0.0):
+def reference(made, order, tolerance=0.0):
     board = Placement(made, tolerance=tolerance)
     for task in order.tolist():
         board.place(task)
@@ -61,7 +61,7 @@ def through_the_general_kernel(made, order):
 
 @given(flow=workflows(), where=platforms(), tolerance=st.sampled_from([0.0, 0.05, 0.5]))
 @SEARCH
-def test_every_facet_is_placed_as_by_the_twin(monkeypatch, flow, where, tolerance):
+def test_instances_with_all_features_are_placed_as_by_the_reference(monkeypatch, flow, where, tolerance):
     try:
         made = compile_instance(unfold(flow), where)
     except (Infeasible, InvalidInput):
@@ -70,7 +70,7 @@ def test_every_facet_is_placed_as_by_the_twin(monkeypatch, flow, where, toleranc
     for form in in_both_forms(monkeypatch):
         order = order_by_rank(upward_ranks(made))
         found = place_tasks(made, order, rule=make_rule(factor=1.0 + tolerance))
-        assert columns(found) == columns(twin(made, order, tolerance)), form
+        assert columns(found) == columns(reference(made, order, tolerance)), form
 
 
 def layered(seed, *, integers, layout, machines=7, tasks=60, bound=True):
@@ -108,26 +108,26 @@ def layered(seed, *, integers, layout, machines=7, tasks=60, bound=True):
 
 @pytest.mark.parametrize("layout", ["related", "classes", "table"])
 @pytest.mark.parametrize("integers", [True, False])
-def test_the_fast_path_skips_only_what_cannot_win(form, layout, integers):
+def test_the_fast_path_returns_the_same_plan(form, layout, integers):
     for seed in range(6):
         made = layered(seed, integers=integers, layout=layout)
         order = order_by_rank(upward_ranks(made))
         assert _is_simple(compile_problem(made), make_rule())
-        expected = columns(twin(made, order))
+        expected = columns(reference(made, order))
         assert columns(place_tasks(made, order)) == expected
         assert columns(through_the_general_kernel(made, order)) == expected
 
 
 @pytest.mark.parametrize("layout", ["related", "classes", "table"])
 @pytest.mark.parametrize("integers", [True, False])
-def test_earliest_finish_is_the_textbook_one(form, layout, integers):
+def test_earliest_finish_equals_the_textbook_algorithm(form, layout, integers):
     for seed in range(4):
         made = layered(seed, integers=integers, layout=layout, bound=False, tasks=150)
         order = order_by_rank(upward_ranks(made))
         assert place_tasks(made, order).finish_s.tolist() == textbook_finish_s(made, order.tolist())
 
 
-def test_the_layouts_are_those_meant():
+def test_instances_have_the_intended_layouts():
     names = {
         layout: layered(0, integers=True, layout=layout).seconds.layout for layout in ("related", "table")
     }

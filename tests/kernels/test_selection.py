@@ -1,4 +1,4 @@
-"""The selection kernel against its twin, bit for bit, in both forms."""
+"""The selection kernel against its reference, bit for bit, in both forms."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from kernels.random_graphs import busy_stretches, faceted, forest, layered
-from kernels.selection_twin import Selection
+from kernels.selection_reference import Selection
 from kernels.two_forms import in_both_forms
 from planning_examples import instance
 from planning_strategies import platforms, workflows
@@ -49,12 +49,12 @@ def columns(schedule):
 
 
 def both(made, criterion, sense, rng):
-    """Give the schedules of kernel and twin, with offsets and ranks that are drawn."""
+    """Return the schedules of kernel and reference, with offsets and ranks that are drawn."""
     offset, rank = 3.0 * rng.integers(0, 2, len(made)), rng.permutation(len(made)).astype(np.uint32)
     if criterion != "finish":
         offset = np.zeros(len(made))
     found = select_tasks(made, criterion=CRITERIA[criterion], sense=SENSES[sense], offset=offset, rank=rank)
-    twin = Selection(
+    reference = Selection(
         made,
         criterion=criterion,
         sense=sense,
@@ -63,7 +63,7 @@ def both(made, criterion, sense, rng):
         gaps=bool(made.busy),
         factor=FRUGAL if criterion == "finish" else 1.0,
     )
-    return columns(found), columns(twin.run())
+    return columns(found), columns(reference.run())
 
 
 @given(
@@ -74,7 +74,9 @@ def both(made, criterion, sense, rng):
     seed=st.integers(0, 9),
 )
 @SEARCH
-def test_every_facet_is_placed_as_by_the_twin(monkeypatch, flow, where, held, wish, seed):
+def test_instances_with_all_features_are_placed_as_by_the_reference(
+    monkeypatch, flow, where, held, wish, seed
+):
     try:
         made = compile_instance(unfold(flow), where, busy=held(where))
     except (Infeasible, InvalidInput):
@@ -85,7 +87,7 @@ def test_every_facet_is_placed_as_by_the_twin(monkeypatch, flow, where, held, wi
         assert found == expected, form
 
 
-# An instance does not change: those below are made once for all wishes and both forms.
+# Instances do not change: they are made once for all rules and both forms.
 @cache
 def layered_once(seed, layout, integers):
     return layered(generator(seed, "layered", layout), integers=integers, layout=layout)
@@ -104,7 +106,7 @@ def forest_once(seed):
 @pytest.mark.parametrize("layout", ["related", "classes", "table"])
 @pytest.mark.parametrize("integers", [True, False], ids=["ties", "no ties"])
 @pytest.mark.parametrize("wish", WISHES, ids="-".join)
-def test_larger_graphs_are_placed_as_by_the_twin(form, layout, integers, wish):
+def test_larger_graphs_are_placed_as_by_the_reference(form, layout, integers, wish):
     for seed in range(4):
         made = layered_once(seed, layout, integers)
         found, expected = both(made, *wish, generator(seed, "wish"))
@@ -113,7 +115,7 @@ def test_larger_graphs_are_placed_as_by_the_twin(form, layout, integers, wish):
 
 @pytest.mark.parametrize("integers", [True, False], ids=["ties", "no ties"])
 @pytest.mark.parametrize("wish", WISHES, ids="-".join)
-def test_transfers_and_node_counts_are_placed_as_by_the_twin(form, integers, wish):
+def test_transfers_and_node_counts_are_placed_as_by_the_reference(form, integers, wish):
     for seed in range(6):
         made = faceted_once(seed, integers)
         found, expected = both(made, *wish, generator(seed, "wish"))
@@ -122,7 +124,7 @@ def test_transfers_and_node_counts_are_placed_as_by_the_twin(form, integers, wis
 
 @pytest.mark.parametrize("where", ["identical:3", "cluster:3"])
 @pytest.mark.parametrize("wish", WISHES[:3], ids="-".join)
-def test_the_pace_of_like_machines_changes_nothing(form, where, wish):
+def test_pacing_does_not_change_the_plan(form, where, wish):
     for seed in range(4):
         rng = generator(seed, "paced")
         tasks = {
@@ -139,7 +141,7 @@ def test_the_pace_of_like_machines_changes_nothing(form, where, wish):
 
 
 @pytest.mark.parametrize("wish", WISHES, ids="-".join)
-def test_tasks_that_are_alike_come_one_after_another(form, wish):
+def test_identical_tasks_are_placed_one_after_another(form, wish):
     alike = 0
     for seed in range(12):
         made = forest_once(seed)
@@ -152,7 +154,7 @@ def test_tasks_that_are_alike_come_one_after_another(form, wish):
 @pytest.mark.parametrize("sense", SENSES)
 def test_a_task_that_never_fits_is_named(form, sense):
     for tasks in ({"a": {"work": 3}, "b": {"work": 3, "after": "a"}}, {"a": {"work": 3}, "b": {"work": 3}}):
-        # From the fifth second on somebody else holds the machine for ever: there is room for one.
+        # A busy interval holds the machine from 5 s on, so there is time for one task.
         held = (BusyInterval(machine=0, start_s=5.0, finish_s=math.inf, nodes=1),)
         with pytest.raises(Infeasible, match="b would never end"):
             select_tasks(instance(tasks, "identical:1", busy=held), sense=SENSES[sense])

@@ -1,4 +1,4 @@
-"""Timelines against a slow twin that tries every moment at which something changes."""
+"""Timelines against a slow reference that tries every time at which something changes."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ LENGTHS = st.integers(0, 6).map(float)
 JOBS = 30
 
 
-class Twin:
-    """Keeps what was taken as a list and looks at every moment where something starts or ends."""
+class ReferenceTimeline:
+    """Stores busy intervals as a list and tries every start and finish."""
 
     def __init__(self, nodes, amounts=()):
         self.nodes, self.amounts, self.taken = nodes, amounts, []
@@ -47,7 +47,7 @@ class Twin:
         return next(start for start in starts if self.fits(start, seconds, nodes, amounts))
 
     def after_all(self, ready, seconds, nodes, amounts):
-        """Look only at starts behind which nothing ever is in the way: as if the task never ended."""
+        """Try only starts after which the machine stays free enough."""
         return self.earliest(ready, math.inf if seconds else 0.0, nodes, amounts)
 
     def take(self, start, seconds, nodes, amounts):
@@ -107,26 +107,26 @@ def form(request):
     return request.param
 
 
-def assert_like_its_twin(line, twin, jobs):
+def assert_like_its_reference(line, reference, jobs):
     for ready, seconds, nodes, amounts in jobs:
-        start = twin.earliest(ready, seconds, nodes, amounts)
-        assert line.after_all(ready, seconds, nodes, amounts) == twin.after_all(
+        start = reference.earliest(ready, seconds, nodes, amounts)
+        assert line.after_all(ready, seconds, nodes, amounts) == reference.after_all(
             ready, seconds, nodes, amounts
         )
         assert line.earliest(ready, seconds, nodes, amounts) == start
         line.take(start, seconds, nodes, amounts)
-        twin.take(start, seconds, nodes, amounts)
+        reference.take(start, seconds, nodes, amounts)
 
 
 @given(jobs=st.lists(st.tuples(TIMES, LENGTHS, st.just(1), st.just(())), max_size=JOBS))
-def test_gaps_find_the_first_gap_that_is_long_enough(form, jobs):
-    assert_like_its_twin(Line(form, 1), Twin(1), jobs)
+def test_the_first_gap_that_is_long_enough_is_found(form, jobs):
+    assert_like_its_reference(Line(form, 1), ReferenceTimeline(1), jobs)
 
 
 @given(jobs=st.lists(st.tuples(TIMES, LENGTHS, st.integers(1, 4), st.just(())), max_size=JOBS))
-def test_steps_find_the_first_moment_with_enough_nodes(form, jobs):
+def test_the_first_time_with_enough_nodes_is_found(form, jobs):
     line = Line(form, 4)
-    assert_like_its_twin(line, Twin(4), jobs)
+    assert_like_its_reference(line, ReferenceTimeline(4), jobs)
     times, nodes = zip(*line.steps(), strict=True)
     assert list(times) == sorted(set(times))
     assert all(nodes[index] != nodes[index + 1] for index in range(len(nodes) - 1))
@@ -137,21 +137,21 @@ AMOUNTS = st.tuples(st.sampled_from([0.0, 0.1, 0.7, 1.0]), st.sampled_from([0.0,
 
 
 @given(jobs=st.lists(st.tuples(TIMES, LENGTHS, st.integers(1, 4), AMOUNTS), max_size=20))
-def test_steps_find_the_first_moment_with_enough_of_everything(form, jobs):
+def test_the_first_time_with_enough_nodes_and_amounts_is_found(form, jobs):
     totals = (1.0, math.inf)
     # Resources stand by name: memory (without a total) first.
     swapped = [(ready, seconds, nodes, amounts[::-1]) for ready, seconds, nodes, amounts in jobs]
-    assert_like_its_twin(Line(form, 4, totals), Twin(4, totals[::-1]), swapped)
+    assert_like_its_reference(Line(form, 4, totals), ReferenceTimeline(4, totals[::-1]), swapped)
 
 
-def test_a_full_machine_stays_one_step_however_many_tasks_fill_it(form):
+def test_a_full_machine_has_one_step(form):
     line = Line(form, 2)
     for index in range(JOBS):
         line.take(line.earliest(0.0, 1.0 + index % 2, 1, ()), 1.0 + index % 2, 1, ())
     assert len(line.steps()) <= 4
 
 
-def test_what_never_fits_starts_never(form):
+def test_a_task_that_never_fits_starts_at_infinity(form):
     line = Line(form, 2, (1.0,))
     line.take(0.0, math.inf, 1, (0.0,))
     assert line.earliest(0.0, 1.0, 2, (0.0,)) == math.inf
@@ -159,14 +159,14 @@ def test_what_never_fits_starts_never(form):
     assert line.earliest(0.0, 1.0, 1, (2.0,)) == math.inf
 
 
-def test_on_an_open_machine_nothing_is_in_the_way(form):
+def test_an_unlimited_machine_delays_no_task(form):
     line = Line(form, 1, unlimited=True)
     line.take(0.0, 10.0, 1, ())
     assert line.earliest(3.0, 10.0, 1, ()) == line.after_all(3.0, 10.0, 1, ()) == 3.0
 
 
 @pytest.mark.parametrize(("start", "finish", "free"), [(-2.0, 4.0, 4.0), (-5.0, -1.0, 0.0)])
-def test_what_is_busy_beforehand_is_in_the_way(form, start, finish, free):
+def test_a_busy_interval_delays_tasks(form, start, finish, free):
     held = (BusyInterval(machine=0, start_s=start, finish_s=finish, nodes=1),)
     problem = compile_problem(instance({"a": {"work": 1}}, platform({}, {}), busy=held))
     board = make_scratch(problem)

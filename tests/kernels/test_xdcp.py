@@ -1,11 +1,13 @@
-"""The steps of xDCP against their slow twin, in both forms; S4 section 3 and A4.3."""
+"""The steps of xDCP against their slow reference, in both forms; docs/papers/parameter-sweeps.md, section 3
+and A4.3.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from kernels.xdcp_twin import Times, arrays, random_case, reachable, xdcp_pass
+from kernels.xdcp_reference import Times, arrays, random_case, reachable, xdcp_pass
 from weft.kernels import compilation
 from weft.kernels.problem import CLASSES, RELATED, TABLE
 from weft.kernels.xdcp import move_subtasks
@@ -67,7 +69,7 @@ CASES = [(shared, ties) for shared in (False, True) for ties in (True, False)]
 
 @pytest.mark.parametrize("form", ["plain", "compiled"])
 @pytest.mark.parametrize(("shared", "ties"), CASES, ids=lambda flag: str(flag))
-def test_a_pass_is_that_of_the_twin_bit_for_bit(form, shared, ties, monkeypatch):
+def test_a_pass_equals_the_reference(form, shared, ties, monkeypatch):
     monkeypatch.setenv("WEFT_KERNELS", form)
     rng = generator(1, "xdcp", str(shared), str(ties))
     moved = 0
@@ -87,7 +89,7 @@ def test_a_pass_is_that_of_the_twin_bit_for_bit(form, shared, ties, monkeypatch)
 
 
 @pytest.mark.parametrize("layout", [RELATED, CLASSES])
-def test_seconds_are_read_in_every_layout(layout, monkeypatch):
+def test_all_layouts_of_seconds_give_the_same_result(layout, monkeypatch):
     monkeypatch.setenv("WEFT_KERNELS", "plain")
     rng = generator(2, "xdcp", "layouts")
     for _ in range(20):
@@ -137,7 +139,7 @@ def assert_possible(case, state):
     assert (state.start >= np.array(case.earliest)).all()
 
 
-def test_the_twin_never_lengthens_either():
+def test_no_step_of_the_reference_makes_the_schedule_longer():
     rng = generator(4, "xdcp", "twin")
     gains = []
     for _ in range(20):

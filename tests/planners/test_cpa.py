@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from kernels.allotment_twin import allotment
+from kernels.allotment_reference import allotment
 from planning_examples import instance, lines, planned, platform
 from weft.formats.files import load_platform, read_workflow_file
 from weft.instance import BusyInterval, compile_instance

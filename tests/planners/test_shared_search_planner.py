@@ -11,7 +11,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from kernels.decoding_twin import decoded_by_twin
+from kernels.decoder_reference import decode_by_reference
 from kernels.random_graphs import faceted, forest
 from planning_examples import MAKESPAN, instance, lines, planned, platform
 from weft.errors import Infeasible
@@ -162,7 +162,7 @@ def every_schedule(made):
         for task, mode in enumerate(chosen):
             bound[made.graph.variable[task]] = int(made.modes(task).machine[mode])
         for order in orders:
-            _, finish, node_s, cost = decoded_by_twin(made, order, bound, list(chosen), "insertion")
+            _, finish, node_s, cost = decode_by_reference(made, order, bound, list(chosen), "insertion")
             yield max(finish), node_s, cost, chosen
 
 

@@ -1,4 +1,4 @@
-"""Orders inside a workflow: index, rank, and pM-S priority against a slow twin."""
+"""Orders within a workflow: index, rank, and pM-S priority against a slow reference."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def random_instance(rng, tasks=25):
 
 
 def ancestors(graph, task):
-    """Give all direct and indirect predecessors, the slow way."""
+    """Return all direct and indirect predecessors, the slow way."""
     found = set(graph.predecessors(task).tolist())
     while True:
         more = {other for task in found for other in graph.predecessors(task).tolist()} | found
@@ -28,13 +28,13 @@ def ancestors(graph, task):
         found = more
 
 
-def test_by_index_says_nothing_so_that_ties_decide():
+def test_by_index_gives_equal_keys():
     order = ByIndex().of(random_instance(np.random.default_rng(0)))
     assert {order.key(task) for task in range(25)} == {0.0}
     assert list(order.completed(3)) == []
 
 
-def test_by_rank_puts_the_longest_way_first():
+def test_by_rank_puts_the_longest_path_first():
     made = instance({"a": {"work": 1}, "b": {"work": 5}, "c": {"work": 7, "after": "a"}}, "identical:2")
     order = ByRank().of(made)
     a, b, c = map(made.graph.index, "abc")
@@ -42,14 +42,14 @@ def test_by_rank_puts_the_longest_way_first():
     assert list(order.completed(a)) == []
 
 
-def test_runs_of_one_instance_share_their_ranks():
+def test_ranks_are_cached_per_instance():
     made = random_instance(np.random.default_rng(1))
     keys = [[ByRank().of(made).key(task) for task in range(25)] for _ in range(2)]
     assert keys[0] == keys[1] == (-upward_ranks(made)).tolist()
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_priorities_are_those_of_the_definition(seed):
+def test_priorities_follow_the_definition(seed):
     rng = np.random.default_rng(seed)
     made = random_instance(rng)
     graph, order = made.graph, ByPriority().of(made)
@@ -72,7 +72,7 @@ def test_priorities_are_those_of_the_definition(seed):
         assert [order.key(task) for task in left] == [expected[task] for task in left]
 
 
-def test_what_runs_again_awaits_its_successors_again():
+def test_a_repeated_task_lowers_priorities_again():
     made = instance(
         {"a": {"work": 1}, "b": {"work": 1}, "c": {"work": 1, "after": ["a", "b"]}}, "identical:1"
     )
@@ -86,7 +86,7 @@ def test_what_runs_again_awaits_its_successors_again():
     assert (order.key(a), order.key(b)) == (0.0, -1.0)
 
 
-def test_a_task_that_runs_again_makes_what_follows_unfinished():
+def test_a_repeated_task_marks_its_descendants_as_unfinished():
     chain = {
         "a": {"work": 1},
         "b": {"work": 1, "after": "a"},

@@ -1,4 +1,4 @@
-"""What an event costs who follows a plan while tasks wait for many machines (design section 6), in lines of Python."""
+"""The cost of an event for policies that follow plans while tasks wait for many machines, in executed lines."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SETTLED, EVENTS = 4, 2
 """Events per machine before anything is counted, and events per machine that are counted."""
 
 WAITING = 1
-"""Classes that may rather wait before the others do so unseen: so few that more of them wait."""
+"""Limit of waiting classes, so small that it is exceeded."""
 
 POLICIES = [
     "plan",
@@ -53,12 +53,12 @@ POLICIES = [
 
 
 def pairs(size, **keys):
-    """Give two tasks after each other, many times, of eight kinds by seconds."""
+    """Return many pairs of successive tasks with eight different durations."""
     return sweep(size, a={"work": "10 + k % 8", **keys}, b={"work": "7 + k % 8", "after": "a[k]", **keys})
 
 
 def with_data(size):
-    """Give pairs with a file between them."""
+    """Return pairs with a file between them."""
     return sweep(
         size,
         a={"work": "10 + k % 8", "outputs": {"x{k}": "2MB"}},
@@ -67,23 +67,23 @@ def with_data(size):
 
 
 def choosy(size):
-    """Give pairs whose second tasks can run on fast machines only, on which nothing runs before."""
+    """Return pairs whose second task can run only on fast machines, which are idle before."""
     slow = {"work": "10 + k % 8", "requirements": "speed < 2"}
     return sweep(size, a=slow, b={"work": "7 + k % 8", "after": "a[k]", "requirements": "speed > 2"})
 
 
 @dataclass(frozen=True)
 class Scene:
-    """What is run and what happens; every second machine is fast."""
+    """A workflow and events; every second machine is fast."""
 
     make: Callable
     down: tuple[int, ...] = ()
-    """Which of every four machines fail for good."""
+    """Which of every four machines fail permanently."""
     happening: Scenario = SURPRISES
     agreed: EngineSettings = USUAL
 
     def scenario(self, machines):
-        """Say what happens on so many machines."""
+        """Return the events for a number of machines."""
         failing = [f"m{index}" for index in range(machines) if index % 4 in self.down]
         failures = (Failure(machines=(name,), at_s=0.5, repair_s=1e6) for name in failing)
         return replace(self.happening, failures=tuple(failures))
@@ -132,7 +132,7 @@ def lines_per_event(monkeypatch, policy, machines, scene):
 
 @pytest.mark.usefixtures("little_looked_at")
 @pytest.mark.parametrize(("scene", "policy"), CASES)
-def test_an_event_costs_the_same_however_many_machines_are_planned_on(monkeypatch, scene, policy):
+def test_the_cost_of_an_event_does_not_depend_on_the_number_of_planned_machines(monkeypatch, scene, policy):
     monkeypatch.setattr("weft.policies.shared_plans._MOST_WAITING", WAITING)
     few, many = (lines_per_event(monkeypatch, policy, machines, scene) for machines in (FEW, MANY))
     assert few > 0

@@ -1,6 +1,6 @@
-"""What an event costs a policy, however many tasks wait and machines there are (design section 6).
+"""The cost of an event for each policy does not depend on the number of waiting tasks and machines.
 
-Counted are lines of Python that are executed, not seconds.
+The cost is the number of executed lines of Python, not seconds.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ SETTLED, EVENTS = 30, 24
 """Events before anything is counted, and events that are counted."""
 
 WITHIN = 1.25
-"""How many times as many lines: as events come in another order, a little more or less is done."""
+"""Tolerance of the ratio of costs: another order of events changes the work slightly."""
 
 AHEAD, SERVED = 24, 6
-"""Tasks that are placed one by one in a look ahead, and looked at in a queue: so few that more of them wait."""
+"""Limits of placed tasks in a forecast and of tasks evaluated in a queue, so small that they are exceeded."""
 
 VARIANTS = [
     "basic:sizing=frugal",
@@ -51,32 +51,32 @@ VARIANTS = [
     "manager-worker:fastest=true",
     "plan:strict=true",
 ]
-"""Options that lead another way through the policies."""
+"""Options that select other code paths."""
 
 COUNTED = tuple(str(Path(weft.__file__).parent / room) for room in ("policies", "engine"))
 
 ASKED, SOONEST = 4, 2
-"""Machines of a class that are all asked, and of more those that are: so few that there are more of them."""
+"""Limits of evaluated machines of a class, so small that they are exceeded."""
 
 
 def machines(count, **keys):
-    """Give two classes of machines."""
+    """Return two classes of machines."""
     return [{"speed": speed, **keys} for speed in (1.0, 3.0) for _ in range(count // 2)]
 
 
 def unequal(count):
-    """Give machines of two speeds."""
+    """Return machines of two speeds."""
     return platform(*machines(count))
 
 
 def sites(count):
-    """Give machines of two speeds at two sites."""
+    """Return machines of two speeds at two sites."""
     each = ({**machine, "site": f"s{machine['speed']}"} for machine in machines(count))
     return platform(*each, link=Link(bandwidth_Bps=1e6))
 
 
 def wide(count):
-    """Give machines of several nodes and some memory."""
+    """Return machines of several nodes and some memory."""
     return platform(*machines(count, nodes=4, memory=8e9))
 
 
@@ -95,7 +95,7 @@ ASKING = EngineSettings(discover_every_s=300.0, fetch_every_s=4.0, authorise=Tru
 
 
 class Lines:
-    """Counts the lines of policies and engine that are executed, those of comprehensions once per element."""
+    """Counts executed lines of policies and engine, those of comprehensions once per element."""
 
     def __init__(self):
         self.counted = 0
@@ -118,59 +118,59 @@ class Lines:
 
 
 def sweep(size, **tasks):
-    """Give tasks that are repeated so often that there are about so many in all."""
+    """Return sweeps with about ``size`` tasks in all."""
     return {name: {"sweep": {"k": f"1..{size // len(tasks)}"}, **keys} for name, keys in tasks.items()}
 
 
 def pairs(size, **keys):
-    """Give two tasks after each other, many times."""
+    """Return two tasks after each other, many times."""
     return sweep(size, a={"work": 10, **keys}, b={"work": 7, "after": "a[k]", **keys})
 
 
 def unlike(size):
-    """Give pairs that all take different times."""
+    """Return pairs with distinct durations."""
     return sweep(size, a={"work": "10 + k / 1000"}, b={"work": "7 + k / 1000", "after": "a[k]"})
 
 
 def moldable(size):
-    """Give pairs on several nodes."""
+    """Return pairs on several nodes."""
     return pairs(size, nodes=[1, 2, 4], speedup={"amdahl": 0.3})
 
 
 def with_data(size):
-    """Give pairs with a file between them."""
+    """Return pairs with a file between them."""
     return sweep(
         size, a={"work": 10, "outputs": {"x{k}": "2MB"}}, b={"work": 7, "inputs": ["x{k}"]}, c={"work": 3}
     )
 
 
 def with_memory(size):
-    """Give pairs that fill the memory of a machine before its nodes."""
+    """Return pairs that fill the memory of a machine before its nodes."""
     return pairs(size, memory="3GB")
 
 
 def with_little_memory(size):
-    """Give pairs that may run out of memory, and are given more then."""
+    """Return pairs that may run out of memory and then get more."""
     return pairs(size, memory="1GB", retries={"oom": 2})
 
 
 def retried(size):
-    """Give pairs that may fail."""
+    """Return pairs that may fail."""
     return pairs(size, retries=2)
 
 
 def ranking(size):
-    """Give pairs that would rather be on some machines."""
+    """Return pairs with rank expressions."""
     return pairs(size, rank="-speed")
 
 
 def with_files(size):
-    """Give pairs that need a file of the user's."""
+    """Return pairs that need an input file."""
     return pairs(size, inputs=[{"file": "r", "from": "r.pdb", "size": "1MB", "shared": True}])
 
 
 def with_transfers(size):
-    """Give pairs with an explicit transfer between them, whose destination is open."""
+    """Return pairs with a transfer task between them whose destination is not bound."""
     return sweep(
         size,
         a={"work": 10, "machine": "A{k}", "outputs": ["x{k}"]},
@@ -195,7 +195,7 @@ SCENES = {
     "tasks rank machines": (ranking, unequal, SURPRISES),
     "files come from outside": (with_files, unequal, SURPRISES),
 }
-"""What is run, where, what happens, and what was agreed."""
+"""Workflow, platform, events and contract of each scene."""
 
 IN_EVERY_SCENE = [
     "basic",
@@ -208,10 +208,10 @@ IN_EVERY_SCENE = [
     "shared-plans",
     "shared-plans:inter=g-heft:rounds=tasks",
 ]
-"""Policies that do something of their own where data move, machines have many nodes or are down."""
+"""Policies with their own code for data, multi-node machines or machines that are down."""
 
 SPECIAL = list(SCENES).index("machines are asked first")
-"""The scenes from here on are about tasks and machines that need a closer look, whatever the policy."""
+"""Scenes from here on need a closer evaluation for every policy."""
 
 CASES = [("pairs", policy) for policy in [*sorted(POLICIES), *VARIANTS]]
 CASES += [(scene, policy) for scene in list(SCENES)[1:SPECIAL] for policy in IN_EVERY_SCENE]
@@ -227,7 +227,7 @@ PER_MACHINE = 36
 """Tasks for each of them."""
 
 ON_MACHINES = [(scene, policy) for scene, policy in CASES if "plan" not in policy]
-"""Those that follow plans are looked at in ``test_plan_costs``."""
+"""Policies that follow plans are covered by ``test_plan_costs``."""
 
 
 def lines_per_event(monkeypatch, policy, waiting, scene, *, on=8, settled=SETTLED, events=EVENTS):
@@ -260,7 +260,7 @@ def little_looked_at(monkeypatch):
 
 @pytest.mark.usefixtures("little_looked_at")
 @pytest.mark.parametrize(("scene", "policy"), CASES)
-def test_an_event_costs_the_same_however_many_tasks_wait(monkeypatch, policy, scene):
+def test_the_cost_of_an_event_does_not_depend_on_the_number_of_waiting_tasks(monkeypatch, policy, scene):
     few, many = (lines_per_event(monkeypatch, policy, waiting, scene) for waiting in (FEW, MANY))
     assert few > 0
     assert many <= WITHIN * few
@@ -268,7 +268,7 @@ def test_an_event_costs_the_same_however_many_tasks_wait(monkeypatch, policy, sc
 
 @pytest.mark.usefixtures("little_looked_at")
 @pytest.mark.parametrize(("scene", "policy"), ON_MACHINES)
-def test_an_event_costs_the_same_however_many_machines_there_are(monkeypatch, policy, scene):
+def test_the_cost_of_an_event_does_not_depend_on_the_number_of_machines(monkeypatch, policy, scene):
     few, many = (
         lines_per_event(monkeypatch, policy, PER_MACHINE * on, scene, on=on, settled=3 * on, events=3 * on)
         for on in (ON_FEW, ON_MANY)
@@ -278,6 +278,6 @@ def test_an_event_costs_the_same_however_many_machines_there_are(monkeypatch, po
 
 
 @pytest.mark.parametrize("policy", ["foft", "basic"])
-def test_so_it_is_with_as_many_as_are_looked_at_in_truth(monkeypatch, policy):
+def test_the_cost_of_an_event_is_constant_with_the_real_limits(monkeypatch, policy):
     few, many = (lines_per_event(monkeypatch, policy, waiting, "pairs") for waiting in (1_000, 5_000))
     assert many <= WITHIN * few

@@ -1,4 +1,4 @@
-"""Shared plans: who chooses first, when the planned machine is taken, and what the plan leaves open."""
+"""Shared plans: priorities, busy planned machines, and unplanned tasks."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ SHORT = {"b": {"work": 1}}
 
 
 def both(where, *flows, policy, **options):
-    """Run workflows that arrive one second after the other."""
+    """Run workflows that arrive one second apart."""
     made = {f"w{number}": instance(tasks, where) for number, tasks in enumerate(flows)}
     return run_all(made, [(float(number), key) for number, key in enumerate(made)], policy, **options)
 
 
-def test_alone_a_workflow_follows_its_plan():
+def test_a_single_workflow_follows_its_plan():
     tasks = {
         "s": {"work": 2, "outputs": {"p": "1MB"}},
         "m": {"sweep": {"k": "1..5"}, "work": "2*k", "inputs": ["p"]},
@@ -43,7 +43,7 @@ def test_alone_a_workflow_follows_its_plan():
         ("shared-plans:inter=srpt", [51.0, 11.0]),
     ],
 )
-def test_the_order_of_workflows_says_whose_turn_it_is(policy, ends):
+def test_the_priority_of_workflows_decides(policy, ends):
     found = both(ONE, LONG, SHORT, policy=policy)
     assert [found.ended_s(run) for run in (0, 1)] == ends
 
@@ -53,7 +53,7 @@ def test_the_order_of_workflows_says_whose_turn_it_is(policy, ends):
     # Both are planned on the second machine. Waiting for it costs 2 x 12/speed, the first machine 12 s.
     [(4.0, 1, 6.0), (1.5, 0, 12.0)],
 )
-def test_a_task_whose_planned_machine_is_taken_waits_or_goes_where_it_ends_earlier(speed, machine, end_s):
+def test_a_task_leaves_its_busy_planned_machine_if_it_finishes_earlier_elsewhere(speed, machine, end_s):
     where = platform({"speed": 1.0}, {"speed": speed})
     made = {key: instance({"a": {"work": 12}}, where) for key in ("v", "w")}
     found = run_all(made, [(0.0, "v"), (0.0, "w")], "shared-plans")
@@ -62,14 +62,14 @@ def test_a_task_whose_planned_machine_is_taken_waits_or_goes_where_it_ends_earli
     assert found.ended_s(1) == pytest.approx(end_s)
 
 
-def test_a_planned_machine_that_is_down_is_not_waited_for():
+def test_a_task_does_not_wait_for_a_planned_machine_that_is_down():
     scenario = Scenario(failures=(Failure(machines=("m1",), at_s=0.5, repair_s=1000.0),))
     where = platform({"speed": 1.0}, {"speed": 4.0})
     found = both(where, {"a": {"work": 4}}, policy="shared-plans", scenario=scenario)
     assert found.end_s == pytest.approx(4.5)
 
 
-def test_inside_a_workflow_planned_starts_are_the_order():
+def test_tasks_of_a_workflow_are_ordered_by_planned_start():
     # By index the short task comes first, by plan the one with the long way behind it.
     tasks = {"a": {"work": 1}, "b": {"work": 2, "outputs": {"x": "0B"}}, "c": {"work": 9, "inputs": ["x"]}}
     found = both(ONE, tasks, policy="shared-plans")

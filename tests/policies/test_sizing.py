@@ -1,4 +1,4 @@
-"""Sizing: one mode per machine; the plan's, the fastest, or the smallest that is nearly as fast."""
+"""Sizing: one mode per machine, by plan, fastest, or smallest that is nearly as fast."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from policies.hand_made import mode
+from policies.stub_view import mode
 from weft.policies.placement import earliest_finish, size_modes
 
 WITHOUT = SimpleNamespace(plan=None)
@@ -14,24 +14,24 @@ MODES = [mode(0, 1, 9.0), mode(0, 2, 5.0), mode(0, 4, 4.8), mode(0, 8, 4.8), mod
 
 
 @pytest.mark.parametrize(("how", "counts"), [("fastest", [(0, 4), (3, 1)]), ("frugal", [(0, 2), (3, 1)])])
-def test_one_mode_per_machine(how, counts):
+def test_sizing_returns_one_mode_per_machine(how, counts):
     assert [(found.machine, found.count) for found in size_modes(WITHOUT, 0, MODES, how)] == counts
 
 
-def test_the_plan_has_the_first_word_where_its_count_is_possible():
+def test_the_planned_count_is_taken_if_it_is_possible():
     planned = SimpleNamespace(plan=SimpleNamespace(line={0: SimpleNamespace(machine=3, count=2)}))
     assert [(m.machine, m.count) for m in size_modes(planned, 0, MODES, "fastest")] == [(0, 2), (3, 2)]
     assert [(m.machine, m.count) for m in size_modes(planned, 1, MODES, "fastest")] == [(0, 4), (3, 1)]
     assert [(m.machine, m.count) for m in size_modes(planned, 0, MODES[2:5], "fastest")] == [(0, 4), (3, 1)]
 
 
-def test_nothing_to_choose_is_nothing_to_do():
+def test_modes_without_a_choice_are_returned_unchanged():
     assert size_modes(WITHOUT, 0, [], "fastest") == []
     assert size_modes(WITHOUT, 0, MODES[1:2], "frugal") == MODES[1:2]
     apart = [mode(0, 1, 9.0), mode(1, 1, 3.0)]
     assert size_modes(WITHOUT, 0, apart, "fastest") == apart
 
 
-def test_the_earliest_is_the_first_of_equals():
+def test_earliest_finish_returns_the_first_of_equal_modes():
     modes = [mode(0, 1, 3.0, 8.0), mode(1, 1, 2.0, 7.0), mode(2, 1, 1.0, 7.0)]
     assert earliest_finish(modes).machine == 1

@@ -1,4 +1,4 @@
-"""Worker processes: how they end, and what they survive."""
+"""Worker processes: their end, and errors they survive."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def pool():
 
 
 def gone(process: int) -> bool:
-    """Whether a process has ended; one that nobody has collected yet counts as ended."""
+    """Tell whether a process has ended, collected or not."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except OSError:
@@ -43,24 +43,24 @@ def await_end(process: int) -> bool:
 
 
 @pytest.mark.parametrize("workers", [0, -2, 1.5, "two"])
-def test_there_is_at_least_one_worker(workers):
+def test_a_pool_needs_at_least_one_worker(workers):
     with pytest.raises(InvalidInput, match="needs a number of workers, at least 1"):
         ProcessPool(workers)
 
 
-def test_nothing_is_started_before_there_is_work(pool):
+def test_workers_start_with_the_first_item(pool):
     results = pool.map(pieces.worker, range(2))
     assert pool._staff == []
     assert len(set(results)) == 2
 
 
-def test_workers_stay_from_one_question_to_the_next(pool):
+def test_workers_are_reused_by_the_next_map(pool):
     first, second = (set(pool.map(pieces.worker, range(2))) for _ in range(2))
     assert first == second
     assert os.getpid() not in first
 
 
-def test_ctrl_c_is_not_for_workers(pool):
+def test_workers_ignore_ctrl_c(pool):
     assert list(pool.map(pieces.interrupted, range(3))) == [0, 1, 2]
 
 
@@ -72,18 +72,18 @@ def test_a_worker_that_is_killed_is_reported_and_replaced(pool):
     assert list(pool.map(pieces.squared, range(4))) == [0, 1, 4, 9]
 
 
-def test_a_worker_that_leaves_is_reported_with_its_code(pool):
+def test_a_worker_that_exits_is_reported_with_its_exit_code(pool):
     with pytest.raises(WeftError, match="ended with exit code 7 before its work"):
         list(pool.map(pieces.leaving, range(1)))
 
 
-def test_an_error_says_where_it_happened(pool):
+def test_an_error_carries_its_traceback(pool):
     with pytest.raises(InvalidInput) as caught:
         list(pool.map(pieces.refused, [3]))
     assert "in refused" in "".join(caught.value.__notes__)
 
 
-def test_whoever_is_at_work_for_nobody_is_stopped(pool):
+def test_workers_are_stopped_when_the_caller_stops_reading(pool):
     process = next(pool.map(pieces.worker, range(1)))
     results = pool.map(pieces.sleeping, [0.0, 60.0])
     next(results)
@@ -93,7 +93,7 @@ def test_whoever_is_at_work_for_nobody_is_stopped(pool):
     assert gone(process) or process in {worker.process.pid for worker in pool._staff}
 
 
-def test_with_other_threads_about_workers_are_made_from_scratch(pool):
+def test_with_other_threads_workers_are_spawned(pool):
     stop = threading.Event()
     other = threading.Thread(target=stop.wait)
     other.start()
@@ -120,7 +120,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.mark.parametrize("state", ["idle", "busy"])
-def test_workers_end_with_whoever_started_them(state):
+def test_workers_end_with_their_parent(state):
     paths = os.pathsep.join([str(TESTS), *sys.path])
     run = subprocess.run(
         [sys.executable, "-c", ORPHANS, state],

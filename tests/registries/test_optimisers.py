@@ -1,4 +1,4 @@
-"""Every optimiser on the registry keeps the contract; new ones are picked up by themselves."""
+"""Every optimiser of the registry implements the interface; new ones are found automatically."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from weft.search.optimiser import StepLimit
 from weft.search.space import make_numeric_space
 
 MOST = 600
-"""Points; some optimisers go on much longer by themselves."""
+"""Limit of points; some optimisers would take many more."""
 
 
 @pytest.fixture(params=list(OPTIMISERS))
@@ -29,12 +29,12 @@ def run(optimiser, space=PLANE, evaluate=wave, *, seed=3, most=MOST, **options):
 
 
 def facts(found):
-    """Give everything of a result that must be the same another time."""
+    """Return everything of a result that must be reproducible."""
     numbers = (found.value, found.visited, found.generations, found.generation_of_best, found.first_best)
     return (*numbers, found.best.tolist(), found.history.tolist(), found.last.tolist(), found.cut)
 
 
-def test_it_says_who_it_is(optimiser):
+def test_an_optimiser_has_its_registered_name_and_a_title(optimiser):
     assert OPTIMISERS.load(optimiser.name) is type(optimiser)
     assert len(optimiser.title) > 10
     assert optimiser.refuses(PLANE) is None
@@ -44,7 +44,7 @@ def test_the_same_seed_gives_the_same_result(optimiser):
     assert facts(run(optimiser)) == facts(run(optimiser))
 
 
-def test_what_it_finds_is_legal_and_worth_what_it_says(optimiser):
+def test_the_result_is_a_valid_point_with_the_reported_value(optimiser):
     asked = Asked(wave)
     found = run(optimiser, evaluate=asked)
     seen = np.concatenate(asked.points)
@@ -55,7 +55,7 @@ def test_what_it_finds_is_legal_and_worth_what_it_says(optimiser):
     assert float(wave(found.best[None])[0]) == found.value == float(wave(seen).max())
 
 
-def test_it_counts_what_it_visits_and_keeps_the_story(optimiser):
+def test_visited_points_and_history_are_recorded(optimiser):
     asked = Asked(wave)
     found = run(optimiser, evaluate=asked)
     assert found.visited == sum(map(len, asked.points))
@@ -66,7 +66,7 @@ def test_it_counts_what_it_visits_and_keeps_the_story(optimiser):
     assert found.first_best <= found.value
 
 
-def test_it_is_never_worse_than_where_it_starts(optimiser):
+def test_the_result_is_not_worse_than_the_starts(optimiser):
     # The best point there is, given as the second of two starts.
     best = np.array([np.argmax(numbers) for numbers in VALUES], dtype=np.uint32)
     found = run(optimiser, starts=[[0] * len(VALUES), best], most=1)
@@ -74,12 +74,12 @@ def test_it_is_never_worse_than_where_it_starts(optimiser):
     assert found.best.tolist() == best.tolist()
 
 
-def test_starts_outside_of_the_space_are_repaired(optimiser):
+def test_starts_outside_the_space_are_repaired(optimiser):
     found = run(optimiser, starts=[[-5, 10**6] * (len(VALUES) // 2)], most=1)
     assert (found.best < PLANE.sizes).all()
 
 
-def test_it_ends_soon_after_the_limit_and_says_so(optimiser):
+def test_the_search_ends_soon_after_the_limit_and_reports_it(optimiser):
     found = run(optimiser, space=LINE, evaluate=partial(np.sum, axis=1, dtype=float), most=20)
     assert found.cut
     assert 20 <= found.visited <= 20 + 1100, "at most one generation more"
@@ -88,19 +88,19 @@ def test_it_ends_soon_after_the_limit_and_says_so(optimiser):
     assert fine.visited <= 40 + 120, "a generation is left in the middle"
 
 
-def test_an_interruption_gives_the_best_so_far(optimiser):
+def test_an_interruption_returns_the_best_so_far(optimiser):
     asked = Asked(wave, interrupted_at=4)
     found = run(optimiser, evaluate=asked, most=10**6, batch=7)
     assert found.cut
     assert found.value == float(wave(np.concatenate(asked.points[:3])).max())
 
 
-def test_an_interruption_before_anything_is_known_is_passed_on(optimiser):
+def test_an_interruption_before_the_first_value_propagates(optimiser):
     with pytest.raises(KeyboardInterrupt):
         run(optimiser, evaluate=Asked(wave, interrupted_at=1))
 
 
-def test_it_tells_how_far_it_is_after_every_generation(optimiser):
+def test_progress_is_reported_after_every_generation(optimiser):
     told = []
     found = run(optimiser, tell=told.append)
     assert [one.generations for one in told] == list(range(1, found.generations + 1))
@@ -110,7 +110,7 @@ def test_it_tells_how_far_it_is_after_every_generation(optimiser):
 
 
 class Three:
-    """A pool that works on three pieces at a time, in any order, and gives back the results in order."""
+    """A pool of three workers that computes items in any order and returns results in order."""
 
     workers = 3
 
@@ -120,7 +120,7 @@ class Three:
         return iter([done[number] for number in range(len(given))])
 
 
-def test_a_pool_changes_nothing(optimiser):
+def test_the_pool_does_not_change_the_result(optimiser):
     assert facts(run(optimiser, pool=Three())) == facts(run(optimiser))
 
 
@@ -131,7 +131,7 @@ def test_a_space_of_one_point_is_searched_at_once(optimiser):
     assert found.best.tolist() == [0, 0]
 
 
-def test_points_that_are_not_allowed_are_never_preferred(optimiser):
+def test_forbidden_points_are_never_preferred(optimiser):
     def guarded(points):
         values = wave(points)
         return np.where(points[:, 0] % 2 == 1, -np.inf, values)
@@ -142,7 +142,7 @@ def test_points_that_are_not_allowed_are_never_preferred(optimiser):
 
 
 @pytest.mark.parametrize("name", HILLS)
-def test_it_finds_the_top_of_a_smooth_hill(optimiser, name):
+def test_the_optimum_of_a_smooth_function_is_found(optimiser, name):
     space, hill, top = HILLS[name]
     found = run(optimiser, space=space, evaluate=hill, most=20_000)
     assert found.value == pytest.approx(top, abs=1e-12)

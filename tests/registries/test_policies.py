@@ -1,4 +1,4 @@
-"""Every policy on the registry keeps the contract; new ones are picked up by themselves."""
+"""Every policy of the registry implements the interface; new ones are found automatically."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TASKS = {
 
 
 def with_options(name):
-    """Name a policy with every word that its options may be."""
+    """Return the names of a policy with every value of its options."""
     kind = POLICIES.load(name)
     hints = {field.name: field.type for field in list_options(kind)}
     words = {
@@ -50,7 +50,7 @@ EVERY = sorted({text for name in POLICIES for text in with_options(name)})
 
 
 @pytest.mark.parametrize("name", list(POLICIES))
-def test_it_says_who_it_is(name):
+def test_a_policy_has_its_registered_name_and_a_title(name):
     policy = make_policy(name)
     assert policy.name == name
     assert policy.title
@@ -61,7 +61,7 @@ def test_it_says_who_it_is(name):
 
 
 @pytest.mark.parametrize("text", EVERY)
-def test_everything_completes_in_the_same_way_every_time(text):
+def test_all_tasks_complete_and_runs_are_reproducible(text):
     made = instance(TASKS, POOR)
     arrivals = [(0.0, "a"), (3.0, "a"), (3.0, "a")]
     found = [run_all({"a": made}, arrivals, text) for _ in range(2)]
@@ -105,7 +105,7 @@ def _check_order(lines, made, arrival):
     where=platforms(),
     second_s=st.sampled_from([0.0, 2.5]),
 )
-def test_every_facet_is_legal_and_ends(name, flow, where, second_s):
+def test_instances_with_all_features_are_run_within_the_rules(name, flow, where, second_s):
     try:
         made = compile_instance(unfold(flow), where)
     except (Infeasible, InvalidInput):
@@ -130,8 +130,8 @@ print(json.dumps(found, sort_keys=True))
 """
 
 
-def test_nothing_depends_on_hashes():
-    """The same decisions under every PYTHONHASHSEED."""
+def test_decisions_do_not_depend_on_hash_seeds():
+    """Decisions are the same for every PYTHONHASHSEED."""
     program = _PROGRAM.format(path=[path for path in sys.path if path])
     found = []
     for seed in ("0", "1"):

@@ -1,4 +1,4 @@
-"""Every pool on the registry keeps the contract; new ones are picked up by themselves."""
+"""Every pool of the registry implements the interface; new ones are found automatically."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HAS_DASK = importlib.util.find_spec("distributed") is not None
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
-    """The address of a real Dask cluster of two threads; absent only where nobody could install it."""
+    """The address of a real Dask cluster of two threads; skipped only if Dask is not installed."""
     if not HAS_DASK and not os.environ.get("CI"):
         pytest.skip("no Dask cluster: the package distributed is not installed")
     with clusters.cluster(tmp_path_factory.mktemp("dask")) as found:
@@ -44,34 +44,34 @@ def pool(name):
         yield opened
 
 
-def test_it_says_who_it_is(pool, name):
+def test_a_pool_has_its_registered_name(pool, name):
     assert isinstance(pool, OpenPool)
     assert POOLS.load(pool.name) is type(pool)
     assert pool.workers == (1 if name == "serial" else 2)
 
 
-def test_the_order_is_kept_whoever_is_done_first(pool):
+def test_results_are_in_the_order_of_the_items(pool):
     found = list(pool.map(pieces.slow_first, range(9)))
     assert [number for number, _, _ in found] == list(range(9))
     at = {(process, thread) for _, process, thread in found}
     assert len(at) == (1 if pool.name == "serial" else 2)
 
 
-def test_pieces_are_done_side_by_side(pool):
+def test_items_are_computed_in_parallel(pool):
     (_, end), (start, _) = list(pool.map(pieces.together, range(2)))
     assert (start < end) == (pool.workers > 1)
 
 
-def test_results_are_those_of_whoever_works_alone(pool):
+def test_results_equal_those_of_a_plain_loop(pool):
     seeds = list(range(20))
     assert list(pool.map(pieces.drawn, seeds)) == list(INLINE_POOL.map(pieces.drawn, seeds))
 
 
-def test_no_items_no_results(pool):
+def test_without_items_there_are_no_results(pool):
     assert list(pool.map(pieces.squared, [])) == []
 
 
-def test_an_error_in_a_piece_is_raised_where_its_result_would_be(pool):
+def test_an_error_is_raised_in_place_of_the_result(pool):
     results = pool.map(pieces.refused, range(40))
     assert [next(results) for _ in range(3)] == [0, 1, 2]
     with pytest.raises(InvalidInput, match="piece 3; must not be 3"):
@@ -79,12 +79,12 @@ def test_an_error_in_a_piece_is_raised_where_its_result_would_be(pool):
     assert list(pool.map(pieces.squared, range(5))) == [0, 1, 4, 9, 16]
 
 
-def test_an_error_that_cannot_travel_is_told_all_the_same(pool):
+def test_an_error_that_cannot_be_pickled_is_reported_as_text(pool):
     with pytest.raises(Exception, match="one and other"):
         list(pool.map(pieces.failing_privately, range(2)))
 
 
-def test_whoever_stops_reading_can_ask_for_something_else(pool):
+def test_a_pool_is_usable_after_reading_stopped(pool):
     results = pool.map(pieces.squared, range(50))
     assert next(results) == 0
     if hasattr(results, "close"):
@@ -92,7 +92,7 @@ def test_whoever_stops_reading_can_ask_for_something_else(pool):
     assert list(pool.map(pieces.drawn, [4])) == [pieces.drawn(4)]
 
 
-def test_what_is_computed_travels_at_most_once_to_a_worker(pool):
+def test_a_function_is_sent_to_a_worker_at_most_once(pool):
     large = pieces.Large()
     function = partial(pieces.added, large)
     for first in range(4):
@@ -100,13 +100,13 @@ def test_what_is_computed_travels_at_most_once_to_a_worker(pool):
     assert large.journeys <= pool.workers
 
 
-def test_closing_frees_processes_and_threads(name):
+def test_close_frees_processes_and_threads(name):
     processes, threads = set(multiprocessing.active_children()), threading.active_count()
     with make_pool(name) as pool:
         assert list(pool.map(pieces.squared, range(4))) == [0, 1, 4, 9]
-    pool.close()  # again does no harm
+    pool.close()  # closing twice is harmless
     assert set(multiprocessing.active_children()) == processes
-    if pool.name != "dask":  # which keeps a thread for all clients there will ever be
+    if pool.name != "dask":  # Dask keeps a thread for all clients
         assert threading.active_count() <= threads
 
 

@@ -1,7 +1,7 @@
-"""The shortest makespan of a tiny instance, found by trying everything; written plainly, shares no code.
+"""The optimal makespan of a tiny instance by exhaustive search; shares no code with planners or bounds.
 
-Takes tasks in every order their dependencies allow, in every mode, each at the earliest moment it fits: for
-given modes and orders that leaves no shorter schedule out.
+Tries tasks in every topological order and every mode, each at the earliest feasible time; for given modes and
+orders no shorter schedule exists.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from weft.workflow.task_graph import COMPUTE, TRANSFER
 
 
 def shortest_makespan(made) -> float:
-    """Give the optimum."""
+    """Return the optimum."""
     search = _Search(made)
     search.extend(frozenset(), {}, {}, 0.0)
     return search.best
@@ -78,7 +78,7 @@ class _Search:
         return max([float(self.made.earliest_start_s[task]), *arrivals])
 
     def fitting(self, machine, ready, seconds, nodes, amounts, placed):
-        """Give the first moment from which nodes and amounts are free for as long as it takes."""
+        """Return the first moment from which nodes and amounts are free for as long as it takes."""
         if seconds == 0 or self.made.unlimited[machine]:
             return ready
         running = [

@@ -1,4 +1,4 @@
-"""The parts of the bounds against plain twins on random instances, and what holds between them."""
+"""Parts of the bounds against plain references on random instances."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def loads_of(made):
 
 @given(workflows(), platforms())
 @SOME
-def test_weights_are_worth_one_platform_and_areas_are_the_least_of_all_modes(flow, where):
+def test_weights_sum_to_one_platform_and_areas_are_minimal_over_modes(flow, where):
     made = compiled(flow, where)
     if made is None:
         return
@@ -76,7 +76,7 @@ def test_weights_are_worth_one_platform_and_areas_are_the_least_of_all_modes(flo
 
 @given(workflows(), platforms(), st.sampled_from([0.05, 0.5, 2.0, 9.0, 60.0]))
 @SOME
-def test_a_limit_leaves_the_modes_that_are_short_enough(flow, where, limit_s):
+def test_a_duration_limit_excludes_longer_modes(flow, where, limit_s):
     made = compiled(flow, where)
     if made is None:
         return
@@ -90,7 +90,7 @@ def test_a_limit_leaves_the_modes_that_are_short_enough(flow, where, limit_s):
                 assert found[task] == pytest.approx(areas.min(initial=math.inf))
 
 
-def test_long_fronts_are_merged_optimistically():
+def test_merged_fronts_are_never_above_the_exact_ones():
     law = {"nodes": "1..200", "speedup": {"amdahl": 0.02}}
     made = instance({"a": {"work": 100} | law}, "cluster:200")
     load = loads_of(made)[0]
@@ -104,7 +104,7 @@ def test_long_fronts_are_merged_optimistically():
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_prices_of_two_machines_are_the_best_of_a_fine_grid(seed):
+def test_adjusted_prices_are_as_good_as_the_best_of_a_grid(seed):
     rng = np.random.default_rng(seed)
     seconds = rng.integers(1, 10, size=(12, 2))
     tasks = {f"t{row}": {"seconds": {"m0": float(a), "m1": float(b)}} for row, (a, b) in enumerate(seconds)}
@@ -157,7 +157,7 @@ def walk(made):
 
 @given(workflows(), platforms())
 @SOME
-def test_paths_over_machines_are_those_of_a_plain_walk(flow, where):
+def test_machine_paths_equal_the_reference(flow, where):
     made = compiled(flow, where)
     found = None if made is None else follow_machine_paths(made, collect_modes(made))
     if found is None:
@@ -168,7 +168,7 @@ def test_paths_over_machines_are_those_of_a_plain_walk(flow, where):
     assert found.longest_s >= longest * (1 - 1e-9)
 
 
-def test_paths_over_machines_are_left_out_where_one_machine_is_best_for_all():
+def test_machine_paths_are_skipped_if_one_machine_is_best_for_all_tasks():
     tasks = {"a": {"work": 4, "outputs": {"x": "5MB"}}, "b": {"work": 5, "inputs": ["x"]}}
     made = instance(tasks, platform({}, {"speed": 2.0}))
     assert follow_machine_paths(made, collect_modes(made)) is None
@@ -176,7 +176,7 @@ def test_paths_over_machines_are_left_out_where_one_machine_is_best_for_all():
 
 @given(workflows(), platforms())
 @SOME
-def test_data_take_at_least_what_the_quickest_pair_of_machines_allows(flow, where):
+def test_transfer_bounds_are_the_fastest_links_between_candidates(flow, where):
     made = compiled(flow, where)
     if made is None:
         return
@@ -201,7 +201,7 @@ def test_data_take_at_least_what_the_quickest_pair_of_machines_allows(flow, wher
             assert found.transfer_s[task] <= least * (1 + 1e-9)
 
 
-def test_the_least_seconds_of_data_are_reached_where_nothing_is_shared():
+def test_transfer_bounds_are_reached_without_common_hosts():
     tasks = {
         "write": {"work": 1, "outputs": {"x": "9MB"}, "requirements": 'name == "m0"'},
         "move": {"kind": "transfer", "from_": "A", "to": "B", "file": "x", "size": "9MB"},
@@ -250,7 +250,7 @@ def random_edges(rng, tasks, chance):
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_cuts_are_where_everything_before_precedes_everything_after(seed):
+def test_at_a_cut_all_tasks_before_precede_all_tasks_after(seed):
     rng = np.random.default_rng(seed)
     before, edges = random_edges(rng, int(rng.integers(1, 9)), float(rng.choice([0.3, 0.7, 0.95])))
     ancestors = []
@@ -265,7 +265,7 @@ def test_cuts_are_where_everything_before_precedes_everything_after(seed):
     assert find_cuts(edges).tolist() == expected
 
 
-def test_backwards_edges_are_the_forwards_ones_turned_round():
+def test_backward_edges_are_the_reversed_forward_edges():
     flow = workflow({"a": {"work": 1}, "b": {"work": 1, "after": "a"}, "c": {"work": 1, "after": ["a", "b"]}})
     graph = unfold(flow)
     edges = backward_edges(graph, np.arange(float(graph.edge_count)))
@@ -278,7 +278,7 @@ def test_backwards_edges_are_the_forwards_ones_turned_round():
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_turns_are_counted_as_by_hand(seed):
+def test_the_bound_by_turns_equals_the_formula(seed):
     rng = np.random.default_rng(seed)
     nodes, seconds = int(rng.integers(1, 4)), rng.integers(1, 6, size=int(rng.integers(1, 12)))
     tasks = {f"t{index}": {"work": float(value)} for index, value in enumerate(seconds)}
@@ -296,7 +296,7 @@ def test_turns_are_counted_as_by_hand(seed):
     assert bound_by_turns(loads_of(made)[0], np.arange(len(seconds))) == pytest.approx(by_hand)
 
 
-def test_a_falling_function_meets_its_argument():
+def test_the_fixed_point_of_a_decreasing_function_is_found():
     assert find_crossing(1.0, lambda time: 10.0 if time < 4 else 6.0) == pytest.approx(6.0)
     assert find_crossing(1.0, lambda time: 10.0 if time < 7 else 2.0) == pytest.approx(7.0)
     assert find_crossing(5.0, lambda _: 3.0) == 5.0
@@ -312,7 +312,7 @@ def test_the_longest_refuted_makespan_is_found(limit):
     assert 100.0 <= coarse <= limit * (1 + 2e-9)
 
 
-def test_what_cannot_be_refuted_is_left_as_it_was():
+def test_a_bound_that_cannot_be_raised_is_returned_unchanged():
     assert longest_refuted(100.5, lambda _: False, whole=False, tries=9) == 100.5
     assert longest_refuted(100.5, lambda _: False, whole=True, tries=9) == 101
     assert longest_refuted(0.0, lambda _: True, whole=False, tries=9) == 0.0

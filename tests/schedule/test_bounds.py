@@ -1,4 +1,4 @@
-"""Lower bounds of small instances, computed by hand: every argument where it is the best one."""
+"""Lower bounds of small instances by hand; every argument where it is the best one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def bounds_of(tasks, where, **options):
 
 
 def closed(tasks, where, **options):
-    """Give the bounds of an instance whose HEFT schedule reaches them."""
+    """Return the bounds of an instance whose HEFT schedule reaches them."""
     made = instance(tasks, where, **options)
     found = lower_bounds(made)
     assert planned(made).makespan_s == pytest.approx(found.best_s, rel=1e-8)
@@ -27,7 +27,7 @@ def closed(tasks, where, **options):
 
 
 class TestCriticalPath:
-    def test_takes_the_fastest_modes_and_free_data(self):
+    def test_takes_fastest_modes_and_free_transfers(self):
         tasks = {
             "a": {"work": 6, "outputs": {"x": "1GB"}},
             "b": {"work": 4, "inputs": ["x"]},
@@ -42,7 +42,7 @@ class TestCriticalPath:
         assert found.critical_path_s == 9
 
     @pytest.mark.parametrize("by", ["requirements", "pins"])
-    def test_data_between_tasks_that_can_share_no_host_must_move(self, by):
+    def test_data_must_move_between_tasks_without_a_common_host(self, by):
         tasks = {"a": {"work": 4, "outputs": {"x": "5MB"}}, "b": {"work": 5, "inputs": ["x"]}}
         pinned = {"a": "m0", "b": "m1"}
         if by == "requirements":
@@ -65,7 +65,7 @@ class TestCriticalPath:
         }
         assert bounds_of(tasks, where, pinned={"a": "m0/dock", "b": "m0/fold"}).critical_path_s == 9
 
-    def test_the_quickest_of_several_links_counts(self):
+    def test_the_fastest_link_counts(self):
         where = platform(
             {"site": "s"},
             {"site": "s"},
@@ -81,7 +81,7 @@ class TestCriticalPath:
         del tasks["c"]
         assert bounds_of(tasks, where).critical_path_s == pytest.approx(4 + 5 + 5)
 
-    def test_unlike_machines_are_chosen_path_by_path(self):
+    def test_heterogeneous_machines_are_chosen_per_path(self):
         # Each on its fast machine: 1 + 5 + 1; both on one: 1 + 9.
         tasks = {
             "a": {"seconds": {"m0": 1, "m1": 9}, "outputs": {"x": "5MB"}},
@@ -89,7 +89,7 @@ class TestCriticalPath:
         }
         assert closed(tasks, platform({}, {})).critical_path_s == pytest.approx(7)
 
-    def test_tasks_of_one_abstract_machine_do_not_change_machines(self):
+    def test_tasks_of_one_abstract_machine_need_no_transfer(self):
         tasks = {
             "a": {"seconds": {"m0": 1, "m1": 9}, "machine": "A"},
             "b": {"seconds": {"m0": 9, "m1": 1}, "machine": "A", "after": "a"},
@@ -97,7 +97,7 @@ class TestCriticalPath:
         assert closed(tasks, platform({}, {})).critical_path_s == 10
 
     @pytest.mark.parametrize("limit", [10**6, 0], ids=["paths over machines", "too large for them"])
-    def test_transfers_take_at_least_their_quickest_link(self, limit, monkeypatch):
+    def test_transfers_take_at_least_the_time_of_their_fastest_link(self, limit, monkeypatch):
         monkeypatch.setattr("weft.schedule.bounds.paths._CELLS", limit)
         tasks = {
             "a": {"work": 1, "machine": "A", "requirements": ONLY.format(0), "outputs": ["x"]},
@@ -112,7 +112,7 @@ class TestArea:
         found = bounds_of({"a": {"sweep": {"k": "1..9"}, "work": 2}}, "identical:4")
         assert found.area_s == pytest.approx(4.5)
 
-    def test_of_unlike_machines_is_work_over_all_speeds(self):
+    def test_of_machines_with_speeds_is_work_over_all_speeds(self):
         where = platform({"speed": 1.0}, {"speed": 3.0, "nodes": 2})
         found = bounds_of({"a": {"sweep": {"k": "1..14"}, "work": 2}}, where)
         assert found.area_s == pytest.approx(28 / 7)
@@ -131,7 +131,7 @@ class TestArea:
         assert found.critical_path_s == pytest.approx(4.0)
 
     @pytest.mark.parametrize("by", ["requirements", "pins"])
-    def test_what_must_run_on_one_machine_needs_its_area_there(self, by):
+    def test_tasks_confined_to_one_machine_need_their_area_there(self, by):
         tasks = {name: {"work": 4} for name in "abcde"} | {"f": {"work": 1}}
         pinned = dict.fromkeys("abcde", "m0")
         if by == "requirements":
@@ -168,16 +168,16 @@ class TestArea:
         # 2 x 6 licence-seconds on one node, 4 x 4 on two.
         assert bounds_of(tasks, machine).area_s == pytest.approx(4 * 12 / 4)
 
-    def test_memory_nobody_states_bounds_nothing(self):
+    def test_unstated_memory_gives_no_bound(self):
         tasks = {"a": {"sweep": {"k": "1..6"}, "work": 5, "memory": "1GB"}}
         assert bounds_of(tasks, "cluster:8").area_s == pytest.approx(30 / 8)
 
-    def test_machines_without_occupancy_have_none(self):
+    def test_unlimited_machines_give_no_area_bound(self):
         tasks = {"a": {"sweep": {"k": "1..9"}, "work": 2}}
         found = bounds_of(tasks, platform({"occupancy": "unlimited"}))
         assert (found.area_s, found.combined_s, found.best_s) == (0, 0, 2)
 
-    def test_only_what_cannot_escape_to_an_unlimited_machine_needs_area(self):
+    def test_only_tasks_without_an_unlimited_machine_need_area(self):
         where = platform({"occupancy": "unlimited"}, {})
         tasks = {"a": {"sweep": {"k": "1..9"}, "work": 2, "requirements": ONLY.format(1)}, "b": {"work": 3}}
         assert bounds_of(tasks, where).area_s == pytest.approx(18)
@@ -196,7 +196,7 @@ class TestCombination:
         assert found.combined_s == pytest.approx(3 + 12 + 2)
         assert found.argument == "heads, area and tails"
 
-    def test_a_moldable_task_must_be_wide_enough_to_end_in_time(self):
+    def test_a_moldable_task_must_be_wide_enough_to_finish_in_time(self):
         # On one node the task takes 12; to end with the others by T it needs more nodes, and more area.
         tasks = {
             "long": {"work": 12, "nodes": [1, 2, 4], "speedup": {"seconds": {1: 12, 2: 8, 4: 6}}},
@@ -207,21 +207,21 @@ class TestCombination:
         # Below 12 it takes 2 x 8 node-seconds at least: (16 + 20) / 4.
         assert found.combined_s == pytest.approx(9)
 
-    def test_a_few_tasks_cannot_use_all_of_unlike_machines(self):
+    def test_few_tasks_cannot_use_all_machines(self):
         # Two tasks use at most the two fast ones of three machines.
         where = platform({"speed": 2.0}, {"speed": 1.0}, {"speed": 1.0})
         found = bounds_of({"a": {"work": 6.5}, "b": {"work": 6.5}}, where)
         assert found.area_s == pytest.approx(13 / 4)
         assert found.combined_s == pytest.approx(13 / 3)
 
-    def test_tasks_of_one_length_take_turns(self):
+    def test_equal_tasks_run_in_turns(self):
         found = closed({"a": {"sweep": {"k": "1..9"}, "work": 2.5}}, "identical:4")
         assert found.area_s == pytest.approx(9 * 2.5 / 4)
         assert found.combined_s == pytest.approx(7.5)
 
 
 def barrier_tasks(levels, work, counts=None):
-    """Give levels of tasks, a join after each; each level has tasks of the given lengths."""
+    """Return levels of tasks, a join after each; each level has tasks of the given lengths."""
     tasks = {}
     for level in range(levels):
         before = {"after": f"join{level - 1}"} if level else {}
@@ -238,7 +238,7 @@ class TestLevels:
         assert found.levels_s == pytest.approx(3 * (9.25 / 2 + 0.5))
         assert found.argument == "area of levels"
 
-    def test_so_do_the_turns_of_levels_that_wait_for_each_other_directly(self):
+    def test_the_turns_of_successive_levels_add_up(self):
         tasks = {
             "a": {"sweep": {"k": "1..6"}, "work": 4.5},
             "b": {"sweep": {"k": "1..3"}, "work": 7.5, "after": "a"},
@@ -248,7 +248,7 @@ class TestLevels:
         assert found.levels_s == pytest.approx(9 + 7.5 + 9)
         assert found.argument == "area of levels"
 
-    def test_and_the_widths_that_levels_force_on_moldable_tasks(self):
+    def test_the_forced_widths_of_successive_levels_add_up(self):
         law = {"nodes": [1, 2, 4], "speedup": {"seconds": {1: 12, 2: 8, 4: 6}}}
         tasks = barrier_tasks(2, [12])
         for level in range(2):
@@ -267,22 +267,22 @@ class TestLevels:
 
 
 class TestTogether:
-    def test_an_abstract_machine_does_all_its_tasks(self):
+    def test_one_machine_runs_all_tasks_of_an_abstract_machine(self):
         tasks = {"a": {"sweep": {"k": "1..4"}, "work": 2.5, "machine": "A"}, "b": {"work": 1}}
         found = closed(tasks, "identical:3")
         assert found.together_s == pytest.approx(10)
         assert found.argument == "tasks that must be together"
 
-    def test_it_takes_the_best_of_the_machines(self):
+    def test_the_best_machine_counts(self):
         tasks = {"a": {"work": 3, "machine": "A"}, "b": {"work": 4, "machine": "A"}, "c": {"work": 1}}
         found = closed(tasks, platform({"speed": 2.0}, {}, {"nodes": 2}))
         assert found.together_s == pytest.approx(3.5)
 
-    def test_where_tasks_do_not_disturb_each_other_one_machine_does_all_at_once(self):
+    def test_an_unlimited_machine_runs_all_tasks_at_once(self):
         tasks = {"a": {"work": 3, "machine": "A"}, "b": {"work": 4, "machine": "A"}}
         assert closed(tasks, platform({"occupancy": "unlimited"}, {"speed": 0.4})).best_s == 4
 
-    def test_a_transfer_is_at_both_its_ends(self):
+    def test_a_transfer_does_not_tie_its_neighbours(self):
         # The writer stays on m0 and the reader on m1, however late the data come; nothing ties them.
         tasks = {
             "write": {"work": 1, "outputs": {"x": "9MB"}, "requirements": ONLY.format(0)},
@@ -292,7 +292,7 @@ class TestTogether:
         }
         assert closed(tasks, platform({}, {}, {})).best_s == 1 + 9 + 9 + 1
 
-    def test_data_that_would_come_too_late_keep_tasks_on_one_host(self):
+    def test_data_that_would_arrive_too_late_tie_tasks_to_one_host(self):
         tasks = {
             "a": {"work": 4, "outputs": {"x": "50MB"}},
             "b": {"work": 5, "outputs": {"y": "50MB"}},
@@ -301,10 +301,10 @@ class TestTogether:
         found = bounds_of(tasks, platform({}, {}))
         assert found.critical_path_s == 6
         assert found.together_s == 10
-        # With room for both at once on one host nothing is gained by the argument.
+        # If both fit on one host at the same time, the argument gains nothing.
         assert bounds_of(tasks, platform({"nodes": 2}, {})).best_s == 6
 
-    def test_clusters_that_fit_on_no_host_together_send_their_data(self):
+    def test_clusters_without_a_common_host_need_a_transfer(self):
         # The fork and both its tasks on one host take 1 + 3 + 3; else one of them waits 2.5 for its data.
         tasks = {
             "fork": {"work": 1, "outputs": {"x": "2.5MB"}},
@@ -316,18 +316,18 @@ class TestTogether:
 
 
 class TestWindows:
-    def test_what_others_hold_is_not_free(self):
+    def test_busy_intervals_count(self):
         tasks = {"a": {"sweep": {"k": "1..3"}, "work": 4}}
         busy = (BusyInterval(machine=0, start_s=0.0, finish_s=5.0, nodes=1),)
         found = closed(tasks, "identical:1", busy=busy)
         assert found.windows_s == 17
         assert found.argument == "time windows"
 
-    def test_more_than_a_machine_has_cannot_be_held(self):
+    def test_busy_intervals_count_up_to_the_capacity(self):
         busy = tuple(BusyInterval(machine=0, start_s=0.0, finish_s=5.0, nodes=2) for _ in range(3))
         assert bounds_of({"a": {"work": 4}, "b": {"work": 4}}, "cluster:2", busy=busy).best_s == 9
 
-    def test_work_that_cannot_leave_a_window_must_fit(self):
+    def test_work_that_cannot_leave_a_window_must_fit_into_it(self):
         # To end by 5, between 2 and 5 there would be 3 of the long task, 2 x 3 of the wide one and 1: 10 of 9.
         tasks = {
             "first": {"work": 2},
@@ -339,14 +339,15 @@ class TestWindows:
         assert (found.critical_path_s, found.levels_s, found.windows_s) == (5, 5, 6)
         assert found.argument == "time windows"
 
-    def test_long_tasks_meet_a_moment(self):
-        # On unlike machines: three tasks of 1 on the fast node or 3 on the slow one; two moments, one platform.
+    def test_long_tasks_cover_an_instant_of_a_window(self):
+        # On heterogeneous machines: three tasks of 1 on the fast node or 3 on the slow one; two moments, one
+        # platform.
         found = closed({"a": {"sweep": {"k": "1..4"}, "work": 3.3}}, platform({"speed": 3.0}, {"speed": 0.9}))
         assert found.windows_s == pytest.approx(3.3 / 0.9)
 
 
 class TestRounding:
-    def test_whole_times_make_a_whole_bound(self):
+    def test_integer_times_round_the_bound_up(self):
         found = closed({"a": {"work": 5}, "b": {"work": 2}, "c": {"work": 4}}, "identical:2")
         assert found.area_s == pytest.approx(5.5)
         assert (found.whole, found.best_s) == (True, 6)
@@ -370,15 +371,15 @@ class TestRounding:
         ],
         ids=["work", "speed", "earliest start", "busy", "data"],
     )
-    def test_one_time_that_is_not_whole_is_enough(self, tasks, where, options):
+    def test_one_time_that_is_not_an_integer_prevents_rounding(self, tasks, where, options):
         assert not bounds_of(tasks, where, **options).whole
 
-    def test_data_of_whole_seconds_are_whole(self):
+    def test_transfers_of_whole_seconds_allow_rounding(self):
         tasks = {"a": {"work": 3, "outputs": {"x": "2MB"}}, "b": {"work": 1, "inputs": ["x"]}}
         assert bounds_of(tasks, platform({}, {})).whole
 
 
-def test_budgets_rule_out_modes_that_nothing_could_pay_for():
+def test_budgets_exclude_modes_that_cannot_be_afforded():
     law = {"nodes": [1, 2], "speedup": {"seconds": {1: 9, 2: 3}}, "consumes": {"credit": {1: 1, 2: 5}}}
     made = instance_with_budget({"a": {"work": 9} | law, "b": {"work": 9} | law, "c": {"work": 9} | law}, 6)
     # Three tasks consume 3 at least; the 3 left do not pay the 4 more of two nodes.
@@ -391,7 +392,7 @@ def instance_with_budget(tasks, credit):
     return compile_instance(unfold(workflow(tasks, budgets={"credit": credit})), platform({"nodes": 8}))
 
 
-def test_nothing_to_do_takes_no_time():
+def test_an_empty_instance_has_bound_0():
     found = bounds_of({"a": {"kind": "virtual"}}, "identical:1")
     assert found.best_s == 0
     assert found.argument == "critical path"

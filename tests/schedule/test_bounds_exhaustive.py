@@ -1,4 +1,4 @@
-"""No bound is above the optimum of instances so small that everything can be tried."""
+"""No bound exceeds the optimum of instances small enough for exhaustive search."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MACHINES = st.fixed_dictionaries(
 
 
 def draw_time(draw, machines):
-    """Say how long a task takes: by work, in all, or per machine."""
+    """Draw how long a task takes: by work, in all, or per machine."""
     form = draw(st.sampled_from(["work", "work", "seconds", "by machine"]))
     if form != "by machine":
         return {form: draw(SECONDS)}
@@ -55,7 +55,7 @@ def draw_task(draw, index, machines):
 
 @st.composite
 def instances(draw):
-    """Draw an instance of up to four compute tasks and a transfer with everything planning knows, or None."""
+    """Draw an instance of up to four compute tasks and a transfer with all features of planning, or None."""
     number = draw(st.integers(1, 3))
     machines = [draw(MACHINES) for _ in range(number)]
     tasks = {f"t{index}": draw_task(draw, index, number) for index in range(draw(st.integers(1, 4)))}
@@ -94,7 +94,7 @@ def test_no_bound_is_above_the_optimum(made):
 
 
 def drawn(seed):
-    """Draw five tasks on unlike machines of one or two nodes, with data between them."""
+    """Draw five tasks on heterogeneous machines of one or two nodes, with data between them."""
     rng = np.random.default_rng(seed)
     tasks = {}
     for index in range(5):
@@ -108,7 +108,7 @@ def drawn(seed):
     return instance(tasks, platform(*machines))
 
 
-def test_most_small_instances_are_closed():
+def test_most_small_instances_have_a_tight_bound():
     closed = 0
     for seed in range(25):
         made = drawn(seed)

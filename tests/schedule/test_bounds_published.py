@@ -1,4 +1,4 @@
-"""The bounds on public benchmarks: never above a proven optimum, and as close to it as is known to be possible."""
+"""Bounds on public benchmarks: never above a proven optimum, and as close to it as known."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def rows(path):
         return list(csv.DictReader(lines))
 
 
-def test_stg_bounds_lie_between_the_trivial_one_and_the_optimum(bench_data):
+def test_stg_bounds_are_between_the_trivial_bound_and_the_optimum(bench_data):
     reference = {(row["file"], int(row["procs"])): row for row in rows(bench_data / "stg" / "reference.csv")}
     solved = {
         (row["file"], int(row["procs"])): float(row["new_ub"])
@@ -56,7 +56,7 @@ def test_stg_bounds_lie_between_the_trivial_one_and_the_optimum(bench_data):
     assert proven >= 84
 
 
-def test_small_graphs_with_communication_are_mostly_closed(bench_data):
+def test_most_small_graphs_with_communication_have_a_tight_bound(bench_data):
     folder = bench_data / "comm-delay-optimal"
     shares = []
     for row in rows(folder / "optimal.csv"):
@@ -75,7 +75,7 @@ def test_small_graphs_with_communication_are_mostly_closed(bench_data):
     [(HEFT_SECONDS, HEFT_DATA, 59, 73), (PEFT_SECONDS, PEFT_DATA, 102, 113)],
     ids=["heft2002", "peft2014"],
 )
-def test_the_papers_examples(seconds, data, reached, optimum):
+def test_bounds_of_the_papers_examples(seconds, data, reached, optimum):
     found = lower_bounds(instance(matrix_tasks(seconds, data), processors(3)))
     assert reached <= found.best_s <= optimum
     assert found.argument == "tasks that must be together"
@@ -107,7 +107,7 @@ def test_moldable_tasks_between_barriers_are_bounded_better_than_by_a_solver(ben
     ("name", "simple", "reached", "makespan"),
     [("hetero_100x16", 34.55, 36.85, 44.42), ("hetero_1000x64", 128.28, 130.5, 162.16)],
 )
-def test_unlike_machines_with_transfers(bench_data, name, simple, reached, makespan):
+def test_bounds_of_heterogeneous_machines_with_transfers(bench_data, name, simple, reached, makespan):
     flow, where = generated(bench_data / "peers" / f"{name}.json")
     found = lower_bounds(compile_instance(unfold(flow), where))
     assert found.critical_path_s >= simple - 0.005
@@ -115,7 +115,7 @@ def test_unlike_machines_with_transfers(bench_data, name, simple, reached, makes
 
 
 class Measured:
-    """Knows seconds by task, machine and count."""
+    """Predicts seconds by task, machine and count from a table."""
 
     name, final, reads = "measured", True, PredictorInputs(kind=True, machine=True)
 
@@ -133,7 +133,7 @@ class Measured:
         return tabulate(self, graph, machines)
 
 
-def test_independent_moldable_tasks_beside_an_accelerator(bench_data):
+def test_bounds_of_independent_moldable_tasks_with_an_accelerator(bench_data):
     folder = bench_data / "moldable" / "hunold_tpds2017"
     known = {row["file"]: row for row in rows(folder / "optimum_cpsat_ours.csv") if row["with_gpu"] == "1"}
     shares = []

@@ -1,4 +1,4 @@
-"""The least cost of a plan: by hand, against all bindings, and below every planner's plan."""
+"""The cheapest cost: by hand, against all bindings, and below the plans of all planners."""
 
 from __future__ import annotations
 
@@ -56,17 +56,17 @@ def enumerated(made):
     return total
 
 
-def test_every_task_goes_where_it_is_cheapest():
+def test_every_task_takes_its_cheapest_machine():
     made = instance({"a": {"work": 6}, "b": {"work": 9, "after": "a"}}, PRICED)
     assert cheapest_cost(made) == pytest.approx((6 + 9) / 3 * 2)
 
 
-def test_nodes_that_speed_up_little_are_not_worth_their_price():
+def test_the_cheapest_node_count_is_taken():
     made = instance({"a": {"work": 6, "nodes": [1, 2, 4], "speedup": {"amdahl": 0.5}}}, PRICED)
     assert cheapest_cost(made) == pytest.approx(6 / 3 * 2)
 
 
-def test_tasks_of_one_abstract_machine_are_cheap_together():
+def test_tasks_of_one_abstract_machine_take_the_machine_that_is_cheapest_for_all():
     seconds = [{"m0": 1, "m1": 4, "m2": 9}, {"m0": 20, "m1": 4, "m2": 9}]
     apart = {f"t{index}": {"seconds": row} for index, row in enumerate(seconds)}
     together = {name: {**keys, "machine": "A"} for name, keys in apart.items()}
@@ -74,7 +74,7 @@ def test_tasks_of_one_abstract_machine_are_cheap_together():
     assert cheapest_cost(instance(together, PRICED)) == (4 + 4) * 2
 
 
-def test_what_is_pinned_costs_what_it_costs_there():
+def test_a_pinned_task_costs_the_price_of_its_machine():
     made = instance({"a": {"work": 6}}, PRICED, pinned={"a": "m2"})
     assert cheapest_cost(made) == pytest.approx(6 / 10 * 10)
 
@@ -85,7 +85,7 @@ def test_without_prices_everything_is_free():
     assert relative_prices(made).tolist() == [1, 1]
 
 
-def test_prices_are_relative_to_a_mean_node():
+def test_relative_prices_are_relative_to_the_mean_node():
     made = instance({"a": {"work": 6}}, PRICED)
     found = relative_prices(made)
     assert (found * made.capacity).sum() == pytest.approx(made.capacity.sum())
@@ -93,7 +93,7 @@ def test_prices_are_relative_to_a_mean_node():
 
 
 @given(workflows(), platforms())
-def test_it_is_the_least_over_all_bindings_and_below_every_plan(flow, where):
+def test_the_cheapest_cost_is_minimal_over_bindings_and_below_every_plan(flow, where):
     try:
         made = compile_instance(unfold(flow), where)
         schedule = planned(made)
@@ -104,7 +104,7 @@ def test_it_is_the_least_over_all_bindings_and_below_every_plan(flow, where):
     assert least <= schedule_cost(schedule, made) * (1 + 1e-9)
 
 
-def test_many_variables_are_added_up_in_parts(monkeypatch):
+def test_many_variables_are_summed_in_chunks(monkeypatch):
     tasks = {
         f"t{index}": {"seconds": {"m0": a, "m1": b, "m2": c}, "machine": f"M{index % 5}"}
         for index, (a, b, c) in enumerate(itertools.product([1, 4, 8], repeat=3))

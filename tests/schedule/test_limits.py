@@ -1,4 +1,4 @@
-"""Deadline and maximal cost: what is proven to be impossible, and what only this plan misses."""
+"""Deadline and maximal cost: proven impossible, or only missed by a plan."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_cost_below_the_cheapest_is_a_proof(made):
     )
 
 
-def test_both_are_told_at_once(made):
+def test_both_limits_are_reported_at_once(made):
     text = refusal(refuse_impossible_limits, {"max_cost": 99.0, "deadline_s": 40.0}, made, 50.0)
     assert text.count("no plan can") == 2
 
@@ -46,32 +46,32 @@ def test_both_are_told_at_once(made):
 @pytest.mark.parametrize(
     "limits", [{}, {"deadline_s": 50.0}, {"max_cost": 100.0}, {"deadline_s": 50 * (1 - 1e-12)}]
 )
-def test_limits_that_the_bounds_equal_are_not_impossible(made, limits):
+def test_limits_equal_to_the_bounds_are_possible(made, limits):
     assert refuse_impossible_limits(make_objective("makespan", **limits), made, 50.0) is None
 
 
 NUMBERS = {"makespan_s": 80.0, "cost": 120.0, "bound_s": 50.0}
 
 
-def test_a_plan_that_is_late_proves_nothing():
+def test_a_late_plan_is_no_proof():
     text = refusal(refuse_missed_limits, {"deadline_s": 60.0}, "heft", **NUMBERS)
     assert "the plan of heft takes 80 s, 20 s longer than the deadline of 60 s (lower bound 50 s)" in text
     assert "another plan may keep it" in text
     assert "try another planner" in text
 
 
-def test_a_plan_that_is_dear_proves_nothing():
+def test_an_expensive_plan_is_no_proof():
     text = refusal(refuse_missed_limits, {"max_cost": 110.0}, "heft", **NUMBERS)
     assert "the plan of heft costs 120, 10 more than the maximal cost of 110" in text
     assert "another plan may keep it" in text
 
 
-def test_a_plan_that_is_late_and_dear_is_told_both():
+def test_a_late_and_expensive_plan_is_reported_for_both():
     text = refusal(refuse_missed_limits, {"max_cost": 110.0, "deadline_s": 60.0}, "heft", **NUMBERS)
     assert "20 s longer" in text
     assert " and costs 120" in text
 
 
 @pytest.mark.parametrize("limits", [{}, {"deadline_s": 80.0, "max_cost": 120.0}])
-def test_a_plan_within_its_limits_is_kept(limits):
+def test_a_plan_within_its_limits_is_accepted(limits):
     assert refuse_missed_limits(make_objective("makespan", **limits), "heft", **NUMBERS) is None

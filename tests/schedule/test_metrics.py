@@ -15,7 +15,7 @@ def metrics_of(tasks, where, **options):
     return measure_schedule(planned(made), made, **options)
 
 
-def test_cost_is_the_price_of_the_node_seconds_taken():
+def test_cost_is_the_price_of_the_occupied_node_seconds():
     found = metrics_of({"a": {"work": 10, "nodes": 2}}, TWO_SPEEDS)
     assert found.makespan_s == 5
     assert found.node_seconds == 10
@@ -28,24 +28,24 @@ def test_used_and_idle_shares_are_of_all_nodes():
     assert found.idle_share == pytest.approx(0.5)
 
 
-def test_sequential_time_is_that_of_the_best_single_machine_with_the_least_count():
+def test_sequential_time_uses_the_fastest_machine_and_smallest_counts():
     tasks = {"a": {"work": 6, "nodes": [1, 2]}, "b": {"work": 4}}
     found = metrics_of(tasks, TWO_SPEEDS)
     assert found.sequential_s == 5
     assert found.speedup == pytest.approx(5 / found.makespan_s)
 
 
-def test_machines_that_refuse_a_task_are_not_the_best_single_machine():
+def test_sequential_time_excludes_machines_that_cannot_run_a_task():
     tasks = {"a": {"work": 6}, "b": {"work": 4, "requirements": "speed == 1"}}
     assert metrics_of(tasks, TWO_SPEEDS).sequential_s == 10
 
 
-def test_where_no_machine_can_run_all_each_task_takes_its_fastest():
+def test_without_a_machine_for_all_tasks_each_takes_its_fastest():
     tasks = {"a": {"work": 6, "requirements": "speed == 2"}, "b": {"work": 4, "requirements": "speed == 1"}}
     assert metrics_of(tasks, TWO_SPEEDS).sequential_s == 3 + 4
 
 
-def test_the_length_ratio_compares_with_the_critical_path_of_fastest_modes():
+def test_the_length_ratio_divides_by_the_critical_path_of_fastest_modes():
     tasks = {"a": {"work": 6}, "b": {"work": 4, "after": "a", "requirements": "speed == 1"}}
     found = metrics_of(tasks, TWO_SPEEDS)
     assert found.length_ratio == pytest.approx(1.0)
@@ -78,17 +78,17 @@ def test_waiting_for_a_busy_machine_counts_only_when_machines_are_not_followed()
     assert measure_schedule(schedule, made, through_machines=True).synchronisation_s == 0
 
 
-def test_tasks_of_no_length_do_not_lead_in_circles():
+def test_tasks_of_0_seconds_form_no_cycle():
     made = instance({"a": {"seconds": 0}, "b": {"seconds": 0}, "c": {"work": 1}}, "identical:1")
     assert len(critical_path(planned(made), made, through_machines=True)) == 1
 
 
-def test_metric_eight_weighs_efficiency_and_time():
+def test_metric_8_combines_efficiency_and_time():
     found = metrics_of({"a": {"work": 4}}, "identical:2", constant_s=16.0, weight=0.25)
     assert found.throughput == pytest.approx(0.25 * 1.0 + 0.75 * (1 - 4 / 16))
 
 
-def test_a_workflow_of_no_time_has_numbers_all_the_same():
+def test_a_workflow_of_0_seconds_has_finite_metrics():
     found = metrics_of({"a": {"kind": "virtual"}}, "identical:2")
     assert (found.makespan_s, found.speedup, found.length_ratio, found.used_share) == (0, 1, 1, 0)
     assert found.machines_used == 0

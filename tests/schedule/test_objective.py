@@ -1,4 +1,4 @@
-"""Objectives: their numbers on a schedule computed by hand, their names, alpha and limits."""
+"""Objectives: values of a schedule by hand, names, alpha and limits."""
 
 from __future__ import annotations
 
@@ -75,16 +75,16 @@ def test_s1_objectives_of_a_schedule_by_hand():
     assert {name: value(name, example) for name in S1} == pytest.approx(by_hand)
 
 
-def test_cost_is_the_price_of_what_was_taken():
+def test_cost_is_the_price_of_the_occupied_node_seconds():
     made = instance({"a": {"work": 10, "nodes": 2}}, UNLIKE)
     assert value("cost", (planned(made), made)) == pytest.approx(5 * 2 * 2.0)
 
 
-def test_local_adds_up_the_times_of_tasks(moldable):
+def test_local_sums_the_times_of_tasks(moldable):
     assert value("local", moldable) == 9
 
 
-def test_transfers_do_not_count_in_local():
+def test_local_ignores_transfers():
     tasks = {
         "a": {"work": 3, "machine": "A", "outputs": ["x"]},
         "move": {"kind": "transfer", "from_": "A", "to": "B", "file": "x", "size": "8MB"},
@@ -95,7 +95,7 @@ def test_transfers_do_not_count_in_local():
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.3, 0.5, 1.0])
-def test_the_weighed_objectives_of_a_schedule_by_hand(moldable, alpha):
+def test_weighted_objectives_of_a_schedule_by_hand(moldable, alpha):
     time, taken, idle, nodes = 9 / 15, 18, 4 * 9 - 18, 4
     expected = {
         "on-demand": taken / 15,
@@ -108,13 +108,13 @@ def test_the_weighed_objectives_of_a_schedule_by_hand(moldable, alpha):
         assert value(name, moldable, alpha) == pytest.approx(alpha * time + (1 - alpha) * cost, rel=1e-12)
 
 
-def test_another_alpha_can_be_tried_without_another_objective(moldable):
+def test_value_accepts_another_alpha(moldable):
     assert make_objective("on-demand", 0.2).value(*moldable, 0.9) == value("on-demand", moldable, 0.9)
     assert value("on-demand", moldable) == value("on-demand", moldable, 0.5)
 
 
 @pytest.mark.parametrize("name", S2)
-def test_equal_prices_change_nothing(name):
+def test_equal_prices_do_not_change_the_value(name):
     tasks = {"a": {"work": 12, "nodes": 2}, "b": {"work": 6}}
     free, paid = (
         instance(tasks, platform({"price_per_node_hour": price, "nodes": 2}, {"price_per_node_hour": price}))
@@ -123,7 +123,7 @@ def test_equal_prices_change_nothing(name):
     assert value(name, (planned(paid), paid)) == pytest.approx(value(name, (planned(free), free)), rel=1e-12)
 
 
-def test_dear_nodes_count_by_their_price_over_that_of_a_mean_node():
+def test_node_seconds_are_weighted_by_relative_price():
     made = instance({"a": {"work": 12}}, platform({"price_per_node_hour": 1.0}, {"price_per_node_hour": 3.0}))
     dear = instance(
         {"a": {"work": 12, "requirements": 'name == "m1"'}},
@@ -133,18 +133,18 @@ def test_dear_nodes_count_by_their_price_over_that_of_a_mean_node():
     assert value("on-demand", (planned(dear), dear), 0.0) == pytest.approx(1.5)
 
 
-def test_the_smallest_allowed_count_is_what_costs_are_scaled_by():
+def test_costs_are_scaled_by_the_smallest_allowed_counts():
     made = instance({"a": {"work": 12, "nodes": 3}}, "cluster:4")
     assert value("on-demand", (planned(made), made)) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("name", sorted(OBJECTIVES))
-def test_a_workflow_of_no_time_has_a_number(name):
+def test_a_workflow_of_0_seconds_has_a_finite_value(name):
     made = instance({"a": {"kind": "virtual"}}, "identical:2")
     assert 0 <= value(name, (planned(made), made)) <= 1
 
 
-def test_only_those_that_the_makespan_decides_say_so():
+def test_flags_of_objectives_are_right():
     assert {name for name, known in OBJECTIVES.items() if known.is_makespan} == {"makespan", "speedup"}
     assert {name for name, known in OBJECTIVES.items() if known.has_alpha} == set(S2)
     larger = {name for name, known in OBJECTIVES.items() if known.sense == "maximise"}
@@ -152,7 +152,7 @@ def test_only_those_that_the_makespan_decides_say_so():
 
 
 @pytest.mark.parametrize("name", sorted(OBJECTIVES))
-def test_every_objective_says_what_it_is_and_where_it_is_from(name):
+def test_every_objective_has_a_title(name):
     found = make_objective(name, deadline_s=5.0, max_cost=2.0)
     assert (found.name, found.deadline_s, found.max_cost) == (name, 5.0, 2.0)
     assert len(found.title) > 10
@@ -173,7 +173,7 @@ def test_every_objective_says_what_it_is_and_where_it_is_from(name):
         (("static",), {"max_cost": float("nan")}, "the maximal cost is nan; must be a price"),
     ],
 )
-def test_bad_values_are_refused(arguments, limits, message):
+def test_invalid_values_are_refused(arguments, limits, message):
     with pytest.raises(InvalidInput) as caught:
         make_objective(*arguments, **limits)
     assert message in str(caught.value)

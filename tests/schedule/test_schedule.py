@@ -24,24 +24,24 @@ EMPTY = Schedule(
 )
 
 
-def test_lines_name_task_and_machine():
+def test_assignments_name_task_and_machine():
     assert next(iter(SMALL)) == Assignment(task="a", machine="m3", nodes=4, start_s=0.0, finish_s=2.0)
     assert [line.task for line in SMALL] == ["a", "b", "move"]
 
 
-def test_lines_hold_plain_numbers():
+def test_assignments_hold_python_numbers():
     for line in SMALL:
         assert type(line.nodes) is int
         assert type(line.start_s) is float
 
 
-def test_the_makespan_is_the_last_end():
+def test_the_makespan_is_the_last_finish():
     assert SMALL.makespan_s == 7.0
 
 
-def test_only_machines_whose_nodes_are_taken_are_used():
+def test_only_machines_with_occupied_nodes_count_as_used():
     assert SMALL.machines_used == 2
 
 
-def test_an_empty_schedule_takes_no_time():
+def test_an_empty_schedule_has_makespan_0():
     assert (len(EMPTY), EMPTY.makespan_s, EMPTY.machines_used, list(EMPTY)) == (0, 0.0, 0, [])

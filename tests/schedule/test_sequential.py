@@ -10,33 +10,33 @@ from weft.schedule.costs import SequentialExecution, sequential_execution
 UNLIKE = platform({"nodes": 4}, {"speed": 2.0, "nodes": 3})
 
 
-def test_the_smallest_counts_on_the_fastest_machine():
+def test_sequential_execution_uses_smallest_counts_on_the_fastest_machine():
     tasks = {"a": {"work": 6, "nodes": [2, 3], "speedup": {"roofline": 3}}, "b": {"work": 4, "after": "a"}}
     assert sequential_execution(instance(tasks, UNLIKE)) == SequentialExecution(
         time_s=1.5 + 2, node_seconds=2 * 1.5 + 2
     )
 
 
-def test_a_machine_that_refuses_a_task_is_not_taken():
+def test_a_machine_that_cannot_run_a_task_is_excluded():
     tasks = {"a": {"work": 6}, "b": {"work": 4, "nodes": 4}}
     assert sequential_execution(instance(tasks, UNLIKE)) == SequentialExecution(
         time_s=10, node_seconds=6 + 16
     )
 
 
-def test_where_no_machine_can_run_all_each_task_takes_its_fastest():
+def test_without_a_machine_for_all_tasks_each_takes_its_fastest_machine():
     tasks = {"a": {"work": 6, "requirements": "speed == 2"}, "b": {"work": 4, "nodes": 4}}
     assert sequential_execution(instance(tasks, UNLIKE)) == SequentialExecution(
         time_s=3 + 4, node_seconds=3 + 16
     )
 
 
-def test_a_core_is_a_node_where_the_machine_says_so():
+def test_cores_count_as_nodes_where_a_node_is_a_core():
     made = instance({"a": {"work": 6, "cores": 2}}, platform({"nodes": 4, "backend": {"kind": "local"}}))
     assert sequential_execution(made) == SequentialExecution(time_s=6, node_seconds=12)
 
 
-def test_it_is_computed_once(monkeypatch):
+def test_sequential_execution_is_cached(monkeypatch):
     made = instance({"a": {"work": 6}}, UNLIKE)
     first = sequential_execution(made)
     monkeypatch.setattr("weft.schedule.costs._run_sequentially", lambda made: pytest.fail("computed again"))

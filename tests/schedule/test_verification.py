@@ -1,4 +1,4 @@
-"""Verification finds every single corruption of a valid schedule, under the right rule."""
+"""Verification finds every single corruption of a valid schedule under the right rule."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def example(request):
 
 
 def changed(schedule, task, **values):
-    """Give a copy of a schedule with some columns of one task changed."""
+    """Return a copy of a schedule with some columns of one task changed."""
     columns = {}
     for column, value in values.items():
         columns[column] = getattr(schedule, column).copy()
@@ -72,7 +72,7 @@ def changed(schedule, task, **values):
 
 
 def moved(schedule, task, by_s):
-    """Give a copy in which one task runs earlier or later."""
+    """Return a copy in which one task runs earlier or later."""
     start, finish = schedule.start_s[task] + by_s, schedule.finish_s[task] + by_s
     return changed(schedule, task, start_s=start, finish_s=finish)
 
@@ -90,7 +90,7 @@ def test_a_valid_schedule_breaks_no_rule(example):
     assert verify(schedule, made.graph, made.platform) == []
 
 
-def test_a_task_before_its_data_is_found(example):
+def test_a_start_before_the_data_is_found(example):
     made, schedule = example
     for task in range(len(made)):
         before = made.graph.predecessors(task)
@@ -114,13 +114,13 @@ def test_a_wrong_node_count_is_found(example):
         assert "count" in rules(changed(schedule, task, nodes=0), made)
 
 
-def test_nodes_for_a_task_that_computes_nothing_are_found():
+def test_nodes_of_a_transfer_are_found():
     made = instance(PIPELINE, UNLIKE)
     schedule = planned(made)
     assert rules(changed(schedule, made.graph.index("end"), nodes=1), made) == {"count"}
 
 
-def test_times_that_are_no_times_are_found(example):
+def test_invalid_times_are_found(example):
     made, schedule = example
     for task in range(len(made)):
         for value in (np.nan, np.inf, -1.0):
@@ -130,13 +130,13 @@ def test_times_that_are_no_times_are_found(example):
             assert rules(changed(schedule, task, finish_s=0.0), made) == {"time"}
 
 
-def test_machines_that_do_not_exist_are_found(example):
+def test_unknown_machines_are_found(example):
     made, schedule = example
     assert rules(changed(schedule, 0, machine=99), made) == {"complete"}
     assert rules(replace(schedule, machines=("m9", *schedule.machines[1:])), made) == {"complete"}
 
 
-def test_missing_and_foreign_tasks_are_found(example):
+def test_missing_and_unknown_tasks_are_found(example):
     made, schedule = example
     names = schedule.tasks
     assert rules(replace(schedule, tasks=names[:-1]), made) == {"complete"}
@@ -171,7 +171,7 @@ def test_too_much_memory_or_too_many_licences_are_found(pair):
     assert "resources" in rules(together, made)
 
 
-def test_one_task_that_does_not_fit_at_all_is_found():
+def test_a_single_task_that_does_not_fit_is_found():
     wanting = {"a": {"seconds": 0, "memory": "3GB", "nodes": 2}}
     made = instance(wanting, UNLIKE)
     schedule = planned(made)
@@ -192,7 +192,7 @@ def test_a_broken_binding_is_found():
         assert "binding" in rules(changed(schedule, task, machine=other), made)
 
 
-def test_a_machine_that_fails_the_requirements_is_found():
+def test_a_machine_that_does_not_meet_the_requirements_is_found():
     made = instance(PIPELINE, UNLIKE)
     schedule = planned(made)
     task = made.graph.index("b")
@@ -233,7 +233,7 @@ def test_fixed_seconds_and_latency_of_an_edge_count():
         assert rules(Schedule(**names, **columns, **times), made) == found
 
 
-def test_a_file_written_elsewhere_comes_to_the_source_first():
+def test_a_file_must_reach_the_source_of_its_transfer():
     made = instance(
         {
             "write": {"work": 1, "machine": "W", "outputs": {"x": "2MB"}, "requirements": 'name == "m0"'},
@@ -251,6 +251,6 @@ def test_a_file_written_elsewhere_comes_to_the_source_first():
     assert (found.communication_s, found.synchronisation_s) == (5, 0)
 
 
-def test_a_violation_says_what_and_why():
+def test_a_violation_prints_its_rule_and_cause():
     violation = Violation(rule="nodes", what="m1 is full")
     assert str(violation) == "nodes: m1 is full"

@@ -1,4 +1,4 @@
-"""The best are not lost (S1 section 4.7, S2 section 8)."""
+"""Elitism keeps the best points (docs/papers/dynamic-grid.md, section 4.7; moldable.md, section 8)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ def test_the_best_so_far_replaces_the_worst_of_a_worse_generation():
     assert values.tolist() == [4.0, 5.0, 3.0, 1.0]
 
 
-def test_a_generation_that_is_as_good_is_left_alone():
+def test_a_generation_that_is_as_good_is_not_changed():
     points, values = POINTS.copy(), np.array([4.0, 1.0, 5.0, 1.0])
     keep_best(points, values, np.array([90, 91], dtype=np.uint32), 5.0)
     assert points.tolist() == POINTS.tolist()
 
 
-def test_elites_are_the_best_and_ties_go_to_the_first():
+def test_elites_are_the_best_points_in_order_of_index():
     assert select_elite(POINTS, np.array([2.0, 7.0, 2.0, 9.0]), 3).tolist() == [[6, 7], [2, 3], [0, 1]]

@@ -1,4 +1,4 @@
-"""Who becomes a parent (S1 section 4.4 with A1.5, S2 section 8)."""
+"""Selection of parents (docs/papers/dynamic-grid.md, section 4.4 with A1.5; moldable.md, section 8)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MANY = 30_000
 
 
 @given(FITNESS, st.integers(0, 2**32))
-def test_copies_sum_to_the_population_and_whole_parts_are_sure(fitness, seed):
+def test_remainder_selection_always_takes_the_integer_part_of_expected_copies(fitness, seed):
     number = len(fitness)
     chosen = select_by_remainder(np.array(fitness), number, generator(seed, "selection"))
     copies = np.bincount(chosen, minlength=number)
@@ -34,7 +34,7 @@ def test_copies_sum_to_the_population_and_whole_parts_are_sure(fitness, seed):
     assert all(own >= number * one // total for one, own in zip(exact, copies.tolist(), strict=True))
 
 
-def test_the_rest_is_drawn_by_the_fractions():
+def test_remainder_selection_draws_the_rest_by_the_fractions():
     fitness = np.array([2.5, 1.5, 0.75, 0.25])  # their mean is 1.25: 2, 1.2, 0.6 and 0.2 copies
     rng = generator(5, "selection")
     copies = sum(np.bincount(select_by_remainder(fitness, 4, rng), minlength=4) for _ in range(4000)) / 4000
@@ -43,14 +43,14 @@ def test_the_rest_is_drawn_by_the_fractions():
 
 @pytest.mark.parametrize("name", SELECTIONS)
 @given(fitness=FITNESS, number=st.integers(1, 40), seed=st.integers(0, 2**32))
-def test_as_many_parents_as_asked_for_come_from_the_population(name, fitness, number, seed):
+def test_every_selection_returns_the_requested_number_of_valid_parents(name, fitness, number, seed):
     asked = min(number, len(fitness)) if name == "steady-state" else number
     chosen = SELECTIONS[name](np.array(fitness), asked, generator(seed, "selection"))
     assert len(chosen) == asked
     assert ((chosen >= 0) & (chosen < len(fitness))).all()
 
 
-def test_the_best_are_selected_and_ties_go_to_the_first():
+def test_steady_state_selects_the_best_with_ties_by_index():
     fitness = np.array([1.0, 5.0, 3.0, 5.0, 3.0])
     assert select_steady_state(fitness, 3, generator(0)).tolist() == [1, 3, 2]
 
@@ -60,19 +60,19 @@ def shares(select, fitness):
     return np.bincount(chosen, minlength=len(fitness)) / MANY
 
 
-def test_roulette_goes_by_fitness():
+def test_roulette_draws_by_fitness():
     assert shares(select_by_roulette, [1.0, 0.0, 3.0]) == pytest.approx([0.25, 0.0, 0.75], abs=0.01)
 
 
-def test_rank_goes_by_place_whatever_the_distance():
+def test_rank_selection_depends_only_on_the_order():
     assert shares(select_by_rank, [1.0, 1e9, 2.0]) == pytest.approx([1 / 6, 3 / 6, 2 / 6], abs=0.01)
 
 
-def test_a_tournament_is_won_by_the_best_of_three():
+def test_a_tournament_selects_the_best_of_three():
     # The worst of three wins only if it is drawn three times.
     assert shares(select_by_tournament, [1.0, 2.0, 3.0]) == pytest.approx([1 / 27, 7 / 27, 19 / 27], abs=0.01)
 
 
 @pytest.mark.parametrize("select", [select_by_remainder, select_by_roulette])
-def test_where_nobody_is_fit_all_are_equal(select):
+def test_with_fitness_0_everywhere_selection_is_uniform(select):
     assert shares(select, [0.0, 0.0]) == pytest.approx([0.5, 0.5], abs=0.02)

@@ -1,4 +1,4 @@
-"""Linear fitness scaling (S1 section 4.3, A1.4), against the formulas as the spec writes them."""
+"""Linear fitness scaling against its formulas (docs/papers/dynamic-grid.md, section 4.3; A1.4)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FITNESS = st.lists(st.just(0.0) | st.floats(1e-6, 1e6), min_size=2, max_size=30)
 FACTORS = st.sampled_from([1.2, 1.5, 2.0, 3.0])
 
 
-def twin(fitness, factor):
+def reference(fitness, factor):
     """Scale one number after the other, as in the spec; say which branch was taken."""
     mean, most, least = sum(fitness) / len(fitness), max(fitness), min(fitness)
     if least > (factor * mean - most) / (factor - 1):
@@ -26,40 +26,40 @@ def twin(fitness, factor):
 
 
 @pytest.mark.parametrize("factor", [1.5, 2.0])
-def test_the_best_becomes_so_many_times_the_average_which_is_kept(factor):
+def test_scaling_makes_the_best_a_multiple_of_the_unchanged_mean(factor):
     fitness = np.array([8.0, 9.0, 10.0, 12.0])
     found = scale_fitness(fitness, factor)
-    assert twin(fitness.tolist(), factor)[1] == "best"
+    assert reference(fitness.tolist(), factor)[1] == "best"
     assert found.mean() == pytest.approx(fitness.mean(), rel=1e-14)
     assert found.max() == pytest.approx(factor * fitness.mean(), rel=1e-14)
 
 
-def test_where_the_worst_would_become_negative_it_becomes_0():
+def test_a_worst_that_would_become_negative_becomes_0():
     fitness = np.array([0.5, 9.0, 10.0, 10.5])
     found = scale_fitness(fitness, 2.0)
-    assert twin(fitness.tolist(), 2.0)[1] == "worst"
+    assert reference(fitness.tolist(), 2.0)[1] == "worst"
     assert found.min() == 0.0
     assert found.mean() == pytest.approx(fitness.mean(), rel=1e-14)
 
 
 @given(FITNESS, FACTORS)
-def test_it_is_what_the_formulas_say(fitness, factor):
+def test_scaling_equals_the_formulas(fitness, factor):
     found = scale_fitness(np.array(fitness), factor)
     assert (found >= 0).all()
     if max(fitness) - min(fitness) > 1e-6 * max(fitness):
         assert found.mean() == pytest.approx(np.mean(fitness), rel=1e-6)
-        assert found == pytest.approx(twin(fitness, factor)[0], rel=1e-6, abs=1e-6 * max(fitness))
+        assert found == pytest.approx(reference(fitness, factor)[0], rel=1e-6, abs=1e-6 * max(fitness))
 
 
 @given(FITNESS)
-def test_a_factor_of_1_means_no_scaling(fitness):
+def test_a_factor_of_1_disables_scaling(fitness):
     assert scale_fitness(np.array(fitness), 1.0).tolist() == fitness
 
 
 @pytest.mark.parametrize("fitness", [[3.0, 3.0, 3.0], [0.0, 0.0], [21846.019861666507] * 3])
-def test_equal_fitness_stays_as_it_is(fitness):
+def test_equal_fitness_is_not_scaled(fitness):
     assert scale_fitness(np.array(fitness), 2.0).tolist() == fitness
 
 
-def test_const_less_the_metric_is_never_negative():
+def test_fitness_is_never_negative():
     assert compute_fitness(np.array([-3.0, -12.0, -np.inf]), 10.0).tolist() == [7.0, 0.0, 0.0]

@@ -1,4 +1,4 @@
-"""Spaces: drawing, repairing, numbers."""
+"""Search spaces: random points, repair, coordinates."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SIZES = st.lists(st.integers(1, 50), min_size=1, max_size=12)
 
 
 @given(SIZES, st.data())
-def test_repair_keeps_genes_legal_and_changes_nothing_that_is(sizes, data):
+def test_repair_returns_valid_points_and_keeps_valid_genes(sizes, data):
     space = make_space(sizes)
     rows = data.draw(arrays.arrays(np.int64, (3, len(sizes)), elements=st.integers(-(2**40), 2**40)))
     repaired = space.repair(rows)
@@ -28,19 +28,19 @@ def test_repair_keeps_genes_legal_and_changes_nothing_that_is(sizes, data):
     assert space.repair(repaired).tolist() == repaired.tolist()
 
 
-def test_repair_takes_the_nearest_whole_number():
+def test_repair_rounds_to_the_nearest_integer():
     assert make_space([5, 5, 5]).repair([1.6, -0.4, 9.9]).tolist() == [2, 0, 4]
 
 
 @given(SIZES, st.integers(0, 2**32))
-def test_drawn_genes_are_legal(sizes, seed):
+def test_drawn_genes_are_valid(sizes, seed):
     space = make_space(sizes)
     drawn = space.draw(generator(seed, "space"), 20)
     assert drawn.shape == (20, len(sizes))
     assert (drawn < space.sizes).all()
 
 
-def test_every_value_is_drawn_about_equally_often():
+def test_values_are_drawn_uniformly():
     drawn = make_space([4, 3]).draw(generator(1, "space"), 12_000)
     assert np.bincount(drawn[:, 0]) == pytest.approx([3000] * 4, rel=0.06)
     assert np.bincount(drawn[:, 1]) == pytest.approx([4000] * 3, rel=0.06)
@@ -50,7 +50,7 @@ def test_points_are_counted_without_overflow():
     assert make_space([314] * 56).points == 314**56
 
 
-def test_starts_come_first_and_others_fill_up():
+def test_first_points_are_the_starts_followed_by_random_points():
     space = make_space([10, 10])
     points = space.first_points(generator(2, "space"), 4, [[1, 2], [3, 99]])
     assert points[:2].tolist() == [[1, 2], [3, 9]]
@@ -69,7 +69,7 @@ def test_points_of_another_width_are_refused():
         make_space([3, 3]).repair([1, 2, 3])
 
 
-def test_coordinates_find_the_nearest_point_by_value_not_by_position():
+def test_the_nearest_point_is_found_by_value_not_by_position():
     space = make_numeric_space([[1.0, 2.0, 100.0], [7.0], [0.0, 0.5]])
     axes = Coordinates(space)
     assert len(axes) == 2, "a gene with one value has no axis"

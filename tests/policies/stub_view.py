@@ -1,4 +1,4 @@
-"""A view made by hand, for what can be tested without an engine."""
+"""A stub of the view, for tests without an engine."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from weft.planners.ranks import mean_seconds, upward_ranks
 from weft.policies.policy import Mode
 from weft.workflow.task_graph import COMPUTE
 
-__all__ = ["HandMade", "attempt", "mode", "run_of"]
+__all__ = ["StubView", "attempt", "mode", "run_of"]
 
 
 @dataclass
-class HandMade:
-    """The part of a view that priorities look at."""
+class StubView:
+    """The part of a view that priorities and forecasts read."""
 
     beliefs: tuple
     now: float = 0.0
@@ -25,12 +25,12 @@ class HandMade:
 
     @classmethod
     def of(cls, instance, *, now=0.0, live=(), factors=None):
-        """Show all machines of an instance; a factor of 0 means that one is down."""
+        """Return a view of all machines of an instance; a factor of 0 means down."""
         return cls(tuple(factors or [1.0] * len(instance.machines)), now, list(live))
 
 
 def run_of(instance, *, index=0, arrival_s=0.0, done=(), where=None, alone_s=1.0, bound=None, plan=None):
-    """Give a run of which some tasks have ended, on machines that ``where`` gives by task."""
+    """Return a run with some finished tasks; ``where`` gives their machines."""
     means, ranks = mean_seconds(instance).tolist(), upward_ranks(instance).tolist()
     left = [task for task in range(len(instance)) if task not in set(done)]
     return SimpleNamespace(
@@ -51,10 +51,10 @@ def run_of(instance, *, index=0, arrival_s=0.0, done=(), where=None, alone_s=1.0
 
 
 def attempt(task, machine, expected_end_s, *, run=0, nodes=1):
-    """Give a live attempt."""
+    """Return a live attempt."""
     return SimpleNamespace(run=run, task=task, machine=machine, nodes=nodes, expected_end_s=expected_end_s)
 
 
 def mode(machine, count, seconds, finish_s=None, ready_s=0.0):
-    """Give a mode that takes as many nodes as it counts."""
+    """Return a mode with as many nodes as its count."""
     return Mode(machine, count, count, seconds, ready_s, seconds if finish_s is None else finish_s)

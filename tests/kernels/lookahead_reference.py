@@ -1,10 +1,12 @@
-"""The slow twin of looking ahead: every pair of a task's machine and a successor's mode, as lists of tuples."""
+"""The slow reference of looking ahead: every pair of a task's machine and a successor's mode, as lists of
+tuples.
+"""
 
 from __future__ import annotations
 
 import math
 
-from kernels.placement_twin import Placement
+from kernels.placement_reference import Placement
 from weft.workflow.task_graph import COMPUTE
 
 __all__ = ["LookingAhead"]
@@ -38,7 +40,7 @@ class LookingAhead(Placement):
         self._record(task, machine, nodes, start, finish)
 
     def follow(self, task, after, edge, machine, finish):
-        """Give the earliest finish of a successor of a task that ends on a machine at a moment."""
+        """Return the earliest finish of a successor of a task that ends on a machine at a moment."""
         ready = self.arrivals.ready_s(after, self.earliest_s[after], self.machine, self.finish_s)
         bound = machine if self.variable[after] == self.variable[task] else self.bound[self.variable[after]]
         found = []
@@ -70,5 +72,5 @@ class LookingAhead(Placement):
         ]
 
     def is_finished(self):
-        """Say whether every task has a place."""
+        """Tell whether every task has a place."""
         return not any(map(math.isnan, self.finish_s))

@@ -1,10 +1,12 @@
-"""The slow twin of placement by due dates: every mode is written down, and the best is the least of a list."""
+"""The slow reference of placement by due dates: every mode is written down, and the best is the least of a
+list.
+"""
 
 from __future__ import annotations
 
 import math
 
-from kernels.placement_twin import Placement
+from kernels.placement_reference import Placement
 from weft.errors import Infeasible
 
 __all__ = ["InTime"]

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from kernels.arrivals_twin import Arrivals
-from kernels.timeline_twin import timelines
+from kernels.arrivals_reference import Arrivals
+from kernels.timeline_reference import timelines
 from weft.errors import Infeasible
 from weft.instance.instance import Instance, ModeGroup
 from weft.schedule.schedule import Schedule
@@ -49,7 +49,7 @@ class Placement:
         """Per binding variable: tasks that will choose its machine."""
 
     def schedule(self) -> Schedule:
-        """Give the finished schedule."""
+        """Return the finished schedule."""
         return Schedule(
             tasks=self.graph.names,
             machines=tuple(machine.name for machine in self.instance.machines),
@@ -77,7 +77,7 @@ class Placement:
         self._settle_waiting(variable)
 
     def _unsettled(self, task: int) -> list[int]:
-        """Give the preceding transfers that arrive wherever this task will be; decide on all others now."""
+        """Return the preceding transfers that arrive wherever this task will be; decide on all others now."""
         before = [
             other for other in self.graph.predecessors(task).tolist() if math.isnan(self.finish_s[other])
         ]
@@ -100,14 +100,14 @@ class Placement:
         self.bound[self.variable[task]] = machine
 
     def _soonest(self, variable: int, ready: list[float]) -> int:
-        """Give the machine of a variable: the bound one, else the candidate that is ready first."""
+        """Return the machine of a variable: the bound one, else the candidate that is ready first."""
         if self.bound[variable] != _UNBOUND:
             return self.bound[variable]
         candidates: list[int] = self.instance.candidates_of(variable).tolist()
         return min(candidates, key=ready.__getitem__)
 
     def _earliest_finish(self, task: int, variable: int, ready: list[float]) -> tuple[int, int, float, float]:
-        """Choose machine and node count; give (machine, nodes, start, seconds).
+        """Choose machine and node count; return (machine, nodes, start, seconds).
 
         Ties go to the smaller count, then to the machine of lower index.
         """
@@ -147,7 +147,7 @@ class Placement:
         return self.arrivals.moved_s(start, source, float(self.graph.transfer_bytes[transfer]))
 
     def _departure(self, transfer: int) -> tuple[int, float]:
-        """Give the machine a transfer starts from and the moment it can."""
+        """Return the machine a transfer starts from and the moment it can."""
         source = int(self.graph.source_variable[transfer])
         if self.bound[source] == _UNBOUND:
             self.bound[source] = int(self.instance.candidates_of(source)[0])

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from weft.workflow.task_graph import COMPUTE, TRANSFER
 
-__all__ = ["decoded_by_twin"]
+__all__ = ["decode_by_reference"]
 
 
 @dataclass
@@ -54,7 +54,7 @@ class Place:
 
 
 def start_on(place, rule, ready, seconds, nodes, amounts):
-    """Say when a machine lets a task start."""
+    """Return when a machine lets a task start."""
     if rule == "unlimited":
         return ready
     if rule == "insertion":
@@ -66,8 +66,8 @@ def start_on(place, rule, ready, seconds, nodes, amounts):
     return place.first(place.busy + place.tasks, ready, seconds, nodes, amounts)
 
 
-def decoded_by_twin(made, order, bound, modes, rule, seconds=None):
-    """Give start and finish per task, node-seconds and cost."""
+def decode_by_reference(made, order, bound, modes, rule, seconds=None):
+    """Return start and finish per task, node-seconds and cost."""
     graph = made.graph
     places = [
         Place(nodes=int(nodes), totals=tuple(totals))

@@ -37,7 +37,7 @@ class Standing:
         return float(modes.seconds[modes.machine.tolist().index(self.machine[task])])
 
     def neighbours(self):
-        """Give per task the one before and the one behind it on its line; the number of tasks: none."""
+        """Return per task the one before and the one behind it on its line; the number of tasks: none."""
         none = len(self.made)
         before, behind = [none] * none, [none] * none
         for line in self.lines.values():
@@ -46,7 +46,7 @@ class Standing:
         return before, behind
 
     def finishes(self):
-        """Give the ends of all tasks, each as early as data and line allow."""
+        """Return the ends of all tasks, each as early as data and line allow."""
         before = self.neighbours()[0]
 
         @cache
@@ -63,7 +63,7 @@ class Standing:
         return [finish(task) for task in range(len(self.made))]
 
     def tails(self):
-        """Give the longest path from the start of each task to the end of all."""
+        """Return the longest path from the start of each task to the end of all."""
         behind = self.neighbours()[1]
 
         @cache
@@ -80,7 +80,7 @@ class Standing:
         return [tail(task) for task in range(len(self.made))]
 
     def is_valid_order(self):
-        """Say whether every task stands in the order once, behind its predecessors."""
+        """Tell whether every task stands in the order once, behind its predecessors."""
         place = {task: index for index, task in enumerate(self.order)}
         follows = all(place[before] < place[after] for before, after in self._edges)
         return sorted(self.order) == list(range(len(self.made))) and follows

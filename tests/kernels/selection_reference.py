@@ -1,4 +1,4 @@
-"""The slow twin of the selection kernel: every ready task is looked at in every mode, again and again.
+"""The slow reference of the selection kernel: every ready task is looked at in every mode, again and again.
 
 Nothing is remembered between two placements; the best is the least of a list of tuples.
 """
@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 
-from kernels.placement_twin import Placement
-from kernels.timeline_twin import Gaps, Skyline
+from kernels.placement_reference import Placement
+from kernels.timeline_reference import Gaps, Skyline
 from weft.workflow.task_graph import COMPUTE
 
 __all__ = ["Selection"]
@@ -23,7 +23,7 @@ class Selection(Placement):
         self.offset, self.rank = offset, rank
 
     def run(self):
-        """Place everything and give the schedule."""
+        """Place everything and return the schedule."""
         graph = self.graph
         before = [set(graph.predecessors(task).tolist()) for task in range(len(graph))]
         placed, ready, queue = set(), set(), [task for task in range(len(graph)) if not before[task]]
@@ -45,7 +45,7 @@ class Selection(Placement):
         return self.schedule()
 
     def preference(self, task):
-        """Give what is least for the task that comes first."""
+        """Return what is least for the task that comes first."""
         options = self.options(task)
         best = min(options)
         if self.sense == "least":
@@ -115,7 +115,7 @@ class Selection(Placement):
 
 
 def free_for_good(line, nodes, amounts):
-    """Give the first step of a skyline from which on there is always enough."""
+    """Return the first step of a skyline from which on there is always enough."""
     enough = [
         free >= nodes
         and all(left >= need - slack for left, need, slack in zip(rest, amounts, line.slack, strict=True))

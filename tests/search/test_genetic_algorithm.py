@@ -1,4 +1,4 @@
-"""The genetic algorithm as a whole: settings, stopping, what is kept, what is counted."""
+"""The genetic algorithm as a whole: settings, stopping rules, elites and counters."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_elitism_never_worsens_the_best(selection, elitism, seed):
     assert float(wave(found.last).max()) == found.value == max(best)
 
 
-def test_without_elitism_the_best_gets_lost():
+def test_without_elitism_the_best_point_can_be_lost():
     chosen = GeneticSettings(population=6, generations=60, mutation_rate=0.5, elite_share=0.0)
     asked = Asked(wave)
     run(chosen, asked)
@@ -60,21 +60,23 @@ def test_visited_points_are_population_times_generations():
     assert (found.visited, found.generations, found.cut) == (600, 20, False)
 
 
-def test_it_ends_when_nothing_has_become_better_for_a_share_of_the_generations():
+def test_the_search_stops_without_improvement_for_a_share_of_the_generations():
     found = run(replace(S1, generations=50, steady_share=0.2), lambda points: np.zeros(len(points)))
     assert found.generations == 11, "the first, and a fifth of 50 without news"
     found = run(replace(S1, generations=50, steady_share=0.0), lambda points: np.zeros(len(points)))
     assert found.generations == 50
 
 
-def test_the_first_best_is_that_of_the_first_generation():
+def test_first_best_is_the_best_value_of_the_first_generation():
     asked = Asked(wave)
     found = run(S2, asked)
     assert found.first_best == float(wave(asked.points[0]).max()) == found.history[0]
 
 
-def test_const_makes_differences_of_large_metrics_small_and_scaling_large_again():
-    """Without scaling a metric far above 0 gives hardly any pressure (S1 section 12: Const 10 times)."""
+def test_scaling_restores_the_differences_that_const_hides():
+    """Without scaling a metric far above 0 gives hardly any pressure (docs/papers/dynamic-grid.md, section
+    12: Const 10 times).
+    """
     space = make_space([50] * 20)
 
     def metric(points):
@@ -88,7 +90,7 @@ def test_const_makes_differences_of_large_metrics_small_and_scaling_large_again(
     assert runs[0].value < runs[1].value - 50
 
 
-def test_values_above_0_are_fitness_as_they_are():
+def test_positive_values_are_the_fitness():
     """Remainder sampling of positive values gives the best its share: 3 of 4 copies here."""
     space = make_space([2])
     chosen = replace(S1, population=4, generations=2, mutation_rate=0.0, scaling=1.0, elitist=False)
@@ -97,7 +99,7 @@ def test_values_above_0_are_fitness_as_they_are():
     assert asked.points[1].sum() == 3
 
 
-def test_children_come_from_parents_where_nothing_mutates():
+def test_without_mutation_all_genes_come_from_parents():
     space = make_space([100] * 5)
     asked = Asked(lambda points: points.sum(axis=1).astype(float))
     run(replace(S2, population=10, generations=8, mutation_rate=0.0), asked, space)
@@ -119,6 +121,6 @@ def test_children_come_from_parents_where_nothing_mutates():
         ({"const_factor": 0.0}, "const_factor"),
     ],
 )
-def test_wrong_settings_are_refused(wrong, message):
+def test_invalid_settings_are_refused(wrong, message):
     with pytest.raises(InvalidInput, match=message):
         GeneticSettings(**wrong)

@@ -1,4 +1,4 @@
-"""Shared plans where more tasks rather wait than are looked at: what is free is used all the same."""
+"""Shared plans with more waiting tasks than are evaluated: free machines are still used."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MACHINES, PER_MACHINE = 96, 6
 
 
 def tasks(number, **keys):
-    """Give pairs of tasks of sixteen kinds by seconds."""
+    """Return pairs of tasks with sixteen different durations."""
     return sweep(number, a={"work": "9 + k % 8", **keys}, b={"work": "6 + k % 8", "after": "a[k]", **keys})
 
 
@@ -30,12 +30,12 @@ SCENES = {
         (Failure(machines=("m[0-9]",), at_s=6.0, repair_s=9.0),),
     ),
 }
-"""What all machines and all tasks have, and what happens."""
+"""Properties of machines and tasks, and events."""
 
 
 @pytest.fixture
 def hurried(monkeypatch):
-    """Count the turns that were in a hurry."""
+    """Count the cursors that skipped tasks."""
     found, hurry = [], PlanCursor.hurry
 
     def counted(turn, is_free):
@@ -63,7 +63,7 @@ def simulate(policy, scene, look):
 
 
 def in_vain(engine):
-    """List the ready tasks that could start where they are planned, or whose machine is down while another is free."""
+    """Return the ready tasks that could start on their planned machine, or elsewhere if that machine is down."""
     state = engine.state
     free = {machine.index for machine in state.machines if machine.has_room(1)}
     if not free:
@@ -93,9 +93,7 @@ def could_go(state, run, task, free):
         ("shared-plans:inter=fcfs", 3),
     ],
 )
-def test_no_machine_is_idle_while_a_task_that_is_planned_there_is_ready(
-    monkeypatch, policy, most, scene, hurried
-):
+def test_no_machine_is_idle_while_a_task_planned_there_is_ready(monkeypatch, policy, most, scene, hurried):
     monkeypatch.setattr("weft.policies.shared_plans._MOST_WAITING", most)
     found = []
     engine = simulate(policy, scene, lambda engine: found.extend(in_vain(engine)))

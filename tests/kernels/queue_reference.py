@@ -6,7 +6,7 @@ import math
 
 from weft.workflow.task_graph import COMPUTE
 
-__all__ = ["Job", "jobs_of", "queued_by_twin"]
+__all__ = ["Job", "jobs_of", "queue_by_reference"]
 
 
 class Job:
@@ -18,7 +18,7 @@ class Job:
 
 
 def jobs_of(made, counts):
-    """Give the tasks of an instance as jobs with some counts."""
+    """Return the tasks of an instance as jobs with some counts."""
     graph, jobs = made.graph, []
     for task in range(len(graph)):
         nodes, seconds, amounts = 0, 0.0, ()
@@ -57,7 +57,9 @@ class Queue:
         return math.inf
 
     def chosen(self, now, ready, rule):
-        """Say when the ready jobs, listed by submission, start; those that must wait for another turn are left out."""
+        """Return when the ready jobs, listed by submission, start; those that must wait for another turn are
+        left out.
+        """
         starts, reserved = {}, []
         for index, job in ready:
             moment = self.earliest(self.held + reserved, now, job)
@@ -72,8 +74,8 @@ class Queue:
         return starts
 
 
-def queued_by_twin(jobs, order, nodes, rule, totals=(), busy=()):
-    """Give start and finish of every job; busy stretches are (finish, nodes, amounts)."""
+def queue_by_reference(jobs, order, nodes, rule, totals=(), busy=()):
+    """Return start and finish of every job; busy stretches are (finish, nodes, amounts)."""
     queue = Queue(nodes, totals, [(0.0, finish, taken, amounts) for finish, taken, amounts in busy])
     rank = {job: place for place, job in enumerate(order)}
     start, finish = {}, {}

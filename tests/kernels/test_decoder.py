@@ -1,4 +1,4 @@
-"""The decoder against a twin that tries every moment, bit for bit, in both forms."""
+"""The decoder against a reference that tries every moment, bit for bit, in both forms."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from genome_draws import random_genome
-from kernels.decoding_twin import decoded_by_twin
+from kernels.decoder_reference import decode_by_reference
 from kernels.two_forms import in_both_forms
 from planning_examples import instance, platform
 from planning_strategies import BUSY, compiled_busy, platforms, workflows
@@ -37,13 +37,13 @@ def form(request, monkeypatch):
 
 @given(flow=workflows(), where=platforms(), held=BUSY, seed=st.integers(0, 99))
 @SEARCH
-def test_every_facet_is_decoded_as_by_the_twin(monkeypatch, flow, where, held, seed):
+def test_instances_with_all_features_are_decoded_as_by_the_reference(monkeypatch, flow, where, held, seed):
     made = compiled_busy(flow, where, held)
     rng = np.random.default_rng(seed)
     order, bound, modes = random_genome(made, rng)
     seconds = rng.integers(0, 5, len(made)).astype(float) if seed % 3 == 0 else None
     for name, rule in RULES.items():
-        expected = decoded_by_twin(made, order.tolist(), bound.tolist(), modes.tolist(), name, seconds)
+        expected = decode_by_reference(made, order.tolist(), bound.tolist(), modes.tolist(), name, seconds)
         for form in in_both_forms(monkeypatch):
             found = decode(made, order, bound, modes, rule=rule, seconds=seconds)
             assert found.start_s.tolist() == expected[0], (name, form)
@@ -51,7 +51,7 @@ def test_every_facet_is_decoded_as_by_the_twin(monkeypatch, flow, where, held, s
 
 
 def crowded(seed, *, integers, nodes, tasks=40):
-    """Make a graph whose tasks compete for few machines, with two resources: many ties with integers."""
+    """Return a graph whose tasks compete for few machines, with two resources; integers make many ties."""
     rng = np.random.default_rng(seed)
 
     def draw(most):
@@ -87,7 +87,7 @@ def crowded(seed, *, integers, nodes, tasks=40):
 
 @pytest.mark.parametrize("nodes", [1, 4])
 @pytest.mark.parametrize("integers", [True, False])
-def test_populations_are_decoded_like_single_genomes_and_like_the_twin(form, integers, nodes):
+def test_populations_are_decoded_like_single_genomes(form, integers, nodes):
     for seed in range(3):
         made = crowded(seed, integers=integers, nodes=nodes)
         rng = np.random.default_rng(seed)
@@ -96,19 +96,19 @@ def test_populations_are_decoded_like_single_genomes_and_like_the_twin(form, int
         for name, rule in RULES.items():
             found = decode_population(made, orders, bounds, modes, rule=rule, times=True)
             for index, genome in enumerate(genomes):
-                twin = decoded_by_twin(made, *(part.tolist() for part in genome), name)
-                assert found.start_s[index].tolist() == twin[0], name
-                assert found.finish_s[index].tolist() == twin[1], name
-                assert found.makespan_s[index] == max(twin[1])
-                assert found.node_seconds[index] == twin[2]
-                assert found.cost[index] == twin[3]
+                reference = decode_by_reference(made, *(part.tolist() for part in genome), name)
+                assert found.start_s[index].tolist() == reference[0], name
+                assert found.finish_s[index].tolist() == reference[1], name
+                assert found.makespan_s[index] == max(reference[1])
+                assert found.node_seconds[index] == reference[2]
+                assert found.cost[index] == reference[3]
             without = decode_population(made, orders, bounds, modes, rule=rule, priced=False)
             assert without.makespan_s.tolist() == found.makespan_s.tolist()
             assert without.start_s is None
             assert not without.cost.any()
 
 
-def test_one_row_holds_for_all_individuals(form):
+def test_individuals_can_share_a_row(form):
     made = crowded(1, integers=True, nodes=4)
     rng = np.random.default_rng(5)
     order, bound, modes = random_genome(made, rng)
@@ -120,7 +120,7 @@ def test_one_row_holds_for_all_individuals(form):
         assert together.makespan_s[index] == alone.makespan_s
 
 
-def test_without_modes_every_task_takes_the_least_count_of_its_machine(form, monkeypatch):
+def test_without_modes_tasks_take_the_smallest_count_of_their_machine(form, monkeypatch):
     made = crowded(2, integers=True, nodes=4)
     bound = np.array([task % 3 for task in range(len(made.graph.variables))])
     least = [int(np.flatnonzero(made.modes(task).machine == bound[task])[0]) for task in range(len(made))]
@@ -132,7 +132,7 @@ def test_without_modes_every_task_takes_the_least_count_of_its_machine(form, mon
 
 
 def in_turn(seed, *, integers, latency_s, **options):
-    """Make a graph on machines of one node, two of them shares, one open to any number: the case of S1."""
+    """Return a graph on single-node machines, two of them shares of a host, one unlimited."""
     rng = np.random.default_rng(seed)
 
     def draw(most):
@@ -161,7 +161,7 @@ def in_turn(seed, *, integers, latency_s, **options):
 
 @pytest.mark.parametrize("latency_s", [0.0, 1.0])
 @pytest.mark.parametrize("integers", [True, False])
-def test_makespans_of_bindings_are_those_of_the_twin(form, integers, latency_s):
+def test_makespans_of_bindings_equal_the_reference(form, integers, latency_s):
     for seed in range(3):
         rng = np.random.default_rng(seed)
         earliest = rng.integers(0, 9, 40).astype(float) if seed else None
@@ -175,14 +175,14 @@ def test_makespans_of_bindings_are_those_of_the_twin(form, integers, latency_s):
             found = decode_population(made, order, bounds, rule=rule, priced=False)
             by_index = decode_population(made, None, bounds, rule=rule, priced=False)
             for index, (_, bound, modes) in enumerate(genomes):
-                twin = decoded_by_twin(made, order.tolist(), bound.tolist(), modes.tolist(), name)
-                assert found.makespan_s[index] == max(twin[1]), name
-                twin = decoded_by_twin(made, range(40), bound.tolist(), modes.tolist(), name)
-                assert by_index.makespan_s[index] == max(twin[1]), name
+                reference = decode_by_reference(made, order.tolist(), bound.tolist(), modes.tolist(), name)
+                assert found.makespan_s[index] == max(reference[1]), name
+                reference = decode_by_reference(made, range(40), bound.tolist(), modes.tolist(), name)
+                assert by_index.makespan_s[index] == max(reference[1]), name
 
 
 @pytest.mark.parametrize("integers", [True, False])
-def test_what_is_busy_from_the_begin_on_and_what_is_pinned_is_as_by_the_twin(form, integers):
+def test_busy_intervals_from_0_and_pins_are_decoded_as_by_the_reference(form, integers):
     for seed in range(4):
         rng = np.random.default_rng(seed)
         until = (rng.integers(0, 30, 5) if integers else rng.uniform(0, 30, 5)).tolist()
@@ -198,15 +198,15 @@ def test_what_is_busy_from_the_begin_on_and_what_is_pinned_is_as_by_the_twin(for
             assert (find_fast_path(made, rule, order) is None) == (rule == INSERTION)
             found = decode_population(made, order, bounds, rule=rule, priced=False)
             for index, (_, bound, modes) in enumerate(genomes):
-                twin = decoded_by_twin(made, order.tolist(), bound.tolist(), modes.tolist(), name)
-                assert found.makespan_s[index] == max(twin[1]), name
+                reference = decode_by_reference(made, order.tolist(), bound.tolist(), modes.tolist(), name)
+                assert found.makespan_s[index] == max(reference[1]), name
         (pinned,) = made.pinned
         bounds[3, pinned] = 1
         with pytest.raises(InvalidInput, match="is pinned to"):
             decode_population(made, order, bounds, rule=APPEND, priced=False)
 
 
-def test_only_simple_instances_have_a_course(form):
+def test_only_simple_instances_have_a_binding_problem(form):
     simple = in_turn(0, integers=True, latency_s=0.0)
     assert find_fast_path(simple, APPEND, None) is not None
     assert find_fast_path(simple, APPEND, range(40)[::-1]) is None
@@ -230,13 +230,13 @@ def test_only_simple_instances_have_a_course(form):
         (None, [[0, 0], [1, 0]], Infeasible, "a cannot run on m1"),
     ],
 )
-def test_what_is_wrong_with_a_binding_is_said(form, order, bound, error, message):
+def test_invalid_bindings_are_refused(form, order, bound, error, message):
     tasks = {"a": {"work": 2, "requirements": 'name == "m0"'}, "b": {"work": 1, "after": "a"}}
     with pytest.raises(error, match=message):
         decode_population(instance(tasks, platform({}, {})), order, bound, rule=EXCLUSIVE, priced=False)
 
 
-def test_appended_tasks_leave_gaps_and_inserted_ones_fill_them(form):
+def test_append_leaves_gaps_and_insertion_fills_them(form):
     tasks = {"late": {"work": 2, "after": "other"}, "other": {"work": 5}, "early": {"work": 3}}
     made = instance(tasks, platform({}, {}))
     index = {name: made.graph.names.index(name) for name in tasks}
@@ -249,7 +249,7 @@ def test_appended_tasks_leave_gaps_and_inserted_ones_fill_them(form):
     assert ends == {APPEND: 10.0, INSERTION: 3.0}
 
 
-def test_appending_counts_nodes_that_stay_free(form):
+def test_append_starts_when_enough_nodes_stay_free(form):
     # One of three nodes is free for good from the start, so a narrow task starts at once although a wide one,
     # placed before it, starts later; a second wide one would fit before the first, but that is a gap.
     tasks = {
@@ -265,7 +265,7 @@ def test_appending_counts_nodes_that_stay_free(form):
     assert start == {"first": 0, "wide": 4, "narrow": 0, "again": 7}
 
 
-def test_what_is_busy_later_does_not_keep_appended_tasks_waiting(form):
+def test_a_later_busy_interval_does_not_delay_appended_tasks(form):
     made = instance(
         {"a": {"work": 2}, "b": {"work": 3}},
         platform({"nodes": 2}),
@@ -277,7 +277,7 @@ def test_what_is_busy_later_does_not_keep_appended_tasks_waiting(form):
 
 
 @pytest.mark.parametrize("rule", [APPEND, INSERTION])
-def test_three_tenths_of_a_resource_fit_although_their_sum_is_rounded(form, rule):
+def test_three_tenths_of_a_resource_fit_despite_rounding(form, rule):
     assert 0.3 - 0.1 - 0.1 < 0.1
     tasks = {f"t{index}": {"work": 1, "resources": {"share": 0.1}} for index in range(4)}
     made = instance(tasks, platform({"nodes": 9, "resources": {"share": 0.3}}))
@@ -285,7 +285,7 @@ def test_three_tenths_of_a_resource_fit_although_their_sum_is_rounded(form, rule
     assert found.start_s.tolist() == [0.0, 0.0, 0.0, 1.0]
 
 
-def test_what_never_fits_is_infeasible(form):
+def test_a_task_that_never_fits_is_infeasible(form):
     forever = (BusyInterval(machine=0, start_s=1.0, finish_s=float("inf"), nodes=1),)
     made = instance({"a": {"work": 2}, "b": {"work": 1, "after": "a"}}, platform({}, {}), busy=forever)
     with pytest.raises(Infeasible, match="a never fits on m0 beside what is busy"):
@@ -313,20 +313,20 @@ SMALL = {"a": {"work": 2, "requirements": 'name == "m0"'}, "b": {"work": 1, "aft
         ([[0, 1]] * 2, [0, 0], None, InvalidInput, "2 genomes; one is decoded at a time"),
     ],
 )
-def test_what_is_wrong_with_a_genome_is_said(form, order, bound, modes, error, message):
+def test_invalid_genomes_are_refused(form, order, bound, modes, error, message):
     made = instance(SMALL, platform({}, {"nodes": 2}))
     with pytest.raises(error, match=message):
         decode(made, order, bound, modes, rule=INSERTION)
 
 
-def test_the_wrong_individual_is_the_one_that_is_named(form):
+def test_the_message_names_the_invalid_individual(form):
     made = instance(SMALL, platform({}, {"nodes": 2}), pinned={"b": "m1"})
     with pytest.raises(InvalidInput, match="'b' is bound to machine number 0; it is pinned to number 1"):
         decode_population(made, None, [[0, 1], [0, 0], [7, 7]], rule=EXCLUSIVE)
 
 
 @pytest.mark.parametrize("seconds", [[1.0, -1.0], [1.0, float("inf")], [float("nan"), 1.0], [1.0]])
-def test_durations_are_finite_and_not_negative(seconds):
+def test_durations_must_be_finite_and_not_negative(seconds):
     made = instance(SMALL, platform({}, {"nodes": 2}))
     with pytest.raises(InvalidInput, match="seconds: "):
         decode(made, None, [0, 0], seconds=seconds)

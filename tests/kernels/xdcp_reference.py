@@ -1,4 +1,5 @@
-"""The slow twin of the xDCP kernel: S4 section 3 word by word, on lists and dictionaries.
+"""The slow reference of the xDCP kernel: docs/papers/parameter-sweeps.md, section 3 word by word, on lists
+and dictionaries.
 
 Times are recursive definitions. A subtask that is out of its queue is stood in for by its fastest time, as
 the text says; whether a slot closes a cycle is asked of the set of everything that can be reached.
@@ -109,7 +110,7 @@ class Times:
 
 
 def reachable(case, queues, start, *, backwards):
-    """Give everything that must come after a subtask, or before it."""
+    """Return everything that must come after a subtask, or before it."""
     steps: dict[int, set[int]] = {task: set() for task in range(case.number)}
     edges = [(parent, task) for task in range(case.number) for parent in case.parents[task]]
     edges += [(a, b) for queue in queues for a, b in itertools.pairwise(queue)]
@@ -123,7 +124,7 @@ def reachable(case, queues, start, *, backwards):
 
 
 def xdcp_pass(case, queues, limit):
-    """Move up to ``limit`` subtasks; give the queues and the length before each step and at the end."""
+    """Move up to ``limit`` subtasks; return the queues and the length before each step and at the end."""
     queues = [list(queue) for queue in queues]
     left = set(range(case.number)) - case.virtual
     lengths = []
@@ -169,7 +170,7 @@ def allowed_slots(case, queues, task, length):
 
 
 def arrays(case, layout):
-    """Give a case as the kernel reads it; layouts other than a table need seconds that fit them."""
+    """Return a case as the kernel reads it; layouts other than a table need seconds that fit them."""
     number = case.number
     pointer, before = _csr(case.parents)
     after_pointer, after = _csr([case.children(task) for task in range(number)])

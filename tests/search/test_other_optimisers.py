@@ -1,4 +1,4 @@
-"""What is special about annealing, local search, exhaustive search, the numeric methods and islands."""
+"""Properties of annealing, local search, exhaustive search, numeric methods and islands."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def rng(seed=1):
     return generator(seed, "searches")
 
 
-def test_exhaustive_search_sees_every_point_once_and_in_order():
+def test_exhaustive_search_evaluates_every_point_once_in_order():
     asked, space = Asked(lambda points: -points.sum(axis=1).astype(float)), make_space([3, 2, 400])
     found = ExhaustiveSearch().optimise(space, asked, rng=rng())
     expected = list(itertools.product(range(3), range(2), range(400)))
@@ -35,13 +35,13 @@ def test_exhaustive_search_sees_every_point_once_and_in_order():
     assert (found.visited, found.value, found.best.tolist(), found.cut) == (2400, 0.0, [0, 0, 0], False)
 
 
-def test_exhaustive_search_finds_the_top_and_refuses_what_never_ends():
+def test_exhaustive_search_finds_the_optimum_and_refuses_huge_spaces():
     assert ExhaustiveSearch().optimise(PLANE, wave, rng=rng()).value == TOP
     assert "too many" in ExhaustiveSearch().refuses(make_space([314] * 56))
 
 
 @pytest.mark.parametrize("scale", [True, False])
-def test_a_change_is_one_gene_that_gets_another_value(scale):
+def test_a_change_gives_one_gene_another_value(scale):
     space = make_numeric_space([range(5), [1], range(2)]) if scale else make_space([5, 1, 2])
     points = space.draw(rng(), 4000)
     others = change_one_gene(points, space, rng())
@@ -54,14 +54,14 @@ def test_a_change_is_one_gene_that_gets_another_value(scale):
     assert near == pytest.approx(0.7 if scale else 0.4, abs=0.05)
 
 
-def test_all_changes_are_all_points_that_differ_in_one_gene():
+def test_list_changes_returns_all_points_that_differ_in_one_gene():
     space, point = make_space([3, 1, 2]), np.array([1, 0, 0], dtype=np.uint32)
     gene, value = list_changes(point, space)
     assert list(zip(gene.tolist(), value.tolist(), strict=True)) == [(0, 0), (0, 2), (2, 1)]
 
 
 @pytest.mark.parametrize("improvement", ["first", "best"])
-def test_local_search_ends_on_a_top_of_its_neighbourhood(improvement):
+def test_local_search_ends_at_a_local_optimum(improvement):
     chosen = local_search.LocalSearchSettings(improvement=improvement, restarts=0)
     found = LocalSearch(settings=chosen).optimise(PLANE, wave, rng=rng())
     gene, value = list_changes(found.best, PLANE)
@@ -71,7 +71,7 @@ def test_local_search_ends_on_a_top_of_its_neighbourhood(improvement):
     assert not found.cut
 
 
-def test_local_search_leaves_a_small_top_by_being_shaken():
+def test_perturbation_leaves_a_local_optimum():
     def two_tops(points):
         total = points.sum(axis=1, dtype=float)
         return np.where(total <= 6, -total, total - 12.0)
@@ -87,7 +87,7 @@ def test_local_search_leaves_a_small_top_by_being_shaken():
     assert again.value == 6.0
 
 
-def test_annealing_accepts_losses_while_it_is_hot_and_none_when_cold():
+def test_annealing_accepts_losses_with_the_probability_of_its_temperature():
     """Losses of 1 are accepted with probability exp(-1 / T)."""
     points = np.zeros((40_000, 1), dtype=np.uint32)
     values, tried, new = np.zeros(40_000), points + 1, np.full(40_000, -1.0)
@@ -98,7 +98,7 @@ def test_annealing_accepts_losses_while_it_is_hot_and_none_when_cold():
     assert (points == kept).all()
 
 
-def test_annealing_uses_the_steps_it_is_given():
+def test_annealing_uses_all_its_steps():
     found = SimulatedAnnealing(settings=annealing.AnnealingSettings(steps=1000, walkers=10)).optimise(
         PLANE, wave, rng=rng()
     )
@@ -107,7 +107,7 @@ def test_annealing_uses_the_steps_it_is_given():
     assert found.value == pytest.approx(TOP, abs=0.5)
 
 
-def test_islands_depend_on_seed_and_number_alone():
+def test_islands_depend_only_on_seed_and_number():
     one, two, three = (
         Islands(islands=number, steps_per_round=200, rounds=4).optimise(PLANE, wave, rng=rng())
         for number in (2, 2, 3)
@@ -117,7 +117,7 @@ def test_islands_depend_on_seed_and_number_alone():
     assert three.visited == 3 * 4 * 200
 
 
-def test_islands_go_on_from_where_they_were_with_the_best_of_all():
+def test_islands_continue_from_their_points_and_the_best_of_all():
     asked = Asked(wave)
     inner = GeneticAlgorithm(settings=GeneticSettings(population=10, generations=100))
     islands = Islands(search=inner, islands=2, steps_per_round=20, rounds=2)
@@ -139,7 +139,7 @@ def test_islands_do_not_exceed_a_small_limit_by_much():
 
 
 @pytest.mark.parametrize("method", [Simplex(), Gradient()])
-def test_numeric_methods_refuse_names_and_find_a_top_by_few_points(method):
+def test_numeric_methods_refuse_other_values_and_need_few_points(method):
     assert "not numbers" in method.refuses(make_space([3, 3]))
     axis = np.linspace(-1, 1, 201)
 
@@ -164,6 +164,6 @@ def test_numeric_methods_refuse_names_and_find_a_top_by_few_points(method):
         lambda: local_search.LocalSearchSettings(shaken=2.0),
     ],
 )
-def test_wrong_settings_of_searches_are_refused(make):
+def test_invalid_settings_of_optimisers_are_refused(make):
     with pytest.raises(InvalidInput, match="must be"):
         make()

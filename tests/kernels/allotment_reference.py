@@ -1,4 +1,6 @@
-"""The slow twin of the allotment: whole paths are carried along as lists, and nothing is kept between passes."""
+"""The slow reference of the allotment: whole paths are carried along as lists, and nothing is kept between
+passes.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ __all__ = ["allotment", "longest_path"]
 
 
 def allotment(ways, after, communication, shorter):
-    """Give the position of every task's way, and the number of steps.
+    """Return the position of every task's way, and the number of steps.
 
     ``ways`` lists (seconds, share, gain of the next) per task, ``after`` the successors per task,
     ``communication`` is by (task, successor).
@@ -34,7 +36,7 @@ def allotment(ways, after, communication, shorter):
 
 
 def longest_path(ways, taken, after, communication):
-    """Give the length of the critical path and its tasks; ties go to tasks of lower index."""
+    """Return the length of the critical path and its tasks; ties go to tasks of lower index."""
     found = {}
     for task in reversed(range(len(ways))):
         behind = [(communication[task, other] + found[other][0], -other) for other in after[task]]

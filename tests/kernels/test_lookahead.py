@@ -1,10 +1,10 @@
-"""The kernel that looks ahead against its twin, bit for bit, in both forms."""
+"""Lookahead placement against its reference, bit for bit, in both forms."""
 
 from __future__ import annotations
 
 import pytest
 
-from kernels.lookahead_twin import LookingAhead
+from kernels.lookahead_reference import LookingAhead
 from kernels.random_graphs import faceted, layered
 from planning_examples import planned
 from weft.planners.ranks import order_by_rank, upward_ranks
@@ -23,7 +23,7 @@ def columns(schedule):
     ]
 
 
-def twin(made):
+def reference(made):
     board = LookingAhead(made, factor=1.05)
     for task in order_by_rank(upward_ranks(made)).tolist():
         board.place(task)
@@ -33,20 +33,20 @@ def twin(made):
 
 @pytest.mark.parametrize("layout", ["related", "classes", "table"])
 @pytest.mark.parametrize("integers", [True, False], ids=["ties", "no ties"])
-def test_plans_are_those_of_the_twin(form, layout, integers):
+def test_plans_equal_the_reference(form, layout, integers):
     for seed in range(6):
         made = layered(generator(seed, "layered", layout), integers=integers, layout=layout)
-        assert columns(planned(made, "lookahead")) == columns(twin(made))
+        assert columns(planned(made, "lookahead")) == columns(reference(made))
 
 
 @pytest.mark.parametrize("integers", [True, False], ids=["ties", "no ties"])
-def test_transfers_and_node_counts_are_placed_as_by_the_twin(form, integers):
+def test_transfers_and_node_counts_are_placed_as_by_the_reference(form, integers):
     for seed in range(10):
         made = faceted(generator(seed, "faceted"), integers=integers)
-        assert columns(planned(made, "lookahead")) == columns(twin(made))
+        assert columns(planned(made, "lookahead")) == columns(reference(made))
 
 
-def test_it_differs_from_heft():
+def test_lookahead_differs_from_heft():
     differing = 0
     for seed in range(6):
         made = layered(generator(seed, "layered", "table"), integers=False, layout="table")

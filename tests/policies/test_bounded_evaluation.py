@@ -1,4 +1,4 @@
-"""Policies that look at so little of what waits that guesses decide: runs keep the rules and are decided again alike."""
+"""Policies with very small evaluation limits: runs keep the rules and replay to the same decisions."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _little_looked_at():
 
 @settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(simulations(), st.sampled_from(POLICIES), st.floats(0.0, 1.0))
-def test_an_engine_that_was_rebuilt_or_restored_decides_as_the_first_one(drawn, policy, share):
+def test_a_rebuilt_or_restored_engine_makes_the_same_decisions(drawn, policy, share):
     simulation = replace(drawn, policy=make_policy(policy))
     entries, kept = [], []
 
@@ -72,7 +72,7 @@ def test_an_engine_that_was_rebuilt_or_restored_decides_as_the_first_one(drawn, 
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_everything_is_run_however_little_is_looked_at(policy):
+def test_all_tasks_run_with_small_evaluation_limits(policy):
     tasks = {
         "a": {"sweep": {"k": "1..12"}, "work": "1 + k % 3", "outputs": {"x{k}": "1MB"}},
         "b": {"sweep": {"k": "1..12"}, "work": 2, "inputs": ["x{k}"]},
@@ -84,7 +84,7 @@ def test_everything_is_run_however_little_is_looked_at(policy):
     assert [len(lines) for lines in found.lines.values()] == [24, 24]
 
 
-def test_a_transfer_to_a_machine_that_is_down_holds_up_no_other():
+def test_a_transfer_to_a_machine_that_is_down_does_not_block_others():
     tasks = {
         "a": {"work": 1, "machine": "A", "outputs": ["x", "y"]},
         "far": {"kind": "transfer", "from_": "A", "to": "B", "file": "x", "size": "1MB"},

@@ -1,4 +1,4 @@
-"""Verification counts amounts at the node count that was taken, and what all tasks together consume."""
+"""Verification uses the amounts of the chosen node count and the budgets of all tasks."""
 
 from __future__ import annotations
 
@@ -31,32 +31,32 @@ def rules(made, *rows):
     return [violation.rule for violation in verify(schedule(made, *rows), made.graph, made.platform)]
 
 
-def test_tasks_side_by_side_take_the_amounts_of_their_counts():
+def test_concurrent_tasks_take_the_amounts_of_their_counts():
     made = instance({"a": TASK, "b": TASK}, CLUSTER)
     assert rules(made, (1, 0, 5), (1, 0, 5)) == []
     assert rules(made, (1, 0, 5), (2, 0, 5)) == ["resources"]
     assert rules(made, (1, 0, 5), (2, 5, 10)) == []
 
 
-def test_one_task_alone_may_ask_for_too_much():
+def test_a_single_task_can_exceed_the_amount():
     made = instance({"a": TASK | {"memory": {1: 3, 2: 7}}}, CLUSTER)
     assert rules(made, (1, 0, 5)) == []
     assert rules(made, (2, 0, 5)) == ["resources", "resources"]
 
 
-def test_where_a_node_is_a_core_amounts_go_by_the_count_as_it_was_written():
+def test_amounts_follow_the_described_count_where_a_node_is_a_core():
     made = instance({"a": TASK | {"cores": 2}, "b": TASK | {"cores": 2}}, CORES)
     assert rules(made, (2, 0, 5), (2, 0, 5)) == []
     assert rules(made, (2, 0, 5), (4, 0, 5)) == ["resources"]
 
 
-def test_a_count_that_is_not_allowed_is_reported_as_that():
+def test_a_forbidden_count_is_reported_as_such():
     made = instance({"a": TASK}, CLUSTER)
     assert rules(made, (3, 0, 5)) == ["count"]
 
 
 @pytest.mark.parametrize(("budget", "expected"), [(9, []), (8.999, ["budget"])])
-def test_all_tasks_together_keep_the_budget(budget, expected):
+def test_the_budget_limits_all_tasks_together(budget, expected):
     tasks = {
         "a": {"seconds": 5, "nodes": [1, 2], "consumes": {"credits": {1: 2, 2: 7}}},
         "b": {"seconds": 5, "consumes": {"credits": 2}},

@@ -1,4 +1,4 @@
-"""Foresight against a slow twin that looks at every node of every machine."""
+"""Forecasts against a slow reference that tracks every node of every machine."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planning_examples import instance, platform
-from policies.hand_made import HandMade, attempt, run_of
+from policies.stub_view import StubView, attempt, run_of
 from weft.instance.instance import Instance
 from weft.planners.ranks import upward_ranks
 from weft.platform.platform import Link
 from weft.policies.forecast import FinishForecast
 
 
-def twin_left_s(made, view, run, live):
+def reference_left_s(made, view, run, live):
     """Place what is left, one task after the other, each node with a time from which it is free."""
     nodes = [[0.0] * int(capacity) for capacity in made.capacity]
     ends, homes = {}, {}
@@ -97,21 +97,21 @@ def situation(rng, made):
 @pytest.mark.parametrize("nodes", [False, True])
 @pytest.mark.parametrize("data", [False, True])
 @pytest.mark.parametrize("seed", range(12))
-def test_it_finds_what_the_twin_finds(seed, data, nodes):
+def test_the_forecast_equals_the_reference(seed, data, nodes):
     rng = np.random.default_rng(seed)
     made = random_graph(rng, data=data, nodes=nodes)
     for _ in range(4):
         where, live = situation(rng, made)
         factors = [float(rng.choice([0.5, 1.0, 1.0, 2.0])) for _ in range(4)]
-        view = HandMade.of(made, now=100.0, live=live, factors=[1.0, *factors])
+        view = StubView.of(made, now=100.0, live=live, factors=[1.0, *factors])
         run = run_of(made, done=where, where=where)
-        expected = twin_left_s(made, view, run, live)
+        expected = reference_left_s(made, view, run, live)
         assert FinishForecast(view).left_s(run) == pytest.approx(expected, rel=1e-12)
         assert FinishForecast(view).left_s(run) == pytest.approx(expected, rel=1e-12), "remembered or not"
 
 
 def joined(rng, tasks, *, nodes=1):
-    """Give many tasks whose files two others need, on machines of two sites."""
+    """Return many tasks whose files two others need, on machines of two sites."""
     described = {
         f"t{index}": {
             "work": float(rng.integers(1, 6)),
@@ -127,16 +127,16 @@ def joined(rng, tasks, *, nodes=1):
 
 @pytest.mark.parametrize("nodes", [1, 3])
 @pytest.mark.parametrize("seed", range(10))
-def test_so_it_does_where_files_come_from_many_machines(seed, nodes):
+def test_the_forecast_equals_the_reference_with_files_from_many_machines(seed, nodes):
     rng = np.random.default_rng(seed)
     made = joined(rng, 9, nodes=nodes)
     where = {task: int(rng.integers(6)) for task in range(int(rng.integers(10)))}
-    view, run = HandMade.of(made, now=100.0), run_of(made, done=where, where=where)
-    expected = twin_left_s(made, view, run, [])
+    view, run = StubView.of(made, now=100.0), run_of(made, done=where, where=where)
+    expected = reference_left_s(made, view, run, [])
     assert FinishForecast(view).left_s(run) == pytest.approx(expected, rel=1e-12)
 
 
-def test_every_file_is_asked_for_once_per_class_of_machines(monkeypatch):
+def test_transfer_times_are_computed_once_per_file_and_machine_class(monkeypatch):
     asked, edge_s = [], Instance.edge_s
     monkeypatch.setattr(Instance, "edge_s", lambda *given: asked.append(given) or edge_s(*given))
     counts = []
@@ -144,21 +144,21 @@ def test_every_file_is_asked_for_once_per_class_of_machines(monkeypatch):
         made = joined(np.random.default_rng(0), tasks)
         where = {task: task % 6 for task in range(tasks)}
         asked.clear()
-        FinishForecast(HandMade.of(made)).left_s(run_of(made, done=where, where=where))
+        FinishForecast(StubView.of(made)).left_s(run_of(made, done=where, where=where))
         counts.append(len(asked))
     assert counts == [2 * 10, 2 * 40], "two tasks; all machines are alike, since both sites are linked alike"
 
 
 @given(seed=st.integers(0, 10**6), data=st.booleans(), nodes=st.booleans())
-def test_it_is_the_whole_estimate_as_long_as_no_more_is_left_than_is_looked_at(seed, data, nodes):
+def test_the_forecast_is_exact_up_to_the_limit_of_placed_tasks(seed, data, nodes):
     rng = np.random.default_rng(seed)
     made = random_graph(rng, data=data, nodes=nodes)
     where, live = situation(rng, made)
-    view = HandMade.of(made, now=100.0, live=live)
+    view = StubView.of(made, now=100.0, live=live)
     run = run_of(made, done=where, where=where)
     with looking_at(len(run.unfinished)):
         assert FinishForecast(view).left_s(run) == pytest.approx(
-            twin_left_s(made, view, run, live), rel=1e-12
+            reference_left_s(made, view, run, live), rel=1e-12
         )
 
 
@@ -199,7 +199,7 @@ def looking_at(tasks):
 @pytest.mark.parametrize("nodes", [False, True])
 @pytest.mark.parametrize("data", [False, True])
 @pytest.mark.parametrize("spread", [1.0, 4.0, 20.0])
-def test_a_guess_of_the_rest_is_near_the_whole_estimate(spread, data, nodes):
+def test_the_estimate_of_the_remaining_tasks_is_close_to_the_exact_one(spread, data, nodes):
     shares = []
     for seed in range(6):
         rng = np.random.default_rng(seed)
@@ -207,9 +207,9 @@ def test_a_guess_of_the_rest_is_near_the_whole_estimate(spread, data, nodes):
             rng, speeds=rng.uniform(1.0, spread, size=int(rng.choice([3, 8]))), data=data, nodes=nodes
         )
         done = range(int(rng.integers(0, 30)))
-        view, run = HandMade.of(made), run_of(made, done=done, where=dict.fromkeys(done, 0))
+        view, run = StubView.of(made), run_of(made, done=done, where=dict.fromkeys(done, 0))
         with looking_at(AHEAD):
-            shares.append(FinishForecast(view).left_s(run) / twin_left_s(made, view, run, []))
+            shares.append(FinishForecast(view).left_s(run) / reference_left_s(made, view, run, []))
     # Measured on 60 graphs each: 0.58 to 2.59, one of 720 beyond a factor of two, medians 0.82 to 1.04; with 256
     # of 1,000 tasks and 12 graphs each 0.68 to 1.70. The worst have data, many nodes and speeds far apart.
     assert min(shares) > 0.5
@@ -219,12 +219,12 @@ def test_a_guess_of_the_rest_is_near_the_whole_estimate(spread, data, nodes):
 
 @settings(max_examples=25)
 @given(seed=st.integers(0, 10**6), machines=st.integers(1, 9))
-def test_on_machines_that_are_alike_no_guess_is_below_the_work_or_the_longest_way(seed, machines):
+def test_on_equal_machines_the_estimate_is_at_least_work_and_longest_path(seed, machines):
     rng = np.random.default_rng(seed)
     made = layered(rng, speeds=[1.0] * machines)
     done = range(int(rng.integers(0, 30)))
     live = [attempt(len(done), 0, 25.0)]
-    view, run = HandMade.of(made, live=live), run_of(made, done=done)
+    view, run = StubView.of(made, live=live), run_of(made, done=done)
     left = [task for task in run.unfinished if task != len(done)]
     with looking_at(AHEAD):
         found = FinishForecast(view).left_s(run)
@@ -234,47 +234,47 @@ def test_on_machines_that_are_alike_no_guess_is_below_the_work_or_the_longest_wa
     assert found <= 25.0 + work, "one after the other is never better"
 
 
-def test_what_runs_behind_the_tasks_that_are_looked_at_is_not_counted_twice():
+def test_running_tasks_beyond_the_limit_are_counted_once():
     made = instance({"a": {"sweep": {"k": "1..9"}, "work": 4}, "last": {"work": 1}}, "identical:2")
     last = made.graph.index("last")
     with looking_at(2):
         # Seven tasks of 4 s behind those two: 28 s on two nodes, one of which is taken for 3 s more.
-        found = FinishForecast(HandMade.of(made, live=[attempt(last, 0, 3.0)])).left_s(run_of(made))
+        found = FinishForecast(StubView.of(made, live=[attempt(last, 0, 3.0)])).left_s(run_of(made))
         assert found == pytest.approx((9 * 4.0 + 3.0) / 2)
-        assert FinishForecast(HandMade.of(made)).left_s(run_of(made)) == pytest.approx((9 * 4.0 + 1.0) / 2)
+        assert FinishForecast(StubView.of(made)).left_s(run_of(made)) == pytest.approx((9 * 4.0 + 1.0) / 2)
 
 
-def test_a_rest_on_machines_without_limit_takes_as_long_as_its_longest_way():
+def test_remaining_tasks_on_unlimited_machines_take_their_longest_path():
     tasks = {
         "a": {"sweep": {"k": "1..9"}, "work": 4},
         "b": {"sweep": {"k": "1..9"}, "work": 2, "after": "a[k]"},
     }
     made = instance(tasks, platform({"occupancy": "unlimited"}))
     with looking_at(3):
-        assert FinishForecast(HandMade.of(made)).left_s(run_of(made)) == pytest.approx(6.0)
+        assert FinishForecast(StubView.of(made)).left_s(run_of(made)) == pytest.approx(6.0)
 
 
-def test_other_runs_and_the_time_do_not_count():
+def test_the_forecast_ignores_other_runs_and_the_time():
     made = instance({"a": {"work": 4}, "b": {"work": 3, "after": "a"}}, "identical:2")
     other = attempt(0, 0, 1000.0, run=7)
     found = [
-        FinishForecast(HandMade.of(made, now=now, live=[other])).left_s(run_of(made)) for now in (0.0, 55.5)
+        FinishForecast(StubView.of(made, now=now, live=[other])).left_s(run_of(made)) for now in (0.0, 55.5)
     ]
     assert found == [7.0, 7.0]
 
 
-def test_what_is_remembered_is_forgotten_with_the_beliefs():
+def test_a_change_of_speed_factors_clears_the_cache():
     made = instance({"a": {"work": 4}}, "identical:2")
     for factors, expected in (([1.0, 1.0], 4.0), ([0.5, 0.5], 8.0), ([0.5, 4.0], 1.0), ([1.0, 1.0], 4.0)):
-        assert FinishForecast(HandMade.of(made, factors=factors)).left_s(run_of(made)) == expected
+        assert FinishForecast(StubView.of(made, factors=factors)).left_s(run_of(made)) == expected
 
 
-def test_without_a_machine_the_end_is_never():
+def test_without_a_machine_the_forecast_is_infinite():
     made = instance({"a": {"work": 4}}, "identical:2")
-    assert FinishForecast(HandMade.of(made, factors=[0.0, 0.0])).left_s(run_of(made)) == float("inf")
+    assert FinishForecast(StubView.of(made, factors=[0.0, 0.0])).left_s(run_of(made)) == float("inf")
 
 
-def test_abstract_machines_transfers_and_virtual_tasks_count():
+def test_abstract_machines_transfers_and_virtual_tasks_are_respected():
     tasks = {
         "a": {"work": 3, "machine": "A", "outputs": ["x"]},
         "move": {"kind": "transfer", "from_": "A", "to": "B", "file": "x", "size": "8MB"},
@@ -283,7 +283,7 @@ def test_abstract_machines_transfers_and_virtual_tasks_count():
         "end": {"kind": "virtual", "after": ["b", "c"]},
     }
     made = instance(tasks, platform({}, {}))
-    view = HandMade.of(made)
+    view = StubView.of(made)
     # a 0-3; c follows a on its machine 3-8; the file moves 3-11 between different machines, b 11-14.
     assert FinishForecast(view).left_s(run_of(made)) == pytest.approx(14.0)
     a, c = made.graph.index("a"), made.graph.index("c")
@@ -291,8 +291,8 @@ def test_abstract_machines_transfers_and_virtual_tasks_count():
     assert FinishForecast(view).left_s(run) == pytest.approx(11.0)
 
 
-def test_machines_without_limit_take_everything_at_once():
+def test_unlimited_machines_run_all_tasks_at_once():
     made = instance(
         {"a": {"sweep": {"k": "1..9"}, "work": 2}}, platform({"occupancy": "unlimited"}, {"speed": 0.1})
     )
-    assert FinishForecast(HandMade.of(made)).left_s(run_of(made)) == 2.0
+    assert FinishForecast(StubView.of(made)).left_s(run_of(made)) == 2.0

@@ -1,4 +1,4 @@
-"""The queue of a machine against a twin that tries every moment, bit for bit, in both forms."""
+"""The queue of a machine against a reference that tries every moment, bit for bit, in both forms."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from genome_draws import random_order
-from kernels.queueing_twin import jobs_of, queued_by_twin
+from kernels.queue_reference import jobs_of, queue_by_reference
 from kernels.two_forms import in_both_forms
 from planning_examples import instance, lines, platform
 from planning_strategies import workflows
@@ -50,7 +50,7 @@ def random_counts(made, rng):
     )
 
 
-def by_twin(made, order, counts, rule):
+def by_reference(made, order, counts, rule):
     busy = [(one.finish_s, one.nodes, one.amounts) for one in made.busy]
     totals = made.amounts[0].tolist()
     nodes = 10**9 if made.unlimited[0] else int(made.capacity[0])
@@ -59,7 +59,7 @@ def by_twin(made, order, counts, rule):
         for job in jobs:
             job.amounts = ()
         busy = []
-    return queued_by_twin(jobs, order.tolist(), nodes, rule, totals, busy)
+    return queue_by_reference(jobs, order.tolist(), nodes, rule, totals, busy)
 
 
 @given(
@@ -70,7 +70,9 @@ def by_twin(made, order, counts, rule):
     late=st.booleans(),
 )
 @SEARCH
-def test_every_facet_is_queued_as_by_the_twin(monkeypatch, flow, seed, occupancy, ends, late):
+def test_instances_with_all_features_are_queued_as_by_the_reference(
+    monkeypatch, flow, seed, occupancy, ends, late
+):
     machine = Machine(**{**{name: getattr(LARGE, name) for name in LARGE.__slots__}, "occupancy": occupancy})
     busy = tuple(BusyInterval(machine=0, start_s=0.0, finish_s=end, nodes=2) for end in ends)
     try:
@@ -82,7 +84,7 @@ def test_every_facet_is_queued_as_by_the_twin(monkeypatch, flow, seed, occupancy
     rng = np.random.default_rng(seed)
     counts, order = random_counts(made, rng), random_order(made, rng)
     for rule in QUEUES:
-        expected = by_twin(made, order, counts, rule)
+        expected = by_reference(made, order, counts, rule)
         for form in in_both_forms(monkeypatch):
             found = run_queue(made, counts, rule, order=order)
             assert found.start_s.tolist() == expected[0], (rule, form)
@@ -113,17 +115,17 @@ def crowded(seed, *, integers, resources=True, tasks=40):
 
 @pytest.mark.parametrize("rule", QUEUES)
 @pytest.mark.parametrize("integers", [True, False])
-def test_populations_are_run_like_single_ones_and_like_the_twin(monkeypatch, integers, rule):
+def test_populations_are_queued_like_single_individuals(monkeypatch, integers, rule):
     for seed in range(6):
         made = crowded(seed, integers=integers, resources=seed % 2 == 0)
         assert made.busy[0].amounts == () or made.graph.resource_names == ("licence", "memory")
         rng = np.random.default_rng(seed)
         counts = np.array([random_counts(made, rng) for _ in range(4)])
         orders = np.array([rng.permutation(len(made)) for _ in range(4)])
-        twins = [by_twin(made, orders[index], counts[index], rule) for index in range(4)]
+        references = [by_reference(made, orders[index], counts[index], rule) for index in range(4)]
         for form in in_both_forms(monkeypatch):
             found = run_queue_population(made, counts, rule, order=orders, times=True)
-            for index, expected in enumerate(twins):
+            for index, expected in enumerate(references):
                 assert found.start_s[index].tolist() == expected[0], form
                 assert found.finish_s[index].tolist() == expected[1], form
                 assert found.makespan_s[index] == max(expected[1])
@@ -136,7 +138,7 @@ def test_populations_are_run_like_single_ones_and_like_the_twin(monkeypatch, int
             assert without.makespan_s.tolist() == found.makespan_s.tolist()
 
 
-def test_choices_too_many_for_a_table_are_looked_up_one_by_one(form, monkeypatch):
+def test_too_many_choices_for_a_table_are_looked_up_one_by_one(form, monkeypatch):
     made = crowded(2, integers=False)
     counts = np.array([random_counts(made, np.random.default_rng(seed)) for seed in range(3)])
     expected = run_queue_population(made, counts, "easy", times=True)
@@ -167,14 +169,14 @@ RACE = {
         ("conservative", {"head": 0, "wide": 4, "long": 6, "short": 0, "narrow": 3}),
     ],
 )
-def test_who_may_pass_a_task_that_does_not_fit(form, rule, starts):
+def test_each_rule_lets_the_right_tasks_pass_one_that_does_not_fit(form, rule, starts):
     made = instance(RACE, platform({"nodes": 4, "queue": rule}))
     counts = [int(made.modes(task).count[0]) for task in range(5)]
     found = lines(run_queue(made, counts))
     assert {name: line[2] for name, line in found.items()} == starts
 
 
-def test_conservative_backfilling_delays_nobody_and_easy_only_protects_the_first(form):
+def test_conservative_backfilling_delays_no_task_and_easy_only_protects_the_first(form):
     # 4 nodes, 3 of them busy until 4. The first waits until 4 and leaves one node free; the second would start
     # beside it at 4. EASY lets the last one have that node from 0 to 9, conservative backfilling does not.
     tasks = {
@@ -188,7 +190,7 @@ def test_conservative_backfilling_delays_nobody_and_easy_only_protects_the_first
     assert starts == {"easy": [4.0, 8.0, 0.0], "conservative": [4.0, 4.0, 8.0]}
 
 
-def test_what_ends_together_is_free_together(form):
+def test_nodes_of_tasks_that_finish_together_become_free_together(form):
     # Both of the running end at 4: then 2 nodes are left beside the first, and a long task may have them now.
     tasks = {
         "half": {"work": 4, "nodes": 3},
@@ -201,13 +203,13 @@ def test_what_ends_together_is_free_together(form):
 
 
 @pytest.mark.parametrize("rule", QUEUES)
-def test_three_tenths_of_a_resource_fit_although_their_sum_is_rounded(form, rule):
+def test_three_tenths_of_a_resource_fit_despite_rounding(form, rule):
     tasks = {f"t{index}": {"work": 1, "resources": {"share": 0.1}} for index in range(4)}
     made = instance(tasks, platform({"nodes": 9, "resources": {"share": 0.3}}))
     assert run_queue(made, [1] * 4, rule).start_s.tolist() == [0.0, 0.0, 0.0, 1.0]
 
 
-def test_on_one_node_all_rules_are_one(form):
+def test_all_rules_are_equal_on_one_node(form):
     made = instance({f"t{index}": {"work": index + 1} for index in range(5)}, platform({}))
     schedules = [run_queue(made, [1] * 5, rule, order=[3, 1, 4, 0, 2]).start_s.tolist() for rule in QUEUES]
     assert schedules == [[11.0, 4.0, 12.0, 0.0, 6.0]] * 4
@@ -233,13 +235,13 @@ def test_tasks_are_submitted_breadth_first():
         ([[1, 1]], "fifo", None, "must be one row"),
     ],
 )
-def test_what_cannot_be_queued_is_said(form, counts, rule, order, message):
+def test_invalid_individuals_are_refused(form, counts, rule, order, message):
     made = instance({"a": {"work": 1}, "b": {"work": 1, "nodes": [1, 2]}}, platform({"nodes": 4}))
     with pytest.raises(InvalidInput, match=message):
         run_queue(made, counts, rule, order=order)
 
 
-def test_machines_that_a_queue_does_not_know_are_refused():
+def test_instances_without_a_single_queue_are_refused():
     tasks = {"a": {"work": 1}}
     with pytest.raises(InvalidInput, match="the queue of one machine was asked for, and there are 2"):
         run_queue(instance(tasks, "identical:2"), [1])

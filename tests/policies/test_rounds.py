@@ -7,7 +7,7 @@ import math
 import pytest
 
 from planning_examples import instance
-from policies.hand_made import HandMade, attempt, run_of
+from policies.stub_view import StubView, attempt, run_of
 from weft.policies.rounds import PRIORITIES
 
 CHAIN = {"a": {"work": 4}, "b": {"work": 6, "after": "a"}}
@@ -22,8 +22,8 @@ def worth(name, view, run, task=0):
     return PRIORITIES[name](view)(run, task)
 
 
-def test_each_is_what_the_paper_says(made):
-    view, run = HandMade.of(made, now=25.0), run_of(made, arrival_s=5.0, alone_s=10.0)
+def test_priorities_follow_the_formulas_of_the_paper(made):
+    view, run = StubView.of(made, now=25.0), run_of(made, arrival_s=5.0, alone_s=10.0)
     assert worth("g-heft", view, run) == 10.0
     assert worth("g-heft", view, run, 1) == 6.0
     assert worth("aging", view, run) == 10.0 * (1 + 20.0 / 10.0)
@@ -33,21 +33,21 @@ def test_each_is_what_the_paper_says(made):
     assert worth("foft", view, run) == (25.0 + 10.0 - 5.0) / 10.0
 
 
-def test_a_running_task_keeps_its_machine_in_foft(made):
+def test_foft_keeps_a_running_task_on_its_machine(made):
     run = run_of(made, alone_s=10.0)
-    late = HandMade.of(made, now=10.0, live=[attempt(0, 0, 13.0)])
+    late = StubView.of(made, now=10.0, live=[attempt(0, 0, 13.0)])
     assert worth("foft", late, run) == (10.0 + 3.0 + 6.0) / 10.0
 
 
-def test_great_age_does_not_overflow(made):
-    old, older = (HandMade.of(made, now=now) for now in (1e6, 2e6))
+def test_a_large_age_does_not_overflow(made):
+    old, older = (StubView.of(made, now=now) for now in (1e6, 2e6))
     run = run_of(made, alone_s=1.0)
     assert worth("aging-e", older, run) > worth("aging-e", old, run)
 
 
-def test_what_takes_no_time_is_never_divided_by():
+def test_a_makespan_of_0_is_no_divisor():
     nothing = instance({"a": {"work": 0}}, "identical:1")
-    view, run = HandMade.of(nothing, now=3.0), run_of(nothing, alone_s=0.0)
+    view, run = StubView.of(nothing, now=3.0), run_of(nothing, alone_s=0.0)
     found = {name: worth(name, view, run) for name in PRIORITIES}
     assert found == {
         "g-heft": 0.0, "aging": 0.0, "aging-e": -math.inf, "fcfs": 0.0, "srpt": math.inf, "foft": math.inf,

@@ -1,12 +1,14 @@
-"""The slow twin of placement as a run unfolds: the next event is the least of a list, nothing is kept in a heap."""
+"""The slow reference of placement when predecessors finish: the next event is the least of a list, nothing is
+kept in a heap.
+"""
 
 from __future__ import annotations
 
 import math
 
-from kernels.placement_twin import Placement
-from kernels.selection_twin import free_for_good
-from kernels.timeline_twin import Gaps, Skyline
+from kernels.placement_reference import Placement
+from kernels.selection_reference import free_for_good
+from kernels.timeline_reference import Gaps, Skyline
 from weft.errors import Infeasible
 from weft.workflow.task_graph import COMPUTE, TRANSFER
 
@@ -23,7 +25,7 @@ class JustInTime(Placement):
         self.by, self.draw = by, draw
 
     def run(self):
-        """Place everything and give the schedule."""
+        """Place everything and return the schedule."""
         graph, moments = self.graph, {}
         while len(moments) < len(graph):
             ready = []

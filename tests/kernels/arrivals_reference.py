@@ -37,7 +37,7 @@ class Arrivals:
         self.links = lru_cache(maxsize=_ROWS)(self._links)
 
     def _links(self, location: int) -> list[tuple[float, float]]:
-        """Give latency and seconds per byte from one location to each."""
+        """Return latency and seconds per byte from one location to each."""
         latency, inverse = self.network.latency_s[location], self.network.inverse_bandwidth[location]
         return list(zip(latency.tolist(), inverse.tolist(), strict=True))
 

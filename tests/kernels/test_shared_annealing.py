@@ -1,4 +1,4 @@
-"""The search on shared machines: laying as the decoder's twin does, and books that are always right."""
+"""Annealing on shared machines: schedules equal the decoder's reference, and state and score stay consistent."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from genome_draws import random_order
-from kernels.decoding_twin import decoded_by_twin
+from kernels.decoder_reference import decode_by_reference
 from kernels.random_graphs import faceted
 from planning_examples import instance, platform
 from planning_strategies import BUSY, compiled_busy, platforms, workflows
@@ -31,7 +31,7 @@ def form(request, monkeypatch):
 
 
 def random_state(made, workspace, rng):
-    """Draw a state: an order that keeps precedence, candidates, ways."""
+    """Draw a state: a topological order, candidate machines and modes."""
     order = random_order(made, rng)
     bound = np.zeros(len(made.graph.variables), dtype=np.uint32)
     for variable in range(len(bound)):
@@ -56,31 +56,31 @@ def run(workspace, state, best, score, rng, *, steps=1, heat=0.0, fresh=0):
     return compilation.run_kernel(anneal_shared, inputs, (layout, state, best, score), work_s=0.0)
 
 
-def twin_of(made, workspace, state):
-    """Decode a state by the twin: starts, finishes, node-seconds, cost."""
+def reference_of(made, workspace, state):
+    """Decode a state by the reference: starts, finishes, node-seconds, cost."""
     modes = np.zeros(len(made), dtype=np.uint32)
     compute = made.group >= 0
     modes[compute] = workspace.mode[state.way[compute]]
-    return decoded_by_twin(made, state.order.tolist(), state.bound.tolist(), modes.tolist(), "insertion")
+    return decode_by_reference(made, state.order.tolist(), state.bound.tolist(), modes.tolist(), "insertion")
 
 
 @given(flow=workflows(), where=platforms(), held=BUSY, seed=st.integers(0, 99))
 @SEARCH
-def test_tasks_are_laid_as_the_twin_of_the_decoder_inserts_them(form, flow, where, held, seed):
+def test_schedules_equal_those_of_the_decoder_reference(form, flow, where, held, seed):
     made = compiled_busy(flow, where, held)
     rng = np.random.default_rng(seed)
     workspace = build_workspace(made, TIME)
     state, score = random_state(made, workspace, rng), unknown()
     best = SharedState(*(part.copy() for part in state))
     run(workspace, state, best, score, rng, fresh=1)
-    start, finish, _, _ = twin_of(made, workspace, state)
+    start, finish, _, _ = reference_of(made, workspace, state)
     assert workspace.layout.start.tolist() == start
     assert workspace.layout.finish.tolist() == finish
     assert score.value[0] == max(finish, default=0.0)
 
 
 def project(seed, *, integers):
-    """Make moldable and rigid tasks of two resources on one machine: many ties with integers."""
+    """Return moldable and rigid tasks with two resources on one machine; integers make many ties."""
     rng = np.random.default_rng(seed)
 
     def draw():
@@ -107,8 +107,8 @@ def made_from(kind, seed):
 
 
 def valued(aim, made, workspace, state):
-    """Say what a state is worth: misses and value, of the twin's schedule."""
-    _, finish, node_s, cost = twin_of(made, workspace, state)
+    """Return excess and objective of a state from the reference's schedule."""
+    _, finish, node_s, cost = reference_of(made, workspace, state)
     missed = sum(
         (amount - limit) / limit
         for amount, limit in ((max(finish), aim.deadline_s), (cost, aim.max_cost))
@@ -128,7 +128,7 @@ def precedence_holds(made, order):
 
 @pytest.mark.parametrize("kind", ["project", "faceted"])
 @pytest.mark.parametrize("name", ["makespan", "cost", "on-demand", "static"])
-def test_the_books_are_right_after_many_moves(form, kind, name):
+def test_state_and_score_are_consistent_after_many_moves(form, kind, name):
     for seed in range(2):
         made = made_from(kind, seed)
         aim = linearise_objective(made, make_objective(name))._replace(deadline_s=25.0, max_cost=1.5)
@@ -151,7 +151,7 @@ def test_the_books_are_right_after_many_moves(form, kind, name):
         assert 121 <= spent <= 121 + 3 * 2
 
 
-def test_both_forms_walk_the_same_way(monkeypatch):
+def test_both_forms_take_the_same_moves(monkeypatch):
     ends = []
     for form in ("plain", "compiled"):
         monkeypatch.setenv("WEFT_KERNELS", form)
@@ -190,7 +190,7 @@ def test_a_justified_schedule_is_not_longer(form):
     odd=st.booleans(),
 )
 @SEARCH
-def test_what_fits_packed_fits_in_truth(amounts, odd):
+def test_packed_needs_fit_exactly_when_amounts_fit(amounts, odd):
     totals = {"a": 5.0, "b": 4e9}
     tasks = {
         f"t{index}": {"work": 1.0, "resources": {"a": (a if odd else float(round(a))), "b": b}}

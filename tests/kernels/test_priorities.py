@@ -1,4 +1,4 @@
-"""PEFT's table against its equation written down, and the order of ready queues, in both forms."""
+"""PEFT's table against its equation, and the order of ready queues, in both forms."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def instances():
 
 
 def seconds_there(made, task):
-    """Give {machine: seconds} of a task; one that is no computation takes its mean everywhere."""
+    """Return {machine: seconds} of a task; one that is no computation takes its mean everywhere."""
     if made.graph.kind[task] == COMPUTE:
         least = least_seconds(made, task).tolist()
         return {machine: spent for machine, spent in enumerate(least) if spent < math.inf}
@@ -46,7 +46,7 @@ def seconds_there(made, task):
 
 
 def table(made):
-    """Give the table as the paper defines it, for the machines that can run each task."""
+    """Return the table as the paper defines it, for the machines that can run each task."""
     graph, moving = made.graph, mean_communication_s(made).tolist()
     spent = [seconds_there(made, task) for task in range(len(graph))]
     variable = graph.variable.tolist()
@@ -70,7 +70,7 @@ def table(made):
     return [{machine: cost(task, machine) for machine in spent[task]} for task in range(len(graph))]
 
 
-def test_the_table_is_that_of_the_equation(form):
+def test_optimistic_costs_follow_the_equation(form):
     for made in instances():
         costs, ranks = optimistic_table(made)
         expected = table(made)
@@ -79,7 +79,7 @@ def test_the_table_is_that_of_the_equation(form):
         assert ranks.tolist() == [sum(row[machine] for machine in sorted(row)) / len(row) for row in expected]
 
 
-def test_pins_leave_one_machine():
+def test_a_pinned_task_has_one_machine():
     tasks = {"a": {"work": 2}, "b": {"work": 6, "machine": "B", "after": "a"}}
     where = platform({}, {"speed": 2.0})
     free = optimistic_table(instance(tasks, where))[0]
@@ -88,7 +88,7 @@ def test_pins_leave_one_machine():
     assert pinned[0].tolist() == [6, 6]
 
 
-def test_a_ready_queue_gives_the_highest_priority_that_is_ready(form):
+def test_the_ready_queue_returns_the_ready_task_of_highest_priority(form):
     for number, made in enumerate(instances()):
         rng = generator(number, "priorities")
         priority = rng.integers(0, 5, len(made)).astype(float)
@@ -101,5 +101,5 @@ def test_a_ready_queue_gives_the_highest_priority_that_is_ready(form):
         assert ready_order(made, priority).tolist() == expected
 
 
-def test_ranks_of_priorities_break_ties_by_index():
+def test_ties_of_priorities_are_broken_by_index():
     assert rank_by_priority(np.array([1.0, 3.0, 1.0, 3.0])).tolist() == [2, 0, 3, 1]

@@ -14,13 +14,13 @@ from weft.policies.orders import ByPriority
 from weft.policies.policy import make_policy
 
 
-def test_options_become_fields():
+def test_options_set_fields():
     assert make_policy("foft:intra=priority") == Foft(intra="priority")
     assert isinstance(make_policy("foft:intra=priority").order, ByPriority)
     assert make_policy("layered:inter=srpt:rounds=tasks") == LayeredPolicy(inter="srpt", rounds="tasks")
 
 
-def test_the_names_of_the_paper_are_known():
+def test_the_names_of_the_papers_are_accepted():
     assert make_policy("m-s:fastest=true") == ManagerWorker(fastest=True)
     assert make_policy("pm-s") == PriorityManagerWorker()
     assert "m-s" not in list(POLICIES)
@@ -35,14 +35,14 @@ def test_the_names_of_the_paper_are_known():
         ("plan:strict=1", "plan:strict=1; must be true or false"),
     ],
 )
-def test_what_is_wrong_is_named(text, message):
+def test_the_message_names_the_invalid_option(text, message):
     with pytest.raises(InvalidInput) as caught:
         make_policy(text)
     assert str(caught.value) == message
 
 
 @pytest.mark.parametrize("name", list(POLICIES))
-def test_every_option_is_explained(name):
+def test_every_option_has_a_docstring(name):
     found = describe(name, POLICIES)
     assert found.title
     assert [option.name for option in found.options if not option.meaning] == []

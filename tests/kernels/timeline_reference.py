@@ -127,7 +127,7 @@ class Skyline:
         self._merge(first)
 
     def _cut(self, time_s: float) -> int:
-        """Make a step begin at a time and give its position."""
+        """Make a step begin at a time and return its position."""
         position = bisect.bisect_left(self.times, time_s)
         if position == len(self.times) or self.times[position] != time_s:
             self.times.insert(position, time_s)

@@ -1,4 +1,4 @@
-"""The search on machines of one task at a time against a twin that follows all paths, in both forms."""
+"""Annealing on SINGLE machines against a reference that follows all paths, in both forms."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from genome_draws import random_genome
 from kernels.random_graphs import layered
-from kernels.single_search_twin import Standing
+from kernels.single_annealing_reference import Standing
 from planning_examples import instance, platform
 from weft.kernels import compilation
 from weft.kernels.single_annealing import WORDS, anneal_single
@@ -30,7 +30,7 @@ def form(request, monkeypatch):
 
 
 def wandered(made, aim, seed, *, steps=1500, heat=2.0, cooling=0.999):
-    """Take steps from a random genome; give the field, the terms and the state reached."""
+    """Anneal from a random genome; return problem, objective and final state."""
     rng = np.random.default_rng(seed)
     order, bound, modes = random_genome(made, rng)
     genome = Genome(order.astype(np.uint32), bound.astype(np.uint32), modes.astype(np.uint32))
@@ -44,7 +44,7 @@ def wandered(made, aim, seed, *, steps=1500, heat=2.0, cooling=0.999):
 
 
 def energy_of(made, aim, machine, makespan, scale=10.0):
-    """Weigh makespan, node-seconds and price task by task; limits cost twenty times the scale."""
+    """Sum makespan, node-seconds and price task by task; excess over limits counts twenty times the scale."""
     standing = Standing(made, [], machine)
     node_s = sum(standing.spent)
     price = sum(
@@ -61,7 +61,7 @@ def energy_of(made, aim, machine, makespan, scale=10.0):
 @pytest.mark.parametrize("aim", [TIME, LATE, MIXED], ids=["time", "late", "mixed"])
 @pytest.mark.parametrize("integers", [True, False], ids=["ties", "doubles"])
 @pytest.mark.parametrize("layout", ["related", "table"])
-def test_what_is_kept_while_searching_is_what_order_and_machines_give(form, layout, integers, aim):
+def test_incremental_paths_equal_those_computed_from_order_and_machines(form, layout, integers, aim):
     made = layered(np.random.default_rng(5), integers=integers, layout=layout)
     assert serves_one_at_a_time(made)
     _, _, state, moves = wandered(made, aim, 11)
@@ -81,7 +81,7 @@ def test_what_is_kept_while_searching_is_what_order_and_machines_give(form, layo
 
 
 @pytest.mark.parametrize("aim", [TIME, LATE, MIXED], ids=["time", "late", "mixed"])
-def test_the_best_energy_is_that_of_the_best_state_and_never_above_the_first(form, aim):
+def test_the_best_energy_belongs_to_the_best_state_and_is_not_above_the_first(form, aim):
     made = layered(np.random.default_rng(7), integers=False, layout="related")
     _, _, still, _ = wandered(made, aim, 3, steps=0)
     _, _, state, _ = wandered(made, aim, 3)
@@ -94,7 +94,7 @@ def test_the_best_energy_is_that_of_the_best_state_and_never_above_the_first(for
 
 @pytest.mark.parametrize("aim", [TIME, MIXED], ids=["time", "mixed"])
 @pytest.mark.parametrize("integers", [True, False], ids=["ties", "doubles"])
-def test_both_forms_take_the_same_way(monkeypatch, integers, aim):
+def test_both_forms_take_the_same_moves(monkeypatch, integers, aim):
     made = layered(np.random.default_rng(9), integers=integers, layout="table")
     states = []
     for form in ("plain", "compiled"):
@@ -104,7 +104,7 @@ def test_both_forms_take_the_same_way(monkeypatch, integers, aim):
         assert plain.tolist() == compiled.tolist()
 
 
-def test_variables_go_together_and_stay_on_their_options():
+def test_tasks_of_a_variable_move_together_to_candidate_machines():
     made = layered(np.random.default_rng(7), integers=False, layout="table")
     shared = [v for v in range(len(made.graph.variables)) if (made.graph.variable == v).sum() > 1]
     assert shared
@@ -116,7 +116,7 @@ def test_variables_go_together_and_stay_on_their_options():
             assert machines <= set(made.candidates_of(variable).tolist())
 
 
-def test_nobody_waits_on_open_machines_nor_for_tasks_of_no_length():
+def test_tasks_do_not_wait_on_open_machines_or_for_tasks_of_0_seconds():
     tasks = {f"t{index}": {"work": index % 3} for index in range(9)}
     tasks |= {"join": {"kind": "virtual", "after": list(tasks)}, "end": {"work": 1, "after": "join"}}
     made = instance(tasks, platform({"occupancy": "unlimited"}, {"speed": 2.0}))
@@ -127,7 +127,7 @@ def test_nobody_waits_on_open_machines_nor_for_tasks_of_no_length():
         assert (state.previous.tolist(), state.following.tolist()) == standing.neighbours()
 
 
-def test_data_that_pay_for_size_alone_are_counted_alike():
+def test_the_variant_for_sizes_alone_gives_the_same_result():
     tasks = {
         f"t{index}": {
             "work": 1 + index % 4,
@@ -145,7 +145,7 @@ def test_data_that_pay_for_size_alone_are_counted_alike():
         assert state.finish.tolist() == standing.finishes()
 
 
-def test_without_heat_nothing_becomes_worse():
+def test_without_heat_the_energy_never_increases():
     made = layered(np.random.default_rng(4), integers=False, layout="related")
     _, _, still, _ = wandered(made, TIME, 8, steps=0)
     _, _, state, moves = wandered(made, TIME, 8, heat=0.0)
