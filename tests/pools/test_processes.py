@@ -50,7 +50,7 @@ def test_a_pool_needs_at_least_one_worker(workers):
 
 def test_workers_start_with_the_first_item(pool):
     results = pool.map(pieces.worker, range(2))
-    assert pool._staff == []
+    assert pool._processes == []
     assert len(set(results)) == 2
 
 
@@ -88,9 +88,9 @@ def test_workers_are_stopped_when_the_caller_stops_reading(pool):
     results = pool.map(pieces.sleeping, [0.0, 60.0])
     next(results)
     results.close()
-    assert len(pool._staff) < 2
+    assert len(pool._processes) < 2
     assert list(pool.map(pieces.squared, range(3))) == [0, 1, 4]
-    assert gone(process) or process in {worker.process.pid for worker in pool._staff}
+    assert gone(process) or process in {worker.process.pid for worker in pool._processes}
 
 
 def test_with_other_threads_workers_are_spawned(pool):
@@ -99,7 +99,7 @@ def test_with_other_threads_workers_are_spawned(pool):
     other.start()
     try:
         assert list(pool.map(partial(pieces.added, pieces.Large()), range(3))) == [3, 4, 5]
-        assert {type(worker.process).__name__ for worker in pool._staff} == {"SpawnProcess"}
+        assert {type(worker.process).__name__ for worker in pool._processes} == {"SpawnProcess"}
     finally:
         stop.set()
         other.join()

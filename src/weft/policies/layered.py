@@ -6,16 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from weft.policies.orders import ORDERS, Intra
-from weft.policies.placement import ModePlacer, Placement, Sizing, send_transfers
-from weft.policies.policy import Place, TaskOrder, View
-from weft.policies.rounds import PRIORITIES, ROUNDS, Inter, Rounds
+from weft.policies.placement import Placement
+from weft.policies.policy import Place, View
+from weft.policies.rounds import Inter, RoundPolicy, Rounds
 
 __all__ = ["LayeredPolicy"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LayeredPolicy:
+class LayeredPolicy(RoundPolicy):
     """A combination of any inter-workflow priority, rounds, order, sizing and placement.
 
     They are the priority between workflows (``inter``), the tasks considered in a round (``rounds``), the
@@ -28,27 +27,14 @@ class LayeredPolicy:
 
     name: ClassVar[str] = "layered"
     title: ClassVar[str] = "any order of workflows, order of tasks, sizing and placement, combined"
-    needs_plan: ClassVar[bool] = False
 
     inter: Inter = "fcfs"
     """The priority of workflows: that of the policy of this name."""
     rounds: Rounds = "workflows"
     """Tasks considered in a round: all ready tasks, or the first of each workflow."""
-    intra: Intra = "rank"
-    """The order within a workflow: highest upward rank, task index, or pM-S priority."""
-    sizing: Sizing = "fastest"
-    """The node count of moldable tasks: the fastest that is free, or the smallest within 5 % of it."""
     placement: Placement = "finish"
     """The machine: earliest finish, or highest value of the task's own rank expression."""
 
-    @property
-    def order(self) -> TaskOrder:
-        """Return the order within a workflow."""
-        return ORDERS[self.intra]
-
     def decide(self, view: View) -> Iterator[Place]:
         """Run rounds while a machine is free."""
-        yield from send_transfers(view)
-        if view.any_free:
-            placing = ModePlacer(sizing=self.sizing, placement=self.placement)
-            yield from ROUNDS[self.rounds](view, PRIORITIES[self.inter], placing)
+        return self.place_in_rounds(view, self.inter, self.rounds, self.placement)

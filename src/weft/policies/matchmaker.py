@@ -6,16 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from weft.policies.orders import ORDERS, Intra
-from weft.policies.placement import ModePlacer, Sizing, send_transfers
-from weft.policies.policy import Place, TaskOrder, View
-from weft.policies.rounds import PRIORITIES, ROUNDS
+from weft.policies.orders import Intra
+from weft.policies.policy import Place, View
+from weft.policies.rounds import RoundPolicy
 
 __all__ = ["Matchmaker"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Matchmaker:
+class Matchmaker(RoundPolicy):
     """Matches jobs and machines by the jobs' rank expressions.
 
     E. Huedo, R. Montero, I. Llorente, The GridWay Framework for Adaptive Scheduling and Execution on Grids
@@ -30,21 +29,10 @@ class Matchmaker:
 
     name: ClassVar[str] = "rank"
     title: ClassVar[str] = "each job on the free machine it ranks highest (Huedo et al., GridWay)"
-    needs_plan: ClassVar[bool] = False
 
     intra: Intra = "index"
     """The order within a workflow: highest upward rank, task index (GridWay), or pM-S priority."""
-    sizing: Sizing = "fastest"
-    """The node count of moldable tasks: the fastest that is free, or the smallest within 5 % of it."""
-
-    @property
-    def order(self) -> TaskOrder:
-        """Return the order within a workflow."""
-        return ORDERS[self.intra]
 
     def decide(self, view: View) -> Iterator[Place]:
         """Place all jobs while a machine is free."""
-        yield from send_transfers(view)
-        if view.any_free:
-            placing = ModePlacer(sizing=self.sizing, placement="rank")
-            yield from ROUNDS["tasks"](view, PRIORITIES["fcfs"], placing)
+        return self.place_in_rounds(view, "fcfs", "tasks", "rank")

@@ -15,46 +15,26 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from weft.policies.orders import ORDERS, Intra
-from weft.policies.placement import ModePlacer, Sizing, send_transfers
-from weft.policies.policy import Place, TaskOrder, View
-from weft.policies.rounds import PRIORITIES, ROUNDS, Inter, Rounds, place_first
+from weft.policies.placement import ModePlacer, send_transfers
+from weft.policies.policy import Place, View
+from weft.policies.rounds import Inter, RoundPolicy, Rounds, place_first
 
 __all__ = ["Aging", "AgingE", "Basic", "Fcfs", "Foft", "GHeft", "Srpt"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _MultiWorkflowPolicy:
-    """Options that all heuristics share."""
-
-    needs_plan: ClassVar[bool] = False
-
-    intra: Intra = "rank"
-    """The order within a workflow: highest upward rank (as in the paper), task index, or pM-S priority."""
-    sizing: Sizing = "fastest"
-    """The node count of moldable tasks: the fastest that is free, or the smallest within 5 % of it."""
-
-    @property
-    def order(self) -> TaskOrder:
-        """Return the order within a workflow."""
-        return ORDERS[self.intra]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _RoundPolicy(_MultiWorkflowPolicy):
-    """Gives free machines to tasks in rounds."""
+class _PriorityPolicy(RoundPolicy):
+    """Runs rounds with one priority between workflows."""
 
     inter: ClassVar[Inter]
     rounds: ClassVar[Rounds]
 
     def decide(self, view: View) -> Iterator[Place]:
         """Run rounds while a machine is free."""
-        yield from send_transfers(view)
-        if view.any_free:
-            yield from ROUNDS[self.rounds](view, PRIORITIES[self.inter], ModePlacer(sizing=self.sizing))
+        return self.place_in_rounds(view, self.inter, self.rounds)
 
 
-class GHeft(_RoundPolicy):
+class GHeft(_PriorityPolicy):
     """Highest upward rank first, over all workflows; last tasks starve while new workflows arrive."""
 
     name = "g-heft"
@@ -63,7 +43,7 @@ class GHeft(_RoundPolicy):
     rounds = "tasks"
 
 
-class Aging(_RoundPolicy):
+class Aging(_PriorityPolicy):
     """G-HEFT with ranks that grow with the age of the workflow."""
 
     name = "aging"
@@ -72,7 +52,7 @@ class Aging(_RoundPolicy):
     rounds = "tasks"
 
 
-class AgingE(_RoundPolicy):
+class AgingE(_PriorityPolicy):
     """G-HEFT with ranks that grow exponentially with the age of the workflow."""
 
     name = "aging-e"
@@ -81,7 +61,7 @@ class AgingE(_RoundPolicy):
     rounds = "tasks"
 
 
-class Fcfs(_RoundPolicy):
+class Fcfs(_PriorityPolicy):
     """First come, first served."""
 
     name = "fcfs"
@@ -90,7 +70,7 @@ class Fcfs(_RoundPolicy):
     rounds = "workflows"
 
 
-class Srpt(_RoundPolicy):
+class Srpt(_PriorityPolicy):
     """Shortest remaining processing time first: the best mean slowdown, at the cost of long workflows."""
 
     name = "srpt"
@@ -99,7 +79,7 @@ class Srpt(_RoundPolicy):
     rounds = "workflows"
 
 
-class Foft(_RoundPolicy):
+class Foft(_PriorityPolicy):
     """Fairness on finish times: the most delayed workflow first."""
 
     name = "foft"
@@ -108,7 +88,7 @@ class Foft(_RoundPolicy):
     rounds = "workflows"
 
 
-class Basic(_MultiWorkflowPolicy):
+class Basic(RoundPolicy):
     """Every workflow alone: a ready task is queued at once on the machine where it finishes first.
 
     Costs: see ``rounds.py``, and ``forecast.py`` for ``foft``. ``basic`` estimates when machines become free

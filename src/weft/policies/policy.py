@@ -37,22 +37,18 @@ class PlannedTaskView(Protocol):
     @property
     def machine(self) -> int:
         """Return the machine."""
-        ...
 
     @property
     def count(self) -> int:
         """Return the node count in the units of the task's description."""
-        ...
 
     @property
     def start_s(self) -> float:
         """Return the planned start."""
-        ...
 
     @property
     def finish_s(self) -> float:
         """Return the planned finish."""
-        ...
 
 
 class PlanView(Protocol):
@@ -61,7 +57,6 @@ class PlanView(Protocol):
     @property
     def line(self) -> Mapping[int, PlannedTaskView]:
         """Return the planned tasks by index; tasks that are not planned are missing."""
-        ...
 
 
 class TaskCursor(Protocol):
@@ -79,40 +74,31 @@ class TaskCursor(Protocol):
     @property
     def waiting(self) -> int:
         """Return the number of classes with a task that prefers to wait."""
-        ...
 
     @property
     def hurried(self) -> bool:
         """Tell whether tasks planned on busy machines are skipped."""
-        ...
 
     def head(self) -> int | None:
         """Return the first task that was not passed, even if it was left out; None at the end."""
-        ...
 
     def next(self) -> int | None:
         """Return the first task that was neither passed nor left out; None at the end."""
-        ...
 
     def pass_by(self, task: int) -> None:
         """Advance past a task."""
-        ...
 
     def let_wait(self, task: int) -> None:
         """Advance past a task that prefers to wait; leave out its class after several of them."""
-        ...
 
     def leave_out(self, task: int) -> None:
         """Leave out all tasks of the class of a task that prefers to wait."""
-        ...
 
     def leave_out_kind(self, task: int) -> None:
         """Leave out all tasks of the kind of a task that no machine can run."""
-        ...
 
     def hurry(self, is_free: Callable[[int], bool]) -> None:
         """From now on skip tasks whose planned machine is usable but not free."""
-        ...
 
 
 @message
@@ -183,19 +169,15 @@ class RunOrder(Protocol):
 
     def key(self, task: int) -> float:
         """Return the sort key of a task: lower first; ties are broken by index."""
-        ...
 
     def completed(self, task: int) -> Iterable[int]:
         """Update the order after a task has completed; return the tasks whose keys changed."""
-        ...
 
     def remembered(self) -> Sequence[float]:
         """Return its state for a snapshot."""
-        ...
 
     def remember(self, values: Sequence[float]) -> None:
         """Restore its state from a snapshot."""
-        ...
 
 
 class TaskOrder(Protocol):
@@ -203,7 +185,6 @@ class TaskOrder(Protocol):
 
     def of(self, instance: Instance) -> RunOrder:
         """Return the order of a new run."""
-        ...
 
 
 class ReadyQueue(Protocol):
@@ -211,22 +192,18 @@ class ReadyQueue(Protocol):
 
     def __len__(self) -> int:
         """Return the number of ready tasks."""
-        ...
 
     def heads(self, machines: Collection[int] | None = None) -> list[int]:
         """Return the first task of each kind, best first. If it cannot be placed, no task of its kind can.
 
         With ``machines``: without transfers, and of bound tasks only those bound to one of these machines.
         """
-        ...
 
     def transfers(self) -> list[int]:
         """Return the first transfer of each kind, best first."""
-        ...
 
     def __iter__(self) -> Iterator[int]:
         """Iterate over all ready tasks, best first; this sorts them."""
-        ...
 
 
 class RunView(Protocol):
@@ -240,50 +217,40 @@ class RunView(Protocol):
     @property
     def ready(self) -> ReadyQueue:
         """Return the ready tasks."""
-        ...
 
     @property
     def transfers(self) -> bool:
         """Tell whether the run has transfer tasks."""
-        ...
 
     @property
     def alone_s(self) -> float:
         """Return the estimated makespan alone on the empty platform (HEFT at submission)."""
-        ...
 
     @property
     def ranks(self) -> Sequence[float]:
         """Return the upward rank of every task over mean seconds and mean transfers."""
-        ...
 
     @property
     def mean_seconds(self) -> Sequence[float]:
         """Return the mean seconds of every task over the machines that can run it."""
-        ...
 
     @property
     def remaining_s(self) -> float:
         """Return the mean seconds of all unfinished tasks; running tasks count with their remaining time."""
-        ...
 
     @property
     def plan(self) -> PlanView | None:
         """Return the plan; None if there is none."""
-        ...
 
     def state(self, task: int) -> str:
         """Return the name of the state of a task."""
-        ...
 
     @property
     def computing_s(self) -> float:
         """Return the mean seconds of all unfinished compute tasks; running tasks count in full."""
-        ...
 
     def first_unfinished(self, most: int) -> Sequence[int]:
         """Return at most ``most`` unfinished tasks by upward rank, then index."""
-        ...
 
     def turn(self, *, early: bool = False, by_rank: bool = False, strict: bool = False) -> TaskCursor | None:
         """Return a pass over the ready tasks by planned start; None if there is no plan or no such task.
@@ -292,15 +259,12 @@ class RunView(Protocol):
         ``by_rank``: by upward rank, then planned start. ``strict``: without tasks whose planned machine
         cannot be used.
         """
-        ...
 
     def bound(self, task: int) -> int | None:
         """Return the machine of the task's abstract machine; None if it is not bound."""
-        ...
 
     def where(self, task: int) -> int | None:
         """Return the machine that has, or will have, the data of a completed or running task."""
-        ...
 
 
 class MachineView(Protocol):
@@ -311,41 +275,33 @@ class MachineView(Protocol):
     @property
     def up(self) -> bool:
         """Tell whether it is up."""
-        ...
 
     @property
     def nodes(self) -> int:
         """Return its number of nodes."""
-        ...
 
     @property
     def free_nodes(self) -> int:
         """Return the number of nodes that are neither occupied nor reserved."""
-        ...
 
     @property
     def speed_factor(self) -> float:
         """Return its estimated speed relative to the description of the platform."""
-        ...
 
     @property
     def believed_at_s(self) -> float:
         """Return when that was estimated."""
-        ...
 
     @property
     def waiting(self) -> int:
         """Return the number of attempts in its queue."""
-        ...
 
     @property
     def promised_s(self) -> float:
         """Return the seconds of tasks bound to it that were not sent yet, over its nodes."""
-        ...
 
     def free_at_s(self, nodes: int) -> float:
         """Estimate when so many nodes are free after all queued attempts in order of arrival."""
-        ...
 
 
 class AttemptView(Protocol):
@@ -375,39 +331,31 @@ class View(Protocol):
     @property
     def now(self) -> float:
         """Return the time."""
-        ...
 
     @property
     def runs(self) -> Sequence[RunView]:
         """Return the active runs by arrival."""
-        ...
 
     @property
     def beliefs(self) -> tuple[float, ...]:
         """Return the speed factor of every machine, 0 if it is down; the same object while unchanged."""
-        ...
 
     @property
     def free(self) -> Collection[int]:
         """Return the usable machines with a free node."""
-        ...
 
     @property
     def any_free(self) -> bool:
         """Tell whether some usable machine has a free node."""
-        ...
 
     def run(self, index: int) -> RunView:
         """Return an active run by its number."""
-        ...
 
     def attempts(self) -> Iterable[AttemptView]:
         """Return the live attempts by number."""
-        ...
 
     def attempts_of(self, run: RunView, most: int) -> Sequence[AttemptView]:
         """Return at most ``most`` live attempts of a run, in the order in which its tasks got one."""
-        ...
 
     def modes(self, run: RunView, task: int, *, free: bool = True) -> list[Mode]:
         """Return the modes of a task by machine, then count; with ``free`` only those that can start now.
@@ -416,15 +364,12 @@ class View(Protocol):
         task, free amounts) only the first is listed. Otherwise, of more than 64 machines that are equal
         except for their load, the 16 that are free first.
         """
-        ...
 
     def mode(self, run: RunView, task: int, machine: int, count: int, *, free: bool = False) -> Mode | None:
         """Return one mode of a task; None if it is impossible, the machine is down, or with ``free`` busy."""
-        ...
 
     def rank(self, run: RunView, task: int, machine: int) -> float | None:
         """Evaluate the task's rank expression for a machine (higher is better); None if it has none."""
-        ...
 
 
 class Policy(Protocol):
@@ -449,7 +394,6 @@ class Policy(Protocol):
 
     def decide(self, view: View) -> Iterable[Decision]:
         """Return the decisions for now; those of a generator take effect one by one."""
-        ...
 
 
 def make_policy(text: str) -> Policy:

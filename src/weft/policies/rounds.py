@@ -18,20 +18,23 @@ placement. A decision costs O(active workflows + kinds), never O(ready tasks).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from itertools import islice
 from math import inf, log
-from typing import Literal, Protocol
+from typing import ClassVar, Literal, Protocol
 
 from weft.policies.forecast import FinishForecast
-from weft.policies.placement import ModePlacer
-from weft.policies.policy import Place, RunView, View
+from weft.policies.orders import ORDERS, Intra
+from weft.policies.placement import ModePlacer, Placement, Sizing, send_transfers
+from weft.policies.policy import Place, RunView, TaskOrder, View
 
 __all__ = [
     "PRIORITIES",
     "ROUNDS",
     "WORKFLOW_PRIORITIES",
     "Inter",
+    "RoundPolicy",
     "Rounds",
     "Urgency",
     "place_first",
@@ -124,7 +127,6 @@ class _TaskPlacer(Protocol):
 
     def place(self, view: View, run: RunView, task: int) -> Place | None:
         """Choose machine and count of a ready task; None if no machine can run it now."""
-        ...
 
 
 def place_first(
@@ -213,3 +215,29 @@ ROUNDS: dict[str, Callable[[View, _PriorityRule, ModePlacer], Iterator[Place]]] 
     "workflows": _by_workflows,
 }
 """By name: the tasks collected in a round."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundPolicy:
+    """Options of policies that place tasks in rounds."""
+
+    needs_plan: ClassVar[bool] = False
+
+    intra: Intra = "rank"
+    """The order within a workflow: highest upward rank, task index, or pM-S priority."""
+    sizing: Sizing = "fastest"
+    """The node count of moldable tasks: the fastest that is free, or the smallest within 5 % of it."""
+
+    @property
+    def order(self) -> TaskOrder:
+        """Return the order within a workflow."""
+        return ORDERS[self.intra]
+
+    def place_in_rounds(
+        self, view: View, inter: Inter, rounds: Rounds, placement: Placement = "finish"
+    ) -> Iterator[Place]:
+        """Send transfers, then run rounds while a machine is free."""
+        yield from send_transfers(view)
+        if view.any_free:
+            placer = ModePlacer(sizing=self.sizing, placement=placement)
+            yield from ROUNDS[rounds](view, PRIORITIES[inter], placer)

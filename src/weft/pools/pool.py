@@ -16,7 +16,7 @@ from typing import ClassVar, Self, TypeVar
 from weft.errors import InvalidInput, Problem, shorten
 from weft.search.pool import INLINE_POOL
 
-__all__ = ["OpenPool", "SerialPool", "ThreadPool", "make_pool", "parse_workers"]
+__all__ = ["OpenPool", "SerialPool", "ThreadPool", "WorkerPool", "make_pool"]
 
 
 _Item = TypeVar("_Item")
@@ -69,7 +69,7 @@ def make_pool(text: str) -> OpenPool:
     return kind.of(argument)
 
 
-def parse_workers(name: str, argument: str) -> int:
+def _parse_workers(name: str, argument: str) -> int:
     """Parse a number of workers, at least 1. Raises InvalidInput."""
     try:
         workers = int(argument or "1")
@@ -109,24 +109,31 @@ class SerialPool(OpenPool):
         """Do nothing: there is nothing to free."""
 
 
-class ThreadPool(OpenPool):
-    """Threads, started with the first item."""
-
-    name: ClassVar[str] = "threads"
+class WorkerPool(OpenPool):
+    """A pool with a number of workers, started with the first item."""
 
     def __init__(self, workers: int) -> None:
-        self._workers = parse_workers(self.name, str(workers))
-        self._executor: ThreadPoolExecutor | None = None
+        self._workers = _parse_workers(self.name, str(workers))
 
     @classmethod
     def of(cls, argument: str) -> Self:
         """Make the pool from its number of workers."""
-        return cls(parse_workers(cls.name, argument))
+        return cls(_parse_workers(cls.name, argument))
 
     @property
     def workers(self) -> int:
         """Return the number of items computed at the same time."""
         return self._workers
+
+
+class ThreadPool(WorkerPool):
+    """Threads of this process."""
+
+    name: ClassVar[str] = "threads"
+
+    def __init__(self, workers: int) -> None:
+        super().__init__(workers)
+        self._executor: ThreadPoolExecutor | None = None
 
     def map(self, function: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
         """Yield the results in the order of the items."""

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from weft.errors import WeftError
-from weft.pools.pool import OpenPool, parse_workers
+from weft.pools.pool import WorkerPool
 
 __all__ = ["ProcessPool"]
 
@@ -31,7 +31,7 @@ items.
 """
 
 
-class ProcessPool(OpenPool):
+class ProcessPool(WorkerPool):
     """Processes, started with the first item.
 
     Workers are forked if that is safe, so that they share the loaded modules and compiled kernels of this
@@ -42,76 +42,66 @@ class ProcessPool(OpenPool):
     name: ClassVar[str] = "processes"
 
     def __init__(self, workers: int) -> None:
-        self._workers = parse_workers(self.name, str(workers))
-        self._staff: list[_WorkerProcess] = []
-
-    @classmethod
-    def of(cls, argument: str) -> Self:
-        """Make the pool from its number of workers."""
-        return cls(parse_workers(cls.name, argument))
-
-    @property
-    def workers(self) -> int:
-        """Return the number of items computed at the same time."""
-        return self._workers
+        super().__init__(workers)
+        self._processes: list[_WorkerProcess] = []
 
     def map(self, function: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
         """Yield the results in the order of the items."""
         todo = deque(enumerate(items))
         results: dict[int, Any] = {}
         depth = 2 if len(todo) >= _AHEAD * self._workers else 1
-        self._employ(function, min(self._workers, len(todo)))
+        self._start_workers(function, min(self._workers, len(todo)))
         try:
             for number in range(len(todo)):
                 while number not in results:
-                    self._hand_out(todo, depth)
+                    self._dispatch(todo, depth)
                     self._collect(results)
-                self._hand_out(todo, depth)
+                self._dispatch(todo, depth)
                 yield _unpack_result(results.pop(number))
         finally:
-            self._dismiss(lambda worker: bool(worker.given))
+            self._stop_workers(lambda worker: bool(worker.pending))
 
     def close(self) -> None:
         """Kill all workers."""
-        self._dismiss(lambda _: True)
+        self._stop_workers(lambda _: True)
 
-    def _employ(self, function: _Function, wanted: int) -> None:
+    def _start_workers(self, function: _Function, wanted: int) -> None:
         """Start missing workers; send the function to the others."""
         message: bytes | None = None
-        for worker in self._staff:
+        for worker in self._processes:
             if worker.function is not function:
                 message = message or pickle.dumps((None, function))
                 worker.function = function
                 worker.connection.send_bytes(message)
         context = _context()
-        while len(self._staff) < wanted:
-            self._staff.append(_WorkerProcess(context, function))
+        while len(self._processes) < wanted:
+            self._processes.append(_WorkerProcess(context, function))
 
-    def _hand_out(self, todo: deque[tuple[int, Any]], depth: int) -> None:
+    def _dispatch(self, todo: deque[tuple[int, Any]], depth: int) -> None:
         for load in range(depth):
-            for worker in self._staff:
-                if todo and len(worker.given) == load:
+            for worker in self._processes:
+                if todo and len(worker.pending) == load:
                     number, item = todo.popleft()
-                    worker.given.append(number)
+                    worker.pending.append(number)
                     worker.connection.send_bytes(pickle.dumps((number, item)))
 
     def _collect(self, results: dict[int, Any]) -> None:
         """Wait for at least one result."""
-        at_work = {worker.connection: worker for worker in self._staff if worker.given}
-        for connection in wait(list(at_work)):
-            worker = at_work[connection]  # type: ignore[index]
+        busy = {worker.connection: worker for worker in self._processes if worker.pending}
+        for connection in wait(list(busy)):
+            worker = busy[connection]  # type: ignore[index]
             try:
                 message = worker.connection.recv_bytes()
             except (EOFError, OSError):
                 raise _worker_error(worker) from None
-            results[worker.given.popleft()] = message
+            results[worker.pending.popleft()] = message
 
-    def _dismiss(self, unwanted: Callable[[_WorkerProcess], bool]) -> None:
-        leaving = [worker for worker in self._staff if unwanted(worker)]
-        self._staff = [worker for worker in self._staff if worker not in leaving]
-        for worker in leaving:
+    def _stop_workers(self, unwanted: Callable[[_WorkerProcess], bool]) -> None:
+        stopped = [worker for worker in self._processes if unwanted(worker)]
+        self._processes = [worker for worker in self._processes if worker not in stopped]
+        for worker in stopped:
             worker.process.kill()
-        for worker in leaving:
+        for worker in stopped:
             worker.process.join()
             worker.process.close()
             worker.connection.close()
@@ -122,7 +112,7 @@ class _WorkerProcess:
 
     def __init__(self, context: BaseContext, function: _Function) -> None:
         self.function = function
-        self.given: deque[int] = deque()
+        self.pending: deque[int] = deque()
         """Numbers of the items without a result yet, in the order sent."""
         self.connection, theirs = context.Pipe()
         # A forked process shares the arguments with its parent; they are not copied.
@@ -152,7 +142,7 @@ def _worker_error(worker: _WorkerProcess) -> WeftError:
 
 def _unpack_result(message: bytes) -> Any:
     """Return the result of an item, or raise its error."""
-    good, value = pickle.loads(message)  # noqa: S301 - our own worker wrote it
+    good, value = pickle.loads(message)  # noqa: S301 - written by a worker
     if good:
         return value
     raise value
@@ -163,7 +153,7 @@ def _work(connection: Connection, function: _Function) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     while True:
-        number, item = pickle.loads(connection.recv_bytes())  # noqa: S301 - our own employer wrote it
+        number, item = pickle.loads(connection.recv_bytes())  # noqa: S301 - written by the parent
         if number is None:
             function = item
         else:

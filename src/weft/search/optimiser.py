@@ -37,7 +37,6 @@ class Limit(Protocol):
 
     def allows(self, steps_taken: int) -> bool:
         """Tell whether another generation may be evaluated after so many points."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +104,6 @@ class Optimiser(Protocol):
 
     def refuses(self, space: Space) -> str | None:
         """Return why a space cannot be searched; None if it can."""
-        ...
 
     def optimise(
         self,
@@ -124,7 +122,6 @@ class Optimiser(Protocol):
         The limit is checked after every ``batch`` points (None: after every generation). With more than one
         worker, the points of a generation are evaluated in parallel with the same result.
         """
-        ...
 
 
 class _LimitReached(Exception):
@@ -186,7 +183,7 @@ class Evaluator:
                 raise _LimitReached
             parts.append(self._evaluate_batch(points[start : start + size]))
         self._close()
-        return np.concatenate(parts)
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def _evaluate_batch(self, points: Points) -> Floats:
         """Evaluate points and keep the best."""

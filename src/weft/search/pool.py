@@ -20,14 +20,12 @@ class Pool(Protocol):
     @property
     def workers(self) -> int:
         """Return the number of items computed at the same time."""
-        ...
 
     def map(self, function: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
         """Yield the results in the order of the items; an error of an item is raised here.
 
         Function and items may be pickled: the function is one of a module, or a partial of one.
         """
-        ...
 
 
 class InlinePool:
