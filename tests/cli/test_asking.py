@@ -31,7 +31,7 @@ def engine(project: Project):
 
 def test_tasks_are_held_released_and_moved(project: Project, engine) -> None:
     second = project.weft("run", "long.yaml")
-    refused(second, 4, "`weft run long.yaml --on machines.yaml`", "is at work in this project")
+    refused(second, 4, "`weft run long.yaml --on machines.yaml`", "the project is locked by")
     held = project.weft("hold", "b")
     assert (held.code, held.out) == (0, "b of run 1 is held; `weft release` releases it\n")
     assert [row["held"] for row in project.json("status")["kinds"]] == [0, 2]

@@ -90,7 +90,7 @@ def test_what_lives_or_can_be_resumed_is_left_alone(project: Project) -> None:
     process = project.start("run", "slow.yaml")
     try:
         project.running(process, "on")
-        refused(project.weft("clean"), 4, "is at work in this project", "weft run slow.yaml")
+        refused(project.weft("clean"), 4, "the project is locked by", "weft run slow.yaml")
         process.terminate()
         assert process.wait(timeout=30) == 75
         refused(project.weft("clean", "1"), 2, "not finished", "`weft cancel 1`")

@@ -19,7 +19,7 @@ def ledger(tmp_path):
 
 def test_every_run_has_random_numbers_of_its_own(ledger):
     made = reproduce(Toy(), ledger, seed=5)
-    assert (made.runs, made.taken_over) == (6, 0)
+    assert (made.runs, made.reused) == (6, 0)
     expected = [float(generator(5, "toy", "small", str(number)).random()) for number in range(4)]
     assert [ledger.read()["small", number]["drawn"] for number in range(4)] == expected
     assert made.rows[0].ours == pytest.approx(sum(expected) / 4)
@@ -34,14 +34,14 @@ def test_a_second_time_nothing_is_run(ledger):
     first = reproduce(Toy(), ledger)
     size = ledger.path.stat().st_size
     again = reproduce(Toy(), ledger)
-    assert (again.taken_over, again.rows) == (6, first.rows)
+    assert (again.reused, again.rows) == (6, first.rows)
     assert ledger.path.stat().st_size == size
 
 
 def test_more_runs_and_more_cells_go_on_from_what_is_known(ledger):
     reproduce(Toy(), ledger, runs=1)
     made = reproduce(Toy(), ledger, runs=3, full=True)
-    assert (made.runs, made.taken_over) == (9, 2)
+    assert (made.runs, made.reused) == (9, 2)
     assert [row.runs for row in made.rows] == [3, 3, 3]
     fewer = reproduce(Toy(), ledger, runs=1)
     assert [row.runs for row in fewer.rows] == [1, 1]
@@ -69,7 +69,7 @@ def test_what_was_ended_gives_the_same_rows(ledger, tmp_path, ended):
         reproduce(Toy(), ledger, seed=2, pool=Ending(ended))
     assert len(ledger.read()) == ended
     rest = reproduce(Toy(), ledger, seed=2)
-    assert (rest.taken_over, rest.rows) == (ended, whole.rows)
+    assert (rest.reused, rest.rows) == (ended, whole.rows)
 
 
 def test_processes_give_the_same_rows(ledger, tmp_path):

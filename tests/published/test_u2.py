@@ -24,7 +24,7 @@ pytestmark = pytest.mark.real_time
 def run_both():
     """Run both policies at the same time: subtasks only sleep."""
     with ThreadPoolExecutor() as pool:
-        return dict(zip(EXPECTED, pool.map(PipelineStudy(UNIT_S).executed, EXPECTED), strict=True))
+        return dict(zip(EXPECTED, pool.map(PipelineStudy(UNIT_S).execute, EXPECTED), strict=True))
 
 
 @pytest.fixture(scope="module")

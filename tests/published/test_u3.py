@@ -27,8 +27,8 @@ pytestmark = pytest.mark.real_time
 def run_all():
     """Run all policies at the same time: tasks only sleep."""
     with ThreadPoolExecutor() as pool:
-        many = {policy: pool.submit(SharingStudy(0.01).executed, ARRIVALS, policy) for policy in POLICIES}
-        few = {policy: pool.submit(SharingStudy(0.04).executed, AT_ONCE, policy) for policy in POLICIES}
+        many = {policy: pool.submit(SharingStudy(0.01).execute, ARRIVALS, policy) for policy in POLICIES}
+        few = {policy: pool.submit(SharingStudy(0.04).execute, AT_ONCE, policy) for policy in POLICIES}
         return [{policy: found.result() for policy, found in each.items()} for each in (many, few)]
 
 

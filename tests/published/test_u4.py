@@ -39,8 +39,8 @@ def run_all():
     """Run the case that only sleeps beside those that compute, one after the other: their load needs a core."""
     study = JobMigrationStudy(SCALE, CASES)
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(study.happened, DEMANDS)
-        computing = {name: study.happened(name) for name in (DEGRADATION, FROM_ZERO)}
+        waiting = pool.submit(study.execute, DEMANDS)
+        computing = {name: study.execute(name) for name in (DEGRADATION, FROM_ZERO)}
         return {**computing, DEMANDS: waiting.result()}
 
 

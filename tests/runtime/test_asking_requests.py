@@ -74,8 +74,11 @@ def test_a_kind_means_all_its_tasks_and_is_answered_once(scene):
         ({"what": "hold", "task": "frist"}, "there is no task 'frist'; did you mean 'first'?"),
         ({"what": "migrate", "task": "first", "machine": "m7"}, "there is no machine 'm7'"),
         ({"what": "migrate", "task": "many[1]"}, "migrate: it does not run"),
-        ({"what": "dance"}, "dance: not something that can be asked"),
-        ({"what": "cancel", "run": 3}, "there is no such run in this execution"),
+        ({"what": "dance"}, "unknown request 'dance'; known: cancel, hold, release, migrate, resume"),
+        (
+            {"what": "cancel", "run": 3},
+            "there is no run 3 in this execution; list the runs with `weft status`",
+        ),
     ],
 )
 def test_what_makes_no_sense_is_refused_with_the_reason(scene, how, text):
@@ -100,7 +103,7 @@ def test_of_a_run_that_is_over_nothing_can_be_asked(scene):
     again = scene.ask("hold", run=0)
     every = scene.ask("release")
     scene.decide()
-    assert scene.user.reply(again).text == "the run is over (cancelled)"
-    assert scene.user.reply(every).text == "all runs are over"
+    assert scene.user.reply(again).text == "the run has ended (cancelled)"
+    assert scene.user.reply(every).text == "all runs have ended"
     assert scene.user.reply(second) is not None
     assert scene.user.reply(third) is not None

@@ -94,7 +94,7 @@ def test_it_is_free_after_an_orderly_end(path, other):
     other.communicate("")
     assert find_holder(path) is None
     with Lock(path) as mine:
-        assert mine.took_over is None
+        assert mine.previous_owner is None
         assert find_holder(path) == mine.owner
     assert find_holder(path) is None
 
@@ -104,8 +104,8 @@ def test_a_stale_lock_is_taken_over(path, other):
     other.wait()
     assert find_holder(path) is None
     with Lock(path, ["weft", "resume"]) as mine:
-        assert mine.took_over.pid == other.pid
-        assert mine.took_over.command == "weft run 'a file.yaml'"
+        assert mine.previous_owner.pid == other.pid
+        assert mine.previous_owner.command == "weft run 'a file.yaml'"
         assert find_holder(path).command == "weft resume"
 
 
@@ -115,7 +115,7 @@ def test_a_zombie_holds_nothing(path, other):
     while "Z" not in Path(f"/proc/{other.pid}/stat").read_text().rpartition(")")[2]:
         time.sleep(0.005)
     with Lock(path) as mine:
-        assert mine.took_over.pid == other.pid
+        assert mine.previous_owner.pid == other.pid
 
 
 def test_a_stopped_engine_still_holds_it(path, other):
@@ -157,7 +157,7 @@ def test_a_forked_child_does_not_hold_it(path):
         child.kill()
         child.wait()
         with Lock(path) as mine:
-            assert mine.took_over.pid == child.pid
+            assert mine.previous_owner.pid == child.pid
     finally:
         os.killpg(child.pid, signal.SIGKILL)
         child.communicate()
@@ -177,7 +177,7 @@ def test_a_reused_number_is_recognised(path, way):
         path.write_text(each.as_text())
         assert find_holder(path) is None
         with Lock(path) as held:
-            assert held.took_over == each
+            assert held.previous_owner == each
 
 
 def test_without_flock_another_host_is_believed(path, way):
@@ -186,7 +186,7 @@ def test_without_flock_another_host_is_believed(path, way):
     path.parent.mkdir(parents=True)
     path.write_text(stranger.as_text())
     if way == "flock":
-        assert Lock(path).took_over == stranger
+        assert Lock(path).previous_owner == stranger
     else:
         with pytest.raises(Locked, match="on elsewhere"):
             Lock(path)
@@ -198,7 +198,7 @@ def test_whatever_stands_in_the_file_it_can_be_taken(path, way, text):
     path.write_text(text)
     assert find_holder(path) is None
     with Lock(path) as mine:
-        assert mine.took_over is None
+        assert mine.previous_owner is None
         assert json.loads(path.read_text())["pid"] == os.getpid()
 
 

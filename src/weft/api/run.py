@@ -356,8 +356,8 @@ def _resume_execution(
     execution = Execution.resume(layout, lock, database, number, compiled=compiled)
     runs = execution.engine.state.runs
     stopped = [run.index for run in runs if run.ending == "stopped" and run.index not in cancel]
-    execution.ask("resume", stopped)
-    execution.ask("cancel", [run.index for run in runs if run.index in cancel and not run.ending])
+    execution.request("resume", stopped)
+    execution.request("cancel", [run.index for run in runs if run.index in cancel and not run.ending])
     return execution
 
 

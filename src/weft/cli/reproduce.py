@@ -70,8 +70,8 @@ def command(
             ledger.delete()
         line.text = name
         made = _run_reproduction(reproduction, ledger, line, full=full, runs=runs, seed=seed, workers=workers)
-    if made.taken_over:
-        told = f"note: {made.taken_over} of {made.runs} runs were stored before"
+    if made.reused:
+        told = f"note: {made.reused} of {made.runs} runs were stored before"
         click.echo(f"{told} ({ledger.path}); --fresh repeats them", err=True)
     if as_json:
         options.print_json(_record(reproduction, made, full=full, seed=seed))
@@ -189,7 +189,7 @@ def _record(
         "full": full,
         "seed": seed,
         "runs": made.runs,
-        "taken_over": made.taken_over,
+        "taken_over": made.reused,
         "within": not made.outside,
         "rows": [row.as_record() for row in made.rows],
         "charts": [chart.as_record() for chart in made.charts],

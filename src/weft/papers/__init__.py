@@ -1,4 +1,4 @@
-"""Studies: the papers' experiments, run again. The contract is in ``reproduction.py``; read it first."""
+"""Reproductions of the papers' experiments. The interface is in ``reproduction.py``."""
 
 from __future__ import annotations
 
@@ -27,4 +27,4 @@ REPRODUCTIONS = Registry(
         "u4": "weft.papers.unified_migration:JobMigrationStudy",
     },
 )
-"""To add a reproduction: one file, one line here."""
+"""To add a reproduction, add a class and one line here."""

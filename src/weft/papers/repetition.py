@@ -184,7 +184,7 @@ class ReproductionResult:
 
     rows: Sequence[ResultRow]
     runs: int
-    taken_over: int
+    reused: int
     """Number of runs whose results were reused from the ledger."""
     charts: Sequence[Chart] = ()
 
@@ -214,7 +214,7 @@ def reproduce(
     wanted = [(cell, number) for cell in cells for number in range(cell.runs if runs is None else runs)]
     known = ledger.read()
     missing = [(cell, number) for cell, number in wanted if (cell.name, number) not in known]
-    taken_over = len(wanted) - len(missing)
+    reused = len(wanted) - len(missing)
     work_left = sum(cell.work for cell, _ in missing)
     work_done = 0.0
     with ledger:
@@ -224,12 +224,12 @@ def reproduce(
             ledger.add((cell.name, number), measures)
             work_done += cell.work
             if tell is not None:
-                tell(ReproductionProgress(taken_over + done, len(wanted), work_done, work_left - work_done))
+                tell(ReproductionProgress(reused + done, len(wanted), work_done, work_left - work_done))
     results = _collect_results(wanted, known)
     return ReproductionResult(
         rows=reproduction.rows(results, full=full),
         runs=len(wanted),
-        taken_over=taken_over,
+        reused=reused,
         charts=reproduction.charts(results, full=full)
         if isinstance(reproduction, ChartedReproduction)
         else (),

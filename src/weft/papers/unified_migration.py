@@ -407,10 +407,10 @@ class JobMigrationStudy:
         return found
 
     def _measure(self, name: str) -> dict[str, float]:
-        outcome, share = repeat_if_disturbed(lambda: self.happened(name))
+        outcome, share = repeat_if_disturbed(lambda: self.execute(name))
         return {**measure_jobs(name, outcome, self._scale), "disturbance": share}
 
-    def happened(self, name: str) -> JobOutcome:
+    def execute(self, name: str) -> JobOutcome:
         """Execute a scenario; competing processes use the first core and leave the others free."""
         return run_jobs_locally(self._cases[name], self._scale, core=list_cores()[0])
 

@@ -66,10 +66,10 @@ class PipelineStudy:
 
     def run(self, cell: ExperimentCell, rng: np.random.Generator) -> Measures:  # noqa: ARG002 -- nothing is drawn
         """Execute the example under one policy."""
-        ran, share = repeat_if_disturbed(lambda: self.executed(cell.name))
+        ran, share = repeat_if_disturbed(lambda: self.execute(cell.name))
         return {**_measures(cell.name, find_starts(ran, self._unit_s)), "disturbance": share}
 
-    def executed(self, policy: str) -> LocalRun:
+    def execute(self, policy: str) -> LocalRun:
         """Execute the example under one policy and return the run."""
         made = build_layered_sweeps(_LAYERS, "layers")
         assert made.platform is not None

@@ -66,10 +66,10 @@ class SharingStudy:
 
     def run(self, cell: ExperimentCell, rng: np.random.Generator) -> Measures:  # noqa: ARG002 -- nothing is drawn
         """Execute all workflows under one policy."""
-        ran, share = repeat_if_disturbed(lambda: self.executed(reference_arrivals(0), cell.name))
+        ran, share = repeat_if_disturbed(lambda: self.execute(reference_arrivals(0), cell.name))
         return {**dict(self._measures(ran)), "disturbance": share}
 
-    def executed(self, arrivals: Sequence[Arrival], policy: str) -> LocalRun:
+    def execute(self, arrivals: Sequence[Arrival], policy: str) -> LocalRun:
         """Execute these arrivals under one policy and return the run."""
         machines = [Machine(name=f"server{number}") for number in range(1, SERVERS + 1)]
         with TemporaryDirectory(prefix="weft-u3-") as project:

@@ -1,1 +1,1 @@
-"""The loop: one journal, one engine, one world."""
+"""The driver loop for every backend, with journal, lock and planning budget."""

@@ -1,4 +1,4 @@
-"""The clock a planner gets: planners read none themselves."""
+"""Planning budgets with a deadline. Planners do not read clocks; they call ``Budget.left``."""
 
 from __future__ import annotations
 
@@ -27,34 +27,36 @@ __all__ = [
 
 
 DEFAULT_PLAN_TIME_S = 2.0
-"""What a planner that searches gets if nothing is said."""
+"""Default time of planners that search."""
 
 _REPLAN_STEPS = 200
-"""What it gets if nothing is said while a run goes on: tasks wait for such a plan."""
+"""Default steps of planners that search during a run, when tasks wait for the plan."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Deadline:
-    """Counts down to an end. It can travel to other processes and hosts, whose clocks must agree."""
+    """A point in time. It can be sent to processes and hosts whose clocks agree."""
 
     end_s: float
-    """As ``time.time`` counts."""
+    """In seconds of ``time.time``."""
 
     @classmethod
     def of(cls, seconds: float) -> Deadline:
-        """Start a clock that ends in so many seconds."""
+        """Return a deadline this many seconds from now."""
         return cls(end_s=time.time() + seconds)
 
     def left(self) -> float:
-        """Give the seconds that are left; below 0: it is over."""
+        """Return the seconds left; negative after the deadline."""
         return self.end_s - time.time()
 
     def end(self) -> None:
-        """End now."""
+        """Move the deadline to the past."""
         self.end_s = 0.0
 
     def stop(self, kernel: str) -> Callable[[], None]:  # noqa: ARG002
-        """Stand still while a kernel is compiled; give what makes the clock go on."""
+        """Return a callback that moves the deadline by the time since this call: the compilation of a kernel
+        is free.
+        """
         stopped_s = time.time()
 
         def go_on() -> None:
@@ -69,7 +71,7 @@ def make_budget(
     plan_steps: int | None,
     progress: Callable[[PlanProgress], None] | None = None,
 ) -> Budget:
-    """Start the clock, or count steps; with neither a planner may take as long as it likes."""
+    """Return a budget of seconds from now or of steps; with neither it is unlimited."""
     if plan_time_s is not None and plan_steps is not None:
         what = f"a planning time of {plan_time_s:g} s and {plan_steps} planning steps"
         raise InvalidInput(Problem(what=what, rule="only one of them can end the planning"))
@@ -83,16 +85,17 @@ def make_budget(
 
 
 def find_deadline(budget: Budget) -> Deadline | None:
-    """Give the clock of a budget; None: it has none."""
+    """Return the deadline of a budget; None: it has none."""
     clock = getattr(budget.left, "__self__", None)
     return clock if isinstance(clock, Deadline) else None
 
 
 @contextmanager
 def exclude_compilation(budget: Budget) -> Iterator[None]:
-    """Let the clock of a budget stand still whenever kernels are compiled.
+    """Extend the deadline of a budget by the time that kernels are compiled.
 
-    That takes seconds, but only the first time: with them a first plan would get no time to search.
+    Compilation takes seconds, but only once per machine; without this, the first plan would have no time to
+    search.
     """
     clock = find_deadline(budget)
     if clock is None:
@@ -109,16 +112,16 @@ def is_search(planner: Planner) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanningBudget:
-    """What a planner that searches may spend each time it is asked in a run; nothing said: as usual."""
+    """Budget of each plan of a run for planners that search; the defaults apply if neither field is given."""
 
     time_s: float | None = None
     steps: int | None = None
 
     def __post_init__(self) -> None:
-        self._budget()  # refuses what cannot be
+        self._budget()  # raises InvalidInput for invalid values
 
     def budget(self, planner: Planner, *, first: bool) -> Budget:
-        """Start the clock, or count steps; ``first``: the plan before a run, not one while it goes on."""
+        """Return the budget of a plan, starting now. ``first``: the plan before the run starts."""
         said = self.time_s is not None or self.steps is not None
         if said or not is_search(planner):
             return self._budget()

@@ -1,13 +1,8 @@
-"""What users ask from other shells, as the engine's own events, with an answer for each.
+"""An execution in this process: lock, database, engine, backend, and the driver loop between them.
 
-What a journal says was commanded and never answered: a world that takes over is told it again.
-
-Commands are idempotent, so it does no harm to tell a world what it has begun already (design section 4).
-
-An execution under way: the lock, the database, one engine, one world, and the loop between them.
-
-``begin`` starts one, ``take_up`` goes on with one whose engine has stopped or died: the engine is rebuilt
-from the journal, the world finds what still runs, and is told again what it has not answered.
+``begin`` starts one. ``resume`` continues one whose engine has stopped or died: the engine is rebuilt from
+the journal, the backend re-attaches to running programs, and pending commands are executed again. Commands
+are idempotent, so that repeating one has no effect.
 """
 
 from __future__ import annotations
@@ -62,26 +57,26 @@ __all__ = [
 
 
 _ALLOWED_WHEN_STOPPED = (RequestKind.RELEASE, RequestKind.RESUME)
-"""What can be asked of a run that has stopped and waits for the user."""
+"""Requests that are valid for a run that has stopped and waits for the user."""
 
 
 class _RequestRefused(Exception):
-    """What is asked for makes no sense."""
+    """The request is invalid; the text is the answer to the user."""
 
 
 class RequestHandler:
-    """Takes requests of this execution out of the database."""
+    """Turns the user requests in the database into events, and writes their answers."""
 
     def __init__(self, requests: RequestTable, engine: Engine, execution: int) -> None:
         self._requests = requests
         self._engine = engine
         self._execution = execution
         self._taken: deque[tuple[int, RequestReceived]] = deque()
-        """Events that were taken and not decided yet, with the number of their request."""
+        """Events that the engine has not handled yet, with the number of their request."""
         self._refusals: dict[int, str] = {}
 
     def take(self) -> Sequence[RequestReceived]:
-        """Take what was asked since the last time; what makes no sense is answered, and asked of nobody."""
+        """Return the events of new requests; invalid requests are answered at once."""
         found: list[RequestReceived] = []
         for request in list(self._requests.pending()):
             if request.execution != self._execution or any(
@@ -98,9 +93,9 @@ class RequestHandler:
         return found
 
     def decided(self, entry: JournalEntry) -> None:
-        """Answer a request when the last of its events was decided."""
+        """Answer a request after the entry of its last event."""
         if not self._taken or self._taken[0][1] is not entry.event:
-            return  # nobody's request: the engine was asked when it was started
+            return  # a request made when the engine was started has no answer
         number, _ = self._taken.popleft()
         refusals = [command.reason for command in entry.commands if isinstance(command, Refuse)]
         if refusals:
@@ -111,23 +106,25 @@ class RequestHandler:
 
     def _events(self, request: UserRequest) -> list[RequestReceived]:
         if request.what not in RequestKind.__members__.values():
-            raise _RequestRefused(f"{request.what}: not something that can be asked")
+            raise _RequestRefused(f"unknown request {request.what!r}; known: {', '.join(RequestKind)}")
         runs = self._engine.state.runs
         if request.run is not None:
             if not 0 <= request.run < len(runs):
-                raise _RequestRefused("there is no such run in this execution")
+                raise _RequestRefused(
+                    f"there is no run {request.run} in this execution; list the runs with `weft status`"
+                )
             return self._events_of(request, runs[request.run])
-        going_on = [run for run in runs if self._may_be_asked(request, run)]
-        if not going_on:
-            raise _RequestRefused("all runs are over")
-        return [event for run in going_on for event in self._events_of(request, run)]
+        accepting = [run for run in runs if self._accepts(request, run)]
+        if not accepting:
+            raise _RequestRefused("all runs have ended")
+        return [event for run in accepting for event in self._events_of(request, run)]
 
-    def _may_be_asked(self, request: UserRequest, run: RunState) -> bool:
+    def _accepts(self, request: UserRequest, run: RunState) -> bool:
         return not run.ending or (run.ending == "stopped" and request.what in _ALLOWED_WHEN_STOPPED)
 
     def _events_of(self, request: UserRequest, run: RunState) -> list[RequestReceived]:
-        if not self._may_be_asked(request, run):
-            raise _RequestRefused(f"the run is over ({run.ending})")
+        if not self._accepts(request, run):
+            raise _RequestRefused(f"the run has ended ({run.ending})")
         machine = None
         if request.machine is not None:
             machines = [each.name for each in self._engine.state.machines]
@@ -141,7 +138,7 @@ class RequestHandler:
 
 
 def _find_tasks(run: RunState, name: str) -> list[int]:
-    """Give the tasks of a name; the name of a description means all of its tasks."""
+    """Return the tasks of a name; the name of a task kind stands for all its tasks."""
     names = run.compiled.names
     if name in names:
         return [names.index(name)]
@@ -162,15 +159,15 @@ _Key = tuple[str, int, int]
 
 
 class PendingCommands:
-    """Hears of every entry, and keeps the commands that still wait for their answer."""
+    """Collects the commands of a journal that have not been answered."""
 
     def __init__(self) -> None:
         self._open: dict[_Key, cm.Command] = {}
         self.assigned: dict[int, cm.Assign] = {}
-        """The assignments of attempts that are not over."""
+        """Assignments of attempts that have not ended."""
 
-    def hear(self, entry: JournalEntry) -> None:
-        """Take an entry in."""
+    def add(self, entry: JournalEntry) -> None:
+        """Process the next entry."""
         self._answer(entry.event)
         for command in entry.commands:
             self._command(command)
@@ -203,7 +200,7 @@ class PendingCommands:
                 self._open.pop(("clean", event.attempt, 0), None)
 
     def commands(self, engine: Engine) -> list[cm.Command]:
-        """List what is still wanted, in the order in which it was commanded, assignments first."""
+        """Return the pending commands in their original order, assignments first."""
         live = engine.state.attempts
         for number in [number for number in self.assigned if number not in live]:
             del self.assigned[number]
@@ -212,7 +209,7 @@ class PendingCommands:
 
 
 def find_pending_plans(state: EngineState) -> Iterable[cm.Replan]:
-    """List the plans that were asked for and have not come."""
+    """Yield a request for every plan that the engine is waiting for."""
     for run in state.active.values():
         if run.plan_wanted:
             yield cm.Replan(run=run.index, version=run.version, reason="" if run.plan else "submitted")
@@ -224,29 +221,29 @@ _TIME, _STEPS = "plan_time_s", "plan_steps"
 _DEFAULT_BUDGET = PlanningBudget()
 _GRACE_S = 5.0
 _COLLECTION_THRESHOLD = 50_000
-"""Python looks for garbage in circles after so many new objects."""
+"""Number of allocations between two runs of Python's garbage collector."""
 _STAGES = {Stage.ASSIGNED: "assigned", Stage.SUBMITTED: "started", Stage.RUNNING: "started"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionOutcome:
-    """How a stretch of an execution ended."""
+    """How ``Execution.run`` ended."""
 
     state: str
     """``completed``, ``failed``, ``stopped``, ``cancelled``, ``interrupted``."""
     stuck: tuple[str, ...] = ()
-    """Why it could not go on; empty: it could, or had nothing to go on with."""
+    """Reasons of a standstill; empty: there was none."""
 
 
 def find_backend_kind(platform: Platform) -> str:
-    """Name the backend of a platform's machines; they must all have the same one."""
+    """Return the kind of backend of a platform; raise InvalidInput if its machines have none or several."""
     kinds: dict[str, str] = {}
     for machine in platform.machines:
         kinds.setdefault(str(machine.backend.get("kind", "")), machine.name)
     if "" in kinds:
         raise InvalidInput(
             Problem(
-                what=f"machine {kinds['']!r} has no backend: weft does not know how to reach it",
+                what=f"machine {kinds['']!r} has no backend",
                 advice="give it `backend: {kind: local}` to run on this computer, or use `weft simulate`",
             )
         )
@@ -268,7 +265,7 @@ def check_backend(platform: Platform) -> None:
 
 
 class Execution:
-    """One execution in this process."""
+    """One execution driven by this process."""
 
     def __init__(
         self,
@@ -285,7 +282,7 @@ class Execution:
         fresh: bool = False,
         listeners: Sequence[Listener] = (),
     ) -> None:
-        """Use ``begin`` or ``take_up``."""
+        """Create it with ``begin`` or ``resume``."""
         self.layout = layout
         self.header = header
         self.engine = engine
@@ -294,15 +291,15 @@ class Execution:
         self.promises: dict[int, Promise] = {
             run.position: run.promise for run in self.runs.of(self.number) if run.promise is not None
         }
-        """By run: what was said of it before it began."""
+        """By run: the promise of its first plan."""
         self.products = ProductTable(database, only=self.number if fresh else None)
         self._lock = lock
         self._database = database
         self._store = store
         self.clock = ExecutionClock(header.started_at_s, engine.state.now)
-        self._in_order = False
-        """Whether it has ended so that no program runs and the journal has it all."""
-        self.backend = self._made_backend(token)
+        self._ended_regularly = False
+        """Whether the execution has ended regularly: no program is running and the journal is complete."""
+        self.backend = self._make_backend(token)
         self._planning = PlannerThread(
             engine, planner=header.planner, budget=budget, seed=header.seed, wake=self.backend.wake
         )
@@ -314,7 +311,7 @@ class Execution:
             journal=store,
             sequence=sequence,
             requests=RequestHandler(RequestTable(database), engine, self.number),
-            listeners=[self._note_runs, *listeners],
+            listeners=[self._record_runs, *listeners],
         )
 
     @classmethod
@@ -331,9 +328,9 @@ class Execution:
         fresh: bool = False,
         listeners: Sequence[Listener] = (),
     ) -> Self:
-        """Begin an execution; its number is in the database before anything else happens.
+        """Start an execution; its number is in the database before anything else happens.
 
-        ``fresh``: nothing is taken over from earlier ones.
+        ``fresh``: results of earlier executions are not reused.
         """
         store = JournalStore(database)
         token = os.urandom(32).hex()
@@ -359,7 +356,7 @@ class Execution:
         compiled: WorkflowLibrary | None = None,
         listeners: Sequence[Listener] = (),
     ) -> Self:
-        """Go on with an execution."""
+        """Continue an execution."""
         store = JournalStore(database)
         rebuilt = store.resume(number, compiled)
         runs = RunTable(database)
@@ -374,22 +371,22 @@ class Execution:
         begun = len(rebuilt.engine.state.runs)
         arrivals = _arrivals_from_json(runs.remembered(number, _ARRIVALS) or "[]")
         made.loop.expect([each for each in arrivals if each[1].run >= begun])
-        unanswered = PendingCommands()
+        pending = PendingCommands()
         for entry in store.all_after(number):
-            unanswered.hear(entry)
+            pending.add(entry)
         for run in made.engine.state.active.values():
             runs.set_state(number, run.index, "running")
-        made._take_over(unanswered)
+        made._reattach(pending)
         return made
 
-    def _take_over(self, unanswered: PendingCommands) -> None:
-        commands = unanswered.commands(self.engine)
+    def _reattach(self, pending: PendingCommands) -> None:
+        commands = pending.commands(self.engine)
         started = {command.attempt for command in commands if isinstance(command, cm.Start)}
         self.backend.find([self._job(number, number in started) for number in self.engine.state.attempts])
         self.loop.resume([*commands, *find_pending_plans(self.engine.state)])
 
-    def ask(self, what: str, runs: Sequence[int]) -> None:
-        """Let the engine be asked something about runs as soon as it goes on."""
+    def request(self, what: str, runs: Sequence[int]) -> None:
+        """Send a request about runs to the engine as soon as the loop starts."""
         for index in runs:
             self.runs.set_state(self.number, index, "running")
         now_s = self.engine.state.now
@@ -411,37 +408,37 @@ class Execution:
         )
 
     def run(self, interrupted: Callable[[], bool] = lambda: False) -> ExecutionOutcome:
-        """Go on until everything is over, nothing can go on, or somebody interrupts."""
+        """Drive the execution until all runs have ended, none can continue, or ``interrupted`` is True."""
         with _infrequent_collection():
             self.loop.run(interrupted)
         if self.loop.over:
-            return self._note_ending(ExecutionOutcome(state=self._worst()))
+            return self._record_outcome(ExecutionOutcome(state=self._worst_ending()))
         if interrupted():
             self._halt()
-            return self._note_ending(ExecutionOutcome(state="interrupted"))
-        return self._note_ending(
+            return self._record_outcome(ExecutionOutcome(state="interrupted"))
+        return self._record_outcome(
             ExecutionOutcome(state="failed", stuck=tuple(describe_standstill(self.engine.state)))
         )
 
     def end_programs(self) -> None:
-        """Tell all programs to end, and start no more; it may be called twice."""
+        """Terminate all programs and start no more; calling it twice is allowed."""
         self.loop.halting = True
         self.backend.halt(_GRACE_S)
 
     def _halt(self) -> None:
-        """End all programs in order: restart files are kept, and decisions wait for whoever resumes."""
+        """Terminate all programs and wait for their ends; decisions are recorded but not executed."""
         self.end_programs()
         loop = self.loop
         until = time.monotonic() + 2 * _GRACE_S
         while self.backend.busy and time.monotonic() < until:
             loop.turn(0.1)
 
-    def _worst(self) -> str:
+    def _worst_ending(self) -> str:
         found = {run.ending for run in self.engine.state.runs}
         return next((word for word in ("failed", "stopped", "cancelled") if word in found), "completed")
 
-    def _note_ending(self, ending: ExecutionOutcome) -> ExecutionOutcome:
-        self._in_order = True
+    def _record_outcome(self, ending: ExecutionOutcome) -> ExecutionOutcome:
+        self._ended_regularly = True
         now = time.time()
         at_s = None if ending.state == "interrupted" else now
         self.runs.set_execution_state(self.number, ending.state, at_s=at_s)
@@ -451,8 +448,8 @@ class Execution:
         self._database.commit()
         return ending
 
-    def _note_runs(self, entry: JournalEntry, engine: Engine) -> None:
-        """Keep the list of runs in step with the journal: both are written by one commit."""
+    def _record_runs(self, entry: JournalEntry, engine: Engine) -> None:
+        """Update the table of runs in the same transaction as the journal."""
         event = entry.event
         if type(event) is ev.Submitted:
             run = engine.state.runs[event.run]
@@ -467,7 +464,7 @@ class Execution:
         elif type(event) is ev.TasksAdded:
             self.runs.grow(self.number, event.run, len(engine.state.runs[event.run]))
         elif type(event) is ev.PlanReady and event.plan:
-            self._note_promise(event)
+            self._record_promise(event)
         for command in entry.commands:
             if type(command) is cm.FinishRun:
                 self.runs.set_state(
@@ -478,8 +475,8 @@ class Execution:
                     reason=command.reason,
                 )
 
-    def _note_promise(self, event: ev.PlanReady) -> None:
-        """Remember what the first plan says: what was promised before anything ran."""
+    def _record_promise(self, event: ev.PlanReady) -> None:
+        """Store the promise of the first plan of a run."""
         promise = self._planning.promises.get(event.run)
         if event.version == 0 and promise is not None:
             self.promises[event.run] = promise
@@ -487,17 +484,17 @@ class Execution:
 
     @property
     def searching(self) -> bool:
-        """Say whether a planner is still at work, for whom nobody waits after ``close``."""
+        """Return whether a planner is running; ``close`` does not wait for it."""
         return self._planning.searching
 
     def close(self) -> None:
-        """Let go of everything; programs that still run go on, and are found again."""
+        """Release all resources; running programs continue and can be found again."""
         self._planning.close()
-        self.backend.close(stop=self._in_order)
+        self.backend.close(stop=self._ended_regularly)
         self._database.close()
         self._lock.release()
 
-    def _made_backend(self, token: str) -> Backend:
+    def _make_backend(self, token: str) -> Backend:
         platform = self.header.platform
         made: Callable[[ProjectContext], Backend] = BACKENDS.load(find_backend_kind(platform))
         return made(
@@ -520,7 +517,9 @@ class Execution:
 
 @contextmanager
 def _infrequent_collection() -> Iterator[None]:
-    """Let Python look for garbage in circles rarely: the loop makes next to none, and looking takes long."""
+    """Run the garbage collector less often: the loop creates hardly any reference cycles, and a collection is
+    slow.
+    """
     before = gc.get_threshold()
     gc.set_threshold(_COLLECTION_THRESHOLD, *before[1:])
     try:
@@ -545,7 +544,7 @@ def _arrivals_from_json(text: str) -> list[ScheduledArrival]:
 
 
 def open_project(layout: ProjectLayout, command: Sequence[str] = ()) -> tuple[Lock, Database]:
-    """Take the lock of a project and open its database."""
+    """Lock a project and open its database."""
     lock = Lock(layout.lock, command)
     try:
         return lock, open_database(layout.database, create=True)

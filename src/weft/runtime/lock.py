@@ -1,11 +1,8 @@
-"""The owner of a lock: a process, named so that it can be told from another that got its number later.
+"""The lock of a project, held by at most one engine.
 
-The lock of a project: one engine at a time, by name.
-
-The lock is the kernel's (flock), so it ends with its process, however that dies. Who holds it stands in the
-file. Where the file system knows no flock, the owner named in the file counts: a file that appears whole,
-under its name, for one process only, and that is taken away when its process is found to be dead (number and
-start time).
+It is a kernel lock (flock), which ends with its process in any case. The lock file names the owner. On file
+systems without flock the file itself is the lock: it is created atomically under its final name, and removed
+if its process (pid and start time) has ended.
 """
 
 from __future__ import annotations
@@ -32,27 +29,29 @@ __all__ = ["Lock", "LockOwner", "find_holder"]
 
 _PROCESSES = Path("/proc")
 _FIRST_AFTER_NAME = 22 - 3
-"""Where the start time stands in ``/proc/PID/stat``, counted behind the name, which may hold anything."""
+"""Index of the start time in ``/proc/PID/stat`` after the process name, which may contain spaces and
+parentheses.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockOwner:
-    """Who holds a lock."""
+    """The process that holds a lock; the start time tells it from a later process with the same pid."""
 
     pid: int
     start_ticks: int
-    """When the process began, as the kernel counts since its own start."""
+    """Start time of the process in clock ticks since boot."""
     boot: str
-    """Which start of the kernel that was."""
+    """Boot id of the kernel."""
     host: str
     user: str
     command: str
     since_s: float
-    """Wall time."""
+    """Wall time of locking."""
 
     @classmethod
     def this_process(cls, command: Sequence[str]) -> LockOwner:
-        """Describe this process; ``command`` is what the user called."""
+        """Return the description of this process; ``command`` is the user's command line."""
         pid = os.getpid()
         return cls(
             pid=pid,
@@ -66,7 +65,7 @@ class LockOwner:
 
     @classmethod
     def of_text(cls, text: str) -> LockOwner | None:
-        """Read what ``as_text`` gives; None: it is not that."""
+        """Parse the output of ``as_text``; None: the text is something else."""
         try:
             record = json.loads(text)
             found = cls(**record)
@@ -77,12 +76,12 @@ class LockOwner:
         return found if right else None
 
     def as_text(self) -> str:
-        """Give it as one line of JSON."""
+        """Return one line of JSON."""
         return json.dumps(asdict(self)) + "\n"
 
     @property
     def alive(self) -> bool:
-        """Say whether the process may still be there; of another host nobody knows, so it may."""
+        """Return whether the process may be running; always True for other hosts, which cannot be checked."""
         if self.host != socket.gethostname():
             return True
         if self.boot != _read_boot_id():
@@ -101,7 +100,7 @@ _FIELD_EXAMPLES: dict[str, object] = {
 
 
 def _read_start_ticks(pid: int) -> int | None:
-    """Give when a process began; None: there is none, or only what is left of one that ended."""
+    """Return the start time of a process; None if it does not exist or is a zombie."""
     try:
         text = (_PROCESSES / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -121,7 +120,7 @@ def _user_name() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError):
-        return str(os.getuid())  # a user without a name, as in many containers
+        return str(os.getuid())  # user ids without a name are common in containers
 
 
 _NO_FLOCK = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
@@ -131,14 +130,14 @@ _TRIES, _PAUSE_S = 20, 0.01
 
 
 class Lock:
-    """Held from its making to ``release``, or as a context."""
+    """A lock held from construction to ``release``; also a context manager."""
 
     def __init__(self, path: Path, command: Sequence[str] = ()) -> None:
-        """Take the lock; raise Locked if another engine has it. ``command``: what the user called."""
+        """Acquire the lock; raise Locked if another engine holds it. ``command``: the user's command line."""
         self.path = path
         self.owner = LockOwner.this_process(command)
-        self.took_over: LockOwner | None = None
-        """Who had it and died without letting go."""
+        self.previous_owner: LockOwner | None = None
+        """Previous owner that ended without releasing the lock."""
         self._descriptor: int | None = None
         self._by_name = False
         try:
@@ -157,7 +156,7 @@ class Lock:
         self.release()
 
     def release(self) -> None:
-        """Let go. The file stays where flock works: to remove it would let two hold two files of one name."""
+        """Release the lock. With flock the file stays: two processes could lock two files of this name."""
         if self._descriptor is not None:
             os.ftruncate(self._descriptor, 0)
         elif self._by_name and _read_owner(self.path) == self.owner:
@@ -165,7 +164,7 @@ class Lock:
         self.forget()
 
     def forget(self) -> None:
-        """Let go without a word: in a forked child, which must not hold its parent's lock."""
+        """Close the lock without releasing it, in a forked child, which must not hold its parent's lock."""
         if self._descriptor is not None:
             os.close(self._descriptor)
         self._descriptor, self._by_name = None, False
@@ -181,13 +180,13 @@ class Lock:
             os.close(descriptor)
             self._take_by_name()
             return
-        self.took_over = _read_owner(self.path)
+        self.previous_owner = _read_owner(self.path)
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, self.owner.as_text().encode(), 0)
         self._descriptor = descriptor
 
     def _wait_for(self, descriptor: int) -> bool:
-        """Get the kernel's lock; False: this file system has none."""
+        """Acquire the kernel lock; False: the file system does not support it."""
         for _ in range(_TRIES):
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -196,7 +195,8 @@ class Lock:
                 found = _read_owner(self.path)
                 if found is not None and found.alive:
                     raise _locked_error(self.path, found) from None
-                # Its owner is on the way in or out, or somebody looks at it: that takes a moment only.
+                # The owner is being written or has just ended, or another process is checking the lock: wait
+                # a moment.
                 time.sleep(_PAUSE_S)
             except OSError as error:
                 if error.errno in _NO_FLOCK:
@@ -205,14 +205,14 @@ class Lock:
         raise _locked_error(self.path, _read_owner(self.path))
 
     def _take_by_name(self) -> None:
-        """Take the lock without flock: by a file that only one process can have made."""
+        """Acquire the lock without flock, by creating a file exclusively."""
         for _ in range(_TRIES):
             before = _read_owner(self.path)
             if before is not None and before.alive:
                 raise _locked_error(self.path, before)
             _remove_stale(self.path, before)
-            self.took_over = before or self.took_over
-            # Whoever was faster stands in the file now; who that is decides.
+            self.previous_owner = before or self.previous_owner
+            # Another process may have been faster: the owner in the file decides.
             if _create_linked(self.path, self.owner) and _read_owner(self.path) == self.owner:
                 self._by_name = True
                 return
@@ -231,13 +231,13 @@ os.register_at_fork(after_in_child=_forget_locks)
 
 
 def find_holder(path: Path) -> LockOwner | None:
-    """Say which engine holds a lock; None: none does."""
+    """Return the running engine that holds a lock; None: there is none."""
     found = _read_owner(path)
     return found if found is not None and found.alive else None
 
 
 def _create_linked(path: Path, owner: LockOwner) -> bool:
-    """Make the file that names the owner, whole and under its name at once; False: there is one."""
+    """Create the file with its owner atomically; False: it exists."""
     own = path.with_name(f"{path.name}.{owner.pid}")
     try:
         own.write_text(owner.as_text())
@@ -263,7 +263,7 @@ def _create_exclusive(path: Path, owner: LockOwner) -> bool:
 
 
 def _remove_stale(path: Path, stale: LockOwner | None) -> None:
-    """Remove the file of an owner that is dead, or of none; if it is not that file any more put it back."""
+    """Remove the file of an ended owner; if another process has replaced it meanwhile, put it back."""
     aside = path.with_name(f"{path.name}.{os.getpid()}.old")
     try:
         path.rename(aside)
@@ -284,6 +284,6 @@ def _read_owner(path: Path) -> LockOwner | None:
 
 
 def _locked_error(path: Path, owner: LockOwner | None) -> Locked:
-    who = f"{owner} is at work" if owner is not None else "another engine is at work"
+    holder = str(owner) if owner is not None else "another engine"
     advice = "wait for it, follow it with `weft watch`, or end it with `weft cancel`"
-    return Locked(f"{path.parent.parent}: {who} in this project; {advice}")
+    return Locked(f"{path.parent.parent}: the project is locked by {holder}; {advice}")

@@ -1,1 +1,1 @@
-"""Simulation."""
+"""The simulation backend: scenario, true durations, disturbances and network under a virtual clock."""
