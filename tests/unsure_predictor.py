@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from weft.predictors.assumed import AssumedWork
 from weft.predictors.predictor import Estimate, PredictorInputs
 from weft.predictors.tabulation import tabulate
+from weft.predictors.work import AssumedWork
 from weft.workflow.task_graph import COMPUTE
 
 __all__ = ["Unsure"]

@@ -1,8 +1,4 @@
-"""Fields of the records in weft's files, declared once.
-
-A ``Record`` lists the fields of one kind of mapping: key, type of the value, default and one line of help.
-Its reader, its writer, its JSON Schema and its table on the reference page follow from the list.
-"""
+"""Fields of the records in weft's files, declared once."""
 
 from __future__ import annotations
 
@@ -181,7 +177,11 @@ def _format_default(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Record:
-    """The fields of one kind of mapping in a file."""
+    """The fields of one kind of mapping in a file.
+
+    A ``Record`` lists the fields of one kind of mapping: key, type of the value, default and one line of
+    help. Its reader, its writer, its JSON Schema and its table on the reference page follow from the list.
+    """
 
     title: str
     """What it is, with its article, for messages: ``a loop``."""

@@ -6,13 +6,12 @@ import pytest
 
 from predictors.small_graphs import MACHINES, assert_agrees, graph_of
 from weft.platform.machine import Machine
-from weft.predictors.assumed import AssumedWork
 from weft.predictors.chain import PredictorChain, default_chain
 from weft.predictors.explicit import ExplicitSeconds
 from weft.predictors.performance import PerformanceTable
 from weft.predictors.predictor import TaskFeatures
 from weft.predictors.regression import Regression, fit
-from weft.predictors.work import WorkOverSpeed
+from weft.predictors.work import AssumedWork, WorkOverSpeed
 from weft.workflow.quantity import Sweep
 from weft.workflow.task import Task, TaskKind
 

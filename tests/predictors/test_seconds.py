@@ -13,14 +13,13 @@ from predictors.small_graphs import MACHINES, assert_agrees, graph_of, graphs
 from weft.errors import InvalidInput
 from weft.platform.machine import Machine
 from weft.predictors import tabulation
-from weft.predictors.assumed import AssumedWork
 from weft.predictors.chain import PredictorChain, default_chain
 from weft.predictors.explicit import ExplicitSeconds
 from weft.predictors.performance import PerformanceTable
 from weft.predictors.regression import Regression, fit
 from weft.predictors.seconds import MAX_ENTRIES, ClassSeconds, RelatedSeconds, TableSeconds, check_entries
 from weft.predictors.tabulation import tabulate
-from weft.predictors.work import WorkOverSpeed
+from weft.predictors.work import AssumedWork, WorkOverSpeed
 from weft.workflow.task import Task, TaskKind
 
 MEASURED = PerformanceTable({"t0": {2: {1: 9.0, 4: 3.0}, 5: {1: 20.0, 2: 12.0, 4: 6.0}}}, size="size")

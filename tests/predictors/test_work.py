@@ -6,10 +6,9 @@ import pytest
 
 from predictors.small_graphs import graph_of
 from weft.platform.machine import Machine
-from weft.predictors.assumed import AssumedWork
 from weft.predictors.predictor import TaskFeatures
 from weft.predictors.seconds import RelatedSeconds
-from weft.predictors.work import WorkOverSpeed
+from weft.predictors.work import AssumedWork, WorkOverSpeed
 from weft.workflow.task import Amdahl, CommunicationOverhead, MeasuredSeconds, Roofline, Task, TaskKind
 
 FAST = Machine(name="fast", speed=2.5, availability=0.8, nodes=64, speeds={"dock": 5.0})

@@ -1,11 +1,4 @@
-"""DAGMan files over GridWay job templates, read only.
-
-``JOB A a.jt`` names a template beside the file, ``PARENT A B CHILD C`` makes edges; a file that one job
-writes and another reads is an edge, too. A job that is DONE or NOOP becomes a virtual task. ``SCRIPT PRE``
-becomes the job's prolog, ``RETRY`` its retries. DAGMan runs scripts on the submitting host; weft stages the
-script and runs it as a prolog on the machine of the job. Statements about nested graphs, exit codes and
-limits would change what runs and are refused by name.
-"""
+"""DAGMan files over GridWay job templates, read only."""
 
 from __future__ import annotations
 
@@ -47,7 +40,14 @@ _REFUSED = {
 
 
 class Dagman(ReadOnlyFormat):
-    """Graphs of GridWay jobs."""
+    """Graphs of GridWay jobs.
+
+    ``JOB A a.jt`` names a template beside the file, ``PARENT A B CHILD C`` makes edges; a file that one job
+    writes and another reads is an edge, too. A job that is DONE or NOOP becomes a virtual task. ``SCRIPT
+    PRE`` becomes the job's prolog, ``RETRY`` its retries. DAGMan runs scripts on the submitting host; weft
+    stages the script and runs it as a prolog on the machine of the job. Statements about nested graphs, exit
+    codes and limits would change what runs and are refused by name.
+    """
 
     name = "dagman"
     title = "DAGMan graph of GridWay job templates"

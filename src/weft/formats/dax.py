@@ -1,9 +1,4 @@
-"""DAX, the XML of Pegasus (2.1 to 3.x), read only.
-
-A job's id becomes its name and ``runtime`` its work on a machine of speed 1. ``child``/``parent`` elements
-and used files become edges by the rules of ``graph``. ``cores`` makes a rigid parallel task: a processor of
-the file is a node. Sub-workflows (``dag`` and ``dax`` elements) are refused.
-"""
+"""DAX, the XML of Pegasus (2.1 to 3.x), read only."""
 
 from __future__ import annotations
 
@@ -30,7 +25,12 @@ _MAX_HINTS = 3
 
 
 class Dax(ReadOnlyFormat):
-    """Abstract workflows of Pegasus."""
+    """Abstract workflows of Pegasus.
+
+    A job's id becomes its name and ``runtime`` its work on a machine of speed 1. ``child``/``parent``
+    elements and used files become edges by the rules of ``graph``. ``cores`` makes a rigid parallel task: a
+    processor of the file is a node. Sub-workflows (``dag`` and ``dax`` elements) are refused.
+    """
 
     name = "dax"
     title = "Pegasus abstract workflow (DAX XML)"

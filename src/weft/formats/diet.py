@@ -1,20 +1,4 @@
-"""DIET's workflow files in XML, read only: docs/papers/many-workflows.md, section 4.
-
-A ``dag`` lists nodes. Each node is a task of the service that its ``path`` names, ports make data edges, and
-``prec`` is pure precedence. ``<in source="n1#out"/>`` reads a port of another node, an entry of a container
-(``n1#out[0]``), or a container of several ports (``(n1#out;n2#out)``); ``<out sink="n2#in"/>`` states the
-same edge at its other end. The data of a port are a file of the same name, ``n1#out``. An ``arg`` is a
-constant; constants that name files are inputs, and all are kept as attributes.
-
-A ``workflow`` (the functional language Gwendia) describes processors over streams of data, which become
-sweeps. The number of items of a source is in another file; here it is a parameter ``NAME_items``, 1 by
-default. A processor runs once for every item of its iteration strategy: a sweep over ``i``, ``j``, ... A port
-that is deeper than its data gathers all items of the innermost axis; a port that is less deep splits a
-container whose size ``card`` states. Loops, conditions and containers of unknown size depend on values of the
-run: they are refused by name and line.
-
-Neither kind of file states how long services take; the platform does.
-"""
+"""DIET's workflow files in XML, read only: docs/papers/many-workflows.md, section 4."""
 
 from __future__ import annotations
 
@@ -689,7 +673,23 @@ _ROOT = re.compile(
 
 
 class Diet(ReadOnlyFormat):
-    """Workflows of DIET: graphs of its workflow agent, and functional workflows."""
+    """Workflows of DIET: graphs of its workflow agent, and functional workflows.
+
+    A ``dag`` lists nodes. Each node is a task of the service that its ``path`` names, ports make data edges,
+    and ``prec`` is pure precedence. ``<in source="n1#out"/>`` reads a port of another node, an entry of a
+    container (``n1#out[0]``), or a container of several ports (``(n1#out;n2#out)``); ``<out sink="n2#in"/>``
+    states the same edge at its other end. The data of a port are a file of the same name, ``n1#out``. An
+    ``arg`` is a constant; constants that name files are inputs, and all are kept as attributes.
+
+    A ``workflow`` (the functional language Gwendia) describes processors over streams of data, which become
+    sweeps. The number of items of a source is in another file; here it is a parameter ``NAME_items``, 1 by
+    default. A processor runs once for every item of its iteration strategy: a sweep over ``i``, ``j``, ... A
+    port that is deeper than its data gathers all items of the innermost axis; a port that is less deep splits
+    a container whose size ``card`` states. Loops, conditions and containers of unknown size depend on values
+    of the run: they are refused by name and line.
+
+    Neither kind of file states how long services take; the platform does.
+    """
 
     name = "diet"
     title = "DIET workflow (XML: dag, or functional workflow)"

@@ -1,13 +1,4 @@
-"""The dialect of DOT in which small task graphs with communication delays are published.
-
-``a [Weight=3];`` is a task of 3 seconds on a machine of speed 1; ``a -> b [Weight=2];`` a transfer that takes
-2 seconds between any two different machines. An edge with a weight becomes a file ``a->b`` that the source
-writes and the target reads; an edge without one is a plain dependency. Written again, both give the same
-graph.
-
-The parser accepts ``digraph NAME {...}`` with nodes, edge chains, attribute lists and defaults. Ports,
-subgraphs, undirected edges and HTML labels have no meaning for tasks and are refused by name.
-"""
+"""The dialect of DOT in which small task graphs with communication delays are published."""
 
 from __future__ import annotations
 
@@ -25,7 +16,7 @@ from weft.formats.graph import check_acyclic, escape_braces
 from weft.workflow.task import Dependency, Input, Output, Task
 from weft.workflow.workflow import Workflow
 
-__all__ = ["Dot", "DotEdge", "DotGraph", "DotNode", "parse_dot", "quote_id"]
+__all__ = ["Dot", "parse_dot"]
 
 
 _TOKEN = re.compile(
@@ -60,7 +51,7 @@ class _DotToken:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DotNode:
+class _DotNode:
     """A node with its final attributes."""
 
     name: str
@@ -69,7 +60,7 @@ class DotNode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DotEdge:
+class _DotEdge:
     """An edge and its attributes."""
 
     source: str
@@ -79,22 +70,22 @@ class DotEdge:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DotGraph:
+class _DotGraph:
     """A directed graph; nodes in the order of their first occurrence."""
 
     name: str | None
     strict: bool
     """Whether the last of several equal edges counts."""
-    nodes: Mapping[str, DotNode]
-    edges: tuple[DotEdge, ...]
+    nodes: Mapping[str, _DotNode]
+    edges: tuple[_DotEdge, ...]
 
 
-def parse_dot(source: SourceFile) -> DotGraph:
+def parse_dot(source: SourceFile) -> _DotGraph:
     """Return the graph of a file. Raises InvalidInput with line and column."""
     return _DotParser(source).parse()
 
 
-def quote_id(name: str) -> str:
+def _quote_id(name: str) -> str:
     """Return an id, in quotes where DOT requires them."""
     blank = any(char.isspace() or char == "\ufeff" for char in name)
     if _PLAIN.fullmatch(name) and not blank and name.lower() not in _KEYWORDS:
@@ -110,12 +101,12 @@ class _DotParser:
         self.text = source.text()
         self.position = 0
         self.line, self.line_start, self.counted = 1, 0, 0
-        self.nodes: dict[str, DotNode] = {}
-        self.edges: list[DotEdge] = []
+        self.nodes: dict[str, _DotNode] = {}
+        self.edges: list[_DotEdge] = []
         self.defaults: dict[str, dict[str, str]] = {"node": {}, "edge": {}, "graph": {}}
         self.token = self._scan()
 
-    def parse(self) -> DotGraph:
+    def parse(self) -> _DotGraph:
         """Return the graph of the whole file."""
         strict = self._accept("keyword", "strict")
         if not self._accept("keyword", "digraph"):
@@ -128,7 +119,7 @@ class _DotParser:
             self._accept(";")
         if self.token.kind != "end":
             self._fail("a file holds one graph")
-        return DotGraph(name=name, strict=strict, nodes=self.nodes, edges=tuple(self.edges))
+        return _DotGraph(name=name, strict=strict, nodes=self.nodes, edges=tuple(self.edges))
 
     def _statement(self) -> None:
         if self.token.kind == "keyword" and self.token.text in self.defaults:
@@ -151,12 +142,12 @@ class _DotParser:
             nodes[0].attributes.update(attributes)
         for source, target in itertools.pairwise(names):
             own = {**self.defaults["edge"], **attributes}
-            self.edges.append(DotEdge(source=source, target=target, line=line, attributes=own))
+            self.edges.append(_DotEdge(source=source, target=target, line=line, attributes=own))
 
-    def _node(self, name: str, line: int) -> DotNode:
+    def _node(self, name: str, line: int) -> _DotNode:
         node = self.nodes.get(name)
         if node is None:
-            node = DotNode(name=name, line=line, attributes=dict(self.defaults["node"]))
+            node = _DotNode(name=name, line=line, attributes=dict(self.defaults["node"]))
             self.nodes[name] = node
         return node
 
@@ -248,7 +239,16 @@ _NUMBER = re.compile(r"[+-]?(?:[0-9]{1,300}(?:\.[0-9]{0,300})?|\.[0-9]{1,300})(?
 
 
 class Dot:
-    """Task graphs with weights, as DOT."""
+    """Task graphs with weights, as DOT.
+
+    ``a [Weight=3];`` is a task of 3 seconds on a machine of speed 1; ``a -> b [Weight=2];`` a transfer that
+    takes 2 seconds between any two different machines. An edge with a weight becomes a file ``a->b`` that the
+    source writes and the target reads; an edge without one is a plain dependency. Written again, both give
+    the same graph.
+
+    The parser accepts ``digraph NAME {...}`` with nodes, edge chains, attribute lists and defaults. Ports,
+    subgraphs, undirected edges and HTML labels have no meaning for tasks and are refused by name.
+    """
 
     name = "dot"
     title = "Graphviz DOT with Weight attributes (task graphs of the literature)"
@@ -274,8 +274,8 @@ class Dot:
         from weft.formats.graph import export_graph
 
         plain = export_graph(workflow, "this dialect of DOT")
-        names = [quote_id(_check_name(name)) for name in plain.graph.names]
-        lines = [f"digraph {quote_id(_check_name(workflow.name))} {{"]
+        names = [_quote_id(_check_name(name)) for name in plain.graph.names]
+        lines = [f"digraph {_quote_id(_check_name(workflow.name))} {{"]
         for index, seconds in enumerate(plain.seconds):
             if math.isnan(seconds):
                 what = f"task {plain.graph.names[index]} has no known time"
@@ -292,7 +292,7 @@ class Dot:
         return "\n".join([*lines, "}", ""])
 
 
-def _tasks(source: SourceFile, graph: DotGraph, problems: ProblemCollector) -> tuple[Task, ...]:
+def _tasks(source: SourceFile, graph: _DotGraph, problems: ProblemCollector) -> tuple[Task, ...]:
     index_of = {name: index for index, name in enumerate(graph.nodes)}
     weights = _edge_weights(graph, problems)
     work = [_read_weight(node.attributes, f"node {shorten(name)!r}", node.line, problems, required=True)
@@ -329,7 +329,7 @@ def _tasks(source: SourceFile, graph: DotGraph, problems: ProblemCollector) -> t
     )  # fmt: skip
 
 
-def _edge_weights(graph: DotGraph, problems: ProblemCollector) -> dict[tuple[str, str], float]:
+def _edge_weights(graph: _DotGraph, problems: ProblemCollector) -> dict[tuple[str, str], float]:
     weights: dict[tuple[str, str], float] = {}
     lines: dict[tuple[str, str], int] = {}
     for edge in graph.edges:

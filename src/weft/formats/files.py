@@ -1,6 +1,4 @@
-"""Reading and writing of files: the format follows from the content when reading, from name or extension when
-writing.
-"""
+"""Reading of files by content and writing by extension, in any format."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""The interface of the formats, and what their readers share: source files, problems, JSON values.
-
-A format recognises its files by content, reads them into a workflow, and may write one. A format whose files
-describe machines too is a ``PlatformReader``. An invalid file raises InvalidInput with the place of every
-problem.
-"""
+"""The interface of the formats, and what their readers share: source files, problems, JSON values."""
 
 from __future__ import annotations
 
@@ -79,7 +74,12 @@ def file_error(source: SourceFile, what: str, *, line: int | None = None, column
 
 
 class Format(Protocol):
-    """One file format for workflows."""
+    """One file format for workflows.
+
+    A format recognises its files by content, reads them into a workflow, and may write one. A format whose
+    files describe machines too is a ``PlatformReader``. An invalid file raises InvalidInput with the place of
+    every problem.
+    """
 
     name: str
     """The name for ``--from`` and ``--to``."""

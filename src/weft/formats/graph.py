@@ -1,17 +1,4 @@
-"""Task graphs that are exchanged with other systems: cycle check, import of recorded workflows, export.
-
-WfFormat and DAX list edges *and* files, and the two need not agree; in weft a file that one task writes and
-another reads is an edge by itself. The rules, so that every recorded workflow is valid:
-
-- edges come from the listed parents (and children); files add the edges that the lists lack;
-- a file has one writer: the first task in file order that writes it without reading it, else the first that
-  updates it in place; other tasks that write it keep their edges but do not declare the file;
-- a task that updates a file of another task only reads it; the only writer of a file does not read it;
-- where files would close a cycle, the listed edges take precedence: inputs that precede their writer in the
-  order of the listed edges are left out. A cycle of listed edges is an error.
-
-Complexity: linear in tasks, edges and files.
-"""
+"""Task graphs that are exchanged with other systems: cycle check, import of recorded workflows, export."""
 
 from __future__ import annotations
 
@@ -31,13 +18,11 @@ from weft.workflow.unfold import unfold
 from weft.workflow.workflow import Workflow
 
 __all__ = [
-    "ExportEdge",
     "ExportGraph",
     "RecordedWorkflow",
     "check_acyclic",
     "escape_braces",
     "export_graph",
-    "sort_topologically",
 ]
 
 
@@ -45,7 +30,7 @@ _MAX_CYCLE_NAMES = 8
 """Tasks of a cycle that a message names."""
 
 
-def sort_topologically(parents: Sequence[Sequence[int]]) -> list[int]:
+def _sort_topologically(parents: Sequence[Sequence[int]]) -> list[int]:
     """Return the tasks with parents first, without the tasks on a cycle and their descendants."""
     children: list[list[int]] = [[] for _ in parents]
     missing = [len(above) for above in parents]
@@ -65,7 +50,7 @@ def check_acyclic(source: SourceFile, names: Sequence[str], parents: Sequence[Se
     """Return the topological order. Raises InvalidInput that names a cycle if there is one."""
     if all(not above or max(above) < index for index, above in enumerate(parents)):
         return list(range(len(parents)))
-    order = sort_topologically(parents)
+    order = _sort_topologically(parents)
     if len(order) == len(parents):
         return order
     cycle = [shorten(names[index], 30) for index in _find_cycle(parents, order)]
@@ -102,7 +87,20 @@ def escape_braces(text: str) -> str:
 
 @dataclass(slots=True, kw_only=True)
 class RecordedWorkflow:
-    """Columns over the tasks of a file, filled by its reader; file names as in the file."""
+    """Columns over the tasks of a file, filled by its reader; file names as in the file.
+
+    WfFormat and DAX list edges *and* files, and the two need not agree; in weft a file that one task writes
+    and another reads is an edge by itself. The rules, so that every recorded workflow is valid:
+
+    - edges come from the listed parents (and children); files add the edges that the lists lack;
+    - a file has one writer: the first task in file order that writes it without reading it, else the first
+      that updates it in place; other tasks that write it keep their edges but do not declare the file;
+    - a task that updates a file of another task only reads it; the only writer of a file does not read it;
+    - where files would close a cycle, the listed edges take precedence: inputs that precede their writer in
+      the order of the listed edges are left out. A cycle of listed edges is an error.
+
+    Complexity: linear in tasks, edges and files.
+    """
 
     names: list[str] = field(default_factory=list)
     parents: list[list[int]] = field(default_factory=list)
@@ -157,7 +155,7 @@ class RecordedWorkflow:
             [*above, *(maker for file in files if (maker := find(file, index)) != index)]
             for index, (above, files) in enumerate(zip(self.parents, self.reads, strict=True))
         ]
-        if len(sort_topologically(edges)) == len(edges):
+        if len(_sort_topologically(edges)) == len(edges):
             return
         position = _invert(order)
         for index, files in enumerate(self.reads):
@@ -224,7 +222,7 @@ def _invert(order: Sequence[int]) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExportEdge:
+class _ExportEdge:
     """An edge into a task."""
 
     source: int
@@ -241,7 +239,7 @@ class ExportGraph:
     graph: TaskGraph
     seconds: tuple[float, ...]
     """Seconds on a machine of speed 1; nan where unknown."""
-    edges: tuple[tuple[ExportEdge, ...], ...]
+    edges: tuple[tuple[_ExportEdge, ...], ...]
     """The incoming edges of each task, by source."""
 
 
@@ -254,7 +252,7 @@ def export_graph(workflow: Workflow, title: str) -> ExportGraph:
     pointer = graph.predecessor_pointer.tolist()
     columns = (graph.predecessor.tolist(), graph.edge_bytes.tolist(), graph.edge_seconds.tolist())
     edges = [
-        ExportEdge(source=source, size=size, seconds=fixed)
+        _ExportEdge(source=source, size=size, seconds=fixed)
         for source, size, fixed in zip(*columns, strict=True)
     ]
     return ExportGraph(

@@ -1,14 +1,4 @@
-"""GridWay job templates, read only: docs/papers/adaptive-jobs.md, section 6.
-
-A template is a workflow of one task. A template that uses ``${TASK_ID}`` or ``${TOTAL_TASKS}``, or has the
-key TOTAL_TASKS, is an array job: a sweep ``task_id: 0..total_tasks-1``. Its size is the parameter
-``total_tasks``, so ``-p total_tasks=50`` corresponds to ``gwsubmit -n 50``.
-
-Keywords that only configure GridWay's daemon (RESCHEDULING_INTERVAL, SUSPENSION_TIMEOUT, CPULOAD_THRESHOLD,
-PROFILE_THRESHOLD, CHECKPOINT_URL, DEADLINE) are kept as attributes. Keywords that would change the meaning of
-the job and have no equivalent are refused by name. GridWay's defaults belong to an installation, not to a
-template; only the checkpoint interval (300 s) is used.
-"""
+"""GridWay job templates, read only: docs/papers/adaptive-jobs.md, section 6."""
 
 from __future__ import annotations
 
@@ -29,13 +19,13 @@ from weft.workflow.quantity import Range, Sweep
 from weft.workflow.task import NO_RECOVERY, Checkpoint, Input, JobSpec, Output, Recovery, Task
 from weft.workflow.workflow import Workflow
 
-__all__ = ["COUNT", "INDEX", "GridWay", "JobTemplate"]
+__all__ = ["INDEX", "GridWay", "JobTemplate"]
 
 
 INDEX = "task_id"
 """The sweep variable of an array job: 0 for its first task."""
 
-COUNT = "total_tasks"
+_COUNT_NAME = "total_tasks"
 """The parameter with the number of tasks of an array job."""
 
 _VARIABLE = re.compile(r"\$\{([^{}]*)\}|\$([A-Za-z_][A-Za-z0-9_]*)")
@@ -329,7 +319,7 @@ class JobTemplate:
             self.problems.add("no EXECUTABLE", rule="a job template must name its program")
             return None
         swept = self.is_array and (as_parameter or "TOTAL_TASKS" in self.entries)
-        count = f"{{{COUNT}}}" if as_parameter else str(self.total_tasks)
+        count = f"{{{_COUNT_NAME}}}" if as_parameter else str(self.total_tasks)
         variables = _TemplateVariables(self.problems, name=name, swept=swept, count=count)
         files = _JobFiles(variables=variables, problems=self.problems)
         job = self._job(executable, variables, files)
@@ -348,7 +338,7 @@ class JobTemplate:
         )
 
     def _sweep(self, as_parameter: bool) -> Sweep:
-        last = parse(f"{COUNT} - 1" if as_parameter else str(self.total_tasks - 1))
+        last = parse(f"{_COUNT_NAME} - 1" if as_parameter else str(self.total_tasks - 1))
         return Sweep(variables=((INDEX, Range(low=parse("0"), high=last)),))
 
     def _refuse_unsupported(self) -> None:
@@ -488,7 +478,17 @@ _PROGRAM = re.compile(r"^[ \t]*EXECUTABLE[ \t]*=", re.MULTILINE)
 
 
 class GridWay(ReadOnlyFormat):
-    """Job templates of GridWay."""
+    """Job templates of GridWay.
+
+    A template is a workflow of one task. A template that uses ``${TASK_ID}`` or ``${TOTAL_TASKS}``, or has
+    the key TOTAL_TASKS, is an array job: a sweep ``task_id: 0..total_tasks-1``. Its size is the parameter
+    ``total_tasks``, so ``-p total_tasks=50`` corresponds to ``gwsubmit -n 50``.
+
+    Keywords that only configure GridWay's daemon (RESCHEDULING_INTERVAL, SUSPENSION_TIMEOUT,
+    CPULOAD_THRESHOLD, PROFILE_THRESHOLD, CHECKPOINT_URL, DEADLINE) are kept as attributes. Keywords that
+    would change the meaning of the job and have no equivalent are refused by name. GridWay's defaults belong
+    to an installation, not to a template; only the checkpoint interval (300 s) is used.
+    """
 
     name = "gridway"
     title = "GridWay job template"
@@ -512,6 +512,6 @@ class GridWay(ReadOnlyFormat):
         return Workflow(
             name=source.stem,
             tasks=(task,),
-            params={COUNT: template.total_tasks} if template.is_array else {},
+            params={_COUNT_NAME: template.total_tasks} if template.is_array else {},
             document=Document(file=source.name),
         )

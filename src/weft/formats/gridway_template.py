@@ -1,15 +1,4 @@
-"""The syntax of GridWay job templates: lines ``KEYWORD = value``, and requirement and rank expressions.
-
-A requirement is ``VAR = value`` (also ``!= > < >= <=``), combined by ``&`` and ``|``, with ``!``, parentheses
-and an optional ``;`` at the end; texts match with shell wildcards. A rank consists of ``+ - * /`` over
-numbers (docs/papers/adaptive-jobs.md, section 2). As in the public GridWay release ``&`` and ``|`` have the
-same precedence and associate to the left: ``A | B & C`` means ``(A | B) & C``. An attribute that a machine
-does not state is 0 as a number and matches no text, which is the meaning of ``default(NAME, 0)`` and
-``default(NAME, null)``.
-
-Deviations: real numbers, ``>=`` and ``<=``; a division by 0 gives 0; the name of an operating system is
-compared without regard to case, since platforms write ``linux`` where GridWay has ``Linux``.
-"""
+"""The syntax of GridWay job templates: lines ``KEYWORD = value``, and requirement and rank expressions."""
 
 from __future__ import annotations
 
@@ -212,7 +201,18 @@ def _skip(text: str, position: int) -> int:
 
 
 class _ExpressionParser:
-    """Recursive-descent parser with one token of lookahead; methods return expression trees."""
+    """Recursive-descent parser with one token of lookahead; methods return expression trees.
+
+    A requirement is ``VAR = value`` (also ``!= > < >= <=``), combined by ``&`` and ``|``, with ``!``,
+    parentheses and an optional ``;`` at the end; texts match with shell wildcards. A rank consists of ``+ - *
+    /`` over numbers (docs/papers/adaptive-jobs.md, section 2). As in the public GridWay release ``&`` and
+    ``|`` have the same precedence and associate to the left: ``A | B & C`` means ``(A | B) & C``. An
+    attribute that a machine does not state is 0 as a number and matches no text, which is the meaning of
+    ``default(NAME, 0)`` and ``default(NAME, null)``.
+
+    Deviations: real numbers, ``>=`` and ``<=``; a division by 0 gives 0; the name of an operating system is
+    compared without regard to case, since platforms write ``linux`` where GridWay has ``Linux``.
+    """
 
     def __init__(self, text: str) -> None:
         self.tokens = _scan(text)

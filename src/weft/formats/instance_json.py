@@ -1,11 +1,4 @@
-"""Planning instances in JSON, for comparisons of planners: tasks with their machines, read only.
-
-There are two kinds. For heterogeneous machines ``cost[i]`` is the work of task i, ``speed[k]`` the speed of
-machine k, ``edges`` lists ``[from, to, size]``, and between machines k and l a file takes size over
-``bw[k][l]`` seconds. For one cluster of ``P`` nodes ``t[i][r-1]`` is the time of the moldable task i on r
-nodes, and ``edges`` lists ``[from, to]``. Tasks become t0, t1, ..., machines m0, m1, ...; ``--on FILE`` reads
-the machines. Other keys are ignored.
-"""
+"""Planning instances in JSON, for comparisons of planners: tasks with their machines, read only."""
 
 from __future__ import annotations
 
@@ -38,7 +31,14 @@ _Edge = tuple[int, int, float]
 
 
 class InstanceJson(ReadOnlyFormat):
-    """Planning instances: tasks on heterogeneous machines, or moldable tasks on a cluster."""
+    """Planning instances: tasks on heterogeneous machines, or moldable tasks on a cluster.
+
+    There are two kinds. For heterogeneous machines ``cost[i]`` is the work of task i, ``speed[k]`` the speed
+    of machine k, ``edges`` lists ``[from, to, size]``, and between machines k and l a file takes size over
+    ``bw[k][l]`` seconds. For one cluster of ``P`` nodes ``t[i][r-1]`` is the time of the moldable task i on r
+    nodes, and ``edges`` lists ``[from, to]``. Tasks become t0, t1, ..., machines m0, m1, ...; ``--on FILE``
+    reads the machines. Other keys are ignored.
+    """
 
     name = "instance-json"
     title = "planning instance with its machines (JSON: cost, speed, edges, bw; or t, P, edges)"

@@ -1,7 +1,4 @@
-"""weft's own workflow and platform files: YAML, or JSON as a subset of it.
-
-The YAML parser is imported on use, so that files of other formats are recognised without it.
-"""
+"""weft's own workflow and platform files: YAML, or JSON as a subset of it."""
 
 from __future__ import annotations
 
@@ -66,7 +63,10 @@ _VERSION_KEY = re.compile(r"""(^|[{,])\s*["']?weft["']?\s*:""", re.MULTILINE)
 
 
 class WeftYaml:
-    """The format of weft's own files; docs/reference/file-format.md describes it."""
+    """The format of weft's own files; docs/reference/file-format.md describes it.
+
+    The YAML parser is imported on use, so that files of other formats are recognised without it.
+    """
 
     name = "weft"
     title = "weft's own YAML or JSON, version 1"

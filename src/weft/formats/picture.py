@@ -1,11 +1,4 @@
-"""Pictures of a workflow for Graphviz and Mermaid: one box per task description, not per subtask.
-
-A sweep is one box with its number of points, a transfer an ellipse, a virtual task a diamond. The back edge
-of a loop is dashed and has its condition as label. An edge states that subtasks *may* depend on each other:
-``{names}`` in file names stand for any text, so ``vector.{k}`` matches ``vector.{j}`` and ``vector.7``. A
-transfer is between the writer of its file and the readers on its target machine. Pictures are written, not
-read.
-"""
+"""Pictures of a workflow for Graphviz and Mermaid: one box per task description, not per subtask."""
 
 from __future__ import annotations
 
@@ -150,7 +143,14 @@ _NOT_IN_MERMAID = re.compile(r"[^\w \-.,:/×?=+*()\[\]]")
 
 
 class _PictureFormat:
-    """Base of the formats that are written, not read."""
+    """Base of the formats that are written, not read.
+
+    A sweep is one box with its number of points, a transfer an ellipse, a virtual task a diamond. The back
+    edge of a loop is dashed and has its condition as label. An edge states that subtasks *may* depend on each
+    other: ``{names}`` in file names stand for any text, so ``vector.{k}`` matches ``vector.{j}`` and
+    ``vector.7``. A transfer is between the writer of its file and the readers on its target machine. Pictures
+    are written, not read.
+    """
 
     reads = False
     writes = True

@@ -1,12 +1,4 @@
-"""PSPLIB, the project scheduling library: single-mode (``.sm``) and multi-mode (``.mm``) projects, read only.
-
-R. Kolisch, A. Sprecher, PSPLIB: a project scheduling problem library, European Journal of Operational
-Research 96(1), 1997. A job is a task and its duration its work; a renewable resource is one of the machine, a
-non-renewable one a budget. Mode k of a job is the node count k: its duration is in the table of measured
-seconds, its amounts are in tables by node count. The file is a platform, too (``--on FILE``): one machine
-with the renewable resources and enough nodes for all jobs. Jobs without duration and amounts become virtual
-tasks. Horizon, due date and tardiness cost are not read.
-"""
+"""PSPLIB, the project scheduling library: single-mode and multi-mode projects, read only."""
 
 from __future__ import annotations
 
@@ -24,10 +16,10 @@ from weft.workflow.quantity import Amount
 from weft.workflow.task import Dependency, MeasuredSeconds, Task, TaskKind
 from weft.workflow.workflow import Workflow
 
-__all__ = ["PRECEDENCE", "Activity", "ActivityMode", "ActivityNetwork", "Psplib", "read_project"]
+__all__ = ["Psplib"]
 
 
-PRECEDENCE = re.compile(r"^[ \t]*PRECEDENCE RELATIONS[ \t]*:", re.MULTILINE | re.IGNORECASE)
+_PRECEDENCE = re.compile(r"^[ \t]*PRECEDENCE RELATIONS[ \t]*:", re.MULTILINE | re.IGNORECASE)
 """A heading that every file has."""
 
 _WHOLE = re.compile(r"[0-9]{1,9}")
@@ -41,7 +33,7 @@ _Line = tuple[int, list[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ActivityMode:
+class _ActivityMode:
     """One mode of a job."""
 
     seconds: int
@@ -50,26 +42,26 @@ class ActivityMode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Activity:
+class _Activity:
     """One job, with its modes in the order of their numbers."""
 
     number: int
     line: int
-    modes: tuple[ActivityMode, ...]
+    modes: tuple[_ActivityMode, ...]
     successors: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ActivityNetwork:
+class _ActivityNetwork:
     """The jobs and resources of a file."""
 
     kinds: str
     """One letter per resource, R (renewable) or N (non-renewable), such as ``RRNN``."""
     totals: tuple[int, ...]
-    jobs: tuple[Activity, ...]
+    jobs: tuple[_Activity, ...]
 
 
-def read_project(source: SourceFile) -> ActivityNetwork:
+def _read_project(source: SourceFile) -> _ActivityNetwork:
     """Return the jobs and resources of a file. Raises InvalidInput."""
     sections = _sections(source.text())
     for heading, name in _HEADINGS.items():
@@ -82,7 +74,7 @@ def read_project(source: SourceFile) -> ActivityNetwork:
     problems.finish()
     if not jobs:
         raise file_error(source, "no jobs", rule="a project must have at least one job")
-    return ActivityNetwork(kinds=kinds, totals=totals, jobs=jobs)
+    return _ActivityNetwork(kinds=kinds, totals=totals, jobs=jobs)
 
 
 def _sections(text: str) -> dict[str, list[_Line]]:
@@ -130,10 +122,10 @@ def _rows(lines: list[_Line], problems: ProblemCollector) -> Iterator[tuple[int,
                 problems.add(f"{shorten(bad)!r}", rule="must be a whole number, at least 0", line=number)
 
 
-def _modes(lines: list[_Line], resources: int, problems: ProblemCollector) -> dict[int, list[ActivityMode]]:
+def _modes(lines: list[_Line], resources: int, problems: ProblemCollector) -> dict[int, list[_ActivityMode]]:
     """Return the modes by job; only the first mode of a job states its number."""
-    found: dict[int, list[ActivityMode]] = {}
-    current: list[ActivityMode] | None = None
+    found: dict[int, list[_ActivityMode]] = {}
+    current: list[_ActivityMode] | None = None
     for number, row in _rows(lines, problems):
         if len(row) == resources + 3:
             if row[0] in found:
@@ -148,15 +140,15 @@ def _modes(lines: list[_Line], resources: int, problems: ProblemCollector) -> di
             continue
         if row[0] != len(current) + 1:
             problems.add(f"mode {row[0]}", rule=f"mode {len(current) + 1} must come next", line=number)
-        current.append(ActivityMode(seconds=row[1], amounts=tuple(row[2:])))
+        current.append(_ActivityMode(seconds=row[1], amounts=tuple(row[2:])))
     return found
 
 
 def _jobs(
-    lines: list[_Line], modes: dict[int, list[ActivityMode]], problems: ProblemCollector
-) -> tuple[Activity, ...]:
+    lines: list[_Line], modes: dict[int, list[_ActivityMode]], problems: ProblemCollector
+) -> tuple[_Activity, ...]:
     """Return the jobs with their successors and modes."""
-    jobs: dict[int, Activity] = {}
+    jobs: dict[int, _Activity] = {}
     for number, row in _rows(lines, problems):
         if len(row) < 3 or len(row) != row[2] + 3:
             rule = "a line is: job, number of modes, number of successors, successors"
@@ -168,7 +160,7 @@ def _jobs(
         if stated != len(modes.get(name, ())) or not stated:
             what = f"job {name} has {len(modes.get(name, ()))} modes, but this line states {stated}"
             problems.add(what, rule="the modes of every job are listed under REQUESTS/DURATIONS", line=number)
-        jobs[name] = Activity(
+        jobs[name] = _Activity(
             number=name, line=number, modes=tuple(modes.get(name, ())), successors=successors
         )
     for job in jobs.values():
@@ -183,7 +175,15 @@ def _jobs(
 
 
 class Psplib(ReadOnlyFormat):
-    """Projects of the project scheduling library, with their machine."""
+    """Projects of the project scheduling library, with their machine.
+
+    R. Kolisch, A. Sprecher, PSPLIB: a project scheduling problem library, European Journal of Operational
+    Research 96(1), 1997. A job is a task and its duration its work; a renewable resource is one of the
+    machine, a non-renewable one a budget. Mode k of a job is the node count k: its duration is in the table
+    of measured seconds, its amounts are in tables by node count. The file is a platform, too (``--on FILE``):
+    one machine with the renewable resources and enough nodes for all jobs. Jobs without duration and amounts
+    become virtual tasks. Horizon, due date and tardiness cost are not read.
+    """
 
     name = "psplib"
     title = "PSPLIB projects, single-mode and multi-mode"
@@ -191,11 +191,11 @@ class Psplib(ReadOnlyFormat):
 
     def recognises(self, source: SourceFile) -> bool:
         """Return whether the heading of the precedence relations occurs."""
-        return PRECEDENCE.search(source.head) is not None
+        return _PRECEDENCE.search(source.head) is not None
 
     def read(self, source: SourceFile) -> Workflow:
         """Return a project as a workflow. Raises InvalidInput."""
-        project = read_project(source)
+        project = _read_project(source)
         _check_durations(source, project)
         index = {job.number: position for position, job in enumerate(project.jobs)}
         parents: list[list[int]] = [[] for _ in project.jobs]
@@ -217,7 +217,7 @@ class Psplib(ReadOnlyFormat):
 
     def read_platform(self, source: SourceFile) -> Platform:
         """Return the machine of a project as a platform. Raises InvalidInput."""
-        project = read_project(source)
+        project = _read_project(source)
         # Enough for all jobs at once, each in its last mode.
         nodes = sum(len(job.modes) for job in project.jobs)
         resources = {name: float(total) for name, total in _totals(project, "R").items()}
@@ -225,7 +225,7 @@ class Psplib(ReadOnlyFormat):
         return Platform(name=source.stem, machines=(machine,), document=Document(file=source.name))
 
 
-def _names(project: ActivityNetwork) -> list[str]:
+def _names(project: _ActivityNetwork) -> list[str]:
     """Return the names of the resources as in the file, by kind and number: r1, r2, n1."""
     return [
         f"{kind.lower()}{project.kinds[: position + 1].count(kind)}"
@@ -233,12 +233,12 @@ def _names(project: ActivityNetwork) -> list[str]:
     ]
 
 
-def _totals(project: ActivityNetwork, kind: str) -> dict[str, int]:
+def _totals(project: _ActivityNetwork, kind: str) -> dict[str, int]:
     columns = zip(_names(project), project.kinds, project.totals, strict=True)
     return {name: total for name, of_kind, total in columns if of_kind == kind}
 
 
-def _check_durations(source: SourceFile, project: ActivityNetwork) -> None:
+def _check_durations(source: SourceFile, project: _ActivityNetwork) -> None:
     problems = ProblemCollector(source)
     for job in project.jobs:
         durations = [mode.seconds for mode in job.modes]
@@ -248,7 +248,7 @@ def _check_durations(source: SourceFile, project: ActivityNetwork) -> None:
     problems.finish()
 
 
-def _task(job: Activity, project: ActivityNetwork, after: tuple[Dependency, ...]) -> Task:
+def _task(job: _Activity, project: _ActivityNetwork, after: tuple[Dependency, ...]) -> Task:
     seconds = {count: float(mode.seconds) for count, mode in enumerate(job.modes, start=1)}
     resources, consumes = _amounts(job, project, "R"), _amounts(job, project, "N")
     if seconds == {1: 0.0} and not resources and not consumes:
@@ -264,7 +264,7 @@ def _task(job: Activity, project: ActivityNetwork, after: tuple[Dependency, ...]
     )
 
 
-def _amounts(job: Activity, project: ActivityNetwork, kind: str) -> dict[str, Amount]:
+def _amounts(job: _Activity, project: _ActivityNetwork, kind: str) -> dict[str, Amount]:
     """Return the amounts that a job uses of the resources of one kind, by name, without zeros."""
     columns = zip(*(mode.amounts for mode in job.modes), strict=True)
     listed = zip(_names(project), project.kinds, columns, strict=True)

@@ -1,7 +1,4 @@
-"""JSON Schemas of workflow and platform files, for completion and checks in editors.
-
-They follow from the fields of the records. ``python -m weft.formats.schema`` writes them again.
-"""
+"""JSON Schemas of workflow and platform files for editors, written by ``.ci/reference.py``."""
 
 from __future__ import annotations
 
@@ -56,7 +53,3 @@ def write_schemas(folder: Path) -> None:
     for kind in KINDS:
         text = json.dumps(build_schema(kind), indent=2, ensure_ascii=False) + "\n"
         (folder / f"{kind}.json").write_text(text, encoding="utf-8")
-
-
-if __name__ == "__main__":
-    write_schemas(Path(__file__).with_name("schema"))

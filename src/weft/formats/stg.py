@@ -1,9 +1,4 @@
-"""STG, the files of the Standard Task Graph Set (Kasahara laboratory, Waseda University), read only.
-
-The first line is the number of tasks n; then follow n + 2 lines ``id time predecessors pred...``, of which
-the first and the last are dummies of time 0. Some files (``robot``, ``fpppp``) count the dummies in n and
-have n lines. Text after ``#`` is a comment. Dummies become virtual tasks; edges carry no data.
-"""
+"""STG, the files of the Standard Task Graph Set (Kasahara laboratory, Waseda University), read only."""
 
 from __future__ import annotations
 
@@ -39,7 +34,12 @@ class _StgRow:
 
 
 class Stg(ReadOnlyFormat):
-    """Task graphs of the Standard Task Graph Set."""
+    """Task graphs of the Standard Task Graph Set.
+
+    The first line is the number of tasks n; then follow n + 2 lines ``id time predecessors pred...``, of
+    which the first and the last are dummies of time 0. Some files (``robot``, ``fpppp``) count the dummies in
+    n and have n lines. Text after ``#`` is a comment. Dummies become virtual tasks; edges carry no data.
+    """
 
     name = "stg"
     title = "Standard Task Graph Set (STG)"

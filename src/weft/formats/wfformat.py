@@ -1,19 +1,4 @@
-"""WfFormat, the JSON of the WfCommons execution traces: reads 1.1 to 1.5, writes 1.5.
-
-A task's id becomes its name and its measured runtime its work on a machine of speed 1 (without a runtime the
-work is unknown). Parents and files become edges by the rules of ``graph``. Cores and memory are measurements,
-not requirements: they are kept as attributes.
-
-Differences between the versions: the list of tasks is ``jobs`` (to 1.2), ``tasks`` (1.3, 1.4), or split into
-``specification`` and ``execution`` (1.5); files are listed in their task (to 1.4) or in a table of their own
-(1.5); parents are names (to 1.4) or ids (1.5); keys have their units since 1.4. The schemas before 1.4 call
-sizes kilobytes, but the published files hold bytes (the same run has the same numbers in 1.2 and 1.4), so
-they are read as bytes.
-
-The writer reads no clock, so the same workflow gives the same text: the run that the format requires is dated
-1970 and took no time. Ids allow few characters, so they are derived from the names, which are written beside
-them. What the format cannot express (node counts, requirements, shell commands) is left out.
-"""
+"""WfFormat, the JSON of the WfCommons execution traces: reads 1.1 to 1.5, writes 1.5."""
 
 from __future__ import annotations
 
@@ -63,7 +48,23 @@ _WEFT_KEY = re.compile(r'"weft"\s*:')  # the version key of weft's own files, wh
 
 
 class WfFormat:
-    """Execution traces of WfCommons."""
+    """Execution traces of WfCommons.
+
+    A task's id becomes its name and its measured runtime its work on a machine of speed 1 (without a runtime
+    the work is unknown). Parents and files become edges by the rules of ``graph``. Cores and memory are
+    measurements, not requirements: they are kept as attributes.
+
+    Differences between the versions: the list of tasks is ``jobs`` (to 1.2), ``tasks`` (1.3, 1.4), or split
+    into ``specification`` and ``execution`` (1.5); files are listed in their task (to 1.4) or in a table of
+    their own (1.5); parents are names (to 1.4) or ids (1.5); keys have their units since 1.4. The schemas
+    before 1.4 call sizes kilobytes, but the published files hold bytes (the same run has the same numbers in
+    1.2 and 1.4), so they are read as bytes.
+
+    The writer reads no clock, so the same workflow gives the same text: the run that the format requires is
+    dated 1970 and took no time. Ids allow few characters, so they are derived from the names, which are
+    written beside them. What the format cannot express (node counts, requirements, shell commands) is left
+    out.
+    """
 
     name = "wfformat"
     title = "WfCommons execution trace (WfFormat JSON)"

@@ -1,7 +1,4 @@
-"""XML files read safely, as parser events or as a tree of elements with lines.
-
-Entities are refused, and files that a document names are never opened.
-"""
+"""XML files read safely, as parser events or as a tree of elements with lines."""
 
 from __future__ import annotations
 
@@ -23,6 +20,8 @@ __all__ = ["XmlElement", "parse_xml", "read_xml_tree"]
 
 def parse_xml(source: SourceFile, handler: ContentHandler, *, names_grammar: bool = False) -> None:
     """Send the parser events of a file to a handler. Raises InvalidInput if it is not XML.
+
+    Entities are refused, and files that a document names are never opened.
 
     With ``names_grammar`` the file may name its grammar (``<!DOCTYPE dag SYSTEM "dag.dtd">``), which is not
     opened.

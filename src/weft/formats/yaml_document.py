@@ -1,10 +1,4 @@
-"""YAML and JSON text as a tree of nodes with line and column, and plain values as YAML text.
-
-Unquoted scalars follow the core schema of YAML 1.2 (section 10.3.2): ``yes``, ``on``, ``1:30`` and ``1..50``
-are text, ``010`` is ten, ``1e-6`` is a number. Deviation: a number of more than 300 characters stays text.
-The tree is built from PyYAML's events without recursion. Limits on depth and size hold for aliases too: their
-expanded size is computed, not built.
-"""
+"""YAML and JSON text as a tree of nodes with line and column, and plain values as YAML text."""
 
 from __future__ import annotations
 
@@ -118,7 +112,13 @@ class _Frame:
 
 
 class _DocumentBuilder:
-    """Builds the tree of a document from parser events."""
+    """Builds the tree of a document from parser events.
+
+    Unquoted scalars follow the core schema of YAML 1.2 (section 10.3.2): ``yes``, ``on``, ``1:30`` and
+    ``1..50`` are text, ``010`` is ten, ``1e-6`` is a number. Deviation: a number of more than 300 characters
+    stays text. The tree is built from PyYAML's events without recursion. Limits on depth and size hold for
+    aliases too: their expanded size is computed, not built.
+    """
 
     def __init__(self, file: str | None) -> None:
         self.problems: list[Problem] = []

@@ -1,8 +1,4 @@
-"""Candidates: the machines to which each binding variable can be bound, computed before planning.
-
-The candidates of a variable are the machines that all its member tasks accept. If there is none the plan is
-infeasible, and the message lists which members reject which machines, and why.
-"""
+"""Candidates: the machines to which each binding variable can be bound, computed before planning."""
 
 from __future__ import annotations
 
@@ -93,7 +89,11 @@ class Candidates:
 def find_candidates(
     graph: TaskGraph, machines: tuple[Machine, ...], seconds: Seconds, shapes: Shapes, amounts: Floats
 ) -> Candidates:
-    """Return the candidates of all variables. Raises Infeasible if a task or a group of tasks has none."""
+    """Return the candidates of all variables. Raises Infeasible if a task or a group of tasks has none.
+
+    The candidates of a variable are the machines that all its member tasks accept. If there is none the plan
+    is infeasible, and the message lists which members reject which machines, and why.
+    """
     filters = _MachineFilter(graph, machines, seconds, shapes, amounts)
     masks: list[_Mask] = [np.ones(len(machines), dtype=bool)]
     of_signature: dict[object, int] = {}

@@ -1,8 +1,4 @@
-"""The instance: tasks, machines and estimated seconds compiled into arrays, the whole input of a planner.
-
-Most tasks of a workflow can run in the same modes and differ only by their seconds. A group of such tasks
-stores machine, count and nodes of its modes once; the seconds are read from the predictor's layout.
-"""
+"""The instance: tasks, machines and estimated seconds compiled into arrays, the whole input of a planner."""
 
 from __future__ import annotations
 
@@ -54,7 +50,11 @@ class TaskModes:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ModeGroup:
-    """Compute tasks with the same modes, which are ordered by machine, then count."""
+    """Compute tasks with the same modes, which are ordered by machine, then count.
+
+    Most tasks of a workflow can run in the same modes and differ only by their seconds. A group of such tasks
+    stores machine, count and nodes of its modes once; the seconds are read from the predictor's layout.
+    """
 
     tasks: Indices
     machine: Indices

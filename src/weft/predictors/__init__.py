@@ -10,7 +10,7 @@ PREDICTORS = Registry(
     "weft.predictors",
     "predictor",
     {
-        "assumed": "weft.predictors.assumed:AssumedWork",
+        "assumed": "weft.predictors.work:AssumedWork",
         "default": "weft.predictors.chain:default_chain",
         "explicit": "weft.predictors.explicit:ExplicitSeconds",
         "performance": "weft.predictors.performance:PerformanceTable",

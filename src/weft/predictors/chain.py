@@ -11,13 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.platform.machine import Machine
-from weft.predictors.assumed import AssumedWork
 from weft.predictors.explicit import ExplicitSeconds
 from weft.predictors.predictor import Estimate, Flags, Predictor, PredictorInputs, TaskFeatures, WorkModel
 from weft.predictors.seconds import RelatedSeconds, Seconds
 from weft.predictors.speedups import relate_work
 from weft.predictors.tabulation import tabulate
-from weft.predictors.work import WorkOverSpeed
+from weft.predictors.work import AssumedWork, WorkOverSpeed
 from weft.records import dataclass
 from weft.workflow.task_graph import COMPUTE, TaskGraph
 

@@ -1,10 +1,4 @@
-"""Explicit seconds: the user, or a task graph of the literature, states how long a task takes on each
-machine.
-
-A machine that is not named (by its own name, that of its host, or ``"*"``) cannot run the task: the estimate
-is "impossible", not None, so that a chain does not fall back to work. Explicit seconds do not depend on the
-speed of the machine. They hold for the smallest allowed node count, and a speed-up law scales them.
-"""
+"""Explicit seconds: the workflow states how long a task takes on each machine."""
 
 from __future__ import annotations
 
@@ -141,7 +135,13 @@ def _expand(graph: TaskGraph, rows: _ModeRows, laws: Speedups, source: str) -> T
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplicitSeconds:
-    """Estimates every task with ``seconds:``; the estimates count as exact."""
+    """Estimates every task with ``seconds:``; the estimates count as exact.
+
+    A machine that is not named (by its own name, that of its host, or ``"*"``) cannot run the task: the
+    estimate is "impossible", not None, so that a chain does not fall back to work. Explicit seconds do not
+    depend on the speed of the machine. They hold for the smallest allowed node count, and a speed-up law
+    scales them.
+    """
 
     name: ClassVar[str] = "explicit"
     source: ClassVar[str] = "seconds"

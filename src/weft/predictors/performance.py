@@ -1,14 +1,4 @@
-"""A performance database: seconds measured by kind of task, input size and node count.
-
-M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable Scientific Workflows, section on the performance
-database (docs/papers/moldable.md, sections 3 and 11). Times are those of a machine of rate 1.
-
-Deviations: the paper leaves missing sizes and counts to future work; here they are interpolated, piecewise
-linear in log-log space, over node counts and over input sizes, and marked as ``interpolated``. Nothing is
-extrapolated: an unmeasured size is left to other predictors, a count beyond the scalability limit (the
-largest measured count) is impossible. P90 of an interpolated time is the largest of the neighbouring measured
-times.
-"""
+"""A performance database: seconds measured by kind of task, input size and node count."""
 
 from __future__ import annotations
 
@@ -182,6 +172,15 @@ _INTERPOLATED = "interpolated"
 @dataclass(frozen=True, slots=True)
 class PerformanceTable:
     """Estimates tasks of measured kinds: ``{kind: {input size: {nodes: seconds}}}``.
+
+    M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable Scientific Workflows, section on the
+    performance database (docs/papers/moldable.md, sections 3 and 11). Times are those of a machine of rate 1.
+
+    Deviations: the paper leaves missing sizes and counts to future work; here they are interpolated,
+    piecewise linear in log-log space, over node counts and over input sizes, and marked as ``interpolated``.
+    Nothing is extrapolated: an unmeasured size is left to other predictors, a count beyond the scalability
+    limit (the largest measured count) is impossible. P90 of an interpolated time is the largest of the
+    neighbouring measured times.
 
     ``size`` names the parameter with the input size. Without it every kind has one size, the same for all
     tasks.

@@ -1,8 +1,4 @@
-"""The interface of the predictors, which estimate how long a task takes on a machine with some nodes.
-
-A predictor returns an estimate; ``impossible(...)``, an estimate of infinite seconds (the task cannot run in
-this mode, and no other predictor is used); or None (unknown, the next predictor is used).
-"""
+"""The interface of the predictors, which estimate how long a task takes on a machine with some nodes."""
 
 from __future__ import annotations
 
@@ -130,7 +126,11 @@ class PredictorInputs:
 
 
 class Predictor(Protocol):
-    """Estimates the run times of tasks."""
+    """Estimates the run times of tasks.
+
+    A predictor returns an estimate; ``impossible(...)``, an estimate of infinite seconds (the task cannot run
+    in this mode, and no other predictor is used); or None (unknown, the next predictor is used).
+    """
 
     @property
     def name(self) -> str:

@@ -1,16 +1,4 @@
-"""Regression on measurements: work or seconds of a kind of task over one parameter
-(docs/papers/dynamic-grid.md, section 5).
-
-Linear, polynomial, logarithmic, exponential and power functions are fitted by least squares (exponential and
-power on logarithms), and the one whose regression coefficient is closest to one is chosen. P90 is P50 plus
-1.2816 standard deviations of the residuals. An estimate outside the measured range is marked as
-``extrapolated``; a function value that is not above 0 gives no estimate.
-
-Deviations: R2 is computed in the original space, whatever space was fitted. Because linear is nested in
-polynomial, families are compared by adjusted R2, and of those within 0.005 of the best the one with fewest
-parameters wins. Families whose domain the data violate, or with fewer points than parameters + 1, are
-skipped.
-"""
+"""Regression: work or seconds of a kind of task over a parameter (docs/papers/dynamic-grid.md, section 5)."""
 
 from __future__ import annotations
 
@@ -176,7 +164,18 @@ _EXTRAPOLATED = "extrapolated"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Regression:
-    """Estimates tasks of fitted kinds that have the parameter."""
+    """Estimates tasks of fitted kinds that have the parameter.
+
+    Linear, polynomial, logarithmic, exponential and power functions are fitted by least squares (exponential
+    and power on logarithms), and the one whose regression coefficient is closest to one is chosen. P90 is P50
+    plus 1.2816 standard deviations of the residuals. An estimate outside the measured range is marked as
+    ``extrapolated``; a function value that is not above 0 gives no estimate.
+
+    Deviations: R2 is computed in the original space, whatever space was fitted. Because linear is nested in
+    polynomial, families are compared by adjusted R2, and of those within 0.005 of the best the one with
+    fewest parameters wins. Families whose domain the data violate, or with fewer points than parameters + 1,
+    are skipped.
+    """
 
     fits: Mapping[str, Fit] = field(default_factory=dict)
     """Fitted functions by kind of task."""

@@ -1,9 +1,4 @@
-"""Estimated seconds of all modes of all tasks, in one of three layouts with one interface.
-
-``RelatedSeconds`` stores work, rates and speed-ups; ``ClassSeconds`` one row per class of equivalent tasks;
-``TableSeconds`` every mode. Tasks and machines are indices. A mode with more nodes than the machine has is
-impossible.
-"""
+"""Estimated seconds of all modes of all tasks, in one of three layouts with one interface."""
 
 from __future__ import annotations
 
@@ -234,7 +229,12 @@ def check_entries(entries: int, shape: str) -> None:
 
 
 class Seconds(Protocol):
-    """The interface of all layouts."""
+    """The interface of all layouts.
+
+    ``RelatedSeconds`` stores work, rates and speed-ups; ``ClassSeconds`` one row per class of equivalent
+    tasks; ``TableSeconds`` every mode. Tasks and machines are indices. A mode with more nodes than the
+    machine has is impossible.
+    """
 
     @property
     def layout(self) -> str:

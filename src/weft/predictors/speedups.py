@@ -1,6 +1,4 @@
-"""Speed-up laws of the tasks of a graph as one array over laws and node counts, and estimates in the layout
-``related``.
-"""
+"""Speed-up laws of tasks as an array over laws and node counts, and the layout ``related``."""
 
 from __future__ import annotations
 
@@ -18,7 +16,6 @@ from weft.workflow.task import MeasuredSeconds, SpeedUp
 from weft.workflow.task_graph import COMPUTE, Floats, Indices, TaskGraph
 
 __all__ = [
-    "NO_LAW",
     "NO_WORK",
     "UNKNOWN",
     "Speedups",
@@ -31,7 +28,7 @@ __all__ = [
 ]
 
 
-NO_LAW = 0
+_NO_LAW = 0
 """Row of tasks without a law, whose time is the same for every count."""
 
 
@@ -73,15 +70,15 @@ def evaluate_laws(graph: TaskGraph, machines: Sequence[Machine]) -> Speedups:
     """Return the speed-ups for every allowed count. Transfers and virtual tasks have the count 1."""
     compute = graph.kind == COMPUTE
     law, laws = _laws(graph)
-    law = np.where(compute, law[graph.template], NO_LAW).astype(np.uint32)
+    law = np.where(compute, law[graph.template], _NO_LAW).astype(np.uint32)
     counts, count_sets = _counts(graph)
     width = largest_count(graph, machines) + 1
     check_entries(len(laws) * width, f"{len(laws):,} speed-up laws on up to {width - 1:,} nodes")
     speedup = np.full((len(laws), width), np.nan)
-    speedup[NO_LAW, 1:] = 1.0
+    speedup[_NO_LAW, 1:] = 1.0
     pairs = np.unique(law.astype(np.int64) * len(count_sets) + counts)
     for row, column in zip(*(part.tolist() for part in divmod(pairs, len(count_sets))), strict=True):
-        if row != NO_LAW:
+        if row != _NO_LAW:
             known = [count for count in count_sets[column] if count < width]
             speedup[row, known] = [evaluate_law(laws[row], count) for count in known]
     capacity = np.array([machine.nodes for machine in machines], dtype=np.uint32)
@@ -90,7 +87,7 @@ def evaluate_laws(graph: TaskGraph, machines: Sequence[Machine]) -> Speedups:
 
 def _laws(graph: TaskGraph) -> tuple[Indices, list[SpeedUp | None]]:
     """Number the distinct laws; return the law per task description, and the laws."""
-    rows: dict[Hashable, int] = {None: NO_LAW}
+    rows: dict[Hashable, int] = {None: _NO_LAW}
     laws: list[SpeedUp | None] = [None]
     column = np.zeros(len(graph.workflow.tasks), dtype=np.uint32)
     for index, task in enumerate(graph.workflow.tasks):

@@ -1,10 +1,4 @@
-"""Estimates of any predictor as a layout of seconds: one query per class of tasks, class of machines, and
-count.
-
-Two tasks are equivalent if they agree in everything that the predictor reads (``Predictor.reads``), machines
-likewise. The estimates become the layout ``classes`` where many tasks share a class, else ``table``.
-Complexity: O(task classes x machine classes x counts) queries and O(v + p) array operations.
-"""
+"""Estimates of any predictor as a layout of seconds, with one query per class of tasks and machines."""
 
 from __future__ import annotations
 
@@ -239,7 +233,12 @@ class _SecondsBuilder:
 def tabulate(
     predictor: Predictor, graph: TaskGraph, machines: Sequence[Machine]
 ) -> ClassSeconds | TableSeconds:
-    """Return the estimates of a predictor for all modes of all tasks."""
+    """Return the estimates of a predictor for all modes of all tasks.
+
+    Two tasks are equivalent if they agree in everything that the predictor reads (``Predictor.reads``),
+    machines likewise. The estimates become the layout ``classes`` where many tasks share a class, else
+    ``table``. Complexity: O(task classes x machine classes x counts) queries and O(v + p) array operations.
+    """
     applies = predictor.applies(graph)
     tasks = _task_classes(graph, predictor.reads, applies)
     groups = _machine_classes(graph, machines, predictor.reads)

@@ -1,8 +1,4 @@
-"""Work over speed: the seconds of a task are its work divided by the machine's rate and the speed-up of its
-nodes.
-
-With a measured law ``work`` is the time on its first count.
-"""
+"""Estimates from work: work / (machine's rate) / (speed-up of the nodes)."""
 
 from __future__ import annotations
 
@@ -19,10 +15,10 @@ from weft.predictors.speedups import evaluate_law, relate_work
 from weft.records import dataclass
 from weft.workflow.task_graph import COMPUTE, Floats, TaskGraph
 
-__all__ = ["WorkOverSpeed", "estimate_work"]
+__all__ = ["AssumedWork", "WorkOverSpeed"]
 
 
-def estimate_work(work: float, features: TaskFeatures, rate: float, nodes: int, source: str) -> Estimate:
+def _estimate_work(work: float, features: TaskFeatures, rate: float, nodes: int, source: str) -> Estimate:
     """Return work / rate / speed-up; "impossible" where the law is undefined."""
     seconds = work / rate / evaluate_law(features.law, nodes)
     return impossible(source) if math.isnan(seconds) else Estimate(p50_s=seconds, source=source)
@@ -30,7 +26,10 @@ def estimate_work(work: float, features: TaskFeatures, rate: float, nodes: int, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkOverSpeed:
-    """Estimates every task with known work; the estimates count as exact."""
+    """Estimates every task with known work; the estimates count as exact.
+
+    With a measured law ``work`` is the time on its first count.
+    """
 
     name: ClassVar[str] = "work"
     source: ClassVar[str] = "work/speed"
@@ -46,7 +45,7 @@ class WorkOverSpeed:
         """Return work / rate / speed-up; None without known work."""
         if math.isnan(features.work):
             return None
-        return estimate_work(features.work, features, machine.rate(features.service), nodes, self.source)
+        return _estimate_work(features.work, features, machine.rate(features.service), nodes, self.source)
 
     def works(self, graph: TaskGraph) -> Floats:
         """Return the work as described in the workflow."""
@@ -62,3 +61,26 @@ class WorkOverSpeed:
             sources=(self.source,),
             source=np.zeros(len(graph), dtype=np.uint8),
         )
+
+
+_ASSUMED_WORK = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssumedWork(WorkOverSpeed):
+    """Estimates every task from an assumed work."""
+
+    name: ClassVar[str] = "assumed"
+    source: ClassVar[str] = "assumed"
+
+    def applies(self, graph: TaskGraph) -> Flags:
+        """Return all compute tasks."""
+        return np.asarray(graph.kind == COMPUTE)
+
+    def predict(self, features: TaskFeatures, machine: Machine, nodes: int) -> Estimate | None:
+        """Return the assumed work / rate / speed-up."""
+        return _estimate_work(_ASSUMED_WORK, features, machine.rate(features.service), nodes, self.source)
+
+    def works(self, graph: TaskGraph) -> Floats:
+        """Return the assumed work per task."""
+        return np.full(len(graph), _ASSUMED_WORK)

@@ -78,8 +78,6 @@ __all__ = [
     "WORKFLOW",
     "WORKFLOW_RECORDS",
     "Indices",
-    "parse_reference",
-    "read_expression",
     "read_parameter",
     "read_workflow",
     "split_range",
@@ -113,7 +111,7 @@ def _read_number_or_unit(
         number = parse_unit(value)
         if number is not None:
             return int(number) if number.is_integer() else number
-        return read_expression(reader, node)
+        return _read_expression(reader, node)
     reader.add_type_problem(node, f"a number of {what}, a quantity with unit, or an expression")
     return None
 
@@ -142,7 +140,7 @@ def _parse_whole_number(text: str) -> float | None:
     return float(text) if text.isdecimal() and len(text) <= _MAX_DIGITS else None
 
 
-def read_expression(reader: Reader, node: DocumentNode) -> Expression | None:
+def _read_expression(reader: Reader, node: DocumentNode) -> Expression | None:
     """Return an expression; a leading ``=`` is allowed."""
     if not isinstance(node.value, str | bool | int | float):
         reader.add_type_problem(node, "an expression in text")
@@ -155,7 +153,7 @@ def read_expression(reader: Reader, node: DocumentNode) -> Expression | None:
 def read_parameter(reader: Reader, node: DocumentNode) -> Value | Expression:
     """Return a plain value, or a formula for text with a leading ``=``; None after a problem."""
     if isinstance(node.value, str) and node.value.startswith("="):
-        return read_expression(reader, node)
+        return _read_expression(reader, node)
     plain: Value = node.to_plain()
     return plain
 
@@ -207,7 +205,7 @@ def _read_range(reader: Reader, node: DocumentNode, text: str) -> Range | None:
 
 
 EXPRESSION = ValueType(
-    "expression", {"type": ["string", "number", "boolean"]}, read_expression, attrgetter("text")
+    "expression", {"type": ["string", "number", "boolean"]}, _read_expression, attrgetter("text")
 )
 _SECONDS = ValueType("time or expression", QUANTITY_SHAPE, _read_seconds, _write_quantity, unit="s")
 _BYTES = ValueType("size or expression", QUANTITY_SHAPE, _read_bytes, _write_quantity, unit="bytes")
@@ -304,7 +302,7 @@ def _read_sweep_values(reader: Reader, node: DocumentNode) -> Values | None:
     if isinstance(node.value, str):
         if split_range(node.value) is not None:
             return _read_range(reader, node, node.value)
-        return read_expression(reader, node)
+        return _read_expression(reader, node)
     if isinstance(node.value, int | float) and not isinstance(node.value, bool):
         return (node.value,)
     wanted = "a list, a range such as 1..50, or an expression"
@@ -322,7 +320,7 @@ def _write_sweep(sweep: Sweep) -> dict[str, Any]:
     return {**found, "zip": True} if sweep.paired else found
 
 
-def parse_reference(text: str) -> tuple[str, Indices | None]:
+def _parse_reference(text: str) -> tuple[str, Indices | None]:
     """Split ``a[i, 2*j-1..2*j]`` into the name of the task and its index."""
     text = text.strip()
     name, bracket, rest = text.partition("[")
@@ -354,7 +352,7 @@ def _parse_index(part: str, text: str) -> Expression | IndexRange | str:
 def _read_reference(reader: Reader, node: DocumentNode) -> dict[str, Any] | None:
     """Return the attributes ``task`` and ``index`` of a dependency."""
     text = reader.text(node)
-    found = None if text is None else reader.collect_problems(node, partial(parse_reference, text))
+    found = None if text is None else reader.collect_problems(node, partial(_parse_reference, text))
     return None if found is None else {"task": found[0], "index": found[1]}
 
 

@@ -2,7 +2,7 @@
 loops.
 
 P50 is exceeded in half of the cases, P90 in one of ten (``weft.planners.outlook``). Tasks without a stated
-time are planned with a placeholder (``weft.predictors.assumed``), and a loop may not state its iterations.
+time are planned with a placeholder (``AssumedWork``), and a loop may not state its iterations.
 Then there is no P50, only a lower bound: the plan with zero seconds for these tasks and one iteration for
 these loops.
 """
@@ -20,8 +20,8 @@ from weft.errors import Infeasible
 from weft.instance.instance import Instance
 from weft.planners.decoding import APPEND, decode, encode_schedule
 from weft.planners.forecast import PlanForecast
-from weft.predictors.assumed import AssumedWork
 from weft.predictors.predictor import Flags
+from weft.predictors.work import AssumedWork
 from weft.records import dataclass
 from weft.schedule.schedule import Schedule, expected_executions, total_seconds
 from weft.workflow.task_graph import COMPUTE, LoopBody, TaskGraph
