@@ -73,7 +73,7 @@ def test_a_worker_that_is_killed_is_reported_and_replaced(pool):
 
 
 def test_a_worker_that_exits_is_reported_with_its_exit_code(pool):
-    with pytest.raises(WeftError, match="ended with exit code 7 before its work"):
+    with pytest.raises(WeftError, match="ended with exit code 7 before it returned"):
         list(pool.map(pieces.leaving, range(1)))
 
 

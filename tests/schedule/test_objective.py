@@ -165,7 +165,7 @@ def test_every_objective_has_a_title(name):
     [
         (("makespam",), {}, "unknown objective 'makespam'; did you mean 'makespan'"),
         (("zzz",), {}, "use one of makespan, cost, local"),
-        (("makespan", 0.5), {}, "has no alpha; leave it out, or choose one of on-demand, static"),
+        (("makespan", 0.5), {}, "has no alpha; omit it, or use one of on-demand, static"),
         (("static", 1.5), {}, "alpha is 1.5; must be from 0"),
         (("static", float("nan")), {}, "alpha is nan"),
         (("static",), {"deadline_s": -1.0}, "the deadline is -1; must be seconds, at least 0"),

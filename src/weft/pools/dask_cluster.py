@@ -60,8 +60,10 @@ class DaskPool(OpenPool):
             for future in futures:
                 yield future.result()
         except (KilledWorker, CancelledError, OSError) as error:
-            told = shorten(str(error).splitlines()[0] if str(error) else type(error).__name__, 200)
-            raise WeftError(f"the Dask cluster {self._address} lost the work: {told}") from error
+            shown = shorten(str(error).splitlines()[0] if str(error) else type(error).__name__, 200)
+            raise WeftError(
+                f"the Dask cluster {self._address} failed during the computation: {shown}"
+            ) from error
         finally:
             if any(not future.done() for future in futures):
                 self._client.cancel(futures, force=True)
@@ -85,9 +87,11 @@ def _connect(address: str) -> Any:
     try:
         from distributed import Client
     except ImportError:
-        what = "a Dask cluster was asked for, but the package distributed is not installed"
+        what = "the pool dask needs the package distributed, which is not installed"
         raise InvalidInput(Problem(what=what, advice="pip install 'weft[dask]'")) from None
-    advice = "start one with `dask scheduler` and `dask worker`, and give the address it prints"
+    advice = (
+        "start one with `dask scheduler` and `dask worker`, and use the address that the scheduler prints"
+    )
     try:
         return Client(address, timeout=_PATIENCE_S, set_as_default=False)
     except OSError as error:
@@ -110,7 +114,7 @@ def _count_threads(client: Any, address: str) -> int:
         if version != ours:
             found = f"has weft {version}" if version else "has no weft"
             what = f"the worker {worker} of the Dask cluster {address} {found}"
-            advice = "install it there, in the environment of the worker"
+            advice = "install it in the environment of the worker"
             raise InvalidInput(Problem(what=what, rule=f"must have weft {ours}", advice=advice))
     return int(sum(client.nthreads().values()))
 

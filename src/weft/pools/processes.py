@@ -136,8 +136,10 @@ def _worker_error(worker: _WorkerProcess) -> WeftError:
     worker.process.join()
     code = worker.process.exitcode or 0
     why = f"by signal {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
-    advice = "if memory is short, take fewer workers"
-    return WeftError(f"a worker process (pid {worker.process.pid}) ended {why} before its work; {advice}")
+    advice = "if memory is short, use fewer workers"
+    return WeftError(
+        f"a worker process (pid {worker.process.pid}) ended {why} before it returned a result; {advice}"
+    )
 
 
 def _unpack_result(message: bytes) -> Any:

@@ -193,7 +193,7 @@ def _check_alpha(objective: Objective, alpha: float) -> None:
     if not objective.has_alpha:
         those = ", ".join(name for name, known in OBJECTIVES.items() if known.has_alpha)
         what = f"alpha {alpha:g} for the objective {objective.name!r}, which has no alpha"
-        raise InvalidInput(Problem(what=what, advice=f"leave it out, or choose one of {those}"))
+        raise InvalidInput(Problem(what=what, advice=f"omit it, or use one of {those}"))
     if not 0.0 <= alpha <= 1.0:
         rule = "must be from 0 (cost alone) to 1 (time alone)"
         raise InvalidInput(Problem(what=f"alpha is {alpha:g}", rule=rule))

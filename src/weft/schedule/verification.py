@@ -75,7 +75,7 @@ class _ScheduleVerifier:
         """Every task occurs once, on a known machine, with finite times."""
         schedule = self.schedule
         if schedule.tasks != self.graph.names:
-            yield Violation(rule="complete", what="the schedule's tasks are not the graph's")
+            yield Violation(rule="complete", what="the tasks of the schedule are not those of the graph")
             return
         unknown = [name for name in schedule.machines if name not in self.machines]
         if unknown:
@@ -84,9 +84,11 @@ class _ScheduleVerifier:
         for task, name in enumerate(schedule.tasks):
             start, finish = schedule.start_s[task], schedule.finish_s[task]
             if not (math.isfinite(start) and math.isfinite(finish) and 0 <= start <= finish):
-                yield Violation(rule="time", what=f"{name} from {start} to {finish}")
+                yield Violation(rule="time", what=f"{name} runs from {start} to {finish}")
             if schedule.machine[task] >= len(schedule.machines):
-                yield Violation(rule="complete", what=f"{name} on machine number {schedule.machine[task]}")
+                yield Violation(
+                    rule="complete", what=f"{name} is on unknown machine {schedule.machine[task]}"
+                )
 
     def modes(self) -> Iterator[Violation]:
         """Node counts, machines and durations are those that the description and the estimates allow."""
@@ -98,7 +100,9 @@ class _ScheduleVerifier:
             nodes, machine = int(self.schedule.nodes[task]), self.machine(task)
             if self.graph.kind[task] != COMPUTE:
                 if nodes:
-                    yield Violation(rule="count", what=f"{name} is no compute task but takes {nodes} nodes")
+                    yield Violation(
+                        rule="count", what=f"{name} is not a compute task but takes {nodes} nodes"
+                    )
                 continue
             description = self.graph.description(task)
             if not machine.offers(description.service):
@@ -108,7 +112,7 @@ class _ScheduleVerifier:
             if description.requirements is not None:
                 here = {key: column[row[machine.name]] for key, column in facts.items()}
                 if not self._meets(description.requirements, task, here):
-                    what = f"{name} on {machine.name}: {description.requirements}"
+                    what = f"{name} on {machine.name} violates {description.requirements}"
                     yield Violation(rule="requirement", what=what)
             yield from self._room(task, name, machine, nodes)
             yield from self._duration(task, name, machine, nodes)
@@ -262,5 +266,5 @@ class _ScheduleVerifier:
         for name, used, budget in zip(graph.budget_names, consumed, graph.budgets, strict=True):
             if used > budget * (1 + 2e-9):
                 yield Violation(
-                    rule="budget", what=f"{used:g} of {name} is consumed, but there is {budget:g}"
+                    rule="budget", what=f"{used:g} of {name} is consumed, but the budget is {budget:g}"
                 )

@@ -30,7 +30,11 @@ class ExhaustiveSearch(OptimiserBase):
 
     def refuses(self, space: Space) -> str | None:
         """Refuse spaces of more than 10^9 points."""
-        return None if space.points <= _MOST_POINTS else f"{float(space.points):.3g} points are too many"
+        return (
+            None
+            if space.points <= _MOST_POINTS
+            else f"{float(space.points):.3g} points are too many (limit {_MOST_POINTS:.0e})"
+        )
 
     def search(
         self,

@@ -55,7 +55,7 @@ class Islands:
     def __post_init__(self) -> None:
         for name in ("islands", "steps_per_round", "rounds"):
             if getattr(self, name) < 1:
-                what = f"{name} is {getattr(self, name)}"
+                what = f"{name} of the island search is {getattr(self, name)}"
                 raise InvalidInput(Problem(what=what, rule="must be at least 1"))
 
     def refuses(self, space: Space) -> str | None:

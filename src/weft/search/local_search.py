@@ -29,11 +29,14 @@ class LocalSearchSettings:
     """Share of genes that a perturbation replaces, at least two genes."""
 
     def __post_init__(self) -> None:
-        if self.together < 1 or self.restarts < 0:
-            what = f"local search with together={self.together}, restarts={self.restarts}"
-            raise InvalidInput(Problem(what=what, rule="must be at least 1 and 0"))
+        for name, least in (("together", 1), ("restarts", 0)):
+            if getattr(self, name) < least:
+                what = f"{name} of local search is {getattr(self, name)}"
+                raise InvalidInput(Problem(what=what, rule=f"must be at least {least}"))
         if not 0.0 <= self.shaken <= 1.0:
-            raise InvalidInput(Problem(what=f"shaken is {self.shaken}", rule="must be from 0 to 1"))
+            raise InvalidInput(
+                Problem(what=f"shaken of local search is {self.shaken}", rule="must be from 0 to 1")
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
