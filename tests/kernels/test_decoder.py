@@ -288,7 +288,7 @@ def test_three_tenths_of_a_resource_fit_despite_rounding(form, rule):
 def test_a_task_that_never_fits_is_infeasible(form):
     forever = (BusyInterval(machine=0, start_s=1.0, finish_s=float("inf"), nodes=1),)
     made = instance({"a": {"work": 2}, "b": {"work": 1, "after": "a"}}, platform({}, {}), busy=forever)
-    with pytest.raises(Infeasible, match="a never fits on m0 beside what is busy"):
+    with pytest.raises(Infeasible, match="a never fits on m0 beside its busy intervals"):
         decode(made, None, [0, 0])
     found = decode_population(made, None, [[0, 0], [1, 1]])
     assert found.makespan_s.tolist() == [float("inf"), 3.0]
@@ -300,17 +300,17 @@ SMALL = {"a": {"work": 2, "requirements": 'name == "m0"'}, "b": {"work": 1, "aft
 @pytest.mark.parametrize(
     ("order", "bound", "modes", "error", "message"),
     [
-        ([1, 0], [0, 0], None, InvalidInput, "the order puts b before a; predecessors come first"),
+        ([1, 0], [0, 0], None, InvalidInput, "the order puts b before a; predecessors must come first"),
         ([0, 0], [0, 0], None, InvalidInput, "the order holds task 0 twice; every task from 0 to 1"),
         ([0, 7], [0, 0], None, InvalidInput, "the order holds task 7; every task"),
         (None, [0, 5], None, InvalidInput, "'b' is bound to machine number 5; there are 2 machines"),
         (None, [1, 0], None, Infeasible, "a cannot run on m1: bind it to one of its candidates"),
-        (None, [0, 0], [0, 1], InvalidInput, r"b on m0 in a mode it does not have there; .* \[1\]"),
-        (None, [0, 0], [0, 9], InvalidInput, "b on m0 in a mode it does not have there"),
+        (None, [0, 0], [0, 1], InvalidInput, r"b has no such mode on m0; .* \[1\]"),
+        (None, [0, 0], [0, 9], InvalidInput, "b has no such mode on m0"),
         (None, [0], None, InvalidInput, r"bound: an array of shape \(1,\); must be a row of 2 numbers"),
-        (None, [0, -1], None, InvalidInput, "bound: int64 numbers; must be whole, from 0 on"),
+        (None, [0, -1], None, InvalidInput, "bound: int64 numbers; must be integers of at least 0"),
         ([[0, 1]] * 2, [[0, 0]] * 3, None, InvalidInput, "arrays of 2 and 3 individuals"),
-        ([[0, 1]] * 2, [0, 0], None, InvalidInput, "2 genomes; one is decoded at a time"),
+        ([[0, 1]] * 2, [0, 0], None, InvalidInput, "2 genomes; must be one"),
     ],
 )
 def test_invalid_genomes_are_refused(form, order, bound, modes, error, message):

@@ -227,10 +227,10 @@ def test_tasks_are_submitted_breadth_first():
 @pytest.mark.parametrize(
     ("counts", "rule", "order", "message"),
     [
-        ([1, 9], "fifo", None, r"b on m0 in a mode it does not have there; .* \[1, 2\]"),
+        ([1, 9], "fifo", None, r"b has no such mode on m0; .* \[1, 2\]"),
         ([0, 1], "fifo", None, "a on m0 in a mode"),
         ([1, 1], "lifo", None, "queue 'lifo'; must be one of fifo, first-fit, easy, conservative"),
-        ([1, 1], "easy", [0, 0], "the order lacks b; every task stands in it once"),
+        ([1, 1], "easy", [0, 0], "the order lacks b; every task must occur once"),
         ([1], "fifo", None, r"counts: an array of shape \(1,\)"),
         ([[1, 1]], "fifo", None, "must be one row"),
     ],
@@ -243,7 +243,7 @@ def test_invalid_individuals_are_refused(form, counts, rule, order, message):
 
 def test_instances_without_a_single_queue_are_refused():
     tasks = {"a": {"work": 1}}
-    with pytest.raises(InvalidInput, match="the queue of one machine was asked for, and there are 2"):
+    with pytest.raises(InvalidInput, match="a queue of 2 machines; must be of one machine"):
         run_queue(instance(tasks, "identical:2"), [1])
     later = (BusyInterval(machine=0, start_s=3.0, finish_s=4.0, nodes=1),)
     with pytest.raises(InvalidInput, match="m0 is reserved from 3 s on"):

@@ -40,8 +40,8 @@ def run(planner, made, objective=MAKESPAN, **budget):
     )
 
 
-def test_five_tasks_are_shared_out_as_well_as_possible():
-    """No list planner balances these numbers: 4 + 5 + 6 and 7 + 8, on machines of one kind."""
+def test_five_tasks_are_distributed_optimally():
+    """No list planner finds the balance 4 + 5 + 6 and 7 + 8 on two equal machines."""
     numbers = {"a": 8, "b": 7, "c": 6, "d": 5, "e": 4}
     made = instance({name: {"work": work} for name, work in numbers.items()}, "identical:2")
     assert planned(made, "heft").makespan_s == 17
@@ -58,7 +58,7 @@ def test_the_plan_is_valid_and_never_worse_than_the_list_planners(made):
 
 
 @pytest.mark.parametrize("name", ["makespan", "cost", "static", "communication"])
-def test_improving_goes_on_from_any_plan(made, name):
+def test_any_plan_can_be_improved(made, name):
     goal, start = make_objective(name), planned(made, "random")
     found = AnnealingPlanner().plan(
         PlanRequest(
@@ -75,7 +75,7 @@ def test_improving_goes_on_from_any_plan(made, name):
     assert verify(found.schedule, made.graph, made.platform) == []
 
 
-def test_it_cools_over_the_steps_it_may_take(made):
+def test_cooling_is_spread_over_the_budget(made):
     plan = run(AnnealingPlanner(), made, steps=900)
     assert 800 <= plan.steps <= 901
     assert not plan.cut
@@ -84,6 +84,6 @@ def test_it_cools_over_the_steps_it_may_take(made):
 
 
 @pytest.mark.parametrize("option", ["steps", "walkers"])
-def test_wrong_options_are_refused(option):
+def test_invalid_options_are_refused(option):
     with pytest.raises(InvalidInput, match=f"annealing:{option}=0; must be at least 1"):
         AnnealingPlanner(**{option: 0})

@@ -1,4 +1,4 @@
-"""The portfolio: never worse than who is in it, the same with steps, and nothing is lost on the way."""
+"""The portfolio: never worse than its members, deterministic with steps, and robust against failures."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ FORKS = {
     "last": {"work": 2, "after": "more"},
 }
 LEVELS = {"a": {"sweep": {"k": "1..4"}, "work": 5}, "b": {"sweep": {"k": "1..4"}, "work": 5, "after": "a"}}
-"""On four like machines the first plan is as short as any."""
+"""On four equal machines the first plan is optimal."""
 MOLDABLE = {"wide": {"sweep": {"k": "1..5"}, "work": "10*k", "nodes": "1..4", "speedup": {"amdahl": 0.1}}}
 
 
 @pytest.fixture(scope="module")
 def open_gap():
-    """An instance whose first plans are above its bounds."""
+    """Return an instance whose first plans are above its lower bound."""
     made = instance(FORKS, UNLIKE)
     best = min(
         of_list(name, made)
@@ -68,7 +68,7 @@ def planned(made, *, objective=MAKESPAN, pool=INLINE_POOL, islands=0, seed=3, **
 
 
 def clock(seconds=0.5, per_look=0.002):
-    """A clock that runs when it is looked at."""
+    """Return a clock that advances with every call."""
     left = [seconds]
 
     def look():
@@ -80,7 +80,7 @@ def clock(seconds=0.5, per_look=0.002):
 
 class TestPlans:
     @pytest.mark.parametrize("tasks", [FORKS, LEVELS, MOLDABLE], ids=["forks", "levels", "moldable"])
-    def test_it_is_never_worse_than_who_is_in_it(self, tasks):
+    def test_the_plan_is_never_worse_than_that_of_any_member(self, tasks):
         made = instance(tasks, UNLIKE if tasks is not MOLDABLE else "cluster:6")
         with registered(weave="Drawing"):
             found = planned(made, steps=200)
@@ -89,7 +89,7 @@ class TestPlans:
             if most > 100 and PLANNERS.load(name)().supports(made, MAKESPAN) is None:
                 assert found.schedule.makespan_s <= of_list(name, made) + 1e-9, name
 
-    def test_the_search_makes_it_shorter(self, open_gap):
+    def test_the_search_shortens_the_plan(self, open_gap):
         with registered():
             first = planned(open_gap, steps=2_000)
         with registered(weave="Drawing"):
@@ -97,33 +97,33 @@ class TestPlans:
         assert found.schedule.makespan_s < first.schedule.makespan_s
         assert (found.by, found.notes, found.cut) == ("weave", (), False)
 
-    def test_nobody_searches_where_plan_and_bound_meet(self):
+    def test_no_search_starts_if_plan_and_bound_are_equal(self):
         with registered(weave="Breaking", cp_sat="Breaking") as calls:
             found = planned(instance(LEVELS, "identical:4"), steps=1_000)
         assert calls == []
         assert (found.steps, found.schedule.makespan_s, found.bound_s) == (1, 10, 10)
 
-    def test_the_bound_is_the_best_anybody_knows(self, open_gap):
+    def test_the_bound_is_the_best_of_all_planners(self, open_gap):
         with registered(weave="Idle"):
             found = planned(open_gap, steps=50)
         assert found.bound_s == lower_bounds(open_gap).best_s
         assert found.bound_by == lower_bounds(open_gap).argument
 
-    def test_it_ends_when_a_bound_is_proven(self, open_gap):
+    def test_the_search_ends_when_the_plan_is_proven_optimal(self, open_gap):
         with registered(weave="Idle", cp_sat="Proving") as calls:
             found = planned(open_gap, steps=1_000_000)
-        assert calls == ["proving"]  # a model so small comes first where data move
+        assert calls == ["proving"]  # with communication a small exact model is solved first
         assert found.bound_s == found.schedule.makespan_s
         assert found.bound_by == "cp-sat"
 
-    def test_where_no_data_move_the_search_comes_before_the_proof(self):
+    def test_without_communication_the_search_runs_before_the_exact_planner(self):
         tasks = {name: {"work": work} for name, work in zip("abcde", (3, 3, 2, 2, 2), strict=True)}
         with registered(weave="Idle", cp_sat="Proving") as calls:
             found = planned(instance(tasks, "identical:2"), steps=1_000_000)
         assert found.schedule.makespan_s == 7
         assert calls == ["idle", "proving"]
 
-    def test_whoever_gains_nothing_is_asked_less(self, open_gap):
+    def test_planners_without_a_gain_come_later(self, open_gap):
         lucky, idle = (
             Contender(name=name, alone=alone, least_s=0.1, least_steps=1)
             for name, alone in (("weave", False), ("cp-sat", True))
@@ -140,7 +140,7 @@ class TestPlans:
         lucky.without_gain = 2
         assert rounds._lineup(1, 1) == [idle]
 
-    def test_an_exact_planner_is_not_asked_for_a_few_steps(self, open_gap):
+    def test_the_exact_planner_does_not_start_with_few_steps(self, open_gap):
         with registered(weave="Idle", cp_sat="Breaking") as calls:
             planned(open_gap, steps=1_000)
         assert set(calls) == {"idle"}
@@ -153,10 +153,10 @@ class TestPlans:
 
 
 class TestSteps:
-    """With a budget of steps the plan depends on seed, steps and islands alone."""
+    """With a budget of steps the plan depends only on seed, steps and islands."""
 
     @pytest.mark.parametrize("pool", ["serial", "threads:2", "processes:2", "processes:3"])
-    def test_pools_decide_nothing(self, open_gap, pool):
+    def test_the_pool_does_not_change_the_plan(self, open_gap, pool):
         with registered(weave="Drawing", cp_sat="Idle"):
             alone = planned(open_gap, steps=9_000, islands=3)
             with make_pool(pool) as opened:
@@ -169,20 +169,20 @@ class TestSteps:
             found, two = planned(open_gap, steps=300, pool=pool), planned(open_gap, steps=300, islands=2)
         assert lines(found.schedule) == lines(two.schedule)
 
-    def test_a_clock_that_does_not_run_decides_nothing(self, open_gap):
+    def test_a_clock_that_never_advances_does_not_change_the_plan(self, open_gap):
         with registered(weave="Drawing"):
             timed = planned(open_gap, steps=500, left=lambda: 1e9)
             assert lines(timed.schedule) == lines(planned(open_gap, steps=500).schedule)
         assert not timed.cut
 
-    def test_seeds_do(self, open_gap):
+    def test_the_seed_changes_the_plan(self, open_gap):
         with registered(weave="Drawing"):
             found = {planned(open_gap, steps=600, seed=seed).schedule.makespan_s for seed in range(4)}
         assert len(found) > 1
 
 
 class TestClock:
-    def test_it_ends_in_time_with_a_plan_that_is_valid(self, open_gap):
+    def test_the_search_ends_in_time_with_a_valid_plan(self, open_gap):
         look = clock()
         with registered(weave="Drawing"):
             found = planned(open_gap, left=look)
@@ -191,13 +191,13 @@ class TestClock:
         assert found.cut
         assert -0.05 < look() <= 0
 
-    def test_the_first_plan_is_made_whatever_the_clock_says(self, open_gap):
+    def test_the_first_plan_is_made_without_time_left(self, open_gap):
         with registered(weave="Breaking"):
             found = planned(open_gap, left=lambda: -1.0)
         assert found.schedule.makespan_s == of_list("heft", open_gap)
         assert found.cut
 
-    def test_slices_cannot_be_longer_than_the_whole(self):
+    def test_a_slice_is_not_longer_than_the_clock(self):
         stretch = ClockSlice(left=lambda: 3.0, until_s=1.0)
         assert stretch.remaining_s() == 2.0
         assert ClockSlice(left=None).remaining_s() == math.inf
@@ -213,14 +213,14 @@ class TestClock:
 
 
 class TestFailures:
-    def test_a_planner_that_breaks_is_left_out_and_named(self, open_gap):
+    def test_a_planner_that_fails_is_dropped_and_named_in_a_note(self, open_gap):
         with registered(weave="Drawing", cp_sat="Breaking") as calls:
             found = planned(open_gap, steps=30_000)
         assert calls.count("breaking") == 1
         assert found.by == "weave"
         assert found.notes == ("cp-sat failed: ZeroDivisionError: by nothing",)
 
-    def test_where_all_break_the_first_plan_stays(self, open_gap):
+    def test_the_first_plan_is_kept_if_all_searches_fail(self, open_gap):
         with registered(weave="Breaking"):
             found = planned(open_gap, steps=5_000)
         assert found.schedule.makespan_s <= of_list("heft", open_gap)
@@ -228,7 +228,7 @@ class TestFailures:
 
     @pytest.mark.parametrize("kind", ["Stopped", "Obliging"])
     @pytest.mark.parametrize("budget", [{"steps": 5_000}, {"left": lambda: 50.0}], ids=["steps", "clock"])
-    def test_ctrl_c_gives_the_best_so_far(self, open_gap, kind, budget):
+    def test_an_interrupt_returns_the_best_plan_so_far(self, open_gap, kind, budget):
         with registered(weave=kind) as calls:
             found = planned(open_gap, **budget)
         assert calls == [kind.lower()]
@@ -236,25 +236,25 @@ class TestFailures:
         assert found.notes == ("the search was interrupted: this is the best plan until then",)
         assert found.schedule.makespan_s <= of_list("heft", open_gap)
 
-    def test_ctrl_c_before_the_first_plan_goes_up(self, open_gap, monkeypatch):
+    def test_an_interrupt_before_the_first_plan_is_raised(self, open_gap, monkeypatch):
         monkeypatch.setattr("weft.planners.auto.run_list_planners", interrupt)
         with pytest.raises(KeyboardInterrupt):
             planned(open_gap, steps=10)
 
-    def test_ctrl_c_among_the_first_plans_gives_those_that_are_made(self, open_gap, monkeypatch):
+    def test_an_interrupt_among_the_first_plans_returns_the_best_of_them(self, open_gap, monkeypatch):
         monkeypatch.setattr("weft.planners.cpop.Cpop.plan", interrupt)
         found = planned(open_gap, steps=10)
         assert found.by == "heft"
         assert found.cut
 
-    def test_workers_that_vanish_are_told_and_nothing_is_lost(self, open_gap):
+    def test_a_lost_worker_is_noted_and_the_best_plan_is_kept(self, open_gap):
         with registered(weave="Vanishing"), make_pool("processes:2") as pool:
             found = planned(open_gap, steps=5_000, pool=pool)
         assert found.schedule.makespan_s <= of_list("heft", open_gap)
         assert found.cut
         assert found.notes[0].startswith("the search ended early: a worker process")
 
-    def test_what_never_ends_is_infeasible(self):
+    def test_a_task_that_can_never_end_is_infeasible(self):
         tasks = {"a": {"work": 1}, "b": {"work": 1, "after": "a"}}
         with pytest.raises(Infeasible, match=r"b would never end|larger than numbers"):
             planned(instance(tasks, platform({"speed": 1e-308})), steps=10)
@@ -266,7 +266,7 @@ def interrupt(*arguments, **options):
 
 class TestObjectives:
     @pytest.mark.parametrize("name", ["cost", "on-demand", "static", "local", "efficiency", "throughput"])
-    def test_it_is_judged_by_the_objective(self, open_gap, name):
+    def test_plans_are_compared_by_the_objective(self, open_gap, name):
         objective = OBJECTIVES[name]
         with registered(weave="Drawing"):
             found = planned(open_gap, objective=objective, steps=400)
@@ -282,7 +282,7 @@ class TestObjectives:
             )
 
     @pytest.mark.parametrize("name", ["cost", "local"])
-    def test_what_a_first_plan_makes_least_is_not_searched_for(self, open_gap, name):
+    def test_no_search_starts_if_a_first_plan_is_optimal(self, open_gap, name):
         with registered(weave="Breaking") as calls:
             planned(open_gap, objective=OBJECTIVES[name], steps=1_000)
         assert calls == []
@@ -294,12 +294,12 @@ class TestObjectives:
         assert planned_cost(open_gap, MAKESPAN) > cheap * 1.1
 
     @pytest.mark.parametrize("limit", [{"deadline_s": 0.1}, {"max_cost": 0.1}])
-    def test_what_no_plan_can_keep_is_not_searched_for(self, open_gap, limit):
+    def test_no_search_starts_for_infeasible_limits(self, open_gap, limit):
         with registered(weave="Breaking", cp_sat="Breaking") as calls:
             planned(open_gap, objective=replace(MAKESPAN, **limit), steps=5_000)
         assert calls == []
 
-    def test_where_no_list_planner_can_somebody_who_searches_begins(self):
+    def test_a_search_makes_the_first_plan_if_no_list_planner_can(self):
         tasks = {"a": {"work": 5, "nodes": [1, 2], "consumes": {"fuel": {1: 2, 2: 5}}}, "b": {"work": 3}}
         made = instance(tasks, "cluster:2", budgets={"fuel": 4})
         with registered():
@@ -321,7 +321,7 @@ def planned_cost(made, objective):
 
 class TestNews:
     @pytest.mark.parametrize("islands", [1, 2])
-    def test_every_better_plan_is_told_with_the_bound(self, open_gap, islands):
+    def test_every_better_plan_is_reported_with_the_bound(self, open_gap, islands):
         heard = []
         with registered(weave="Drawing"):
             found = planned(open_gap, steps=8_000, islands=islands, on_progress=heard.append)
@@ -333,7 +333,7 @@ class TestNews:
         assert heard[-1].bound_s == found.bound_s
         assert [news.steps for news in heard] == sorted(news.steps for news in heard)
 
-    def test_going_on_from_a_plan_is_never_worse(self, open_gap):
+    def test_the_result_is_never_worse_than_the_incumbent(self, open_gap):
         start = PLANNERS.load("etf")().plan(
             PlanRequest(instance=open_gap, objective=MAKESPAN, budget=Budget(), rng=generator(0, "x"))
         )
@@ -352,6 +352,6 @@ class TestNews:
         assert found.bound_s == lower_bounds(open_gap).best_s
 
 
-def test_islands_are_at_least_none():
+def test_a_negative_number_of_islands_is_refused():
     with pytest.raises(InvalidInput, match="auto:islands=-1; must be at least 0"):
         Auto(islands=-1)

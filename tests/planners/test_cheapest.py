@@ -1,4 +1,4 @@
-"""Cheapest: no plan costs less, and of the cheapest modes those that end first are taken."""
+"""Cheapest: no plan costs less, and among the cheapest modes the first to end is taken."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_plans_are_valid_and_none_costs_less(flow, where, held):
     assert schedule_cost(schedule, made) == pytest.approx(cheapest_cost(made))
 
 
-def test_it_is_the_least_of_all_bindings_and_counts():
+def test_the_cost_is_the_least_of_all_bindings_and_counts():
     law = {"nodes": [1, 2], "speedup": {"seconds": {1: 8.0, 2: 5.0}}}
     tasks = {"a": {"machine": "A", **law}, "b": {"machine": "A", "work": 3}, "c": law}
     where = platform(
@@ -53,14 +53,14 @@ def test_it_is_the_least_of_all_bindings_and_counts():
     assert schedule_cost(planned(made, "cheapest"), made) == pytest.approx(min(costs))
 
 
-def test_equal_costs_are_decided_by_the_finish():
+def test_among_equal_costs_the_earlier_finish_is_taken():
     where = platform({"price_per_node_hour": 1.0}, {"speed": 2.0, "price_per_node_hour": 2.0})
     found = lines(planned(instance({"a": {"work": 4}, "b": {"work": 4}}, where), "cheapest"))
-    # b ends at 4 s on both machines: the one of lower index.
+    # b ends at 4 s on both machines: the lower index is taken.
     assert found == {"a": ("m1", 1, 0, 2), "b": ("m0", 1, 0, 4)}
 
 
-def test_it_serves_cost_and_makespan():
+def test_cost_and_makespan_are_supported():
     made = instance({"a": {"work": 1}}, "identical:2")
     assert Cheapest().supports(made, make_objective("cost")) is None
     assert Cheapest().supports(made, make_objective("makespan", max_cost=1.0)) is None

@@ -1,4 +1,4 @@
-"""CP-SAT: optima that are known or can be enumerated, bounds that hold, schedules that are never worse."""
+"""CP-SAT: known or enumerated optima, valid bounds, and schedules that are never worse than the start."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def improved(made, start, objective=MAKESPAN, budget=ENOUGH):
 
 
 def some_start(made, seed=3):
-    """Decode a random genome; None where it can never run beside what is busy."""
+    """Decode a random genome; return None if it never fits beside the busy intervals."""
     genome = random_genome(made, np.random.default_rng(seed))
     try:
         return decode(made, *genome)
@@ -77,7 +77,7 @@ def some_start(made, seed=3):
 
 @pytest.fixture
 def unaided(monkeypatch):
-    """Take the lower bounds away, so that whatever is proven is proven by the solver."""
+    """Disable the lower bounds, so that every proof comes from the solver."""
     monkeypatch.setattr(cp_sat, "compute_bounds", lambda made: SimpleNamespace(best_s=0.0))
 
 
@@ -86,7 +86,7 @@ def unaided(monkeypatch):
     [(HEFT_SECONDS, HEFT_DATA, 73.0), (PEFT_SECONDS, PEFT_DATA, 113.0)],
     ids=["heft2002", "peft2014"],
 )
-def test_the_papers_examples_are_proven(seconds, data, optimum):
+def test_the_examples_of_the_papers_are_proven_optimal(seconds, data, optimum):
     plan = solved(instance(matrix_tasks(seconds, data), processors(3)))
     assert (plan.schedule.makespan_s, plan.bound_s, plan.cut) == (optimum, optimum, False)
 
@@ -100,13 +100,13 @@ def test_the_papers_examples_are_proven(seconds, data, optimum):
         ("2p_Pipeline_Nodes_21_CCR_0.10_WeightType_Random.dot", 2, 904),
     ],
 )
-def test_communication_on_like_machines(bench_data, file, processors_used, optimum):
+def test_communication_between_equal_machines(bench_data, file, processors_used, optimum):
     graph = unfold(load_workflow(bench_data / "comm-delay-optimal" / file))
     plan = solved(compile_instance(graph, load_platform(f"identical:{processors_used}")))
     assert plan.schedule.makespan_s == plan.bound_s == optimum
 
 
-def test_like_machines_without_communication(bench_data):
+def test_equal_machines_without_communication(bench_data):
     with (bench_data / "stg" / "cpsat_bounds_ours.csv").open() as text:
         best = {(row["file"], row["procs"]): float(row["new_ub"]) for row in csv.DictReader(text)}
     with zipfile.ZipFile(bench_data / "stg" / "stg50.zip") as archive:
@@ -117,7 +117,7 @@ def test_like_machines_without_communication(bench_data):
 
 
 def project(bench_data, tmp_path, size, file):
-    """Read a project of PSPLIB with modes and budgets."""
+    """Return a project of PSPLIB with modes and budgets."""
     with zipfile.ZipFile(bench_data / "psplib" / "mrcpsp" / f"{size}.mm.zip") as archive:
         name = next(name for name in archive.namelist() if name.endswith(file))
         path = archive.extract(name, tmp_path)
@@ -129,7 +129,7 @@ def test_modes_resources_and_budgets(bench_data, tmp_path, parameter, number):
     table = (bench_data / "psplib" / "mrcpsp" / "j10opt.mm").read_text(errors="replace")
     optimum = int(re.search(rf"^\s*{parameter},\s+{number},\s+(\d+)", table, re.MULTILINE)[1])
     made = project(bench_data, tmp_path, "j10", f"j10{parameter}_{number}.mm")
-    # Of the first, a third of all seeds "proves" one more if the solver is left as it comes.
+    # With the default settings of the solver a third of all seeds "proves" one more for the first project.
     for seed in range(4):
         plan = CpSat().plan(
             PlanRequest(instance=made, objective=MAKESPAN, budget=ENOUGH, rng=generator(seed, "test"))
@@ -158,7 +158,7 @@ def test_small_instances_are_solved_without_any_other_bound(made):
 
 
 @given(workflows(), platforms())
-def test_whatever_can_be_described_is_never_made_worse(workflow, where):
+def test_random_instances_are_never_made_worse(workflow, where):
     try:
         made = compile_instance(unfold(workflow), where)
     except Infeasible:
@@ -176,7 +176,7 @@ TIMES = np.array([1 / 3, 2 / 3, 0.7, 1.1, 5 / 7, 2 / 7])
 
 
 def uneven():
-    """Give tasks whose seconds are no decimal numbers, on unlike machines, with data."""
+    """Return tasks whose seconds are not decimal numbers, on different machines, with data."""
     tasks = {
         f"t{index}": {
             "work": float(TIMES[index]) * 3,
@@ -216,7 +216,7 @@ def test_a_tick_is_the_largest_measure_of_all_times(times, per_second, measure, 
         assert grid.ended(grid.seconds(7)) == grid.begun(grid.seconds(7)) == 7
 
 
-def test_amounts_are_rounded_in_favour_of_fitting():
+def test_amounts_are_rounded_down_and_limits_up():
     amounts, limit = scale_to_integers(np.array([2.0, 4.0]), 9.0)
     assert (amounts.tolist(), limit) == ([1, 2], 4)
     amounts, limit = scale_to_integers(np.array([1 / 3] * 3), 1.0)
@@ -225,7 +225,7 @@ def test_amounts_are_rounded_in_favour_of_fitting():
     assert amounts.sum() > limit
 
 
-def test_like_machines_count_as_one_place_where_nothing_depends_on_them():
+def test_equivalent_machines_form_one_place_without_communication():
     tasks = {"a": {"work": 3}, "b": {"work": 3}, "c": {"work": 2, "after": "a"}}
     assert find_places(instance(tasks, "identical:3")).machines == ((0, 1, 2),)
     data = {"a": {"work": 3, "outputs": {"x": "1MB"}}, "b": {"work": 3, "inputs": ["x"]}}
@@ -235,7 +235,7 @@ def test_like_machines_count_as_one_place_where_nothing_depends_on_them():
     assert len(find_places(instance(tied, platform({}, {}))).machines) == 2
 
 
-def test_only_what_is_alike_in_everything_may_change_places():
+def test_only_equal_machines_and_tasks_are_equivalent():
     tasks = {name: {"work": 2, "after": "first"} for name in "abc"} | {"d": {"work": 2, "memory": "1GB"}}
     made = instance({"first": {"work": 1}} | tasks, platform({}, {}, {"price_per_node_hour": 1.0}))
     assert equivalent_machines(made) == [[0, 1], [2]]
@@ -244,7 +244,7 @@ def test_only_what_is_alike_in_everything_may_change_places():
 
 
 @pytest.mark.parametrize("objective", ["cost", "on-demand"])
-def test_cost_is_weighed_with_a_deadline(objective):
+def test_cost_is_minimised_within_a_deadline(objective):
     made = instance(
         {f"t{index}": {"work": 2 + index} for index in range(4)},
         platform({"price_per_node_hour": 1.0}, {"speed": 2.0, "price_per_node_hour": 8.0}),
@@ -268,7 +268,7 @@ def test_a_maximal_cost_is_kept():
         assert schedule_cost(plan.schedule, made) <= most
 
 
-def test_budgets_nobody_can_keep_are_proven_so():
+def test_infeasible_budgets_are_proven_infeasible():
     tasks = {
         name: {"nodes": [1, 2], "work": 4, "consumes": {"credit": "3 if nodes == 1 else 1", "fuel": "nodes"}}
         for name in "ab"
@@ -280,13 +280,13 @@ def test_budgets_nobody_can_keep_are_proven_so():
         solved(impossible)
 
 
-def test_a_step_is_too_little_to_find_what_keeps_budgets(bench_data, tmp_path):
+def test_one_step_is_not_enough_to_keep_budgets(bench_data, tmp_path):
     made = project(bench_data, tmp_path, "j20", "j2037_1.mm")
     with pytest.raises(Infeasible, match="no proof that there is none"):
         solved(made, budget=Budget(steps=1))
 
 
-def test_news_are_told_and_steps_counted():
+def test_progress_is_reported_and_steps_are_counted():
     heard = []
     made = instance(matrix_tasks(HEFT_SECONDS, HEFT_DATA), processors(3))
     plan = solved(made, budget=Budget(steps=20_000, on_progress=heard.append))
@@ -298,7 +298,7 @@ def test_news_are_told_and_steps_counted():
     assert lines(alone.schedule) == lines(plan.schedule)
 
 
-def test_what_the_listener_raises_comes_out():
+def test_an_error_of_the_callback_is_raised():
     made = instance(matrix_tasks(HEFT_SECONDS, HEFT_DATA), processors(3))
 
     def stop(news):
@@ -315,7 +315,7 @@ def test_what_the_listener_raises_comes_out():
         solved(made, budget=Budget(steps=20_000, on_progress=fail))
 
 
-def test_the_clock_is_asked():
+def test_the_clock_is_checked():
     made = instance(matrix_tasks(HEFT_SECONDS, HEFT_DATA), processors(3))
     start = some_start(made)
     late = improved(made, start, budget=Budget(left=lambda: 0.0))
@@ -359,7 +359,7 @@ except KeyboardInterrupt:
 """
 
 
-def test_an_interrupt_gives_the_best_so_far_and_python_keeps_its_handler():
+def test_an_interrupt_returns_the_best_plan_and_keeps_the_signal_handler():
     run = subprocess.run(
         [sys.executable, "-c", INTERRUPTED],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
@@ -371,12 +371,12 @@ def test_an_interrupt_gives_the_best_so_far_and_python_keeps_its_handler():
     assert run.stdout.strip() == "cut and Python handles the next signal"
 
 
-def test_large_models_and_odd_objectives_are_refused(monkeypatch):
+def test_large_models_and_nonlinear_objectives_are_refused(monkeypatch):
     made = instance({"a": {"sweep": {"k": "1..20"}, "work": "k"}}, platform({}, {"speed": 2.0}))
     assert CpSat().supports(made, MAKESPAN) is None
     assert "not the communication" in CpSat().supports(made, make_objective("communication")).reason
     monkeypatch.setattr("weft.planners.exact.cp_sat.MAX_TERMS", 30)
-    assert "some 60 terms, more than 30" in CpSat().supports(made, MAKESPAN).reason
+    assert "about 60 terms, at most 30" in CpSat().supports(made, MAKESPAN).reason
     merged = instance({"a": {"sweep": {"k": "1..10"}, "work": "k"}}, "identical:50")
     assert CpSat().supports(merged, MAKESPAN) is None
     with pytest.raises(InvalidInput, match="cp-sat:workers=-1"):

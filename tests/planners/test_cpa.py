@@ -1,4 +1,4 @@
-"""CPA: node counts by critical path and area, and the plans made of them."""
+"""CPA: node counts by critical path and area, and the plans with these counts."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_the_allotment_is_the_published_one_on_a_cluster(bench_data):
         counts.append([count for count, _ in faster])
     after = [made.graph.successors(task).tolist() for task in range(len(made))]
     no_data = {(task, other): 0.0 for task in range(len(made)) for other in after[task]}
-    # Measured after every single step, as printed.
+    # The path is measured after every single step, as printed.
     taken, steps = allotment(ways, after, no_data, 1.0)
     assert plan_allotment(made).counts.tolist() == [own[way] for own, way in zip(counts, taken, strict=True)]
     assert steps > 50
@@ -80,7 +80,7 @@ def test_on_each_machine_a_task_takes_the_nearest_count_that_is_not_above():
         assert (modes.machine.tolist(), modes.count.tolist()) == ([0, 1, 2], expected)
 
 
-def test_tasks_of_one_machine_and_transfers_keep_together():
+def test_tasks_of_an_abstract_machine_and_transfers_stay_together():
     tasks = {
         "a": {"work": 8, "machine": "A", "outputs": ["x"], **EIGHT},
         "move": {"kind": "transfer", "from_": "A", "to": "B", "file": "x", "size": "4MB"},
@@ -100,7 +100,7 @@ def test_unlimited_machines_are_never_full():
     assert set(plan_allotment(made).counts.tolist()) == {8}
 
 
-def test_beside_what_is_busy_for_ever_a_smaller_count_is_taken():
+def test_a_smaller_count_is_taken_if_nodes_are_busy_for_ever():
     made = instance(
         {"a": {"work": 8, **EIGHT}},
         "cluster:8",
@@ -110,6 +110,6 @@ def test_beside_what_is_busy_for_ever_a_smaller_count_is_taken():
 
 
 @pytest.mark.parametrize("where", ["cluster:16", "identical:4"])
-def test_tasks_of_no_length_do_no_harm(where):
+def test_tasks_of_zero_seconds_are_planned(where):
     made = instance({"a": {"work": 0, **EIGHT}, "b": {"work": 0, "after": "a"}}, where)
     assert planned(made, "cpa").makespan_s == 0

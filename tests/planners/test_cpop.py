@@ -1,4 +1,4 @@
-"""CPOP beyond its paper: paths that no machine can run whole, pins, abstract machines, several entries."""
+"""CPOP beyond the paper: paths that no single machine can run, pins, abstract machines, several entries."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_of_machines_that_run_part_of_the_path_the_one_that_runs_most_is_taken()
     assert machines_of(instance(tasks, TWO)) == {"a": "m0", "b": "m1", "c": "m1"}
 
 
-def test_a_pinned_critical_task_draws_the_path_to_its_machine():
+def test_the_critical_path_goes_to_the_machine_of_a_pinned_task():
     tasks = {name: keys | {"machine": name.upper()} for name, keys in CHAIN.items()}
     assert machines_of(instance(tasks, TWO)) == dict.fromkeys("abc", "m0")
     assert machines_of(instance(tasks, TWO, pinned={"A": "m1"})) == dict.fromkeys("abc", "m1")
@@ -39,7 +39,7 @@ def test_a_pinned_critical_task_draws_the_path_to_its_machine():
     assert machines_of(instance(tasks, TWO, pinned=apart)) == {"a": "m1", "b": "m0", "c": "m0"}
 
 
-def test_others_of_an_abstract_machine_go_where_the_critical_one_is():
+def test_tasks_of_an_abstract_machine_follow_the_critical_one():
     tasks = CHAIN | {
         "b": CHAIN["b"] | {"machine": "B"},
         "more": {"seconds": {"m0": 9, "m1": 1}, "machine": "B"},
@@ -47,7 +47,7 @@ def test_others_of_an_abstract_machine_go_where_the_critical_one_is():
     assert machines_of(instance(tasks, TWO))["more"] == "m0"
 
 
-def test_the_path_begins_at_the_entry_with_the_longest_way():
+def test_the_critical_path_begins_at_the_entry_of_the_longest_path():
     tasks = {
         "short": {"work": 1},
         "long": {"work": 2},

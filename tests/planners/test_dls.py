@@ -1,4 +1,4 @@
-"""DLS: the dynamic level weighs the way to the end against the moment a task could end."""
+"""DLS: the dynamic level combines the path to the exit with the earliest finish."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from planning_examples import instance, lines, planned, platform
 from weft.planners.ranks import median_seconds, static_levels
 
 
-def test_a_longer_way_to_the_end_comes_first():
+def test_the_longer_path_to_an_exit_comes_first():
     tasks = {"single": {"work": 1}, "head": {"work": 2}, "tail": {"work": 10, "after": "head"}}
     found = lines(planned(instance(tasks, "identical:1"), "dls"))
     assert [found[name][2] for name in ("head", "tail", "single")] == [0, 2, 12]
 
 
 def test_the_pair_of_the_highest_level_is_placed_one_after_another():
-    """The definition, literally: over all ready tasks and machines, SL - start + (median - seconds)."""
+    """Compare with the definition over all ready tasks and machines: SL - start + (median - seconds)."""
     seconds = {"a": (2, 4, 9), "b": (3, 3, 8), "c": (1, 5, 6), "d": (7, 2, 5)}
     tasks = {
         name: {"seconds": {f"m{index}": value for index, value in enumerate(row)}}

@@ -1,4 +1,4 @@
-"""ETF: the earliest start decides, whatever the machine is worth; ties by level."""
+"""ETF: the earliest start decides, then the level."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ def plan_of(tasks, where):
     return lines(planned(instance(tasks, where), "etf"))
 
 
-def test_the_earliest_start_wins_over_the_earliest_finish():
+def test_the_earliest_start_comes_before_the_earliest_finish():
     found = plan_of({"a": {"work": 10}, "b": {"work": 10}}, platform({}, {"speed": 10.0}))
     assert found == {"a": ("m1", 1, 0, 1), "b": ("m0", 1, 0, 10)}
 
@@ -20,7 +20,7 @@ def test_ties_go_to_the_higher_level_then_to_the_lower_index():
     assert [found[name][2] for name in ("head", "tail", "x", "y")] == [0, 1, 4, 5]
 
 
-def test_data_on_their_way_count_in_the_start():
+def test_transfer_times_count_in_the_start():
     tasks = {
         "a": {"work": 2, "outputs": {"y": {"seconds": 6}}},
         "x": {"work": 3, "after": "a"},

@@ -1,4 +1,4 @@
-"""Fastest machine: where tasks take least, whoever waits there."""
+"""The fastest machine: every task where it takes least, whatever the queue."""
 
 from __future__ import annotations
 

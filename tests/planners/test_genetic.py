@@ -1,4 +1,4 @@
-"""The genetic search over bindings: S1's figures, its genes, and what the default promises."""
+"""The genetic search over bindings: the figures of docs/papers/dynamic-grid.md, its genes, and its default."""
 
 from __future__ import annotations
 
@@ -50,18 +50,18 @@ def run(planner, made, objective=MAKESPAN, steps=400, seed=5, **more):
     )
 
 
-def test_the_workflow_decides_between_56_and_106_genes(spec_data):
+def test_abstract_machines_determine_56_or_106_genes(spec_data):
     grid = grid_of(json.loads((spec_data / "s1_testbed.json").read_text()))
     assert (
         BindingEncoding(compile_instance(unfold(wien2k()), grid), MAKESPAN).space.sizes.tolist() == [314] * 56
     )
-    # Without abstract machines every task has a gene of its own.
+    # Without abstract machines every task has its own gene.
     record = wien2k()
     apart = replace(record, tasks=tuple(replace(task, machine=None) for task in record.tasks))
     assert BindingEncoding(compile_instance(unfold(apart), grid), MAKESPAN).space.genes == 106
 
 
-def test_the_tuned_search_finds_what_s1_reports(spec_data, monkeypatch):
+def test_the_tuned_search_reaches_the_published_result(spec_data, monkeypatch):
     """A1.7 with few runs: P at most 30 %, I from 500 to 900 %, at most 75,150 points."""
     monkeypatch.setenv("WEFT_KERNELS", "compiled")
     facts = json.loads((spec_data / "s1_testbed.json").read_text())
@@ -77,7 +77,7 @@ def test_the_tuned_search_finds_what_s1_reports(spec_data, monkeypatch):
     assert verify(best, made.graph, made.platform) == []
 
 
-def test_the_literal_preset_is_the_search_itself(made):
+def test_the_published_preset_is_the_plain_search(made):
     plan = run(GeneticPlanner(preset="s1-tuned", population=20, generations=8), made, steps=None)
     encoding = BindingEncoding(made, MAKESPAN)
     literal = Search(settings=replace(PRESETS["s1-tuned"], population=20, generations=8))
@@ -104,7 +104,7 @@ def test_values_are_those_of_the_schedules(made, rule):
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)
-def test_values_are_what_the_objective_says_with_limits_first(made, name):
+def test_values_are_those_of_the_objective_and_penalise_limits(made, name):
     goal = make_objective(name, deadline_s=22.0, max_cost=0.02)
     encoding = BindingEncoding(made, goal)
     points = encoding.space.draw(generator(3, "points"), 40)
@@ -114,7 +114,7 @@ def test_values_are_what_the_objective_says_with_limits_first(made, name):
     assert {worth.excess > 0 for worth in worths} == {True, False}
     for schedule, worth, value in zip(schedules, worths, values.tolist(), strict=True):
         if worth.excess == 0:
-            # A speed-up is as large as the makespan is small, and searched for as that.
+            # Objectives that only depend on the makespan are searched as the makespan.
             number = schedule.makespan_s if goal.is_makespan else worth.value
             assert value == pytest.approx(-number, rel=1e-12)
     kept = [value for worth, value in zip(worths, values, strict=True) if worth.excess == 0]
@@ -124,7 +124,7 @@ def test_values_are_what_the_objective_says_with_limits_first(made, name):
 
 @settings(max_examples=20)
 @given(st.integers(0, 2**32))
-def test_a_schedule_and_its_point_choose_the_same(seed):
+def test_the_point_of_a_schedule_has_its_choices(seed):
     made = instance(TASKS, UNLIKE)
     encoding = BindingEncoding(made, MAKESPAN)
     point = encoding.space.draw(generator(seed, "points"), 1)[0]
@@ -149,7 +149,7 @@ def test_a_count_that_a_machine_does_not_allow_becomes_the_next_smaller_one(made
 
 
 @pytest.mark.parametrize("occupancy", ["append", "insertion", "exclusive", "none"])
-def test_it_is_never_worse_than_the_list_planners(made, occupancy):
+def test_the_plan_is_never_worse_than_those_of_list_planners(made, occupancy):
     plan = run(GeneticPlanner(occupancy=occupancy), made)
     assert verify(plan.schedule, made.graph, made.platform) == []
     for name in ("heft", "cpop", "peft", "heft-moldable"):
@@ -186,7 +186,7 @@ def test_a_deadline_is_kept_where_it_can_be():
     assert goal.value(plan.schedule, made) == pytest.approx((5 * 8 + 7 * 2 * 20) / 3600)
 
 
-def test_it_tells_of_every_better_plan(made):
+def test_every_better_plan_is_reported(made):
     told = []
     plan = run(GeneticPlanner(preset="s1-tuned", population=10), made, steps=300, on_progress=told.append)
     values = [news.value for news in told]
@@ -195,7 +195,7 @@ def test_it_tells_of_every_better_plan(made):
     assert {news.by for news in told} == {"genetic"}
 
 
-def test_it_says_whether_the_clock_or_the_steps_ended_it(made):
+def test_a_plan_records_whether_the_clock_cut_it(made):
     ticks = iter(range(30, -1, -1))
     by_clock = run(GeneticPlanner(preset="s1-tuned"), made, steps=None, left=lambda: float(next(ticks)))
     assert by_clock.cut
@@ -203,7 +203,7 @@ def test_it_says_whether_the_clock_or_the_steps_ended_it(made):
     assert not run(GeneticPlanner(preset="s1-tuned"), made, steps=400).cut
 
 
-def test_an_interruption_gives_the_best_plan_so_far(made, monkeypatch):
+def test_an_interrupt_returns_the_best_plan_so_far(made, monkeypatch):
     calls, values = [], BindingEncoding.values
 
     def interrupted(self, points):
@@ -242,7 +242,7 @@ def test_islands_give_the_same_plan_on_every_pool(made):
     assert found[0][1] >= 900
 
 
-def test_what_is_pinned_has_no_gene():
+def test_pinned_variables_have_no_gene():
     made = instance(TASKS, UNLIKE, pinned={"D": "m1"})
     free = instance(TASKS, UNLIKE)
     assert BindingEncoding(made, MAKESPAN).space.genes == BindingEncoding(free, MAKESPAN).space.genes - 1
@@ -250,7 +250,7 @@ def test_what_is_pinned_has_no_gene():
     assert {lines(plan.schedule)[f"d[{k}]"][0] for k in (1, 2, 3)} == {"m1"}
 
 
-def test_budgets_that_have_to_be_kept_are_refused():
+def test_binding_budgets_are_refused():
     tasks = {name: {"work": 4, "nodes": [1, 2], "consumes": {"credits": "4 // nodes"}} for name in "ab"}
     refusal = GeneticPlanner().supports(instance(tasks, "cluster:2", budgets={"credits": 6}), MAKESPAN)
     assert "budgets: credits" in refusal.reason
@@ -259,6 +259,6 @@ def test_budgets_that_have_to_be_kept_are_refused():
 @pytest.mark.parametrize(
     "options", [{"population": -1}, {"generations": -1}, {"islands": 0}, {"population": 1}]
 )
-def test_wrong_options_are_refused(made, options):
+def test_invalid_options_are_refused(made, options):
     with pytest.raises(InvalidInput, match="must be"):
         run(GeneticPlanner(**options), made)

@@ -1,4 +1,4 @@
-"""Genomes: decoded schedules are valid, the rules compare as they must, and plans can be decoded again."""
+"""Genomes: decoded schedules are valid, the rules compare as documented, and plans can be decoded again."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_decoded_schedules_are_valid_and_the_rules_compare(flow, where, held, se
     found = {rule: decode(made, *genome, rule=rule) for rule in (APPEND, INSERTION, EXCLUSIVE, UNLIMITED)}
     for rule in (APPEND, INSERTION, EXCLUSIVE):
         assert verify(found[rule], made.graph, where) == []
-        # Whoever has the machine for himself after all others could also start then under the other rules.
+        # A start that leaves the machine to one task is also possible under the other rules.
         assert (found[rule].start_s <= found[EXCLUSIVE].start_s).all()
         assert (found[rule].start_s >= found[UNLIMITED].start_s).all()
     if not held and (made.capacity == 1).all():
@@ -87,7 +87,7 @@ def test_a_decoded_schedule_is_its_own_genome(flow, where, seed):
         assert (position[made.graph.predecessors(task)] < position[task]).all()
 
 
-def test_longer_tasks_keep_the_order_on_their_machine():
+def test_other_durations_keep_the_order_on_every_machine():
     tasks = {f"t{index}": {"work": 1} for index in range(6)} | {"end": {"work": 1, "after": "t0"}}
     made = instance(tasks, platform({}, {"speed": 1.5}))
     schedule = planned(made)
@@ -126,13 +126,13 @@ def test_modes_are_found_by_machine_and_count():
     assert (
         select_modes(made, bound).tolist() == select_modes(made, bound, np.ones(2, dtype=np.uint32)).tolist()
     )
-    with pytest.raises(InvalidInput, match=r"a on m0 in a mode it does not have there; .* \[1, 2\]"):
+    with pytest.raises(InvalidInput, match=r"a has no such mode on m0; .* \[1, 2\]"):
         select_modes(made, bound[0], counts[1])
     with pytest.raises(InvalidInput, match="a is bound to machine number 3; there are 2 machines"):
         select_modes(made, np.array([3, 0], dtype=np.uint32))
 
 
-def test_a_schedule_of_something_else_has_no_genome():
+def test_a_schedule_of_another_instance_is_refused():
     made = instance(MOLDABLE, platform({"nodes": 2}, {"nodes": 4}))
     schedule = planned(made)
     with pytest.raises(InvalidInput, match="a schedule of other tasks"):

@@ -1,4 +1,4 @@
-"""HEFT beyond its paper: gaps, node counts, resources, abstract machines, transfers, what is decided."""
+"""HEFT beyond the paper: gaps, node counts, resources, abstract machines, transfers, pins."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from weft.schedule.objective import make_objective
 from weft.schedule.verification import verify
 
 ONLY = {f"m{index}": {"requirements": f'name == "m{index}"'} for index in range(3)}
-"""Keys that leave a task one machine."""
+"""Requirements that allow one machine only."""
 
 
 def plan_of(tasks, on, **options):
-    """Plan, verify and give {task: (machine, nodes, start, finish)}."""
+    """Plan, verify and return {task: (machine, nodes, start, finish)}."""
     made = instance(tasks, on, **options)
     schedule = planned(made)
     assert verify(schedule, made.graph, made.platform) == []
@@ -40,7 +40,7 @@ class TestOrderAndGaps:
         assert found["back"][2:] == (18, 21)
         assert found["filler"][2:] == (2, 7)
 
-    def test_what_is_too_long_for_the_gap_comes_after(self):
+    def test_a_task_too_long_for_the_gap_is_placed_after_it(self):
         tasks = {
             "early": {"work": 2, "outputs": {"x": {"seconds": 6}}, **ONLY["m0"]},
             "far": {"work": 4, "inputs": ["x"], "outputs": {"y": {"seconds": 6}}, **ONLY["m1"]},
@@ -54,7 +54,7 @@ class TestOrderAndGaps:
         found = plan_of({name: {"work": 1} for name in "cab"}, "identical:3")
         assert {name: found[name][0] for name in "cab"} == {"c": "m1", "a": "m2", "b": "m3"}
 
-    def test_a_task_of_no_length_disturbs_nobody(self):
+    def test_a_task_of_zero_seconds_delays_no_other(self):
         tasks = {"a": {"work": 4}, "nothing": {"seconds": 0}, "b": {"work": 4, "after": "nothing"}}
         assert plan_of(tasks, "identical:2")["b"][2] == 0
 
@@ -69,7 +69,7 @@ class TestOrderAndGaps:
         assert mean_communication_s(instance(tasks, platform({}, {}))).tolist() == [6]
         assert mean_communication_s(instance(tasks, platform({"nodes": 2}))).tolist() == [0]
 
-    def test_it_minimises_the_makespan_and_says_so(self):
+    def test_other_objectives_than_the_makespan_are_refused(self):
         made = instance({"a": {"work": 1}}, "identical:1")
         assert Heft().supports(made, MAKESPAN) is None
         assert "cost" in Heft().supports(made, make_objective("cost")).reason
@@ -83,7 +83,7 @@ class TestMoldable:
         )
         assert found["a"] == ("cluster", 4, 0, 57.5)
 
-    def test_two_nodes_are_taken_where_they_end_soon_enough(self):
+    def test_two_nodes_are_taken_if_they_end_soon_enough(self):
         found = plan_of(
             {"a": {"nodes": [1, 2, 8], "speedup": {"seconds": {1: 100, 2: 59.8, 8: 57}}}}, "cluster:8"
         )
@@ -111,7 +111,7 @@ class TestMoldable:
 
 
 class TestResources:
-    def test_memory_is_never_promised_twice(self):
+    def test_memory_is_never_exceeded(self):
         tasks = {name: {"work": 5, "memory": "3GB"} for name in "abc"}
         found = plan_of(tasks, platform({"nodes": 4, "memory": 7e9}))
         assert sorted(line[2] for line in found.values()) == [0, 0, 5]
@@ -143,7 +143,7 @@ class TestAbstractMachines:
         assert found["a"][0] == found["b"][0]
         assert found["c"][0] != found["a"][0]
 
-    def test_the_first_member_respects_the_others(self):
+    def test_the_first_task_of_an_abstract_machine_suits_the_others(self):
         tasks = {
             "a": {"work": 9, "machine": "A"},
             "b": {"work": 1, "machine": "A", "after": "a", "requirements": "speed == 1"},
@@ -167,7 +167,7 @@ class TestTransfers:
         assert found["move"] == ("m1", 0, 2, 8)
         assert found["b"][2] == 8
 
-    def test_staying_is_cheaper_than_moving(self):
+    def test_a_task_stays_on_the_machine_of_its_data(self):
         tasks = {
             "a": {"work": 2, "machine": "A", "outputs": ["x"], **ONLY["m0"]},
             "move": moving("A", "B"),
@@ -198,11 +198,11 @@ class TestTransfers:
             tasks[f"u{index}"] = {"work": 1, "machine": f"M{index}", "after": "t1199"}
         assert len(plan_of(tasks, "identical:2")) == 2401
 
-    def test_a_destination_nobody_else_chooses_is_where_the_file_arrives_first(self):
+    def test_a_free_destination_is_bound_where_the_file_arrives_first(self):
         tasks = {"a": {"work": 2, "machine": "A", **ONLY["m1"]}, "move": moving("A", "archive", after="a")}
         assert plan_of(tasks, platform({}, {}))["move"] == ("m1", 0, 2, 2)
 
-    def test_a_reader_elsewhere_does_not_wait_for_a_destination_without_tasks(self):
+    def test_a_task_does_not_wait_for_a_transfer_to_another_machine(self):
         tasks = {
             "a": {"work": 2, "machine": "A", **ONLY["m0"]},
             "move": moving("A", "B", after="a"),
@@ -285,13 +285,13 @@ class TestWhatIsDecided:
         assert found["a"][2:] == (9, 14)
         assert found["b"][2:] == (0, 2)
 
-    def test_a_machine_held_for_ever_is_avoided_or_the_plan_is_infeasible(self):
+    def test_a_machine_that_is_busy_for_ever_is_avoided_or_the_plan_is_infeasible(self):
         held = (BusyInterval(machine=0, start_s=0.0, finish_s=math.inf, nodes=1),)
         assert plan_of({"a": {"work": 5}}, platform({"speed": 9.0}, {}), busy=held)["a"][0] == "m1"
         with pytest.raises(Infeasible, match="would never end"):
             plan_of({"a": {"work": 5}}, "identical:1", busy=held)
 
-    def test_no_task_starts_before_it_may(self):
+    def test_no_task_starts_before_its_earliest_start(self):
         tasks = {"a": {"work": 2}, "b": {"work": 2, "after": "a"}, "v": {"kind": "virtual"}}
         found = plan_of(tasks, "identical:2", earliest_start_s=np.array([3.0, 0.0, 6.5]))
         assert found["a"][2] == 3
@@ -299,7 +299,7 @@ class TestWhatIsDecided:
         assert found["v"][2:] == (6.5, 6.5)
 
 
-def test_virtual_tasks_take_nothing_and_tie_things_together():
+def test_virtual_tasks_take_no_time_and_keep_dependencies():
     tasks = {
         "a": {"work": 2, "sweep": {"k": "1..3"}},
         "all": {"kind": "virtual", "after": "a"},

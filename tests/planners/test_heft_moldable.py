@@ -1,4 +1,4 @@
-"""HEFT for moldable tasks: first plans, squeezing, limits, budgets."""
+"""HEFT for moldable tasks: first plans, tightened due dates, limits, budgets."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PRICED = platform(
 
 
 def layers(seed, *, width=6, depth=4):
-    """Make layers of moldable tasks, each behind two of the layer before."""
+    """Return layers of moldable tasks, each task after two of the layer before."""
     rng, tasks = generator(seed, "layers"), {}
     for index in range(width * depth):
         first = (index // width - 1) * width
@@ -59,27 +59,27 @@ def made(request):
     return instance(layers(request.param), where)
 
 
-def test_it_is_never_worse_than_what_it_starts_from(made):
+def test_the_plan_is_never_worse_than_the_start(made):
     found = plan_for(made).schedule.makespan_s
     assert found <= planned(made, "heft").makespan_s
     assert found <= planned(made, "cpa").makespan_s
     assert found >= lower_bounds(made).best_s * (1 - 1e-9)
 
 
-def test_squeezing_pays(made):
+def test_tightening_due_dates_shortens_plans(made):
     simple = plan_for(made, budget=Budget(steps=4)).schedule.makespan_s
     assert plan_for(made).schedule.makespan_s < simple
 
 
-def test_it_is_far_below_a_converged_genetic_search(bench_data):
+def test_lazy_binding_is_far_worse_than_a_converged_genetic_search(bench_data):
     file = bench_data / "peers" / "moldable_64_barrier.json"
     made = compile_instance(unfold(read_workflow_file(file)), load_platform(file))
-    # PyGAD 9716; CP-SAT with an energy row and 60 s 8902; no plan is below 7941 (SOURCE.md).
+    # PyGAD 9716; CP-SAT with an energy row and 60 s 8902; the lower bound is 7941 (SOURCE.md).
     assert 7941 <= plan_for(made).schedule.makespan_s <= 8750
 
 
 @pytest.mark.parametrize("floor", [0.3, 0.5, 0.8, 1.0])
-def test_node_counts_of_the_first_plan_use_their_nodes_well(made, floor):
+def test_node_counts_of_the_first_plan_are_efficient(made, floor):
     schedule = plan_for(made, budget=Budget(steps=1), efficiency=floor).schedule
     for task in range(len(made)):
         modes = made.modes(task)
@@ -89,7 +89,7 @@ def test_node_counts_of_the_first_plan_use_their_nodes_well(made, floor):
         assert taken[1] / (nodes * taken[nodes]) >= floor - 1e-9
 
 
-def test_without_a_floor_the_first_plan_is_that_of_the_earliest_finish(made):
+def test_without_minimal_efficiency_the_first_plan_is_that_of_earliest_finish(made):
     first = plan_for(made, budget=Budget(steps=1), efficiency=0.0).schedule
     plain = place_tasks(made, order_by_rank(upward_ranks(made)))
     assert first.finish_s.tolist() == plain.finish_s.tolist()
@@ -122,7 +122,7 @@ def test_a_maximal_cost_is_kept_whenever_that_is_possible(seed, factor):
 
 
 @pytest.mark.parametrize("seed", [1, 3])
-def test_a_deadline_is_used_to_save_money(seed):
+def test_a_later_deadline_saves_cost(seed):
     made = instance(layers(seed), PRICED)
     fast = plan_for(made).schedule
     costs = []
@@ -135,7 +135,7 @@ def test_a_deadline_is_used_to_save_money(seed):
     assert costs[-1] < 0.8 * costs[0]
 
 
-def test_limits_that_cannot_be_kept_are_missed_by_little():
+def test_infeasible_limits_are_exceeded_by_little():
     made = instance(layers(1), PRICED)
     fast, least = plan_for(made).schedule.makespan_s, cheapest_cost(made)
     goal = make_objective("makespan", deadline_s=fast / 10, max_cost=least)
@@ -176,7 +176,7 @@ def test_transfers_and_amounts_are_respected():
             assert plan_for(made, goal).steps > 4
 
 
-def test_a_task_could_end_as_late_as_the_next_one_and_its_data_allow():
+def test_the_latest_finish_allows_for_successors_and_transfers():
     tasks = {
         "a": {"work": 2, "machine": "A", "outputs": {"x": "4MB"}},
         "b": {"work": 3, "inputs": ["x"], "machine": "B"},
@@ -192,7 +192,7 @@ def test_a_task_could_end_as_late_as_the_next_one_and_its_data_allow():
     assert found == {"a": 2.0, "b": 9.0, "move": 9.0, "c": 10.0, "d": 10.0}
 
 
-def test_what_it_does_not_serve_is_said():
+def test_unsupported_instances_have_a_reason():
     made = instance({"a": {"work": 1}}, "identical:1")
     for goal in (make_objective("communication"), make_objective("communication", max_cost=1.0)):
         assert "communication" in HeftMoldable().supports(made, goal).reason
@@ -208,6 +208,6 @@ def test_an_impossible_efficiency_is_refused(text):
         make_planner(text)
 
 
-def test_tasks_of_no_length_are_planned():
+def test_tasks_of_zero_seconds_are_planned():
     made = instance({"a": {"work": 0, "nodes": [1, 2]}, "b": {"kind": "virtual", "after": "a"}}, "cluster:4")
     assert np.all(plan_for(made).schedule.finish_s == 0)

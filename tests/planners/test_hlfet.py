@@ -1,4 +1,4 @@
-"""HLFET: at every moment a free machine takes the ready task of the highest level."""
+"""HLFET: a free machine takes the ready task of the highest level."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ def plan_of(tasks, where, **options):
     return lines(planned(instance(tasks, where, **options), "hlfet"))
 
 
-def test_what_is_ready_starts_even_if_something_higher_will_be_ready_soon():
+def test_a_ready_task_starts_before_a_higher_one_that_is_not_ready():
     tasks = {
         "head": {"work": 2},
         "high": {"work": 9, "after": "head"},
@@ -27,7 +27,7 @@ def test_levels_decide_and_ties_go_to_the_lower_index():
     assert [found[name][2] for name in ("long", "b", "a", "c")] == [0, 2, 3, 4]
 
 
-def test_a_machine_that_is_free_is_held_while_data_are_on_their_way():
+def test_a_free_machine_is_occupied_during_the_transfer():
     tasks = {
         "a": {"work": 2, "outputs": {"y": {"seconds": 6}}},
         "x": {"work": 3, "after": "a"},
@@ -49,7 +49,7 @@ def test_a_moldable_task_takes_the_nodes_that_are_free():
     assert plan_of(tasks, "cluster:5")["wide"][1:] == (2, 0, 4)
 
 
-def test_what_others_hold_later_is_not_waited_for():
+def test_tasks_do_not_wait_for_later_reservations():
     held = (BusyInterval(machine=0, start_s=5.0, finish_s=50.0, nodes=1),)
     found = plan_of({"a": {"work": 4}, "b": {"work": 3}}, "identical:1", busy=held)
     assert (found["a"][2], found["b"][2]) == (0, 50)

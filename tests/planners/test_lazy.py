@@ -1,4 +1,4 @@
-"""Lazy binding: by transfer tasks stay with their data, by finish they go where they end first."""
+"""Lazy binding: by transfer tasks stay with their data, by finish they run where they end first."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def plan_of(made, seed=0, **options):
     return lines(plan.schedule)
 
 
-def test_by_transfer_everything_stays_where_it_began():
+def test_binding_by_transfer_time_keeps_all_tasks_on_one_machine():
     tasks = {"first": {"work": 2, "outputs": {"x": "1MB"}}}
     tasks |= {f"t{index}": {"work": 2, "inputs": ["x"]} for index in range(4)}
     made = instance(tasks, TWO)
@@ -29,14 +29,14 @@ def test_by_transfer_everything_stays_where_it_began():
     assert max(line[3] for line in by_finish.values()) < max(line[3] for line in plan_of(made).values())
 
 
-def test_the_task_behind_a_transfer_inherits_its_machine():
+def test_the_task_after_a_transfer_inherits_its_machine():
     tasks = {
         "a": {"work": 1, "machine": "A", "outputs": ["x"], "requirements": 'name == "m0"'},
         "move": {"kind": "transfer", "from_": "A", "to": "B", "file": "x", "size": "1MB"},
         "b": {"work": 50, "machine": "B", "inputs": ["x"]},
     }
     made = instance(tasks, platform({}, {"speed": 50.0}))
-    # To m0 the transfer takes nothing, though b would take 1 s instead of 50 s on m1.
+    # The transfer to m0 takes 0 s, although b would take 1 s on m1 instead of 50 s.
     assert plan_of(made)["b"] == ("m0", 1, 1, 51)
     assert plan_of(made, by="finish")["b"] == ("m1", 1, 2, 3)
 
@@ -60,18 +60,18 @@ def test_tasks_are_bound_in_the_order_in_which_they_become_ready():
     assert found["late"][2:] == (6, 7)
 
 
-def test_nobody_is_put_into_a_gap():
+def test_no_task_is_placed_into_a_gap():
     tasks = {
         "a": {"work": 1, "outputs": {"x": "5MB"}, "requirements": 'name == "m0"'},
         "b": {"work": 1, "inputs": ["x"], "requirements": 'name == "m1"'},
         "c": {"work": 2, "after": "a", "requirements": 'name == "m1"'},
     }
-    # b is bound first and waits for its data until 6 s; c, bound at the same moment, comes behind it.
+    # b is bound first and waits for its data until 6 s; c, bound at the same time, comes after it.
     assert plan_of(instance(tasks, platform({}, {})), by="finish")["c"][2] == 7
 
 
 @pytest.mark.parametrize("ties", ["first", "random"])
-def test_ties_go_to_the_first_machine_or_to_one_that_is_drawn(ties):
+def test_ties_go_to_the_first_or_to_a_random_machine(ties):
     made = instance({f"t{index}": {"work": 1} for index in range(40)}, "identical:4")
     found = [line[0] for line in plan_of(made, ties=ties).values()]
     assert len(set(found)) == (1 if ties == "first" else 4)

@@ -1,4 +1,4 @@
-"""What holds for every list planner: valid plans of every facet, refusals with a reason, ties by index."""
+"""Properties of every list planner: valid plans of random instances, refusals with a reason."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def planner(request, monkeypatch):
 @given(flow=workflows(), where=platforms(), held=busy_stretches())
 @SEARCH
 def test_every_plan_is_valid(monkeypatch, flow, where, held):
-    """All planners meet the same examples: to draw one takes longer than to plan it with all of them."""
+    """All planners share the examples, because drawing one takes longer than planning it with all of them."""
     monkeypatch.setenv("WEFT_KERNELS", "plain")
     try:
         made = compile_instance(unfold(flow), where, busy=held(where))
@@ -69,6 +69,6 @@ def test_too_many_ready_tasks_are_refused(planner, monkeypatch):
     assert found.supports(chain, MAKESPAN) is None
 
 
-def test_like_tasks_take_like_machines_in_order(planner):
+def test_equivalent_tasks_and_machines_are_ordered(planner):
     found = lines(planned(instance({name: {"work": 1} for name in "cab"}, "identical:3"), planner))
     assert {name: found[name][0] for name in "cab"} == {"c": "m1", "a": "m2", "b": "m3"}

@@ -1,10 +1,10 @@
-"""The local optimum: the fastest count of every task, on the queue of one machine or where it is fastest."""
+"""The local optimum: the fastest count of every task, in the queue of one machine or on the best machine."""
 
 from __future__ import annotations
 
 from hypothesis import HealthCheck, assume, given, settings
 
-from planners.test_least import totals
+from planners.test_best_modes import totals
 from planning_examples import instance, lines, planned, platform
 from planning_strategies import platforms, workflows
 from weft.errors import Infeasible, InvalidInput
@@ -19,7 +19,7 @@ LOCAL = make_objective("local")
 LAW = {"nodes": "1..4", "speedup": {"seconds": {1: 9, 2: 5, 3: 5, 4: 6}}}
 
 
-def test_the_first_that_does_not_fit_holds_up_the_queue():
+def test_the_first_job_that_does_not_fit_blocks_the_queue():
     tasks = {"a": LAW, "b": LAW, "c": LAW, "d": {"work": 1}}
     assert lines(planned(instance(tasks, "cluster:4"), "local-optimum")) == {
         "a": ("cluster", 2, 0, 5),
@@ -51,7 +51,7 @@ def test_no_plan_has_a_smaller_sum_of_times(flow, where):
     assert abs(LOCAL.value(schedule, made) - least) <= 1e-9 * max(1.0, least)
 
 
-def test_it_serves_the_sum_of_times_and_the_makespan():
+def test_the_sum_of_times_and_the_makespan_are_supported():
     made = instance({"a": {"work": 1}}, "identical:2")
     planner = LocalOptimum()
     assert planner.supports(made, LOCAL) is None

@@ -1,4 +1,4 @@
-"""Lookahead HEFT: what decides is when the successors end."""
+"""Lookahead HEFT: the finish of the successors decides."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def machines_of(tasks, where):
     }
 
 
-def test_a_task_goes_where_its_successor_can_go_on():
+def test_a_task_is_placed_where_its_successor_ends_first():
     tasks = {
         "a": {"seconds": {"m0": 3, "m1": 4}, "outputs": {"x": {"seconds": 10}}},
         "b": {"seconds": {"m1": 2}, "inputs": ["x"]},
@@ -30,7 +30,7 @@ def test_the_latest_of_all_successors_counts():
     assert machines_of(tasks, platform({}, {}))["a"] == "m1"
 
 
-def test_what_occupies_nothing_is_not_tried():
+def test_transfers_and_virtual_tasks_are_not_evaluated():
     tasks = {
         "a": {"seconds": {"m0": 3, "m1": 4}, "outputs": {"x": {"seconds": 10}}},
         "end": {"kind": "virtual", "inputs": ["x"], "requirements": 'name == "m1"'},

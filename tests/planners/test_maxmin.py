@@ -1,11 +1,11 @@
-"""MaxMin: what will take longest comes first."""
+"""MaxMin: the ready task with the latest earliest finish comes first."""
 
 from __future__ import annotations
 
 from planning_examples import instance, lines, planned, platform
 
 
-def test_the_longest_comes_first():
+def test_the_longest_task_comes_first():
     tasks = {"a": {"work": 1}, "b": {"work": 1}, "c": {"work": 1}, "long": {"work": 3}}
     found = lines(planned(instance(tasks, "identical:2"), "maxmin"))
     assert found == {
@@ -16,7 +16,7 @@ def test_the_longest_comes_first():
     }
 
 
-def test_a_task_is_judged_by_its_best_machine():
+def test_a_task_is_selected_by_its_best_machine():
     tasks = {"slow": {"seconds": {"m0": 4, "m1": 4}}, "picky": {"seconds": {"m0": 3, "m1": 99}}}
     found = lines(planned(instance(tasks, platform({}, {})), "maxmin"))
     assert found == {"slow": ("m0", 1, 0, 4), "picky": ("m0", 1, 4, 7)}

@@ -1,4 +1,4 @@
-"""MCT: tasks as they arrive, each where it ends first, behind all others."""
+"""MCT: tasks by index, each where it ends first, after all others."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ def plan_of(tasks, where):
     return lines(planned(instance(tasks, where), "mct"))
 
 
-def test_tasks_are_taken_in_order_to_the_earliest_finish():
+def test_tasks_are_placed_in_order_at_the_earliest_finish():
     found = plan_of({"a": {"work": 10}, "b": {"work": 10}, "c": {"work": 30}}, platform({}, {"speed": 10.0}))
     assert found == {"a": ("m1", 1, 0, 1), "b": ("m1", 1, 1, 2), "c": ("m1", 1, 2, 5)}
 
 
-def test_gaps_are_not_looked_for():
+def test_gaps_are_not_used():
     only = {"requirements": 'name == "m0"'}
     tasks = {
         "a": {"work": 2, "outputs": {"x": {"seconds": 6}}, "requirements": 'name == "m1"'},

@@ -1,11 +1,11 @@
-"""MinMin: what can end first comes first."""
+"""MinMin: the ready task that ends first comes first."""
 
 from __future__ import annotations
 
 from planning_examples import instance, lines, planned
 
 
-def test_the_longest_is_left_for_the_end():
+def test_the_longest_task_is_placed_last():
     tasks = {"long": {"work": 3}, "a": {"work": 1}, "b": {"work": 1}, "c": {"work": 1}}
     found = lines(planned(instance(tasks, "identical:2"), "minmin"))
     assert found == {
@@ -16,7 +16,7 @@ def test_the_longest_is_left_for_the_end():
     }
 
 
-def test_tasks_compete_when_their_predecessors_have_a_place():
+def test_tasks_compete_when_their_predecessors_are_placed():
     tasks = {"a": {"work": 1}, "b": {"work": 2, "after": "a"}, "c": {"work": 4}}
     found = lines(planned(instance(tasks, "identical:1"), "minmin"))
     assert [found[name][2] for name in "abc"] == [0, 1, 3]

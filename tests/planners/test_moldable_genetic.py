@@ -1,4 +1,4 @@
-"""The genetic search over node counts: S2's figures, its genes, and what the default promises."""
+"""The genetic search over node counts: the figures of docs/papers/moldable.md, its genes, and its default."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_the_local_optimum_is_found_as_often_as_the_paper_says(figures, name, po
 
 
 @pytest.mark.parametrize("name", ["tree15", "barrier16"])
-def test_paying_on_demand_saves_what_the_paper_says(figures, name):
+def test_the_on_demand_savings_are_those_of_the_paper(figures, name):
     """A2.4 with few runs."""
     made, facts = reference(figures, name)
     planner, goal = (
@@ -110,7 +110,7 @@ def test_values_are_those_of_the_queue(made, queue):
 
 @pytest.mark.parametrize("name", OBJECTIVES)
 @pytest.mark.parametrize("alpha", [0.05, 0.8])
-def test_values_are_what_the_objective_says_under_any_alpha(made, name, alpha):
+def test_values_are_those_of_the_objective_for_every_alpha(made, name, alpha):
     goal = OBJECTIVES[name] if not OBJECTIVES[name].has_alpha else make_objective(name, alpha)
     encoding = NodeCountEncoding(made, goal)
     points = encoding.space.draw(generator(2, "points"), 10)
@@ -120,7 +120,7 @@ def test_values_are_what_the_objective_says_under_any_alpha(made, name, alpha):
         assert value == pytest.approx(-number, rel=1e-12)
 
 
-def test_the_literal_preset_is_the_search_itself(made):
+def test_the_published_preset_is_the_plain_search(made):
     planner = MoldableGeneticPlanner(preset="s2-recommended", queue="easy", generations=12)
     plan = run(planner, made, steps=None)
     encoding = NodeCountEncoding(made, MAKESPAN, queue="easy")
@@ -133,7 +133,7 @@ def test_the_literal_preset_is_the_search_itself(made):
 
 
 @pytest.mark.parametrize("queue", ["machine", *QUEUES])
-def test_it_is_never_worse_than_the_list_planners(made, queue):
+def test_the_plan_is_never_worse_than_those_of_list_planners(made, queue):
     plan = run(MoldableGeneticPlanner(queue=queue), made)
     assert verify(plan.schedule, made.graph, made.platform) == []
     for name in ("heft-moldable", "cpa", "local-optimum", "heft"):
@@ -152,7 +152,7 @@ def test_improving_is_never_worse_than_the_start(made):
         )
     )
     assert found.schedule.makespan_s < start.makespan_s
-    # From the best plan there is nothing to gain, and nothing is lost.
+    # The best plan cannot be improved, and is kept.
     again = MoldableGeneticPlanner().plan(
         PlanRequest(
             instance=made,
@@ -185,7 +185,7 @@ def test_several_machines_and_reservations_are_refused():
     several = MoldableGeneticPlanner().supports(
         instance(TASKS, platform({"nodes": 6}, {"nodes": 6})), MAKESPAN
     )
-    assert "one machine, not of 2" in several.reason
+    assert "one machine, not 2" in several.reason
     later = BusyInterval(machine=0, start_s=2.0, finish_s=4.0, nodes=3)
     assert (
         "reservations"
@@ -199,6 +199,6 @@ def test_several_machines_and_reservations_are_refused():
 
 
 @pytest.mark.parametrize("options", [{"population": -1}, {"generations": -1}, {"islands": 0}])
-def test_wrong_options_are_refused(options):
+def test_invalid_options_are_refused(options):
     with pytest.raises(InvalidInput, match="must be at least"):
         MoldableGeneticPlanner(**options)

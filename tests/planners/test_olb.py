@@ -1,4 +1,4 @@
-"""OLB: tasks as they arrive, each where it starts first, however long it takes."""
+"""OLB: tasks by index, each where it starts first, however long it takes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ def test_a_slow_machine_that_is_free_is_taken():
     assert found == {"a": ("m1", 1, 0, 1), "b": ("m0", 1, 0, 10), "c": ("m1", 1, 1, 2)}
 
 
-def test_a_machine_is_free_for_a_task_when_its_data_are_there():
+def test_a_machine_counts_as_free_when_the_data_have_arrived():
     tasks = {"a": {"work": 2, "outputs": {"x": {"seconds": 6}}}, "b": {"work": 1, "inputs": ["x"]}}
     assert lines(planned(instance(tasks, "identical:2"), "olb"))["b"] == ("m1", 1, 2, 3)

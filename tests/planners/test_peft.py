@@ -1,4 +1,4 @@
-"""PEFT beyond its paper: it looks further than one step, and says when its table would be too large."""
+"""PEFT beyond the paper: lookahead over several steps, and refusal of a table that is too large."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FAR = {
 TWO = platform({}, {})
 
 
-def test_it_goes_where_what_follows_is_early():
+def test_a_task_is_placed_where_its_successors_end_early():
     found = lines(planned(instance(FAR, TWO), "peft"))
     assert {task: machine for task, (machine, *_) in found.items()} == {"a": "m1", "b": "m1", "c": "m1"}
     assert found["c"][3] == 10
@@ -23,12 +23,12 @@ def test_it_goes_where_what_follows_is_early():
 def test_the_table_counts_the_best_machine_of_each_successor():
     made = instance(FAR, TWO)
     costs, ranks = optimistic_table(made)
-    # From a on m0: b there would need 3 + 9 + 2, b on m1 4 + 2 and 2 for its data.
+    # From a on m0: b there takes 3 + 9 + 2, b on m1 takes 4 + 2, and 2 for its data.
     assert costs.tolist() == [[8, 6], [11, 2], [0, 0]]
     assert ranks.tolist() == [7, 6.5, 0]
 
 
-def test_successors_of_one_abstract_machine_are_expected_there():
+def test_successors_of_an_abstract_machine_count_on_its_machine():
     tasks = {name: keys | {"machine": "A"} for name, keys in FAR.items() if name != "c"}
     assert optimistic_table(instance(tasks, TWO))[0][0].tolist() == [3, 4]
 

@@ -1,4 +1,4 @@
-"""Random machines: every candidate is equally likely, the seed decides."""
+"""Random machines: every candidate is equally likely, and the seed determines the plan."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def machines_of(made, seed):
     return plan.schedule.machine.tolist()
 
 
-def test_the_seed_decides():
+def test_the_seed_determines_the_plan():
     made = instance({f"t{index}": {"work": 1} for index in range(20)}, "identical:4")
     assert machines_of(made, 1) == machines_of(made, 1)
     assert machines_of(made, 1) != machines_of(made, 2)
@@ -31,7 +31,7 @@ def test_every_candidate_is_drawn_about_equally_often_and_no_other():
     assert all(abs(times - 1000) < 130 for times in drawn.values())
 
 
-def test_what_is_bound_beforehand_stays():
+def test_pinned_variables_keep_their_machine():
     tasks = {f"t{index}": {"work": 1, "machine": "A"} for index in range(3)}
     made = instance(tasks, "identical:9", pinned={"A": "m5"})
     assert {made.machines[machine].name for machine in machines_of(made, 4)} == {"m5"}

@@ -12,7 +12,7 @@ def machines_of(tasks, where, **options):
     }
 
 
-def test_tasks_are_dealt_in_turn():
+def test_tasks_are_bound_in_turn():
     found = machines_of({f"t{index}": {"work": 1} for index in range(7)}, platform({}, {}, {}))
     assert list(found.values()) == ["m0", "m1", "m2", "m0", "m1", "m2", "m0"]
 
@@ -28,7 +28,7 @@ def test_a_machine_that_cannot_run_a_task_is_passed_over():
     assert found == {"a": "m0", "b": "m2", "c": "m1", "d": "m2"}
 
 
-def test_abstract_machines_take_one_turn_and_pins_none():
+def test_an_abstract_machine_counts_as_one_turn_and_a_pinned_one_as_none():
     tasks = {
         "a": {"work": 1, "machine": "A"},
         "b": {"work": 1, "machine": "B"},

@@ -1,4 +1,4 @@
-"""Sufferage: who would lose most on the next best machine comes first."""
+"""Sufferage: the task that loses most on its second-best machine comes first."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def test_the_larger_loss_gets_the_machine():
     assert planned(instance(tasks, platform({}, {})), "minmin").makespan_s == 8
 
 
-def test_losses_are_up_to_date_after_every_placement():
-    # When a has m0, b loses 9 - 4 there instead of 4 - 3; c, which lost 2, comes last.
+def test_losses_are_recomputed_after_every_placement():
+    # Once a is on m0, b loses 9 - 4 there instead of 4 - 3; c, which lost 2, comes last.
     tasks = {
         "a": {"seconds": {"m0": 3, "m1": 9, "m2": 9}},
         "b": {"seconds": {"m0": 3, "m1": 4, "m2": 9}},
@@ -34,7 +34,7 @@ def test_a_task_with_one_machine_comes_first():
     assert plan_of(tasks, platform({}, {}))["only"][2] == 0
 
 
-def test_another_count_on_the_best_machine_is_no_other_machine():
+def test_another_node_count_on_the_best_machine_is_not_a_second_machine():
     where = platform({"nodes": 2, "memory": 4e9}, {"speed": 0.4, "memory": 4e9})
     tasks = {
         "u": {"work": 3.2, "memory": "3GB"},

@@ -1,4 +1,4 @@
-"""Weave: optima that are known or can be enumerated, never worse than the start, the same for the same steps."""
+"""Weave: known or enumerated optima, never worse than the start, reproducible with steps."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def grid(number=24, on=PRICED):
     [(HEFT_SECONDS, HEFT_DATA, 73), (PEFT_SECONDS, PEFT_DATA, 113)],
     ids=["heft2002", "peft2014"],
 )
-def test_the_papers_examples_become_as_short_as_they_can_be(seconds, data, optimum):
+def test_the_examples_of_the_papers_are_solved_optimally(seconds, data, optimum):
     made = instance(matrix_tasks(seconds, data), processors(len(seconds[0])))
     assert woven(made, 200_000).schedule.makespan_s == optimum
 
@@ -116,17 +116,17 @@ def test_small_instances_are_solved(seed):
     assert woven(made).schedule.makespan_s == pytest.approx(shortest_makespan(made), rel=1e-9)
 
 
-def test_the_peers_instance_becomes_shorter_than_heft_can_make_it(bench_data):
+def test_the_instance_of_the_peers_is_planned_better_than_by_heft(bench_data):
     file = bench_data / "peers" / "hetero_100x16.json"
     made = compile_instance(unfold(load_workflow(file)), load_platform(file))
     assert len(made) == json.loads(file.read_text())["n"]
-    # Heft's plan takes 46.56 s; some seconds of search come to 42.
+    # The plan of HEFT takes 46.56 s; a few seconds of search give 42 s.
     assert woven(made, 1_000_000).schedule.makespan_s < 45.5
 
 
 @pytest.mark.parametrize("integers", [True, False], ids=["ties", "doubles"])
 @pytest.mark.parametrize("name", ["makespan", "cost", "on-demand", "static", "static-literal"])
-def test_it_is_never_worse_than_the_start(name, integers):
+def test_the_plan_is_never_worse_than_the_start(name, integers):
     made = layered(np.random.default_rng(1), integers=integers, layout="related")
     objective = make_objective(name)
     for seed in range(3):
@@ -137,14 +137,14 @@ def test_it_is_never_worse_than_the_start(name, integers):
         assert plan.steps == 400
 
 
-def test_money_is_weighed_against_time():
+def test_cost_is_traded_for_time():
     made = grid()
     cheap = woven(made, objective=make_objective("cost")).schedule
     balanced = woven(made, objective=make_objective("on-demand")).schedule
     short = woven(made).schedule
     assert short.makespan_s < balanced.makespan_s < cheap.makespan_s
     assert schedule_cost(cheap, made) < schedule_cost(balanced, made) < schedule_cost(short, made)
-    # One second of work costs least on the first machine.
+    # A second of work costs least on the first machine.
     assert measure_schedule(cheap, made).machines_used == 1
 
 
@@ -173,7 +173,7 @@ def test_the_same_seed_and_steps_give_the_same_plan(islands):
 
 
 class Threads:
-    """Two workers; what they are given travels as it would to other processes."""
+    """A pool of two workers that pickles its items, as processes do."""
 
     workers = 2
 
@@ -196,7 +196,7 @@ def test_the_plan_depends_on_islands_not_on_workers():
     assert [lines(plan.schedule) for plan in plans[1:]] == [lines(plans[0].schedule)] * 2
 
 
-def test_islands_tell_what_they_find_and_stop_at_the_bound():
+def test_islands_report_progress_and_stop_at_the_bound():
     made = instance(
         {f"t{index}": {"work": index % 5 + 1} for index in range(14)}, platform({}, {}, {"speed": 2})
     )
@@ -208,7 +208,7 @@ def test_islands_tell_what_they_find_and_stop_at_the_bound():
     assert all(one.makespan_s > two.makespan_s for one, two in pairwise(heard))
 
 
-def test_what_is_found_is_told_and_an_interrupt_leaves_the_best():
+def test_progress_is_reported_and_an_interrupt_returns_the_best():
     made = layered(np.random.default_rng(6), integers=False, layout="related")
     start = some_start(made)
     heard = []
@@ -260,7 +260,7 @@ TASKS = {
 
 
 class TestAlike:
-    def test_machines_are_alike_where_no_choice_matters(self):
+    def test_machines_are_equal_if_the_choice_does_not_matter(self):
         assert has_equal_machines(instance(TASKS, "identical:4"))
         assert not has_equal_machines(instance(TASKS, platform({}, {"speed": 2})))
         assert not has_equal_machines(instance(TASKS, platform({}, {"price_per_node_hour": 1.0})))
@@ -271,7 +271,7 @@ class TestAlike:
             instance(TASKS | {"x": {"work": 1, "requirements": 'name == "m1"'}}, "identical:4")
         )
 
-    def test_plans_are_dealt_out_to_them(self):
+    def test_tasks_are_assigned_to_the_equal_machines(self):
         made = instance(TASKS, "identical:4")
         start = some_start(made)
         plan = improved(made, start, 2_000)
@@ -281,7 +281,7 @@ class TestAlike:
         assert measure_schedule(plan.schedule, made).machines_used == 4
 
 
-def test_what_it_does_not_serve_it_says():
+def test_unsupported_instances_have_a_reason():
     made = grid()
     assert "efficiency" in Weave().supports(made, make_objective("efficiency")).reason
     with pytest.raises(InvalidInput, match="efficiency"):

@@ -1,4 +1,4 @@
-"""Every planner on the registry keeps the contract; new ones are picked up by themselves."""
+"""Conformance of every planner in the registry; new planners are included automatically."""
 
 from __future__ import annotations
 
@@ -110,12 +110,12 @@ def made(case):
 
 @cache
 def bound_s(case):
-    """Give the lower bound of an instance: it takes as long as a plan, and is the same for all planners."""
+    """Return the lower bound of an instance, cached because it is the same for all planners."""
     return lower_bounds(INSTANCES[case]()).best_s
 
 
 def plan_with(planner, made, objective=MAKESPAN):
-    """Plan with a budget of steps, so that the clock decides nothing."""
+    """Plan with a budget of steps, so that no clock is involved."""
     if planner.supports(made, objective) is not None:
         pytest.skip("the planner says that this is not for it")
     return planner.plan(
@@ -132,22 +132,22 @@ OTHERS = [
     for objective in OBJECTIVES.values()
     if not objective.is_makespan and PLANNERS.load(name)().supports(SIMPLE, objective) is None
 ]
-"""What planners serve beside the makespan."""
+"""Planners with the objectives they support besides the makespan."""
 
 
-def test_it_says_who_it_is(planner):
+def test_a_planner_has_its_registered_name_and_a_title(planner):
     assert planner.name in PLANNERS
     assert PLANNERS.load(planner.name) is type(planner)
     assert len(planner.title) > 10
 
 
-def test_it_serves_an_objective_or_says_why_not(planner, made):
+def test_an_unsupported_objective_has_a_reason(planner, made):
     for objective in OBJECTIVES.values():
         answer = planner.supports(made, objective)
         assert answer is None or (isinstance(answer, Unsupported) and answer.reason)
 
 
-def test_its_schedules_are_valid_and_above_every_bound(planner, case, made):
+def test_schedules_are_valid_and_not_below_the_lower_bound(planner, case, made):
     plan = plan_with(planner, made)
     assert isinstance(plan, Plan)
     assert plan.steps >= 1
@@ -172,7 +172,7 @@ def test_the_same_seed_gives_the_same_plan(planner, made):
     assert first.steps == second.steps
 
 
-def test_what_is_decided_is_kept(planner):
+def test_pins_busy_intervals_and_earliest_starts_are_kept(planner):
     held = (
         BusyInterval(machine=0, start_s=0.0, finish_s=6.0, nodes=1),
         BusyInterval(machine=1, start_s=2.0, finish_s=4.0, nodes=3),
@@ -187,7 +187,7 @@ def test_what_is_decided_is_kept(planner):
     assert found["a"][2] >= 6
 
 
-def test_what_can_never_run_is_infeasible():
+def test_a_task_without_a_machine_is_infeasible():
     with pytest.raises(Infeasible, match="no machine can run wide"):
         instance({"wide": {"work": 1, "nodes": 99}}, GRID)
 

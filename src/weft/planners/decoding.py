@@ -98,7 +98,9 @@ def encode_schedule(instance: Instance, schedule: Schedule) -> Genome:
     """
     graph = instance.graph
     if schedule.tasks != graph.names:
-        raise InvalidInput(Problem(what="a schedule of other tasks", rule="must be one of this instance"))
+        raise InvalidInput(
+            Problem(what="a schedule of other tasks", rule="must be a schedule of this instance")
+        )
     # A predecessor that starts together with its successor takes 0 s: it ends first or has the lower index.
     order = np.lexsort((np.arange(len(graph)), schedule.finish_s, schedule.start_s)).astype(np.uint32)
     bound = np.zeros(len(graph.variables), dtype=np.uint32)
@@ -147,7 +149,9 @@ def check_rows(name: str, given: ArrayLike, width: int) -> Indices:
         raise InvalidInput(Problem(what=f"{name}: an array of shape {rows.shape}", rule=rule))
     if rows.dtype != np.uint32:
         if rows.size and (rows.dtype.kind not in "iu" or rows.min() < 0 or rows.max() >= 2**32):
-            raise InvalidInput(Problem(what=f"{name}: {rows.dtype} numbers", rule="must be whole, from 0 on"))
+            raise InvalidInput(
+                Problem(what=f"{name}: {rows.dtype} numbers", rule="must be integers of at least 0")
+            )
         rows = rows.astype(np.uint32)
     return np.ascontiguousarray(rows)
 
@@ -162,7 +166,7 @@ def count_individuals(*arrays: NDArray[Any]) -> int:
     numbers = {len(rows) for rows in arrays if rows.ndim == 2}
     if len(numbers) > 1:
         what = f"arrays of {' and '.join(map(str, sorted(numbers)))} individuals"
-        raise InvalidInput(Problem(what=what, rule="one number of individuals for all, or a single row"))
+        raise InvalidInput(Problem(what=what, rule="all arrays must have the same number, or a single row"))
     return numbers.pop() if numbers else 1
 
 
@@ -188,7 +192,7 @@ def _impossible_mode_error(instance: Instance, task: int, machine: int) -> WeftE
     counts = group.count[group.machine == machine].tolist()
     if not counts:
         return Infeasible(f"{name} cannot run on {place}: bind it to one of its candidates")
-    what = f"{name} on {place} in a mode it does not have there"
+    what = f"{name} has no such mode on {place}"
     return InvalidInput(Problem(what=what, rule=f"its node counts there are {shorten(counts)}"))
 
 
@@ -201,12 +205,12 @@ def _explain_invalid_genome(
     for task in order.tolist():
         if task >= len(graph) or seen[task]:
             what = f"the order holds task {task}" + (" twice" if task < len(graph) else "")
-            rule = f"every task from 0 to {len(graph) - 1} stands in it once"
+            rule = f"every task from 0 to {len(graph) - 1} must occur once"
             return InvalidInput(Problem(what=what, rule=rule))
         late = [int(before) for before in graph.predecessors(task) if not seen[before]]
         if late:
             what = f"the order puts {names[task]} before {names[late[0]]}"
-            return InvalidInput(Problem(what=what, rule="predecessors come first"))
+            return InvalidInput(Problem(what=what, rule="predecessors must come first"))
         seen[task] = True
     for variable, machine in enumerate(bound.tolist()):
         what = f"{graph.variables[variable]!r} is bound to machine number {machine}"
@@ -243,7 +247,9 @@ def decode(
     """
     genomes = _pack_genomes(instance, order, bound, modes, seconds, times=True)
     if genomes.number != 1:
-        raise InvalidInput(Problem(what=f"{genomes.number} genomes", rule="one is decoded at a time"))
+        raise InvalidInput(
+            Problem(what=f"{genomes.number} genomes", rule="must be one; use decode_population for more")
+        )
     decoded, scratch = _run(instance, genomes, rule)
     assert decoded.start_s is not None
     assert decoded.finish_s is not None
@@ -251,7 +257,7 @@ def decode(
     if not np.isfinite(start).all():
         first = next(task for task in genomes.order.tolist() if not np.isfinite(start[task]))
         name, place = instance.graph.names[first], instance.machines[machine[first]].name
-        raise Infeasible(f"{name} never fits on {place} beside what is busy there")
+        raise Infeasible(f"{name} never fits on {place} beside its busy intervals")
     compute = instance.graph.kind == COMPUTE
     nodes = np.zeros(len(instance), dtype=np.uint32)
     nodes[compute] = compile_problem(instance).modes.nodes[scratch.mode[compute]]

@@ -79,7 +79,7 @@ class MoldableGeneticPlanner(BasePlanner):
     def check(self, instance: Instance) -> Unsupported | None:
         """Refuse several machines, reservations and binding budgets."""
         if len(instance.machines) != 1:
-            reason = f"it searches node counts on the queue of one machine, not of {len(instance.machines)}"
+            reason = f"{self.label} supports one machine, not {len(instance.machines)}"
             return Unsupported(reason=reason)
         if any(held.start_s > 0 for held in instance.busy):
             return Unsupported(reason="a queue cannot model reservations that start after time 0")

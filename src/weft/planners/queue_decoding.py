@@ -56,7 +56,7 @@ def run_queue(
     start = decoded.start_s[0]
     if not np.isfinite(start).all():
         name = instance.graph.names[int(np.argmax(~np.isfinite(start)))]
-        raise Infeasible(f"{name} never fits on {instance.machines[0].name} beside what is busy there")
+        raise Infeasible(f"{name} never fits on {instance.machines[0].name} beside its busy intervals")
     problem, nodes = compile_problem(instance), np.zeros(len(instance), dtype=np.uint32)
     compute = instance.graph.kind == COMPUTE
     nodes[compute] = problem.modes.nodes[
@@ -82,8 +82,14 @@ def run_queue_population(
 ) -> DecodedPopulation:
     """Run many individuals at once; counts and order are one row for all, or individuals x tasks."""
     if len(instance.machines) != 1:
-        what = f"the queue of one machine was asked for, and there are {len(instance.machines)}"
-        raise InvalidInput(Problem(what=what, advice="plan each machine alone, or decode with a genome"))
+        what = f"a queue of {len(instance.machines)} machines"
+        raise InvalidInput(
+            Problem(
+                what=what,
+                rule="must be of one machine",
+                advice="plan each machine by itself, or decode a genome",
+            )
+        )
     word = instance.machines[0].queue if rule is None else rule
     if word not in QUEUES:
         raise InvalidInput(Problem(what=f"queue {word!r}", rule=f"must be one of {', '.join(QUEUES)}"))
@@ -163,7 +169,7 @@ def _run(instance: Instance, jobs: QueueJobs, rule: int, requests: JobRequests) 
         _modes(instance, counts)  # raises an error if a count is invalid
         missing = np.setdiff1d(np.arange(jobs.tasks), order)
         what = f"the order lacks {instance.graph.names[int(missing[0])]}"
-        raise InvalidInput(Problem(what=what, rule="every task stands in it once"))
+        raise InvalidInput(Problem(what=what, rule="every task must occur once"))
     return DecodedPopulation(
         makespan_s=makespan,
         node_seconds=node_seconds,
@@ -303,8 +309,12 @@ def _count_busy(instance: Instance) -> int:
     problem, name = compile_problem(instance), instance.machines[0].name
     if (problem.busy_start > 0).any():
         what = f"{name} is reserved from {float(problem.busy_start.max()):g} s on"
-        advice = "decode with a genome instead"
-        raise InvalidInput(Problem(what=what, rule="a queue knows what runs, no reservations", advice=advice))
+        advice = "decode a genome instead"
+        raise InvalidInput(
+            Problem(
+                what=what, rule="a queue cannot model reservations that start after time 0", advice=advice
+            )
+        )
     machines, held = problem.machines, problem.busy_nodes.sum()
     if held > machines.capacity[0]:
         raise Infeasible(f"{name} has {machines.capacity[0]} nodes, but {held} are busy")

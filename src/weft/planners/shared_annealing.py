@@ -136,7 +136,9 @@ def search_shared(
 
 def _return_start(instance: Instance, start: Schedule | None) -> Plan:
     if start is None or instance.binding_budgets():
-        raise Infeasible(f"{len(instance)} tasks with all their modes are too many to keep within budgets")
+        raise Infeasible(
+            f"the modes of {len(instance)} tasks are too many for a search that keeps within budgets"
+        )
     return Plan(schedule=start, steps=0)
 
 

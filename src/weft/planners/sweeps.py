@@ -67,7 +67,7 @@ class LayerAssignment:
 def check_sweep_support(instance: Instance, objective: Objective, pool: Sharing) -> Unsupported | None:
     """Return why an instance cannot be planned as layers of sweeps; None if it can."""
     if objective.name != "makespan":
-        return Unsupported(reason=f"it minimises the makespan, not the {objective.name}")
+        return Unsupported(reason=f"sweep planners minimise the makespan, not the {objective.name}")
     reason = next(_model_violations(instance), None)
     if reason is not None:
         return Unsupported(reason=reason)

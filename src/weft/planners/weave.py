@@ -72,7 +72,7 @@ class Weave(BasePlanner):
     def supports(self, instance: Instance, objective: Objective) -> Unsupported | None:
         """Support objectives that are linear in makespan, node-seconds and price."""
         if linearise_objective(instance, objective) is None:
-            return Unsupported(reason=f"weave weighs time and cost; the {objective.name} takes a whole plan")
+            return Unsupported(reason=f"weave supports sums of time and cost, not the {objective.name}")
         return None
 
     def plan(self, request: PlanRequest) -> Plan:

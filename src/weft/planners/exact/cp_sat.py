@@ -63,11 +63,11 @@ class CpSat(BasePlanner):
     def supports(self, instance: Instance, objective: Objective) -> Unsupported | None:
         """Support linear objectives, with budgets, if the model is small."""
         if linearise_objective(instance, objective) is None:
-            return Unsupported(reason=f"CP-SAT serves sums of time and cost, not the {objective.name}")
+            return Unsupported(reason=f"CP-SAT supports sums of time and cost, not the {objective.name}")
         terms = count_terms(instance)
         if terms > MAX_TERMS:
-            reason = f"its model would have some {terms:,} terms, more than {MAX_TERMS:,}"
-            return Unsupported(reason=f"this is too large for CP-SAT: {reason}")
+            reason = f"its model would have about {terms:,} terms, at most {MAX_TERMS:,} are allowed"
+            return Unsupported(reason=f"the instance is too large for CP-SAT: {reason}")
         return None
 
     def plan(self, request: PlanRequest) -> Plan:

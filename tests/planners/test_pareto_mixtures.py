@@ -1,4 +1,4 @@
-"""Mixtures: every task chooses as one of both plans does, tasks of one machine together."""
+"""Mixtures: every task takes its choices from one of both plans, together with its binding variable."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TASKS = {
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_mixtures_are_plans_between_both(seed: int) -> None:
+def test_mixtures_lie_between_both_plans(seed: int) -> None:
     made = instance(TASKS, platform({"nodes": 4}, {"nodes": 3, "speed": 2}))
     rng = generator(seed, "mixing")
     first, second = random_genome(made, rng), random_genome(made, rng)
@@ -36,14 +36,14 @@ def test_mixtures_are_plans_between_both(seed: int) -> None:
         assert verify(schedule, made.graph, made.platform) == []
     decoded = decode_population(made, orders, bound, modes)
     assert len(decoded.makespan_s) == len(orders) >= 2
-    # From either end more and more is taken from the other.
+    # From either end the share of the other plan grows.
     changed = (modes != first.modes).sum(axis=1)
     half = len(changed) // 2
     assert (np.diff(changed[:half]) >= 0).all()
     assert (np.diff(changed[half:]) <= 0).all()
 
 
-def test_two_levels_are_done_in_the_one_way_or_the_other() -> None:
+def test_mixtures_take_each_level_from_either_plan() -> None:
     law = {"seconds": {1: 60, 4: 30}}
     tasks = {
         "a": {"work": 60, "nodes": [1, 4], "speedup": law},

@@ -1,4 +1,4 @@
-"""Shuffle and xDCP: which instances they take, how they start, pass and stop."""
+"""Shuffle and xDCP: supported instances, initial queues, passes and budgets."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def refused(planner, made, objective=MAKESPAN):
     return answer.reason
 
 
-# Which instances
+# Supported instances
 
 
 THREE = {"a": layer(1, 5), "b": layer(2, 3, "a[j]"), "c": layer(3, 2, ["b[j]", "a[j+3]"])}
@@ -73,14 +73,14 @@ def test_layers_are_found_by_their_machines():
     assert found.position.tolist() == [0, 1, 2, 3, 4, 0, 1, 2, 0, 1]
 
 
-def test_a_layer_is_one_layer_even_if_some_of_it_waits_for_nothing():
+def test_subtasks_without_predecessors_stay_in_their_layer():
     tasks = {"a": layer(1, 2), "b": layer(2, 4, {"task": "a", "pairs": [[1, 1], [2, 3]]})}
     made = instance(tasks, servers("s1", "s2"))
     assert find_layers(made, "own").layer.tolist() == [0, 0, 1, 1, 1, 1]
     assert sorted(find_layers(made, "shared").layer.tolist()) == [0, 0, 0, 0, 1, 1]
 
 
-def test_shuffle_deals_the_subtasks_of_a_layer_out_in_turn():
+def test_shuffle_assigns_the_subtasks_of_a_layer_in_turn():
     found = lines(plan(Shuffle(), instance(THREE, ROOMS)).schedule)
     assert [found[f"a[{j}]"][0] for j in range(1, 6)] == ["m0", "m1", "m0", "m1", "m0"]
     assert [found[f"c[{j}]"][0] for j in (1, 2)] == ["m3", "m4"]
@@ -100,7 +100,7 @@ def test_virtual_tasks_need_no_machine():
     assert lines(plan(Xdcp(), bound).schedule)["all"][0] == "m2"
 
 
-def test_amounts_do_not_matter_where_every_task_is_alone():
+def test_amounts_do_not_matter_on_machines_of_one_node():
     tasks = {"a": layer(1, 3, memory="2GB", resources={"licence": 1})}
     made = instance(tasks, platform({"services": ("s1",), "resources": {"licence": 1}}))
     assert makespan(Xdcp(), made) == 6.0
@@ -139,18 +139,20 @@ def test_amounts_do_not_matter_where_every_task_is_alone():
         ),
     ],
 )
-def test_what_is_not_in_the_model_is_refused_with_a_reason(tasks, on, reason):
+def test_violations_of_the_model_are_refused_with_a_reason(tasks, on, reason):
     made = instance(tasks, on)
     assert reason in refused(Xdcp(), made)
     assert reason in refused(Shuffle(), made)
 
 
-def test_what_is_busy_beforehand_and_other_objectives_are_refused():
+def test_busy_machines_and_other_objectives_are_refused():
     busy = (BusyInterval(machine=0, start_s=0.0, finish_s=3.0, nodes=1),)
     made = instance({"a": layer(1, 2)}, servers("s1"), busy=busy)
     assert "busy beforehand" in refused(Xdcp(), made)
     free = instance({"a": layer(1, 2)}, servers("s1"))
-    assert refused(Xdcp(), free, make_objective("cost")) == "it minimises the makespan, not the cost"
+    assert (
+        refused(Xdcp(), free, make_objective("cost")) == "sweep planners minimise the makespan, not the cost"
+    )
 
 
 def test_data_that_take_no_time_are_no_communication():
@@ -192,7 +194,7 @@ def test_any_graph_can_be_planned_on_a_shared_pool(seed, number, machines):
     assert makespan(Xdcp(pool="shared", start="sequential"), made) > 0 or first == 0
 
 
-def test_layers_of_their_own_are_planned_alike_in_a_shared_pool():
+def test_layers_with_their_own_machines_give_the_same_plan_in_a_shared_pool():
     made = random_instance(3, subtasks=60, layers=3)
     own, shared = (plan(Xdcp(pool=pool), made).schedule for pool in ("own", "shared"))
     assert lines(own) == lines(shared)
@@ -226,7 +228,7 @@ def test_passes_converge_from_either_start():
         assert shuffled.schedule.makespan_s < first
         assert shuffled.steps > 2
         ratios.append(sequential.schedule.makespan_s / shuffled.schedule.makespan_s)
-    # The paper's start helps after one pass; after all of them both are equally good on average.
+    # The start of the paper is better after one pass; after all passes both are equal on average.
     assert 0.8 < np.mean(ratios) < 1.25
 
 
@@ -254,7 +256,7 @@ def test_the_budget_ends_the_passes():
     assert whole.schedule.makespan_s == makespan(Xdcp(), made)
 
 
-def test_a_pass_asks_the_clock_and_is_valid_when_cut(monkeypatch):
+def test_a_pass_checks_the_clock_and_is_valid_when_cut(monkeypatch):
     made = random_instance(2, subtasks=60, layers=3)
     whole = plan(Xdcp(), made)
     monkeypatch.setattr(sweeps, "_ELEMENTS_PER_CALL", 1000)  # several calls per pass
@@ -265,20 +267,22 @@ def test_a_pass_asks_the_clock_and_is_valid_when_cut(monkeypatch):
     assert whole.schedule.makespan_s < cut.schedule.makespan_s < makespan(Shuffle(), made)
 
 
-def test_nothing_to_do_is_planned_too():
+def test_an_empty_instance_is_planned():
     tasks = {"a": layer(1, 3) | {"work": 0}, "end": {"kind": "virtual", "after": "a"}}
     assert plan(Xdcp(), instance(tasks, servers("s1"))).schedule.makespan_s == 0.0
 
 
-def test_a_slow_machine_is_left_empty():
+def test_a_slow_machine_stays_unused():
     layers = SweepLayers(lengths=((4.0, 4.0),), throughputs=((10.0, 0.1),), parents=(((), ()),))
     made = compiled(build_layered_sweeps(layers, "two"))
     assert makespan(Shuffle(), made) == 40.0
     assert makespan(Xdcp(), made) == pytest.approx(0.8)
 
 
-def test_a_subtask_keeps_a_slot_that_only_rounding_denies_it():
-    assert 0.1 + 0.7 - 0.7 < 0.1  # by its latest finish alone the first ends too late, where it is
+def test_rounding_does_not_move_a_subtask():
+    assert (
+        0.1 + 0.7 - 0.7 < 0.1
+    )  # by its latest finish alone the first subtask would end too late where it is
     layers = SweepLayers(lengths=((0.1,), (0.7,)), throughputs=((1.0,), (1.0,)), parents=(((),), ((0,),)))
     made = compiled(build_layered_sweeps(layers, "chain"))
     assert lines(plan(Xdcp(), made).schedule) == lines(plan(Shuffle(), made).schedule)

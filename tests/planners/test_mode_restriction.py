@@ -1,4 +1,4 @@
-"""Narrowed problems: tasks keep the modes they may keep, with the same seconds, and lose all others."""
+"""Restricted problems: tasks keep the selected modes with the same seconds, and lose all others."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def made_of(layout, seed):
 
 
 def modes_of(problem, task):
-    """List (machine, count, nodes, row of amounts, seconds) of a task, and whether they stand by seconds."""
+    """Return (machine, count, nodes, row of amounts, seconds) of a task's modes, and whether they are sorted."""
     modes = problem.modes
     first, end = modes.first[modes.group[task]], modes.first[modes.group[task] + 1]
     listed = [
@@ -50,7 +50,7 @@ def modes_of(problem, task):
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_tasks_keep_the_modes_that_were_drawn(layout):
+def test_tasks_keep_the_selected_modes(layout):
     made = made_of(layout, 1)
     rng, before = generator(2, "kept", layout), compile_problem(made)
     parts, kept = [], {}
@@ -83,7 +83,7 @@ def test_with_all_modes_kept_the_schedule_is_the_same(layout):
     assert again.finish_s.tolist() == place_tasks(made, order).finish_s.tolist()
 
 
-def test_rows_are_divided_by_what_is_set_in_them():
+def test_rows_are_grouped_by_their_flags():
     flags = np.array([[1, 0, 1], [0, 1, 0], [1, 0, 1], [1, 1, 1]], dtype=bool)
     found = {tuple(columns.tolist()): rows.tolist() for rows, columns in group_equal_rows(flags)}
     assert found == {(0, 2): [0, 2], (1,): [1], (0, 1, 2): [3]}

@@ -1,4 +1,4 @@
-"""The search on shared machines: published optima, enumeration, limits and budgets, the same plan every time."""
+"""The search on shared machines: published and enumerated optima, limits, budgets, reproducible plans."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from weft.workflow.checks import check_and_unfold
 
 @pytest.fixture
 def compiled(monkeypatch):
-    """Search in machine code; list planners, which plan one schedule, need none."""
+    """Compile the search only: list planners run once and need no compilation."""
 
     def search(made, start="heft", **options):
         schedule = planned(made, start)
@@ -41,14 +41,14 @@ def compiled(monkeypatch):
 
 
 def searched(made, start="heft", *, objective=MAKESPAN, budget=None, seed=0):
-    """Search from the plan of a list planner on, or from nothing."""
+    """Search from the plan of a list planner, or without a start."""
     schedule = planned(made, start) if isinstance(start, str) else start
     limit = budget or Budget(steps=2000)
     return search_shared(made, linearise_objective(made, objective), schedule, limit, generator(seed, "test"))
 
 
 def cluster(seed, *, nodes=8, tasks=14):
-    """Make moldable tasks on one cluster."""
+    """Return moldable tasks on one cluster."""
     rng = np.random.default_rng(seed)
     described = {}
     for index in range(tasks):
@@ -80,7 +80,7 @@ def test_projects_of_the_library_are_solved_to_the_optimum(bench_data, tmp_path,
 
 
 def cores_and_gpu(facts):
-    """Make moldable tasks that take cores of one machine or all of another."""
+    """Return moldable tasks that take cores of one machine or all of another."""
     cores, times = facts["meta"]["m"], facts["cpudata"]
     tasks = {
         f"t{index}": {
@@ -106,7 +106,7 @@ def test_cores_and_a_gpu_are_shared_optimally(bench_data, number, compiled):
     assert not verify(plan.schedule, made.graph, made.platform)
 
 
-def test_the_peers_cluster_is_planned_better_than_by_any_of_them(bench_data, compiled):
+def test_the_cluster_of_the_peers_is_planned_better_than_by_any_peer(bench_data, compiled):
     path = str(bench_data / "peers" / "moldable_64_barrier.json")
     made = compile_instance(check_and_unfold(read_workflow_file(path)), load_platform(path))
     plan = compiled(made, "heft-moldable", budget=Budget(steps=100_000))
@@ -129,7 +129,7 @@ def test_identical_processors_behind_one_queue(bench_data, tmp_path, name, compi
 
 
 def unlike(budgets=None):
-    """Make four tasks on two machines of unlike price, small enough to try everything."""
+    """Return four tasks on two machines of different prices, few enough for enumeration."""
     law = {"nodes": [1, 2], "speedup": {"amdahl": 0.3}}
     tasks = {
         "a": {"work": 6.0, "outputs": {"x": 2e6}, **law},
@@ -147,7 +147,7 @@ def unlike(budgets=None):
 
 
 def every_schedule(made):
-    """Give makespan, node-seconds, cost and modes of every order and choice of modes."""
+    """Yield makespan, node-seconds, cost and modes of every order and choice of modes."""
     orders = [
         order
         for order in itertools.permutations(range(len(made)))
@@ -176,7 +176,7 @@ def every_schedule(made):
         ("static", {}),
     ],
 )
-def test_nothing_is_better_than_what_is_found(name, limits):
+def test_the_plan_is_optimal_for_its_objective(name, limits):
     made, objective = unlike(), make_objective(name, **limits)
     aim = linearise_objective(made, objective)
     kept = [
@@ -188,7 +188,7 @@ def test_nothing_is_better_than_what_is_found(name, limits):
     assert evaluate_loss(made, objective, plan.schedule) == pytest.approx((0.0, min(kept)), rel=1e-9)
 
 
-def test_budgets_are_kept_whatever_the_plan_to_start_from():
+def test_budgets_are_kept_from_any_start():
     made = unlike(budgets={"core_h": 5.0})
     assert made.binding_budgets() == ("core_h",)
     free = planned(unlike(), "heft-moldable")
@@ -240,7 +240,7 @@ def test_moldable_plans_become_clearly_shorter(seed):
     assert plan.schedule.makespan_s < 0.95 * start.makespan_s
 
 
-def test_the_same_seed_gives_the_same_plan_in_both_forms_whoever_listens(monkeypatch):
+def test_kernel_form_and_progress_callback_do_not_change_the_plan(monkeypatch):
     made, heard = cluster(1), []
     plans = []
     for form, tell in (("plain", None), ("plain", heard.append), ("compiled", None)):
@@ -262,7 +262,7 @@ def test_the_clock_ends_the_search():
     assert 1 < plan.steps < math.inf
 
 
-def test_an_interruption_gives_the_best_so_far():
+def test_an_interrupt_returns_the_best_plan_so_far():
     made, start = cluster(0), planned(cluster(0))
 
     def interrupt(news):
@@ -274,7 +274,7 @@ def test_an_interruption_gives_the_best_so_far():
     assert plan.schedule.makespan_s < start.makespan_s
 
 
-def test_nothing_to_change_takes_one_step():
+def test_a_search_without_choices_takes_one_step():
     made = instance({"a": {"work": 1.0}, "b": {"work": 2.0, "after": ["a"]}}, platform({"nodes": 2}))
     plan = searched(made, budget=Budget(steps=100))
     assert (plan.steps, plan.cut, plan.schedule.makespan_s) == (1, False, 3.0)

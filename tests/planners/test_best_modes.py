@@ -1,4 +1,4 @@
-"""Where the tasks of a binding variable take or cost least, against looking at every machine."""
+"""Best machines and modes of binding variables, compared with an enumeration of all machines."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_plan_of_the_cheapest_modes_costs_least(flow, where):
     assert schedule_cost(schedule, made) == pytest.approx(cheapest_cost(made))
 
 
-def test_variables_are_taken_a_few_at_a_time(monkeypatch):
+def test_batches_of_variables_do_not_change_the_result(monkeypatch):
     tasks = {f"t{index}": {"work": index + 1.0, "machine": f"A{index % 5}"} for index in range(12)}
     made = instance(tasks, platform({"speed": 1.0}, {"speed": 3.0}, {"speed": 2.0}), pinned={"A2": "m2"})
     at_once = best_machines(made).tolist()
@@ -81,7 +81,7 @@ def test_variables_are_taken_a_few_at_a_time(monkeypatch):
     assert sorted(at_once) == [1, 1, 1, 1, 2]
 
 
-def test_what_is_equally_good_is_left_to_placement():
+def test_equal_modes_are_left_to_the_placement():
     made = instance({f"t{index}": {"work": 1} for index in range(4)}, "identical:4")
     schedule = place_tasks(made, order_by_rank(upward_ranks(made)), problem=restrict_to_best_modes(made))
     assert schedule.makespan_s == 1

@@ -1,4 +1,4 @@
-"""P50 and P90 of a plan: what the sampled durations make of makespan and cost."""
+"""Forecasts: P50 and P90 of makespan and cost under sampled durations."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ UNLIKE = platform(
 )
 
 
-def test_one_task_keeps_its_own_p50_and_p90():
+def test_a_single_task_has_the_p50_and_p90_of_its_estimate():
     _, _, found = outlook_for({"a": {"work": 100}}, "identical:1", Unsure())
     # The error of a quantile of 200 samples: 0.12 standard deviations at P90, 0.09 at P50.
     assert found.makespan_p50_s == pytest.approx(100, rel=0.07)
@@ -51,11 +51,11 @@ def test_over_many_seeds_the_quantiles_are_those_of_the_estimate():
     assert np.mean([each.makespan_p90_s for each in found]) == pytest.approx(150, rel=0.02)
 
 
-def test_what_is_common_to_a_machine_does_not_average_out():
+def test_the_common_factor_of_a_machine_does_not_average_out():
     chain = {f"t{index}": {"work": 10, "after": [f"t{index - 1}"] * (index > 0)} for index in range(64)}
     _, _, found = outlook_for(chain, "identical:1", Unsure())
     ratio = found.makespan_p90_s / found.makespan_p50_s
-    # Half of the variance stays, the other half averages out over 64 tasks.
+    # Half of the variance remains; the other half averages out over 64 tasks.
     assert ratio == pytest.approx(1.5 ** math.sqrt(0.5), rel=0.06)
     apart = {name: {**keys, "machine": name} for name, keys in chain.items()}
     pins = {name: f"m{1 + index % 16}" for index, name in enumerate(chain)}
@@ -99,7 +99,7 @@ def slow_twin(schedule, made, spreads, seed, samples=200):
 
 
 @pytest.mark.parametrize("seed", [0, 7])
-def test_the_samples_are_those_of_a_slow_twin(seed):
+def test_the_samples_equal_those_of_a_simple_implementation(seed):
     ratios = {"prepare": None, "run": 1.4, "collect": 2.0}
     made = instance(FORK, UNLIKE, predictor=Unsure(ratios))
     schedule = planned(made)
@@ -110,7 +110,7 @@ def test_the_samples_are_those_of_a_slow_twin(seed):
     assert (found.tasks, found.exact) == (11, 1)
 
 
-def test_the_seed_decides_and_nothing_else(monkeypatch):
+def test_only_the_seed_determines_the_plan(monkeypatch):
     schedule, made, found = outlook_for(FORK, UNLIKE, Unsure(), seed=3)
     assert forecast_schedule(schedule, made, seed=3) == found
     assert forecast_schedule(schedule, made, seed=4) != found
@@ -125,7 +125,7 @@ def test_estimates_without_p90_are_exact():
     assert (found.tasks, found.exact) == (11, 11)
 
 
-def test_a_p90_that_equals_p50_is_known_and_changes_nothing():
+def test_a_p90_equal_to_the_p50_changes_nothing():
     schedule, _, found = outlook_for(FORK, UNLIKE, Unsure(other=1.0))
     assert found.makespan_p90_s == schedule.makespan_s
     assert found.exact == 0
@@ -137,7 +137,7 @@ def test_tasks_that_take_no_time_are_not_counted():
     assert (found.tasks, found.exact) == (1, 1)
 
 
-def test_transfers_take_what_they_take():
+def test_transfer_times_count():
     tasks = {
         "a": {"work": 5, "machine": "A", "outputs": ["x"]},
         "move": {"kind": "transfer", "from_": "A", "to": "B", "file": "x", "size": "300MB"},
@@ -148,8 +148,8 @@ def test_transfers_take_what_they_take():
     assert 300 < found.makespan_p90_s < 300 + 2 * (5 + 5 / 1.5)
 
 
-def test_shares_of_one_machine_are_late_together():
-    # Both layers on shares of one machine, or each on a machine of its own.
+def test_shares_of_one_machine_have_a_common_factor():
+    # Both layers on shares of one machine, or each on its own machine.
     tasks = {
         "dock": {"sweep": {"k": "1..4"}, "work": 10, "service": "dock"},
         "score": {"sweep": {"k": "1..4"}, "work": 10, "service": "score", "after": "dock"},
@@ -174,7 +174,7 @@ def test_wide_tasks_cost_by_their_nodes():
     assert found.cost_p50 == pytest.approx(4 * found.makespan_p50_s)
 
 
-def test_all_iterations_take_the_durations_of_their_sample():
+def test_all_iterations_of_a_sample_have_the_same_durations():
     tasks = {"a": {"work": 5}, "b": {"work": 20, "after": "a"}, "c": {"work": 7, "after": "b"}}
     once = {"last": "b", "first": "b", "until": "b.exit_code == 0", "max_iterations": 9}
     where = platform({"price_per_node_hour": 3600.0})
@@ -183,7 +183,7 @@ def test_all_iterations_take_the_durations_of_their_sample():
     assert (plain.total_cost_p50, plain.total_cost_p90) == pytest.approx((plain.cost_p50, plain.cost_p90))
     _, _, found = outlook_for(tasks, where, Unsure(), loops={"l": once | {"expect": 4}})
     assert (found.makespan_p50_s, found.makespan_p90_s) == (plain.makespan_p50_s, plain.makespan_p90_s)
-    # On one machine the time of all iterations is what their tasks take one after another, and so is the cost.
+    # On one machine the time of all iterations is the sum of their tasks, and so is the cost.
     assert (found.total_p50_s, found.total_p90_s) == pytest.approx(
         (found.total_cost_p50, found.total_cost_p90)
     )
@@ -194,7 +194,7 @@ def test_all_iterations_take_the_durations_of_their_sample():
 
 
 class TestEndToEnd:
-    """``weft.plan`` with predictors that know a spread."""
+    """``weft.plan`` with predictors that return a spread."""
 
     def test_an_interpolated_time_has_a_spread(self):
         flow = weft.Builder("measured")
@@ -232,7 +232,7 @@ class TestEndToEnd:
         assert lines(sure.schedule) == lines(unsure.schedule)
         assert unsure.outlook.makespan_p90_s > sure.outlook.makespan_p90_s == sure.makespan_s
 
-    def test_one_spread_is_enough_and_the_rest_is_said(self):
+    def test_exact_estimates_are_counted_beside_uncertain_ones(self):
         ratios = {"prepare": 2.0}
         found = weft.plan(workflow(FORK), on=UNLIKE, planner="heft", predictor=Unsure(ratios, None))
         assert found.notes == ["the spread of 10 of 11 tasks is unknown: treated as exact"]
