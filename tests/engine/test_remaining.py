@@ -166,7 +166,7 @@ def test_a_task_no_machine_can_run_any_more_is_named():
     made = instance(tasks, platform({}, {"speed": 2}))
     broken = Failure(machines=("m1",), at_s=1.0)
     state = stopped({"w": made}, 1.0, scenario=replace(UNDISTURBED, failures=(broken,)))
-    with pytest.raises(Infeasible, match="no machine that is up can run b"):
+    with pytest.raises(Infeasible, match="no available machine can run b"):
         build_remainder(state, state.runs[0])
 
 
