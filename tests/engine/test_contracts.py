@@ -1,4 +1,4 @@
-"""The contract of a running attempt: edge rules, profile, waiting, and the moment of the breach."""
+"""Performance contracts: edge cases, iteration profile, waiting, and the time of a violation."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def running(**more):
 
 
 @pytest.mark.parametrize("done", [None, 0.0, 0.3])
-def test_before_the_start_nothing_is_late(done):
+def test_attempt_is_not_late_before_its_start(done):
     assert compute_ratio(running(done=done), 1000) == 0
     assert compute_ratio(running(done=done), 10) == 0
     assert not is_violated(running(done=done), STRICT, 1000)
 
 
-def test_no_progress_is_not_judged_before_a_tenth_of_the_prediction_and_is_a_timeout_after_it():
+def test_missing_progress_counts_as_timeout_after_a_tenth_of_the_prediction():
     watched = running(done=0.0)
     assert compute_ratio(watched, 1009.9) is None
     assert compute_ratio(watched, 1010) == pytest.approx(-0.9)
@@ -81,24 +81,24 @@ def test_without_a_prediction_nothing_is_late_by_time(predicted_s, done):
     assert next_check_s(watched, STRICT, 1000) is None
 
 
-def test_it_is_judged_beyond_the_predicted_end():
+def test_attempt_is_judged_after_its_predicted_end():
     assert compute_ratio(running(done=0.9), 1180) == pytest.approx(1)
 
 
 @pytest.mark.parametrize("done", [3.0, 3.5])
-def test_what_has_done_all_its_work_is_not_judged(done):
+def test_finished_work_is_not_judged(done):
     watched = running(work=3.0, done=done, last_iteration_s=9, expected_iteration_s=1)
     assert compute_ratio(watched, 5000) is None
     assert not is_violated(watched, HALF, 5000)
     assert next_check_s(watched, HALF, 1001) is None
 
 
-def test_after_a_resume_what_remained_counts():
+def test_after_a_restart_only_the_remaining_work_counts():
     # 30 of 100 units were left, predicted to take 60 s; 10 of them are done after 20 s: on schedule.
     assert compute_ratio(running(predicted_s=60, work=30, done=10), 1020) == pytest.approx(0)
 
 
-def test_progress_too_small_for_a_double_is_late_without_end():
+def test_progress_too_small_for_a_double_gives_an_infinite_ratio():
     assert compute_ratio(running(predicted_s=1e-3, done=5e-324), 1001) == math.inf
 
 
@@ -118,7 +118,7 @@ def test_time_between_two_reports_does_not_count_against_the_attempt():
         assert not is_violated(watched, HALF, now_s)
 
 
-def test_a_report_that_does_not_come_is_no_progress():
+def test_overdue_report_counts_as_no_progress():
     watched = running(done=0.3, reported_s=1030, reports_every_s=30)
     # 0.3 of the work may take 45 s; the next report may be 30 s late.
     assert next_check_s(watched, HALF, 1031) == after(1075)
@@ -127,7 +127,7 @@ def test_a_report_that_does_not_come_is_no_progress():
     assert compute_ratio(watched, 1075) == pytest.approx(0.5)
 
 
-def test_a_report_of_slow_work_is_a_breach_at_once():
+def test_report_of_slow_work_is_a_breach_at_once():
     watched = running(done=0.1, reported_s=1020)
     assert is_violated(watched, HALF, 1020)
     assert next_check_s(watched, HALF, 1020) == 1020
@@ -143,7 +143,7 @@ def test_without_a_known_interval_an_old_report_leaves_the_timeout():
 # S3's profile of iterations, waiting and suspension.
 
 
-def test_the_last_iteration_is_held_against_the_expected_one():
+def test_last_iteration_is_compared_with_the_expected_one():
     watched = running(last_iteration_s=4, expected_iteration_s=4, done=0.01)
     assert compute_ratio(watched, 1020) == 0  # the work done is not asked
     slow = replace(watched, last_iteration_s=16)
@@ -153,7 +153,7 @@ def test_the_last_iteration_is_held_against_the_expected_one():
     assert is_violated(replace(watched, last_iteration_s=after(6)), HALF, 1020)
 
 
-def test_a_threshold_in_seconds_counts_instead_of_the_factor():
+def test_threshold_in_seconds_replaces_the_factor():
     # Scenario A of S3: more than 8 s where 4 s are normal.
     contract = PerformanceContract(limit=0.5, grace_s=0, iteration_limit_s=8)
     watched = running(last_iteration_s=8, expected_iteration_s=4)
@@ -162,13 +162,13 @@ def test_a_threshold_in_seconds_counts_instead_of_the_factor():
     assert is_violated(running(last_iteration_s=16), contract, 1016)  # nobody need say what is expected
 
 
-def test_a_program_that_stops_iterating_runs_into_the_timeout():
+def test_program_that_stops_iterating_runs_into_the_timeout():
     watched = running(last_iteration_s=2, expected_iteration_s=4)
     assert next_check_s(watched, HALF, 1020) == after(1150)
     assert compute_ratio(watched, 1150) == 0.5
 
 
-def test_waiting_for_too_long_is_a_breach_of_its_own():
+def test_waiting_too_long_is_a_separate_breach():
     contract = replace(HALF, waiting_limit_s=600)
     waiting = PerformanceSample(waiting_since_s=50)
     assert find_breach(waiting, contract, 650) is None
@@ -178,7 +178,7 @@ def test_waiting_for_too_long_is_a_breach_of_its_own():
     assert not is_violated(waiting, HALF, 1e9)  # without a limit it may wait for ever
 
 
-def test_a_suspended_attempt_names_the_suspension():
+def test_suspended_attempt_reports_the_waiting_breach():
     contract = replace(HALF, waiting_limit_s=10)
     suspended = running(waiting_since_s=1500)
     assert find_breach(suspended, contract, 1505) is Breach.PERFORMANCE
@@ -188,7 +188,7 @@ def test_a_suspended_attempt_names_the_suspension():
 # Where a contract comes from.
 
 
-def test_a_task_s_own_contract_replaces_the_run_s_default():
+def test_task_s_own_contract_replaces_the_run_s_default():
     default = PerformanceContract(limit=0.2, grace_s=3, waiting_limit_s=600)
     assert resolve_contract(None, default) == default
     assert resolve_contract(None) == NO_CONTRACT
@@ -230,7 +230,7 @@ CONTRACTS = st.builds(
 
 
 @given(WATCHED, CONTRACTS, SECONDS, SECONDS)
-def test_what_is_broken_stays_broken_and_gets_no_better(watched, contract, one_s, two_s):
+def test_violation_persists_and_the_ratio_grows(watched, contract, one_s, two_s):
     early_s, late_s = sorted((one_s, two_s))
     assert is_violated(watched, contract, late_s) or not is_violated(watched, contract, early_s)
     first, second = compute_ratio(watched, early_s), compute_ratio(watched, late_s)
@@ -240,7 +240,7 @@ def test_what_is_broken_stays_broken_and_gets_no_better(watched, contract, one_s
 
 
 @given(WATCHED, CONTRACTS, SECONDS)
-def test_the_next_check_is_the_first_moment_of_the_breach(watched, contract, now_s):
+def test_next_check_is_the_first_moment_of_the_breach(watched, contract, now_s):
     check_s = next_check_s(watched, contract, now_s)
     if check_s is None:
         assert not is_violated(watched, contract, 1e300)
@@ -258,14 +258,14 @@ def scaled(record, factor):
 
 
 @given(WATCHED, CONTRACTS, SECONDS, st.sampled_from([2.0**-20, 0.5, 4.0, 2.0**30]))
-def test_the_unit_of_time_does_not_matter(watched, contract, now_s, factor):
+def test_unit_of_time_does_not_matter(watched, contract, now_s, factor):
     assert compute_ratio(scaled(watched, factor), factor * now_s) == compute_ratio(watched, now_s)
     again = is_violated(scaled(watched, factor), scaled(contract, factor), factor * now_s)
     assert again == is_violated(watched, contract, now_s)
 
 
 @given(WATCHED, CONTRACTS, SECONDS, st.sampled_from([2.0**-20, 0.5, 4.0, 2.0**30]))
-def test_the_unit_of_work_does_not_matter(watched, contract, now_s, factor):
+def test_unit_of_work_does_not_matter(watched, contract, now_s, factor):
     other = replace(
         watched, work=factor * watched.work, done=None if watched.done is None else factor * watched.done
     )
@@ -284,7 +284,7 @@ def test_more_work_done_is_never_worse(watched, contract, now_s, more):
 
 
 @given(WATCHED, CONTRACTS, SECONDS)
-def test_the_breach_is_a_ratio_above_the_limit(watched, contract, now_s):
+def test_breach_is_a_ratio_above_the_limit(watched, contract, now_s):
     contract = replace(contract, iteration_limit_s=None, waiting_limit_s=None)
     found = compute_ratio(watched, now_s)
     if watched.started_s is None or contract.limit is None or now_s <= watched.started_s:

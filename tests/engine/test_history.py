@@ -1,4 +1,4 @@
-"""What a history says of small runs whose every number is known, and what must hold of any."""
+"""The history of small runs with known numbers, and properties of any history."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def one_task(**keys):
     return flow.build()
 
 
-def test_a_run_that_meets_nothing():
+def test_undisturbed_run():
     history = told({"one": one_task()}, {"m": {"speed": 2.0}})
     (attempt,) = history.attempts.values()
     assert (attempt.task, attempt.iteration, attempt.machine, attempt.nodes) == ("work", 1, 0, 1)
@@ -75,7 +75,7 @@ def test_a_run_that_meets_nothing():
         (0.0, 0.0, 10.0, 10.0),  # there was no program
     ],
 )
-def test_a_program_that_outlived_its_engine_ran_as_long_as_was_measured(ran_s, late_s, started_s, ended_s):
+def test_duration_measured_on_the_machine_corrects_the_times(ran_s, late_s, started_s, ended_s):
     tried = AttemptRecord(
         number=0, run=0, task="a", iteration=1, kind="a", machine=0, nodes=2, count=1, assigned_s=0.0
     )
@@ -88,7 +88,7 @@ def test_a_program_that_outlived_its_engine_ran_as_long_as_was_measured(ran_s, l
     assert (tried.ran_s, tried.suspended_s) == (ended_s - started_s, max(0.0, ended_s - 2.0))
 
 
-def test_a_machine_that_fails_and_comes_back_costs_what_was_done_on_it():
+def test_work_on_a_failed_machine_is_lost():
     scenario = Scenario(failures=(Failure(machines=("m",), at_s=4, repair_s=3),))
     history = told({"one": one_task()}, {"m": {}}, scenario=scenario)
     first, second = history.attempts.values()
@@ -109,7 +109,7 @@ def test_a_machine_that_fails_and_comes_back_costs_what_was_done_on_it():
     assert replicated_share([use]) == pytest.approx(4 / 14)
 
 
-def test_a_failure_that_sends_a_task_elsewhere_is_a_migration():
+def test_new_attempt_on_another_machine_after_a_failure_is_a_migration():
     scenario = Scenario(failures=(Failure(machines=("a",), at_s=4),))
     history = told({"one": one_task()}, {"a": {"speed": 2.0}, "b": {}}, scenario=scenario)
     (move,) = history.moves
@@ -118,7 +118,7 @@ def test_a_failure_that_sends_a_task_elsewhere_is_a_migration():
     assert history.end_s == 14
 
 
-def test_a_migration_keeps_what_its_checkpoint_kept():
+def test_work_in_a_checkpoint_survives_a_migration():
     """Ten times slower from 2 s on: restart files at 0.4 (4 s, after 2 + 0.2 units), a new start on b."""
     flow = one_task(checkpoint={"files": ["r"], "every": 2}, progress="p", contract=0.5)
     scenario = Scenario(
@@ -147,7 +147,7 @@ def test_a_migration_keeps_what_its_checkpoint_kept():
     assert history.violations > 0
 
 
-def test_two_that_share_a_machine_slow_each_other_down():
+def test_tasks_on_a_shared_machine_slow_each_other_down():
     history = told({"x": one_task(), "y": one_task()}, {"m": {}})
     assert [run.slowdown for run in history.runs] == [1, 2]
     assert list_slowdowns(history) == {"x": [1.0], "y": [2.0]}
@@ -155,7 +155,7 @@ def test_two_that_share_a_machine_slow_each_other_down():
     assert (history.ready.times_s, history.ready.values) == ([0, 10], [1, 0])
 
 
-def test_a_loop_is_told_by_iteration():
+def test_iterations_of_a_loop_are_recorded():
     flow = Builder("loop")
     flow.task("a", work=1)
     flow.task("b", after="a", work=1)
@@ -168,13 +168,13 @@ def test_a_loop_is_told_by_iteration():
     assert all(each.useful_share == 1 for each in history.attempts.values())
 
 
-def test_a_suspension_is_counted():
+def test_suspension_is_counted():
     scenario = Scenario(suspensions=(Suspension(task="work", at_s=3, lasting_s=4),))
     (attempt,) = told({"one": one_task()}, {"m": {}}, scenario=scenario).attempts.values()
     assert (attempt.suspended_s, attempt.ended_s) == (4, 14)
 
 
-def test_a_failure_for_good_leaves_nothing_useful():
+def test_permanent_failure_leaves_no_useful_work():
     history = told({"one": one_task()}, {"m": {}}, scenario=Scenario(exit_codes={"work": (7,)}))
     (failure,) = history.failures
     assert (failure.cause, failure.for_good) == ("error", True)

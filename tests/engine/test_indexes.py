@@ -1,4 +1,4 @@
-"""What is kept from event to event against slow twins that go through everything."""
+"""Indexes that are kept between events, compared with slow reference implementations."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PLACES = st.integers(0, 5_000)
 
 
 @given(st.lists(st.tuples(st.booleans(), PLACES), max_size=60), PLACES)
-def test_marks_find_what_a_sorted_set_finds(steps, start):
+def test_index_set_equals_a_sorted_set(steps, start):
     marks, twin = IndexSet(), set()
     for wanted, place in steps:
         if wanted:
@@ -37,7 +37,7 @@ def test_marks_find_what_a_sorted_set_finds(steps, start):
 
 
 @given(st.lists(st.floats(1e-3, 1e9), max_size=30), st.randoms(use_true_random=False))
-def test_totals_do_not_depend_on_who_came_and_went_in_between(seconds, shuffler):
+def test_exact_sums_do_not_depend_on_the_order_of_changes(seconds, shuffler):
     others = [3.1, 1e-7, 2.5e8]
     steps = [to_units(each) for each in [*seconds, *others]] + [-to_units(each) for each in others]
     shuffler.shuffle(steps)
@@ -70,7 +70,7 @@ def chain_and_sweep():
 
 
 @given(st.lists(st.integers(0, 10), max_size=40), st.integers(0, 12))
-def test_the_unfinished_tasks_are_those_that_were_counted_in_by_rank(toggled, most):
+def test_unfinished_tasks_are_ordered_by_rank(toggled, most):
     known = chain_and_sweep()
     left = set(range(len(known)))
     kept = UnfinishedTasks(known, left)
@@ -97,7 +97,7 @@ def planned_sweep():
 
 
 @given(st.data())
-def test_a_turn_goes_through_the_tasks_as_a_sorted_list_would(data):
+def test_cursor_equals_a_sorted_list(data):
     known, plan = planned_sweep()
     by_rank = data.draw(st.booleans())
     tasks = PlannedTasks(plan, known, by_rank=by_rank)
@@ -140,7 +140,7 @@ def test_a_turn_goes_through_the_tasks_as_a_sorted_list_would(data):
                     tasks.add(other, kinds[other])
 
 
-def test_of_a_class_in_which_many_rather_wait_the_others_are_left_out():
+def test_class_with_many_waiting_tasks_is_excluded():
     known = CompiledWorkflow("w", instance({"a": {"sweep": {"k": "1..40"}, "work": 1}}, "identical:1"))
     stored = store_schedule(planned(known.instance), known, planner="heft", steps=0)
     tasks = PlannedTasks(RunPlan(stored, known, stored.key), known)
@@ -154,7 +154,7 @@ def test_of_a_class_in_which_many_rather_wait_the_others_are_left_out():
     assert PlanCursor(tasks).next() is not None, "they are looked at again in the next turn"
 
 
-def test_early_tasks_are_listed_by_plan_with_the_kind_they_have_by_now():
+def test_early_tasks_are_listed_by_plan_with_their_current_kind():
     known, plan = planned_sweep()
     bound = {}
     early = EarlyTasks(lambda task: (0, bound.get(task, -1)))
@@ -173,7 +173,7 @@ def test_early_tasks_are_listed_by_plan_with_the_kind_they_have_by_now():
     assert early.by_plan(plan, known) is tasks
 
 
-def test_early_tasks_hear_of_the_machine_they_are_bound_to():
+def test_binding_updates_the_kind_of_early_tasks():
     known = chain_and_sweep()
     stored = store_schedule(planned(known.instance), known, planner="heft", steps=0)
     plan = RunPlan(stored, known, stored.key)
@@ -190,7 +190,7 @@ def test_early_tasks_hear_of_the_machine_they_are_bound_to():
 
 
 @given(st.lists(st.tuples(st.integers(0, 7), st.sampled_from([None, 0, 1])), max_size=40))
-def test_what_is_promised_is_what_the_tasks_take_that_are_promised_last(steps):
+def test_promised_work_is_the_sum_of_the_last_promises(steps):
     known = chain_and_sweep()
     told, last = {0: 0, 1: 0}, {}
 
@@ -208,7 +208,7 @@ def test_what_is_promised_is_what_the_tasks_take_that_are_promised_last(steps):
     assert told == {0: 0, 1: 0}
 
 
-def test_a_task_is_promised_when_it_is_ready_or_a_file_was_sent_ahead():
+def test_task_is_promised_when_ready_or_its_transfer_has_started():
     known, told = chain_and_sweep(), {0: 0, 1: 0}
 
     def tell(machine, units):
@@ -275,7 +275,7 @@ def machine_with(capacity, holders, queue, speed):
 
 
 @given(queues(most=30), st.data(), st.sampled_from([0.5, 1.0, 2.0]))
-def test_a_machine_is_free_when_those_that_wait_have_been_served_in_turn(scene, data, speed):
+def test_machine_is_free_after_its_queue_in_order(scene, data, speed):
     capacity, holders, queue = scene
     nodes = data.draw(st.integers(1, capacity))
     machine, attempts = machine_with(capacity, holders, queue, speed)
@@ -284,7 +284,7 @@ def test_a_machine_is_free_when_those_that_wait_have_been_served_in_turn(scene, 
 
 
 @given(queues(most=30), st.data())
-def test_who_waits_behind_the_first_counts_as_spread_over_all_nodes(scene, data):
+def test_rest_of_a_long_queue_is_spread_over_all_nodes(scene, data):
     capacity, holders, queue = scene
     nodes = data.draw(st.integers(1, capacity))
     with pytest.MonkeyPatch.context() as patch:
@@ -299,7 +299,7 @@ def test_who_waits_behind_the_first_counts_as_spread_over_all_nodes(scene, data)
     assert found == pytest.approx(first + behind)
 
 
-def test_what_leaves_a_queue_leaves_no_trace():
+def test_dequeue_restores_the_queued_work():
     machine, attempts = machine_with(1, [(7.3, 1)], [(1, 0.1), (1, 0.2), (1, 1e8)], 1.0)
     machine.dequeue(attempts[2])
     machine.dequeue(attempts[0])

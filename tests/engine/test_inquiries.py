@@ -1,4 +1,4 @@
-"""What the selection pipeline keeps at hand, against slow twins that go through all machines at every event."""
+"""Queries of the selection, compared with a reference that examines all machines at every event."""
 
 from __future__ import annotations
 
@@ -102,19 +102,19 @@ def compared():
 
 @settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(simulations(), EVERY, EVERY, st.booleans())
-def test_those_are_asked_who_have_to_be(compared, simulation, discover, fetch, authorise):
+def test_due_machines_are_queried(compared, simulation, discover, fetch, authorise):
     rules = replace(simulation.settings, discover_every_s=discover, fetch_every_s=fetch, authorise=authorise)
     simulation = replace(simulation, settings=rules)
     simulation.run(stop=lambda engine: engine.state.now > 60, check=check)
 
 
-def test_that_was_looked_at(compared):
+def test_comparison_covered_some_queries(compared):
     assert len(compared) > 100
     assert {type(each) for each in compared} == {cm.Discover, cm.Probe, cm.Fetch}
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from([1.0, 2.0, 5.0, math.inf])), max_size=20))
-def test_the_times_of_machines_come_in_their_order(steps):
+def test_due_times_are_returned_in_order(steps):
     dues, at_s, now = InquiryAgenda(()).fetch, {}, 0.0
     for machine, after_s in steps:
         now += 0.75
@@ -126,7 +126,7 @@ def test_the_times_of_machines_come_in_their_order(steps):
         at_s = {each: when for each, when in at_s.items() if each not in passed}
 
 
-def test_machines_that_another_run_wants_are_looked_at():
+def test_machines_of_a_new_run_are_queried():
     first, second = frozenset({0, 1}), frozenset({1, 2})
     agenda = InquiryAgenda(range(3))
     agenda.meet({0: first})

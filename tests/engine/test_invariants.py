@@ -1,4 +1,4 @@
-"""The invariants notice what does not fit together: a sound state is spoilt in one place at a time."""
+"""Invariant checks: a valid state is corrupted in one place at a time, and the checks detect it."""
 
 from __future__ import annotations
 
@@ -116,13 +116,13 @@ SPOILT.remove(_running)
 
 
 @pytest.mark.parametrize("spoil", SPOILT, ids=lambda spoil: spoil.__name__.strip("_"))
-def test_what_does_not_fit_together_is_told(engine, spoil):
+def test_corrupted_state_is_detected(engine, spoil):
     spoil(engine)
     with pytest.raises(InvariantViolation):
         check_engine(engine)
 
 
-def test_the_story_names_the_task_its_machine_and_its_attempt(engine):
+def test_violation_names_task_machine_and_attempt(engine):
     attempt = _running(engine)
     attempt.staging = 2
     with pytest.raises(
@@ -165,7 +165,7 @@ def changed(entries, wanted, change):
     return found
 
 
-def test_work_that_was_lost_is_counted_by_task(journal):
+def test_replicated_work_is_counted_by_task(journal):
     entries, known = journal
     found = audit_journal(entries, known)
     (again,) = [share for share in found.replicated.values() if share]
@@ -190,13 +190,13 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_a_journal_that_breaks_a_rule_is_told(journal, name):
+def test_journal_that_breaks_a_rule_is_detected(journal, name):
     entries, known = journal
     with pytest.raises(InvariantViolation):
         audit_journal(changed(entries, *CHANGES[name]), known)
 
 
-def test_a_journal_that_goes_back_in_time_is_told(journal):
+def test_journal_that_goes_back_in_time_is_detected(journal):
     entries, known = journal
     first, second, *others = entries
     swapped = [replace(first, now=second.now + 1.0), second, *others]
@@ -204,7 +204,7 @@ def test_a_journal_that_goes_back_in_time_is_told(journal):
         audit_journal(swapped, known)
 
 
-def test_a_task_that_completes_twice_is_told(journal):
+def test_second_completion_is_detected(journal):
     entries, known = journal
     last = entries[-1]
     again = JournalEntry(

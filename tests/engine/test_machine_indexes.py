@@ -1,4 +1,4 @@
-"""Machines by what is left of them and by when they are free, and what runs on them, against slow twins."""
+"""Machines by free capacity and by the time they become free, compared with slow references."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TIMES = st.integers(0, 12).map(float)
 
 
 @given(st.lists(st.tuples(MACHINES, LEFT), max_size=40), st.sets(MACHINES, max_size=3))
-def test_of_machines_of_which_as_much_is_left_the_first_is_found(steps, but):
+def test_first_of_equal_free_machines_is_found(steps, but):
     rooms, left = FreeMachines(), {}
     for machine, now_left in steps:
         rooms.move(machine, left.get(machine), now_left)
@@ -33,7 +33,7 @@ def test_of_machines_of_which_as_much_is_left_the_first_is_found(steps, but):
     st.lists(st.integers(0, 30), min_size=3, max_size=3),
     st.integers(1, 8),
 )
-def test_machines_are_found_in_the_order_in_which_they_are_free(steps, moments, most):
+def test_machines_are_ordered_by_the_time_they_become_free(steps, moments, most):
     loads = dict.fromkeys(range(7), (0.0, 0.0))
     waits = AvailabilityQueue(loads, loads.__getitem__)
     third = len(steps) // 3
@@ -48,7 +48,7 @@ def test_machines_are_found_in_the_order_in_which_they_are_free(steps, moments, 
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.floats(0.1, 20.0), st.booleans()), max_size=30))
-def test_running_tasks_have_done_their_share_until_they_should_have_ended(steps):
+def test_progress_of_running_tasks_is_linear_until_their_expected_end(steps):
     progress, running, now = RunProgress(), {}, 1.7e9
     for task, seconds, runs in steps:
         now += 1.5
@@ -62,7 +62,7 @@ def test_running_tasks_have_done_their_share_until_they_should_have_ended(steps)
         assert progress.done_s(now + 0.5) == pytest.approx(done, abs=1e-5)
 
 
-def test_progress_leaves_no_trace():
+def test_stopped_tasks_leave_no_progress():
     tried, plain = RunProgress(), RunProgress()
     for progress in (tried, plain):
         progress.begin(0, 1.0, 0.1, 3.0)
@@ -83,7 +83,7 @@ ROUGH = Scenario(
 
 
 @pytest.mark.parametrize("policy", ["basic", "lazy", "lazy:by=finish"])
-def test_who_asks_only_the_machines_that_are_free_first_sends_tasks_where_all_would(monkeypatch, policy):
+def test_shortlist_gives_the_same_placements_as_all_machines(monkeypatch, policy):
     made = instance(PAIRS, platform(*({"speed": 1.0 + number // 6} for number in range(12))))
     arrivals = [(0.0, "v"), (6.0, "w")]
     found = []

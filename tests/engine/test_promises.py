@@ -1,4 +1,4 @@
-"""What a first plan promises: all expected iterations, P90 where a spread is known, nothing that is invented."""
+"""The promise of a first plan: expected iterations, P90 where a spread is known, lower bounds otherwise."""
 
 from __future__ import annotations
 
@@ -60,31 +60,31 @@ def promised(tasks, on="identical:1", bodies=(), *, waited_s=0.0, predictor=None
 
 class TestIterations:
     @pytest.mark.parametrize(("expect", "total_s"), [(1, 10.0), (2, 15.0), (5, 30.0)])
-    def test_every_further_one_adds_the_span_of_the_body(self, expect, total_s):
+    def test_every_further_iteration_adds_the_span_of_the_body(self, expect, total_s):
         made = instance(LOOP, "identical:1", loops(expect))
         assert promised(LOOP, bodies=loops(expect)).p50_s == total_s
         assert expected_total_seconds(planned(made), made.graph) == total_s
 
-    def test_an_inner_loop_adds_its_span_once_per_iteration_of_the_outer_one(self):
+    def test_inner_loop_adds_its_span_once_per_iteration_of_the_outer_one(self):
         assert promised(LOOP, bodies=loops(2, inner=3)).p50_s == 10 + 5 + 2 * 2 * 3
 
-    def test_the_cost_counts_them_too(self):
+    def test_cost_includes_all_iterations(self):
         assert promised(LOOP, PRICED).cost_p50 == pytest.approx(10)
         assert promised(LOOP, PRICED, loops(2, inner=3)).cost_p50 == pytest.approx(1 + 2 * 2 + 6 * 3 + 4)
 
-    def test_a_loop_that_does_not_say_how_often_it_runs_runs_once_at_least(self):
+    def test_loop_without_a_count_gives_a_lower_bound(self):
         found = promised(LOOP, PRICED, loops(None))
         assert (found.p50_s, found.p90_s, found.cost_p50) == (None, None, None)
         assert (found.least_s, found.open_loops, found.untimed) == (10.0, ("outer",), 0)
         assert found.least_cost == pytest.approx(10)
 
-    def test_the_time_counts_from_the_arrival(self):
+    def test_time_counts_from_the_arrival(self):
         assert promised(LOOP, bodies=loops(2), waited_s=10.0).p50_s == 25.0
         assert promised(LOOP, bodies=loops(None), waited_s=10.0).least_s == 20.0
 
 
 class TestSpread:
-    def test_without_one_p90_is_unknown(self):
+    def test_p90_is_unknown_without_a_spread(self):
         found = promised(LOOP, PRICED)
         assert (found.p50_s, found.p90_s, found.cost_p90) == (10.0, None, None)
         assert (found.tasks, found.exact) == (4, 4)
@@ -112,24 +112,24 @@ class TestSpread:
 
 
 class TestUnknown:
-    def test_what_is_stated_is_the_least(self):
+    def test_stated_times_give_the_lower_bound(self):
         found = promised(MIXED, PRICED)
         assert (found.p50_s, found.p90_s, found.least_s, found.planned_s) == (None, None, 6.0, 10.0)
         assert (found.tasks, found.untimed, found.untimed_kinds) == (6, 4, ("b", "d"))
         assert (found.cost_p50, found.least_cost) == (None, pytest.approx(6.0))
         assert not found.has_estimate
 
-    def test_a_spread_elsewhere_makes_no_p90(self):
+    def test_spread_of_other_tasks_gives_no_p90(self):
         found = promised(MIXED, predictor=Unsure())
         assert (found.p50_s, found.p90_s, found.least_s) == (None, None, 6.0)
 
-    def test_if_nothing_is_stated_nothing_is_known(self):
+    def test_no_stated_time_gives_no_bound(self):
         found = promised({"a": {"command": "true"}, "b": {"command": "true", "after": "a"}}, PRICED)
         assert (found.p50_s, found.least_s, found.least_cost, found.planned_s) == (None, None, None, 2.0)
 
 
 @given(workflows(), platforms())
-def test_a_promise_never_counts_placeholders(workflow, on):
+def test_promise_never_counts_placeholders(workflow, on):
     try:
         made = compile_instance(unfold(workflow), on, predictor=default_chain())
     except Infeasible:
@@ -166,7 +166,7 @@ class TestArrivingLate:
         assert state.now == 30.0
         return prepare_replan(state, 1)
 
-    def test_it_waits_and_its_iterations_count(self, question):
+    def test_waiting_time_and_iterations_are_included(self, question):
         assert question.remainder is not None
         plan = question.planned(make_planner("heft"), Budget(), generator(0, "test"))
         found = question.promise(plan, arrival_s=30.0, seed=0)
@@ -175,14 +175,14 @@ class TestArrivingLate:
         assert found.cost_p50 < 1.2 * 20
         assert question.promise(plan, arrival_s=20.0, seed=0).planned_s == 100
 
-    def test_a_stored_plan_says_the_same_where_nothing_else_was_kept(self, question):
+    def test_promise_of_a_stored_plan_equals_the_computed_one(self, question):
         plan = question.planned(make_planner("heft"), Budget(), generator(0, "test"))
         stored = question.kept(make_planner("heft"), plan)
         found = derive_promise(stored, question.compiled.instance, 30.0)
         assert (found.p50_s, found.p90_s, found.planned_s) == (90.0, None, 90.0)
 
 
-def test_a_stored_plan_of_unknown_times_promises_nothing():
+def test_stored_plan_with_untimed_tasks_has_no_p50():
     made = instance(MIXED, PRICED)
     known = CompiledWorkflow("w", made)
     stored = store_schedule(planned(made), known, planner="heft", steps=1, offset_s=5.0)

@@ -1,11 +1,11 @@
-"""The heaps of ready tasks: the first of every kind, whatever became of the tasks before."""
+"""Heaps of ready tasks: the first task of every kind after changes."""
 
 from __future__ import annotations
 
 from weft.engine.state.ready import ReadyTasks
 
 
-def test_a_task_that_comes_back_in_another_kind_does_not_stand_before_those_of_its_old_one() -> None:
+def test_task_that_returns_with_another_kind_leaves_its_old_heap() -> None:
     """Seen with a task that was lost: it is ready again with its old priority, but must avoid a machine."""
     kinds: dict[int, tuple[int, ...]] = {1: (0, -1), 2: (0, -1)}
     ready = ReadyTasks(lambda task: 5.0, kinds.__getitem__)
@@ -17,7 +17,7 @@ def test_a_task_that_comes_back_in_another_kind_does_not_stand_before_those_of_i
     assert sorted(ready.heads()) == [1, 2]
 
 
-def test_a_task_whose_kind_changes_while_it_is_ready_is_found_once() -> None:
+def test_task_whose_kind_changes_while_it_is_ready_is_found_once() -> None:
     kinds: dict[int, tuple[int, ...]] = {1: (0, -1), 2: (0, -1)}
     ready = ReadyTasks(lambda task: float(task), kinds.__getitem__)
     ready.add_all([1, 2])

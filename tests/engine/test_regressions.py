@@ -1,4 +1,4 @@
-"""What once went wrong in the engine, each in its smallest form."""
+"""Former bugs of the engine, each in its smallest form."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_virtual_tasks_are_completed_by_the_commands_alone():
     assert digest_state(applied.state) == digest_state(engine.state)
 
 
-def test_workflows_that_name_different_resources_share_a_machine_rightly():
+def test_workflows_with_different_resources_share_a_machine():
     where = platform({"nodes": 4, "memory": 4e9, "resources": {"licence": 1.0}})
     memory = instance({"big": {"work": 5, "memory": "4GB"}}, where)
     licence = instance(
@@ -73,14 +73,14 @@ def test_workflows_that_name_different_resources_share_a_machine_rightly():
     assert starts(engine, entries) == {"big": 0.0, "one[1]": 5.0, "one[2]": 10.0}
 
 
-def test_amounts_do_not_bind_on_a_machine_without_limits():
+def test_unlimited_machine_ignores_amounts():
     where = platform({"occupancy": "unlimited", "memory": 1e9})
     tasks = {"t": {"work": 5, "memory": "1GB", "sweep": {"k": "1..3"}}}
     engine, entries = simulate(tasks, where)
     assert set(starts(engine, entries).values()) == {0.0}
 
 
-def test_a_task_finds_the_machine_of_its_class_that_has_enough_nodes():
+def test_task_finds_the_machine_of_its_class_that_has_enough_nodes():
     where = platform({"nodes": 2}, {"nodes": 2})
     tasks = {"small": {"work": 9}, "wide": {"work": 1, "nodes": 2}}
     engine, entries = simulate(tasks, where)
@@ -104,7 +104,7 @@ def grown(lines):
     return tasks, Scenario(lines={"parts": lines})
 
 
-def test_a_file_without_lines_leaves_out_what_was_to_be_done_with_them():
+def test_file_without_lines_skips_its_sweep():
     tasks, scenario = grown(0)
     tasks["other"] = {"work": 1, "after": ["split"]}
     engine, entries = simulate(tasks, "identical:2", scenario=scenario)
@@ -112,7 +112,7 @@ def test_a_file_without_lines_leaves_out_what_was_to_be_done_with_them():
     assert set(starts(engine, entries)) == {"split", "other"}
 
 
-def test_lines_that_are_written_once_more_do_not_hold_up_what_has_begun_with_them():
+def test_lines_written_again_do_not_delay_started_tasks():
     tasks, scenario = grown(3)
     tasks["split"]["requirements"] = "speed > 1"
     tasks["chunk"] |= {"work": 40, "retries": {"lost": 5}}
@@ -124,7 +124,7 @@ def test_lines_that_are_written_once_more_do_not_hold_up_what_has_begun_with_the
     assert engine.state.runs[0].ending == "completed"
 
 
-def test_a_task_sent_ahead_to_its_planned_machine_gives_way_to_the_many_it_stood_for():
+def test_early_assignment_of_a_placeholder_is_closed_when_the_graph_grows():
     tasks, scenario = grown(3)
     tasks["early"] = {"work": 0.5}
     tasks["chunk"]["after"] = ["early"]
@@ -135,7 +135,7 @@ def test_a_task_sent_ahead_to_its_planned_machine_gives_way_to_the_many_it_stood
     }  # fmt: skip
 
 
-def test_a_run_in_which_all_waits_for_a_stopped_task_is_over():
+def test_run_ends_if_all_tasks_wait_for_a_stopped_one():
     tasks = {"a": {"work": 1, "on_failure": "hold", "retries": 0}, "b": {"work": 1, "after": "a"}}
     engine, entries = simulate(tasks, "identical:1", scenario=Scenario(exit_codes={"a": (1,)}))
     assert engine.state.runs[0].ending == "stopped"
@@ -143,7 +143,7 @@ def test_a_run_in_which_all_waits_for_a_stopped_task_is_over():
     assert "a waits for the user" in finish.reason
 
 
-def test_a_loop_that_does_not_converge_fails_its_run():
+def test_loop_that_does_not_converge_fails_its_run():
     tasks = {"a": {"work": 1}, "b": {"work": 1, "after": "a"}}
     loops = {"scf": {"last": "b", "first": "a", "until": "b.exit_code == 0", "max_iterations": 2}}
     engine, _ = simulate(tasks, "identical:1", scenario=Scenario(iterations={"scf": 9}), loops=loops)
@@ -152,7 +152,7 @@ def test_a_loop_that_does_not_converge_fails_its_run():
     assert engine.state.now == 4.0
 
 
-def test_under_a_plan_who_has_just_become_ready_goes_before_who_is_planned_later():
+def test_task_that_becomes_ready_goes_before_tasks_planned_later():
     where = platform({})
     tasks = {
         "first": {"seconds": 1, "outputs": {"x": 1}},
@@ -164,7 +164,7 @@ def test_under_a_plan_who_has_just_become_ready_goes_before_who_is_planned_later
 
 
 @pytest.mark.parametrize(("strict", "later_s"), [(False, 5.0), (True, 42.0)])
-def test_who_is_late_under_a_plan_keeps_the_machine_idle_only_until_its_time_has_passed(strict, later_s):
+def test_late_task_keeps_its_machine_idle_only_until_its_planned_start(strict, later_s):
     tasks = {
         "far": {"seconds": {"m0": 100, "m1": 4}, "outputs": {"x": {"seconds": 1}}},
         "near": {"seconds": {"m0": 1, "m1": 50}, "inputs": ["x"]},
@@ -179,7 +179,7 @@ def test_who_is_late_under_a_plan_keeps_the_machine_idle_only_until_its_time_has
 
 
 @pytest.mark.parametrize("policy", ["plan", "shared-plans"])
-def test_a_task_that_left_its_planned_machine_because_of_its_demands_is_not_sent_back_there(policy):
+def test_task_is_not_sent_back_to_a_machine_that_it_refuses(policy):
     change = RequirementChange(task="a", after=0.5, requirements=parse("speed < 2"))
     where = platform({"speed": 4.0}, {"speed": 1.0})
     engine, entries = simulate(
@@ -192,7 +192,7 @@ def test_a_task_that_left_its_planned_machine_because_of_its_demands_is_not_sent
     assert engine.state.runs[0].ending == "completed"
 
 
-def test_a_task_that_is_slower_than_believed_everywhere_does_not_move_for_ever():
+def test_task_that_is_slow_everywhere_stops_moving():
     settings = EngineSettings(contract=1.0, poll_every_s=10.0, migrate="always", gain_growth=1.0, better_every_s=25.0, fetch_every_s=20.0)  # fmt: skip
     engine, _ = simulate(
         {"a": {"work": 40, "progress": "steps"}},
@@ -204,7 +204,7 @@ def test_a_task_that_is_slower_than_believed_everywhere_does_not_move_for_ever()
     assert engine.state.runs[0].facts_of(0).migrations <= 60
 
 
-def test_a_queue_that_nobody_waited_in_when_it_was_to_be_served_is_put_off_again():
+def test_empty_queue_at_its_service_time_is_postponed_again():
     engine = ByHand(one_task(sweep={"k": "1..2"}), platform_of(1, nodes=2), policy="basic")
     assert engine.engine.state.timers == {"serve:0": 0.0}
     engine.tell(ev.MachineChanged(machine=0, up=False))

@@ -1,4 +1,4 @@
-"""A job's own selector: another policy decides about it than about the rest of the run (S3 section 3)."""
+"""Selectors: a job may name the policy that places it (docs/papers/adaptive-jobs.md, section 3)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def machines_of(ran, name):
     return [each.machine for _, each in ran.commands(cm.Assign) if names[each.task].startswith(name)]
 
 
-def test_a_job_goes_where_its_own_selector_sends_it():
+def test_job_is_placed_by_its_own_selector():
     ran = simulated(two_kinds("rank"), platform_of(1, 2, 3))
     assert machines_of(ran, "plain") == [2]
     assert machines_of(ran, "choosy") == [0]
@@ -46,19 +46,19 @@ def test_selectors_take_options():
     assert (machines_of(ran, "plain"), machines_of(ran, "choosy")) == ([3, 2], [1, 0])
 
 
-def test_everything_runs_where_machines_are_few():
+def test_all_tasks_run_on_few_machines():
     ran = simulated(two_kinds("rank", count=5), platform_of(1, 2))
     assert ran.run.ending == "completed"
     assert len(ran.commands(cm.Start)) == 10
 
 
 @pytest.mark.parametrize(("name", "message"), [("zzz", "zzz"), ("plan", "needs a plan")])
-def test_a_selector_that_cannot_be_is_refused_before_anything_runs(name, message):
+def test_invalid_selector_is_refused_before_the_run(name, message):
     with pytest.raises(InvalidInput, match=message):
         simulated(two_kinds(name), platform_of(1))
 
 
-def test_an_engine_that_knows_no_policies_by_name_refuses_selectors():
+def test_engine_without_named_policies_refuses_selectors():
     instance = compile_instance(check_and_unfold(two_kinds("rank")), platform_of(1))
     with pytest.raises(InvalidInput, match="'rank': unknown policy"):
         Engine(WorkflowLibrary({"w": instance}), instance, make_policy("fcfs"))

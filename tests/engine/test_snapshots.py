@@ -1,4 +1,4 @@
-"""A snapshot is the whole state: restored from it, an engine goes on as if it had never stopped."""
+"""Snapshots: a restored engine continues like one that never stopped."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def restored(simulation, engine, kept):
 
 @settings(max_examples=25, phases=PHASES, suppress_health_check=list(HealthCheck))
 @given(simulations(), st.floats(0.0, 1.0))
-def test_what_is_restored_is_what_was_kept_and_decides_alike(simulation, share):
+def test_restored_state_equals_the_snapshot_and_gives_the_same_commands(simulation, share):
     entries, kept, digests, engine = recorded(simulation)
     at = min(len(entries) - 1, int(share * len(entries)))
     found = restored(simulation, engine, kept[at])

@@ -1,4 +1,4 @@
-"""Which machine variables the tasks of a window carry, and which keep their machine."""
+"""Machine variables of the tasks of a window, and which of them keep their machine."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ def test_both_ends_of_a_running_transfer_are_pinned():
     assert found.machine == {2: (6, 1)}
 
 
-def test_a_waiting_task_runs_where_a_completed_one_of_its_machine_ran():
+def test_waiting_task_runs_where_a_completed_one_of_its_machine_ran():
     tasks = [(C, 5, None, 1), (Q, 5, None, 1), (Q, 6, None, 1)]
     assert bound(tasks, [(0, 1), (1, 2)]).pinned == ((5, 1),)
 
 
-def test_a_machine_that_is_bound_anew_is_not_pinned_by_a_completed_task_beside():
+def test_rebound_machine_is_not_pinned_by_another_completed_task():
     # 0 is done on the machine of 1, which is too slow, but does not lead to it; 2 waits for both there.
     tasks = [(C, 5, None, 1), (R, 5, None, 1), (Q, 5, None, 1)]
     assert bound(tasks, [(0, 2), (1, 2)], violating=[1]).pinned == ()
     assert bound(tasks, [(0, 2), (1, 2)]).pinned == ((5, 1),)
 
 
-def test_a_properly_running_task_holds_its_machine_against_one_that_moves():
+def test_running_task_pins_its_machine_against_a_moving_one():
     tasks = [(R, 5, None, 1), (R, 5, None, 1)]
     assert bound(tasks, [], violating=[0]).pinned == ((5, 1),)
 
 
-def test_a_failed_transfer_repeats_its_producer_or_reads_where_the_file_is():
+def test_failed_transfer_repeats_its_producer_or_reads_where_the_file_is():
     produced = bound([(C, 5, None, 1), (F, 6, 5, 1)], [(0, 1)])
     assert produced.machine == {0: (5, 1), 1: (6, 1)}
     assert produced.pinned == ()
@@ -49,7 +49,7 @@ def test_a_failed_transfer_repeats_its_producer_or_reads_where_the_file_is():
     assert given.pinned == ((5, 1),)
 
 
-def test_a_transfer_into_a_loop_reads_in_the_iteration_of_the_task_outside():
+def test_transfer_into_a_loop_reads_in_the_iteration_of_the_task_outside():
     # 0 is outside; 1 copies from it in every iteration to 2, which runs in iteration 4.
     tasks = [(C, 5, None, 1), (C, 6, 5, 4), (R, 6, None, 4)]
     found = bound(tasks, [(0, 1), (1, 2)], declared=[(2, 1)])
@@ -58,7 +58,7 @@ def test_a_transfer_into_a_loop_reads_in_the_iteration_of_the_task_outside():
     assert found.pinned == ((5, 1), (6, 4))
 
 
-def test_a_transfer_at_the_head_of_a_loop_reads_where_the_last_iteration_wrote():
+def test_transfer_at_the_head_of_a_loop_reads_where_the_last_iteration_wrote():
     # The loop 0 -> 1 -> 0: 0 copies from the machine of 1 of the iteration before.
     found = bound([(C, 6, 5, 2), (Q, 5, None, 2)], [(0, 1)], declared=[(1, 0)])
     assert found.machine == {0: (6, 3), 1: (5, 2)}

@@ -1,4 +1,4 @@
-"""The selection pipeline: each step waits for the one before it, and nothing is placed before (S3 section 3)."""
+"""Selection of machines: each step waits for the one before (docs/papers/adaptive-jobs.md, section 3)."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ def test_discover_then_authorise_then_fetch_then_place():
     assert engine.tell(fetched(1)) == ["assign 0 m1", "start 0 m1 from 0"]
 
 
-def test_machines_that_fail_the_requirements_are_asked_nothing():
+def test_machines_that_fail_the_requirements_are_not_queried():
     engine = begun(requirements="speed < 3")
     words = engine.tell(ev.Discovered(machines=(0, 1, 2)))
     assert words == ["probe access m0", "probe access m1"]
 
 
-def test_a_machine_that_refuses_is_not_used():
+def test_machine_that_refuses_access_is_not_used():
     engine = begun()
     engine.tell(ev.Discovered(machines=(0, 1, 2)), access(0), access(1), access(2, alive=False))
     assert engine.tell(fetched(0), fetched(1)) == ["assign 0 m1", "start 0 m1 from 0"]
     assert engine.engine.state.obstacle(2) == "access is refused"
 
 
-def test_who_does_not_answer_in_time_is_not_waited_for():
+def test_machine_that_does_not_answer_in_time_is_skipped():
     engine = begun()
     engine.tell(ev.Discovered(machines=(0, 1, 2)), access(0), access(1), access(2), fetched(0))
     assert engine.state() == "READY"
@@ -59,7 +59,7 @@ def test_who_does_not_answer_in_time_is_not_waited_for():
     assert words == ["fetch m0", "fetch m1", "fetch m2", "assign 0 m0", "start 0 m0 from 0"]
 
 
-def test_an_answer_that_is_too_old_counts_no_longer():
+def test_old_answer_expires():
     engine = begun(EngineSettings(fetch_every_s=30.0), speeds=(1, 2))
     assert engine.first == ["fetch m0", "fetch m1"]
     engine.tell(fetched(0), fetched(1))
@@ -70,13 +70,13 @@ def test_an_answer_that_is_too_old_counts_no_longer():
     assert (state.obstacle(0), state.obstacle(1)) == ("", "its state is not known")
 
 
-def test_what_is_fetched_is_believed():
+def test_fetched_speed_is_used():
     engine = begun(EngineSettings(fetch_every_s=30.0), speeds=(2, 1))
     # Three competing processes leave a quarter of m0.
     assert engine.tell(fetched(0, 0.25), fetched(1)) == ["assign 0 m1", "start 0 m1 from 0"]
 
 
-def test_the_two_caches_have_intervals_of_their_own():
+def test_list_and_state_have_separate_intervals():
     engine = begun(EngineSettings(discover_every_s=50.0, fetch_every_s=30.0), speeds=(1,))
     engine.tell(ev.Discovered(machines=(0,)), fetched(0), ev.Started(attempt=0))
     asked = []
@@ -89,7 +89,7 @@ def test_the_two_caches_have_intervals_of_their_own():
     assert [at for at, each in asked if each == "fetch m0"] == [30, 60, 90, 120, 150, 180, 210, 240]
 
 
-def test_a_machine_that_is_listed_later_goes_through_the_pipeline():
+def test_machine_that_is_listed_later_goes_through_the_pipeline():
     engine = begun(speeds=(1, 2))
     engine.tell(ev.Discovered(machines=(0,)), access(0), fetched(0))
     engine.tell(ev.TimerFired(timer="select"), at=30)
@@ -98,7 +98,7 @@ def test_a_machine_that_is_listed_later_goes_through_the_pipeline():
     assert words == ["discover", "probe access m0", "fetch m0", "probe access m1"]
 
 
-def test_without_a_pipeline_nobody_is_asked():
+def test_no_queries_without_selection_settings():
     assert begun(EngineSettings(), speeds=(1, 2)).first == ["assign 0 m1", "start 0 m1 from 0"]
 
 
@@ -113,7 +113,7 @@ class Careless:
                 yield Place(run=run.index, task=task, machine=len(view.machines) - 1)
 
 
-def test_a_policy_that_uses_a_machine_that_refused_is_told_so():
+def test_policy_that_uses_a_refusing_machine_raises():
     engine = begun()
     engine.engine._context.policy = Careless()
     engine.tell(ev.Discovered(machines=(0, 1, 2)), access(0), access(1), access(2, alive=False), fetched(0))
@@ -121,7 +121,7 @@ def test_a_policy_that_uses_a_machine_that_refused_is_told_so():
         engine.tell(fetched(1))
 
 
-def test_a_plan_counts_on_machines_that_have_not_answered_yet():
+def test_plan_may_use_machines_that_have_not_answered():
     """At the submission nobody has answered; the plan is made, and followed when they have."""
     done = simulated(one_task(), platform_of(1.0, 2.0), settings=find_settings("s3"), policy="plan")
     assert done.run.ending == "completed"

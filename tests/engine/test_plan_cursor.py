@@ -1,4 +1,4 @@
-"""Turns through planned tasks against a slow twin, while tasks and machines come and go."""
+"""Cursors over planned tasks, compared with a slow reference while tasks and machines change."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def some(draw, number):
 
 
 @given(st.data(), st.booleans(), st.booleans())
-def test_a_turn_goes_through_the_tasks_as_its_slow_twin_does(data, by_rank, strict):
+def test_cursor_equals_its_reference(data, by_rank, strict):
     scene = Scene(data, by_rank)
     for _ in range(3):
         for _ in data.draw(some(20)):
@@ -158,7 +158,7 @@ def looked_at(scene, task, *turns, hurried=True):
 
 
 @given(st.data(), st.booleans())
-def test_in_a_hurry_those_go_whose_machine_is_free_as_if_all_had_been_asked(data, by_rank):
+def test_hurried_cursor_finds_the_same_tasks(data, by_rank):
     scene = Scene(data, by_rank)
     for _ in range(4):
         for _ in data.draw(some(12)):
@@ -191,7 +191,7 @@ def everybody(plan):
     return tasks
 
 
-def test_machines_that_nobody_can_go_to_are_not_asked_again_until_something_changes_there():
+def test_machine_without_a_fitting_task_is_skipped_until_it_changes():
     tasks, changes, asked = everybody(RunPlan(STORED, ROOM, STORED.key)), ChangeLog(), []
 
     def hurry(free):
@@ -215,7 +215,7 @@ def test_machines_that_nobody_can_go_to_are_not_asked_again_until_something_chan
     assert len(hurry({0})) > 0
 
 
-def test_a_machine_that_nobody_could_go_to_is_asked_again_when_others_are_planned_there_than_before():
+def test_machine_is_examined_again_when_other_tasks_are_planned_there():
     tasks, changes = PlannedTasks(RunPlan(STORED, ROOM, STORED.key), ROOM), ChangeLog()
     first, other, later = [task for task, line in tasks.plan.line.items() if line.machine == 0][:3]
 
@@ -238,7 +238,7 @@ def test_a_machine_that_nobody_could_go_to_is_asked_again_when_others_are_planne
     assert first in list(found())
 
 
-def test_while_a_machine_cannot_be_used_nobody_who_waits_for_it_is_looked_at():
+def test_tasks_planned_on_an_unusable_machine_are_skipped():
     tasks, changes, up = everybody(RunPlan(STORED, ROOM, STORED.key)), ChangeLog(), set(range(MACHINES))
 
     def homes():
@@ -259,7 +259,7 @@ def test_while_a_machine_cannot_be_used_nobody_who_waits_for_it_is_looked_at():
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2000)), max_size=40))
-def test_the_first_of_each_part_is_at_hand(steps):
+def test_partitioned_set_keeps_the_first_of_each_part(steps):
     parts, twin = PartitionedIndexSet(), {}
     for part, place in steps:
         place = 4 * place + part  # a place is in one part only
@@ -278,7 +278,7 @@ def test_the_first_of_each_part_is_at_hand(steps):
 @pytest.mark.parametrize(
     ("noted", "count", "expected"), [([], 0, []), ([3, 1, 3], 0, [3, 1]), ([3, 1, 3], 2, [3])]
 )
-def test_changes_are_listed_once_the_latest_first(noted, count, expected):
+def test_change_log_lists_each_machine_once_latest_first(noted, count, expected):
     changes = ChangeLog()
     for machine in noted:
         changes.note(machine)

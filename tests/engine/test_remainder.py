@@ -1,4 +1,4 @@
-"""What remains of a run, as planners see it: rows, pins, busy machines, speeds, data, restart files."""
+"""The rest of a run as an instance: rows, pins, busy machines, speeds, data, restart files."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def halfway():
     return stopped({"w": instance(CHAIN, platform({}, {}, {}))}, 10.0)
 
 
-def test_before_anything_has_happened_it_is_the_whole_workflow():
+def test_remainder_of_a_new_run_is_the_whole_workflow():
     made = instance(CHAIN, platform({}, {}))
     plans = []
     simulation = Simulation(
@@ -63,7 +63,7 @@ def test_before_anything_has_happened_it_is_the_whole_workflow():
     assert plans[0].finish_s == planned(made).makespan_s
 
 
-def test_what_ended_is_where_its_data_lie_and_what_runs_ends_as_expected(halfway):
+def test_ended_tasks_are_represented_by_their_data_and_running_ones_by_their_end(halfway):
     run = halfway.runs[0]
     found = build_remainder(halfway, run)
     graph = found.instance.graph
@@ -96,7 +96,7 @@ def test_data_cost_what_moving_them_costs(halfway):
     assert starts == {machine: 0.0 if machine == home else 2.0 for machine in range(3)}
 
 
-def test_machines_that_are_down_or_slow_are_seen_so():
+def test_remainder_uses_current_speed_and_availability():
     tasks = {"first": {"work": 10}, "second": {"work": 10, "after": "first"}}
     made = instance(tasks, platform({"speed": 2}, {}, {}))
     down = Failure(machines=("m1",), at_s=1.0)
@@ -109,7 +109,7 @@ def test_machines_that_are_down_or_slow_are_seen_so():
     assert modes.seconds.tolist() == [5.0, 40.0]
 
 
-def test_attempts_of_other_runs_are_in_the_way():
+def test_attempts_of_other_runs_occupy_machines():
     made = {
         key: instance({key: {"work": 10}, f"{key}2": {"work": 1, "after": key}}, platform({})) for key in "vw"
     }
@@ -121,7 +121,7 @@ def test_attempts_of_other_runs_are_in_the_way():
     assert line["w"].start_s >= 6.0
 
 
-def test_restart_files_spare_work_and_have_to_be_brought():
+def test_restart_files_save_work_and_are_transferred():
     tasks = {
         "first": {
             "work": 100,
@@ -153,7 +153,7 @@ def test_restart_files_spare_work_and_have_to_be_brought():
     assert again.modes(again.graph.index("first")).seconds.tolist() == [100.0, 100.0]
 
 
-def test_nothing_left_to_plan_is_said():
+def test_nothing_left_to_plan_is_infeasible():
     made = instance({"only": {"work": 10}}, platform({}))
     settings = EngineSettings(contract=0.5, poll_every_s=4.0)
     state = stopped({"w": made}, 4.0, settings=settings)
@@ -161,7 +161,7 @@ def test_nothing_left_to_plan_is_said():
         plan_remaining(state, 0, make_planner("heft"), steps=1, rng=generator(0, "plan"))
 
 
-def test_a_task_no_machine_can_run_any_more_is_named():
+def test_infeasible_remainder_names_the_task():
     tasks = {"a": {"work": 10}, "b": {"work": 10, "after": "a", "requirements": "speed > 1"}}
     made = instance(tasks, platform({}, {"speed": 2}))
     broken = Failure(machines=("m1",), at_s=1.0)
@@ -171,7 +171,7 @@ def test_a_task_no_machine_can_run_any_more_is_named():
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_undisturbed_the_plan_in_force_keeps_its_promise_at_every_moment(seed):
+def test_carried_over_plan_keeps_its_end_without_disturbances(seed):
     rng = generator(seed, "promise")
     count = int(rng.integers(3, 14))
     tasks = {
@@ -200,7 +200,7 @@ def test_undisturbed_the_plan_in_force_keeps_its_promise_at_every_moment(seed):
                 assert line.start_s >= by_machine.get(machine, 0.0) - 1e-9
 
 
-def test_a_slow_machine_makes_its_running_task_end_later():
+def test_slow_machine_makes_its_running_task_end_later():
     tasks = {"a": {"work": 40, "progress": "p"}, "b": {"work": 1, "after": "a"}}
     made = instance(tasks, platform({}))
     slowed = CompetingLoad(machines=("m0",), processes=1)

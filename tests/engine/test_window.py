@@ -1,4 +1,4 @@
-"""Static DAG generation at run time: always acyclic, equal to its definitions, sensible where the paper is silent."""
+"""The window of the rest of a run: acyclic, equal to its definition, and its corner cases."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def situation_of(case):
 
 
 @pytest.mark.parametrize("part", range(3))
-def test_the_window_of_a_thousand_random_graphs_is_acyclic(part):
+def test_window_of_a_thousand_random_graphs_is_acyclic(part):
     rng = generator(part, "acyclic")
     with_cycles = 0
     for _ in range(1000):
@@ -70,7 +70,7 @@ def test_the_window_of_a_thousand_random_graphs_is_acyclic(part):
 
 
 @pytest.mark.parametrize("iterations", [1, 3])
-def test_the_window_is_what_its_definitions_say(iterations):
+def test_window_equals_its_definition(iterations):
     rng = generator(iterations, "twin")
     for _ in range(400):
         case = drawn(rng, 9, iterations)
@@ -88,7 +88,7 @@ def test_the_window_is_what_its_definitions_say(iterations):
         assert set(window.repeated) == twin.repeated, case
 
 
-def test_the_initial_graph_is_what_its_definition_says():
+def test_initial_graph_equals_its_definition():
     rng = generator(0, "initial")
     for _ in range(300):
         case = drawn(rng, 9)
@@ -101,7 +101,7 @@ def test_the_initial_graph_is_what_its_definition_says():
         assert all(place[a] < place[b] for a, b in initial_dag(graph))
 
 
-def test_what_is_on_a_cycle_shares_a_number():
+def test_tasks_on_a_cycle_share_a_component():
     rng = generator(1, "components")
     for _ in range(200):
         case = drawn(rng, 9)
@@ -125,7 +125,7 @@ def leads(edges, start, goal):
     return goal in seen
 
 
-def test_depth_is_not_bounded_by_the_interpreter():
+def test_deep_graph_needs_no_recursion():
     count = 20_000
     edges = [(task, task + 1) for task in range(count - 1)] + [(count - 1, 0)]
     graph = build_graph(machine=range(count), edges=edges)
@@ -165,7 +165,7 @@ def named(names, tasks):
 BRANCH = ("AB", "AC", "BD", "CE", "DE")
 
 
-def test_a_branch_that_is_not_taken_goes_with_all_that_only_it_reaches():
+def test_untaken_branch_removes_all_tasks_that_only_it_reaches():
     state = dict.fromkeys("BCDE", "queued") | {"A": "completed"}
     window, names = simple(BRANCH, state, decided=["AB"])
     assert named(names, window.unreached) == "BD"
@@ -175,14 +175,14 @@ def test_a_branch_that_is_not_taken_goes_with_all_that_only_it_reaches():
     assert named(names, other.tasks) == "BDE"
 
 
-def test_a_loop_behind_a_branch_that_is_not_taken_does_not_keep_itself_alive():
+def test_loop_behind_an_untaken_branch_is_removed():
     state = {"A": "completed", "B": "queued", "C": "queued", "D": "queued"}
     window, names = simple(("AB", "BC", "CB", "AD"), state, decided=["AB"])
     assert named(names, window.unreached) == "BC"
     assert named(names, window.tasks) == "D"
 
 
-def test_the_head_of_a_loop_that_may_not_come_back_still_runs():
+def test_first_task_of_an_exhausted_loop_still_runs():
     state = {"A": "queued", "B": "queued"}
     window, names = simple(("AB",), state, declared=["BA"], decided=["BA"])
     assert window.unreached == ()
@@ -190,7 +190,7 @@ def test_the_head_of_a_loop_that_may_not_come_back_still_runs():
     assert window.edges == ((0, 1),)
 
 
-def test_a_failed_task_takes_its_machine_s_completed_ancestors_along_but_not_others():
+def test_failed_task_repeats_completed_ancestors_of_its_machine_only():
     # A and B ran on the machine of D, C elsewhere; E, on that machine too, is no ancestor of D.
     state = dict.fromkeys("ABCE", "completed") | {"D": "failed"}
     machine = dict.fromkeys("ABDE", 7) | {"C": 8}

@@ -1,4 +1,4 @@
-"""Leaving: when a migration pays, the five reasons, and that nothing bounces for ever (S3 sections 1 and 3)."""
+"""Relocation: when a migration saves enough, its reasons, and its limits (docs/papers/adaptive-jobs.md, sections 1, 3)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def slow(done=0.1):
     return ev.Progressed(attempt=0, work_done=done)
 
 
-def test_a_violation_moves_the_task_where_the_papers_say_so():
+def test_violation_always_moves_the_task_with_migrate_always():
     engine = running(EAGER)
     words = engine.tell(slow(), at=20)
     assert words == [
@@ -43,7 +43,7 @@ def test_no_violation_no_migration():
     assert engine.tell(slow(0.39), at=20) == []
 
 
-def test_by_default_it_moves_only_if_that_pays():
+def test_default_moves_only_if_it_saves_time():
     settings = EngineSettings(contract=0.5)
     # At a quarter of the speed 180 s are left here; from the last restart files (10 %) 90 s there.
     engine = running(settings)
@@ -55,13 +55,13 @@ def test_by_default_it_moves_only_if_that_pays():
     assert engine.tell(slow(0.2), at=20)[-1] == "note stay"
 
 
-def test_the_restart_cost_counts():
+def test_restart_cost_counts():
     engine = running(EngineSettings(contract=0.5, restart_cost_s=60.0))
     engine.tell(ev.Checkpointed(attempt=0, work_done=0.1), at=20)
     assert engine.tell(slow(), at=20)[-1] == "note stay"
 
 
-def test_the_gain_that_is_wanted_rises_with_every_migration():
+def test_gain_that_is_wanted_rises_with_every_migration():
     settings = EngineSettings(contract=0.5, gain=0.4, gain_growth=1.5)
     engine = running(settings, platform_of(2, 1, 1))
     engine.tell(ev.Checkpointed(attempt=0, work_done=0.1), at=20)
@@ -74,25 +74,25 @@ def test_the_gain_that_is_wanted_rises_with_every_migration():
     assert again.tell(slow(), at=20)[-1] == "note stay"
 
 
-def test_never_means_never_but_for_who_must():
+def test_never_applies_except_to_mandatory_moves():
     engine = running(replace(EAGER, migrate="never"))
     assert engine.tell(slow(), at=20) == ["note believed", "note violation"]
     words = engine.tell(ev.RequirementsChanged(attempt=0, requirements="speed < 2"), at=21)
     assert words == ["cancel 0 m0: self-migration", "assign 1 m1 after 0: self-migration"]
 
 
-def test_a_task_moves_no_more_often_for_performance_than_its_retries_allow():
+def test_task_moves_no_more_often_for_performance_than_its_retries_allow():
     engine = running(EAGER, retries={"contract": 0})
     assert engine.tell(slow(), at=20) == ["note believed", "note violation", "note stay"]
 
 
-def test_nobody_moves_where_nothing_is_free():
+def test_no_move_without_a_free_machine():
     engine = ByHand(one_task(**SWEPT), platform_of(2, 1), EAGER)
     engine.tell(ev.Started(attempt=0), ev.Started(attempt=1))
     assert engine.tell(slow(), at=20)[-1] == "note stay"
 
 
-def test_two_that_want_one_slot_get_it_once():
+def test_one_free_machine_is_given_once():
     engine = ByHand(one_task(**SWEPT), platform_of(2, 2, 1), EAGER)
     engine.tell(ev.Started(attempt=0), ev.Started(attempt=1))
     words = engine.tell(slow(), ev.Progressed(attempt=1, work_done=0.1), at=20)
@@ -101,7 +101,7 @@ def test_two_that_want_one_slot_get_it_once():
     ]  # fmt: skip
 
 
-def test_a_better_machine_is_taken_when_it_saves_the_wanted_share():
+def test_better_machine_is_taken_when_it_saves_the_wanted_share():
     settings = EngineSettings(better_every_s=60.0, gain=0.2)
     engine = ByHand(one_task(**SWEPT), platform_of(2, 1), settings)
     engine.tell(ev.Started(attempt=0), ev.Started(attempt=1))
@@ -111,14 +111,14 @@ def test_a_better_machine_is_taken_when_it_saves_the_wanted_share():
     assert words == ["cancel 1 m1: better-machine", "assign 2 m0 after 1: better-machine"]
 
 
-def test_a_better_machine_is_left_alone_when_it_saves_too_little():
+def test_better_machine_that_saves_too_little_is_not_taken():
     engine = ByHand(one_task(**SWEPT), platform_of(2, 1), EngineSettings(better_every_s=60.0, gain=0.4))
     engine.tell(ev.Started(attempt=0), ev.Started(attempt=1))
     engine.tell(ev.Checkpointed(attempt=1, work_done=0.45), ev.Ended(attempt=0), at=50)
     assert engine.tell(ev.TimerFired(timer="better"), at=60) == []
 
 
-def test_a_suspension_is_suffered_for_a_while():
+def test_suspension_leads_to_a_move_after_its_timeout():
     engine = running(EngineSettings(suspension_timeout_s=100.0))
     engine.tell(ev.Suspended(attempt=0), at=10)
     assert engine.state() == "SUSPENDED"
@@ -129,7 +129,7 @@ def test_a_suspension_is_suffered_for_a_while():
     assert words == ["cancel 0 m0: suspension", "assign 1 m1 after 0: suspension"]
 
 
-def test_a_queue_that_keeps_an_attempt_from_starting_is_suffered_for_a_while():
+def test_wait_in_the_machine_queue_leads_to_a_move_after_its_timeout():
     settings = EngineSettings(waiting_timeout_s=100.0)
     engine = ByHand(one_task(), platform_of(2, 1), settings)
     words = engine.tell(ev.TimerFired(timer="waiting:0"), at=100)
@@ -139,7 +139,7 @@ def test_a_queue_that_keeps_an_attempt_from_starting_is_suffered_for_a_while():
     assert engine.tell(ev.TimerFired(timer="waiting:0"), at=100) == []
 
 
-def test_who_is_cancelled_by_the_remote_side_goes_on_elsewhere_from_its_files():
+def test_preempted_attempt_continues_elsewhere_from_its_files():
     engine = running(EngineSettings())
     engine.tell(ev.Checkpointed(attempt=0, work_done=0.4), at=20)
     words = engine.tell(ev.Ended(attempt=0, exit_code=None, cause="preempted", work_done=0.5), at=25)
@@ -150,21 +150,21 @@ def test_who_is_cancelled_by_the_remote_side_goes_on_elsewhere_from_its_files():
     assert words == ["clean-up 0 m0", "start 1 m1 from 0.4"]
 
 
-def test_an_optional_change_of_requirements_moves_nobody():
+def test_optional_change_of_requirements_moves_nothing():
     engine = running(EngineSettings())
     assert (
         engine.tell(ev.RequirementsChanged(attempt=0, requirements="speed < 2", mandatory=False), at=5) == []
     )
 
 
-def test_a_requirement_that_makes_no_sense_is_noted_and_moves_nobody():
+def test_invalid_requirement_is_recorded_and_moves_nothing():
     engine = running(EngineSettings())
     words = engine.tell(ev.RequirementsChanged(attempt=0, requirements="__import__('os')"), at=5)
     assert words == ["note requirement"]
     assert engine.state() == "RUNNING"
 
 
-def test_a_requirement_that_makes_no_sense_does_not_take_the_last_one_back():
+def test_invalid_requirement_keeps_the_last_valid_one():
     engine = running(EngineSettings(), platform_of(1, 2, 1))
     assert engine.first[0] == "assign 0 m1"
     engine.tell(ev.RequirementsChanged(attempt=0, requirements="speed < 2", mandatory=False), at=5)
@@ -174,21 +174,21 @@ def test_a_requirement_that_makes_no_sense_does_not_take_the_last_one_back():
     assert engine.run.facts_of(0).requirements[0] == "speed < 2"
 
 
-def test_a_changed_rank_says_where_to():
+def test_changed_rank_selects_the_target():
     engine = running(EngineSettings(), platform_of(1, 3, 2, 1), rank="speed")
     assert engine.first[0] == "assign 0 m1"
     words = engine.tell(ev.RequirementsChanged(attempt=0, requirements="speed < 3", rank="-speed"), at=5)
     assert words == ["cancel 0 m1: self-migration", "assign 1 m0 after 0: self-migration"]
 
 
-def test_a_rank_may_speak_of_the_sweep():
+def test_rank_may_use_sweep_variables():
     flow = one_task(sweep={"i": "0..1"}, rank="speed * (1 - 2*i)")
     engine = ByHand(flow, platform_of(1, 2, 3), policy="rank")
     assert [each for each in engine.first if each.startswith("assign")] == ["assign 0 m2", "assign 1 m0"]
 
 
 @pytest.mark.parametrize("migrate", ["pays", "always"])
-def test_nothing_bounces_for_ever_between_machines_that_are_slowed_in_turn(migrate):
+def test_task_stops_moving_between_machines_slowed_in_turn(migrate):
     flow = one_task(work=1000, checkpoint={"files": ["restart"]}, outputs={"r": 10}, progress="steps")
     slowed = tuple(
         Perturbation(
@@ -205,14 +205,14 @@ def test_nothing_bounces_for_ever_between_machines_that_are_slowed_in_turn(migra
     assert 1 <= len(ran.moves()) <= {"pays": 5, "always": 10}[migrate]
 
 
-def test_what_is_not_disturbed_does_not_move():
+def test_undisturbed_tasks_do_not_move():
     settings = EngineSettings(contract=0.5, poll_every_s=5.0, better_every_s=10.0, gain=0.9)
     ran = simulated(one_task(**SWEPT | {"sweep": {"i": "1..6"}}), platform_of(1, 1, 2), settings=settings)
     assert ran.run.ending == "completed"
     assert ran.moves() == []
 
 
-def test_a_loaded_machine_is_left_and_the_task_ends_sooner():
+def test_loaded_machine_is_left_and_the_task_ends_sooner():
     scenario = Scenario(loads=(CompetingLoad(machines=("m0",), processes=9, at_s=20.0),))
     ends = {}
     for migrate in ("never", "pays"):
@@ -224,7 +224,7 @@ def test_a_loaded_machine_is_left_and_the_task_ends_sooner():
     assert ends["pays"] < 0.4 * ends["never"]
 
 
-def test_an_application_that_complains_of_its_performance_leaves_though_it_owes_nothing():
+def test_complaint_of_an_application_moves_it_without_a_contract():
     engine = ByHand(one_task(progress="steps"), platform_of(1, 1), EngineSettings(migrate="always"))
     engine.tell(ev.Started(attempt=0))
     words = engine.tell(ev.Progressed(attempt=0, work_done=0.1, degraded="8.5 s per step"), at=10)

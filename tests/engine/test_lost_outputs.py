@@ -1,4 +1,4 @@
-"""Outputs on a machine that is lost are made again, as far back as somebody needs them."""
+"""Outputs on a lost machine are produced again, as far back as they are needed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def runs_of(done, name):
     return [now for now, command in done.commands(cm.Start) if command.task == task]
 
 
-def test_a_producer_runs_again_when_its_outputs_are_lost_before_they_have_moved():
+def test_producer_runs_again_when_its_outputs_are_lost_before_they_have_moved():
     flow = Builder("pair")
     flow.task("a", work=10, outputs={"x": 1000}, requirements='name == "m0" or name == "m2"')
     flow.task("b", work=30, requirements='name == "m1"')
@@ -42,7 +42,7 @@ def test_a_producer_runs_again_when_its_outputs_are_lost_before_they_have_moved(
     assert "its outputs were on m0, which is lost" in reasons
 
 
-def test_nothing_runs_again_whose_outputs_nobody_needs_any_more():
+def test_producer_of_unneeded_outputs_does_not_run_again():
     flow = Builder("pair")
     flow.task("a", work=10, outputs={"x": 1000}, requirements='name == "m0"')
     flow.task("c", work=30, inputs=["x"], requirements='name == "m1"')
@@ -51,7 +51,7 @@ def test_nothing_runs_again_whose_outputs_nobody_needs_any_more():
     assert len(runs_of(done, "a")) == 1
 
 
-def test_it_goes_back_as_far_as_data_are_missing():
+def test_producers_run_again_recursively():
     done = simulated(chain(), platform_of(1.0, 1.0), lost_at(20.0 + 1e-9, repair_s=100.0))
     assert done.run.ending == "completed"
     # b's output is lost on its way to c; b needs x, which lies on the same machine and is there again with it.
@@ -60,7 +60,7 @@ def test_it_goes_back_as_far_as_data_are_missing():
     assert runs_of(done, "b")[1] >= 120.0
 
 
-def test_data_lost_while_they_move_are_made_again():
+def test_data_lost_in_transit_are_produced_again():
     flow = Builder("slow")
     flow.task("a", work=10, outputs={"x": "5GB"}, requirements='name == "m0"')
     flow.task("c", work=10, inputs=["x"], requirements='name == "m1"')
@@ -69,7 +69,7 @@ def test_data_lost_while_they_move_are_made_again():
     assert len(runs_of(done, "a")) == 2
 
 
-def test_a_failed_task_takes_its_bound_ancestors_along_as_s1_prints_it():
+def test_bound_ancestors_of_a_failed_task_run_again_with_always():
     flow = Builder("tied")
     flow.task("a", work=10, machine="here")
     flow.task("b", work=20, after=["a"], machine="here", retries=1)

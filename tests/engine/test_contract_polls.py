@@ -1,4 +1,4 @@
-"""Watching: what running attempts are asked, and by which promise they are judged (S1 section 9, S3 sections 3, 6)."""
+"""Progress polls and the contracts of running attempts (docs/papers/dynamic-grid.md, section 9; docs/papers/adaptive-jobs.md, sections 3 and 6)."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def iterations(last_s, done, of=100, attempt=0):
     )
 
 
-def test_only_who_owes_something_is_asked():
+def test_only_attempts_with_a_contract_are_polled():
     assert running(EngineSettings()).engine.state.timers == {}
     engine = running(EngineSettings(contract=0.5, **EAGER))
     assert engine.tell(ev.TimerFired(timer="watch"), at=100) == ["probe progress 0"]
 
 
-def test_an_iteration_is_judged_by_what_it_should_take_on_its_machine():
+def test_iteration_is_compared_with_its_expected_time_on_the_machine():
     # 100 units of work in 100 iterations: 0.5 s each on m0, 1 s each on m1.
     settings = EngineSettings(contract=1.0, **EAGER)
     engine = running(settings)
@@ -43,7 +43,7 @@ def test_an_iteration_is_judged_by_what_it_should_take_on_its_machine():
     assert engine.tell(iterations(2.0, 0.1), at=12) == ["note believed"]
 
 
-def test_the_seconds_of_an_iteration_may_be_limited_for_all_machines():
+def test_seconds_of_an_iteration_may_be_limited_for_all_machines():
     engine = running(EngineSettings(iteration_limit_s=8.0, **EAGER))
     assert engine.tell(iterations(8.0, 0.2), at=10) == ["note believed"]
     assert "cancel 0 m0: performance" in engine.tell(iterations(8.01, 0.3), at=20)
@@ -52,18 +52,18 @@ def test_the_seconds_of_an_iteration_may_be_limited_for_all_machines():
 @pytest.mark.parametrize(
     ("evaluator", "moves"), [("0.5", True), ("2.0", False), ("0.9s", True), ("5s", False), ("none", False)]
 )
-def test_a_job_may_bring_its_own_evaluator(evaluator, moves):
+def test_job_may_bring_its_own_evaluator(evaluator, moves):
     engine = running(EngineSettings(**EAGER), evaluator=evaluator)
     words = engine.tell(iterations(1.0, 0.2), at=12)
     assert ("cancel 0 m0: performance" in words) == moves
 
 
-def test_a_program_as_evaluator_is_no_contract_of_ours():
+def test_program_as_evaluator_gives_no_contract():
     engine = running(EngineSettings(**EAGER), evaluator="./monitor --gently")
     assert engine.engine.state.timers == {}
 
 
-def test_what_is_learned_of_an_attempt_is_believed_of_its_machine_for_a_while():
+def test_progress_of_an_attempt_sets_the_speed_of_its_machine_for_a_while():
     engine = running(EngineSettings(contract=0.5, poll_every_s=10.0, belief_s=50.0), speeds=(2,))
     engine.tell(ev.Progressed(attempt=0, work_done=0.1), at=10)
     machine = engine.engine.state.machines[0]
@@ -74,7 +74,7 @@ def test_what_is_learned_of_an_attempt_is_believed_of_its_machine_for_a_while():
     assert machine.speed_factor == 1.0
 
 
-def test_a_restarted_attempt_is_judged_by_what_it_has_to_do():
+def test_restarted_attempt_is_judged_by_its_remaining_work():
     facets = {"checkpoint": {"files": ["restart"]}, "outputs": {"r": 5}}
     engine = running(EngineSettings(contract=0.5, **EAGER), **facets)
     engine.tell(ev.RequestReceived(what="migrate", run=0, task=0, machine=1), at=25)

@@ -1,4 +1,4 @@
-"""Migration, command by command: cancel, prolog on the new machine, clean-up on the old one, start (S3 section 4)."""
+"""Migration, command by command: cancel, stage in, clean up, start (docs/papers/adaptive-jobs.md, section 4)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def moving(engine, at=20.0):
     return engine.tell(ev.RequestReceived(what="migrate", run=0, task=0, machine=1), at=at)
 
 
-def test_the_four_steps_come_in_their_order():
+def test_migration_has_four_steps_in_order():
     engine = running()
     engine.tell(ev.Checkpointed(attempt=0, work_done=0.2), at=10)
     assert moving(engine) == ["cancel 0 m0: user", "assign 1 m1 after 0: user"]
@@ -51,7 +51,7 @@ def test_the_four_steps_come_in_their_order():
     assert not engine.engine.state.attempts
 
 
-def test_without_restart_files_it_begins_at_zero_and_nothing_is_brought():
+def test_migration_without_restart_files_starts_from_zero():
     engine = running(checkpoint=None)
     moving(engine)
     assert engine.tell(cancelled()) == ["clean-up 0 m0"]
@@ -67,21 +67,21 @@ def test_restart_files_that_are_written_when_it_is_cancelled_count():
     assert words == ["clean-up 0 m0", "start 1 m1 from 0.4"]
 
 
-def test_restart_files_are_left_alone_where_the_settings_say_so():
+def test_restart_files_are_ignored_if_the_settings_say_so():
     engine = running(settings=EngineSettings(checkpoints=False))
     engine.tell(ev.Checkpointed(attempt=0, work_done=0.2), at=10)
     moving(engine)
     assert engine.tell(cancelled(), ev.CleanedUp(attempt=0)) == ["clean-up 0 m0", "start 1 m1 from 0"]
 
 
-def test_a_clean_up_that_fails_holds_nothing_up():
+def test_failed_clean_up_delays_nothing():
     engine = running()
     moving(engine)
     engine.tell(cancelled())
     assert engine.tell(ev.CleanedUp(attempt=0, problem="no such directory")) == ["start 1 m1 from 0"]
 
 
-def test_a_dead_machine_is_not_cleaned_up():
+def test_dead_machine_is_not_cleaned_up():
     engine = running()
     engine.tell(ev.Checkpointed(attempt=0, work_done=0.2), at=10)
     moving(engine)
@@ -91,7 +91,7 @@ def test_a_dead_machine_is_not_cleaned_up():
     assert engine.tell(ev.StagedIn(attempt=1, part=0)) == ["drop 0", "start 1 m1 from 0.2"]
 
 
-def test_a_machine_that_dies_while_it_is_cleaned_up_holds_nothing_up():
+def test_machine_lost_during_clean_up_delays_nothing():
     engine = running()
     moving(engine)
     engine.tell(cancelled())
@@ -99,7 +99,7 @@ def test_a_machine_that_dies_while_it_is_cleaned_up_holds_nothing_up():
     assert engine.tell(ev.CleanedUp(attempt=0, problem="too late")) == []
 
 
-def test_a_task_that_completes_before_it_can_be_cancelled_is_not_moved():
+def test_task_that_completes_before_it_can_be_cancelled_is_not_moved():
     engine = running()
     moving(engine)
     words = engine.tell(ev.Ended(attempt=0, exit_code=0))
@@ -109,7 +109,7 @@ def test_a_task_that_completes_before_it_can_be_cancelled_is_not_moved():
     assert engine.engine.state.machines[1].free_nodes == 1
 
 
-def test_the_outputs_of_a_task_that_completes_too_early_are_brought_out():
+def test_outputs_of_a_task_that_completes_before_cancellation_are_staged_out():
     engine = running(outputs={"result": {"size": 10, "to": "result"}})
     moving(engine)
     assert engine.tell(ev.Ended(attempt=0, exit_code=0)) == ["note too-late", "return 0", "epilog 0 m0"]
@@ -117,14 +117,14 @@ def test_the_outputs_of_a_task_that_completes_too_early_are_brought_out():
     assert engine.tell(ev.StagedOut(attempt=0)) == ["settle 0 COMPLETED", "finish completed"]
 
 
-def test_a_task_that_fails_before_it_can_be_cancelled_has_failed():
+def test_task_that_fails_before_it_can_be_cancelled_has_failed():
     engine = running(retries=0)
     moving(engine)
     words = engine.tell(ev.Ended(attempt=0, exit_code=1))
     assert words[:3] == ["note too-late", "return 0", "settle 0 FAILED (error)"]
 
 
-def test_a_second_answer_to_a_cancellation_changes_nothing():
+def test_duplicate_answer_to_a_cancellation_is_ignored():
     engine = running()
     engine.tell(ev.Checkpointed(attempt=0, work_done=0.2), at=10)
     moving(engine)
@@ -133,7 +133,7 @@ def test_a_second_answer_to_a_cancellation_changes_nothing():
     assert engine.tell(ev.StagedIn(attempt=1, part=0), cancelled()) == ["clean-up 0 m0"]
 
 
-def test_a_target_that_dies_before_the_old_attempt_has_ended():
+def test_target_lost_before_the_old_attempt_ended():
     engine = running(platform_of(3, 2, 1))
     engine.tell(ev.Checkpointed(attempt=0, work_done=0.2), at=10)
     moving(engine)
@@ -145,7 +145,7 @@ def test_a_target_that_dies_before_the_old_attempt_has_ended():
     assert engine.tell(ev.CleanedUp(attempt=0)) == ["start 2 m0 from 0.2"]
 
 
-def test_a_target_that_dies_while_it_is_prepared():
+def test_target_lost_during_preparation():
     engine = running(platform_of(3, 2, 1))
     engine.tell(ev.Checkpointed(attempt=0, work_done=0.2), at=10)
     moving(engine)
@@ -156,7 +156,7 @@ def test_a_target_that_dies_while_it_is_prepared():
     ]  # fmt: skip
 
 
-def test_a_target_that_dies_after_the_old_machine_was_cleaned_up():
+def test_target_lost_after_the_clean_up():
     engine = running(platform_of(3, 2, 1))
     engine.tell(ev.Checkpointed(attempt=0, work_done=0.2), at=10)
     moving(engine)
@@ -170,7 +170,7 @@ def test_a_target_that_dies_after_the_old_machine_was_cleaned_up():
     assert engine.tell(ev.StagedIn(attempt=2, part=0)) == ["drop 1", "start 2 m0 from 0.2"]
 
 
-def test_staging_that_fails_keeps_what_was_left_for_the_next_try():
+def test_failed_staging_keeps_the_files_for_the_next_attempt():
     engine = running()
     engine.tell(ev.Checkpointed(attempt=0, work_done=0.2), at=10)
     moving(engine)
@@ -179,7 +179,7 @@ def test_staging_that_fails_keeps_what_was_left_for_the_next_try():
     assert words == ["settle 0 READY (staging)", "assign 2 m0 after 0: user", "clean-up 0 m0"]
 
 
-def test_who_must_leave_and_has_nowhere_to_go_waits_with_its_files_kept():
+def test_task_without_a_target_waits_and_keeps_its_files():
     engine = running(rank="speed")
     assert engine.tell(ev.MachineChanged(machine=1, up=False)) == []
     engine.tell(ev.Checkpointed(attempt=0, work_done=0.7), at=30)
@@ -194,7 +194,7 @@ def test_who_must_leave_and_has_nowhere_to_go_waits_with_its_files_kept():
     assert words == ["clean-up 0 m0", "start 1 m1 from 0.7"]
 
 
-def test_what_was_left_on_a_machine_that_dies_while_the_task_waits():
+def test_kept_files_on_a_machine_that_is_lost():
     engine = running()
     engine.tell(ev.MachineChanged(machine=1, up=False))
     engine.tell(ev.Checkpointed(attempt=0, work_done=0.7), at=30)
@@ -205,7 +205,7 @@ def test_what_was_left_on_a_machine_that_dies_while_the_task_waits():
     assert engine.tell(ev.StagedIn(attempt=1, part=0)) == ["drop 0", "start 1 m1 from 0.7"]
 
 
-def test_what_was_left_behind_is_cleaned_up_when_the_run_is_cancelled():
+def test_kept_files_are_removed_when_the_run_is_cancelled():
     engine = running()
     engine.tell(ev.MachineChanged(machine=1, up=False))
     engine.tell(ev.RequirementsChanged(attempt=0, requirements=NEEDS_M1), cancelled(), at=30)
@@ -213,7 +213,7 @@ def test_what_was_left_behind_is_cleaned_up_when_the_run_is_cancelled():
     assert words == ["note stopping", "settle 0 CANCELLED", "clean-up 0 m0", "finish cancelled"]
 
 
-def test_a_run_that_is_cancelled_in_the_middle_of_a_migration():
+def test_run_cancelled_during_a_migration():
     engine = running()
     engine.tell(ev.Checkpointed(attempt=0, work_done=0.2), at=10)
     moving(engine)
@@ -228,7 +228,7 @@ def test_a_run_that_is_cancelled_in_the_middle_of_a_migration():
     assert not engine.engine.state.attempts
 
 
-def test_the_nodes_are_kept_from_the_decision_on():
+def test_nodes_are_reserved_when_the_migration_is_decided():
     engine = running()
     moving(engine)
     machines = engine.engine.state.machines
@@ -238,7 +238,7 @@ def test_the_nodes_are_kept_from_the_decision_on():
 
 
 @pytest.mark.parametrize("nodes", ["any", "same"])
-def test_a_moldable_task_goes_on_with_another_node_count_if_its_files_allow_it(nodes):
+def test_moldable_task_changes_its_node_count_if_its_files_allow(nodes):
     checkpoint = CHECKPOINT | {"nodes": nodes}
     platform = Platform(machines=(Machine(name="m0", nodes=2, speed=2.0), Machine(name="m1", nodes=4)))
     engine = ByHand(
@@ -255,7 +255,7 @@ def test_a_moldable_task_goes_on_with_another_node_count_if_its_files_allow_it(n
     assert words[-1] == "start 1 m1 from 0.6"
 
 
-def test_a_moldable_task_begins_at_zero_where_that_is_sooner():
+def test_moldable_task_starts_from_zero_if_that_ends_sooner():
     platform = Platform(machines=(Machine(name="m0", nodes=2, speed=2.0), Machine(name="m1", nodes=4)))
     flow = one_task(nodes=[1, 2, 4], speedup={"amdahl": 0.0}, checkpoint=CHECKPOINT, outputs={"r": 10})
     engine = ByHand(flow, platform)
@@ -272,7 +272,7 @@ def test_a_moldable_task_begins_at_zero_where_that_is_sooner():
     ]
 
 
-def test_nobody_moves_to_where_it_is():
+def test_migration_to_the_same_machine_is_refused():
     engine = running()
     assert engine.tell(ev.RequestReceived(what="migrate", run=0, task=0, machine=0), at=20) == [
         "note refused"
@@ -280,7 +280,7 @@ def test_nobody_moves_to_where_it_is():
     assert engine.state() == "RUNNING"
 
 
-def test_who_waits_in_a_queue_moves_without_being_cancelled():
+def test_queued_attempt_moves_without_cancellation():
     flow = one_task(sweep={"i": "1..2"})
     engine = ByHand(flow, platform_of(2, 1), policy="lazy")
     engine.tell(ev.Started(attempt=0))
@@ -311,7 +311,7 @@ class Restless:
         (Migrate(attempt=0, machine=1, count=5), "to machine 'm1' with 5 nodes: it cannot run there"),
     ],
 )
-def test_a_policy_that_migrates_what_it_cannot_is_told_so(move, message):
+def test_impossible_migration_of_a_policy_raises(move, message):
     engine = running(platform_of(3, 2, 1))
     engine.tell(ev.MachineChanged(machine=2, up=False))
     engine.engine._context.policy = policy = Restless()
@@ -320,7 +320,7 @@ def test_a_policy_that_migrates_what_it_cannot_is_told_so(move, message):
         engine.tell(ev.MachineChanged(machine=1, speed_factor=1.0))
 
 
-def test_a_policy_may_migrate_what_runs_once():
+def test_policy_migrates_a_running_attempt_once():
     engine = running()
     engine.engine._context.policy = policy = Restless()
     policy.moves = (Migrate(attempt=0, machine=1),)

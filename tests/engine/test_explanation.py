@@ -1,4 +1,4 @@
-"""Why a task is where it is: conditions and estimates at the moment of the decision, and what waits for what."""
+"""Explanations: conditions and estimates at the time of a decision, and what a task waits for."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def failing(candidate):
     return [condition.name for condition in candidate.refusals]
 
 
-def test_a_choice_is_judged_at_the_moment_it_was_made():
+def test_placement_is_explained_with_the_state_at_its_time():
     found = Recorded().explain("first", at_s=2.0)
     assert (found.state, found.waits_for, found.at_s) == ("running", (), 2.0)
     choice = found.choice
@@ -81,14 +81,14 @@ def test_a_choice_is_judged_at_the_moment_it_was_made():
     ]
 
 
-def test_a_waiting_task_says_what_for():
+def test_waiting_task_lists_what_it_waits_for():
     found = Recorded().explain("bound", at_s=1.0)
     assert (found.state, found.choice) == ("waiting", None)
     assert found.waits_for == ("first, which is running",)
     assert found.story == ()
 
 
-def test_an_abstract_machine_that_is_bound_is_a_condition():
+def test_binding_of_an_abstract_machine_is_a_condition():
     found = Recorded().explain("again", at_s=100.0)
     assert found.state == "completed"
     judged = by_name(found.choice.candidates)
@@ -97,7 +97,7 @@ def test_an_abstract_machine_that_is_bound_is_a_condition():
     assert failing(judged["quick"]) == []
 
 
-def test_room_is_a_condition():
+def test_free_capacity_is_a_condition():
     judged = by_name(Recorded().explain("beside").choice.candidates)
     assert failing(judged["quick"]) == ["room"]
     assert judged["quick"].refusals[0].text == "0 of 1 nodes are free, it needs 1 (expected at 5 s)"
@@ -106,7 +106,7 @@ def test_room_is_a_condition():
     assert judged["slow"].possible
 
 
-def test_the_selection_pipeline_is_told():
+def test_steps_of_the_selection_are_conditions():
     recorded = Recorded(policy="rank", scenario=Scenario(denied=("quick",)), how=PRESETS["s3"])
     judged = by_name(recorded.explain("first", at_s=30.0).choice.candidates)
     assert failing(judged["quick"]) == ["access"]
@@ -114,7 +114,7 @@ def test_the_selection_pipeline_is_told():
     assert names[:4] == ["up", "listed", "access", "state"]
 
 
-def test_a_machine_that_is_down():
+def test_machine_that_is_down_fails_its_condition():
     scenario = Scenario(failures=(Failure(machines=("quick", "slow"), at_s=3.0),))
     recorded = Recorded(scenario=scenario)
     found = recorded.explain("first")
@@ -127,7 +127,7 @@ def test_a_machine_that_is_down():
     assert lines[1] == "run 0: 2 more tasks not ended"
 
 
-def test_the_story_is_told_in_order():
+def test_story_of_a_task_is_in_order():
     story = Recorded().explain("first").story
     assert [step.now for step in story] == sorted(step.now for step in story)
     assert story[0].text.startswith("attempt 0: bound to quick")
@@ -138,11 +138,11 @@ def test_the_story_is_told_in_order():
     ("task", "run", "words"),
     [("firts", 0, "did you mean 'first'?"), ("first", 4, "no run 4"), ("nothing-like-it", 0, "weft show")],
 )
-def test_what_does_not_exist_is_refused(task, run, words):
+def test_unknown_task_is_refused(task, run, words):
     with pytest.raises(InvalidInput, match=words.replace("?", r"\?")):
         Recorded().explain(task, run=run)
 
 
-def test_before_anything_arrived_there_is_no_run():
+def test_no_run_exists_before_the_first_arrival():
     with pytest.raises(InvalidInput, match="no run has arrived"):
         Recorded().explain("first", at_s=-1.0)

@@ -1,4 +1,4 @@
-"""Failures, cause by cause: what is tried again, where, with how much, and what happens when nothing is left."""
+"""Failures by cause: retries, growing limits, and the rules after the last retry."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_every_cause_has_retries_of_its_own(cause):
     assert words[-1] == "finish failed"
 
 
-def test_what_would_fail_again_is_not_tried_again():
+def test_permanent_failure_is_not_retried():
     for lasting in (False, True):
         engine = ByHand(one_task(), platform_of(1))
         ended = ev.Ended(attempt=0, exit_code=None, cause="staging", story="no such file", lasting=lasting)
@@ -51,7 +51,7 @@ def test_what_would_fail_again_is_not_tried_again():
 
 @pytest.mark.parametrize("lasting", [False, True])
 @pytest.mark.parametrize("event", [ev.StagedIn, ev.StagedOut])
-def test_files_that_cannot_come_or_go_are_not_tried_again(event, lasting):
+def test_permanent_staging_failure_is_not_retried(event, lasting):
     facets = {"inputs": [{"file": "x", "from": "x", "size": 5}], "outputs": {"y": {"to": "z"}}}
     engine = ByHand(one_task(**facets), platform_of(1))
     problem = {"attempt": 0, "problem": "no such file", "lasting": lasting}
@@ -63,19 +63,19 @@ def test_files_that_cannot_come_or_go_are_not_tried_again(event, lasting):
     assert words[0] == f"settle 0 {'FAILED' if lasting else 'READY'} (staging)"
 
 
-def test_an_exit_code_that_is_missing_is_a_failure():
+def test_missing_exit_code_is_a_failure():
     engine = ByHand(one_task(retries=0), platform_of(1))
     started(engine)
     assert engine.tell(failing())[0] == "settle 0 FAILED (error)"
 
 
-def test_an_exit_code_that_is_an_outcome_is_none():
+def test_exit_code_listed_as_outcome_is_a_success():
     engine = ByHand(one_task(retries=0, outcomes=[3]), platform_of(1))
     started(engine)
     assert engine.tell(failing(exit_code=3))[0] == "settle 0 COMPLETED"
 
 
-def test_a_machine_where_it_failed_is_the_last_resort():
+def test_machine_of_a_failure_is_used_last():
     engine = ByHand(one_task(retries=3), platform_of(3, 2))
     started(engine)
     assert engine.tell(failing(exit_code=1)) == ["settle 0 READY (error)", "assign 1 m1", "start 1 m1 from 0"]
@@ -84,7 +84,7 @@ def test_a_machine_where_it_failed_is_the_last_resort():
     assert engine.tell(failing(exit_code=1, attempt=1))[1] == "assign 2 m0"
 
 
-def test_a_task_that_avoids_a_machine_does_not_keep_others_from_it():
+def test_avoided_machine_stays_usable_for_other_tasks():
     engine = ByHand(one_task(sweep={"i": "1..3"}, retries=3), platform_of(3, 2))
     started(engine)
     started(engine, 1)
@@ -93,7 +93,7 @@ def test_a_task_that_avoids_a_machine_does_not_keep_others_from_it():
     assert words == ["settle 0 READY (error)", "assign 2 m0", "start 2 m0 from 0"]
 
 
-def test_out_of_memory_gets_more_where_there_is_more():
+def test_memory_grows_after_running_out_of_it():
     small, large = Machine(name="m0", speed=9.0, memory=3 * GB), Machine(name="m1", memory=8 * GB)
     engine = ByHand(one_task(memory="2GB", retries={"oom": 5}), Platform(machines=(small, large)))
     assert engine.first[0] == "assign 0 m0"
@@ -113,7 +113,7 @@ def test_out_of_memory_gets_more_where_there_is_more():
 
 
 @pytest.mark.parametrize("policy", ["lazy", "lazy:by=finish", "plan"])
-def test_a_task_that_needs_more_by_now_is_not_queued_where_it_never_fits(policy):
+def test_grown_task_is_not_queued_on_a_machine_that_is_too_small(policy):
     small, large = Machine(name="m0", speed=9.0, memory=3 * GB), Machine(name="m1", memory=8 * GB)
     ran = simulated(
         one_task(memory="2GB", retries={"oom": 5}),
@@ -125,7 +125,7 @@ def test_a_task_that_needs_more_by_now_is_not_queued_where_it_never_fits(policy)
     assert ran.run.ending == "completed"
 
 
-def test_a_bound_task_grows_only_to_what_its_machine_has():
+def test_memory_of_a_bound_task_is_limited_by_its_machine():
     machines = (Machine(name="m0", speed=9.0, memory=3 * GB), Machine(name="m1", memory=8 * GB))
     flow = Builder("bound")
     flow.task("one", work=1, machine="here", memory="2GB")
@@ -135,7 +135,7 @@ def test_a_bound_task_grows_only_to_what_its_machine_has():
     assert ran.run.ending == "completed"
 
 
-def test_the_memory_that_is_allowed_grows_too():
+def test_memory_limit_of_the_start_grows_too():
     platform = Platform(machines=(Machine(name="m0", memory=16 * GB),))
     ran = simulated(
         one_task(memory="2GB", retries={"oom": 5}), platform, Scenario(exit_codes={"job": ("oom", "oom", 0)})
@@ -145,27 +145,27 @@ def test_the_memory_that_is_allowed_grows_too():
     assert ran.run.ending == "completed"
 
 
-def test_what_a_machine_can_give_limits_the_growth():
+def test_growth_is_limited_by_the_largest_machine():
     platform = Platform(machines=(Machine(name="m0", memory=3 * GB),))
     scenario = Scenario(exit_codes={"job": ("oom", 0)})
     ran = simulated(one_task(memory="2GB", retries={"oom": 5}), platform, scenario)
     assert [start.memory_bytes for _, start in ran.commands(cm.Start)] == [2 * GB, 3 * GB]
 
 
-def test_out_of_time_gets_more_time():
+def test_time_limit_grows_after_a_timeout():
     ran = simulated(one_task(time_limit="30s", retries={"timeout": 3}), platform_of(1))
     starts = ran.commands(cm.Start)
     assert [(at, start.time_limit_s) for at, start in starts] == [(0.0, 30.0), (30.0, 60.0), (90.0, 120.0)]
     assert (ran.run.ending, ran.run.ended_s) == ("completed", 190.0)
 
 
-def test_out_of_time_says_nothing_against_the_machine():
+def test_timeout_does_not_exclude_the_machine():
     engine = ByHand(one_task(time_limit="10s"), platform_of(2, 1))
     started(engine)
     assert engine.tell(failing("timeout"))[1] == "assign 1 m0"
 
 
-def test_a_task_that_checkpointed_and_asks_for_it_runs_again_from_there():
+def test_requested_rerun_starts_from_the_checkpoint():
     checkpoint = {"files": ["restart"]}
     engine = ByHand(one_task(retries=0, checkpoint=checkpoint, outputs={"r": 5}), platform_of(1))
     started(engine)
@@ -173,14 +173,14 @@ def test_a_task_that_checkpointed_and_asks_for_it_runs_again_from_there():
     assert words == ["settle 0 READY", "assign 1 m0", "start 1 m0 from 0.6"]
 
 
-def test_a_task_that_asks_to_be_queued_again_is():
+def test_requeue_exit_code_runs_the_task_again():
     engine = ByHand(one_task(retries=0), platform_of(1))
     started(engine)
     words = engine.tell(ev.Ended(attempt=0, exit_code=99), at=60)
     assert words == ["note requeued", "settle 0 READY", "assign 1 m0", "start 1 m0 from 0"]
 
 
-def test_a_task_that_its_world_has_ended_runs_again_without_having_asked():
+def test_task_ended_by_its_backend_runs_again():
     engine = ByHand(one_task(retries=0), platform_of(1))
     for attempt in range(150):  # more often than a task may ask for it itself
         started(engine, attempt)
@@ -196,14 +196,14 @@ def test_a_task_that_its_world_has_ended_runs_again_without_having_asked():
         assert (assigned.attempt, begun.attempt) == (attempt + 1, attempt + 1)
 
 
-def test_a_task_that_asks_for_ever_without_getting_any_further_fails():
+def test_endless_rerun_requests_without_progress_fail():
     ran = simulated(one_task(), platform_of(1), Scenario(exit_codes={"job": (99,)}))
     assert ran.run.ending == "failed"
     assert "101th time" in ran.run.stopping
     assert len(ran.commands(cm.Start)) == 101
 
 
-def test_a_task_that_gets_further_may_ask_as_often_as_it_likes():
+def test_rerun_requests_with_progress_are_unlimited():
     engine = ByHand(one_task(checkpoint={"files": ["r"]}, outputs={"o": 5}), platform_of(1))
     for attempt in range(150):
         started(engine, attempt)
@@ -214,7 +214,7 @@ def test_a_task_that_gets_further_may_ask_as_often_as_it_likes():
     assert engine.state() == "SUBMITTED"
 
 
-def test_every_start_of_a_task_has_the_next_number_whatever_the_last_one_ended_with():
+def test_starts_of_a_task_are_numbered_whatever_ended_the_last_one():
     engine = ByHand(one_task(retries=1, checkpoint={"files": ["r"]}, outputs={"o": 5}), platform_of(1))
     numbers = []
     for attempt, ending in enumerate((85, 85, 99, 1)):
@@ -242,7 +242,7 @@ def states(engine):
     return {name: engine.state(task) for task, name in enumerate(engine.run.compiled.names)}
 
 
-def test_hold_waits_for_the_user_who_resumes():
+def test_held_failure_waits_for_the_user_to_resume():
     engine, job, words = failed_for_good("hold")
     assert words == [f"settle {job} STOPPED (error)"]
     assert states(engine) == {"job": "STOPPED", "after": "WAITING", "other": "RUNNING"}
@@ -251,7 +251,7 @@ def test_hold_waits_for_the_user_who_resumes():
     assert states(engine)["job"] == "SUBMITTED"
 
 
-def test_a_run_that_stopped_wakes_up_when_its_task_is_resumed():
+def test_stopped_run_is_active_again_after_resume():
     engine = ByHand(one_task(retries=0, on_failure="hold"), platform_of(1))
     started(engine)
     assert engine.tell(failing(exit_code=1)) == ["settle 0 STOPPED (error)", "finish stopped"]
@@ -270,20 +270,20 @@ def test_reschedule_tries_the_other_machines_and_then_stops():
     assert words == ["settle 0 FAILED (error)", "note stopping", "finish failed"]
 
 
-def test_stop_ends_what_runs():
+def test_stop_cancels_running_attempts():
     engine, _, words = failed_for_good("stop")
     assert [each.split()[0] for each in words] == ["settle", "settle", "note", "cancel"]
     assert states(engine) == {"job": "FAILED", "after": "CANCELLED", "other": "RUNNING"}
 
 
-def test_continue_goes_on_with_what_does_not_depend_on_it():
+def test_continue_runs_tasks_that_do_not_depend_on_the_failure():
     engine, _, _ = failed_for_good("continue")
     assert states(engine) == {"job": "FAILED", "after": "CANCELLED", "other": "RUNNING"}
     number = engine.run.attempt_of[engine.run.compiled.names.index("other")]
     assert engine.tell(ev.Ended(attempt=number))[-1] == "finish failed"
 
 
-def test_retries_of_the_run_hold_where_the_task_says_nothing():
+def test_retries_of_the_run_apply_to_tasks_without_their_own():
     engine = ByHand(one_task(), platform_of(1), EngineSettings(retries_by_cause={"error": 2}))
     for attempt in range(3):
         started(engine, attempt)
@@ -291,7 +291,7 @@ def test_retries_of_the_run_hold_where_the_task_says_nothing():
     assert words[0] == "settle 0 FAILED (error)"
 
 
-def test_who_shares_an_abstract_machine_and_has_not_started_follows_one_that_failed():
+def test_members_that_have_not_started_follow_a_failed_task():
     flow = Builder("shared")
     flow.task("first", work=10, machine="A", retries=2)
     flow.task("second", work=10, machine="A", inputs=[{"file": "db", "from": "db", "size": 5}])
@@ -307,7 +307,7 @@ def test_who_shares_an_abstract_machine_and_has_not_started_follows_one_that_fai
     assert engine.tell(failing("cancelled", attempt=number))[1] == "assign 3 m1"
 
 
-def test_who_shares_the_abstract_machine_of_a_failed_task_and_has_not_started_waits_for_its_new_one():
+def test_members_that_have_not_started_wait_for_the_new_machine():
     flow = Builder("tied")
     flow.task("make", work=1, outputs={"data": 1e6})
     flow.task("one", work=5, machine="here", inputs=["data"])
@@ -322,7 +322,7 @@ def test_who_shares_the_abstract_machine_of_a_failed_task_and_has_not_started_wa
     assert len({ran.run.where[1], ran.run.where[2]}) == 1
 
 
-def test_a_planned_run_in_which_all_waits_for_a_stopped_task_is_over_though_some_were_sent_ahead():
+def test_planned_run_ends_if_early_assignments_wait_for_a_stopped_task():
     flow = Builder("ahead")
     flow.task("made", work=1, outputs={"data": 1e6})
     flow.task("broken", work=5, retries=0, on_failure="hold")

@@ -1,4 +1,4 @@
-"""Holding and releasing: what has not begun waits, what has begun is told of, and goes on."""
+"""Requests of users: hold and release tasks that have not started, refuse the rest."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def two_tasks(**facets):
     return flow.build()
 
 
-def test_a_task_that_waits_is_held_until_it_is_released():
+def test_task_that_waits_is_held_until_it_is_released():
     engine = ByHand(two_tasks(), platform_of(1))
     assert engine.tell(hold(1)) == ["settle 1 HELD"]
     assert engine.tell(hold(1)) == []
@@ -31,7 +31,7 @@ def test_a_task_that_waits_is_held_until_it_is_released():
     assert words == ["settle 1 READY", "assign 1 m0", "start 1 m0 from 0"]
 
 
-def test_a_task_in_the_queue_of_its_machine_is_held_too():
+def test_task_in_the_queue_of_its_machine_is_held_too():
     flow = Builder("queued")
     for name in ("first", "second"):
         flow.task(name, work=10)
@@ -44,7 +44,7 @@ def test_a_task_in_the_queue_of_its_machine_is_held_too():
     assert words == [f"settle {queued} READY", "assign 2 m0", "start 2 m0 from 0"]
 
 
-def test_a_task_whose_data_are_on_the_way_is_held_when_they_were_stopped():
+def test_task_with_open_data_requests_is_held_after_their_cancellation():
     staged = one_task(inputs=[{"file": "db", "from": "db", "size": 5}])
     engine = ByHand(staged, platform_of(1))
     assert engine.tell(hold(0)) == ["cancel 0 m0: held"]
@@ -52,7 +52,7 @@ def test_a_task_whose_data_are_on_the_way_is_held_when_they_were_stopped():
     assert engine.tell(release(0))[0] == "settle 0 READY"
 
 
-def test_what_runs_goes_on_and_only_who_asks_for_it_alone_is_told():
+def test_running_task_is_not_held_and_a_single_request_is_refused():
     engine = ByHand(two_tasks(), platform_of(1))
     assert engine.tell(hold(0)) == ["note refused"]
     assert engine.tell(hold()) == ["settle 1 HELD"]

@@ -1,4 +1,4 @@
-"""The polling ladder, command by command: job manager, gatekeeper, unreachable (S3 section 5)."""
+"""Liveness probes, command by command (docs/papers/adaptive-jobs.md, section 5)."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def gatekeeper(alive, attempt=0):
     return ev.ProbeAnswered(of="machine", alive=alive, attempt=attempt, machine=0)
 
 
-def test_a_job_manager_that_answers_is_asked_again_later():
+def test_job_manager_that_answers_is_probed_again_later():
     engine = running()
     assert polled(engine, 30) == ["probe job 0"]
     assert engine.tell(job(alive=True)) == []
     assert polled(engine, 60) == ["probe job 0"]
 
 
-def test_a_silent_job_manager_of_a_machine_that_answers_is_replaced():
+def test_silent_job_manager_of_a_machine_that_answers_is_replaced():
     engine = running()
     polled(engine, 30)
     assert engine.tell(job(alive=False)) == ["probe machine 0"]
@@ -49,7 +49,7 @@ def test_a_silent_job_manager_of_a_machine_that_answers_is_replaced():
     assert engine.tell(ev.Ended(attempt=0), at=50) == ["settle 0 COMPLETED", "finish completed"]
 
 
-def test_a_job_that_is_gone_when_it_is_reattached_goes_on_elsewhere():
+def test_job_missing_at_reattachment_continues_elsewhere():
     engine = running()
     polled(engine, 30)
     engine.tell(job(alive=False), gatekeeper(alive=True))
@@ -57,7 +57,7 @@ def test_a_job_that_is_gone_when_it_is_reattached_goes_on_elsewhere():
     assert words[:3] == ["probe machine m0", "settle 0 READY (lost) keep", "assign 1 m1 after 0: failure"]
 
 
-def test_a_silent_machine_is_lost_and_the_job_goes_on_from_its_last_restart_files():
+def test_job_on_a_silent_machine_continues_from_its_restart_files():
     engine = running()
     polled(engine, 30)
     engine.tell(job(alive=False))
@@ -68,7 +68,7 @@ def test_a_silent_machine_is_lost_and_the_job_goes_on_from_its_last_restart_file
     assert engine.tell(ev.StagedIn(attempt=1, part=0)) == ["drop 0", "start 1 m1 from 0.3"]
 
 
-def test_a_machine_that_was_silent_is_asked_until_it_answers_and_old_jobs_are_ended():
+def test_silent_machine_is_probed_and_its_old_jobs_are_cancelled():
     engine = running()
     polled(engine, 30)
     engine.tell(
@@ -84,7 +84,7 @@ def test_a_machine_that_was_silent_is_asked_until_it_answers_and_old_jobs_are_en
     assert not any(engine.engine.state.unknown.values())
 
 
-def test_news_of_a_job_that_was_given_up_is_not_heard():
+def test_events_of_an_abandoned_job_are_ignored():
     engine = ByHand(one_task(**FACETS), platform_of(1), POLLED)
     engine.tell(ev.Started(attempt=0), at=10)
     polled(engine, 30)
@@ -93,21 +93,21 @@ def test_news_of_a_job_that_was_given_up_is_not_heard():
     assert engine.state() == "READY"
 
 
-def test_a_job_that_ends_between_the_steps_of_the_ladder_has_ended():
+def test_job_that_ends_between_two_probes_has_ended():
     engine = running()
     polled(engine, 30)
     engine.tell(ev.Ended(attempt=0))
     assert engine.tell(job(alive=False)) == []
 
 
-def test_nobody_is_asked_where_worlds_tell_by_themselves():
+def test_no_probes_without_the_liveness_setting():
     engine = ByHand(one_task(**FACETS), platform_of(2, 1), EngineSettings())
     engine.tell(ev.Started(attempt=0), at=10)
     assert engine.engine.state.timers == {}
 
 
 @pytest.mark.parametrize("back", [True, False])
-def test_who_was_to_end_before_it_ran_is_asked_after_where_the_machine_had_failed(back):
+def test_unconfirmed_cancellation_is_probed_on_its_machine(back):
     outside = {"inputs": [{"file": "db", "from": "https://x/db", "size": 10}]}
     engine = ByHand(one_task(**outside), platform_of(1), POLLED)
     assert engine.tell(ev.RequestReceived(what="cancel", run=0), at=10)[-1] == "cancel 0 m0: stopped"
@@ -120,7 +120,7 @@ def test_who_was_to_end_before_it_ran_is_asked_after_where_the_machine_had_faile
     assert polled(engine, 60) == [] if back else ["probe machine m0"]
 
 
-def test_who_ran_on_a_machine_whose_loss_ends_the_run_is_lost_with_it():
+def test_attempts_are_lost_with_the_machine_that_ends_the_run():
     lost = Scenario(failures=(Failure(machines=("m0",), at_s=5.0, repair_s=1.0),))
     found = simulated(one_task(sweep={"k": "1..2"}, retries=0), platform_of(1, nodes=2), lost)
     audit_journal(found.entries, [found.run.compiled])

@@ -1,4 +1,4 @@
-"""Re-planning and adopting: when plans are asked for, what they move, what runs again, what is kept."""
+"""Re-planning: when plans are requested, and what a new plan moves, repeats and keeps."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_tied_ancestors_run_again_with_always_and_not_with_lost():
     assert lost.run.ended_s < always.run.ended_s
 
 
-def test_a_properly_running_task_is_never_moved():
+def test_properly_running_task_is_never_moved():
     tasks = {f"t{number}": {"work": 40, **WATCHED} for number in range(4)}
     made = instance(tasks, platform({}, {}, {}, {}, {}))
     done = Done(made, S1, slowed("m2"))
@@ -143,7 +143,7 @@ def test_plans_are_made_at_the_interval_or_one_after_the_other(every_s, seconds_
     assert done.run.ended_s == 32.0 + seconds_per_point
 
 
-def test_what_waits_goes_where_the_new_plan_says():
+def test_waiting_attempts_follow_the_new_plan():
     """The second machine comes back: what failed there and was queued elsewhere goes back; d stays with c."""
     tasks = {
         "a": {"work": 10},
@@ -160,7 +160,7 @@ def test_what_waits_goes_where_the_new_plan_says():
     assert done.run.ended_s == pytest.approx(30.0)
 
 
-def test_an_abstract_machine_leaves_a_machine_that_is_lost_for_good():
+def test_abstract_machine_leaves_a_lost_machine():
     made = instance(PAIR, platform({"speed": 2}, {}))
     lost = replace(UNDISTURBED, failures=(Failure(machines=("m0",), at_s=12.0),))
     done = Done(made, EngineSettings(), lost)
@@ -172,14 +172,14 @@ def test_an_abstract_machine_leaves_a_machine_that_is_lost_for_good():
     assert "its outputs were on m0, which is lost" in reasons
 
 
-def test_migration_that_does_not_pay_does_not_happen():
+def test_migration_that_saves_too_little_does_not_happen():
     tasks = {"a": {"work": 20, **WATCHED}, "b": {"work": 1, "after": "a"}}
     made = instance(tasks, platform({"speed": 10}, {"speed": 0.1}))
     done = Done(made, replace(S1, migrate="pays", poll_every_s=1.0), slowed("m0", processes=1))
     assert not [command for _, command in done.commands(cm.Assign) if command.replaces is not None]
 
 
-def test_a_plan_is_followed_iteration_by_iteration():
+def test_plan_is_followed_iteration_by_iteration():
     made = instance({"a": {"work": 1}, "b": {"work": 1, "after": "a"}}, "identical:1")
     known = WorkflowLibrary({"w": made})["w"]
     lines = {
@@ -202,7 +202,7 @@ def test_a_plan_is_followed_iteration_by_iteration():
     ]
 
 
-def test_a_loop_is_planned_again_when_its_next_iteration_begins():
+def test_next_iteration_of_a_loop_causes_a_new_plan():
     tasks = {"first": {"work": 5, **WATCHED}, "last": {"work": 5, "after": "first", **WATCHED}}
     loops = {"again": {"last": "last", "first": "first", "until": "last.exit_code == 0", "max_iterations": 9}}
     made = instance(tasks, platform({}, {}), loops=loops)
@@ -213,7 +213,7 @@ def test_a_loop_is_planned_again_when_its_next_iteration_begins():
     assert done.starts() == {"first": 4, "last": 4}
 
 
-def test_a_run_that_can_never_be_planned_ends_with_the_reason():
+def test_run_that_can_never_be_planned_ends_with_the_reason():
     tasks = {name: {"nodes": [1, 2], "work": 4, "consumes": {"disk": {1: 1, 2: 9}}} for name in "ab"}
     made = instance(tasks, platform({"nodes": 2}), budgets={"disk": 12})
     simulation = Simulation(
@@ -231,7 +231,7 @@ def test_a_run_that_can_never_be_planned_ends_with_the_reason():
 
 @pytest.mark.parametrize("settings", ["always", "lost", "pays"])
 @pytest.mark.parametrize("seed", range(2))
-def test_wien2k_comes_to_its_end_whatever_happens(settings, seed):
+def test_wien2k_completes_under_random_disturbances(settings, seed):
     """Perturbed and failing machines, tied tasks, a loop: all invariants after every event."""
     flow = wien2k(shared=True, watched=True, points=4, loop=True)
     few = replace(grid_testbed(), machines=grid_testbed().machines[:8], sites={})

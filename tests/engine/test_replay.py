@@ -1,4 +1,4 @@
-"""A journal is all there is: applied it gives the state, decided again the same commands (I10)."""
+"""Applying a journal gives its state, deciding it again gives its commands (invariant I10)."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def through_json(entries):
 
 @settings(max_examples=20, phases=PHASES, suppress_health_check=list(HealthCheck))
 @given(simulations())
-def test_applying_rebuilds_the_state_of_every_prefix_and_tells_the_same_story(simulation):
+def test_applied_entries_give_the_state_and_history_of_every_prefix(simulation):
     entries, digests, history, engine = recorded(simulation)
     rebuilt, again = fresh(simulation), History()
     rebuilt.state.plans.update(engine.state.plans)
@@ -81,7 +81,7 @@ def test_deciding_again_gives_the_same_commands(simulation):
 
 @settings(max_examples=15, phases=PHASES, suppress_health_check=list(HealthCheck))
 @given(simulations())
-def test_a_state_rebuilt_from_half_a_journal_decides_the_other_half_alike(simulation):
+def test_state_rebuilt_from_half_a_journal_gives_the_same_other_half(simulation):
     """What recovery after a crash rests on: nothing that matters lives outside events and commands."""
     entries, _, _, engine = recorded(simulation)
     half = len(entries) // 2
@@ -102,7 +102,7 @@ def chain_on_two():
     )
 
 
-def test_a_changed_command_is_found(chain_on_two):
+def test_changed_command_is_found(chain_on_two):
     entries, _, _, engine = recorded(chain_on_two)
     at = next(
         index for index, entry in enumerate(entries) if any(isinstance(one, Assign) for one in entry.commands)
@@ -118,7 +118,7 @@ def test_a_changed_command_is_found(chain_on_two):
     assert (found.entries, found.total) == (at + 1, len(entries))
 
 
-def test_a_missing_command_is_found(chain_on_two):
+def test_missing_command_is_found(chain_on_two):
     entries, _, _, engine = recorded(chain_on_two)
     entries[0] = replace(entries[0], commands=entries[0].commands[:-1])
     (difference,) = replay(fresh(chain_on_two), entries, engine.state.plans).differences
@@ -126,7 +126,7 @@ def test_a_missing_command_is_found(chain_on_two):
     assert difference.got is not None
 
 
-def test_another_policy_is_a_what_if(chain_on_two):
+def test_other_policy_gives_the_first_difference(chain_on_two):
     entries, _, _, engine = recorded(chain_on_two)
     first = chain_on_two.library["four"]
     other = Engine(chain_on_two.library, first.instance, make_policy("plan"), EngineSettings())
