@@ -1,4 +1,4 @@
-"""An engine driven by hand: a test tells it events, one after the other, and reads its commands."""
+"""An engine driven by a test: the test passes events and reads the commands as words."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ __all__ = ["ByHand", "Simulated", "one_task", "platform_of", "simulated", "stage
 
 
 def platform_of(*speeds, **facets):
-    """Make machines m0, m1, ... of these speeds, one node each unless ``facets`` say more."""
+    """Return machines m0, m1, ... with these speeds, one node each unless ``facets`` state more."""
     return Platform(
         machines=tuple(Machine(name=f"m{i}", speed=speed, **facets) for i, speed in enumerate(speeds))
     )
 
 
 def one_task(**facets):
-    """Make a workflow of one task of 100 units of work."""
+    """Return a workflow with one task of 100 units of work."""
     flow = Builder("one")
     flow.task("job", **{"work": 100, **facets})
     return flow.build()
 
 
 class ByHand:
-    """An engine with one run, and no world but the test."""
+    """An engine with one run and no backend."""
 
     def __init__(self, workflow, platform, settings=None, policy="fcfs"):
         instance = compile_instance(check_and_unfold(workflow), platform)
@@ -54,7 +54,7 @@ class ByHand:
         return self.engine.state.runs[0]
 
     def tell(self, *events, at=None):
-        """Tell events that happen at one time; give what was commanded, in words."""
+        """Handle events of one time; return the commands in words."""
         self.now = self.now if at is None else at
         found = []
         for event in events:
@@ -63,13 +63,13 @@ class ByHand:
         return told(found)
 
     def state(self, task=0):
-        """Name the state of a task."""
+        """Return the name of a task's state."""
         return TaskState(self.run.state[task]).name
 
 
 @dataclass(frozen=True)
 class Simulated:
-    """What a simulation did."""
+    """The journal and state of a simulation."""
 
     engine: Engine
     entries: list
@@ -79,7 +79,7 @@ class Simulated:
         return self.engine.state.runs[0]
 
     def commands(self, *kinds):
-        """List (time, command) of some kinds."""
+        """Return (time, command) of some types."""
         return [
             (entry.now, command)
             for entry in self.entries
@@ -88,20 +88,20 @@ class Simulated:
         ]
 
     def events(self, *kinds):
-        """List (time, event) of some kinds."""
+        """Return (time, event) of some types."""
         return [(entry.now, entry.event) for entry in self.entries if isinstance(entry.event, kinds)]
 
     def moves(self):
-        """List the assignments that take over from another attempt."""
+        """Return the assignments that replace another attempt."""
         return [command for _, command in self.commands(cm.Assign) if command.replaces is not None]
 
     def words(self):
-        """Put all commands in words, with their times."""
+        """Return all commands in words, with their times."""
         return [(entry.now, words) for entry in self.entries for words in told(entry.commands)]
 
 
 def simulated(workflow, platform, scenario=UNDISTURBED, settings=None, policy="fcfs"):
-    """Simulate one workflow; what the engine knows is checked after every event."""
+    """Simulate one workflow and check the invariants after every event."""
     instance = compile_instance(check_and_unfold(workflow), platform)
     entries = []
     engine = Simulation(
@@ -115,12 +115,12 @@ def simulated(workflow, platform, scenario=UNDISTURBED, settings=None, policy="f
 
 
 def told(commands):
-    """Put commands in words; timers are left out."""
+    """Return commands in words, without timers."""
     return [words for words in map(_words, commands) if words is not None]
 
 
 def stages(commands):
-    """Keep of commands in words what a world has to do."""
+    """Return only the words of commands that a backend executes."""
     wanted = ("cancel", "prolog", "clean-up", "start")
     return [words for words in commands if words.split()[0] in wanted]
 

@@ -1,4 +1,4 @@
-"""Random workflows, platforms, scenarios, policies and settings for runs of the engine, small enough to be read."""
+"""Random small workflows, platforms, scenarios, policies and settings for runs of the engine."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ CODES = st.sampled_from([0, 0, 0, 1, 2, 85, 99, "oom", "preempted", "staging", "
 
 
 def _now_and_then(draw, strategy, chance=4):
-    """Draw something once in a while; else None."""
+    """Draw a value with a chance of one in ``chance``; otherwise None."""
     return draw(strategy) if draw(st.integers(0, chance - 1)) == 0 else None
 
 
 def _recovery(draw):
-    """Draw how a task is watched and tried again."""
+    """Draw contract, checkpoint and retry settings of a task."""
     checkpoint = st.sampled_from(
         [{"files": ["r"]}, {"files": ["r"], "every": 1}, {"files": ["r"], "every": 5, "nodes": "any"}]
     )
@@ -121,7 +121,7 @@ def _dependency(draw, other, paired):
 
 
 def _loop(draw, flow, after, kind):
-    """Add a loop: plain, nested in another, or one per point of a sweep; and something that waits for it."""
+    """Add a loop (plain, nested, or one per point of a sweep), and perhaps a task after it."""
     most = draw(st.integers(1, 4))
     rules = {"max_iterations": most, "on_exhausted": draw(st.sampled_from(["continue", "fail"]))}
     swept = {"sweep": {"k": "1..2"}} if kind == "per point" else {}
@@ -144,7 +144,7 @@ def _loop(draw, flow, after, kind):
 
 @st.composite
 def workflows(draw):
-    """Draw a workflow with every facet the engine knows."""
+    """Draw a workflow with all features that the engine supports."""
     flow = Builder("drawn")
     number = _graph(draw, flow)
     kind = draw(st.sampled_from(["none", "none", "plain", "nested", "per point"]))
@@ -200,7 +200,7 @@ MACHINES = st.sampled_from([("m0",), ("m1",), ("m[12]",), ("*",)])
 
 
 def _some(draw, strategy, most=2):
-    """Draw a few of something, mostly none."""
+    """Draw a few values, mostly none."""
     return tuple(draw(st.lists(strategy, max_size=most))) if draw(st.booleans()) else ()
 
 
@@ -209,7 +209,7 @@ LASTING = st.sampled_from([0.0, 1.0, 10.0, 100.0])
 
 @st.composite
 def scenarios(draw):
-    """Draw what really happens."""
+    """Draw a scenario of disturbances."""
     spans = st.sampled_from([Span(low=2.0, high=2.0), Span(low=1.0, high=8.0)])
     once = st.builds(Perturbation, machines=MACHINES, slowdown=spans, lasting_s=spans, at_s=TIMES)
     often = st.builds(
@@ -226,7 +226,7 @@ def scenarios(draw):
         after=st.sampled_from([0.0, 0.3, 0.5]),
         requirements=st.sampled_from(["speed >= 1", "nodes > 1", 'name == "m1"', "bogus > 1"]).map(parse),
     )
-    # Who asks to be run again each time it ends never ends.
+    # A task that requests a rerun at each end would never end.
     ends = st.lists(CODES, min_size=1, max_size=3).map(
         lambda drawn: (*drawn, 0) if drawn[-1] in (85, 99) else tuple(drawn)
     )
@@ -310,7 +310,7 @@ PLANNERS = st.sampled_from(["heft", "cpop", "lazy", "round-robin"])
 
 @st.composite
 def simulations(draw):
-    """Draw a whole simulation: one or two workflows that arrive, a policy, settings, and what happens."""
+    """Draw a whole simulation: one or two workflows with arrivals, a policy, settings and a scenario."""
     platform = draw(platforms())
     library, arrivals = {}, []
     try:

@@ -1,4 +1,4 @@
-"""What tests of policies share: simulated runs without surprises, and what became of every task."""
+"""Helpers for tests of policies: undisturbed simulated runs, and the machine and times of every task."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ class Line:
 
 @dataclass
 class Ran:
-    """What a simulation did; of a task that ran several times the last."""
+    """The result of a simulation; of a task that ran several times, the last run."""
 
     engine: object = None
     lines: dict[int, dict[str, Line]] = field(default_factory=dict)
     """By run and task name."""
     order: list[tuple[int, str]] = field(default_factory=list)
-    """Runs and tasks in the order in which they were started."""
+    """Runs and tasks in order of their starts."""
     decisions: list[cm.Assign] = field(default_factory=list)
     started: dict[int, tuple[cm.Start, float]] = field(default_factory=dict)
 
     def record(self, entry, names_of):
-        """Take in an entry of the journal."""
+        """Add an entry of the journal."""
         for command in entry.commands:
             if isinstance(command, cm.Start):
                 self.started[command.attempt] = (command, entry.now)
@@ -52,15 +52,15 @@ class Ran:
 
     @property
     def end_s(self):
-        """Give when the last task of all ended."""
+        """Return the end of the last task."""
         return max(self.ended_s(run) for run in self.lines)
 
     def ended_s(self, run):
-        """Give when the last task of a run ended."""
+        """Return the end of the last task of a run."""
         return max(line.finish_s for line in self.lines[run].values())
 
     def endings(self):
-        """Say how the runs ended, in their order."""
+        """Return the outcomes of the runs, in order."""
         return [run.ending for run in self.engine.state.runs]
 
 

@@ -1,4 +1,4 @@
-"""A slow twin of turns: it sorts all tasks whenever it is asked, and knows of no shelves, streams or open homes."""
+"""A slow reference of plan cursors: it sorts all tasks at every call, without partitions or streams."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ _MOST_WAITING = 16
 
 
 class TurnTwin:
-    """Goes through tasks given by their kind; classes and homes are worked out for each task anew."""
+    """Traverse tasks given by their kind; classes and homes are computed for each task again."""
 
     def __init__(self, plan, place, seconds, kinds, down, wants=None, *, strict=False):
-        """Begin. ``kinds``: the kind of each task that may go; ``down``: machines that cannot be used; both live.
+        """``kinds``: the kind of each task that may be placed; ``down``: machines that are not usable; both
+        are live.
 
-        ``wants``: whether a machine and a count suit a task that wants something else than at first.
+        ``wants``: whether a machine and a count suit a task with changed requirements.
         """
         self._plan, self._place_of, self._seconds = plan, place, seconds
         self._kinds, self._down, self._strict = kinds, down, strict
@@ -27,7 +28,7 @@ class TurnTwin:
         return len(self._waiting)
 
     def gone(self, task):
-        """Hear that a task has gone: if it comes again it is another one."""
+        """Record that a task was placed; if it returns, it counts as a new one."""
         self._there.discard(task)
 
     def head(self):
@@ -80,6 +81,8 @@ class TurnTwin:
         return self._is_free(line.machine)
 
     def _suits(self, task, kind, line):
-        """Say whether a task may be where it is planned: not if it is bound elsewhere, or wants something else."""
+        """Return whether a task may use its planned machine: not if bound elsewhere or if it refuses the
+        machine.
+        """
         wanted = kind[0] >= -1 or self._wants is None or self._wants(task, line.machine, line.count)
         return wanted and kind[1] in (-1, line.machine)

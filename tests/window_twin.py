@@ -1,4 +1,4 @@
-"""The sets of S1's static DAG generation, written down from their definitions: closures, comprehensions, recursion."""
+"""The sets of the static DAG generation of docs/papers/dynamic-grid.md, written from their definitions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["acyclic", "initial_back_edges", "window_sets"]
 
 
 def closure(edges):
-    """All pairs (a, b) such that a way of at least one edge leads from a to b."""
+    """Return all pairs (a, b) with a path of at least one edge from a to b."""
     pairs = set(edges)
     while True:
         more = {(a, d) for a, b in pairs for c, d in edges if b == c} - pairs
@@ -18,7 +18,7 @@ def closure(edges):
 
 
 def acyclic(tasks, edges):
-    """Take away tasks that nothing leads to until none are left."""
+    """Return whether the graph is acyclic, by removing tasks without predecessors."""
     tasks, edges = set(tasks), set(edges)
     while free := {task for task in tasks if all(head != task for _, head in edges)}:
         tasks -= free
@@ -27,7 +27,7 @@ def acyclic(tasks, edges):
 
 
 def search(edges, roots):
-    """Edges to a task on the way of a depth-first search from the roots in turn."""
+    """Return the edges to a task on the current path of a depth-first search from the roots in order."""
     seen, found = set(), set()
 
     def visit(task, way):
@@ -51,7 +51,7 @@ def initial_back_edges(count, edges, declared):
 
 
 def window_sets(count, edges, declared, machine, source, state, iteration, violating, decided):
-    """The sets by their names in the paper; states are the paper's words."""
+    """Return the sets by their names in the paper; states are the paper's terms."""
     edges = set(edges) | set(declared)
     tasks = set(range(count))
     back = initial_back_edges(count, edges, declared)

@@ -34,7 +34,7 @@ def running(**more):
     return PerformanceSample(**{"started_s": 1000, "predicted_s": 100, **more})
 
 
-# S1's edge rules.
+# Edge rules of docs/papers/dynamic-grid.md.
 
 
 @pytest.mark.parametrize("done", [None, 0.0, 0.3])
@@ -108,7 +108,7 @@ def test_without_a_limit_nothing_is_late():
     assert next_check_s(watched, NO_CONTRACT, 0) is None
 
 
-# Reports that come now and then.
+# Periodic reports.
 
 
 def test_time_between_two_reports_does_not_count_against_the_attempt():
@@ -140,12 +140,12 @@ def test_without_a_known_interval_an_old_report_leaves_the_timeout():
     assert next_check_s(watched, HALF, 1060) == after(1150)
 
 
-# S3's profile of iterations, waiting and suspension.
+# Iteration profile, waiting and suspension of docs/papers/adaptive-jobs.md.
 
 
 def test_last_iteration_is_compared_with_the_expected_one():
     watched = running(last_iteration_s=4, expected_iteration_s=4, done=0.01)
-    assert compute_ratio(watched, 1020) == 0  # the work done is not asked
+    assert compute_ratio(watched, 1020) == 0  # the work done is ignored
     slow = replace(watched, last_iteration_s=16)
     assert compute_ratio(slow, 1020) == 3
     assert is_violated(slow, HALF, 1020)
@@ -154,12 +154,12 @@ def test_last_iteration_is_compared_with_the_expected_one():
 
 
 def test_threshold_in_seconds_replaces_the_factor():
-    # Scenario A of S3: more than 8 s where 4 s are normal.
+    # Scenario A of docs/papers/adaptive-jobs.md: more than 8 s where 4 s are normal.
     contract = PerformanceContract(limit=0.5, grace_s=0, iteration_limit_s=8)
     watched = running(last_iteration_s=8, expected_iteration_s=4)
     assert not is_violated(watched, contract, 1016)
     assert is_violated(replace(watched, last_iteration_s=after(8)), contract, 1016)
-    assert is_violated(running(last_iteration_s=16), contract, 1016)  # nobody need say what is expected
+    assert is_violated(running(last_iteration_s=16), contract, 1016)  # no expected time is needed
 
 
 def test_program_that_stops_iterating_runs_into_the_timeout():
@@ -175,7 +175,7 @@ def test_waiting_too_long_is_a_separate_breach():
     assert find_breach(waiting, contract, after(650)) is Breach.WAITING
     assert next_check_s(waiting, contract, 60) == after(650)
     assert compute_ratio(waiting, 10_000) is None
-    assert not is_violated(waiting, HALF, 1e9)  # without a limit it may wait for ever
+    assert not is_violated(waiting, HALF, 1e9)  # without a limit it may wait forever
 
 
 def test_suspended_attempt_reports_the_waiting_breach():
@@ -185,7 +185,7 @@ def test_suspended_attempt_reports_the_waiting_breach():
     assert find_breach(suspended, contract, 1511) is Breach.WAITING
 
 
-# Where a contract comes from.
+# Sources of a contract.
 
 
 def test_task_s_own_contract_replaces_the_run_s_default():
@@ -278,7 +278,7 @@ def test_more_work_done_is_never_worse(watched, contract, now_s, more):
     if watched.done is None:
         return
     better = replace(watched, done=watched.done + more)
-    # Nothing done at all is the timeout: only that can look better than a little.
+    # Zero work done is the timeout rule, the only case that can be better than little progress.
     if watched.done > 0 and not is_violated(watched, contract, now_s):
         assert not is_violated(better, contract, now_s)
 
@@ -290,7 +290,7 @@ def test_breach_is_a_ratio_above_the_limit(watched, contract, now_s):
     if watched.started_s is None or contract.limit is None or now_s <= watched.started_s:
         return
     if (watched.reported_s or 0) > now_s:
-        return  # no report comes from the future
+        return  # no report is from the future
     if found is None:
         assert not is_violated(watched, replace(contract, grace_s=None), now_s)
         return

@@ -36,7 +36,7 @@ def flow():
 
 
 class Recorded:
-    """A simulated run that can be asked."""
+    """A simulated run with the explanation of its tasks."""
 
     def __init__(self, policy="fcfs", scenario=Scenario(), how=EngineSettings()):  # noqa: B008
         instance = compile_instance(check_and_unfold(flow()), Platform(name="grid", machines=MACHINES))

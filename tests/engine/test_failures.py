@@ -80,7 +80,7 @@ def test_machine_of_a_failure_is_used_last():
     started(engine)
     assert engine.tell(failing(exit_code=1)) == ["settle 0 READY (error)", "assign 1 m1", "start 1 m1 from 0"]
     started(engine, 1)
-    # Both have failed by now: the faster one again.
+    # Both machines have failed: the faster one again.
     assert engine.tell(failing(exit_code=1, attempt=1))[1] == "assign 2 m0"
 
 
@@ -88,7 +88,7 @@ def test_avoided_machine_stays_usable_for_other_tasks():
     engine = ByHand(one_task(sweep={"i": "1..3"}, retries=3), platform_of(3, 2))
     started(engine)
     started(engine, 1)
-    # m0 is free, but the task that failed there waits for m1; the third task takes m0.
+    # m0 is free, but the failed task waits for m1; the third task takes m0.
     words = engine.tell(failing(exit_code=1))
     assert words == ["settle 0 READY (error)", "assign 2 m0", "start 2 m0 from 0"]
 
@@ -182,7 +182,7 @@ def test_requeue_exit_code_runs_the_task_again():
 
 def test_task_ended_by_its_backend_runs_again():
     engine = ByHand(one_task(retries=0), platform_of(1))
-    for attempt in range(150):  # more often than a task may ask for it itself
+    for attempt in range(150):  # more often than the limit of requested reruns
         started(engine, attempt)
         halted = ev.Ended(attempt=attempt, exit_code=99, story="the engine was stopped")
         settled, assigned, begun = engine.engine.handle(halted, 0.0)

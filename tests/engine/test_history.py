@@ -33,7 +33,7 @@ from weft.workflow.checks import check_and_unfold
 
 
 def told(flows, machines, *, scenario=Scenario(), policy="fcfs", arrivals=None, how=EngineSettings()):  # noqa: B008
-    """Simulate; give the history."""
+    """Simulate and return the history."""
     platform = Platform(
         name="grid", machines=tuple(Machine(name=name, **more) for name, more in machines.items())
     )
@@ -67,11 +67,11 @@ def test_undisturbed_run():
 @pytest.mark.parametrize(
     ("ran_s", "late_s", "started_s", "ended_s"),
     [
-        (None, 0.0, 0.0, 10.0),  # nobody measured it
-        (2.0, 7.0, 1.0, 3.0),  # it ended while no engine was there
-        (2.0, 0.0, 8.0, 10.0),  # it was started only by the next engine
-        (3.0, 9.0, 0.0, 3.0),  # the clock was set forward meanwhile
-        (12.0, 0.0, 0.0, 10.0),  # the clock was set back meanwhile
+        (None, 0.0, 0.0, 10.0),  # not measured
+        (2.0, 7.0, 1.0, 3.0),  # it ended while no engine was running
+        (2.0, 0.0, 8.0, 10.0),  # started by the next engine
+        (3.0, 9.0, 0.0, 3.0),  # the clock was set forward
+        (12.0, 0.0, 0.0, 10.0),  # the clock was set back
         (0.0, 0.0, 10.0, 10.0),  # there was no program
     ],
 )
@@ -231,7 +231,7 @@ def test_work_is_conserved_and_nodes_are_never_taken_twice(simulation):
 
 
 def _compare_with_entries(history, entries, *, at_once):
-    """Look at the entries once more, in the plainest way: when every program began."""
+    """Compare with the start of every program, read directly from the entries."""
     if at_once:
         began = {
             each.attempt: entry.now
@@ -247,7 +247,7 @@ def _compare_with_entries(history, entries, *, at_once):
 
 
 def _most_at_once(history, machines):
-    """Count the nodes that programs held at once, per machine, by sweeping over starts and ends."""
+    """Return the maximal number of busy nodes per machine."""
     changes = defaultdict(list)
     for attempt in history.attempts.values():
         if (

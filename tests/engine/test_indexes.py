@@ -47,7 +47,7 @@ def test_exact_sums_do_not_depend_on_the_order_of_changes(seconds, shuffler):
 
 
 def chain_and_sweep():
-    """Give tasks many of which have the same rank, a transfer and a virtual one."""
+    """Return tasks of which many have equal ranks, with a transfer and a virtual task."""
     return CompiledWorkflow(
         "w",
         instance(
@@ -88,7 +88,7 @@ def test_unfinished_tasks_are_ordered_by_rank(toggled, most):
 
 
 def planned_sweep():
-    """Give what is known of tasks with a plan."""
+    """Return a compiled workflow with a plan."""
     known = CompiledWorkflow(
         "w", instance({"a": {"sweep": {"k": "1..12"}, "work": "1 + k % 2"}}, platform({}, {"speed": 2.0}))
     )
@@ -218,11 +218,11 @@ def test_task_is_promised_when_ready_or_its_transfer_has_started():
     first, move, last = (known.graph.index(name) for name in ("a[1]", "move", "b"))
     run.bind(first, 0)
     ready_s = sum(known.seconds(known.graph.index(f"a[{k}]"), 0, 1) for k in range(1, 9))
-    assert to_seconds(told[0]) == pytest.approx(ready_s)  # they all share their machine
+    assert to_seconds(told[0]) == pytest.approx(ready_s)  # all share their machine
     run.move(first, TaskState.SCHEDULED)
     assert to_seconds(told[0]) == pytest.approx(ready_s - known.seconds(first, 0, 1))
     run.bind(last, 1)
-    assert told[1] == 0  # no file is on its way yet
+    assert told[1] == 0  # no transfer has started
     run.missing[move] = 0
     run.move(move, TaskState.READY)
     run.move(move, TaskState.SCHEDULED)
@@ -236,7 +236,7 @@ def waiting(number, nodes, seconds):
 
 
 def twin_free_at_s(capacity, holders, queue, nodes, now, speed):
-    """Let those that wait begin one after the other, each at the first time from which enough nodes stay free."""
+    """Start the queued attempts one by one, each at the first time from which enough nodes stay free."""
     taken = [(max(end, now), some) for end, some in holders]
     begin = now
     for some, seconds in [*queue, (nodes, 0.0)]:
@@ -250,7 +250,7 @@ def twin_free_at_s(capacity, holders, queue, nodes, now, speed):
 
 @st.composite
 def queues(draw, most):
-    """Draw a machine with some that take nodes and others that wait."""
+    """Draw a machine with holders and a queue."""
     capacity = draw(st.integers(1, 5))
     holders, room = [], capacity
     for _ in range(draw(st.integers(0, 4))):

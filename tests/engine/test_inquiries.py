@@ -18,7 +18,7 @@ EVERY = st.sampled_from([None, 3.0, 4.0])
 
 
 def to_ask(state, active):
-    """Say what has to be asked now, and when to come back, by looking at every machine."""
+    """Return the queries that are due and the time of the next one, by examining every machine."""
     asked, rules, found = state.inquiries, state.settings, []
     again_s = rules.discover_every_s or math.inf
     if _due(asked.discovered_s, rules.discover_every_s, state.now):
@@ -43,7 +43,7 @@ def to_ask(state, active):
 
 
 def is_settling(state):
-    """Say whether somebody's first answer is waited for, by looking at every machine that was asked."""
+    """Return whether a first answer is outstanding, by examining every queried machine."""
     asked, rules = state.inquiries, state.settings
     if rules.discover_every_s is not None and asked.listed is None:
         return True
@@ -60,7 +60,7 @@ def is_settling(state):
 
 
 def check(engine):
-    """Compare what is kept at hand after an event."""
+    """Compare the indexes after an event."""
     state = engine.state
     assert state.inquiries.is_settling(state.now) == is_settling(state)
     for machine in state.machines:
@@ -77,7 +77,7 @@ def _next_s(asked_s, every_s):
 
 @pytest.fixture(scope="module")
 def compared():
-    """Let every refresh be compared with the twin; give how many questions were."""
+    """Compare every refresh with the reference; return the compared queries."""
     refresh, seen = machines.refresh_inquiries, []
 
     def watched(context):

@@ -29,7 +29,7 @@ WHERE = platform({"nodes": 2, "memory": 4e9}, {"nodes": 1, "memory": 4e9})
 
 @pytest.fixture
 def engine():
-    """Give an engine in the middle of a run: a has completed, two of b run, one is ready."""
+    """Return an engine in the middle of a run: a has completed, two of b run, one is ready."""
     made = instance(TASKS, WHERE)
     found = Engine(WorkflowLibrary({"w": made}), made, make_policy("fcfs"), EngineSettings())
     found.handle(ev.Submitted(run=0, workflow="w"), 0.0)
@@ -133,7 +133,7 @@ def test_violation_names_task_machine_and_attempt(engine):
 
 @pytest.fixture(scope="module")
 def journal():
-    """Give the journal of a run in which c is thrown out once and goes on from its restart files."""
+    """Return the journal of a run in which c is preempted once and continues from its restart files."""
     made = instance(TASKS | {"c": TASKS["c"] | {"work": 10}}, WHERE)
     entries = []
     simulation = Simulation(
@@ -149,7 +149,7 @@ def journal():
 
 
 def changed(entries, wanted, change):
-    """Change the first command or event that is wanted."""
+    """Change the first matching command or event."""
     found, done = [], False
     for entry in entries:
         if not done and wanted(entry.event):

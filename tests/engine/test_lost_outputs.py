@@ -35,7 +35,7 @@ def test_producer_runs_again_when_its_outputs_are_lost_before_they_have_moved():
     flow.task("c", work=10, inputs=["x"], after=["b"], requirements='name == "m1"')
     done = simulated(flow.build(), platform_of(1.0, 1.0, 0.5), lost_at(15.0))
     assert done.run.ending == "completed"
-    # c finds at 30 s that x cannot be had; a runs again on m2, which is half as fast.
+    # At 30 s the data x for c are unavailable; a runs again on m2, which is half as fast.
     assert runs_of(done, "a") == [0.0, 30.0]
     assert runs_of(done, "c")[0] >= 50.0
     reasons = [command.reason for _, command in done.commands(cm.Settle) if command.again]
@@ -54,7 +54,8 @@ def test_producer_of_unneeded_outputs_does_not_run_again():
 def test_producers_run_again_recursively():
     done = simulated(chain(), platform_of(1.0, 1.0), lost_at(20.0 + 1e-9, repair_s=100.0))
     assert done.run.ending == "completed"
-    # b's output is lost on its way to c; b needs x, which lies on the same machine and is there again with it.
+    # The output of b is lost in transit to c; b needs x, which is on the same machine and is produced again
+    # too.
     assert len(runs_of(done, "b")) == 2
     assert len(runs_of(done, "a")) == 1
     assert runs_of(done, "b")[1] >= 120.0

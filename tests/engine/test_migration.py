@@ -21,7 +21,7 @@ NEEDS_M1 = 'name == "m1"'
 
 
 def running(platform=None, settings=None, **facets):
-    """Begin with one task that runs on m0, the fastest."""
+    """Start one task on m0, the fastest machine."""
     facets = {"checkpoint": CHECKPOINT, "outputs": {"result": 1000}} | facets
     engine = ByHand(one_task(**facets), platform or platform_of(2, 1), settings)
     assert engine.first[0] == "assign 0 m0"
@@ -34,7 +34,7 @@ def cancelled(attempt=0, done=0.5):
 
 
 def moving(engine, at=20.0):
-    """Ask for a migration to m1."""
+    """Request a migration to m1."""
     return engine.tell(ev.RequestReceived(what="migrate", run=0, task=0, machine=1), at=at)
 
 
@@ -85,7 +85,7 @@ def test_dead_machine_is_not_cleaned_up():
     engine = running()
     engine.tell(ev.Checkpointed(attempt=0, work_done=0.2), at=10)
     moving(engine)
-    # It dies before it could be cancelled: the restart files come from where we keep them.
+    # It is lost before it could be cancelled: the restart files come from the copy of the project.
     words = engine.tell(ev.MachineChanged(machine=0, up=False), at=21)
     assert words == ["note lost", "prolog 1 m1 (restart files from -1)"]
     assert engine.tell(ev.StagedIn(attempt=1, part=0)) == ["drop 0", "start 1 m1 from 0.2"]
@@ -104,7 +104,7 @@ def test_task_that_completes_before_it_can_be_cancelled_is_not_moved():
     moving(engine)
     words = engine.tell(ev.Ended(attempt=0, exit_code=0))
     assert words == ["note too-late", "return 0", "settle 0 COMPLETED", "finish completed"]
-    # The world's answer to the cancellation comes after all.
+    # The answer to the cancellation arrives late.
     assert engine.tell(cancelled()) == []
     assert engine.engine.state.machines[1].free_nodes == 1
 
@@ -139,7 +139,7 @@ def test_target_lost_before_the_old_attempt_ended():
     moving(engine)
     assert engine.tell(ev.MachineChanged(machine=1, up=False), at=21) == ["note target-lost", "return 0"]
     assert engine.state() == "RUNNING"
-    # It is on its way out and takes the next machine, its own included.
+    # It is being cancelled and takes the next machine, its own included.
     words = engine.tell(cancelled(), at=22)
     assert words == ["settle 0 READY keep", "assign 2 m0 after 0: user", "clean-up 0 m0"]
     assert engine.tell(ev.CleanedUp(attempt=0)) == ["start 2 m0 from 0.2"]
@@ -163,7 +163,7 @@ def test_target_lost_after_the_clean_up():
     engine.tell(cancelled(), ev.StagedIn(attempt=1, part=0), ev.CleanedUp(attempt=0), at=21)
     engine.tell(ev.Started(attempt=1))
     words = engine.tell(ev.MachineChanged(machine=1, up=False), at=30)
-    # The restart files went with it to m1; the last ones are kept on our side.
+    # The restart files were moved to m1; the last ones are kept with the project.
     assert words == [
         "settle 0 READY (lost) keep", "assign 2 m0 after 1: failure", "prolog 2 m0 (restart files from -1)",
     ]  # fmt: skip
@@ -290,7 +290,7 @@ def test_queued_attempt_moves_without_cancellation():
 
 
 class Restless:
-    """Places the task on m0, and then moves it as it is told."""
+    """Places the task on m0 and then moves it as given."""
 
     name, title, needs_plan, order = "restless", "", False, ByIndex()
     moves = ()

@@ -35,7 +35,7 @@ S1 = replace(PRESETS["s1"], poll_every_s=5.0, replanning=HEFT)
 
 
 class Done:
-    """A simulation that is over, and its journal."""
+    """A finished simulation with its journal."""
 
     def __init__(self, made, settings, scenario=UNDISTURBED):
         self.entries = []
@@ -60,11 +60,11 @@ class Done:
         ]
 
     def starts(self):
-        """How often each task was started."""
+        """Return the number of starts by task."""
         return Counter(self.names[command.task] for _, command in self.commands(cm.Start))
 
     def machines(self):
-        """The machines on which each task was started, in turn."""
+        """Return the machines of the starts by task, in order."""
         found = {}
         for _, command in self.commands(cm.Start):
             found.setdefault(self.names[command.task], []).append(command.machine)
@@ -84,7 +84,9 @@ PAIR = {
 
 
 def test_tied_ancestors_run_again_with_always_and_not_with_lost():
-    """S1 section 10: use violates, so make, tied to the same abstract machine, runs again on the new one."""
+    """docs/papers/dynamic-grid.md, section 10: use violates, so make, on the same abstract machine, runs
+    again on the new one.
+    """
     made = instance(PAIR, platform({"speed": 2}, {}))
     always = Done(made, S1, slowed("m0", at_s=11.0))
     assert always.run.ending == "completed"
@@ -133,7 +135,7 @@ def test_violations_found_at_one_time_are_answered_by_one_plan():
     (0.0, 4.0, [4.0, 8.0, 12.0, 16.0, 20.0, 24.0, 28.0, 32.0]),
 ])  # fmt: skip
 def test_plans_are_made_at_the_interval_or_one_after_the_other(every_s, seconds_per_point, expected):
-    """0: as soon as the last is done; where planning takes no time, at the interval of the polls."""
+    """With 0 a plan follows the last one; if planning takes no time, at the poll interval."""
     tasks = {"a": {"work": 20}, "b": {"work": 10, "after": "a"}, "c": {"work": 2, "after": "b"}}
     made = instance(tasks, platform({}))
     settings = EngineSettings(poll_every_s=5.0, replanning=ReplanRule(planner="heft", every_s=every_s))
@@ -144,7 +146,9 @@ def test_plans_are_made_at_the_interval_or_one_after_the_other(every_s, seconds_
 
 
 def test_waiting_attempts_follow_the_new_plan():
-    """The second machine comes back: what failed there and was queued elsewhere goes back; d stays with c."""
+    """The second machine comes back: tasks that failed there and were queued elsewhere return; d stays with
+    c.
+    """
     tasks = {
         "a": {"work": 10},
         "b": {"work": 10},
@@ -166,7 +170,7 @@ def test_abstract_machine_leaves_a_lost_machine():
     done = Done(made, EngineSettings(), lost)
     assert done.run.ending == "completed"
     assert done.machines()["use"] == [0, 1]
-    # Its output was lost with the machine, so it is made again; nothing else would make it run twice.
+    # Its output was lost with the machine; nothing else makes it run twice.
     assert done.starts()["make"] == 2
     reasons = [command.reason for _, command in done.commands(cm.Settle) if command.again]
     assert "its outputs were on m0, which is lost" in reasons
@@ -232,7 +236,7 @@ def test_run_that_can_never_be_planned_ends_with_the_reason():
 @pytest.mark.parametrize("settings", ["always", "lost", "pays"])
 @pytest.mark.parametrize("seed", range(2))
 def test_wien2k_completes_under_random_disturbances(settings, seed):
-    """Perturbed and failing machines, tied tasks, a loop: all invariants after every event."""
+    """Slow and failing machines, bound tasks, a loop; all invariants are checked after every event."""
     flow = wien2k(shared=True, watched=True, points=4, loop=True)
     few = replace(grid_testbed(), machines=grid_testbed().machines[:8], sites={})
     made = compile_instance(unfold(flow), few)

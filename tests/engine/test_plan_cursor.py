@@ -27,25 +27,25 @@ STORED = store_schedule(planned(ROOM.instance), ROOM, planner="heft", steps=0)
 
 
 def wants(task, machine, count):
-    """Say that a task does not want one of the machines any more."""
+    """Return whether a task accepts a machine; one machine is refused."""
     return machine != MACHINES - 1
 
 
 class Scene:
-    """Tasks and machines as they are, and the index that hears of every change."""
+    """Tasks and machines with the index that is updated with every change."""
 
     def __init__(self, data, by_rank):
         self.data = data
         self.plan = RunPlan(STORED, ROOM, STORED.key)
         for task in data.draw(st.sets(st.integers(0, TASKS - 1), max_size=4)):
-            del self.plan.line[task]  # it came later than the plan
+            del self.plan.line[task]  # it was added after the plan
         self.tasks = PlannedTasks(self.plan, ROOM, wants, by_rank=by_rank)
         self.changes, self.kinds = ChangeLog(), {}
         self.down, self.known_down = set(), set()
         self.free = [0] * MACHINES
 
     def kind(self, task):
-        """Draw a kind: of two groups, as at first or not, bound to some machine or not."""
+        """Draw a kind: one of two groups, with original or changed requirements, bound or not."""
         group = self.data.draw(st.sampled_from([0, 0, 0, 1, -3, -4]))
         return group, self.data.draw(st.sampled_from([-1, -1, -1, 0, 1]))
 
@@ -58,7 +58,7 @@ class Scene:
         self.tasks.remove(task)
 
     def change(self):
-        """Let something happen between two turns."""
+        """Change something between two traversals."""
         what = self.data.draw(st.sampled_from(["add", "add", "remove", "down or up", "free"]))
         task, machine = (
             self.data.draw(st.integers(0, TASKS - 1)),
@@ -79,7 +79,7 @@ class Scene:
         self.changes.note(machine)
 
     def turns(self, *, strict=False):
-        """Begin a turn, and its twin; now it is known which machines are down."""
+        """Start a cursor and its reference after refreshing the index."""
         self.known_down.clear()
         self.known_down.update(self.down)
         self.tasks.refresh(self.changes, lambda machine: machine not in self.down)
@@ -94,7 +94,7 @@ class Scene:
 
 @st.composite
 def some(draw, number):
-    """Draw how often something is done."""
+    """Draw a number of repetitions."""
     return range(draw(st.integers(0, number)))
 
 
@@ -117,7 +117,7 @@ def test_cursor_equals_its_reference(data, by_rank, strict):
 
 
 def step(scene, pairs, both, task):
-    """Let something become of the next task of one turn, and perhaps of others."""
+    """Handle the next task of one cursor, and perhaps change others."""
     what = scene.data.draw(
         st.sampled_from(["pass_by", "let_wait", "leave_out", "leave_out_kind", "placed", "rebound", "again"])
     )
@@ -140,7 +140,7 @@ def step(scene, pairs, both, task):
 
 
 def looked_at(scene, task, *turns, hurried=True):
-    """Let a task go if it finds room on its planned machine; say whether it has gone."""
+    """Place a task if its planned machine is free; return whether it was placed."""
     line = scene.plan.line.get(task)
     machine = None if line is None or line.machine in scene.down else line.machine
     need = 2 if scene.kinds[task][0] == 1 else 1
@@ -262,7 +262,7 @@ def test_tasks_planned_on_an_unusable_machine_are_skipped():
 def test_partitioned_set_keeps_the_first_of_each_part(steps):
     parts, twin = PartitionedIndexSet(), {}
     for part, place in steps:
-        place = 4 * place + part  # a place is in one part only
+        place = 4 * place + part  # a position belongs to one part only
         there = twin.setdefault(part, set())
         parts.change(part, *((place, None) if place in there else (None, place)))
         there ^= {place}

@@ -43,7 +43,7 @@ ENDS = {"until": "last.exit_code == 0", "max_iterations": 99}
 
 
 def loops(expect, inner=None):
-    """Give the loop, and perhaps one inside of it of the 3 s."""
+    """Return the loop, optionally with a nested one around the task of 3 s."""
     said = {} if expect is None else {"expect": expect}
     found = {"outer": {"last": "last", "first": "first", **ENDS, **said}}
     if inner is not None:
@@ -140,7 +140,7 @@ def test_promise_never_counts_placeholders(workflow, on):
     assert found.planned_s == pytest.approx(expected_total_seconds(schedule, made.graph))
     if found.untimed:
         event("unknown" if found.least_s is None else "at least")
-        # With anything else in their place the run could take no less than this.
+        # With any other time of the untimed tasks the run takes at least this long.
         assert found.least_s is None or 0 <= found.least_s <= found.planned_s * (1 + 1e-9)
     else:
         assert found.p50_s == pytest.approx(found.planned_s)
@@ -148,7 +148,7 @@ def test_promise_never_counts_placeholders(workflow, on):
 
 
 class TestArrivingLate:
-    """A run that arrives while another one has the machine."""
+    """A run that arrives while another one occupies the machine."""
 
     @pytest.fixture
     def question(self):

@@ -6,12 +6,12 @@ from weft.engine.state.ready import ReadyTasks
 
 
 def test_task_that_returns_with_another_kind_leaves_its_old_heap() -> None:
-    """Seen with a task that was lost: it is ready again with its old priority, but must avoid a machine."""
+    """Found with a lost task: it is ready again with its old priority, but must avoid a machine."""
     kinds: dict[int, tuple[int, ...]] = {1: (0, -1), 2: (0, -1)}
     ready = ReadyTasks(lambda task: 5.0, kinds.__getitem__)
     ready.add(1)
     ready.add(2)
-    ready.remove(1)  # placed, and nobody has looked at the heads since
+    ready.remove(1)  # placed, and the heads were not read since
     kinds[1] = (0, -1, 7)
     ready.add(1)
     assert sorted(ready.heads()) == [1, 2]

@@ -24,7 +24,7 @@ from weft.runtime.simulation import Simulation
 
 
 def simulate(tasks, on, policy="fcfs", scenario=None, settings=None, loops=(), **options):
-    """Simulate one workflow with all invariants checked; give the engine and the journal."""
+    """Simulate one workflow with all invariants checked; return the engine and the journal."""
     made = instance(tasks, on, loops=loops)
     return simulate_all({"w": made}, [Arrival(workflow="w")], policy, scenario, settings, **options)
 
@@ -43,7 +43,7 @@ def simulate_all(instances, arrivals, policy="fcfs", scenario=None, settings=Non
 
 
 def starts(engine, entries):
-    """Give when tasks were started, by name."""
+    """Return the start times by task name."""
     return {
         engine.state.runs[command.run].compiled.names[command.task]: entry.now
         for entry in entries
@@ -95,7 +95,7 @@ def test_rescheduling_after_running_out_of_time_comes_to_an_end():
 
 
 def grown(lines):
-    """Give tasks over the lines of a file, and a scenario in which it has so many."""
+    """Return tasks over the lines of a file, and a scenario with this many lines."""
     tasks = {
         "split": {"work": 1, "outputs": {"parts": 1}},
         "chunk": {"work": 1, "sweep": {"c": "lines(parts)"}, "inputs": ["parts"]},
@@ -208,9 +208,7 @@ def test_empty_queue_at_its_service_time_is_postponed_again():
     engine = ByHand(one_task(sweep={"k": "1..2"}), platform_of(1, nodes=2), policy="basic")
     assert engine.engine.state.timers == {"serve:0": 0.0}
     engine.tell(ev.MachineChanged(machine=0, up=False))
-    engine.tell(
-        ev.TimerFired(timer="serve:0")
-    )  # nothing may be left of it: a rebuilt engine knows nothing of it
+    engine.tell(ev.TimerFired(timer="serve:0"))  # nothing may remain of it: a rebuilt engine does not have it
     assert [words.split()[0] for words in engine.tell(ev.MachineChanged(machine=0, up=True), at=100)] == [
         "assign",
         "assign",

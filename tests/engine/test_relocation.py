@@ -23,7 +23,7 @@ def running(settings, platform=None, **facets):
 
 
 def slow(done=0.1):
-    """Report less than half of what should be done after 20 of 50 seconds."""
+    """Report less than half of the expected progress after 20 of 50 seconds."""
     return ev.Progressed(attempt=0, work_done=done)
 
 
@@ -45,11 +45,11 @@ def test_no_violation_no_migration():
 
 def test_default_moves_only_if_it_saves_time():
     settings = EngineSettings(contract=0.5)
-    # At a quarter of the speed 180 s are left here; from the last restart files (10 %) 90 s there.
+    # At a quarter of the speed 180 s remain here, and 90 s there from the last restart files (10 %).
     engine = running(settings)
     engine.tell(ev.Checkpointed(attempt=0, work_done=0.1), at=20)
     assert engine.tell(slow(), at=20)[-1] == "assign 1 m1 after 0: performance"
-    # At half the speed 80 s are left here, and as many there.
+    # At half the speed 80 s remain here, and as many there.
     engine = running(settings)
     engine.tell(ev.Checkpointed(attempt=0, work_done=0.2), at=20)
     assert engine.tell(slow(0.2), at=20)[-1] == "note stay"
@@ -65,12 +65,12 @@ def test_gain_that_is_wanted_rises_with_every_migration():
     settings = EngineSettings(contract=0.5, gain=0.4, gain_growth=1.5)
     engine = running(settings, platform_of(2, 1, 1))
     engine.tell(ev.Checkpointed(attempt=0, work_done=0.1), at=20)
-    # 180 s here, 90 s there: half is saved, 40 % is wanted.
+    # 180 s here, 90 s there: half is saved, 40 % is required.
     assert engine.tell(slow(), at=20)[-1] == "assign 1 m1 after 0: performance"
     again = running(settings, platform_of(2, 1, 1))
     again.run.change_facts(0).migrations = 1
     again.tell(ev.Checkpointed(attempt=0, work_done=0.1), at=20)
-    # Now 60 % is wanted.
+    # Now 60 % is required.
     assert again.tell(slow(), at=20)[-1] == "note stay"
 
 
@@ -106,7 +106,7 @@ def test_better_machine_is_taken_when_it_saves_the_wanted_share():
     engine = ByHand(one_task(**SWEPT), platform_of(2, 1), settings)
     engine.tell(ev.Started(attempt=0), ev.Started(attempt=1))
     engine.tell(ev.Checkpointed(attempt=1, work_done=0.45), ev.Ended(attempt=0), at=50)
-    # 40 s are left on m1, 27.5 s on m0 from the last restart files.
+    # 40 s remain on m1, 27.5 s on m0 from the last restart files.
     words = engine.tell(ev.TimerFired(timer="better"), at=60)
     assert words == ["cancel 1 m1: better-machine", "assign 2 m0 after 1: better-machine"]
 
@@ -169,7 +169,7 @@ def test_invalid_requirement_keeps_the_last_valid_one():
     assert engine.first[0] == "assign 0 m1"
     engine.tell(ev.RequirementsChanged(attempt=0, requirements="speed < 2", mandatory=False), at=5)
     words = engine.tell(ev.RequirementsChanged(attempt=0, requirements="speed <<< 2"), at=6)
-    # It is asked once more whether the last one is met.
+    # The last valid requirement is checked again.
     assert words == ["note requirement", "cancel 0 m1: self-migration", "assign 1 m0 after 0: self-migration"]
     assert engine.run.facts_of(0).requirements[0] == "speed < 2"
 

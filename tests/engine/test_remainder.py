@@ -19,7 +19,7 @@ from weft.runtime.simulation import Simulation
 
 
 def stopped(instances, at_s, *, arrivals=("w",), scenario=UNDISTURBED, settings=None, policy="plan"):
-    """Simulate up to the first event at or after a time; give the engine's state."""
+    """Simulate up to the first event at or after a time; return the state."""
     simulation = Simulation(
         library=WorkflowLibrary(instances),
         arrivals=[Arrival(workflow=key) for key in arrivals],
@@ -83,7 +83,9 @@ def test_ended_tasks_are_represented_by_their_data_and_running_ones_by_their_end
 
 
 def test_data_cost_what_moving_them_costs(halfway):
-    """b can begin at 10 s where its data lie; where mid ran they arrive after 2 s, which is no later."""
+    """b can start at 10 s on the machine with its data; on the machine of mid they arrive after 2 s, which is
+    not later.
+    """
     found = build_remainder(halfway, halfway.runs[0])
     instance_, graph = found.instance, found.instance.graph
     variable = int(graph.variable[graph.index("b")])
@@ -143,7 +145,7 @@ def test_restart_files_save_work_and_are_transferred():
     row = graph.index("first")
     assert found.instance.modes(row).seconds.tolist() == pytest.approx([60.0, 60.0])
     assert "restart files of first" in graph.names
-    assert not found.instance.busy  # what moves gives its nodes back
+    assert not found.instance.busy  # a moving task frees its nodes
     assert found.instance.pinned == {
         int(graph.variable[graph.index("restart files of first")]): run.facts_of(0).restart_files.machine
     }
@@ -190,7 +192,7 @@ def test_carried_over_plan_keeps_its_end_without_disturbances(seed):
         old = carry_over_plan(state, run, found)
         assert old is not None
         assert max(state.now + old.makespan_s, found.running_until_s) == pytest.approx(promised_s)
-    # A fresh plan of the rest that respects what runs cannot end before the longest of what runs.
+    # A new plan of the rest cannot end before the longest running task.
     ends = [busy.finish_s for busy in found.instance.busy]
     if found.tasks and ends:
         by_machine = {busy.machine: busy.finish_s for busy in found.instance.busy}

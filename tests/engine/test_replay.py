@@ -27,14 +27,14 @@ from weft.workflow.builder import Builder
 from weft.workflow.checks import check_and_unfold
 
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
-"""A failing run is not made smaller: that takes minutes, and its journal says what happened."""
+"""A failing run is not shrunk: that takes minutes, and its journal shows what happened."""
 
 MOST_ENTRIES = 300
-"""Of a random run: enough to see everything that happens to it."""
+"""Limit for random runs."""
 
 
 def recorded(simulation):
-    """Simulate; give entries, a digest of the state after each, the history, and the engine."""
+    """Simulate; return the entries, a digest of the state after each, the history, and the engine."""
     entries, digests, history = [], [], History()
 
     def check(engine):
@@ -82,7 +82,7 @@ def test_deciding_again_gives_the_same_commands(simulation):
 @settings(max_examples=15, phases=PHASES, suppress_health_check=list(HealthCheck))
 @given(simulations())
 def test_state_rebuilt_from_half_a_journal_gives_the_same_other_half(simulation):
-    """What recovery after a crash rests on: nothing that matters lives outside events and commands."""
+    """Recovery after a crash relies on this: events and commands hold all that matters."""
     entries, _, _, engine = recorded(simulation)
     half = len(entries) // 2
     resumed = rebuild(fresh(simulation), entries[:half], engine.state.plans)

@@ -103,7 +103,7 @@ def test_no_queries_without_selection_settings():
 
 
 class Careless:
-    """Places everything on the last machine, whatever the view says."""
+    """Places everything on the last machine, regardless of the view."""
 
     name, title, needs_plan, order = "careless", "", False, ByIndex()
 
@@ -122,7 +122,7 @@ def test_policy_that_uses_a_refusing_machine_raises():
 
 
 def test_plan_may_use_machines_that_have_not_answered():
-    """At the submission nobody has answered; the plan is made, and followed when they have."""
+    """No machine has answered at the submission; the plan is made and followed after they have."""
     done = simulated(one_task(), platform_of(1.0, 2.0), settings=find_settings("s3"), policy="plan")
     assert done.run.ending == "completed"
     ((_, assigned),) = done.commands(cm.Assign)

@@ -16,7 +16,7 @@ from weft.workflow.checks import check_and_unfold
 
 
 def two_kinds(selector=None, count=1):
-    """Make jobs that want the slowest machine and say so to their selector, and plain tasks of the same size."""
+    """Return jobs whose selector prefers the slowest machine, and plain tasks of the same size."""
     own = {} if selector is None else {"selector": selector}
     flow = Builder("two")
     flow.task("plain", work=10, sweep={"i": f"1..{count}"})

@@ -17,7 +17,7 @@ MOST_ENTRIES = 300
 
 
 def recorded(simulation):
-    """Simulate; give the entries, a snapshot and a digest after each, and the engine."""
+    """Simulate; return the entries, a snapshot and a digest after each, and the engine."""
     entries, kept, digests = [], [], []
 
     def look(engine):

@@ -19,7 +19,7 @@ WORDS = ("queued", "running", "completed", "failed")
 
 
 def drawn(rng, largest, iterations=2):
-    """A random directed graph in a random state, sensible or not."""
+    """Return a random directed graph in a random state, possible or not."""
     count = int(rng.integers(1, largest + 1))
     density = rng.uniform(0.05, 0.5)
     edges = [(a, b) for a in range(count) for b in range(count) if rng.random() < density]
@@ -66,7 +66,7 @@ def test_window_of_a_thousand_random_graphs_is_acyclic(part):
         assert acyclic(window.tasks, window.edges), case
         assert set(window.edges) == set(window.inner) - set(window.cut_moving) - set(window.cut_queued)
         assert not set(window.moving) & set(window.queued)
-    assert with_cycles > 300  # or the test would say nothing
+    assert with_cycles > 300  # enough graphs have cycles
 
 
 @pytest.mark.parametrize("iterations", [1, 3])
@@ -191,12 +191,12 @@ def test_first_task_of_an_exhausted_loop_still_runs():
 
 
 def test_failed_task_repeats_completed_ancestors_of_its_machine_only():
-    # A and B ran on the machine of D, C elsewhere; E, on that machine too, is no ancestor of D.
+    # A and B ran on the machine of D, C elsewhere; E, also on that machine, is no ancestor of D.
     state = dict.fromkeys("ABCE", "completed") | {"D": "failed"}
     machine = dict.fromkeys("ABDE", 7) | {"C": 8}
     window, names = simple(("AB", "BC", "CD", "AE"), state, machine=machine)
     assert named(names, window.moving) == "ABD"
-    # C and E are descendants of A, which runs again: the paper repeats them, where they were.
+    # C and E are descendants of A, which runs again: the paper repeats them on their machines.
     assert named(names, window.queued) == named(names, window.repeated) == "CE"
     assert window.fresh == ()
     assert window.bindings.machine[names.index("C")] == (8, 1)

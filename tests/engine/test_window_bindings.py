@@ -29,7 +29,8 @@ def test_waiting_task_runs_where_a_completed_one_of_its_machine_ran():
 
 
 def test_rebound_machine_is_not_pinned_by_another_completed_task():
-    # 0 is done on the machine of 1, which is too slow, but does not lead to it; 2 waits for both there.
+    # 0 has completed on the machine of 1, which is too slow, but is no predecessor of it; 2 waits for both
+    # there.
     tasks = [(C, 5, None, 1), (R, 5, None, 1), (Q, 5, None, 1)]
     assert bound(tasks, [(0, 2), (1, 2)], violating=[1]).pinned == ()
     assert bound(tasks, [(0, 2), (1, 2)]).pinned == ((5, 1),)
