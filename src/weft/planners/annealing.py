@@ -1,11 +1,4 @@
-"""Simulated annealing over bindings and node counts: the genes of ``genetic`` with another optimiser.
-
-S. Kirkpatrick, C. D. Gelatt, M. P. Vecchi, Science 220, 1983 (``weft.search.annealing``); R. Prodan,
-T. Fahringer, SAC 2005 name it as a method for their search engine (docs/papers/dynamic-grid.md, section 4).
-
-Deviations: the search starts from the plans of list planners, in the task order of the best of them.
-Complexity per individual as ``genetic``.
-"""
+"""Simulated annealing over bindings and node counts: the genes of ``genetic`` with another optimiser."""
 
 from __future__ import annotations
 
@@ -31,7 +24,14 @@ __all__ = ["AnnealingPlanner"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnnealingPlanner(BasePlanner):
-    """Changes the binding or node count of one task at a time, with falling temperature."""
+    """Changes the binding or node count of one task at a time, with falling temperature.
+
+    S. Kirkpatrick, C. D. Gelatt, M. P. Vecchi, Science 220, 1983 (``weft.search.annealing``); R. Prodan, T.
+    Fahringer, SAC 2005 name it as a method for their search engine (docs/papers/dynamic-grid.md, section 4).
+
+    Deviations: the search starts from the plans of list planners, in the task order of the best of them.
+    Complexity per individual as ``genetic``.
+    """
 
     name = "annealing"
     title = "simulated annealing over machines and node counts (Kirkpatrick et al. 1983)"

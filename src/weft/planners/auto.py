@@ -1,15 +1,4 @@
-"""``auto``, the default planner: a portfolio that returns the best plan within its budget, and a lower bound.
-
-List planners build the first plans. If none is as short as the lower bound, ``weave`` continues from the best
-of them, and so does ``cp-sat`` if its model is small enough; every better plan or bound is passed to the
-others. The search ends when plan and bound meet, when the budget is spent, or with Ctrl-C. The plan is never
-worse than that of any planner in the portfolio. A planner that fails is dropped, and a note of the plan says
-so.
-
-With a budget of steps the plan depends only on seed, steps and islands.
-
-Complexity: that of the list planners, then as long as the budget allows.
-"""
+"""``auto``, the default planner: a portfolio that returns the best of many plans, and a bound."""
 
 from __future__ import annotations
 
@@ -72,7 +61,18 @@ _INTERRUPTED = "the search was interrupted: this is the best plan until then"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Auto(BasePlanner):
-    """The portfolio of list planners, searches and the exact planner."""
+    """The portfolio of list planners, searches and the exact planner.
+
+    List planners build the first plans. If none is as short as the lower bound, ``weave`` continues from the
+    best of them, and so does ``cp-sat`` if its model is small enough; every better plan or bound is passed to
+    the others. The search ends when plan and bound meet, when the budget is spent, or with Ctrl-C. The plan
+    is never worse than that of any planner in the portfolio. A planner that fails is dropped, and a note of
+    the plan says so.
+
+    With a budget of steps the plan depends only on seed, steps and islands.
+
+    Complexity: that of the list planners, then as long as the budget allows.
+    """
 
     name = "auto"
     title = "the best of list planners, search and CP-SAT within --plan-time, with a bound"

@@ -1,14 +1,4 @@
-"""Round robin and random machines: baselines that ignore estimates.
-
-Round robin binds each variable to the first of its candidate machines after the machine that was used last.
-It is the plan ``T_o`` that R. Prodan, T. Fahringer, Dynamic Scheduling of Scientific Workflow Applications on
-the Grid, SAC 2005, compare their search with (docs/papers/dynamic-grid.md, section 12). Random binds each
-variable to one of its candidates, all equally likely, as in the first generation of their genetic search
-(section 4).
-
-Deviations: pinned variables keep their machine. A moldable task takes the node count that ends first. Tasks
-are placed by index. Complexity O(v (k + log p) + e) for v tasks of k modes, e edges and p machines.
-"""
+"""Round robin and random machines: baselines that ignore estimates."""
 
 from __future__ import annotations
 
@@ -24,7 +14,15 @@ __all__ = ["RandomMachine", "RoundRobin"]
 
 
 class RoundRobin(ListPlanner):
-    """Binding variables in turn over their candidate machines."""
+    """Binding variables in turn over their candidate machines.
+
+    Each variable is bound to the first of its candidates after the machine that was used last. This is the
+    plan ``T_o`` that R. Prodan, T. Fahringer, Dynamic Scheduling of Scientific Workflow Applications on the
+    Grid, SAC 2005, compare their search with (docs/papers/dynamic-grid.md, section 12).
+
+    Deviations: pinned variables keep their machine. A moldable task takes the node count that ends first.
+    Tasks are placed by index. Complexity O(v (k + log p) + e) for p machines.
+    """
 
     name = "round-robin"
     title = "binding variables in turn over their machines (baseline)"
@@ -51,7 +49,11 @@ def _bind_in_turn(instance: Instance) -> Indices:
 
 
 class RandomMachine(BasePlanner):
-    """Every binding variable on a random candidate machine; another seed gives another plan."""
+    """Every binding variable on a random candidate machine; another seed gives another plan.
+
+    All candidates are equally likely, as in the first generation of the genetic search of R. Prodan, T.
+    Fahringer (docs/papers/dynamic-grid.md, section 4). Deviations as round robin.
+    """
 
     name = "random"
     title = "every binding variable on a machine drawn at random (baseline)"

@@ -1,26 +1,4 @@
-"""MinMin, MaxMin and Sufferage: the batch-mode heuristics of Maheswaran et al.
-
-All ready tasks compete; the winner is placed where it ends first. MinMin takes the task that can end first:
-machines fill evenly at the beginning, and a long task may be left for the end. MaxMin takes the task whose
-earliest finish is the latest, so that short tasks fill the gaps at the end. Sufferage takes the task with the
-largest difference between its earliest finish on the second-best machine and on the best one.
-
-M. Maheswaran, S. Ali, H. J. Siegel, D. Hensgen, R. F. Freund, Dynamic Mapping of a Class of Independent Tasks
-onto Heterogeneous Computing Systems, JPDC 59(2), 1999, section 3; used on the ready tasks of a workflow by
-J. Blythe et al., Task Scheduling Strategies for Workflow-based Applications in Grids, CCGrid 2005.
-
-Deviations: the paper assumes independent tasks; here the tasks whose predecessors are placed compete, and
-transfer times count. Tasks of one abstract machine follow the first of them that is placed. A moldable task
-is selected by its earliest finish and takes the smallest node count that ends within 5 % of it. Ties go to
-the lower index. Gaps are used if machines are busy beforehand. For Sufferage the paper gives every machine
-one task before it recomputes the differences; here they are always up to date, and a task that can run on one
-machine only comes first.
-
-Complexity of MinMin O(v log v + s (d l + k)) for v tasks, d predecessors per task, l network locations, k
-modes per task and s evaluations of a task: at least v, usually a few per task, in the worst case v times the
-number of ready tasks. MaxMin and Sufferage O(v r + s (d l + k)) for r ready tasks at a time; s is v r if all
-tasks prefer the same machine. Instances that would take many minutes are refused.
-"""
+"""MinMin, MaxMin and Sufferage: the batch-mode heuristics of Maheswaran et al."""
 
 from __future__ import annotations
 
@@ -34,7 +12,18 @@ __all__ = ["MaxMin", "MinMin", "Sufferage"]
 
 
 class MinMin(ListPlanner):
-    """The ready task that ends first."""
+    """The ready task that ends first.
+
+    All ready tasks compete; the winner is placed where it ends first. Machines fill evenly at the beginning,
+    and a long task may be left for the end. M. Maheswaran, S. Ali, H. J. Siegel, D. Hensgen, R. F. Freund,
+    Dynamic Mapping of a Class of Independent Tasks onto Heterogeneous Computing Systems, JPDC 59(2), 1999,
+    section 3; used on the ready tasks of a workflow by J. Blythe et al., Task Scheduling Strategies for
+    Workflow-based Applications in Grids, CCGrid 2005.
+
+    Deviations: the paper assumes independent tasks; here the tasks whose predecessors are placed compete, and
+    transfer times count. A moldable task is selected by its earliest finish and takes the smallest node count
+    that ends within 5 % of it. Complexity O(v log v + s (d l + k)).
+    """
 
     name = "minmin"
     title = "MinMin, the ready task that ends first (Maheswaran et al. 1999)"
@@ -46,7 +35,11 @@ class MinMin(ListPlanner):
 
 
 class MaxMin(ListPlanner):
-    """The ready task whose earliest finish is the latest."""
+    """The ready task whose earliest finish is the latest, so that short tasks fill the gaps at the end.
+
+    Reference and deviations as MinMin. Complexity O(v r + s (d l + k)) for r ready tasks at a time; s is v r
+    if all tasks prefer the same machine. Instances that would take many minutes are refused.
+    """
 
     name = "maxmin"
     title = "MaxMin, the ready task that ends last (Maheswaran et al. 1999)"
@@ -62,7 +55,13 @@ class MaxMin(ListPlanner):
 
 
 class Sufferage(ListPlanner):
-    """The ready task that loses most on its second-best machine."""
+    """The ready task that loses most on its second-best machine.
+
+    The loss is the difference between its earliest finish there and on the best machine. Reference as MinMin,
+    complexity as MaxMin. Deviations as MinMin; besides, the paper gives every machine one task before it
+    recomputes the losses, here they are always up to date. A task that can run on one machine only comes
+    first.
+    """
 
     name = "sufferage"
     title = "Sufferage, the ready task that would lose most (Maheswaran et al. 1999)"

@@ -1,11 +1,4 @@
-"""Cheapest: every binding variable where it costs least, with the node counts that cost least there.
-
-Waiting costs nothing, so no plan is cheaper: this one is optimal for the objective ``cost`` and shows whether
-any plan can keep a maximal cost. Among machines and node counts of equal cost the earliest finish decides, in
-the order of HEFT; without prices it decides alone.
-
-Deviations: none, the planner is our own. Complexity as HEFT, plus O(v k) for the costs of v tasks of k modes.
-"""
+"""Cheapest: every binding variable where it costs least, with the node counts that cost least there."""
 
 from __future__ import annotations
 
@@ -19,7 +12,15 @@ __all__ = ["Cheapest"]
 
 
 class Cheapest(ListPlanner):
-    """The plan of least cost."""
+    """The plan of least cost.
+
+    Waiting costs nothing, so no plan is cheaper: this one is optimal for the objective ``cost`` and shows
+    whether any plan can keep a maximal cost. Among machines and node counts of equal cost the earliest finish
+    decides, in the order of HEFT; without prices it decides alone.
+
+    Deviations: none, the planner is our own. Complexity as HEFT, plus O(v k) for the costs of v tasks of k
+    modes.
+    """
 
     name = "cheapest"
     title = "every task where it costs least (optimal for cost; baseline)"

@@ -1,23 +1,4 @@
-"""CPA: critical path and area.
-
-First every task is allotted the node count with which the critical path is as long as the average area, the
-node-seconds of all tasks divided by all nodes. Then tasks are placed by descending bottom level. A.
-Radulescu, A. J. C. van Gemund, A Low-Cost Approach towards Mixed Task and Data Parallel Scheduling, ICPP
-2001, section 3.
-
-Deviations: a task takes its next allowed count that is faster, where the paper adds one node. On several
-machines a count has one duration and one area for the platform as a whole (below), and each task goes where
-it ends first with its count. Placement uses gaps. Communication counts with its mean. On one machine whose
-tasks may take any count the allotment is the published one.
-
-Duration and area of a count: machine k of P_k nodes runs P_k / r_k tasks of r_k nodes at a time, and ends P_k
-/ (r_k t_k) of them per second if each takes t_k seconds. One task therefore occupies the whole platform for a
-= 1 / sum of P_k / (r_k t_k) seconds (its area), and its mean duration is a times the sum of P_k / r_k; on one
-machine these are r t / P and t. A machine that does not allow the count contributes its next smaller one, or
-its smallest. Counts that are not faster than a smaller one are left out.
-
-Complexity: that of the allotment (``weft.kernels.moldable_placement``), then as HEFT with one count per task.
-"""
+"""CPA: critical path and area."""
 
 from __future__ import annotations
 
@@ -44,7 +25,21 @@ _ELEMENT_S, _PASSES_PER_COUNT = 0.3e-6, 0.1
 
 
 class Cpa(BasePlanner):
-    """Node counts by critical path and area, then placement by bottom level."""
+    """Node counts by critical path and area, then placement by bottom level.
+
+    First every task is allotted the node count with which the critical path is as long as the average area,
+    the node-seconds of all tasks divided by all nodes. Then tasks are placed by descending bottom level. A.
+    Radulescu, A. J. C. van Gemund, A Low-Cost Approach towards Mixed Task and Data Parallel Scheduling, ICPP
+    2001, section 3.
+
+    Deviations: a task takes its next allowed count that is faster, where the paper adds one node. On several
+    machines a count has one duration and one area for the platform as a whole (below), and each task goes
+    where it ends first with its count. Placement uses gaps. Communication counts with its mean. On one
+    machine whose tasks may take any count the allotment is the published one.
+
+    Complexity: that of the allotment (``weft.kernels.moldable_placement``), then as HEFT with one count per
+    task.
+    """
 
     name = "cpa"
     title = "CPA, node counts by critical path and area (Radulescu and van Gemund 2001)"
@@ -140,6 +135,12 @@ def _list_counts(instance: Instance) -> tuple[AllotmentModes, Indices]:
 
 def _mean_duration(every: Floats, parallel: Floats) -> tuple[Floats, Floats]:
     """Return mean durations and areas (tasks x counts) of seconds (tasks x counts x machines).
+
+    Duration and area of a count: machine k of P_k nodes runs P_k / r_k tasks of r_k nodes at a time, and ends
+    P_k / (r_k t_k) of them per second if each takes t_k seconds. One task therefore occupies the whole
+    platform for a = 1 / sum of P_k / (r_k t_k) seconds (its area), and its mean duration is a times the sum
+    of P_k / r_k; on one machine these are r t / P and t. A machine that does not allow the count contributes
+    its next smaller one, or its smallest. Counts that are not faster than a smaller one are left out.
 
     ``parallel`` (counts x machines) is the number of tasks that a machine runs at a time.
     """

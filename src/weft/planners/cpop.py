@@ -1,20 +1,4 @@
-"""CPOP: critical path on a processor.
-
-All tasks of the critical path go to the one machine that runs them in the least time. Of the ready tasks the
-one with the longest path through it comes first; tasks off the critical path go where they finish first, in a
-gap if one is long enough. H. Topcuoglu, S. Hariri, M.-Y. Wu, Performance-Effective and Low-Complexity Task
-Scheduling for Heterogeneous Computing, IEEE TPDS 13(3), 2002, section 4.2.
-
-Deviations: communication is averaged over pairs of *different* machines. There may be several entry tasks:
-the critical path begins at the one of the highest upward rank and continues with the successor that
-determines the rank. If no machine can run the whole path, the one that can run most of its tasks is taken,
-and the others count as not critical. Tasks of one abstract machine follow the first of them that is placed,
-so that those of a critical task are on its machine. A moldable task counts with its fastest mode on a machine
-and takes the smallest node count that ends within 5 % of its earliest finish.
-
-Complexity O((v + e) log v + e l + v k log g) for v tasks, e edges, l network locations, k evaluated modes per
-task and g gaps per machine.
-"""
+"""CPOP: critical path on a processor."""
 
 from __future__ import annotations
 
@@ -30,7 +14,19 @@ __all__ = ["Cpop", "critical_tasks"]
 
 
 class Cpop(ListPlanner):
-    """The critical path on one machine, all other tasks by earliest finish."""
+    """The critical path on one machine, all other tasks by earliest finish.
+
+    All tasks of the critical path go to the one machine that runs them in the least time. Of the ready tasks
+    the one with the longest path through it comes first; tasks off the critical path go where they finish
+    first, in a gap if one is long enough. H. Topcuoglu, S. Hariri, M.-Y. Wu, Performance-Effective and
+    Low-Complexity Task Scheduling for Heterogeneous Computing, IEEE TPDS 13(3), 2002, section 4.2.
+
+    Deviations: there may be several entry tasks; the critical path begins at the one of the highest upward
+    rank and continues with the successor that determines the rank. If no machine can run the whole path, the
+    one that can run most of its tasks is taken, and the others count as not critical. A moldable task counts
+    with its fastest mode on a machine and takes the smallest node count that ends within 5 % of its earliest
+    finish. Complexity O((v + e) log v + e l + v k log g).
+    """
 
     name = "cpop"
     title = "CPOP, the critical path on one machine (Topcuoglu et al. 2002)"

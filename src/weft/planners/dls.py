@@ -1,21 +1,4 @@
-"""DLS: dynamic level scheduling, generalised for heterogeneous machines.
-
-Of all ready tasks and machines the pair of the highest dynamic level is placed: the static level of the task,
-minus its earliest start on the machine, plus the advantage of the machine over the median. G. C. Sih, E. A.
-Lee, A Compile-Time Scheduling Heuristic for Interconnection-Constrained Heterogeneous Processor
-Architectures, IEEE TPDS 4(2), 1993, sections on DL1.
-
-Deviations: there is no contention for links, and neither the descendant consideration (DL2) nor the cost of
-leaving a processor to other tasks is computed. The static level and ``E*`` are medians over the machines that
-can run a task. As start and seconds add up to the finish, the level is ``SL + E* - finish``: the machine is
-always the one where the task ends first. Tasks of one abstract machine follow the first of them that is
-placed. A moldable task is selected by its earliest finish and takes the smallest node count that ends within
-5 % of it. Ties go to the lower index. Gaps are used if machines are busy beforehand.
-
-Complexity O(v k + v log v + r (d l + k)) for v tasks, d predecessors per task, l network locations, k modes
-per task and r evaluations of a task: at least v, usually a few per task, in the worst case v times the number
-of ready tasks.
-"""
+"""DLS: dynamic level scheduling, generalised for heterogeneous machines."""
 
 from __future__ import annotations
 
@@ -28,7 +11,18 @@ __all__ = ["Dls"]
 
 
 class Dls(ListPlanner):
-    """The highest dynamic level of all ready tasks and machines."""
+    """The highest dynamic level of all ready tasks and machines.
+
+    The dynamic level is the static level of the task, minus its earliest start on the machine, plus the
+    advantage of the machine over the median. G. C. Sih, E. A. Lee, A Compile-Time Scheduling Heuristic for
+    Interconnection-Constrained Heterogeneous Processor Architectures, IEEE TPDS 4(2), 1993, sections on DL1.
+
+    Deviations: there is no contention for links, and neither the descendant consideration (DL2) nor the cost
+    of leaving a processor to other tasks is computed. The static level and ``E*`` are medians over the
+    machines that can run a task. As start and seconds add up to the finish, the level is ``SL + E* -
+    finish``: the machine is always the one where the task ends first. A moldable task takes the smallest node
+    count that ends within 5 % of its earliest finish. Complexity O(v k + v log v + s (d l + k)).
+    """
 
     name = "dls"
     title = "DLS, highest dynamic level on unlike machines (Sih and Lee 1993)"

@@ -1,19 +1,4 @@
-"""ETF: earliest task first.
-
-Of all tasks whose predecessors are placed, the one that can start first is placed where it can; ties go to
-the higher static level. J.-J. Hwang, Y.-C. Chow, F. D. Anger, C.-Y. Lee, Scheduling Precedence Graphs in
-Systems with Interprocessor Communication Times, SIAM Journal on Computing 18(2), 1989, the section on ETF.
-
-Deviations: the paper assumes identical processors. Here levels are sums of mean seconds, and among machines
-on which a task starts at the same time it takes the one where it ends first. The paper leaves the order of
-ties open; the static level without communication is usual, then the lower index. Tasks of one abstract
-machine follow the first of them that is placed. A moldable task takes nodes that are free at its start. Gaps
-are used if machines are busy beforehand.
-
-Complexity O(v log v + r (d l + k)) for v tasks, d predecessors per task, l network locations, k modes per
-task and r evaluations of a task: at least v, usually a few per task, in the worst case v times the number of
-ready tasks.
-"""
+"""ETF: earliest task first."""
 
 from __future__ import annotations
 
@@ -27,7 +12,18 @@ __all__ = ["Etf"]
 
 
 class Etf(ListPlanner):
-    """The earliest start of all ready tasks."""
+    """The earliest start of all ready tasks.
+
+    Of all tasks whose predecessors are placed, the one that can start first is placed where it can; ties go
+    to the higher static level. J.-J. Hwang, Y.-C. Chow, F. D. Anger, C.-Y. Lee, Scheduling Precedence Graphs
+    in Systems with Interprocessor Communication Times, SIAM Journal on Computing 18(2), 1989, the section on
+    ETF.
+
+    Deviations: the paper assumes identical processors. Here levels are sums of mean seconds, and among
+    machines on which a task starts at the same time it takes the one where it ends first. The paper leaves
+    the order of ties open; the static level without communication is usual. A moldable task takes nodes that
+    are free at its start. Complexity O(v log v + s (d l + k)).
+    """
 
     name = "etf"
     title = "ETF, earliest start of all ready tasks (Hwang et al. 1989)"

@@ -1,9 +1,4 @@
-"""Evaluation of schedules: linear objectives, losses, lower bounds, and the values of decoded populations.
-
-Makespan, cost and most fitness functions of the moldable paper are linear in makespan, node-seconds and
-price, so that a kernel can evaluate them without building a schedule. Limits come first: of two plans the one
-that exceeds deadline and maximal cost by less is better, whatever its objective value.
-"""
+"""Evaluation of schedules: linear objectives, losses, lower bounds, and the values of decoded populations."""
 
 from __future__ import annotations
 
@@ -48,7 +43,12 @@ _bounds_cache: WeakKeyDictionary[Instance, Bounds] = WeakKeyDictionary()
 
 
 class LinearObjective(NamedTuple):
-    """The objective ``base + makespan_s * per_second + node_s * per_node_s + cost * per_price``."""
+    """The objective ``base + makespan_s * per_second + node_s * per_node_s + cost * per_price``.
+
+    Makespan, cost and most fitness functions of the moldable paper are linear in makespan, node-seconds and
+    price, so that a kernel can evaluate them without building a schedule. Limits come first: of two plans the
+    one that exceeds deadline and maximal cost by less is better, whatever its objective value.
+    """
 
     base: float
     per_second: float

@@ -1,15 +1,4 @@
-"""The distribution of makespan and cost of a plan under uncertain durations.
-
-Bindings, node counts and the order on every machine are kept. 200 samples of the durations are drawn, and the
-schedule is decoded with each. The duration of a task is log-normal with the P50 and P90 of its estimate (the
-largest ratio of its modes). Delays are partly common to a machine, which may be slower than estimated, and
-partly those of a task: half of the variance of the logarithm is one factor per machine and sample, half is
-drawn per task. Each single task keeps its P50 and P90, and the tasks of one machine are correlated. Within a
-sample all iterations of a loop take the same time.
-
-Estimates without a P90 count as exact. If all are exact, nothing is drawn: P50 and P90 are those of the plan.
-Complexity O(200 (v + e)) for v tasks and e edges.
-"""
+"""The distribution of makespan and cost of a plan under uncertain durations."""
 
 from __future__ import annotations
 
@@ -59,7 +48,18 @@ class PlanForecast:
 def forecast_schedule(
     schedule: Schedule, instance: Instance, *, seed: int, loops: Sequence[LoopBody] | None = None
 ) -> PlanForecast:
-    """Return P50 and P90 of makespan and cost of a schedule; ``loops`` are by default those of the graph."""
+    """Return P50 and P90 of makespan and cost of a schedule; ``loops`` are by default those of the graph.
+
+    Bindings, node counts and the order on every machine are kept. 200 samples of the durations are drawn, and
+    the schedule is decoded with each. The duration of a task is log-normal with the P50 and P90 of its
+    estimate (the largest ratio of its modes). Delays are partly common to a machine, which may be slower than
+    estimated, and partly those of a task: half of the variance of the logarithm is one factor per machine and
+    sample, half is drawn per task. Each single task keeps its P50 and P90, and the tasks of one machine are
+    correlated. Within a sample all iterations of a loop take the same time.
+
+    Estimates without a P90 count as exact. If all are exact, nothing is drawn: P50 and P90 are those of the
+    plan. Complexity O(200 (v + e)) for v tasks and e edges.
+    """
     bodies = instance.graph.loops if loops is None else loops
     timed = (instance.graph.kind == COMPUTE) & (schedule.finish_s > schedule.start_s)
     spread = instance.seconds.spread

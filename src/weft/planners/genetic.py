@@ -1,20 +1,4 @@
-"""Genetic search over bindings: the machine of every binding variable.
-
-R. Prodan, T. Fahringer, Dynamic Scheduling of Scientific Workflow Applications on the Grid: A Case Study, SAC
-2005 (docs/papers/dynamic-grid.md, sections 4 and 12). With ``preset=s1-tuned`` it is the published search
-with the final settings of the paper: a random first generation, and tasks by index.
-
-Genes: tasks of one abstract machine share one gene, every other task has its own; so the workflow decides
-between the 56 and the 106 genes of the application in the paper. A variable without a choice has no gene. A
-moldable task has a second gene, the position among all its node counts; if the machine does not allow that
-count, the next smaller one is taken, or the smallest. All individuals have the same task order.
-
-Deviations of the default: the plans of list planners are in the first generation, and tasks are decoded in
-the order of the best of them, so that the result is never worse. The settings are our own. The result is
-decoded again into gaps. Moldable tasks have genes for their node counts.
-
-Complexity O(v + e) per individual for v tasks and e edges, more if nodes are counted or gaps are filled.
-"""
+"""Genetic search over bindings: the machine of every binding variable."""
 
 from __future__ import annotations
 
@@ -77,7 +61,18 @@ _SEEDED = search.GeneticSettings(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneticPlanner(BasePlanner):
-    """Genetic search over bindings and node counts."""
+    """Genetic search over bindings and node counts.
+
+    R. Prodan, T. Fahringer, Dynamic Scheduling of Scientific Workflow Applications on the Grid: A Case Study,
+    SAC 2005 (docs/papers/dynamic-grid.md, sections 4 and 12). With ``preset=s1-tuned`` it is the published
+    search with the final settings of the paper: a random first generation, and tasks by index.
+
+    Deviations of the default: the plans of list planners are in the first generation, and tasks are decoded
+    in the order of the best of them, so that the result is never worse. The settings are our own. The result
+    is decoded again into gaps. Moldable tasks have genes for their node counts.
+
+    Complexity O(v + e) per individual for v tasks and e edges, more if nodes are counted or gaps are filled.
+    """
 
     name = "genetic"
     title = "genetic search over machines (Prodan and Fahringer 2005)"
@@ -149,7 +144,13 @@ def fill_gaps(request: PlanRequest, plan: Plan) -> Plan:
 
 
 class BindingEncoding:
-    """The bindings and node counts of an instance as points of a search space."""
+    """The bindings and node counts of an instance as points of a search space.
+
+    Genes: tasks of one abstract machine share one gene, every other task has its own; so the workflow decides
+    between the 56 and the 106 genes of the application in the paper. A variable without a choice has no gene.
+    A moldable task has a second gene, the position among all its node counts; if the machine does not allow
+    that count, the next smaller one is taken, or the smallest. All individuals have the same task order.
+    """
 
     def __init__(
         self, instance: Instance, objective: Objective, *, rule: int = APPEND, order: Indices | None = None

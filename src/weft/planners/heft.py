@@ -1,18 +1,4 @@
-"""HEFT: heterogeneous earliest finish time.
-
-Tasks are taken by descending upward rank. Each is placed where it finishes first, in a gap between tasks if
-one is long enough. H. Topcuoglu, S. Hariri, M.-Y. Wu, Performance-Effective and Low-Complexity Task
-Scheduling for Heterogeneous Computing, IEEE TPDS 13(3), 2002, section 4.1.
-
-Deviations: communication is averaged over pairs of *different* machines. Tasks of one abstract machine follow
-the first of them that is placed. An explicit transfer is placed together with the first task at its
-destination. A moldable task takes the smallest node count that ends within 5 % of its earliest finish.
-Machines that cannot be the best are skipped; the schedule is the same. With one node count, no resources and
-no abstract machines it is the published algorithm.
-
-Complexity O(v log v + e l + v k log g) for v tasks, e edges, l network locations, k evaluated modes per task
-and g gaps per machine.
-"""
+"""HEFT: heterogeneous earliest finish time."""
 
 from __future__ import annotations
 
@@ -30,7 +16,16 @@ __all__ = ["Heft"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heft(ListPlanner):
-    """Earliest finish in the order of upward ranks; the reference for all list planners."""
+    """Earliest finish in the order of upward ranks; the reference for all list planners.
+
+    Tasks are taken by descending upward rank. Each is placed where it finishes first, in a gap between tasks
+    if one is long enough. H. Topcuoglu, S. Hariri, M.-Y. Wu, Performance-Effective and Low-Complexity Task
+    Scheduling for Heterogeneous Computing, IEEE TPDS 13(3), 2002, section 4.1.
+
+    Deviations: a moldable task takes the smallest node count that ends within 5 % of its earliest finish.
+    Machines that cannot be the best are skipped; the schedule is the same. With one node count, no resources
+    and no abstract machines it is the published algorithm. Complexity O(v log v + e l + v k log g).
+    """
 
     name = "heft"
     title = "HEFT, earliest finish with insertion (Topcuoglu et al. 2002)"

@@ -1,21 +1,4 @@
-"""HEFT for moldable tasks: node counts of a minimal parallel efficiency, then due dates that are tightened.
-
-The order is that of HEFT (H. Topcuoglu, S. Hariri, M.-Y. Wu, IEEE TPDS 13(3), 2002). In the first plan every
-task ends as early as possible with a node count of at least some parallel efficiency. Further plans are plain
-HEFT, another efficiency, and the node counts of CPA. The best plans are then tightened: every task gets a due
-date, a share of its latest finish in that plan, and takes the mode of least node-seconds that ends by it, or
-the mode that ends first. This is repeated from the new plan while it improves. If cost counts, due dates are
-first extended, the cheapest modes are tried, and a mode is charged its price instead of its node-seconds. The
-best plan by limits and objective is returned.
-
-The efficiency of a count R on a machine is r t(r) / (R t(R)) for the smallest count r allowed there, so at
-least one mode per machine remains.
-
-Deviations: only the order is published. With ``efficiency=0`` and a budget of one step the plan is that of
-HEFT with the node count that ends first.
-
-Complexity: that of HEFT with k modes per task for each of 15 to 45 steps, or as many as the budget allows.
-"""
+"""HEFT for moldable tasks: node counts of a minimal parallel efficiency, then tightened due dates."""
 
 from __future__ import annotations
 
@@ -67,7 +50,22 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeftMoldable(BasePlanner):
-    """HEFT with node counts by efficiency and due dates."""
+    """HEFT with node counts by efficiency and due dates.
+
+    The order is that of HEFT (H. Topcuoglu, S. Hariri, M.-Y. Wu, IEEE TPDS 13(3), 2002). In the first plan
+    every task ends as early as possible with a node count of at least some parallel efficiency. Further plans
+    are plain HEFT, another efficiency, and the node counts of CPA. The best plans are then tightened: every
+    task gets a due date, a share of its latest finish in that plan, and takes the mode of least node-seconds
+    that ends by it, or the mode that ends first. This is repeated from the new plan while it improves. If
+    cost counts, due dates are first extended, the cheapest modes are tried, and a mode is charged its price
+    instead of its node-seconds. The best plan by limits and objective is returned.
+
+    Deviations: only the order is published. With ``efficiency=0`` and a budget of one step the plan is that
+    of HEFT with the node count that ends first.
+
+    Complexity: that of HEFT with k modes per task for each of 15 to 45 steps, or as many as the budget
+    allows.
+    """
 
     name = "heft-moldable"
     title = "HEFT with node counts by efficiency and due dates, for moldable tasks"
@@ -309,7 +307,11 @@ def _edge_seconds(schedule: Schedule, instance: Instance, target: NDArray[np.int
 
 
 def restrict_to_efficient(instance: Instance, least: float) -> ProblemArrays:
-    """Return the problem in which tasks keep the modes of at least this efficiency."""
+    """Return the problem in which tasks keep the modes of at least this efficiency.
+
+    The efficiency of a count R on a machine is r t(r) / (R t(R)) for the smallest count r allowed there, so
+    at least one mode per machine remains.
+    """
     parts = []
     for index, group in enumerate(instance.groups):
         for tasks, seconds in group.chunks():

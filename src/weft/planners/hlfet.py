@@ -1,19 +1,4 @@
-"""HLFET: highest level first with estimated times.
-
-Whenever a machine is free it takes, of the tasks whose predecessors have ended, the one of the highest level:
-the longest path to an exit, its own time included. Ties go to the lower index. T. L. Adam, K. M. Chandy, J.
-R. Dickson, A Comparison of List Schedules for Parallel Processing Systems, CACM 17(12), 1974.
-
-Deviations: none on identical machines without communication, the model of the paper. Otherwise levels are
-sums of mean seconds without communication. Among the machines that are free at a time a task takes the one
-where it ends first, its data included, and occupies it while the data are transferred. Tasks of one abstract
-machine follow the first of them that is placed. A moldable task takes nodes that are free at that time. Gaps
-are used if machines are busy beforehand.
-
-Complexity O(v log v + r (d l + k)) for v tasks, d predecessors per task, l network locations, k modes per
-task and r evaluations of a task: at least v, usually a few per task, in the worst case v times the number of
-ready tasks.
-"""
+"""HLFET: highest level first with estimated times."""
 
 from __future__ import annotations
 
@@ -27,7 +12,17 @@ __all__ = ["Hlfet"]
 
 
 class Hlfet(ListPlanner):
-    """The ready task of the highest level on the machine that is free first."""
+    """The ready task of the highest level on the machine that is free first.
+
+    Whenever a machine is free it takes, of the tasks whose predecessors have ended, the one of the highest
+    level: the longest path to an exit, its own time included. T. L. Adam, K. M. Chandy, J. R. Dickson, A
+    Comparison of List Schedules for Parallel Processing Systems, CACM 17(12), 1974.
+
+    Deviations: none on identical machines without communication, the model of the paper. Otherwise levels are
+    sums of mean seconds without communication. Among the machines that are free at a time a task takes the
+    one where it ends first, its data included, and occupies it while the data are transferred. A moldable
+    task takes nodes that are free at that time. Complexity O(v log v + s (d l + k)).
+    """
 
     name = "hlfet"
     title = "HLFET, highest level first (Adam et al. 1974)"

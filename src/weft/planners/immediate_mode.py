@@ -1,24 +1,4 @@
-"""MCT, OLB and the fastest machine (MET): tasks are placed in the order of their index.
-
-MCT (minimum completion time) places each task where it ends first, after all other tasks there. OLB
-(opportunistic load balancing) places it on the machine that is free first, however long it takes there. MET
-(minimum execution time, registered as ``fastest``) places it where it takes least, whatever waits there.
-
-M. Maheswaran, S. Ali, H. J. Siegel, D. Hensgen, R. F. Freund, Dynamic Mapping of a Class of Independent Tasks
-onto Heterogeneous Computing Systems, JPDC 59(2), 1999, section 3; R. F. Freund et al., Scheduling Resources
-in Multi-User, Heterogeneous, Computing Environments with SmartNet, HCW 1998 (OLB); T. D. Braun et al., A
-Comparison of Eleven Static Heuristics for Mapping a Class of Independent Tasks onto Heterogeneous Distributed
-Computing Systems, JPDC 61(6), 2001, section 2 (MET).
-
-Deviations: tasks may depend on each other, and transfer times count. Tasks of one abstract machine follow the
-first of them that is placed; with MET they go where they take least together. With MCT a moldable task takes
-the smallest node count that ends within 5 % of its earliest finish, with OLB nodes that are free at its
-start, with MET the node count that ends first. Among machines that are free at the same time OLB takes the
-one where the task ends first. Ties go to the machine of lower index. MCT and OLB use gaps if machines are
-busy beforehand, MET always.
-
-Complexity O(e l + v k) for v tasks, e edges, l network locations and k modes per task.
-"""
+"""MCT, OLB and the fastest machine (MET): heuristics that place tasks in the order of their index."""
 
 from __future__ import annotations
 
@@ -32,7 +12,13 @@ __all__ = ["Fastest", "Mct", "Olb"]
 
 
 class Mct(ListPlanner):
-    """Every task where it ends first, by index."""
+    """Minimum completion time: every task where it ends first, after all other tasks there.
+
+    M. Maheswaran, S. Ali, H. J. Siegel, D. Hensgen, R. F. Freund, Dynamic Mapping of a Class of Independent
+    Tasks onto Heterogeneous Computing Systems, JPDC 59(2), 1999, section 3. Deviations: tasks may depend on
+    each other, and transfer times count. A moldable task takes the smallest node count that ends within 5 %
+    of its earliest finish. Complexity O(e l + v k).
+    """
 
     name = "mct"
     title = "MCT, earliest finish in order of arrival (Maheswaran et al. 1999)"
@@ -45,7 +31,13 @@ class Mct(ListPlanner):
 
 
 class Olb(ListPlanner):
-    """Every task on the machine that is free first, by index."""
+    """Opportunistic load balancing: every task on the machine that is free first, however long it takes.
+
+    R. F. Freund et al., Scheduling Resources in Multi-User, Heterogeneous, Computing Environments with
+    SmartNet, HCW 1998. Deviations: tasks may depend on each other; a machine is free for a task when its data
+    have arrived. Among machines that are free at the same time the task takes the one where it ends first. A
+    moldable task takes nodes that are free at its start. Complexity O(e l + v k).
+    """
 
     name = "olb"
     title = "OLB, the machine that is free first (Freund et al. 1998)"
@@ -58,7 +50,13 @@ class Olb(ListPlanner):
 
 
 class Fastest(ListPlanner):
-    """Every task on its fastest machine; shows the cost of ignoring queues."""
+    """Minimum execution time: every task where it takes least, whatever waits there.
+
+    T. D. Braun et al., A Comparison of Eleven Static Heuristics for Mapping a Class of Independent Tasks onto
+    Heterogeneous Distributed Computing Systems, JPDC 61(6), 2001, section 2 (MET). Deviations: tasks may
+    depend on each other; those of one abstract machine go where they take least together. A moldable task
+    counts with its fastest node count and takes the one that ends first. Complexity O(v k + e).
+    """
 
     name = "fastest"
     title = "every task on its fastest machine (baseline, MET of Braun et al. 2001)"

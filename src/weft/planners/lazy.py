@@ -1,16 +1,4 @@
-"""Lazy: no plan; a task is bound when it becomes ready, to the machine of the lowest time.
-
-The baseline of R. Prodan, T. Fahringer, Dynamic Scheduling of Scientific Workflow Applications on the Grid,
-SAC 2005 (docs/papers/dynamic-grid.md, section 13). In the paper the time is that of the transfer before a
-task, and the task inherits the machine of the transfer: all tasks stay where the first of them ran. With
-``by=finish`` the machine is the one on which the task itself ends first, after all tasks that are queued
-there.
-
-Deviations: a dependency with data counts like the transfer it implies. Among machines with equal transfer
-times a task takes the one where it is shortest. A task is bound when its last predecessor has ended. The
-schedule is the run with estimated times. Complexity O(v log v + e l + v k) for v tasks of k modes, e edges
-and l network locations.
-"""
+"""Lazy: no plan; a task is bound when it becomes ready, to the machine of the lowest time."""
 
 from __future__ import annotations
 
@@ -30,7 +18,19 @@ __all__ = ["LazyPlanner"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LazyPlanner(BasePlanner):
-    """A run without a plan, with estimated times."""
+    """A run without a plan, with estimated times.
+
+    The baseline of R. Prodan, T. Fahringer, Dynamic Scheduling of Scientific Workflow Applications on the
+    Grid, SAC 2005 (docs/papers/dynamic-grid.md, section 13). In the paper the time is that of the transfer
+    before a task, and the task inherits the machine of the transfer: all tasks stay where the first of them
+    ran. With ``by=finish`` the machine is the one on which the task itself ends first, after all tasks that
+    are queued there.
+
+    Deviations: a dependency with data counts like the transfer it implies. Among machines with equal transfer
+    times a task takes the one where it is shortest. A task is bound when its last predecessor has ended. The
+    schedule is the run with estimated times. Complexity O(v log v + e l + v k) for v tasks of k modes, e
+    edges and l network locations.
+    """
 
     name = "lazy"
     title = "no plan, tasks are bound when they become ready (baseline, Prodan and Fahringer 2005)"

@@ -54,6 +54,15 @@ class ListPlanner(BasePlanner, ABC):
     """Base of planners that build one schedule, task by task, without a search.
 
     A subclass names itself and returns a schedule. One that needs random numbers overrides ``plan``.
+
+    Deviations from the papers that hold for all list planners: communication is averaged over pairs of
+    *different* machines. Tasks of one abstract machine follow the first of them that is placed. An explicit
+    transfer is placed together with the first task at its destination. Ties go to the lower index of task and
+    machine. Heuristics without insertion use gaps if machines are busy beforehand.
+
+    Complexities are given for v tasks, e edges, d predecessors per task, l network locations, k evaluated
+    modes per task, g gaps per machine, and s evaluations of ready tasks: at least v, usually a few per task,
+    in the worst case v times the number of ready tasks.
     """
 
     def plan(self, request: PlanRequest) -> Plan:

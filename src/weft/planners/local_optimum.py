@@ -1,15 +1,4 @@
-"""Local optimum: every task on the node count with which it takes least, whatever waits for it.
-
-The optimum of the first fitness function of M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable
-Scientific Workflows (docs/papers/moldable.md, section 4): the fastest count of each task. On one machine the
-tasks are submitted to its queue breadth first, as in the paper (section 5). Optimal for the objective
-``local``.
-
-Deviations: on several machines every binding variable goes to the machine where its tasks together take
-least; among equal machines to the one where a task ends first. There, and if machines are busy beforehand,
-tasks are placed into gaps. Ties go to the smaller count. Complexity O(v k) for v tasks of k modes, plus that
-of the queue.
-"""
+"""Local optimum: every task on the node count with which it takes least, whatever waits for it."""
 
 from __future__ import annotations
 
@@ -26,7 +15,18 @@ __all__ = ["LocalOptimum"]
 
 
 class LocalOptimum(ListPlanner):
-    """Every task on its fastest node count."""
+    """Every task on its fastest node count.
+
+    The optimum of the first fitness function of M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable
+    Scientific Workflows (docs/papers/moldable.md, section 4): the fastest count of each task. On one machine
+    the tasks are submitted to its queue breadth first, as in the paper (section 5). Optimal for the objective
+    ``local``.
+
+    Deviations: on several machines every binding variable goes to the machine where its tasks together take
+    least; among equal machines to the one where a task ends first. There, and if machines are busy
+    beforehand, tasks are placed into gaps. Ties go to the smaller count. Complexity O(v k) for v tasks of k
+    modes, plus that of the queue.
+    """
 
     name = "local-optimum"
     title = "every task on its fastest node count (baseline, Jaros and Jaros, fitness 1)"

@@ -1,18 +1,4 @@
-"""Lookahead: HEFT that evaluates the successors of a task before it places the task.
-
-Tasks are taken by descending upward rank. For every machine of a task each of its successors is evaluated on
-all its machines, and the machine is taken for which the last successor ends first. L. F. Bittencourt, R.
-Sakellariou, E. R. M. Madeira, DAG Scheduling Using a Lookahead Variant of the Heterogeneous Earliest Finish
-Time Algorithm, PDP 2010, section on the lookahead with the earliest finish of all children.
-
-Deviations: successors are evaluated one by one, each as if it were the only one. Transfers and virtual tasks
-are not evaluated. Communication is averaged over pairs of *different* machines. Tasks of one abstract machine
-follow the first of them that is placed. A moldable task takes, on every machine, the smallest node count that
-ends within 5 % of its earliest finish there. Ties go to the earlier finish of the task itself, then to the
-machine of lower index.
-
-Complexity O(v log v + e k^2 log g) for v tasks, e edges, k modes per task and g gaps per machine.
-"""
+"""Lookahead: HEFT that evaluates the successors of a task before it places the task."""
 
 from __future__ import annotations
 
@@ -32,7 +18,18 @@ _PAIR_S = 0.5e-6
 
 
 class Lookahead(ListPlanner):
-    """The machine with the earliest finish of the last successor, in the order of HEFT."""
+    """The machine with the earliest finish of the last successor, in the order of HEFT.
+
+    For every machine of a task each of its successors is evaluated on all its machines, and the machine is
+    taken for which the last successor ends first. L. F. Bittencourt, R. Sakellariou, E. R. M. Madeira, DAG
+    Scheduling Using a Lookahead Variant of the Heterogeneous Earliest Finish Time Algorithm, PDP 2010,
+    section on the lookahead with the earliest finish of all children.
+
+    Deviations: successors are evaluated one by one, each as if it were the only one. Transfers and virtual
+    tasks are not evaluated. A moldable task takes, on every machine, the smallest node count that ends within
+    5 % of its earliest finish there. Ties go to the earlier finish of the task itself, then to the machine of
+    lower index. Complexity O(v log v + e k^2 log g).
+    """
 
     name = "lookahead"
     title = "lookahead HEFT, earliest finish of all successors (Bittencourt et al. 2010)"

@@ -1,17 +1,4 @@
-"""Genetic search over node counts on the queue of one machine.
-
-M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable Scientific Workflows (docs/papers/moldable.md,
-sections 2, 5 and 8). Genes are node counts in the order of submission, breadth first unless another order is
-given. Only allowed counts are values, so that no individual needs repair. The queue of the machine builds the
-schedule. With ``preset=s2-recommended`` it is the published search with its recommended settings, from a
-random first generation: 25 individuals below 31 tasks, else 50.
-
-Deviations of the default: the plans of list planners are in the first generation. Tasks are submitted in the
-order of the best of these plans if that gives a better plan with its counts. The result is never worse than
-these plans.
-
-Complexity O(v log v + e) per individual for v tasks and e edges, with the ``conservative`` queue O(v^2 + e).
-"""
+"""Genetic search over node counts on the queue of one machine."""
 
 from __future__ import annotations
 
@@ -48,7 +35,21 @@ def recommended_settings(tasks: int) -> search.GeneticSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoldableGeneticPlanner(BasePlanner):
-    """Genetic search over node counts."""
+    """Genetic search over node counts.
+
+    M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable Scientific Workflows
+    (docs/papers/moldable.md, sections 2, 5 and 8). Genes are node counts in the order of submission, breadth
+    first unless another order is given. Only allowed counts are values, so that no individual needs repair.
+    The queue of the machine builds the schedule. With ``preset=s2-recommended`` it is the published search
+    with its recommended settings, from a random first generation: 25 individuals below 31 tasks, else 50.
+
+    Deviations of the default: the plans of list planners are in the first generation. Tasks are submitted in
+    the order of the best of these plans if that gives a better plan with its counts. The result is never
+    worse than these plans.
+
+    Complexity O(v log v + e) per individual for v tasks and e edges, with the ``conservative`` queue O(v^2 +
+    e).
+    """
 
     name = "moldable-genetic"
     title = "genetic search over node counts on one cluster (Jaros and Jaros)"

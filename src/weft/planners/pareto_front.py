@@ -1,21 +1,4 @@
-"""Pareto fronts of time against cost or idle nodes: entries, archive, tradeoffs, and mixtures of plans.
-
-An entry covers another if it is as good in both criteria, within rounding. Of equal entries the first is
-kept.
-
-Tradeoffs: M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable Scientific Workflows
-(docs/papers/moldable.md, sections 4 and 9) plot makespan against cost and against the share of idle
-node-time, found under five weights. Here the weights follow from known entries: the weights under which two
-neighbours of a front are equal lead to the entries below the line between them (Y. P. Aneja, K. P. K. Nair,
-Management Science 25, 1979). Cost is the price of all node-seconds; without prices, the node-seconds. The
-idle share ``1 - c / (P * makespan)`` is not linear, but it is least where ``makespan - s * c / P`` is, with
-``1 / s`` the largest used share (W. Dinkelbach, Management Science 13, 1967); this is the objective
-``static-literal`` with ``s = (1 - alpha) / alpha``. Idle nodes count equally, whatever their price.
-
-Mixtures: a path from one plan to another, choice by choice, passes plans between them (path relinking, F.
-Glover, M. Laguna, R. Marti, Control and Cybernetics 29, 2000). Here the choices of the first tasks, or of the
-last, in the order of one plan are taken from the other plan.
-"""
+"""Pareto fronts of time against cost or idle nodes: entries, archive, tradeoffs, and mixtures of plans."""
 
 from __future__ import annotations
 
@@ -123,7 +106,11 @@ def decode_genome(instance: Instance, genome: Genome, decoder: FrontDecoder) -> 
 
 
 def covers(first: FrontEntry, second: FrontEntry) -> bool:
-    """Return whether the first entry is as good as the second in both criteria, within rounding."""
+    """Return whether the first entry is as good as the second in both criteria, within rounding.
+
+    An entry covers another if it is as good in both criteria, within rounding. Of equal entries the first is
+    kept.
+    """
     return _at_most(first.makespan_s, second.makespan_s) and _at_most(first.amount, second.amount)
 
 
@@ -177,7 +164,18 @@ def thin_front(entries: Iterable[FrontEntry], most: int) -> tuple[FrontEntry, ..
 
 
 class Tradeoff(Protocol):
-    """An amount that is minimised together with the makespan."""
+    """An amount that is minimised together with the makespan.
+
+    Tradeoffs: M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable Scientific Workflows
+    (docs/papers/moldable.md, sections 4 and 9) plot makespan against cost and against the share of idle
+    node-time, found under five weights. Here the weights follow from known entries: the weights under which
+    two neighbours of a front are equal lead to the entries below the line between them (Y. P. Aneja, K. P. K.
+    Nair, Management Science 25, 1979). Cost is the price of all node-seconds; without prices, the
+    node-seconds. The idle share ``1 - c / (P * makespan)`` is not linear, but it is least where ``makespan -
+    s * c / P`` is, with ``1 / s`` the largest used share (W. Dinkelbach, Management Science 13, 1967); this
+    is the objective ``static-literal`` with ``s = (1 - alpha) / alpha``. Idle nodes count equally, whatever
+    their price.
+    """
 
     against: Against
     unit: Unit
@@ -289,6 +287,10 @@ def _node_s(schedule: Schedule) -> float:
 
 def mix_genomes(instance: Instance, first: Genome, second: Genome) -> tuple[Indices, Indices, Indices]:
     """Return genomes between two (rows of orders, bindings and modes), with evenly spaced shares of both.
+
+    Mixtures: a path from one plan to another, choice by choice, passes plans between them (path relinking, F.
+    Glover, M. Laguna, R. Marti, Control and Cybernetics 29, 2000). Here the choices of the first tasks, or of
+    the last, in the order of one plan are taken from the other plan.
 
     O(v + e) per mixture of v tasks with e edges.
     """

@@ -1,22 +1,4 @@
-"""Searches for a Pareto front of time against cost or idle nodes.
-
-``FrontSearch`` is our own. List planners build the first plans. Then the fastest plan and the plan of least
-amount (cost or idle share) are searched, then plans in the widest gaps between those: first under the weights
-that make both ends of the gap equal, then, because weights miss plans in concave parts of the front, for the
-least amount up to some makespan inside the gap. Every search starts from the best known plan for its
-objective. Mixtures of neighbouring plans (``mix_genomes``) take hardly any time and fill the front between
-them. The budget is divided equally among the searches, with twice as much for the two ends. The searches of
-one batch run in parallel and start from the plans known before the batch, so that with a budget of steps the
-front depends neither on a clock nor on the pool.
-
-``run_alphas`` is the published search: M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable
-Scientific Workflows (docs/papers/moldable.md, section 9, S2.8): 20 independent runs of the genetic search per
-alpha of 0.95, 0.8, 0.5, 0.2 and 0.05 with the recommended settings; all results are sorted by fitness, and
-the best 5 % are plotted per alpha. Time against cost is searched with the on-demand fitness, time against
-idle nodes with the static fitness as printed. Deviations: fitness values of different alphas cannot be
-compared, so that results are sorted per alpha: of 20 runs the best is kept. A result is the best individual
-of a run. The front consists of the kept results that no other covers; all runs are listed as trials.
-"""
+"""Searches for a Pareto front of time against cost or idle nodes."""
 
 from __future__ import annotations
 
@@ -129,6 +111,15 @@ class _FrontTask:
 
 class FrontSearch:
     """A search for the front of one instance.
+
+    ``FrontSearch`` is our own. List planners build the first plans. Then the fastest plan and the plan of
+    least amount (cost or idle share) are searched, then plans in the widest gaps between those: first under
+    the weights that make both ends of the gap equal, then, because weights miss plans in concave parts of the
+    front, for the least amount up to some makespan inside the gap. Every search starts from the best known
+    plan for its objective. Mixtures of neighbouring plans (``mix_genomes``) take hardly any time and fill the
+    front between them. The budget is divided equally among the searches, with twice as much for the two ends.
+    The searches of one batch run in parallel and start from the plans known before the batch, so that with a
+    budget of steps the front depends neither on a clock nor on the pool.
 
     The objective of the request is the makespan, with the limits that every plan has to keep. About
     ``points`` objectives are searched.
@@ -383,7 +374,17 @@ def run_alphas(
     *,
     on_progress: Callable[[FrontProgress], None] | None = None,
 ) -> FrontResult:
-    """Run the published search: all alphas in turn, 20 times, and keep the best run per alpha."""
+    """Run the published search: all alphas in turn, 20 times, and keep the best run per alpha.
+
+    ``run_alphas`` is the published search: M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable
+    Scientific Workflows (docs/papers/moldable.md, section 9, S2.8): 20 independent runs of the genetic search
+    per alpha of 0.95, 0.8, 0.5, 0.2 and 0.05 with the recommended settings; all results are sorted by
+    fitness, and the best 5 % are plotted per alpha. Time against cost is searched with the on-demand fitness,
+    time against idle nodes with the static fitness as printed. Deviations: fitness values of different alphas
+    cannot be compared, so that results are sorted per alpha: of 20 runs the best is kept. A result is the
+    best individual of a run. The front consists of the kept results that no other covers; all runs are listed
+    as trials.
+    """
     instance, budget, pool = request.instance, request.budget, request.pool
     number = len(ALPHAS) * RUNS
     runs = [

@@ -1,19 +1,4 @@
-"""PEFT: predict earliest finish time.
-
-The optimistic cost table holds, per task and machine, the least time from the end of the task to the end of
-the workflow. Of the ready tasks the one with the largest mean in the table comes first. It is placed where
-the sum of its finish and its table entry is least, in a gap if one is long enough. H. Arabnejad, J. G.
-Barbosa, List Scheduling Algorithm for Heterogeneous Systems by an Optimistic Cost Table, IEEE TPDS 25(3),
-2014, section 4.
-
-Deviations: communication is averaged over pairs of *different* machines. Rows of the table hold for the
-machines that can run a task, and successors of the same abstract machine are assumed to be on the machine of
-the task. An explicit transfer counts with its mean seconds. A moldable task counts with its fastest mode on a
-machine and takes the node count that ends first there.
-
-Complexity O(e p + v log v + v k log g) for v tasks, e edges, p machines, k modes per task and g gaps per
-machine; O(v p) memory.
-"""
+"""PEFT: predict earliest finish time."""
 
 from __future__ import annotations
 
@@ -38,7 +23,19 @@ _CELL_S = 0.15e-6
 
 
 class Peft(ListPlanner):
-    """Earliest finish plus the optimistic cost of everything that follows."""
+    """Earliest finish plus the optimistic cost of everything that follows.
+
+    The optimistic cost table holds, per task and machine, the least time from the end of the task to the end
+    of the workflow. Of the ready tasks the one with the largest mean in the table comes first. It is placed
+    where the sum of its finish and its table entry is least, in a gap if one is long enough. H. Arabnejad, J.
+    G. Barbosa, List Scheduling Algorithm for Heterogeneous Systems by an Optimistic Cost Table, IEEE TPDS
+    25(3), 2014, section 4.
+
+    Deviations: rows of the table hold for the machines that can run a task, and successors of the same
+    abstract machine are assumed to be on the machine of the task. An explicit transfer counts with its mean
+    seconds. A moldable task counts with its fastest mode on a machine and takes the node count that ends
+    first there. Complexity O(e p + v log v + v k log g) for p machines; O(v p) memory.
+    """
 
     name = "peft"
     title = "PEFT, earliest finish and what follows at best (Arabnejad and Barbosa 2014)"

@@ -1,10 +1,4 @@
-"""The search of a portfolio: several anytime planners take turns at improving one incumbent.
-
-Every planner continues from the best schedule so far, for a slice of the remaining budget; planners that
-improved it recently come first. One island runs one planner after the other. Several islands search in
-parallel with their own random numbers, and at most one of them runs the exact planner, since two of them
-would do the same. With a budget of steps the result depends neither on a clock nor on the pool.
-"""
+"""The search of a portfolio: several anytime planners take turns at improving one incumbent."""
 
 from __future__ import annotations
 
@@ -230,7 +224,13 @@ class Contender:
 
 
 class PortfolioSearch:
-    """The turns of several planners that improve one incumbent."""
+    """The turns of several planners that improve one incumbent.
+
+    Every planner continues from the best schedule so far, for a slice of the remaining budget; planners that
+    improved it recently come first. One island runs one planner after the other. Several islands search in
+    parallel with their own random numbers, and at most one of them runs the exact planner, since two of them
+    would do the same. With a budget of steps the result depends neither on a clock nor on the pool.
+    """
 
     def __init__(self, request: PlanRequest, incumbent: Incumbent, contenders: Sequence[Contender]) -> None:
         self._budget = request.budget

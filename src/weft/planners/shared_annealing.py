@@ -1,18 +1,4 @@
-"""The search of ``weave`` on shared machines: moldable tasks, resources, budgets, several machines with data.
-
-Annealing over orders, node counts and machines together (``weft.kernels.shared_annealing``, which documents
-the arrays), in cycles. Each cycle starts from the best plan so far and cools down from one of several
-temperatures. A temperature that improved the plan is used again, otherwise the next is tried; after all have
-failed, cycles become twice as long. The lowest comes first, because the plans of list planners are good and
-most improvements are small changes. Cooling follows the number of evaluations, so that the same seed and
-steps give the same plan; a cycle that would take too large a share of the budget is cooled faster.
-
-The modes of all tasks are listed without dominated ones; a "way" is a position in this list. The nodes and
-amounts of a mode are packed as bit fields of one integer. A dimension that is never scarce has no field.
-Integers, and decimals with few digits, are packed exactly, divided by their greatest common divisor. Other
-amounts become shares of the total, rounded up if needed and down if free, so that packed modes that fit also
-fit in truth.
-"""
+"""The search of ``weave`` on shared machines: moldable tasks, resources, budgets, data transfers."""
 
 from __future__ import annotations
 
@@ -106,6 +92,14 @@ def search_shared(
     by: str = "weave",
 ) -> Plan:
     """Search from a schedule and return a plan that is not worse.
+
+    Annealing over orders, node counts and machines together (``weft.kernels.shared_annealing``, which
+    documents the arrays), in cycles. Each cycle starts from the best plan so far and cools down from one of
+    several temperatures. A temperature that improved the plan is used again, otherwise the next is tried;
+    after all have failed, cycles become twice as long. The lowest comes first, because the plans of list
+    planners are good and most improvements are small changes. Cooling follows the number of evaluations, so
+    that the same seed and steps give the same plan; a cycle that would take too large a share of the budget
+    is cooled faster.
 
     Without a start, or if it exceeds the budgets, the search starts from the modes of least consumption.
     ``by`` is the name of the planner in progress reports. Raises Infeasible if no plan is found that keeps
@@ -724,7 +718,14 @@ class _Dimension:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Packing:
-    """The packed needs of modes, and the free capacity of machines before anything is planned (CSR)."""
+    """The packed needs of modes, and the free capacity of machines before anything is planned (CSR).
+
+    The modes of all tasks are listed without dominated ones; a "way" is a position in this list. The nodes
+    and amounts of a mode are packed as bit fields of one integer. A dimension that is never scarce has no
+    field. Integers, and decimals with few digits, are packed exactly, divided by their greatest common
+    divisor. Other amounts become shares of the total, rounded up if needed and down if free, so that packed
+    modes that fit also fit in truth.
+    """
 
     guard: int
     need: _Integers

@@ -1,15 +1,4 @@
-"""The search of ``weave`` on machines that run one task at a time: annealing over orders and machines.
-
-The loop over moves is ``weft.kernels.single_annealing``, which documents the arrays; cooling, batches and
-budget are here. The temperature is measured in mean seconds of a task and its data. It falls geometrically
-over a cycle. Each cycle starts from the best plan so far and is longer than the one before; a cycle without
-improvement is followed by a hotter one. Cooling follows the steps, or the time used if the budget has only a
-clock.
-
-If data take no time and tasks take equally long on all machines, the choice of a machine does not matter. The
-machines are then searched as one machine of as many nodes, over orders alone, which is much faster; the tasks
-of the plan are assigned to the machines afterwards.
-"""
+"""The search of ``weave`` on machines that run one task at a time: annealing over orders and machines."""
 
 from __future__ import annotations
 
@@ -72,6 +61,12 @@ def search_single(
     by: str = "weave",
 ) -> Plan:
     """Search from a schedule and return a plan that is not worse.
+
+    The loop over moves is ``weft.kernels.single_annealing``, which documents the arrays; cooling, batches and
+    budget are here. The temperature is measured in mean seconds of a task and its data. It falls
+    geometrically over a cycle. Each cycle starts from the best plan so far and is longer than the one before;
+    a cycle without improvement is followed by a hotter one. Cooling follows the steps, or the time used if
+    the budget has only a clock.
 
     ``by`` is the name of the planner in progress reports.
     """
@@ -267,7 +262,12 @@ def _has_equal_seconds(group: ModeGroup) -> bool:
 def search_equal_machines(
     instance: Instance, objective: LinearObjective, start: Schedule, budget: Budget, rng: np.random.Generator
 ) -> Plan:
-    """Search from a schedule over orders alone and return a plan that is not worse."""
+    """Search from a schedule over orders alone and return a plan that is not worse.
+
+    If data take no time and tasks take equally long on all machines, the choice of a machine does not matter.
+    The machines are then searched as one machine of as many nodes, over orders alone, which is much faster;
+    the tasks of the plan are assigned to the machines afterwards.
+    """
     joined = _merge_machines(instance)
     first = np.zeros(len(instance), dtype=np.uint32)
     found = search_shared(

@@ -1,17 +1,4 @@
-"""Shuffle, and the layers and machine queues of parameter sweeps that it shares with xDCP.
-
-T. Ma, R. Buyya, Critical-Path and Priority based Algorithms for Scheduling Workflows with Parameter Sweep
-Tasks on Global Grids, sections on the model and on xDCP (docs/papers/parameter-sweeps.md, section 1). Sweeps
-follow each other in layers, and every layer has its own machines. Shuffle assigns the subtasks of every layer
-to its machines in turn, by index; xDCP starts from this schedule and is compared with it.
-
-Deviations: subtasks that can run on the same machines form a layer. A dependency may skip layers (no virtual
-subtasks are needed), and layers need not form a chain, as long as none depends on itself. In a shared pool,
-the future work of the paper, any two tasks may compete for a machine; a layer is then a level of the graph.
-Machines are counted from 0, which only renumbers them. A pinned subtask keeps its machine.
-
-Complexity O(v + e) for v tasks and e edges.
-"""
+"""Shuffle, and the layers and machine queues of parameter sweeps that it shares with xDCP."""
 
 from __future__ import annotations
 
@@ -287,7 +274,21 @@ class SweepQueues:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shuffle(BasePlanner):
-    """The subtasks of every layer in turn over its machines."""
+    """The subtasks of every layer in turn over its machines.
+
+    T. Ma, R. Buyya, Critical-Path and Priority based Algorithms for Scheduling Workflows with Parameter Sweep
+    Tasks on Global Grids, sections on the model and on xDCP (docs/papers/parameter-sweeps.md, section 1).
+    Sweeps follow each other in layers, and every layer has its own machines. Shuffle assigns the subtasks of
+    every layer to its machines in turn, by index; xDCP starts from this schedule and is compared with it.
+
+    Deviations: subtasks that can run on the same machines form a layer. A dependency may skip layers (no
+    virtual subtasks are needed), and layers need not form a chain, as long as none depends on itself. In a
+    shared pool, the future work of the paper, any two tasks may compete for a machine; a layer is then a
+    level of the graph. Machines are counted from 0, which only renumbers them. A pinned subtask keeps its
+    machine.
+
+    Complexity O(v + e) for v tasks and e edges.
+    """
 
     name = "shuffle"
     title = "Shuffle, the subtasks of a layer in turn over its machines (Ma and Buyya)"

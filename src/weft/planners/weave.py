@@ -1,14 +1,4 @@
-"""Weave: annealing over the task order and all choices of the tasks together, started from list planners.
-
-``single_annealing`` searches if tasks choose only a machine and machines run one task at a time;
-``shared_annealing`` searches all other instances (node counts, resources, transfers, busy machines).
-
-Several islands search in parallel, each with its own random numbers. After every round all islands continue
-from the best plan of all. The plan depends only on seed, islands and steps, not on the pool.
-
-Complexity: on machines that run one task at a time a step evaluates the neighbours of one task, O(d) for d
-predecessors and successors; otherwise a step decodes a plan. The search ends when the budget is spent.
-"""
+"""Weave: annealing over the task order and all choices of the tasks together, started from list planners."""
 
 from __future__ import annotations
 
@@ -54,7 +44,17 @@ _MAX_BOUND_MODES = 5_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weave(BasePlanner):
-    """Annealing over orders, machines and node counts."""
+    """Annealing over orders, machines and node counts.
+
+    ``single_annealing`` searches if tasks choose only a machine and machines run one task at a time;
+    ``shared_annealing`` searches all other instances (node counts, resources, transfers, busy machines).
+
+    Several islands search in parallel, each with its own random numbers. After every round all islands
+    continue from the best plan of all. The plan depends only on seed, islands and steps, not on the pool.
+
+    Complexity: on machines that run one task at a time a step evaluates the neighbours of one task, O(d) for
+    d predecessors and successors; otherwise a step decodes a plan. The search ends when the budget is spent.
+    """
 
     name = "weave"
     title = "annealing of orders, machines and node counts, seeded by list planners"

@@ -1,14 +1,4 @@
-"""xDCP: the dynamic critical path, extended to layers of parameter sweeps on heterogeneous machines.
-
-From a shuffled start every subtask, the most urgent first, moves once to the position of a queue where it
-ends first without making the schedule longer; passes are repeated while they improve enough. T. Ma, R. Buyya,
-Critical-Path and Priority based Algorithms for Scheduling Workflows with Parameter Sweep Tasks on Global
-Grids, section on xDCP, after Y.-K. Kwok, I. Ahmad, Dynamic Critical-Path Scheduling, IEEE TPDS 7(5), 1996.
-
-Deviations: those of a step are in ``weft.kernels.xdcp``. The first pass is compared with the start (printed:
-with 0). Layers may share machines; then no subtask is queued before an ancestor or after a descendant. A step
-of the budget is a pass. Complexity O(v (v + e)) per pass for v tasks and e edges; a few passes.
-"""
+"""xDCP: the dynamic critical path, extended to layers of parameter sweeps on heterogeneous machines."""
 
 from __future__ import annotations
 
@@ -25,7 +15,19 @@ __all__ = ["Xdcp"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Xdcp(BasePlanner):
-    """Shortens the critical path of a shuffled start, pass by pass."""
+    """Shortens the critical path of a shuffled start, pass by pass.
+
+    From a shuffled start every subtask, the most urgent first, moves once to the position of a queue where it
+    ends first without making the schedule longer; passes are repeated while they improve enough. T. Ma, R.
+    Buyya, Critical-Path and Priority based Algorithms for Scheduling Workflows with Parameter Sweep Tasks on
+    Global Grids, section on xDCP, after Y.-K. Kwok, I. Ahmad, Dynamic Critical-Path Scheduling, IEEE TPDS
+    7(5), 1996.
+
+    Deviations: those of a step are in ``weft.kernels.xdcp``. The first pass is compared with the start
+    (printed: with 0). Layers may share machines; then no subtask is queued before an ancestor or after a
+    descendant. A step of the budget is a pass. Complexity O(v (v + e)) per pass for v tasks and e edges; a
+    few passes.
+    """
 
     name = "xdcp"
     title = "xDCP, shortens the critical path of layered sweeps (Ma and Buyya)"

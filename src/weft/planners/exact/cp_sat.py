@@ -1,15 +1,4 @@
-"""CP-SAT: an exact model of all plans, solved by OR-Tools, with a lower bound on the makespan.
-
-L. Perron, F. Didier, S. Gay, The CP-SAT-LP Solver, CP 2023. The model (``plan_model``) has a start and an end
-per task, one place per binding variable and one mode per task. Machines of one node run one task at a time;
-on others nodes and resources are counted. Data take time between hosts. Equivalent machines without
-communication count as one. The search starts from a known schedule, and every solution is decoded with the
-true seconds.
-
-Deviations: only the solver is published. Seconds become integers (``exact_instance.TickGrid``): exact if they
-are decimal numbers, else rounded down, so that the bound holds. Complexity: exponential; instances whose
-model has more than ``MAX_TERMS`` literals and terms are refused.
-"""
+"""CP-SAT: an exact model of all plans, solved by OR-Tools, with a lower bound on the makespan."""
 
 from __future__ import annotations
 
@@ -45,7 +34,18 @@ _EARLY = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CpSat(BasePlanner):
-    """Searches until the plan is proven optimal or the budget is spent."""
+    """Searches until the plan is proven optimal or the budget is spent.
+
+    L. Perron, F. Didier, S. Gay, The CP-SAT-LP Solver, CP 2023. The model (``plan_model``) has a start and an
+    end per task, one place per binding variable and one mode per task. Machines of one node run one task at a
+    time; on others nodes and resources are counted. Data take time between hosts. Equivalent machines without
+    communication count as one. The search starts from a known schedule, and every solution is decoded with
+    the true seconds.
+
+    Deviations: only the solver is published. Seconds become integers (``exact_instance.TickGrid``): exact if
+    they are decimal numbers, else rounded down, so that the bound holds. Complexity: exponential; instances
+    whose model has more than ``MAX_TERMS`` literals and terms are refused.
+    """
 
     name = "cp-sat"
     title = "exact model for CP-SAT (Perron et al. 2023), with a bound; small instances"

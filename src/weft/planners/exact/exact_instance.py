@@ -1,19 +1,4 @@
-"""An instance in the form of the exact model: places, options, transfer lags, and times in integer ticks.
-
-Symmetry: an exact search would visit every plan once per permutation of equivalent machines and tasks.
-Equivalent machines are therefore numbered in the order of their first use, and equivalent tasks start in the
-order of their index. Both rules hold at once: tasks are exchanged first, and renumbering machines afterwards
-changes no start. If it does not matter which of several equivalent machines of one node a task takes, they
-form one *place* of as many nodes, and the machines are assigned when the solution is read. Every other
-machine is a place of its own.
-
-Ticks: a solver counts in integers. If all times of an instance are decimal numbers, a tick is their greatest
-common divisor, and the model is exact. Otherwise a tick is a small power of two of a second, and every time
-is rounded *down*. This only relaxes the model: take any schedule and round its starts down to ticks. As
-``floor(a) + floor(b) <= floor(a + b)``, every order of two events is kept; and tasks that run at tick i of
-the model all ran just before the end of that tick, so that they fit together. The model therefore has a plan
-that is not longer than the shortest schedule, and its bounds are bounds on the makespan.
-"""
+"""An instance in the form of the exact model: places, options, transfer lags, and times in integer ticks."""
 
 from __future__ import annotations
 
@@ -185,7 +170,15 @@ class ExecutionOption:
 
 
 def find_places(instance: Instance) -> PlaceTable:
-    """Return the places of an instance."""
+    """Return the places of an instance.
+
+    Symmetry: an exact search would visit every plan once per permutation of equivalent machines and tasks.
+    Equivalent machines are therefore numbered in the order of their first use, and equivalent tasks start in
+    the order of their index. Both rules hold at once: tasks are exchanged first, and renumbering machines
+    afterwards changes no start. If it does not matter which of several equivalent machines of one node a task
+    takes, they form one *place* of as many nodes, and the machines are assigned when the solution is read.
+    Every other machine is a place of its own.
+    """
     classes = equivalent_machines(instance)
     merged = (
         _mergeable(instance)
@@ -286,7 +279,16 @@ _Ticks = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TickGrid:
-    """The length of a tick: ``measure / per_second`` seconds."""
+    """The length of a tick: ``measure / per_second`` seconds.
+
+    Ticks: a solver counts in integers. If all times of an instance are decimal numbers, a tick is their
+    greatest common divisor, and the model is exact. Otherwise a tick is a small power of two of a second, and
+    every time is rounded *down*. This only relaxes the model: take any schedule and round its starts down to
+    ticks. As ``floor(a) + floor(b) <= floor(a + b)``, every order of two events is kept; and tasks that run
+    at tick i of the model all ran just before the end of that tick, so that they fit together. The model
+    therefore has a plan that is not longer than the shortest schedule, and its bounds are bounds on the
+    makespan.
+    """
 
     measure: int
     per_second: float

@@ -1,22 +1,4 @@
-"""The exact model of all plans as variables and constraints, its hints, and the schedule of a solution.
-
-Every task has a start and an end, every binding variable exactly one place, and every task exactly one of its
-options there. Equivalent machines and tasks are ordered (``exact_instance``).
-
-Transfers: a literal per pair of binding variables states that they share a host. If all links take the same
-time, this literal is sufficient; otherwise one constraint per location of the target sums the times of its
-links from the source: O(edges x locations) constraints instead of one per pair of machines.
-
-Occupancy: machines of one node run one task at a time; on others the nodes and every scarce resource are
-counted, busy intervals included. A redundant constraint helps the solver: the node-time of all tasks at a
-place fits into the makespan (the energy cut).
-
-A solution is decoded with insertion from its order, machines and modes, with the true seconds. Number the
-tasks by start, and delay the i-th of them by 2 i ticks: the rounding error (less than a tick per task and
-lag) fits between any two consecutive tasks, so that nothing else changes. Decoding starts no task later than
-that. A schedule is therefore at most 2 ticks per task longer than its solution, and equally long on an exact
-grid.
-"""
+"""The exact model of all plans as variables and constraints, its hints, and the schedule of a solution."""
 
 from __future__ import annotations
 
@@ -51,7 +33,12 @@ __all__ = ["PlanModel", "add_hints", "read_schedule"]
 
 
 class _TransferConstraints:
-    """Adds the constraints of transfers to a model in which variables are bound to places."""
+    """Adds the constraints of transfers to a model in which variables are bound to places.
+
+    Transfers: a literal per pair of binding variables states that they share a host. If all links take the
+    same time, this literal is sufficient; otherwise one constraint per location of the target sums the times
+    of its links from the source: O(edges x locations) constraints instead of one per pair of machines.
+    """
 
     def __init__(self, model: Model, case: ExactInstance, placed: Sequence[dict[int, Literal]]) -> None:
         self.model = model
@@ -126,7 +113,12 @@ _OptionInterval = tuple[int, int, "Interval"]
 
 
 class _OccupancyConstraints:
-    """Adds the constraints of machines to a model in which tasks have options, starts and ends."""
+    """Adds the constraints of machines to a model in which tasks have options, starts and ends.
+
+    Occupancy: machines of one node run one task at a time; on others the nodes and every scarce resource are
+    counted, busy intervals included. A redundant constraint helps the solver: the node-time of all tasks at a
+    place fits into the makespan (the energy cut).
+    """
 
     def __init__(
         self,
@@ -230,7 +222,11 @@ _ROUNDING = 1e-9
 
 
 class PlanModel:
-    """The variables and constraints of an instance."""
+    """The variables and constraints of an instance.
+
+    Every task has a start and an end, every binding variable exactly one place, and every task exactly one of
+    its options there. Equivalent machines and tasks are ordered (``exact_instance``).
+    """
 
     def __init__(
         self, model: Model, case: ExactInstance, objective: LinearObjective, *, least: int, most: int
@@ -423,7 +419,14 @@ def _find_option(built: PlanModel, task: int, place: int, nodes: int, mode: int)
 
 
 def read_schedule(built: PlanModel, value: Value) -> Schedule:
-    """Return the schedule of a solution."""
+    """Return the schedule of a solution.
+
+    A solution is decoded with insertion from its order, machines and modes, with the true seconds. Number the
+    tasks by start, and delay the i-th of them by 2 i ticks: the rounding error (less than a tick per task and
+    lag) fits between any two consecutive tasks, so that nothing else changes. Decoding starts no task later
+    than that. A schedule is therefore at most 2 ticks per task longer than its solution, and equally long on
+    an exact grid.
+    """
     case = built.case
     start = [value(moment) for moment in built.start]
     end = [value(moment) for moment in built.end]
