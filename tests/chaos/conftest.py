@@ -1,4 +1,4 @@
-"""Fixtures of the chaos tests: one process that forks engines, and what undisturbed runs give."""
+"""Fixtures of the chaos tests: a process that forks engines, and the results of undisturbed runs."""
 
 from __future__ import annotations
 

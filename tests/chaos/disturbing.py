@@ -1,4 +1,4 @@
-"""Disturbances: what happens to engines, runners and programs at random moments, drawn from one seed."""
+"""Disturbances of engines, runners and programs at random times, drawn from one seed."""
 
 from __future__ import annotations
 

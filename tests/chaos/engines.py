@@ -1,4 +1,4 @@
-"""Engines that are born quickly and can be killed: a process that has loaded weft once and forks one per order.
+"""Engines that start quickly and can be killed: a process that has loaded weft forks one per order.
 
 The stable (``Stable``) talks with that process in lines of JSON. An engine is a child of it, writes to its own log and
 leaves with 0 (completed), 1 (ended otherwise) or 70 (it broke; its log says how). SIGUSR2 lets it write where it is.

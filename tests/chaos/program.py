@@ -1,4 +1,4 @@
-"""What the tasks of the chaos tests run: it proves that it is alone, works a while, and writes what it must.
+"""The program of the chaos tests' tasks: it checks that it runs alone, works for a time, and writes its output.
 
 Called as ``program.py KIND NAME OUTPUT SECONDS INPUT...``; the directory that CHAOS_DIRECTORY names holds ``log`` (one
 line per start and end, appended) and a lock per task, which the kernel gives to one living process at a time: so two

@@ -1,4 +1,4 @@
-"""A scene: a project with workflows whose outcome is known, and the audit of what is left after disturbances."""
+"""A project with workflows of known outcome, and the audit of its state after disturbances."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Disks that are full: the run stops with a word that says so, and goes on when there is room again."""
+"""Full disks: the run stops with a message, and continues when there is space again."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def fill(disk: Path) -> Path:
 
 
 @_as_root
-def test_a_full_sandbox(scenes: Scenes, expected_small: Outcome) -> None:
+def test_full_sandbox(scenes: Scenes, expected_small: Outcome) -> None:
     scene = scenes("small")
     with small_disk(scene.project / ".weft" / "sandbox", 256) as disk:
         filler = fill(disk)
@@ -61,7 +61,7 @@ def test_a_full_sandbox(scenes: Scenes, expected_small: Outcome) -> None:
 
 
 @_as_root
-def test_no_room_for_the_records_of_attempts(scenes: Scenes, expected_small: Outcome) -> None:
+def test_no_space_for_attempt_records(scenes: Scenes, expected_small: Outcome) -> None:
     scene = scenes("small")
     with small_disk(scene.project / ".weft" / "attempts", 64) as disk:
         filler = fill(disk)
@@ -73,7 +73,7 @@ def test_no_room_for_the_records_of_attempts(scenes: Scenes, expected_small: Out
 
 
 @_as_root
-def test_no_room_for_the_runner(scenes: Scenes, expected_small: Outcome) -> None:
+def test_no_space_for_the_runner(scenes: Scenes, expected_small: Outcome) -> None:
     """A runner whose ledgers cannot be written keeps its ends in memory, and its tasks are not run twice."""
     scene = scenes("small")
     with small_disk(scene.project / ".weft" / "runners", 48) as disk:
@@ -86,7 +86,7 @@ def test_no_room_for_the_runner(scenes: Scenes, expected_small: Outcome) -> None
 
 
 @_as_root
-def test_no_room_for_the_database(scenes: Scenes, expected_small: Outcome) -> None:
+def test_no_space_for_the_database(scenes: Scenes, expected_small: Outcome) -> None:
     scene = scenes("small")
     with small_disk(scene.project / ".weft", 512) as disk:
         engine = scene.live()
@@ -101,7 +101,7 @@ def test_no_room_for_the_database(scenes: Scenes, expected_small: Outcome) -> No
         assert scene.audit(expected_small) == []
 
 
-def test_a_database_that_may_not_grow(scenes: Scenes, expected_small: Outcome) -> None:
+def test_database_size_limit(scenes: Scenes, expected_small: Outcome) -> None:
     """Without being root: files of the engine, and of all it starts, may have so many bytes."""
     scene = scenes("small")
     code = scene.live(file_bytes=120_000).wait(60.0)

@@ -1,4 +1,4 @@
-"""Engines die at any moment: after ``resume`` everything is as if nothing had happened, and nothing ran twice."""
+"""After the death of an engine at any time, ``resume`` gives the undisturbed result and runs no program twice."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ Scenes = Callable[..., Scene]
 
 
 @pytest.mark.parametrize("place", ["commit", "committed"])
-def test_an_engine_killed_at_any_write_of_its_journal(
-    scenes: Scenes, expected_small: Outcome, place: str
-) -> None:
+def test_engine_killed_at_every_journal_write(scenes: Scenes, expected_small: Outcome, place: str) -> None:
     """Before it nobody knows, after it nothing was done yet: both are gone on from."""
     for number in itertools.count(1):
         scene = scenes("small")
@@ -33,7 +31,7 @@ def test_an_engine_killed_at_any_write_of_its_journal(
     assert number > 4
 
 
-def test_engines_that_all_die_after_their_first_write_come_to_the_end(
+def test_engines_killed_after_their_first_write_finish_the_run(
     scenes: Scenes, expected_small: Outcome
 ) -> None:
     scene = scenes("small")
@@ -46,7 +44,7 @@ def test_engines_that_all_die_after_their_first_write_come_to_the_end(
     assert scene.audit(expected_small, once=True) == []
 
 
-def test_engines_killed_at_random_moments_start_every_program_once(scenes: Scenes, expected: Outcome) -> None:
+def test_engines_killed_at_random_times_start_every_program_once(scenes: Scenes, expected: Outcome) -> None:
     scene = scenes(*EVERYTHING)
     done = disturb(scene, random.Random(5), kills=10)
     scene.finish()
@@ -54,7 +52,7 @@ def test_engines_killed_at_random_moments_start_every_program_once(scenes: Scene
     assert done["engine"] >= 3
 
 
-def test_engines_runners_and_programs_killed_and_stopped_at_random(scenes: Scenes, expected: Outcome) -> None:
+def test_engines_runners_and_programs_killed_or_stopped_at_random(scenes: Scenes, expected: Outcome) -> None:
     scene = scenes(*EVERYTHING, policy="plan")
     done = disturb(scene, random.Random(11), kills=6, kinds=ALL[1:])
     scene.finish()
@@ -62,7 +60,7 @@ def test_engines_runners_and_programs_killed_and_stopped_at_random(scenes: Scene
     assert sum(done.values()) > done["engine"]
 
 
-def test_a_program_that_does_not_heed_its_limit_is_killed_with_all_its_children(
+def test_program_over_its_limit_is_killed_with_its_children(
     scenes: Scenes,
 ) -> None:
     """Its engine dies while it is being ended; the next one finds the end, and tries again alone."""

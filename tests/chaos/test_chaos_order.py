@@ -1,4 +1,4 @@
-"""What must come before what, so that a death in between does no harm."""
+"""The order of journal entries and messages that makes a crash in between harmless."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from weft.engine.state.state import EngineState
 from weft.repository.journal_store import JournalStore
 
 
-def test_the_journal_knows_of_a_start_and_of_an_end_before_the_runner_is_told(
+def test_journal_has_starts_and_ends_before_the_runner_is_notified(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Seen: a runner that had forgotten an end which a killed engine had not written down, and a run that hung."""

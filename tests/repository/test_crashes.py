@@ -1,4 +1,4 @@
-"""Whenever the writer dies: what was committed is whole and in order, with its plans; of the rest there is nothing."""
+"""After the death of the writer at any point, committed entries are complete and in order, and nothing else exists."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def dies(folder: Path, trials: list[str]) -> list[int]:
     return [whole(folder / trial.replace(":", "-")) for trial in trials]
 
 
-def test_the_writer_dies_at_every_commit(tmp_path):
+def test_writer_killed_at_every_commit(tmp_path):
     """Commits are those of the entries only; before one the entries are missing, after it they are there."""
     total = len(journal().entries)
     numbers = range(1, -(-total // COMMIT_EVERY) + 1)
@@ -88,7 +88,7 @@ def test_the_writer_dies_at_every_commit(tmp_path):
     assert after == [min(COMMIT_EVERY * number, total) for number in numbers]
 
 
-def test_the_writer_is_killed_at_random_moments(tmp_path):
+def test_writer_killed_at_random_times(tmp_path):
     drawn = random.Random(6)
     trials = [f"kill:{drawn.uniform(0.0, 0.15):.4f}" for _ in range(12)]
     script = journal_writing.__file__
@@ -106,7 +106,7 @@ def test_the_writer_is_killed_at_random_moments(tmp_path):
     assert seen, "every one died before it began"
 
 
-def test_the_log_ends_at_any_of_its_writes(tmp_path, monkeypatch):
+def test_wal_file_truncated_at_any_write(tmp_path, monkeypatch):
     """A kill between two writes leaves the log cut there: at every frame, and in the midst of some."""
     monkeypatch.setattr(journal_store, "SNAPSHOT_EVERY", 10)
     copy = tmp_path / "copy"
@@ -134,7 +134,7 @@ def test_the_log_ends_at_any_of_its_writes(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("value", ["", "commit", "commit:x", "elsewhere:1", "commit:-1"])
-def test_other_failpoints_do_nothing(tmp_path, monkeypatch, value):
+def test_invalid_failpoints_are_ignored(tmp_path, monkeypatch, value):
     monkeypatch.setenv("WEFT_FAILPOINT", value)
     write(tmp_path)
     assert whole(tmp_path) == len(journal().entries)

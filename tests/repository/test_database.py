@@ -1,4 +1,4 @@
-"""The database file: made once, refused when it is not ours, and nothing is lost when it cannot be written."""
+"""The database file is created once, refused if foreign, and loses nothing when it cannot be written."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def kept(database):
     return database.rows("SELECT execution, key, value FROM kept ORDER BY execution, key")
 
 
-def test_it_is_made_once_and_read_again(tmp_path):
+def test_database_is_created_once_and_read_again(tmp_path):
     path = tmp_path / "a" / "b" / "weft.db"
     for number in range(2):
         with open_database(path, create=True) as database:
@@ -41,7 +41,7 @@ def test_it_is_made_once_and_read_again(tmp_path):
     assert [file.name for file in path.parent.iterdir()] == ["weft.db"], "nothing stays beside it"
 
 
-def test_many_may_make_it_at_once(tmp_path):
+def test_concurrent_creation(tmp_path):
     path, faults = tmp_path / "weft.db", []
 
     def make():
@@ -60,7 +60,7 @@ def test_many_may_make_it_at_once(tmp_path):
         assert kept(database) == []
 
 
-def test_nothing_is_there_before_the_commit(tmp_path, database):
+def test_queued_changes_are_invisible_before_the_commit(tmp_path, database):
     database.later(KEEP, (1, "k", "v"))
     database.queue_insert(KEEP, (2, "k", "v"))
     with open_database(database.path) as other:
@@ -72,7 +72,7 @@ def test_nothing_is_there_before_the_commit(tmp_path, database):
     assert database.commits == 1, "nothing to write is no commit"
 
 
-def test_changes_are_made_in_their_order_behind_new_rows(database):
+def test_changes_are_applied_in_order_after_inserts(database):
     database.later("UPDATE kept SET value = 'first' WHERE execution = 1", ())
     database.queue_insert(KEEP, (1, "k", "v"))
     database.later("UPDATE kept SET value = value || ' second' WHERE execution = 1", ())
@@ -80,7 +80,7 @@ def test_changes_are_made_in_their_order_behind_new_rows(database):
     assert kept(database) == [(1, "k", "first second")]
 
 
-def test_a_full_disk_loses_nothing(database):
+def test_full_disk_loses_nothing(database):
     """SQLite's own limit of pages gives the same error as a full disk."""
     ((pages,),) = database.rows("PRAGMA page_count")
     database.rows(f"PRAGMA max_page_count={pages}")
@@ -97,7 +97,7 @@ def test_a_full_disk_loses_nothing(database):
     assert (7, "k", "short") in kept(database)
 
 
-def test_a_file_that_may_not_grow_loses_nothing(tmp_path):
+def test_file_size_limit_loses_nothing(tmp_path):
     """A limit of the file's size, which is how a full disk looks to most writers."""
     script = """if True:
         import resource, sys
@@ -133,7 +133,7 @@ def damaged(path, offset, data):
         stream.write(data)
 
 
-def test_a_damaged_file_is_told(tmp_path):
+def test_damaged_file_is_reported(tmp_path):
     path = tmp_path / "weft.db"
     with open_database(path, create=True) as database:
         for number in range(500):
@@ -148,7 +148,7 @@ def test_a_damaged_file_is_told(tmp_path):
             open_database(path, create=create)
 
 
-def test_other_versions_and_other_files_are_refused(tmp_path):
+def test_other_versions_and_foreign_files_are_refused(tmp_path):
     path = tmp_path / "weft.db"
     open_database(path, create=True).close()
     with sqlite3.connect(path) as connection:
@@ -172,7 +172,7 @@ def test_other_versions_and_other_files_are_refused(tmp_path):
     open_database(tmp_path / "empty.db", create=True).close()
 
 
-def test_what_is_not_there_is_told(tmp_path):
+def test_missing_file_is_reported(tmp_path):
     with pytest.raises(InvalidInput, match="no file"):
         open_database(tmp_path / "weft.db")
     (tmp_path / "file").touch()
@@ -201,7 +201,7 @@ READING = """if True:
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody else")
 @pytest.mark.parametrize("at_work", [True, False])
-def test_who_may_only_read_can_read(at_work):
+def test_read_only_access(at_work):
     folder = Path(tempfile.mkdtemp())
     try:
         folder.chmod(0o755)
@@ -225,14 +225,14 @@ def test_who_may_only_read_can_read(at_work):
 
 
 @pytest.mark.parametrize("text", ["a", "ä", "\udc80\udcff", "x" * 10_000, "\x00", ""])
-def test_any_text_comes_back(database, text):
+def test_any_text_is_restored(database, text):
     database.later(KEEP, (1, text, text))
     database.commit()
     assert kept(database) == [(1, text, text)]
     assert database.row("SELECT execution FROM kept WHERE key = ?", (text,)) == (1,)
 
 
-def test_others_changes_are_noticed_and_our_own_are_not(database):
+def test_data_version_changes_only_with_foreign_commits(database):
     before = database.data_version
     database.now(KEEP, (1, "k", "v"))
     assert database.data_version == before
@@ -241,7 +241,7 @@ def test_others_changes_are_noticed_and_our_own_are_not(database):
     assert database.data_version != before
 
 
-def test_threads_may_share_it(database):
+def test_threads_share_a_database(database):
     def add(first):
         for number in range(first, first + 200):
             database.queue_insert(KEEP, (number, "k", "v"))

@@ -1,4 +1,4 @@
-"""The text of an entry is what the long way gives, whatever the messages hold; and it is read back equal."""
+"""The fast encoding of an entry equals the plain JSON encoding, and is read back equal."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ ENTRIES = st.builds(
 
 
 @given(ENTRIES)
-def test_the_short_way_gives_what_the_long_way_gives(entry):
+def test_fast_encoding_equals_json_encoding(entry):
     assert encode_entry(entry) == encode_json(entry.as_record())
 
 
-def test_every_entry_of_a_run_is_read_back():
+def test_entries_of_a_run_are_read_back():
     for entry in journal().entries:
         text = encode_entry(entry)
         assert text == json.dumps(entry.as_record(), separators=(",", ":"))
@@ -57,7 +57,7 @@ def test_every_entry_of_a_run_is_read_back():
 
 
 @pytest.mark.parametrize("text", ODD)
-def test_odd_texts_stay_on_one_line_and_come_back(text):
+def test_unusual_texts_stay_on_one_line_and_are_restored(text):
     entry = JournalEntry(
         sequence=0,
         now=0.0,
@@ -70,7 +70,7 @@ def test_odd_texts_stay_on_one_line_and_come_back(text):
     assert JournalEntry.of_record(json.loads(written)) == entry
 
 
-def test_numbers_without_end_come_back():
+def test_infinite_numbers_are_restored():
     entry = JournalEntry(
         sequence=0,
         now=1.0,

@@ -1,4 +1,4 @@
-"""A journal is found by a file's name, a database's, or a project's; replayed and explained alike."""
+"""A journal is found by the name of a file, a database or a project."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def project(tmp_path_factory):
     return folder
 
 
-def test_a_project_is_named_in_three_ways(project):
+def test_project_can_be_named_in_three_ways(project):
     for name in (project, project / ".weft", project / ".weft" / "weft.db", str(project)):
         found = find_journal(name)
         assert (found.position, found.journal.entries) == (0, journal().entries)
 
 
-def test_a_file_is_a_journal_too(tmp_path):
+def test_journal_file_is_read(tmp_path):
     expected, file = journal(), tmp_path / "run.jsonl"
     engine = expected.engine()
     engine.state.plans.update(expected.plans)
@@ -47,7 +47,7 @@ def test_a_file_is_a_journal_too(tmp_path):
     assert read_journal_file(file).plans == expected.plans
 
 
-def test_both_are_replayed_and_explained(project):
+def test_journals_of_files_and_projects_are_replayed_and_explained(project):
     assert replay_journal(project).replayed.same
     assert replay_journal(project, run=2).replayed.same
     assert not replay_journal(project, policy="fcfs").replayed.same
@@ -55,7 +55,7 @@ def test_both_are_replayed_and_explained(project):
     assert explain_task(project, "lapw1[3]", run=2, at_s=0.0).state != "completed"
 
 
-def test_what_is_not_there_is_told(project, tmp_path):
+def test_missing_journal_is_reported(project, tmp_path):
     with pytest.raises(InvalidInput, match="no run 3"):
         find_journal(project, 3)
     with pytest.raises(InvalidInput, match="no execution 7"):
@@ -68,7 +68,7 @@ def test_what_is_not_there_is_told(project, tmp_path):
         find_journal("")
 
 
-def test_the_commands_take_a_project(project, capsys):
+def test_commands_accept_a_project(project, capsys):
     command.main(["replay", str(project), "--run", "2", "--json"], standalone_mode=False)
     assert json.loads(capsys.readouterr().out)["same"] is True
     command.main(["explain", str(project / ".weft" / "weft.db"), "lapw1[3]"], standalone_mode=False)

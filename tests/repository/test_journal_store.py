@@ -1,4 +1,4 @@
-"""A journal in the database: what was written is read back, followed, rebuilt and written on."""
+"""Journals in the database are written, read back, followed, rebuilt and continued."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def fed(store, engine, entries):
         store.append(entry, engine.state)
 
 
-def test_a_journal_is_read_back(written):
+def test_journal_is_read_back(written):
     read, expected = written.read(1), journal()
     assert read.entries == expected.entries
     assert read.plans == expected.plans
@@ -47,7 +47,7 @@ def test_a_journal_is_read_back(written):
     assert rebuilt.engine.state.runs[0].ending == "completed"
 
 
-def test_a_follower_reads_what_is_new(tmp_path):
+def test_follower_reads_new_entries(tmp_path):
     seen = []
 
     def follow(store):
@@ -61,14 +61,14 @@ def test_a_follower_reads_what_is_new(tmp_path):
     assert tuple(seen) == journal().entries
 
 
-def test_entries_are_read_in_portions(written, monkeypatch):
+def test_entries_are_read_in_batches(written, monkeypatch):
     monkeypatch.setattr(journal_store, "_AT_ONCE", 7)
     assert [entry.sequence for entry in written.entries_after(1, 10, most=3)] == [11, 12, 13]
     assert written.entries_after(1, 10_000) == []
     assert tuple(written.all_after(1)) == journal().entries
 
 
-def test_an_execution_is_resumed_at_any_entry(tmp_path, monkeypatch):
+def test_execution_is_resumed_at_any_entry(tmp_path, monkeypatch):
     """Engines that each write a few entries and stop: together they write the same journal and state."""
     monkeypatch.setattr(journal_store, "SNAPSHOT_EVERY", 10)
     expected, path, step = journal(), tmp_path / "weft.db", 13
@@ -95,7 +95,7 @@ def test_an_execution_is_resumed_at_any_entry(tmp_path, monkeypatch):
         assert (count, last > 60) == (1, True), "only the last is kept"
 
 
-def test_snapshots_of_large_states_are_rare(store, monkeypatch):
+def test_snapshots_of_large_executions_are_rare(store, monkeypatch):
     """Their cost per entry is bounded: between two lie as many entries as there are tasks."""
     monkeypatch.setattr(journal_store, "SNAPSHOT_EVERY", 5)
     expected = journal()
@@ -114,7 +114,7 @@ def test_snapshots_of_large_states_are_rare(store, monkeypatch):
     assert taken == list(range(4, len(expected.entries), tasks))
 
 
-def test_journals_do_not_mix(store):
+def test_journals_of_executions_are_separate(store):
     expected = journal()
     for number in (1, 2):
         assert store.begin(replace(header(), seed=number)) == number
@@ -126,7 +126,7 @@ def test_journals_do_not_mix(store):
     assert [store.header(number).seed for number in (1, 2)] == [1, 2]
 
 
-def test_an_entry_is_never_written_twice(store):
+def test_entry_cannot_be_written_twice(store):
     expected = journal()
     store.begin(header())
     engine = expected.engine()
@@ -137,7 +137,7 @@ def test_an_entry_is_never_written_twice(store):
         store.commit()
 
 
-def test_damage_is_told_with_its_place(written):
+def test_damaged_record_is_reported_with_its_file(written):
     with pytest.raises(InvalidInput, match="no execution 9; `weft ls` lists"):
         written.read(9)
     database = written.database
@@ -152,7 +152,7 @@ def test_damage_is_told_with_its_place(written):
         written.header(1)
 
 
-def test_the_fingerprint_is_what_was_asked_for():
+def test_fingerprint_depends_on_the_request_only():
     first = header()
     assert replace(first, command=("x",), owner="bob", started_at_s=9.0, version="9").fingerprint == (
         first.fingerprint

@@ -1,4 +1,4 @@
-"""Products are found by task, fingerprint and name, before and after the commit, in memory or not."""
+"""Products are found by task, fingerprint and name, before and after the commit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def database(tmp_path):
         yield opened
 
 
-def test_a_product_is_found_before_and_after_the_commit(database):
+def test_product_is_found_before_and_after_the_commit(database):
     products, made = ProductTable(database), product(3)
     products.add(made)
     for _ in range(2):
@@ -43,7 +43,7 @@ def test_a_product_is_found_before_and_after_the_commit(database):
     )
 
 
-def test_odd_names_come_back(database):
+def test_unusual_names_are_restored(database):
     odd = FileRecord(name="a\nb\udc80\x00'\"", size_bytes=2**50, digest="d", modified_ns=2**62)
     made = product(
         1, name="ä[\udcff]", directory="/a\udc80", files=(odd,), result={"x": float("inf"), "y": None}
@@ -54,7 +54,7 @@ def test_odd_names_come_back(database):
     assert ProductTable(database).find_by_name("wien2k", "ä[\udcff]") == made
 
 
-def test_a_project_may_be_moved(tmp_path):
+def test_moved_project_keeps_its_products(tmp_path):
     old, new = tmp_path / "old", tmp_path / "new"
     places = {1: f"{old}/.weft/sandbox/m/1/0", 2: f"{old}-out/1/0", 3: "/box/1/0", 4: ""}
     with open_database(old / ".weft" / "weft.db", create=True) as database:
@@ -73,7 +73,7 @@ def test_a_project_may_be_moved(tmp_path):
         assert sorted(products.directories(1)) == sorted(moved)
 
 
-def test_what_was_written_with_its_full_path_is_read_as_it_is(database):
+def test_absolute_directories_are_kept(database):
     database.queue_insert(
         "INSERT INTO product VALUES (9, 1, 0, 9, 't', 'k', 'w', 0, 1, 'm', ?, 0, '{}', 'f', '{}', 0.0)",
         (str(database.path.parent / "box"),),
@@ -82,7 +82,7 @@ def test_what_was_written_with_its_full_path_is_read_as_it_is(database):
     assert ProductTable(database).of(1, 0, 9).directory == str(database.path.parent / "box")
 
 
-def test_an_unknown_fingerprint_is_never_found(database):
+def test_empty_fingerprint_is_never_found(database):
     products = ProductTable(database)
     products.add(product(1, fingerprint=""))
     database.commit()
@@ -111,7 +111,7 @@ STEPS = st.lists(
 
 
 @given(steps=STEPS, kept=st.integers(0, 3))
-def test_it_answers_as_a_list_would(steps, kept, tmp_path_factory):
+def test_queries_agree_with_a_list(steps, kept, tmp_path_factory):
     """Whatever is in memory, on disk or forgotten: always the newest is found."""
     plainly, number = Plainly(), 0
     with open_database(tmp_path_factory.mktemp("products") / "weft.db", create=True) as database:
@@ -136,7 +136,7 @@ def test_it_answers_as_a_list_would(steps, kept, tmp_path_factory):
             assert products.find_by_fingerprint("1") == plainly.newest(fingerprint="1")
 
 
-def test_a_product_and_its_files_are_written_by_one_commit(database, monkeypatch):
+def test_product_and_files_are_written_by_one_commit(database, monkeypatch):
     """Another thread commits after every single row: at no moment is there a product without its files."""
     products, keep, seen, threads = ProductTable(database), database.queue_insert, [], []
     count = "SELECT (SELECT count(*) FROM product), (SELECT count(*) FROM made_file)"
@@ -161,7 +161,7 @@ def test_a_product_and_its_files_are_written_by_one_commit(database, monkeypatch
     assert database.row(count) == (2, 4)
 
 
-def test_memory_is_bounded(database):
+def test_number_of_products_in_memory_is_bounded(database):
     """What is on disk is forgotten: four times as many products take no more memory."""
     products = ProductTable(database, kept=200)
 
@@ -183,7 +183,7 @@ def test_memory_is_bounded(database):
     assert products.of(1, 0, 5) == product(5)
 
 
-def test_what_others_have_made_is_told_from_ones_own(database):
+def test_products_of_other_executions_can_be_ignored(database):
     products = ProductTable(database)
     first, own = product(1, execution=1, fingerprint="same"), product(2, execution=2, fingerprint="same")
     for each in (first, own):

@@ -1,4 +1,4 @@
-"""Requests go from one process to the engine's and come back answered, once."""
+"""Requests reach the engine's process and are answered once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def shell(engine):
         yield opened
 
 
-def test_a_request_is_found_and_answered(engine, shell):
+def test_request_is_found_and_answered(engine, shell):
     here, there = RequestTable(engine), RequestTable(shell)
     assert list(here.pending()) == []
     first = there.ask("cancel", execution=1, run=0, task="a[1]", owner="ada", at_s=5.0)
@@ -49,14 +49,14 @@ def test_a_request_is_found_and_answered(engine, shell):
     assert list(here.pending()) == []
 
 
-def test_an_answer_that_was_not_committed_is_asked_again(engine, shell):
+def test_request_with_an_uncommitted_reply_stays_pending(engine, shell):
     """The engine died between: the next one finds the request as if nobody had seen it."""
     number = RequestTable(shell).ask("hold", execution=1)
     RequestTable(engine).done(number, "held")
     assert [each.number for each in RequestTable(shell).pending()] == [number]
 
 
-def test_looking_reads_nothing_while_nobody_asks(engine, shell):
+def test_polling_without_new_requests_reads_no_rows(engine, shell):
     here, read = RequestTable(engine), []
     here.pending()
     engine._connection.set_trace_callback(read.append)
@@ -67,7 +67,7 @@ def test_looking_reads_nothing_while_nobody_asks(engine, shell):
     assert len(here.pending()) == 1
 
 
-def test_a_request_can_be_taken_back(engine, shell):
+def test_request_can_be_withdrawn(engine, shell):
     here, there = RequestTable(engine), RequestTable(shell)
     first, second = (there.ask("hold", execution=1) for _ in range(2))
     assert there.withdraw(first)

@@ -1,4 +1,4 @@
-"""Runs and executions: numbered, described, found again, and known to be unfinished."""
+"""Runs and executions are numbered, described, found, and resumed if unfinished."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_runs_are_numbered_across_executions(database):
     }
 
 
-def test_a_run_that_is_known_stays_as_it_is(database):
+def test_existing_run_is_left_unchanged(database):
     runs = RunTable(database)
     add(runs, 1, 0)
     database.commit()
@@ -72,7 +72,7 @@ def test_a_run_that_is_known_stays_as_it_is(database):
     assert run.promise == said == runs.at(1, 0).promise
 
 
-def test_a_promise_belongs_to_its_run_and_says_what_is_unknown(database):
+def test_promise_is_stored_with_its_run(database):
     runs = RunTable(database)
     for execution, position in ((1, 0), (1, 1), (2, 1)):
         add(runs, execution, position)
@@ -98,7 +98,7 @@ def test_a_promise_belongs_to_its_run_and_says_what_is_unknown(database):
     }
 
 
-def test_a_run_may_begin_and_end_in_one_commit(database):
+def test_run_may_start_and_end_in_one_commit(database):
     runs = RunTable(database)
     runs.set_state(1, 0, "completed")
     add(runs, 1, 0)
@@ -108,7 +108,7 @@ def test_a_run_may_begin_and_end_in_one_commit(database):
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_what_is_unfinished_can_be_resumed(database, state):
+def test_unfinished_execution_can_be_resumed(database, state):
     store, runs = JournalStore(database), RunTable(database)
     first, other = header(), replace(header(), seed=9)
     assert runs.unfinished(first.fingerprint) is None
@@ -122,7 +122,7 @@ def test_what_is_unfinished_can_be_resumed(database, state):
     assert [each.state for each in runs.executions()] == [state, "running"]
 
 
-def test_only_the_last_of_a_fingerprint_is_resumed(database):
+def test_only_the_last_execution_of_a_fingerprint_is_resumed(database):
     store, runs = JournalStore(database), RunTable(database)
     assert [store.begin(header()), store.begin(header())] == [1, 2]
     runs.set_execution_state(2, "completed", at_s=1.0)
@@ -130,7 +130,7 @@ def test_only_the_last_of_a_fingerprint_is_resumed(database):
     assert runs.unfinished(header().fingerprint) is None
 
 
-def test_an_execution_tells_who_and_what(database):
+def test_execution_record(database):
     number = JournalStore(database).begin(header())
     found = RunTable(database).execution(number)
     assert found.as_record() == {
@@ -145,7 +145,7 @@ def test_an_execution_tells_who_and_what(database):
     }
 
 
-def test_words_are_remembered(database):
+def test_values_of_an_execution_are_stored(database):
     runs = RunTable(database)
     runs.remember(1, "token", "a")
     runs.remember(1, "token", "b")
@@ -155,7 +155,7 @@ def test_words_are_remembered(database):
     assert [runs.remembered(number, "token") for number in (1, 2, 3)] == ["b", "c", None]
 
 
-def test_what_is_not_there_is_told(database):
+def test_missing_runs_are_reported(database):
     runs = RunTable(database)
     with pytest.raises(InvalidInput, match="no run yet"):
         runs.run()

@@ -1,4 +1,4 @@
-"""Hostile workflows: run for real beside files that nobody may touch."""
+"""Hostile workflows, run beside files that must not change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tasks that leave links, devices, pipes and heaps of files where weft looks: nothing outside is read or written."""
+"""Tasks that leave links, devices, FIFOs and many files: nothing outside their directory is read or written."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 
 @pytest.mark.parametrize("name", _OUTPUTS)
-def test_an_output_that_is_none_is_refused_by_name(left: Place, name: str) -> None:
+def test_invalid_output_is_refused_by_name(left: Place, name: str) -> None:
     end = left.ends()[name]
     assert end.cause == "error"
     assert _OUTPUTS[name][1] in end.text
@@ -54,13 +54,13 @@ def test_an_output_that_is_none_is_refused_by_name(left: Place, name: str) -> No
     assert not (left.project / f"out.{name}").exists()
 
 
-def test_a_link_inside_the_task_s_own_directory_is_an_output(place: Place) -> None:
+def test_link_inside_the_working_directory_is_a_valid_output(place: Place) -> None:
     place.run({"a": {"command": "echo hi > x; ln -s x y", "outputs": ["y"]}})
     assert place.made("y") == "hi\n"
     assert not (place.project / "y").is_symlink()
 
 
-def test_a_hard_link_to_a_file_outside_is_copied_before_it_is_made_read_only(place: Place) -> None:
+def test_external_hard_link_is_copied_before_it_becomes_read_only(place: Place) -> None:
     canary = place.outside / "canary"
     place.run({"a": {"command": f"ln {canary} out.hard", "outputs": ["out.hard"]}})
     assert place.made("out.hard") == "sings\n"
@@ -69,7 +69,7 @@ def test_a_hard_link_to_a_file_outside_is_copied_before_it_is_made_read_only(pla
     assert canary.read_text() == "sings\n"
 
 
-def test_files_that_a_task_speaks_through_are_never_links_or_pipes(place: Place) -> None:
+def test_report_files_that_are_links_or_fifos_are_ignored(place: Place) -> None:
     canary = place.outside / "canary"
     tasks = {
         "result": {"command": f"ln -s {canary} $WEFT_RESULT_FILE"},
@@ -94,7 +94,7 @@ def test_files_that_a_task_speaks_through_are_never_links_or_pipes(place: Place)
     assert not [path for path in kept if path.read_text() == "sings\n"]
 
 
-def test_a_task_that_leaves_ten_thousand_files_is_no_trouble(place: Place) -> None:
+def test_task_with_ten_thousand_files(place: Place) -> None:
     command = (
         "mkdir many d; (cd many; seq 1 10000 | xargs touch); (cd d; seq 1 300 | xargs touch); echo > out.many"
     )
@@ -104,7 +104,7 @@ def test_a_task_that_leaves_ten_thousand_files_is_no_trouble(place: Place) -> No
     assert not (place.project / "many").exists()
 
 
-def test_a_link_in_the_place_of_the_next_tasks_directories_is_not_followed(place: Place) -> None:
+def test_link_in_place_of_the_next_working_directory_is_not_followed(place: Place) -> None:
     """The directory above all attempts is moved away, and a link to elsewhere put there."""
     sandbox = place.project / ".weft" / "sandbox" / "here"
     swap = f"cd {sandbox}; mv 1 old; ln -s {place.outside} 1"
@@ -123,7 +123,7 @@ def test_a_link_in_the_place_of_the_next_tasks_directories_is_not_followed(place
     assert not (place.outside / "1").exists()
 
 
-def test_a_sandbox_behind_a_link_of_the_user_is_used(place: Place, tmp_path: Path) -> None:
+def test_sandbox_behind_a_link_of_the_user_is_accepted(place: Place, tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()
     (tmp_path / "scratch").symlink_to(tmp_path / "disk")
     (place.project / "machines.yaml").write_text(

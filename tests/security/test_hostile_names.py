@@ -1,4 +1,4 @@
-"""Names and values that are paths, options, shell code or worse: each is a name or a value, or is refused."""
+"""Names and values that are paths, options or shell code are taken literally or refused."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _said(text: str) -> list[str]:
 _TELL = f'{sys.executable} -c \'import json, sys; json.dump(sys.argv[1:], open("said", "w"))\''
 
 
-def test_parameters_and_sweep_values_arrive_as_they_are_and_run_nothing(place: Place) -> None:
+def test_parameters_and_sweep_values_are_passed_literally(place: Place) -> None:
     place.run(
         {
             "given": {"command": _TELL + " {text} {inputs}", "outputs": ["said"]},
@@ -78,7 +78,7 @@ def test_parameters_and_sweep_values_arrive_as_they_are_and_run_nothing(place: P
         ("{outside}/canary", "only names relative to the directory are allowed"),
     ],
 )
-def test_names_of_files_that_lead_out_are_refused(place: Place, name: str, why: str, key: str) -> None:
+def test_file_names_that_leave_the_directory_are_refused(place: Place, name: str, why: str, key: str) -> None:
     (place.project / "a").mkdir()
     stated = name.replace("{outside}", str(place.outside))
     with pytest.raises(InvalidInput) as problem:
@@ -93,12 +93,12 @@ def test_names_of_files_that_lead_out_are_refused(place: Place, name: str, why: 
 
 
 @pytest.mark.parametrize("key", ["inputs", "outputs"])
-def test_a_blank_name_is_refused_before_anything_runs(place: Place, key: str) -> None:
+def test_blank_name_is_refused_before_the_run(place: Place, key: str) -> None:
     with pytest.raises(InvalidInput, match="an empty file name"):
         place.run({"a": {"command": "true", key: [" "]}})
 
 
-def test_odd_names_are_plain_names(place: Place) -> None:
+def test_unusual_names_work(place: Place) -> None:
     names = [
         "-rf",
         "--help",
@@ -134,7 +134,7 @@ def test_odd_names_are_plain_names(place: Place) -> None:
 
 
 @pytest.mark.parametrize("evil", ["../outside/canary", "{outside}/canary", "file://{outside}/canary"])
-def test_what_a_task_says_does_not_say_where_weft_writes(place: Place, evil: str) -> None:
+def test_task_output_cannot_redirect_writes(place: Place, evil: str) -> None:
     """Values of a sweep that come out of a task's file are not the user's words; neither is a result."""
     line = evil.replace("{outside}", str(place.outside))
     place.run(
@@ -152,7 +152,7 @@ def test_what_a_task_says_does_not_say_where_weft_writes(place: Place, evil: str
             assert "was written by a task" in end.text
 
 
-def test_a_result_does_not_take_the_place_of_weft_s_own_state(place: Place) -> None:
+def test_result_cannot_overwrite_the_state_of_weft(place: Place) -> None:
     place.run(
         {
             "split": {"command": "echo .weft/weft.db > parts", "outputs": ["parts"]},
@@ -170,7 +170,7 @@ def test_a_result_does_not_take_the_place_of_weft_s_own_state(place: Place) -> N
 
 
 @pytest.mark.parametrize("evil", ["../outside/canary", "{outside}/canary", "file://{outside}/canary"])
-def test_what_a_task_says_does_not_say_what_weft_reads(place: Place, evil: str) -> None:
+def test_task_output_cannot_redirect_reads(place: Place, evil: str) -> None:
     line = evil.replace("{outside}", str(place.outside))
     place.run(
         {
@@ -190,7 +190,7 @@ def test_what_a_task_says_does_not_say_what_weft_reads(place: Place, evil: str) 
     assert "was written by a task" in end.text
 
 
-def test_the_users_own_values_may_lead_anywhere(place: Place, tmp_path: Path) -> None:
+def test_values_of_the_user_may_be_any_path(place: Place, tmp_path: Path) -> None:
     """A file that the user has named is a named file, wherever it lies."""
     (tmp_path / "named").mkdir()
     ran = place.run(
@@ -209,7 +209,7 @@ def test_the_users_own_values_may_lead_anywhere(place: Place, tmp_path: Path) ->
     assert (tmp_path / "named" / "log").read_text() == "hi\n"
 
 
-def test_names_of_workflows_and_machines_are_no_paths(place: Place) -> None:
+def test_names_of_workflows_and_machines_are_not_used_as_paths(place: Place) -> None:
     (place.project / "machines.yaml").write_text(
         'weft: 1\nmachines:\n  "../../../outside/m": {backend: {kind: local}}\n  "..": {backend: {kind: local}}\n'
     )
@@ -220,7 +220,7 @@ def test_names_of_workflows_and_machines_are_no_paths(place: Place) -> None:
     assert place.made("x.1") == "hi\n"
 
 
-def test_a_requirement_file_is_read_and_never_run(place: Place) -> None:
+def test_requirement_file_is_parsed_and_not_executed(place: Place) -> None:
     evil = "__import__('os').system('touch PWNED')\n"
     place.run(
         {

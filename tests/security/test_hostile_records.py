@@ -1,4 +1,4 @@
-"""Tasks that write where weft keeps its own: weft believes its runner, and writes through none of their links."""
+"""Tasks that write into weft's own directories: only sealed records are accepted, and links are not followed."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _python(script: str, *words: str) -> list[str]:
     return [sys.executable, "-c", script.replace("{", "{{").replace("}", "}}"), *words]
 
 
-def test_a_task_that_forges_its_end_is_not_believed(place: Place) -> None:
+def test_forged_end_record_is_ignored(place: Place) -> None:
     script = f"{_FORGE}\nsys.exit(3)\n"
     place.run({"a": {"command": _python(script, str(place.project), "0")}})
     end = place.ends()["a"]
@@ -56,7 +56,7 @@ def test_a_task_that_forges_its_end_is_not_believed(place: Place) -> None:
     assert place.ran.outcome == "failed"
 
 
-def test_links_in_the_place_of_records_are_replaced_not_followed(place: Place) -> None:
+def test_links_in_place_of_records_are_replaced(place: Place) -> None:
     """Its own exit code, and everything weft will write of the next attempts."""
     canary, records = place.outside / "canary", place.project / ".weft/attempts/1"
     command = f"""
@@ -81,7 +81,7 @@ def test_links_in_the_place_of_records_are_replaced_not_followed(place: Place) -
     assert "a file or a link" in ends["d"].text
 
 
-def test_logs_that_were_swapped_for_links_and_pipes_are_not_shown(place: Place) -> None:
+def test_logs_replaced_by_links_or_fifos_are_not_shown(place: Place) -> None:
     records = place.project / ".weft/attempts/1"
     place.run(
         {
@@ -101,7 +101,7 @@ def test_logs_that_were_swapped_for_links_and_pipes_are_not_shown(place: Place) 
         assert "sings" not in told.output
 
 
-def test_links_in_the_runner_s_directory_are_not_written_through_when_it_starts_again(place: Place) -> None:
+def test_restarted_runner_does_not_write_through_links(place: Place) -> None:
     """The task puts hard links where the runner's records lie, and kills the runner; another one is started."""
     canary = place.outside / "canary"
     script = """
@@ -125,7 +125,7 @@ if not os.path.exists(sys.argv[1] + "/again"):
     canary.chmod(canary.stat().st_mode)
 
 
-def test_a_link_in_the_place_of_the_runners_is_refused(place: Place) -> None:
+def test_link_in_place_of_the_runner_directory_is_refused(place: Place) -> None:
     runners = place.project / ".weft/runners"
     (place.project / "machines.yaml").write_text(
         "weft: 1\nmachines:\n  here: {backend: {kind: local}}\n  there: {backend: {kind: local}}\n"
@@ -143,7 +143,7 @@ def test_a_link_in_the_place_of_the_runners_is_refused(place: Place) -> None:
     assert "a file or a link" in end.text
 
 
-def test_a_task_cannot_make_weft_tidy_up_elsewhere(place: Place) -> None:
+def test_clean_up_does_not_follow_links(place: Place) -> None:
     """A failed attempt's directory is removed, not what a link in its place leads to."""
     (place.outside / "folder" / "0").mkdir()
     place._before = place._look()
@@ -154,7 +154,7 @@ def test_a_task_cannot_make_weft_tidy_up_elsewhere(place: Place) -> None:
     assert (place.outside / "folder" / "0").is_dir()
 
 
-def test_what_is_told_of_a_task_is_text(place: Place) -> None:
+def test_task_messages_are_escaped(place: Place) -> None:
     """Control characters and markup that a task prints reach no terminal and no page as such."""
     evil = "<script>alert(1)</script>\\033[2J\\033]0;pwned\\007"
     place.run({"a": {"command": f"printf '{evil}\\n' >&2; exit 1"}})

@@ -1,4 +1,4 @@
-"""A place to stage in, and canaries outside of it that nothing may touch."""
+"""A working directory for staging tests, with canary files outside it that must not change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs rendered and run by hand: a workflow of a few tasks, its known form, and its programs as processes."""
+"""Jobs of small workflows, rendered and run as processes without a backend."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records of attempts and their directories: the short way, and the long one where something is in the way."""
+"""Record files and working directories of attempts: the fast path, and the slow path when an entry exists."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _workdir(tmp_path: Path, attempt: int) -> Path:
     return tmp_path / "sandbox" / "1" / str(attempt)
 
 
-def test_records_of_many_attempts_lie_where_they_should(made: AttemptRecords, tmp_path: Path) -> None:
+def test_each_attempt_has_its_own_records(made: AttemptRecords, tmp_path: Path) -> None:
     for attempt in range(1, 4):
         made.make_workdir(str(_workdir(tmp_path, attempt)))
         made.create(str(_records(tmp_path, attempt)))
@@ -41,7 +41,7 @@ def test_records_of_many_attempts_lie_where_they_should(made: AttemptRecords, tm
         assert list(_workdir(tmp_path, attempt).iterdir()) == []
 
 
-def test_an_attempt_that_begins_again_has_new_records(made: AttemptRecords, tmp_path: Path) -> None:
+def test_repeated_attempt_replaces_its_records(made: AttemptRecords, tmp_path: Path) -> None:
     for attempt in (1, 2):
         made.create(str(_records(tmp_path, attempt)))
         made.write(str(_records(tmp_path, attempt)), "command.sh", b"before")
@@ -53,7 +53,7 @@ def test_an_attempt_that_begins_again_has_new_records(made: AttemptRecords, tmp_
         assert (_records(tmp_path, attempt) / "command.sh").read_bytes() == b"again"
 
 
-def test_a_record_never_goes_through_a_link(made: AttemptRecords, tmp_path: Path) -> None:
+def test_record_is_not_written_through_a_link(made: AttemptRecords, tmp_path: Path) -> None:
     canary = tmp_path / "canary"
     canary.write_text("sings")
     for attempt in (1, 2):  # the first goes the long way, the second the short one
@@ -66,7 +66,7 @@ def test_a_record_never_goes_through_a_link(made: AttemptRecords, tmp_path: Path
     assert canary.read_text() == "sings"
 
 
-def test_records_replaced_by_a_link_to_elsewhere_are_refused(made: AttemptRecords, tmp_path: Path) -> None:
+def test_record_directory_replaced_by_a_link_is_refused(made: AttemptRecords, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     for attempt in (1, 2):
@@ -80,7 +80,7 @@ def test_records_replaced_by_a_link_to_elsewhere_are_refused(made: AttemptRecord
 
 
 @pytest.mark.parametrize("what", ["workdir", "records"])
-def test_what_lies_above_all_attempts_is_replaced_by_a_link(
+def test_parent_directory_replaced_by_a_link_is_refused(
     made: AttemptRecords, tmp_path: Path, what: str
 ) -> None:
     outside = tmp_path / "outside"
@@ -103,7 +103,7 @@ def test_what_lies_above_all_attempts_is_replaced_by_a_link(
     assert [path.name for path in (tmp_path / "moved").iterdir()] == ["1"]
 
 
-def test_what_was_removed_meanwhile_is_made_again(made: AttemptRecords, tmp_path: Path) -> None:
+def test_removed_directories_are_created_again(made: AttemptRecords, tmp_path: Path) -> None:
     made.make_workdir(str(_workdir(tmp_path, 1)))
     _workdir(tmp_path, 1).rmdir()
     _workdir(tmp_path, 1).parent.rmdir()
@@ -113,7 +113,7 @@ def test_what_was_removed_meanwhile_is_made_again(made: AttemptRecords, tmp_path
     assert _workdir(tmp_path, 3).is_dir()
 
 
-def test_a_result_is_surely_absent_only_where_one_has_looked(made: AttemptRecords, tmp_path: Path) -> None:
+def test_has_no_result_is_true_only_for_a_checked_directory(made: AttemptRecords, tmp_path: Path) -> None:
     workdir, linked = _workdir(tmp_path, 1), _workdir(tmp_path, 2)
     assert not made.has_no_result(str(workdir)), "nothing is known of a directory that was not written here"
     made.make_workdir(str(workdir))
@@ -125,9 +125,7 @@ def test_a_result_is_surely_absent_only_where_one_has_looked(made: AttemptRecord
     assert not made.has_no_result(str(linked)), "a link is looked at with care"
 
 
-def test_who_adds_a_record_later_is_told_that_it_cannot_be_written(
-    made: AttemptRecords, tmp_path: Path
-) -> None:
+def test_failure_of_a_deferred_record_calls_its_callback(made: AttemptRecords, tmp_path: Path) -> None:
     told: list[str] = []
     made.create(str(_records(tmp_path, 1)))
     _records(tmp_path, 1).rmdir()

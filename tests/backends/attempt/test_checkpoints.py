@@ -1,4 +1,4 @@
-"""Restart files are kept when they are whole, and come back as they were."""
+"""Checkpoints are kept only when complete, and restored unchanged."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from weft.backends.attempt.safe_paths import StagingProblem
 from weft.backends.attempt.staging import copy_content
 
 
-def test_kept_files_come_back(grounds, tmp_path: Path) -> None:
+def test_kept_files_are_restored(grounds, tmp_path: Path) -> None:
     kept = tmp_path / "kept" / "1-2"
     assert not keep_checkpoint(grounds.work, ["restart.*", "state/"], kept)
     assert list_checkpoint(kept) == ()
@@ -36,7 +36,7 @@ def test_kept_files_come_back(grounds, tmp_path: Path) -> None:
     assert len(list(kept.iterdir())) == 2, "the pointer and one copy"
 
 
-def test_what_is_restored_can_be_written_without_harm(grounds, tmp_path: Path) -> None:
+def test_writing_restored_files_does_not_change_the_checkpoint(grounds, tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     (grounds.work / "r").write_text("one")
     keep_checkpoint(grounds.work, ["r"], kept)
@@ -49,7 +49,7 @@ def test_what_is_restored_can_be_written_without_harm(grounds, tmp_path: Path) -
 
 @pytest.mark.parametrize("moment", [0, 1])
 @pytest.mark.parametrize("act", ["write", "grow", "replace", "remove", "add"])
-def test_files_that_change_while_they_are_copied_are_not_kept(
+def test_files_that_change_during_the_copy_are_not_kept(
     grounds, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: int, act: str
 ) -> None:
     kept = tmp_path / "kept"
@@ -92,7 +92,7 @@ def disturb(work: Path, act: str) -> None:
         (work / "c1").write_text("step 3")
 
 
-def test_damage_is_noticed(grounds, tmp_path: Path) -> None:
+def test_damaged_checkpoint_is_refused(grounds, tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     (grounds.work / "r").write_text("one")
     keep_checkpoint(grounds.work, ["r"], kept)
@@ -105,7 +105,7 @@ def test_damage_is_noticed(grounds, tmp_path: Path) -> None:
     assert list(grounds.other.iterdir()) == []
 
 
-def test_links_out_and_fifos_are_not_kept(grounds, tmp_path: Path) -> None:
+def test_external_links_and_fifos_are_not_kept(grounds, tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     (grounds.work / "r").symlink_to(grounds.canary)
     os.mkfifo(grounds.work / "fifo")
@@ -115,7 +115,7 @@ def test_links_out_and_fifos_are_not_kept(grounds, tmp_path: Path) -> None:
     assert list_checkpoint(kept) == ()
 
 
-def test_a_copy_left_half_by_a_crash_is_not_seen_and_goes(grounds, tmp_path: Path) -> None:
+def test_incomplete_copy_of_a_crash_is_removed(grounds, tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     (grounds.work / "r").write_text("one")
     keep_checkpoint(grounds.work, ["r"], kept)

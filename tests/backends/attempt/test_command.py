@@ -1,4 +1,4 @@
-"""Rendering: commands, environments, streams and words come out as the program will see them."""
+"""Rendering of commands, environments, streams and command files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from weft.platform.machine import Machine
 from weft.workflow.builder import Builder
 
 
-def test_a_text_goes_to_the_shell_and_a_list_does_not(tmp_path):
+def test_text_runs_in_a_shell_and_list_without_one(tmp_path):
     assert rendered(with_task(command="echo a | cat"), tmp_path).argv == (
         "/bin/sh",
         "-eu",
@@ -29,7 +29,7 @@ def test_a_text_goes_to_the_shell_and_a_list_does_not(tmp_path):
     assert rendered(with_task(command=["echo", "a | b"]), tmp_path).argv == ("echo", "a | b")
 
 
-def test_names_are_filled_in_and_quoted(tmp_path):
+def test_fields_are_substituted_and_quoted(tmp_path):
     flow = Builder("w", params={"label": "it's $HOME"})
     flow.task(
         "job", sweep={"k": "1..2"}, work=1, inputs=["a b", "c"], outputs=["out.{k}"], cores=2, memory="2GB",
@@ -50,13 +50,13 @@ def test_names_are_filled_in_and_quoted(tmp_path):
     assert job.outputs == ("out.2",)
 
 
-def test_a_list_word_that_is_nothing_but_a_list_becomes_several(tmp_path):
+def test_word_that_is_only_a_list_field_becomes_several(tmp_path):
     known = with_task(command=["cat", "{inputs}", "-n{nodes}", "x {inputs}"], inputs=["a", "b c"])
     job = rendered(known, tmp_path, inputs=["a", "b c"])
     assert job.argv == ("cat", "a", "b c", "-n1", "x a b c")
 
 
-def test_arguments_are_words_of_their_own(tmp_path):
+def test_arguments_are_separate_words(tmp_path):
     known = with_task(command="echo x |", arguments=["grep", "a {task}", "$x"], params={})
     assert rendered(known, tmp_path).argv[-1] == "echo x | grep 'a job' '$x'"
     assert rendered(with_task(command=["p"], arguments=["{nodes}", "b c"]), tmp_path).argv == (
@@ -66,7 +66,7 @@ def test_arguments_are_words_of_their_own(tmp_path):
     )
 
 
-def test_the_environment_says_what_was_allocated(tmp_path):
+def test_environment_states_the_allocation(tmp_path):
     machine = Machine(name="cluster", nodes=8, cores=36)
     known = with_task(command="env", nodes=[1, 2, 4], machine=machine, env={"OWN": "a b", "WEFT_TASK": "no"},
                       checkpoint={"files": ["r1", "r2"], "every": 5}, progress="how-far")  # fmt: skip
@@ -94,7 +94,7 @@ def test_the_environment_says_what_was_allocated(tmp_path):
     assert seen["WEFT_NODES"] == "4"
 
 
-def test_without_limits_nothing_is_promised(tmp_path):
+def test_variables_of_unset_limits_are_absent(tmp_path):
     machine = Machine(name="m")
     job = rendered(with_task(command="x", machine=machine), tmp_path, machine=machine)
     assert not {"WEFT_MEM_MB", "WEFT_TIME_LEFT_S", "WEFT_CHECKPOINT_FILES"} & job.env.keys()
@@ -107,7 +107,7 @@ def test_without_limits_nothing_is_promised(tmp_path):
         rendered(with_task(command="x {machine.arhc}"), tmp_path)
 
 
-def test_one_template_gives_another_program_on_another_architecture(tmp_path):
+def test_template_may_depend_on_the_architecture(tmp_path):
     # A3.8
     for arch in ("sparc", "alpha"):
         machine = Machine(name="m", arch=arch)
@@ -117,7 +117,7 @@ def test_one_template_gives_another_program_on_another_architecture(tmp_path):
         assert job.argv[-1] == f"./bin.{arch} x"
 
 
-def test_results_of_other_tasks(tmp_path):
+def test_results_of_other_tasks_are_substituted(tmp_path):
     flow = Builder("w")
     flow.task("conv", work=1, command="c")
     flow.task(
@@ -135,7 +135,7 @@ def test_results_of_other_tasks(tmp_path):
     assert rendered(known, tmp_path).argv[-1] == "x '' '' ''"
 
 
-def test_the_result_of_a_sweep_is_that_of_the_same_point(tmp_path):
+def test_result_of_a_sweep_comes_from_the_same_point(tmp_path):
     flow = Builder("w")
     flow.task("a", sweep={"k": "1..3", "t": [0.5, 1.5]}, work=1, command="c")
     flow.task("job", sweep={"t": [0.5, 1.5], "k": "1..3"}, work=1, after="a[k, t]", command="x {a.result.v}")
@@ -150,7 +150,7 @@ def test_the_result_of_a_sweep_is_that_of_the_same_point(tmp_path):
         find_result_tasks(known, known.names.index("sum"))
 
 
-def test_streams(tmp_path):
+def test_streams_are_files_of_the_task_or_absolute_paths(tmp_path):
     job = rendered(with_task(command="x"), tmp_path)
     assert (job.stdin, job.stdout, job.stderr) == (None, f"{tmp_path}/records/out", f"{tmp_path}/records/err")
     job = rendered(
@@ -170,12 +170,12 @@ def test_streams(tmp_path):
         ({"env": {"A=B": "x"}}, "letters, digits and _"),
     ],
 )
-def test_what_is_refused(facets, words, tmp_path):
+def test_invalid_jobs_are_refused(facets, words, tmp_path):
     with pytest.raises(JobProblem, match=words):
         rendered(with_task(command="x", **facets), tmp_path, inputs=facets.get("inputs", ()))
 
 
-def test_words_that_name_files_beside_the_workflow_are_brought_along(tmp_path):
+def test_files_of_the_workflow_folder_in_a_command_are_staged(tmp_path):
     for name in (
         "lapw0",
         "train.py",
@@ -205,7 +205,7 @@ def test_words_that_name_files_beside_the_workflow_are_brought_along(tmp_path):
     assert rendered(listed, tmp_path).words == ("lapw0", "train.py")
 
 
-def test_nothing_to_execute(tmp_path):
+def test_task_without_command_has_no_program(tmp_path):
     flow = Builder("w")
     flow.task("job", kind="virtual")
     flow.task("idle", work=1)
@@ -215,7 +215,7 @@ def test_nothing_to_execute(tmp_path):
         assert "nothing to execute" in job.script
 
 
-def test_the_script_does_the_same_by_hand(tmp_path):
+def test_command_script_gives_the_same_result(tmp_path):
     value = "a'b $HOME\nc"
     program = "import sys, os, json; print(json.dumps([sys.argv[1:], os.environ['OWN'], os.getcwd()]))"
     for command in (["{python}", "-c", "{program}", "{value}"], "{python} -c {program} {value}"):
@@ -231,7 +231,7 @@ def test_the_script_does_the_same_by_hand(tmp_path):
         assert direct == json.loads(by_hand.stdout) == [[value], value, str(tmp_path / "box/1/7")]
 
 
-def test_a_long_line_is_run_from_the_script(tmp_path):
+def test_long_line_is_run_from_the_script(tmp_path):
     names = [f"input-{number:06d}" for number in range(20_000)]
     known = with_task(command="for f in {inputs}; do echo $f; done | wc -l", inputs=["x"])
     job = rendered(known, tmp_path, inputs=names)
@@ -242,12 +242,12 @@ def test_a_long_line_is_run_from_the_script(tmp_path):
     assert run_job(job).stdout.strip() == b"20000"
 
 
-def test_the_shell_stops_at_the_first_failure_and_at_unset_variables(tmp_path):
+def test_shell_stops_at_a_failure_and_at_unset_variables(tmp_path):
     assert run_job(rendered(with_task(command="false; echo on"), tmp_path)).returncode == 1
     assert run_job(rendered(with_task(command="echo $WEFT_NO_SUCH_VARIABLE"), tmp_path)).returncode == 2
 
 
-def test_prolog_wrapper_and_epilog(tmp_path):
+def test_prolog_wrapper_and_epilog_surround_the_command(tmp_path):
     known = with_task(
         params={"word": "a'b"}, prolog="echo prolog {word}", wrapper="env WRAPPED=1", epilog="echo epilog {nodes}",
         command="echo $WRAPPED {word}; exit 3",
@@ -261,7 +261,7 @@ def test_prolog_wrapper_and_epilog(tmp_path):
     assert (failing.returncode, failing.stdout) == (1, b"")
 
 
-def test_the_epilog_runs_when_the_group_is_told_to_end(tmp_path):
+def test_epilog_runs_after_sigterm(tmp_path):
     job = rendered(with_task(command="echo began; sleep 20", epilog="echo cleaned"), tmp_path)
     Path(job.workdir).mkdir(parents=True)
     running = subprocess.Popen(job.argv, cwd=job.workdir, stdout=subprocess.PIPE, start_new_session=True)
@@ -278,7 +278,7 @@ def program_on_path(folder, name, text):
     return f"{folder}:{os.environ['PATH']}"
 
 
-def test_containers_by_what_the_machine_has(tmp_path):
+def test_container_program_is_chosen_on_the_machine(tmp_path):
     known = with_task(command="echo in $WEFT_TASK", environment={"container": "image:1"}, env={"OWN": "x"})
     job = rendered(known, tmp_path)
     docker = program_on_path(tmp_path / "d", "docker", 'for w; do printf "[%s]" "$w"; done')
@@ -301,7 +301,7 @@ def test_containers_by_what_the_machine_has(tmp_path):
     assert b"none of apptainer" in none.stderr
 
 
-def test_conda_environments_are_made_once_in_the_sandbox(tmp_path):
+def test_conda_environment_is_created_once_in_the_sandbox(tmp_path):
     (tmp_path / "env.yaml").write_text("dependencies: [x]")
     job = rendered(with_task(command=["prog", "a b"], environment={"conda": "env.yaml"}), tmp_path)
     assert job.words == ("env.yaml",)
@@ -330,7 +330,7 @@ def test_modules_are_loaded_first(tmp_path):
     assert run_job(job).stdout.decode().split() == ["module", "load", "gcc/13", "mpi", "with", "gcc/13"]
 
 
-def test_nothing_runs_without_the_modules_it_asks_for(tmp_path):
+def test_missing_module_prevents_the_start(tmp_path):
     (tmp_path / "init").mkdir()
     (tmp_path / "init/sh").write_text('module() { echo "no module $2"; return 5; }\n')
     job = rendered(with_task(command="echo ran", environment={"modules": ["gcc/13"]}), tmp_path)
@@ -339,7 +339,7 @@ def test_nothing_runs_without_the_modules_it_asks_for(tmp_path):
     assert (done.returncode, done.stdout.decode()) == (5, "no module gcc/13\n")
 
 
-def test_a_python_function(tmp_path):
+def test_python_function_is_called(tmp_path):
     (tmp_path / "calc.py").write_text(
         "def add(k, label, nodes, *, inputs, extra=5):\n    print(k, label, nodes, inputs, extra)\n    return {'total': k + extra}\n"
         "def wrong(unheard_of): pass\ndef one(first, k): return first + str(k)\n"
@@ -366,7 +366,7 @@ def test_a_python_function(tmp_path):
         rendered(with_task(params={"big": "x" * 200_000}, call="calc:add"), tmp_path)
 
 
-def test_what_was_worked_out_does_not_keep_a_workflow_that_has_grown(tmp_path):
+def test_template_cache_does_not_keep_workflows_alive(tmp_path):
     known = with_task(command="x {task}")
     assert find_result_tasks(known, 0) == {}
     rendered(known, tmp_path)
@@ -376,6 +376,6 @@ def test_what_was_worked_out_does_not_keep_a_workflow_that_has_grown(tmp_path):
     assert gone() is None
 
 
-def test_a_local_node_is_a_core(tmp_path):
+def test_local_node_is_a_core(tmp_path):
     known = with_task(command="x {nodes} {cores}", cores=2, nodes=[1, 2])
     assert rendered(known, tmp_path, machine=LOCAL, nodes=4, count=2).argv[-1] == "x 2 2"

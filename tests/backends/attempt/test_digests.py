@@ -1,4 +1,4 @@
-"""Digests: content and nothing else, remembered only where that is safe."""
+"""Digests depend only on the content, and are cached only when that is safe."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def of(digests: DigestCache, path: Path) -> str:
 
 
 @pytest.mark.parametrize("content", [b"", b"x", b"weft" * 700_000])
-def test_a_digest_is_that_of_the_content(tmp_path: Path, content: bytes) -> None:
+def test_digest_depends_only_on_the_content(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "f").write_bytes(content)
     assert digest_file(tmp_path / "f") == digest_tree(tmp_path, "f") == plain(content)
     with (tmp_path / "f").open("rb") as file:
@@ -34,7 +34,7 @@ def test_a_digest_is_that_of_the_content(tmp_path: Path, content: bytes) -> None
         assert file.tell() == 1
 
 
-def test_a_settled_file_is_not_read_again(tmp_path: Path) -> None:
+def test_old_file_is_not_read_again(tmp_path: Path) -> None:
     path, digests = tmp_path / "f", DigestCache()
     path.write_text("one")
     os.utime(path, ns=(OLD_NS, OLD_NS))
@@ -46,7 +46,7 @@ def test_a_settled_file_is_not_read_again(tmp_path: Path) -> None:
     assert of(digests, path) == plain(b"two")
 
 
-def test_a_file_changed_a_moment_ago_is_read_again(tmp_path: Path) -> None:
+def test_recently_modified_file_is_read_again(tmp_path: Path) -> None:
     path, digests = tmp_path / "f", DigestCache()
     now_ns = time.time_ns()
     for text in ("one", "two"):
@@ -55,7 +55,7 @@ def test_a_file_changed_a_moment_ago_is_read_again(tmp_path: Path) -> None:
         assert of(digests, path) == plain(text.encode())
 
 
-def test_only_so_many_are_remembered(tmp_path: Path) -> None:
+def test_cache_is_bounded(tmp_path: Path) -> None:
     digests = DigestCache(most=2)
     paths = [tmp_path / name for name in "abc"]
     for path in paths:
@@ -68,7 +68,7 @@ def test_only_so_many_are_remembered(tmp_path: Path) -> None:
     assert [of(digests, path) == plain(b"z") for path in reversed(paths)] == [False, False, True]
 
 
-def test_a_file_that_grows_while_it_is_read_is_a_problem(tmp_path: Path) -> None:
+def test_file_that_grows_during_the_read_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "f"
     path.write_bytes(b"x" * 30_000_000)
     stop = threading.Event()
@@ -101,7 +101,7 @@ def tree(root: Path, *entries: tuple[str, str | None]) -> str:
     return digest_tree(root, "t")
 
 
-def test_a_tree_is_its_names_and_contents(tmp_path: Path) -> None:
+def test_tree_digest_depends_on_names_and_contents(tmp_path: Path) -> None:
     entries = [("a", "1"), ("b/c", "2"), ("b/d", None)]
     first = tree(tmp_path / "one", *entries)
     assert tree(tmp_path / "two", *reversed(entries)) == first

@@ -1,4 +1,4 @@
-"""Fetching: paths and URLs, plain and compressed, whole or not at all."""
+"""Inputs are fetched from paths and URLs, plain or compressed, completely or not at all."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from weft.backends.attempt.external_files import InputCache, InputSource, decomp
 from weft.backends.attempt.safe_paths import StagingProblem
 
 
-def test_a_path_is_read_from_the_folder_and_linked(grounds) -> None:
+def test_relative_path_is_linked_from_the_folder(grounds) -> None:
     (grounds.other / "data").mkdir()
     (grounds.other / "data" / "in.txt").write_text("text")
     for text in (
@@ -34,7 +34,7 @@ def test_a_path_is_read_from_the_folder_and_linked(grounds) -> None:
     assert not (grounds.work / "copy").samefile(grounds.other / "data" / "in.txt")
 
 
-def test_a_named_input_may_lie_anywhere_and_lead_over_links(grounds) -> None:
+def test_named_input_may_be_anywhere_and_contain_links(grounds) -> None:
     (grounds.other / "link").symlink_to(grounds.outside)
     for text in ("../outside/canary", "link/canary"):
         brought = fetch(InputSource(text, grounds.other), grounds.work, "canary", how="copy")
@@ -42,7 +42,7 @@ def test_a_named_input_may_lie_anywhere_and_lead_over_links(grounds) -> None:
     assert fetch(InputSource("link", grounds.other), grounds.work, "all", how="copy").file.size_bytes == 12
 
 
-def test_a_directory_that_was_named_does_not_lead_out(grounds) -> None:
+def test_links_out_of_a_named_directory_are_refused(grounds) -> None:
     (grounds.other / "d").mkdir()
     (grounds.other / "d" / "secret").symlink_to(grounds.canary)
     with pytest.raises(StagingProblem, match="'d/secret' cannot be used: a link leads out"):
@@ -53,7 +53,7 @@ def test_a_directory_that_was_named_does_not_lead_out(grounds) -> None:
 @pytest.mark.parametrize(
     "text", ["", " ", "nothing", "a\0b", "file://elsewhere/x", "fifo", "file:///no/such/file"]
 )
-def test_what_cannot_be_fetched_is_named(grounds, text: str) -> None:
+def test_failed_fetch_names_the_source(grounds, text: str) -> None:
     os.mkfifo(grounds.other / "fifo")
     with pytest.raises(StagingProblem) as problem:
         fetch(InputSource(text, grounds.other), grounds.work, "x")
@@ -62,20 +62,20 @@ def test_what_cannot_be_fetched_is_named(grounds, text: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["../x", "/x", "", "a/../../x"])
-def test_an_input_stays_in_the_directory(grounds, name: str) -> None:
+def test_target_name_must_stay_in_the_directory(grounds, name: str) -> None:
     (grounds.other / "in").write_text("text")
     with pytest.raises(StagingProblem):
         fetch(InputSource("in", grounds.other), grounds.work, name)
 
 
-def test_over_the_web(grounds, site: Site) -> None:
+def test_fetch_over_http(grounds, site: Site) -> None:
     site.files["/data.bin"] = bytes(range(256)) * 20_000
     brought = fetch(InputSource(f"{site.url}/data.bin", grounds.other), grounds.work, "d/data.bin")
     assert (grounds.work / "d" / "data.bin").read_bytes() == site.files["/data.bin"]
     assert brought.copied_bytes == brought.file.size_bytes == 256 * 20_000
 
 
-def test_what_the_web_does_not_have_or_cuts_off_is_never_seen(grounds, site: Site) -> None:
+def test_missing_or_truncated_download_is_not_visible(grounds, site: Site) -> None:
     with pytest.raises(StagingProblem, match=r"http://127.* cannot be fetched: there is no such file"):
         fetch(InputSource(f"{site.url}/nothing", grounds.other), grounds.work, "x")
     site.files["/half"] = b"x" * 100_000
@@ -97,7 +97,7 @@ def brought_both_ways(source: InputSource, grounds, name: str):
     ("status", "lasting"),
     [(404, True), (403, True), (410, True), (408, False), (429, False), (500, False), (503, False)],
 )
-def test_what_a_server_refuses_for_good_is_told_apart(grounds, site: Site, status, lasting) -> None:
+def test_permanent_server_errors_are_lasting(grounds, site: Site, status, lasting) -> None:
     site.refused["/x"] = status
     for bring in brought_both_ways(InputSource(f"{site.url}/x", grounds.other), grounds, "x"):
         with pytest.raises(StagingProblem) as problem:
@@ -119,7 +119,7 @@ def test_what_a_server_refuses_for_good_is_told_apart(grounds, site: Site, statu
         ("http://127.0.0.1:9/x", "x", False),
     ],
 )
-def test_what_would_fail_again_is_told_apart(grounds, text: str, name: str, lasting: bool) -> None:
+def test_errors_that_a_retry_cannot_resolve_are_lasting(grounds, text: str, name: str, lasting: bool) -> None:
     (grounds.other / "in").write_text("text")
     for bring in brought_both_ways(InputSource(text, grounds.other), grounds, name):
         with pytest.raises(StagingProblem) as problem:
@@ -128,7 +128,7 @@ def test_what_would_fail_again_is_told_apart(grounds, text: str, name: str, last
     assert list(grounds.work.iterdir()) == []
 
 
-def test_a_full_disk_may_have_room_again(grounds, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_is_not_lasting(grounds, monkeypatch: pytest.MonkeyPatch) -> None:
     (grounds.other / "in").write_text("text")
 
     def full(*_: object, **__: object) -> int:
@@ -143,7 +143,7 @@ def test_a_full_disk_may_have_room_again(grounds, monkeypatch: pytest.MonkeyPatc
     assert (problem.value.number, problem.value.lasting) == (errno.ENOSPC, False)
 
 
-def test_a_password_is_not_shown(grounds) -> None:
+def test_password_is_not_in_the_message(grounds) -> None:
     with pytest.raises(StagingProblem) as problem:
         fetch(InputSource("http://user:secret@127.0.0.1:9/x", grounds.other), grounds.work, "x")
     assert "127.0.0.1:9/x" in str(problem.value)
@@ -159,7 +159,7 @@ def test_unknown_and_chained_urls_are_refused(grounds, text: str) -> None:
     assert list(grounds.work.iterdir()) == []
 
 
-def test_memory_of_fsspec(grounds) -> None:
+def test_fetch_from_fsspec_memory(grounds) -> None:
     memory = pytest.importorskip("fsspec").filesystem("memory")
     memory.pipe("/fetching/in", b"text")
     assert fetch(InputSource("memory://fetching/in", grounds.other), grounds.work, "in").file.size_bytes == 4
@@ -167,7 +167,7 @@ def test_memory_of_fsspec(grounds) -> None:
 
 
 @pytest.mark.parametrize(("suffix", "module"), [(".gz", gzip), (".bz2", bz2), (".xz", lzma)])
-def test_compressed_inputs_come_out_plain(grounds, site: Site, suffix: str, module) -> None:
+def test_compressed_input_is_decompressed(grounds, site: Site, suffix: str, module) -> None:
     content = b"atoms " * 100_000
     packed = module.compress(content)
     (grounds.other / f"pdb{suffix}").write_bytes(packed)
@@ -185,20 +185,20 @@ def test_compressed_inputs_come_out_plain(grounds, site: Site, suffix: str, modu
     [b"", b"plain text", gzip.compress(b"x" * 9999, mtime=0)[:-12], b"\x1f\x8bnonsense", b"BZh9no"],
     ids=["empty", "plain", "cut", "no gzip", "no bzip2"],
 )
-def test_what_is_not_compressed_or_is_broken_is_told(grounds, content: bytes) -> None:
+def test_uncompressed_or_damaged_input_is_refused(grounds, content: bytes) -> None:
     (grounds.other / "in.gz").write_bytes(content)
     with pytest.raises(StagingProblem, match=r"'in\.gz' cannot be decompressed"):
         fetch(InputSource("in.gz", grounds.other), grounds.work, "in.gz", compressed=True)
     assert list(grounds.work.iterdir()) == []
 
 
-def test_zstandard_where_there_is_none_says_what_to_install(grounds) -> None:
+def test_missing_zstandard_names_the_package(grounds) -> None:
     (grounds.other / "in.zst").write_bytes(b"\x28\xb5\x2f\xfd rest")
     with pytest.raises(StagingProblem, match="cannot be decompressed"):
         fetch(InputSource("in.zst", grounds.other), grounds.work, "in.zst", compressed=True)
 
 
-def test_plain_names() -> None:
+def test_decompressed_names() -> None:
     names = ["a.gz", "a/b.tar.bz2", "x.xz", "y.zst", "plain", ".gz", "d/.gz", "a.gz.gz"]
     assert [decompressed_name(name) for name in names] == [
         "a",
@@ -212,7 +212,7 @@ def test_plain_names() -> None:
     ]
 
 
-def test_fsspec_is_loaded_only_for_urls() -> None:
+def test_fsspec_is_imported_only_for_urls() -> None:
     program = (
         "import sys, weft.backends.attempt.external_files, weft.backends.attempt.external_files\n"
         "sys.stdout.write(str({'fsspec', 'aiohttp'} & set(sys.modules)))"

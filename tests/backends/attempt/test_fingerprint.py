@@ -1,4 +1,4 @@
-"""Fingerprints: what makes a task another one, what does not, and why a product is stale."""
+"""Fingerprints: what changes them, what does not, and why a product is stale."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def key(tmp_path, facets=None, inputs=None, scripts=None, **more):
     return compute_fingerprint(job, inputs or {}, scripts or {}).key
 
 
-def test_where_and_how_wide_a_task_ran_does_not_matter(tmp_path):
+def test_machine_and_nodes_do_not_change_the_fingerprint(tmp_path):
     one = key(tmp_path)
     assert one == key(
         tmp_path, machine=OTHER, nodes=4, count=4, attempt_number=3, restart=True, limits=(9.0, 1e9)
@@ -33,7 +33,7 @@ def test_where_and_how_wide_a_task_ran_does_not_matter(tmp_path):
     assert len({compute_fingerprint(job, {}, {}).key for job in calls}) == 1
 
 
-def test_everything_it_is_made_from_matters(tmp_path):
+def test_every_dependency_changes_the_fingerprint(tmp_path):
     keys = [
         key(tmp_path),
         key(tmp_path, {"params": {"p": 2}}),
@@ -56,12 +56,12 @@ def test_everything_it_is_made_from_matters(tmp_path):
     assert len(set(keys)) == len(keys)
 
 
-def test_a_project_may_be_moved(tmp_path):
+def test_moved_project_has_the_same_fingerprints(tmp_path):
     places = [tmp_path / "one", tmp_path / "two"]
     assert len({key(place, folder=place / "flows") for place in places}) == 1
 
 
-def test_equal_tasks_of_other_names_are_other_tasks(tmp_path):
+def test_tasks_with_different_names_have_different_fingerprints(tmp_path):
     known = with_task(sweep={"k": [1, 2]}, command="true")
     jobs = [rendered(known, tmp_path, f"job[{k}]") for k in (1, 2)]
     assert len({compute_fingerprint(job, {}, {}).key for job in jobs}) == 2
@@ -95,7 +95,7 @@ def product(found):
         ({}, None, None, ""),
     ],
 )
-def test_why_a_product_is_stale(tmp_path, change, inputs, scripts, words):
+def test_staleness_is_explained(tmp_path, change, inputs, scripts, words):
     job = rendered(with_task(command="x", env={"A": "1"}, outputs=["o"]), tmp_path)
     old_inputs, old_scripts = {"mesh": "a" * 40, "old": "c"}, {"run.py": "s"}
     old = product(compute_fingerprint(job, old_inputs, old_scripts))
@@ -108,7 +108,7 @@ def test_why_a_product_is_stale(tmp_path, change, inputs, scripts, words):
     assert (new.key == old.fingerprint) is (words == "")
 
 
-def test_secrets_and_long_lists_are_not_kept(tmp_path):
+def test_secrets_and_long_lists_are_stored_as_digests(tmp_path):
     job = rendered(with_task(command="x " + "y" * 5000, env={"TOKEN": "secret-word"}), tmp_path)
     many = {f"f{number}": "d" * 40 for number in range(5000)}
     found = compute_fingerprint(job, many, {})
@@ -119,7 +119,7 @@ def test_secrets_and_long_lists_are_not_kept(tmp_path):
     assert explain_staleness(changed.parts, product(found)) == "at least one input changed"
 
 
-def test_a_task_of_another_workflow_or_iteration_is_told_in_words(tmp_path):
+def test_other_workflow_or_iteration_is_explained(tmp_path):
     job = rendered(with_task(command="x"), tmp_path)
     elsewhere = compute_fingerprint(replace(job, identity="sub:job:1"), {}, {})
     here, later = (compute_fingerprint(replace(job, identity=f":job:{number}"), {}, {}) for number in (1, 2))

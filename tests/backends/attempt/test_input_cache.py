@@ -1,4 +1,4 @@
-"""The cache of a machine: once is enough, and what is not right any more is fetched again."""
+"""The input cache of a machine fetches a source once, and again after a change."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def content(cache: Path) -> list[Path]:
     return sorted((cache / "content").iterdir())
 
 
-def test_many_who_ask_at_once_fetch_once(grounds, site: Site) -> None:
+def test_concurrent_requests_fetch_once(grounds, site: Site) -> None:
     site.files["/pdb.gz"] = gzip.compress(b"atoms" * 1000)
     site.etags["/pdb.gz"] = '"1"'
     site.delay_s = 0.2
@@ -42,7 +42,7 @@ def test_many_who_ask_at_once_fetch_once(grounds, site: Site) -> None:
     assert kept.stat().st_mode & 0o222 == 0
 
 
-def test_another_process_finds_it_and_a_change_is_noticed(grounds, site: Site) -> None:
+def test_other_process_uses_the_cache_and_detects_changes(grounds, site: Site) -> None:
     site.files["/f"], site.etags["/f"] = b"one", '"1"'
     source = InputSource(f"{site.url}/f", grounds.other)
     for _ in range(2):
@@ -54,7 +54,7 @@ def test_another_process_finds_it_and_a_change_is_noticed(grounds, site: Site) -
     assert site.asked == ["/f", "/f"]
 
 
-def test_what_a_server_says_nothing_of_is_kept_for_one_process(grounds, site: Site) -> None:
+def test_source_without_validator_is_cached_per_process(grounds, site: Site) -> None:
     site.files["/f"] = b"one"
     source = InputSource(f"{site.url}/f", grounds.other)
     cache = InputCache(grounds.other / "cache")
@@ -66,7 +66,7 @@ def test_what_a_server_says_nothing_of_is_kept_for_one_process(grounds, site: Si
     assert (grounds.work / "c").read_bytes() == b"two"
 
 
-def test_local_files_are_copied_once_and_kept_by_content(grounds) -> None:
+def test_local_files_are_copied_once_and_stored_by_content(grounds) -> None:
     cache = InputCache(grounds.other / "cache")
     for name, time_ns in (("one", 1_000), ("two", 2_000)):
         (grounds.other / name).write_text("same")
@@ -84,7 +84,7 @@ def test_local_files_are_copied_once_and_kept_by_content(grounds) -> None:
     assert (grounds.work / "0" / "one").read_text() == "same"
 
 
-def test_directories_are_shared_too(grounds) -> None:
+def test_directories_are_cached(grounds) -> None:
     (grounds.other / "d" / "e").mkdir(parents=True)
     (grounds.other / "d" / "e" / "f").write_text("text")
     moved = [
@@ -98,7 +98,7 @@ def test_directories_are_shared_too(grounds) -> None:
 
 
 @pytest.mark.parametrize("fresh", [False, True])
-def test_what_a_task_has_changed_in_the_cache_is_fetched_again(grounds, fresh: bool) -> None:
+def test_modified_cache_content_is_fetched_again(grounds, fresh: bool) -> None:
     (grounds.other / "f").write_text("good")
     cache = InputCache(grounds.other / "cache")
     source = InputSource("f", grounds.other)
@@ -114,7 +114,7 @@ def test_what_a_task_has_changed_in_the_cache_is_fetched_again(grounds, fresh: b
     assert (grounds.work / "b").read_text() == "good"
 
 
-def test_keys_and_links_that_a_task_has_left_in_the_cache_lead_nowhere(grounds) -> None:
+def test_forged_keys_and_links_in_the_cache_are_ignored(grounds) -> None:
     root = grounds.other / "cache"
     (grounds.other / "f").write_text("good")
     source = InputSource("f", grounds.other)
@@ -144,7 +144,7 @@ def test_keys_and_links_that_a_task_has_left_in_the_cache_lead_nowhere(grounds) 
         (grounds.other / f"old-{folder}").rename(root / folder)
 
 
-def test_a_failure_is_everybodys_and_not_for_ever(grounds, site: Site) -> None:
+def test_failure_is_shared_by_waiting_threads_but_not_cached(grounds, site: Site) -> None:
     cache = InputCache(grounds.other / "cache")
     source = InputSource(f"{site.url}/f", grounds.other)
     site.files["/f"], site.etags["/f"] = b"x" * 10_000, '"1"'
@@ -168,7 +168,7 @@ def test_a_failure_is_everybodys_and_not_for_ever(grounds, site: Site) -> None:
     assert list((grounds.other / "cache" / "coming").iterdir()) == []
 
 
-def test_what_is_not_shared_passes_by(grounds) -> None:
+def test_unshared_input_bypasses_the_cache(grounds) -> None:
     (grounds.other / "f").write_text("text")
     InputCache(grounds.other / "cache").bring(
         InputSource("f", grounds.other), grounds.work, "f", shared=False

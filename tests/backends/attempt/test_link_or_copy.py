@@ -1,4 +1,4 @@
-"""Placing: links where they will do, copies that are checked, and nothing half done."""
+"""Staging by link or verified copy, without visible intermediate states."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def elsewhere(grounds) -> Iterator[Path]:
         yield Path(folder)
 
 
-def test_one_file_system_needs_no_copy(grounds) -> None:
+def test_file_is_linked_within_a_file_system(grounds) -> None:
     (grounds.work / "f").write_text("text")
     assert link_or_copy(grounds.work, "f", grounds.other, "in/here") == 0
     assert (grounds.other / "in" / "here").samefile(grounds.work / "f")
@@ -37,7 +37,7 @@ def test_one_file_system_needs_no_copy(grounds) -> None:
     assert (grounds.other / "taken").samefile(grounds.work / "f")
 
 
-def test_another_file_system_gets_a_copy(grounds, elsewhere: Path) -> None:
+def test_file_is_copied_to_another_file_system(grounds, elsewhere: Path) -> None:
     source = grounds.work / "f"
     source.write_text("text")
     source.chmod(0o555)
@@ -52,7 +52,7 @@ def test_another_file_system_gets_a_copy(grounds, elsewhere: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["f", "d"])
-def test_a_copy_with_another_checksum_is_never_seen(grounds, name: str) -> None:
+def test_copy_with_a_wrong_checksum_is_not_visible(grounds, name: str) -> None:
     (grounds.work / "f").write_text("text")
     (grounds.work / "d").mkdir()
     (grounds.work / "d" / "g").write_text("text")
@@ -64,7 +64,7 @@ def test_a_copy_with_another_checksum_is_never_seen(grounds, name: str) -> None:
     assert list(grounds.other.iterdir()) == []
 
 
-def test_trees_are_links_and_keep_their_times(grounds) -> None:
+def test_trees_are_linked_and_keep_their_times(grounds) -> None:
     for name in ("d/a", "d/e/b", "d/e/.hidden"):
         (grounds.work / name).parent.mkdir(parents=True, exist_ok=True)
         (grounds.work / name).write_text(name)
@@ -81,7 +81,7 @@ def test_trees_are_links_and_keep_their_times(grounds) -> None:
     assert not (grounds.other / "copy" / "a").samefile(grounds.work / "d" / "a")
 
 
-def test_a_directory_that_is_there_is_added_to(grounds) -> None:
+def test_existing_directory_is_merged(grounds) -> None:
     for root, name, text in ((grounds.work, "d/a", "new"), (grounds.work, "d/e/b", "new"), (grounds.other, "d/a", "old"),
                              (grounds.other, "d/mine", "kept"), (grounds.other, "d/e/mine", "kept")):  # fmt: skip
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -95,7 +95,7 @@ def test_a_directory_that_is_there_is_added_to(grounds) -> None:
     assert found == {"d/a": "new", "d/e/b": "new", "d/mine": "kept", "d/e/mine": "kept"}
 
 
-def test_a_file_does_not_take_the_place_of_a_directory_nor_the_other_way(grounds) -> None:
+def test_file_and_directory_do_not_replace_each_other(grounds) -> None:
     (grounds.work / "f").write_text("text")
     (grounds.work / "d").mkdir()
     (grounds.work / "d" / "f").write_text("text")
@@ -109,7 +109,7 @@ def test_a_file_does_not_take_the_place_of_a_directory_nor_the_other_way(grounds
     assert (grounds.other / "f").read_text() == "mine"
 
 
-def test_nothing_is_placed_through_a_link(grounds) -> None:
+def test_nothing_is_written_through_a_link(grounds) -> None:
     (grounds.work / "f").write_text("text")
     (grounds.other / "out").symlink_to(grounds.outside)
     (grounds.other / "canary").symlink_to(grounds.canary)
@@ -121,7 +121,7 @@ def test_nothing_is_placed_through_a_link(grounds) -> None:
 
 
 @pytest.mark.parametrize("how", ["link", "copy"])
-def test_what_was_left_as_a_source_is_not_trusted(grounds, how: str) -> None:
+def test_external_links_in_a_source_are_refused(grounds, how: str) -> None:
     work = grounds.work
     os.mkfifo(work / "fifo")
     (work / "out").symlink_to(grounds.canary)
@@ -135,7 +135,7 @@ def test_what_was_left_as_a_source_is_not_trusted(grounds, how: str) -> None:
     assert list(grounds.other.iterdir()) == []
 
 
-def test_a_full_disk_is_told_and_leaves_nothing(grounds) -> None:
+def test_full_disk_is_reported_and_leaves_no_files(grounds) -> None:
     resource = pytest.importorskip("resource")
     (grounds.work / "f").write_bytes(b"x" * 100_000)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -153,7 +153,7 @@ def test_a_full_disk_is_told_and_leaves_nothing(grounds) -> None:
     assert list(grounds.other.iterdir()) == []
 
 
-def test_whoever_looks_sees_all_or_nothing(grounds) -> None:
+def test_readers_see_complete_files_only(grounds) -> None:
     sizes = (3_000_000, 2_000_000)
     for number, size in enumerate(sizes):
         (grounds.work / f"f{number}").write_bytes(bytes([number]) * size)

@@ -1,4 +1,4 @@
-"""Trees of many files: each costs few calls, however deep it lies, and is read as it is whatever happens to it."""
+"""Trees of many files: few system calls per file at any depth, and safe against concurrent changes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def opens(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], int]]:
 
 
 @pytest.mark.parametrize("depth", [1, 20])
-def test_a_file_costs_few_calls_however_deep_it_lies(
+def test_calls_per_file_do_not_depend_on_depth(
     grounds, depth: int, opens: Callable[[], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = "/".join("d" * depth)
@@ -82,7 +82,7 @@ def test_a_file_costs_few_calls_however_deep_it_lies(
 
 @pytest.mark.parametrize("size", [0, 1, 5, 1 << 20, (1 << 20) - 1, (1 << 20) + 1, 3 << 20])
 @pytest.mark.parametrize("surprise", [-3, -1, 0, 1, 1 << 20])
-def test_all_of_a_file_is_read_whatever_was_expected(tmp_path: Path, size: int, surprise: int) -> None:
+def test_whole_file_is_read_for_any_expected_size(tmp_path: Path, size: int, surprise: int) -> None:
     content = os.urandom(4096) * (size // 4096 + 1)
     (tmp_path / "f").write_bytes(content[:size])
     fd, target = os.open(tmp_path / "f", os.O_RDONLY), os.open(tmp_path / "g", os.O_RDWR | os.O_CREAT)
@@ -95,7 +95,7 @@ def test_all_of_a_file_is_read_whatever_was_expected(tmp_path: Path, size: int, 
     os.close(target)
 
 
-def test_a_file_that_grows_while_it_is_read_is_refused(grounds, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_growing_file_is_refused(grounds, monkeypatch: pytest.MonkeyPatch) -> None:
     (grounds.work / "d").mkdir()
     path = grounds.work / "d" / "f"
     path.write_text("one")
@@ -112,7 +112,7 @@ def test_a_file_that_grows_while_it_is_read_is_refused(grounds, monkeypatch: pyt
         collect_outputs(grounds.work, ["d/"])
 
 
-def test_a_remembered_file_is_not_opened_again(grounds, opens: Callable[[], int]) -> None:
+def test_cached_file_is_not_opened_again(grounds, opens: Callable[[], int]) -> None:
     for name in ("d/a", "d/b"):
         (grounds.work / name).parent.mkdir(exist_ok=True)
         (grounds.work / name).write_text(name)
@@ -123,7 +123,7 @@ def test_a_remembered_file_is_not_opened_again(grounds, opens: Callable[[], int]
     assert opens() == opened - 2
 
 
-def test_one_directory_is_held_and_none_is_left_open(grounds, opens: Callable[[], int]) -> None:
+def test_cursor_holds_one_directory_and_leaves_none_open(grounds, opens: Callable[[], int]) -> None:
     before = len(list(Path("/proc/self/fd").iterdir()))
     opens()
     with DirectoryCursor(grounds.work, make=True) as held:
@@ -142,7 +142,7 @@ def test_one_directory_is_held_and_none_is_left_open(grounds, opens: Callable[[]
 
 
 @pytest.mark.parametrize("what", ["link", "fifo", "directory", "nothing"])
-def test_what_took_the_place_of_a_file_since_it_was_listed_is_refused(grounds, what: str) -> None:
+def test_file_replaced_after_the_listing_is_refused(grounds, what: str) -> None:
     (grounds.work / "d").mkdir()
     path = grounds.work / "d" / "f"
     path.write_text("mine")
@@ -160,7 +160,7 @@ def test_what_took_the_place_of_a_file_since_it_was_listed_is_refused(grounds, w
         assert refused.value.number == (errno.ENOENT if what == "nothing" else errno.EAGAIN)
 
 
-def test_a_leaf_behind_a_link_is_held_as_it_is(grounds) -> None:
+def test_entry_behind_a_link_is_opened(grounds) -> None:
     (grounds.work / "real").write_text("mine")
     (grounds.work / "d").mkdir()
     (grounds.work / "d" / "f").symlink_to("../real")
@@ -171,7 +171,7 @@ def test_a_leaf_behind_a_link_is_held_as_it_is(grounds) -> None:
     os.close(found.fd)
 
 
-def test_a_file_of_a_tree_that_is_swapped_again_and_again_is_never_followed(grounds) -> None:
+def test_file_repeatedly_replaced_by_a_link_is_not_followed(grounds) -> None:
     """A file is now itself, now a link to a canary, now a FIFO, while its directory is taken over."""
     folder = grounds.work / "d" / "e"
     folder.mkdir(parents=True)
@@ -211,7 +211,7 @@ def test_a_file_of_a_tree_that_is_swapped_again_and_again_is_never_followed(grou
     assert {path.read_text() for path in found} <= {"mine"}
 
 
-def test_a_look_holds_the_link_itself(grounds) -> None:
+def test_open_child_opens_the_link_itself(grounds) -> None:
     (grounds.work / "out").symlink_to(grounds.canary)
     with DirectoryCursor(grounds.work) as held:
         found = open_child(held.at(()), ("out",))

@@ -1,4 +1,4 @@
-"""What a task has made is found, measured, protected, and known again."""
+"""Outputs of a task are found, measured, made read-only and recognised later."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_names_wildcards_and_directories_are_found_in_the_order_declared(grounds) -> None:
+def test_outputs_are_collected_in_declared_order(grounds) -> None:
     for name in ("b", "v.2", "v.1", "d/x", "d/e/y", "unasked"):
         write(grounds.work / name, name)
     files = collect_outputs(grounds.work, ["v.?", "d/", "b", "v.1"])
@@ -33,7 +33,7 @@ def test_names_wildcards_and_directories_are_found_in_the_order_declared(grounds
     assert files[3].modified_ns == (grounds.work / "b").stat().st_mtime_ns
 
 
-def test_what_is_missing_is_named_with_what_may_be_meant(grounds) -> None:
+def test_missing_output_names_a_similar_file(grounds) -> None:
     write(grounds.work / "d" / "vector_1")
     with pytest.raises(StagingProblem) as missing:
         collect_outputs(grounds.work, ["d/vector.1"])
@@ -47,7 +47,7 @@ def test_what_is_missing_is_named_with_what_may_be_meant(grounds) -> None:
     assert collect_outputs(grounds.work, ["d/vector.1", "d", "*.csv"], missing_ok=True)[0].name == "d"
 
 
-def test_made_files_become_read_only_and_stay_intact(grounds) -> None:
+def test_outputs_become_read_only_and_stay_intact(grounds) -> None:
     for name in ("f", "d/x", "d/e/y"):
         write(grounds.work / name)
     (grounds.work / "d" / "x").chmod(0o755)
@@ -61,7 +61,7 @@ def test_made_files_become_read_only_and_stay_intact(grounds) -> None:
 
 @pytest.mark.parametrize("name", ["d/x", "d/e/y", "f"])
 @pytest.mark.parametrize("how", ["change", "touch", "remove", "link", "fifo", "add"])
-def test_a_change_is_noticed(grounds, name: str, how: str) -> None:
+def test_modified_output_is_not_intact(grounds, name: str, how: str) -> None:
     for each in ("f", "d/x", "d/e/y"):
         write(grounds.work / each)
         os.utime(grounds.work / each, ns=(1_000, 1_000))
@@ -86,7 +86,7 @@ def test_a_change_is_noticed(grounds, name: str, how: str) -> None:
     assert [is_intact(grounds.work, file) for file in files] == [name != "f", name == "f"]
 
 
-def test_content_is_read_only_when_asked(grounds) -> None:
+def test_content_is_read_only_if_thorough(grounds) -> None:
     path = write(grounds.work / "f", "one")
     os.utime(path, ns=(1_000, 1_000))
     (file,) = collect_outputs(grounds.work, ["f"])
@@ -97,7 +97,7 @@ def test_content_is_read_only_when_asked(grounds) -> None:
     assert not is_intact(grounds.work, file, thorough=True)
 
 
-def test_links_stand_for_files_of_the_directory(grounds) -> None:
+def test_links_inside_the_directory_count_as_files(grounds) -> None:
     write(grounds.work / "deep" / "real", "text")
     (grounds.work / "f").symlink_to("deep/real")
     (grounds.work / "d").mkdir()
@@ -117,7 +117,7 @@ def test_links_stand_for_files_of_the_directory(grounds) -> None:
     assert is_intact(grounds.other, folder, thorough=True)
 
 
-def test_a_directory_linked_from_outside_the_tree_is_refused(grounds) -> None:
+def test_link_to_a_directory_outside_the_tree_is_refused(grounds) -> None:
     write(grounds.work / "deep" / "real")
     (grounds.work / "d").mkdir()
     (grounds.work / "d" / "sub").symlink_to("../deep")
@@ -125,7 +125,7 @@ def test_a_directory_linked_from_outside_the_tree_is_refused(grounds) -> None:
         collect_outputs(grounds.work, ["d"])
 
 
-def test_a_file_with_other_names_becomes_one_of_its_own_before_it_is_protected(grounds) -> None:
+def test_hard_linked_file_is_copied_before_it_becomes_read_only(grounds) -> None:
     """A task may hand out a hard link to a file of the user: that one is left as it is."""
     (grounds.work / "d").mkdir()
     os.link(grounds.canary, grounds.work / "d" / "f")

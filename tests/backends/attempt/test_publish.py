@@ -1,4 +1,4 @@
-"""Results go where the user wants them, as copies, and nowhere else."""
+"""Outputs are published as copies to the stated target only."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def made(grounds) -> tuple[FileRecord, ...]:
     return files
 
 
-def test_a_result_is_a_copy_that_the_user_may_edit(grounds, made) -> None:
+def test_published_file_is_an_independent_copy(grounds, made) -> None:
     assert publish(grounds.work, made[0], "out/result.csv", folder=grounds.other) == 10
     result = grounds.other / "out" / "result.csv"
     assert stat.S_IMODE(result.stat().st_mode) & 0o200
@@ -35,14 +35,14 @@ def test_a_result_is_a_copy_that_the_user_may_edit(grounds, made) -> None:
     assert result.read_text() == "result.csv"
 
 
-def test_what_is_there_already_is_left_alone(grounds, made) -> None:
+def test_equal_file_is_left_alone(grounds, made) -> None:
     publish(grounds.work, made[0], "result.csv", folder=grounds.other)
     os.utime(grounds.other / "result.csv", ns=(5, 5))
     assert publish(grounds.work, made[0], "result.csv", folder=grounds.other) == 0
     assert (grounds.other / "result.csv").stat().st_mtime_ns == 5
 
 
-def test_a_directory_is_added_to_what_the_user_has(grounds, made) -> None:
+def test_published_directory_is_merged(grounds, made) -> None:
     (grounds.other / "plots").mkdir()
     (grounds.other / "plots" / "notes.txt").write_text("mine")
     assert publish(grounds.work, made[1], "plots", folder=grounds.other) == len(
@@ -59,21 +59,21 @@ def test_a_directory_is_added_to_what_the_user_has(grounds, made) -> None:
 @pytest.mark.parametrize(
     "target", ["../outside/canary", "out/canary", "out/deep/new", "a/../../outside/x", ""]
 )
-def test_a_name_in_the_project_stays_in_the_project(grounds, made, target: str) -> None:
+def test_relative_target_stays_in_the_project(grounds, made, target: str) -> None:
     (grounds.other / "out").symlink_to(grounds.outside)
     for file in made:
         with pytest.raises(StagingProblem):
             publish(grounds.work, file, target, folder=grounds.other)
 
 
-def test_a_link_in_the_place_of_a_result_is_replaced(grounds, made) -> None:
+def test_link_at_the_target_is_replaced(grounds, made) -> None:
     (grounds.other / "result.csv").symlink_to(grounds.canary)
     publish(grounds.work, made[0], "result.csv", folder=grounds.other)
     assert not (grounds.other / "result.csv").is_symlink()
     assert (grounds.other / "result.csv").read_text() == "result.csv"
 
 
-def test_a_full_path_and_a_file_url_were_named_by_the_user(grounds, made, tmp_path: Path) -> None:
+def test_absolute_path_and_file_url_may_be_anywhere(grounds, made, tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "alias").symlink_to(tmp_path / "real")
     publish(grounds.work, made[0], str(tmp_path / "alias" / "new" / "r"), folder=grounds.other)
@@ -83,7 +83,7 @@ def test_a_full_path_and_a_file_url_were_named_by_the_user(grounds, made, tmp_pa
     )
 
 
-def test_what_was_changed_since_is_not_published(grounds, made) -> None:
+def test_modified_output_is_not_published(grounds, made) -> None:
     for name in ("result.csv", "plots/a.png"):
         (grounds.work / name).chmod(0o644)
         (grounds.work / name).write_text("x" * (grounds.work / name).stat().st_size)
@@ -94,7 +94,7 @@ def test_what_was_changed_since_is_not_published(grounds, made) -> None:
     assert list(grounds.other.iterdir()) == []
 
 
-def test_to_memory_and_the_web(grounds, made, site: Site) -> None:
+def test_publish_to_urls(grounds, made, site: Site) -> None:
     memory = pytest.importorskip("fsspec").filesystem("memory")
     assert publish(grounds.work, made[0], "memory://publishing/deep/r", folder=grounds.other) == 10
     publish(grounds.work, made[1], "memory://publishing/plots", folder=grounds.other)

@@ -1,4 +1,4 @@
-"""A tree is removed whatever a task has left in it, and nothing outside of it is."""
+"""A tree is removed whatever a task has left in it, without touching anything outside."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def fill(folder: Path, outside: Path) -> None:
     Path(os.fsdecode(os.fsencode(folder) + b"/a/\xff\xfe")).write_text("no UTF-8")
 
 
-def test_everything_goes(grounds) -> None:
+def test_all_kinds_of_entries_are_removed(grounds) -> None:
     fill(grounds.work, grounds.outside)
     os.link(grounds.canary, grounds.work / "a" / "hard")
     remove_tree(grounds.work, "a")
@@ -40,7 +40,7 @@ def test_everything_goes(grounds) -> None:
     remove_tree(grounds.work, "nor/this")
 
 
-def test_a_link_is_removed_and_not_followed(grounds) -> None:
+def test_link_is_removed_and_not_followed(grounds) -> None:
     (grounds.work / "link").symlink_to(grounds.outside)
     with pytest.raises(StagingProblem):
         remove_tree(grounds.work, "link/deep")
@@ -49,12 +49,12 @@ def test_a_link_is_removed_and_not_followed(grounds) -> None:
 
 
 @pytest.mark.parametrize("name", ["..", "../outside", "a/../../outside", "/", "", "."])
-def test_names_that_lead_out_are_refused(grounds, name: str) -> None:
+def test_names_that_leave_the_root_are_refused(grounds, name: str) -> None:
     with pytest.raises(StagingProblem):
         remove_tree(grounds.work, name)
 
 
-def test_a_nest_deeper_than_any_path_goes(grounds) -> None:
+def test_tree_deeper_than_the_path_limit_is_removed(grounds) -> None:
     fd = os.open(grounds.work, os.O_RDONLY)
     for _ in range(1100):
         os.mkdir("deeper", dir_fd=fd)
@@ -83,7 +83,7 @@ sys.stdout.write(str(sorted(root.iterdir())))
 """
 
 
-def test_a_tree_that_a_task_has_locked_goes() -> None:
+def test_tree_without_permissions_is_removed() -> None:
     # Not as root, to whom nothing is locked; below a directory that another user can reach.
     with tempfile.TemporaryDirectory() as above:
         Path(above).chmod(0o755)
@@ -97,7 +97,7 @@ def test_a_tree_that_a_task_has_locked_goes() -> None:
     assert (done.stdout, done.returncode) == ("[]", 0), done.stderr
 
 
-def test_links_swapped_in_while_a_tree_is_removed_are_not_followed(grounds) -> None:
+def test_links_created_during_the_removal_are_not_followed(grounds) -> None:
     """A task goes on exchanging directories for links to the outside while its tree is removed."""
     stop = threading.Event()
 

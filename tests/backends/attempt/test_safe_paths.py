@@ -1,4 +1,4 @@
-"""Names and links: what leads out is refused, what stays in is found."""
+"""Names and links that leave the root are refused; those that stay inside are resolved."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ BAD = [
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_names_that_could_lead_elsewhere_are_refused(tmp_path: Path, name: str) -> None:
+def test_names_that_could_leave_the_root_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(StagingProblem) as refused:
         join_inside(tmp_path, name)
     assert quote_name(name) in str(refused.value)
@@ -52,7 +52,7 @@ def test_names_that_could_lead_elsewhere_are_refused(tmp_path: Path, name: str) 
 @pytest.mark.parametrize(
     "name", ["a", "a/b", "./a", "a//b/", "...", "a\nb", 'it\'s "$(x)"; `y`', "..a", "ä/ö"]
 )
-def test_odd_names_are_names(tmp_path: Path, name: str) -> None:
+def test_unusual_names_are_accepted(tmp_path: Path, name: str) -> None:
     path = join_inside(tmp_path, name)
     make_parents(tmp_path, name)
     path.write_text("here")
@@ -62,7 +62,7 @@ def test_odd_names_are_names(tmp_path: Path, name: str) -> None:
 
 
 @given(st.text(alphabet="./a\\\0 ~-", max_size=12))
-def test_an_accepted_name_never_leaves_its_root(name: str) -> None:
+def test_accepted_name_stays_inside_the_root(name: str) -> None:
     root = Path("/root-of/this")
     try:
         path = join_inside(root, name)
@@ -81,7 +81,7 @@ def read(root: Path, name: str) -> bytes:
         os.close(fd)
 
 
-def test_links_inside_are_resolved(grounds) -> None:
+def test_internal_links_are_resolved(grounds) -> None:
     work = grounds.work
     (work / "d" / "e").mkdir(parents=True)
     (work / "d" / "e" / "f").write_text("found")
@@ -99,7 +99,7 @@ def test_links_inside_are_resolved(grounds) -> None:
     ["../outside/canary", "d/../../outside/canary", "{outside}/canary", "{work}/../outside/canary", "{work}-not/x",
      "/proc/self/root{outside}/canary", "loop", "d", "", "."],
 )  # fmt: skip
-def test_links_that_lead_out_or_nowhere_are_refused(grounds, target: str) -> None:
+def test_external_and_dangling_links_are_refused(grounds, target: str) -> None:
     work = grounds.work
     (work / "d").mkdir()
     (work / "loop").symlink_to("loop2")
@@ -117,13 +117,13 @@ def test_links_that_lead_out_or_nowhere_are_refused(grounds, target: str) -> Non
         assert not is_inside(work, name)
 
 
-def test_the_message_says_where_a_link_leads(grounds) -> None:
+def test_message_names_the_target_of_a_link(grounds) -> None:
     (grounds.work / "result.dat").symlink_to(grounds.canary)
     with pytest.raises(StagingProblem, match=r"'result\.dat' cannot be used: a link leads out of .*canary"):
         open_inside(grounds.work, "result.dat")
 
 
-def test_what_is_no_file_is_neither_opened_nor_waited_for(grounds) -> None:
+def test_special_files_are_not_opened(grounds) -> None:
     os.mkfifo(grounds.work / "fifo")
     (grounds.work / "linked").symlink_to("fifo")
     for name in ("fifo", "linked"):
@@ -131,7 +131,7 @@ def test_what_is_no_file_is_neither_opened_nor_waited_for(grounds) -> None:
             open_inside(grounds.work, name)
 
 
-def test_a_root_with_a_link_on_the_way_is_refused(grounds, tmp_path: Path) -> None:
+def test_root_with_a_link_in_its_path_is_refused(grounds, tmp_path: Path) -> None:
     (grounds.work / "f").write_text("x")
     (tmp_path / "alias").symlink_to(grounds.work)
     (tmp_path / "above").symlink_to(tmp_path)
@@ -142,7 +142,7 @@ def test_a_root_with_a_link_on_the_way_is_refused(grounds, tmp_path: Path) -> No
             make_directory(root, "new")
 
 
-def test_directories_are_not_made_through_links(grounds) -> None:
+def test_directories_are_not_created_through_links(grounds) -> None:
     (grounds.work / "out").symlink_to(grounds.outside)
     (grounds.work / "file").write_text("")
     for name in ("out/new", "out/new/newer", "file/new"):
@@ -152,7 +152,7 @@ def test_directories_are_not_made_through_links(grounds) -> None:
     assert (make_directory(grounds.work, "a/b/c") / "..").is_dir()
 
 
-def test_a_walk_gives_everything_once_and_follows_nothing(grounds) -> None:
+def test_walk_yields_each_entry_once_and_follows_no_link(grounds) -> None:
     for name in ("b/two", "b/one", "a", "c/d/e"):
         make_parents(grounds.work, name)
         (grounds.work / name).write_text(name)
@@ -162,7 +162,7 @@ def test_a_walk_gives_everything_once_and_follows_nothing(grounds) -> None:
     assert found.index("b") < found.index("b/one") < found.index("b/two")
 
 
-def test_no_descriptor_is_left_open(grounds) -> None:
+def test_descriptors_are_closed(grounds) -> None:
     (grounds.work / "d").mkdir()
     (grounds.work / "d" / "f").write_text("x")
     (grounds.work / "out").symlink_to("../outside")

@@ -1,4 +1,4 @@
-"""Replacements in shell lines: values arrive unchanged wherever they stand, and never become shell text."""
+"""Values in shell lines arrive unchanged at any position and are never interpreted by the shell."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ NASTY = st.text(alphabet="ab $`\"'\\\n;|&<>(){}*?[]~#!%-=\t\u00e9\u4e2d", max_si
         ("((i = {x})); echo {x}", [UNSAFE, UNSAFE]),
     ],
 )
-def test_where_a_name_stands(line, expected):
+def test_quoting_contexts(line, expected):
     assert list(quoting_contexts(line)) == expected
 
 
@@ -66,13 +66,13 @@ def shell(line, value):
 
 
 @given(NASTY)
-def test_values_arrive_unchanged_through_a_real_shell(value):
+def test_values_pass_unchanged_through_a_real_shell(value):
     line = "printf '%s\\0' {x} pre'{x}'post \"a {x} b\" \"$(printf '%s.' {x})\" {xs} # {x}"
     assert shell(line, value) == [value, f"pre{value}post", f"a {value} b", f"{value}.", value, "b c"]
 
 
 @given(NASTY, st.sampled_from(["`echo {x}`", "$(( {x} ))", "cat <<E\n{x}\nE", "\\{x}", '"\\{x}"', "'{x}"]))
-def test_where_quoting_does_not_help_only_harmless_values_pass(value, line):
+def test_unquotable_positions_accept_only_harmless_values(value, line):
     harmless = value == "" or all(
         letter.isascii() and (letter.isalnum() or letter in "@%+=:,./-_") for letter in value
     )
@@ -84,7 +84,7 @@ def test_where_quoting_does_not_help_only_harmless_values_pass(value, line):
             values.line(line)
 
 
-def test_a_value_that_would_run_a_command_runs_nothing(tmp_path):
+def test_value_with_a_command_is_not_executed(tmp_path):
     canary = tmp_path / "canary"
     for line in ("echo {x}", 'echo "{x}"', "echo '{x}'", 'echo "$(echo {x})"'):
         for value in (
@@ -109,7 +109,7 @@ ATTACKS = ["$(touch canary)", "`touch canary`", "';touch canary;'", '";touch can
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.sampled_from(FRAGMENTS), max_size=8), st.sampled_from(ATTACKS))
-def test_in_no_line_a_value_becomes_shell_text(tmp_path, fragments, value):
+def test_value_is_never_interpreted_in_random_lines(tmp_path, fragments, value):
     try:
         filled = TemplateValues({"x": value}, {}, {}).line("echo " + "".join(fragments) + " {x}")
     except JobProblem:
@@ -122,10 +122,10 @@ def test_in_no_line_a_value_becomes_shell_text(tmp_path, fragments, value):
 
 
 @pytest.mark.parametrize("value", ["a\0b", "\ud800"])
-def test_what_no_program_can_be_given_is_refused(value):
+def test_values_that_cannot_be_arguments_are_refused(value):
     with pytest.raises(JobProblem, match="cannot be passed to a program"):
         TemplateValues({"x": value}, {}, {}).line("echo {x}")
 
 
-def test_raw_is_not_quoted():
+def test_raw_field_is_not_quoted():
     assert TemplateValues({"x": "a; b"}, {}, {}).line("{x:raw} '{x:raw}'") == "a; b 'a; b'"

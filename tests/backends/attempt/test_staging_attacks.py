@@ -114,9 +114,7 @@ EVIL: list[Callable[[Path, Path], None]] = [
 
 
 @pytest.mark.parametrize("evil", EVIL, ids=lambda evil: evil.__name__)
-def test_what_a_task_leaves_instead_of_its_output_is_refused_and_removed(
-    grounds, evil, tmp_path: Path
-) -> None:
+def test_invalid_entry_in_place_of_an_output_is_refused_and_removed(grounds, evil, tmp_path: Path) -> None:
     evil(grounds.work, grounds.outside)
     file = FileRecord(name=NAME, size_bytes=4, digest="0" * 40)
     attempts: list[Callable[[], object]] = [
@@ -142,7 +140,7 @@ def test_what_a_task_leaves_instead_of_its_output_is_refused_and_removed(
 
 
 @pytest.mark.parametrize("evil", EVIL, ids=lambda evil: evil.__name__)
-def test_what_waits_where_weft_wants_to_write_is_never_written_through(grounds, evil, tmp_path: Path) -> None:
+def test_entry_at_the_target_is_not_written_through(grounds, evil, tmp_path: Path) -> None:
     (grounds.other / "f").write_text("mine")
     (grounds.other / "d" / "deep").mkdir(parents=True)
     (grounds.other / "d" / "deep" / "x").write_text("mine")
@@ -173,7 +171,7 @@ NAMES = st.lists(st.sampled_from(PIECES), max_size=8).map("".join)
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(name=NAMES, root_first=st.booleans())
-def test_no_name_reaches_out(grounds, name: str, root_first: bool) -> None:
+def test_no_name_leaves_the_root(grounds, name: str, root_first: bool) -> None:
     if root_first:
         name = f"../outside/{name}"
     (grounds.work / "a").write_text("x")
@@ -193,7 +191,7 @@ def test_no_name_reaches_out(grounds, name: str, root_first: bool) -> None:
         assert not is_inside(grounds.work, name)
 
 
-def test_a_source_exchanged_for_a_link_again_and_again_is_never_followed(grounds) -> None:
+def test_source_repeatedly_replaced_by_a_link_is_not_followed(grounds) -> None:
     """Someone swaps a file and a directory for links to the canaries while weft measures and places them."""
     stop = threading.Event()
     work = grounds.work
@@ -233,7 +231,7 @@ def test_a_source_exchanged_for_a_link_again_and_again_is_never_followed(grounds
     assert not [path for path in grounds.other.rglob("*") if path.is_symlink()]
 
 
-def test_hard_links_to_outside_are_left_as_they_are(grounds) -> None:
+def test_external_hard_links_are_not_changed(grounds) -> None:
     os.link(grounds.canary, grounds.work / "hard")
     (file,) = collect_outputs(grounds.work, ["hard"])
     make_read_only(grounds.work, [file])
@@ -243,7 +241,7 @@ def test_hard_links_to_outside_are_left_as_they_are(grounds) -> None:
     assert grounds.canary.stat().st_nlink == 1
 
 
-def test_ten_thousand_files_in_an_output(grounds) -> None:
+def test_output_with_ten_thousand_files(grounds) -> None:
     folder = grounds.work / "many"
     folder.mkdir()
     (grounds.work / "one").write_text("x")

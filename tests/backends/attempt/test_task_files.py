@@ -1,4 +1,4 @@
-"""What running programs say through files: every form is read, everything else is reported and harmless."""
+"""Files of running programs: valid content is parsed, anything else is reported and ignored."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from weft.backends.attempt.task_files import Observation, ReportedProgress, Task
         ("\n \n", None),
     ],
 )
-def test_forms_of_progress(text, expected):
+def test_progress_formats(text, expected):
     assert parse_progress(text) == expected
 
 
@@ -43,13 +43,13 @@ def test_forms_of_progress(text, expected):
     ["3", "-1", "140%", "11/10", "1/0", "nan", "inf", "done", "{", "{1}", "[1]\n", '{"done": 2}', '{"done": NaN}', '{"done": true}',
      '{"iterations": "5"}', '{"iterations": 1e400}', "1e99", "9" * 5000, '{"a":' * 9000, "__import__('os').system('true')"],
 )  # fmt: skip
-def test_wrong_progress_is_named(text):
+def test_invalid_progress_is_reported(text):
     with pytest.raises(JobProblem, match="cannot be parsed"):
         parse_progress(text)
 
 
 @given(st.text(max_size=60) | st.text(alphabet='0123456789.%/eE+-{}":,\n done', max_size=30))
-def test_whatever_is_written_progress_is_a_share_or_a_problem(text):
+def test_any_text_is_a_valid_share_or_a_problem(text):
     try:
         found = parse_progress(text)
     except JobProblem:
@@ -57,7 +57,7 @@ def test_whatever_is_written_progress_is_a_share_or_a_problem(text):
     assert found is None or found.done is None or 0 <= found.done <= 1
 
 
-def test_news_are_told_once_and_progress_is_remembered(tmp_path):
+def test_changes_are_reported_once_and_progress_is_kept(tmp_path):
     news = TaskFiles(tmp_path, "progress")
     assert news.look() == Observation()
     (tmp_path / "progress").write_text("3/10\n")
@@ -82,7 +82,7 @@ def test_news_are_told_once_and_progress_is_remembered(tmp_path):
     ["__import__('os').system('touch canary')", "$(touch canary)", "memory >=", "ARCH = 5 6", "a" * 70_000, "((((", "lambda: 1",
      "exec('x')", '"; touch canary; "'],
 )  # fmt: skip
-def test_a_demand_that_tries_to_run_code_is_reported_and_ignored(text, tmp_path, monkeypatch):
+def test_requirement_with_code_is_reported_and_ignored(text, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "gw_reqs").write_text(text)
     (tmp_path / "gw_rank").write_text(text)
@@ -93,7 +93,7 @@ def test_a_demand_that_tries_to_run_code_is_reported_and_ignored(text, tmp_path,
     assert not (tmp_path / "canary").exists()
 
 
-def test_only_plain_files_of_the_own_directory_are_read(tmp_path):
+def test_only_regular_files_inside_the_directory_are_read(tmp_path):
     work = tmp_path / "work"
     work.mkdir()
     (tmp_path / "secret").write_text("0.9")
@@ -107,12 +107,12 @@ def test_only_plain_files_of_the_own_directory_are_read(tmp_path):
     assert (with_parent.done, with_parent.restart_changed) == (None, False)
 
 
-def test_of_a_long_progress_file_the_end_is_read(tmp_path):
+def test_end_of_a_long_progress_file_is_read(tmp_path):
     (tmp_path / "progress").write_text("0.1\n" * 100_000 + "0.75\n")
     assert TaskFiles(tmp_path, "progress").look().done == 0.75
 
 
-def test_restart_files(tmp_path):
+def test_restart_files_are_reported_when_complete(tmp_path):
     for name in ("r1", "r2"):
         (tmp_path / name).write_text("old")
     restored = TaskFiles(tmp_path, "progress", ["r1", "r2"], from_now=True)
@@ -129,7 +129,7 @@ def test_restart_files(tmp_path):
     assert restored.look().restart_changed
 
 
-def test_files_are_named_by_the_task(tmp_path):
+def test_task_names_its_files(tmp_path):
     known = with_task(sweep={"k": [3]}, command="x", progress="p.{k}.{task}", checkpoint={"files": ["r.{k}"]})
     news = TaskFiles.of(known, 0, tmp_path)
     (tmp_path / "p.3.job[3]").write_text("50%")

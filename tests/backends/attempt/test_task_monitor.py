@@ -1,4 +1,4 @@
-"""What running programs say through files reaches the engine, however often it asks for their progress."""
+"""Reports of running programs reach the engine, however often it asks for their progress."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def commands(entries, kind):
     return [command for entry in entries for command in entry.commands if isinstance(command, kind)]
 
 
-def test_a_demand_is_not_lost_when_progress_is_asked_for(machines, tmp_path):
+def test_requirement_is_not_lost_by_progress_probes(machines, tmp_path):
     entries = run_script(DEMAND, machines, tmp_path)
     assert [entry.event.requirements for entry in entries if isinstance(entry.event, ev.RequirementsChanged)]
     moved = [(each.machine, each.reason) for each in commands(entries, cm.Assign)]
@@ -74,7 +74,7 @@ def test_a_demand_is_not_lost_when_progress_is_asked_for(machines, tmp_path):
     assert moved[1:] == [(1, "self-migration")]
 
 
-def test_a_demand_that_cannot_be_understood_changes_nothing_and_is_told(machines, tmp_path):
+def test_invalid_requirement_is_reported_and_ignored(machines, tmp_path):
     entries = run_script(NONSENSE, machines, tmp_path)
     (note,) = commands(entries, cm.IgnoreRequirement)
     assert note.reason.startswith("ignored: gw_reqs contains '__import__(")
@@ -83,7 +83,7 @@ def test_a_demand_that_cannot_be_understood_changes_nothing_and_is_told(machines
     assert "requirement: ignored: gw_reqs contains" in story
 
 
-def test_a_restart_counts_what_the_program_said_last(machines, tmp_path):
+def test_restart_uses_the_last_reported_progress(machines, tmp_path):
     entries = run_script(
         CHECKPOINT, machines, tmp_path, checkpoint={"files": ["restart"]}, outputs=["went_on"]
     )

@@ -1,4 +1,4 @@
-"""What an ended task left: its result file, and the lines that sweeps grow over."""
+"""Files of ended tasks: the result file, and the lines that define sweeps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from weft.backends.attempt.task_files import read_result, read_sweep_lines
 from weft.workflow.builder import Builder
 
 
-def test_a_flat_result_is_read(tmp_path):
+def test_flat_result_is_read(tmp_path):
     assert read_result(tmp_path) == {}
     (tmp_path / RESULT_FILE).write_text("")
     assert read_result(tmp_path) == {}
@@ -34,13 +34,13 @@ def test_a_flat_result_is_read(tmp_path):
         ("[" * 60_000, "not valid JSON"),
     ],
 )
-def test_other_results_are_named(text, words, tmp_path):
+def test_invalid_results_are_refused(text, words, tmp_path):
     (tmp_path / RESULT_FILE).write_text(text)
     with pytest.raises(JobProblem, match=words):
         read_result(tmp_path)
 
 
-def test_a_result_elsewhere_is_not_read(tmp_path):
+def test_result_behind_an_external_link_is_not_read(tmp_path):
     work = tmp_path / "work"
     work.mkdir()
     (tmp_path / "other").write_text('{"a": 1}')
@@ -70,7 +70,7 @@ def growing(file, outputs):
         ("split.parts", [], "split.parts"),
     ],
 )
-def test_lines_that_a_sweep_waits_for(file, outputs, written, tmp_path):
+def test_lines_of_a_sweep_are_read(file, outputs, written, tmp_path):
     known, split, work = growing(file, outputs)
     with pytest.raises(JobProblem, match="was not written"):
         read_sweep_lines(known, split, str(tmp_path))
@@ -88,7 +88,7 @@ def test_lines_that_a_sweep_waits_for(file, outputs, written, tmp_path):
         (b"\xff\xfe\n", "is not text"),
     ],
 )
-def test_lines_that_are_none(content, words, tmp_path):
+def test_invalid_lines_are_refused(content, words, tmp_path):
     known, split, _ = growing("split.parts", ["split.parts"])
     (tmp_path / "split.parts").write_bytes(content)
     with pytest.raises(JobProblem, match=words):

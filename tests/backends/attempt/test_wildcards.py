@@ -1,4 +1,4 @@
-"""Wildcards mean what they mean to a shell: Python's glob is the twin."""
+"""Wildcards match as in a shell; Python's glob is the reference."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ PIECES = st.sampled_from(["*", "?", "*.dat", "x", "y", "a", "[ab]*", "b.dat", "[
 
 
 @given(pieces=st.lists(PIECES, min_size=1, max_size=4), anywhere=st.integers(-1, 3))
-def test_it_finds_what_glob_finds(folder: Path, pieces: list[str], anywhere: int) -> None:
+def test_matches_equal_those_of_glob(folder: Path, pieces: list[str], anywhere: int) -> None:
     pieces = [piece for piece in pieces if piece != ".*"]
     if 0 <= anywhere < len(pieces):
         pieces.insert(anywhere, "**")
@@ -52,7 +52,7 @@ def test_it_finds_what_glob_finds(folder: Path, pieces: list[str], anywhere: int
     assert match_names(folder, pattern) == sorted(expected)
 
 
-def test_names_without_wildcards_are_themselves(folder: Path) -> None:
+def test_names_without_wildcards_are_literal(folder: Path) -> None:
     assert match_names(folder, "[1]") == ["[1]"]
     assert match_names(folder, "[a]") == []
     assert match_names(folder, ".hidden.dat") == [".hidden.dat"]
@@ -60,12 +60,12 @@ def test_names_without_wildcards_are_themselves(folder: Path) -> None:
     assert match_names(folder, "a/b") == []
 
 
-def test_a_whole_directory_is_one_thing(folder: Path) -> None:
+def test_directory_matches_as_a_whole(folder: Path) -> None:
     assert match_names(folder, "x/**") == ["x"]
     assert match_names(folder, "**") == ["[1]", "a", "b.dat", "c.dat", "l*t", "x"]
 
 
-def test_links_out_are_refused_and_never_walked(grounds) -> None:
+def test_external_links_are_refused_and_not_walked(grounds) -> None:
     (grounds.work / "out").symlink_to(grounds.outside)
     for pattern in ("*", "*/canary", "out/*", "out/**/second", "**"):
         with pytest.raises(StagingProblem, match="leads out"):

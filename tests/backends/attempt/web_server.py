@@ -1,4 +1,4 @@
-"""A small web server on the loopback that counts what it is asked and can misbehave."""
+"""A small web server on the loopback interface that counts requests and can misbehave."""
 
 from __future__ import annotations
 

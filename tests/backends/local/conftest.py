@@ -1,4 +1,4 @@
-"""Fixtures of the runner: one that does not outlive its test."""
+"""Fixtures of the runner tests."""
 
 from __future__ import annotations
 

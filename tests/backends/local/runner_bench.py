@@ -1,4 +1,4 @@
-"""A runner on the bench: real processes, started through a link, and waited for with a bound."""
+"""A runner with a link to it, for tests with real processes and timeouts."""
 
 from __future__ import annotations
 

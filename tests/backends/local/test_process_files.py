@@ -1,4 +1,4 @@
-"""Processes are read from the kernel's tables as they are, whatever they are called."""
+"""Processes as read from /proc, with any name."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from weft.backends.local.processes import (
 )
 
 
-def test_this_process_is_found() -> None:
+def test_own_process_is_found() -> None:
     own = read_process(os.getpid())
     assert own is not None
     assert (own.group, own.session) == (os.getpgid(0), os.getsid(0))
@@ -36,7 +36,7 @@ def test_this_process_is_found() -> None:
     assert 0 < share_bytes <= own.resident_bytes * 1.1
 
 
-def test_a_name_may_hold_anything(tmp_path: Path) -> None:
+def test_process_name_may_contain_any_character(tmp_path: Path) -> None:
     odd = tmp_path / "a) Z 1 (b"
     odd.symlink_to("/bin/sleep")
     with subprocess.Popen([str(odd), "1000"], start_new_session=True) as child:
@@ -48,7 +48,7 @@ def test_a_name_may_hold_anything(tmp_path: Path) -> None:
         child.kill()
 
 
-def test_a_zombie_is_gone_though_its_group_answers() -> None:
+def test_zombie_counts_as_ended_although_its_group_exists() -> None:
     with subprocess.Popen(["true"], start_new_session=True) as child:
         wait_until(lambda: read_process(child.pid) is None, "it has ended")
         assert signal_group(child.pid, 0)
@@ -57,7 +57,7 @@ def test_a_zombie_is_gone_though_its_group_answers() -> None:
         assert not signal_group(child.pid, 0)
 
 
-def test_handlers_are_seen() -> None:
+def test_signal_handlers_are_detected() -> None:
     program = "import signal, time; signal.signal(signal.SIGUSR1, print); print(flush=True); time.sleep(1000)"
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
@@ -68,7 +68,7 @@ def test_handlers_are_seen() -> None:
     assert not catches_signal(child.pid, signal.SIGUSR1)
 
 
-def test_a_kill_by_the_kernel_counts_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_out_of_memory_kill_counts_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The counter is the kernel's; here it is a file of ours."""
     counter = tmp_path / "vmstat"
     read = processes._read
@@ -81,7 +81,7 @@ def test_a_kill_by_the_kernel_counts_once(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert [memory.kernel_killed() for _ in range(3)] == [True, True, False]
 
 
-def test_a_runner_counts_only_its_own_session(bench: Bench) -> None:
+def test_session_contains_only_its_own_processes(bench: Bench) -> None:
     bench.sh(1, "echo $$ > pid; sleep 1000")
     pid = bench.leaves("pid")
     assert {one.group for one in list_session(bench.here["pid"])} == {bench.here["pid"], pid}

@@ -1,4 +1,4 @@
-"""Programs that leave their group and session: they belong to their task, end with it and count to it."""
+"""Processes that leave their group and session still belong to their task."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def zombies_of(pid: int) -> list[str]:
 
 
 @pytest.mark.parametrize("how", ["plain", "polite", "ignore"])
-def test_a_daemon_ends_before_the_end_of_its_task_is_told(bench: Bench, daemon: str, how: str) -> None:
+def test_daemon_is_killed_before_the_end_is_reported(bench: Bench, daemon: str, how: str) -> None:
     bench.sh(1, f"{daemon} pid {how} 0; until [ -s pid ]; do sleep 0.01; done; exit 4", grace_s=0.3)
     end = bench.end_of(1)
     pid = bench.leaves("pid")
@@ -67,7 +67,7 @@ def test_a_daemon_ends_before_the_end_of_its_task_is_told(bench: Bench, daemon: 
     wait_until(lambda: not zombies_of(bench.here["pid"]), "nothing is left to be waited for")
 
 
-def test_cancelling_reaches_a_daemon_and_a_child_in_another_session(bench: Bench, daemon: str) -> None:
+def test_cancel_reaches_daemons_and_other_sessions(bench: Bench, daemon: str) -> None:
     bench.sh(1, f"{daemon} pid plain 0; setsid sh -c 'echo $$ > child; sleep 1000' & wait; sleep 1000")
     pid, child = bench.leaves("pid"), bench.leaves("child")
     found = read_process(pid)
@@ -82,14 +82,14 @@ def test_cancelling_reaches_a_daemon_and_a_child_in_another_session(bench: Bench
     assert not lives(child)
 
 
-def test_the_time_limit_holds_for_a_daemon(bench: Bench, daemon: str) -> None:
+def test_time_limit_includes_daemons(bench: Bench, daemon: str) -> None:
     bench.sh(1, f"{daemon} pid ignore 0; sleep 1000", time_s=1.0, grace_s=0.2)
     pid = bench.leaves("pid")
     assert bench.end_of(1)["cause"] == "timeout"
     assert not lives(pid)
 
 
-def test_the_memory_of_a_daemon_counts(bench: Bench, daemon: str) -> None:
+def test_memory_limit_includes_daemons(bench: Bench, daemon: str) -> None:
     bench.sh(1, f"{daemon} pid plain 120000000; sleep 1000", memory_bytes=60_000_000)
     end = bench.end_of(1)
     assert end["cause"] == "oom"
@@ -98,7 +98,7 @@ def test_the_memory_of_a_daemon_counts(bench: Bench, daemon: str) -> None:
         assert not lives(bench.leaves("pid"))
 
 
-def test_signals_reach_a_daemon(bench: Bench, daemon: str) -> None:
+def test_signals_reach_daemons(bench: Bench, daemon: str) -> None:
     bench.sh(1, f"{daemon} pid polite 0; sleep 1000")
     pid = bench.leaves("pid")
     bench.say({"do": "signal", "attempt": 1, "signal": "STOP"})
@@ -110,7 +110,7 @@ def test_signals_reach_a_daemon(bench: Bench, daemon: str) -> None:
     assert bench.written("saved") == "saved"
 
 
-def test_the_end_of_one_task_leaves_the_daemon_of_another_alone(bench: Bench, daemon: str) -> None:
+def test_end_of_a_task_keeps_daemons_of_other_tasks(bench: Bench, daemon: str) -> None:
     bench.sh(1, f"{daemon} other plain 0; sleep 1000")
     other = bench.leaves("other")
     for attempt in (2, 3):
@@ -123,7 +123,7 @@ def test_the_end_of_one_task_leaves_the_daemon_of_another_alone(bench: Bench, da
     assert not lives(other)
 
 
-def test_who_hides_where_it_came_from_ends_with_the_runner(bench: Bench, daemon: str) -> None:
+def test_process_without_mark_ends_with_the_runner(bench: Bench, daemon: str) -> None:
     bench.sh(1, f"{daemon} pid clean 0; until [ -s pid ]; do sleep 0.01; done")
     assert bench.end_of(1)["code"] == 0
     pid = bench.leaves("pid")
@@ -135,14 +135,14 @@ def test_who_hides_where_it_came_from_ends_with_the_runner(bench: Bench, daemon:
     assert not lives(pid)
 
 
-def test_who_was_seen_with_its_parents_cannot_hide_later(bench: Bench) -> None:
+def test_observed_process_is_tracked_without_its_mark(bench: Bench) -> None:
     hidden = "setsid env -i sh -c 'echo $$ > pid; exec sleep 1000' & until [ -s pid ]; do sleep 0.01; done"
     bench.sh(1, f"{hidden}; sleep 1", memory_bytes=10**9)
     assert bench.end_of(1)["code"] == 0
     assert not lives(bench.leaves("pid"))
 
 
-def test_a_daemon_of_a_killed_runner_is_found_by_its_mark(bench: Bench, daemon: str) -> None:
+def test_daemon_of_a_killed_runner_is_found_by_its_mark(bench: Bench, daemon: str) -> None:
     bench.sh(7, f"{daemon} pid ignore 0; sleep 1000")
     pid = bench.leaves("pid")
     own = read_process(bench.here["pid"])
@@ -157,7 +157,7 @@ def test_a_daemon_of_a_killed_runner_is_found_by_its_mark(bench: Bench, daemon: 
     assert [one.pid for one in list_processes() if marked_attempt(one.pid, mark) is not None] == []
 
 
-def test_a_program_sees_its_mark_and_nothing_else_of_the_runner(bench: Bench) -> None:
+def test_program_inherits_only_its_mark_from_the_runner(bench: Bench) -> None:
     bench.start(5, "/usr/bin/env", env={"MINE": "1", MARK: "forged"})
     assert bench.end_of(5)["code"] == 0
     names = dict(line.split("=", 1) for line in bench.out(5).splitlines())
@@ -165,7 +165,7 @@ def test_a_program_sees_its_mark_and_nothing_else_of_the_runner(bench: Bench) ->
     assert names[MARK].endswith(".5")
 
 
-def test_a_signal_never_reaches_who_was_given_the_number_since() -> None:
+def test_signal_is_not_sent_to_a_reused_process_number() -> None:
     own = read_process(os.getpid())
     assert own is not None
     own.began_ticks -= 1

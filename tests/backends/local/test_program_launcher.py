@@ -1,4 +1,4 @@
-"""What a runner does with programs: it starts them as told, or says exactly what is in the way."""
+"""The runner starts programs as ordered, or reports exactly why it cannot."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from backends.local.runner_bench import Bench
 from weft.backends.local.processes import peak_bytes
 
 
-def test_an_end_says_how_it_was(bench: Bench) -> None:
+def test_end_record_states_code_or_signal(bench: Bench) -> None:
     before = time.time()
     bench.sh(1, "echo hello; echo woe >&2; exit 7")
     started = bench.hear("started", 1)
@@ -23,7 +23,7 @@ def test_an_end_says_how_it_was(bench: Bench) -> None:
     assert (bench.work / "err1").read_text() == "woe\n"
 
 
-def test_work_is_counted(bench: Bench) -> None:
+def test_cpu_time_and_memory_are_measured(bench: Bench) -> None:
     bench.python(1, "x = bytearray(80_000_000)\nfor i in range(3_000_000): pass")
     end = bench.end_of(1)
     assert end["user_s"] > 0
@@ -31,7 +31,7 @@ def test_work_is_counted(bench: Bench) -> None:
     assert 0 < end["user_s"] + end["system_s"] <= end["seconds"] + 0.1
 
 
-def test_a_peak_is_the_programs_own_or_unknown(bench: Bench) -> None:
+def test_peak_memory_excludes_the_runner(bench: Bench) -> None:
     """The kernel counts what the runner had resident to every program that it starts."""
     own_bytes = peak_bytes(bench.here["pid"])
     bench.sh(1, "exit 0")
@@ -42,7 +42,7 @@ def test_a_peak_is_the_programs_own_or_unknown(bench: Bench) -> None:
     assert 2 * own_bytes < bench.end_of(3)["max_rss_bytes"] < 8 * own_bytes
 
 
-def test_a_program_gets_the_base_environment_and_its_own(bench: Bench) -> None:
+def test_environment_is_base_plus_order(bench: Bench) -> None:
     bench.sh(1, 'echo "$BASE ${HOME-none} $MINE"', env={"MINE": "two words; $(no) 'quotes'\nand lines"})
     bench.sh(2, 'echo "${BASE-none}"', env={"BASE": None})
     assert bench.end_of(1)["code"] == bench.end_of(2)["code"] == 0
@@ -50,7 +50,7 @@ def test_a_program_gets_the_base_environment_and_its_own(bench: Bench) -> None:
     assert bench.out(2) == "none\n"
 
 
-def test_input_output_and_directory_are_as_told(bench: Bench) -> None:
+def test_streams_and_directory_follow_the_order(bench: Bench) -> None:
     (bench.work / "in").write_text("from a file\n")
     (bench.work / "both").write_text("before\n")
     both = str(bench.work / "both")
@@ -62,7 +62,7 @@ def test_input_output_and_directory_are_as_told(bench: Bench) -> None:
     assert Path(both).read_text() == "done\n"
 
 
-def test_a_program_starts_with_a_clean_slate(bench: Bench) -> None:
+def test_program_starts_with_default_signals_and_no_open_files(bench: Bench) -> None:
     """Its own group, default signals, none blocked, no file of the runner open."""
     program = (
         "import os\n"
@@ -79,7 +79,7 @@ def test_a_program_starts_with_a_clean_slate(bench: Bench) -> None:
     assert bench.end_of(2)["signal"] == 13
 
 
-def test_a_program_is_looked_for_in_its_own_path(bench: Bench) -> None:
+def test_program_is_searched_in_the_path_of_its_order(bench: Bench) -> None:
     folder = bench.work / "bin"
     folder.mkdir()
     tool = folder / "tool"
@@ -116,7 +116,7 @@ def test_a_program_is_looked_for_in_its_own_path(bench: Bench) -> None:
         (["true", "x" * 200_000], {}, 126, "Argument list too long"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_started_is_named(
+def test_failed_start_is_explained(
     bench: Bench, argv: list[str], change: dict[str, object], code: int, text: str
 ) -> None:
     (bench.work / "plain").write_text("text")
@@ -134,7 +134,7 @@ def test_what_cannot_be_started_is_named(
     assert bench.link.ends_on_disk()[1] == end
 
 
-def test_cores_are_kept_to(bench: Bench) -> None:
+def test_program_is_restricted_to_its_cores(bench: Bench) -> None:
     cores = sorted(os.sched_getaffinity(0))
     program = "import os; print(sorted(os.sched_getaffinity(0)))"
     bench.python(1, program, cores=[cores[-1]])
@@ -144,7 +144,7 @@ def test_cores_are_kept_to(bench: Bench) -> None:
     assert bench.out(2) == f"{cores}\n"
 
 
-def test_messages_that_make_no_sense_change_nothing(bench: Bench) -> None:
+def test_invalid_messages_are_reported_and_ignored(bench: Bench) -> None:
     for message in ({"do": "dance"}, {"do": "start", "attempt": "x"}, {"do": "cancel"}, {"do": "forget"}, {}):
         bench.say(message)
         assert bench.hear("problem")["text"]

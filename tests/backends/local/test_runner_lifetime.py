@@ -1,4 +1,4 @@
-"""A runner outlives its engine, is found again, is replaced when it dies, and goes when nobody needs it."""
+"""A runner survives its engine, is found again, is replaced after its death, and exits when it is idle."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def hang_up(bench: Bench) -> None:
     bench.heard.clear()
 
 
-def test_a_runner_stands_apart(bench: Bench) -> None:
+def test_runner_has_its_own_session_and_hides_its_token(bench: Bench) -> None:
     pid = bench.here["pid"]
     assert bench.link.pid == pid
     assert os.getsid(pid) == os.getpgid(pid) == pid
@@ -50,7 +50,7 @@ def test_a_runner_stands_apart(bench: Bench) -> None:
     )
 
 
-def test_a_runner_loads_neither_weft_nor_heavy_modules() -> None:
+def test_runner_loads_neither_weft_nor_heavy_modules() -> None:
     runner = Path(sys.modules[RunnerLink.__module__].__file__ or "").with_name("runner.py")
     program = (
         "import sys\n"
@@ -76,7 +76,7 @@ def test_a_runner_loads_neither_weft_nor_heavy_modules() -> None:
     }
 
 
-def test_a_task_goes_on_without_its_engine_and_its_end_is_kept(bench: Bench) -> None:
+def test_task_continues_without_engine_and_its_end_is_kept(bench: Bench) -> None:
     os.mkfifo(bench.work / "go")
     bench.sh(1, "read line < go; exit 3")
     bench.sh(2, "sleep 1000")
@@ -95,7 +95,7 @@ def test_a_task_goes_on_without_its_engine_and_its_end_is_kept(bench: Bench) -> 
     assert bench.link.connect()["ended"] == []
 
 
-def test_a_second_engine_takes_the_place_of_the_first(bench: Bench) -> None:
+def test_second_engine_replaces_the_first(bench: Bench) -> None:
     bench.sh(1, "echo up > up; sleep 1000")
     bench.written("up")
     second = bench.new_link()
@@ -111,7 +111,7 @@ def test_a_second_engine_takes_the_place_of_the_first(bench: Bench) -> None:
     assert bench.end_of(1)["cause"] == "cancelled"
 
 
-def test_strangers_are_not_heard(bench: Bench) -> None:
+def test_connections_without_token_are_refused(bench: Bench) -> None:
     def knock(line: bytes) -> socket.socket:
         stranger = socket.socket(socket.AF_UNIX)
         stranger.settimeout(20)
@@ -148,7 +148,7 @@ def test_strangers_are_not_heard(bench: Bench) -> None:
     assert bench.end_of(3)["code"] == 7
 
 
-def test_a_runner_without_work_and_engine_goes(tmp_path: Path) -> None:
+def test_idle_runner_exits(tmp_path: Path) -> None:
     bench = Bench(tmp_path, idle_s=0.3)
     bench.sh(1, "echo up > up; sleep 0.8; exit 2")
     bench.written("up")
@@ -162,7 +162,7 @@ def test_a_runner_without_work_and_engine_goes(tmp_path: Path) -> None:
     bench.close()
 
 
-def test_a_runner_ends_when_told_and_nothing_runs(bench: Bench) -> None:
+def test_runner_exits_on_request_when_no_task_runs(bench: Bench) -> None:
     os.mkfifo(bench.work / "go")
     bench.sh(1, "read line < go; exit 1")
     bench.say({"do": "end"})
@@ -174,7 +174,7 @@ def test_a_runner_ends_when_told_and_nothing_runs(bench: Bench) -> None:
     wait_until(lambda: not bench.link.alive, "the runner ends")
 
 
-def test_long_names_of_directories_do(tmp_path: Path) -> None:
+def test_long_directory_names_work(tmp_path: Path) -> None:
     deep = tmp_path
     for _ in range(6):
         deep = deep / ("d" * 60)
@@ -184,7 +184,7 @@ def test_long_names_of_directories_do(tmp_path: Path) -> None:
     bench.close()
 
 
-def test_a_runner_that_is_told_to_end_takes_its_tasks_along(bench: Bench) -> None:
+def test_terminated_runner_terminates_its_tasks(bench: Bench) -> None:
     bench.sh(1, "trap 'echo saved > saved; exit 85' TERM; echo up > up; while :; do sleep 0.05; done")
     bench.sh(2, "sleep 1000")
     bench.written("up")
@@ -197,7 +197,7 @@ def test_a_runner_that_is_told_to_end_takes_its_tasks_along(bench: Bench) -> Non
     assert set(bench.link.ends_on_disk()) == {1, 2}
 
 
-def test_orphans_of_a_killed_runner_are_found_and_killed(bench: Bench) -> None:
+def test_orphans_of_a_killed_runner_are_killed(bench: Bench) -> None:
     bench.sh(1, "sleep 1000 & echo $! > child; echo $$ > leader; wait")
     bench.sh(3, "exit 9")
     child, leader = bench.leaves("child"), bench.leaves("leader")
@@ -224,7 +224,7 @@ def test_orphans_of_a_killed_runner_are_found_and_killed(bench: Bench) -> None:
     assert not (bench.work / "again").exists()
 
 
-def test_orphans_that_multiply_are_caught(bench: Bench) -> None:
+def test_orphans_that_fork_are_killed(bench: Bench) -> None:
     """Each writes its number and makes the next one, so that there is always a younger one."""
     bench.sh(1, "echo 'echo $$ >> all; sh ./chain & exec sleep 1000' > chain; sh ./chain & sh ./chain & wait")
     bench.written("all")
@@ -234,7 +234,7 @@ def test_orphans_that_multiply_are_caught(bench: Bench) -> None:
     assert [one.pid for one in list_processes() if one.session == bench.here["pid"]] == []
 
 
-def test_connecting_kills_the_orphans_first(bench: Bench) -> None:
+def test_connect_kills_orphans_first(bench: Bench) -> None:
     bench.sh(1, "echo $$ > pid; sleep 1000")
     pid = bench.leaves("pid")
     os.kill(bench.here["pid"], signal.SIGKILL)
@@ -242,7 +242,7 @@ def test_connecting_kills_the_orphans_first(bench: Bench) -> None:
     assert not lives(pid)
 
 
-def test_an_orphan_whose_start_was_not_recorded_is_found(bench: Bench) -> None:
+def test_orphan_without_start_record_is_found(bench: Bench) -> None:
     bench.sh(1, "echo $$ > pid; sleep 1000")
     pid = bench.leaves("pid")
     bench.hear("started", 1)
@@ -253,7 +253,7 @@ def test_an_orphan_whose_start_was_not_recorded_is_found(bench: Bench) -> None:
     assert not lives(pid)
 
 
-def test_a_process_that_was_given_a_dead_runners_number_is_never_touched(tmp_path: Path) -> None:
+def test_reused_runner_number_is_not_touched(tmp_path: Path) -> None:
     """Neither as the runner nor as a task nor as a member of the session."""
     victim = subprocess.Popen(
         ["/bin/sh", "-c", "sleep 1000 & echo; wait"], stdout=subprocess.PIPE, start_new_session=True
@@ -281,7 +281,7 @@ def test_a_process_that_was_given_a_dead_runners_number_is_never_touched(tmp_pat
     records.close()
 
 
-def test_a_forged_record_of_the_runner_kills_nobody(bench: Bench) -> None:
+def test_forged_runner_record_kills_no_process(bench: Bench) -> None:
     victim = subprocess.Popen(["sleep", "1000"], start_new_session=True)
     own = read_process(victim.pid)
     assert own is not None
@@ -308,7 +308,7 @@ def test_only_one_runner_serves_a_directory(bench: Bench) -> None:
     bench.link = other
 
 
-def test_a_runner_that_cannot_start_says_why(tmp_path: Path) -> None:
+def test_failed_runner_start_is_explained(tmp_path: Path) -> None:
     link = RunnerLink(tmp_path / "runner", TOKEN, environment={}, python="/no/such/python")
     with pytest.raises(RunnerFailed, match=r"/no/such/python: No such file"):
         link.connect()
@@ -320,7 +320,7 @@ def test_a_runner_that_cannot_start_says_why(tmp_path: Path) -> None:
     cores.close()
 
 
-def test_cores_of_the_machine_are_kept_to(tmp_path: Path) -> None:
+def test_runner_is_restricted_to_the_cores_of_its_machine(tmp_path: Path) -> None:
     last = max(os.sched_getaffinity(0))
     bench = Bench(tmp_path, cores=[last])
     bench.python(1, "import os; print(os.sched_getaffinity(0))")
@@ -329,7 +329,7 @@ def test_cores_of_the_machine_are_kept_to(tmp_path: Path) -> None:
     bench.close()
 
 
-def test_on_a_full_disk_ends_are_told_and_written_later(bench: Bench) -> None:
+def test_ends_on_a_full_disk_are_reported_and_written_later(bench: Bench) -> None:
     """The limit on a file's size fails writes as a full disk does."""
     runner = bench.here["pid"]
     bench.sh(1, "exit 1")
@@ -346,7 +346,7 @@ def test_on_a_full_disk_ends_are_told_and_written_later(bench: Bench) -> None:
     assert set(bench.link.starts_on_disk()) == {1, 2, 3}
 
 
-def test_the_next_engine_is_told_what_the_one_before_wanted_to_be_remembered(bench: Bench) -> None:
+def test_reminder_is_passed_to_the_next_engine(bench: Bench) -> None:
     """Also by another runner, of what has ended; an end that is forgotten takes it along."""
     text = 'any text: "quotes", \n, \udcff, é'
     bench.sh(1, "exit 1", reminder=text)
@@ -367,7 +367,7 @@ def reminders(here: dict[str, Any]) -> dict[int, str | None]:
     return {start["attempt"]: start["reminder"] for start in here["starts"]}
 
 
-def test_nothing_stays_behind(bench: Bench) -> None:
+def test_no_process_or_socket_is_left(bench: Bench) -> None:
     """Fifty tasks at once, half of them cancelled, and their groups are gone."""
     for attempt in range(50):
         bench.sh(attempt, "sleep 1000 & sleep 1000; wait" if attempt % 2 == 0 else "sleep 1000 & exit 0")
@@ -378,7 +378,7 @@ def test_nothing_stays_behind(bench: Bench) -> None:
     assert [one.pid for one in list_processes() if one.session == bench.here["pid"]] == [bench.here["pid"]]
 
 
-def test_a_beat_shows_life(bench: Bench) -> None:
+def test_heartbeat_is_recent(bench: Bench) -> None:
     wait_until(lambda: (bench.directory / "beat").exists(), "the first beat")
     records = SealedRecords(str(bench.directory), TOKEN)
     before = records.read_again("beat")
@@ -391,7 +391,7 @@ def test_a_beat_shows_life(bench: Bench) -> None:
     assert bench.link.beat_age_s() < 10
 
 
-def test_whenever_a_runner_is_killed_nothing_is_lost_and_nothing_runs_twice(bench: Bench) -> None:
+def test_killed_runner_loses_no_end_and_runs_nothing_twice(bench: Bench) -> None:
     """Attempts without an end are started again, as an engine does that does not know whether they had begun."""
     rng = generator(11, "kills")
     for burst in range(6):

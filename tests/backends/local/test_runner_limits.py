@@ -1,4 +1,4 @@
-"""How a runner ends tasks: the whole group, for the reason that there was, and never before all of it is gone."""
+"""Termination of tasks: the whole group, with the first cause, before the end is reported."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from weft.backends.local.processes import list_processes
 IGNORES = "trap '' TERM; echo up > up{0}; while :; do sleep 0.05; done"
 
 
-def test_a_killed_program_is_not_blamed_on_the_runner(bench: Bench) -> None:
+def test_program_killed_by_others_has_no_cause(bench: Bench) -> None:
     bench.sh(1, "kill -KILL $$")
     end = bench.end_of(1)
     assert (end["code"], end["signal"], end["cause"]) == (None, 9, "")
 
 
-def test_cancelling_ends_the_whole_group(bench: Bench) -> None:
+def test_cancel_ends_the_whole_group(bench: Bench) -> None:
     bench.sh(1, "sleep 1000 & echo $! > child; echo $$ > parent; wait")
     child, parent = bench.leaves("child"), bench.leaves("parent")
     bench.say({"do": "cancel", "attempt": 1, "grace_s": 20})
@@ -31,7 +31,7 @@ def test_cancelling_ends_the_whole_group(bench: Bench) -> None:
     assert not lives(parent)
 
 
-def test_who_ignores_the_request_is_killed(bench: Bench) -> None:
+def test_program_that_ignores_sigterm_is_killed_by_the_runner(bench: Bench) -> None:
     bench.sh(1, IGNORES.format(1))
     bench.written("up1")
     bench.say({"do": "cancel", "attempt": 1, "grace_s": 0.2})
@@ -40,7 +40,7 @@ def test_who_ignores_the_request_is_killed(bench: Bench) -> None:
     assert end["seconds"] >= 0.2
 
 
-def test_a_second_request_shortens_the_grace_and_keeps_the_cause(bench: Bench) -> None:
+def test_second_cancel_shortens_the_grace_and_keeps_the_cause(bench: Bench) -> None:
     bench.sh(1, IGNORES.format(1), time_s=0.3, grace_s=600)
     bench.written("up1")
     time.sleep(0.5)
@@ -49,7 +49,7 @@ def test_a_second_request_shortens_the_grace_and_keeps_the_cause(bench: Bench) -
     assert (end["signal"], end["cause"]) == (9, "timeout")
 
 
-def test_a_program_may_use_its_grace(bench: Bench) -> None:
+def test_program_may_use_its_grace_period(bench: Bench) -> None:
     bench.sh(1, "trap 'echo saved > saved; exit 85' TERM; echo up > up; while :; do sleep 0.05; done")
     bench.written("up")
     bench.say({"do": "cancel", "attempt": 1, "grace_s": 20})
@@ -58,7 +58,7 @@ def test_a_program_may_use_its_grace(bench: Bench) -> None:
     assert bench.written("saved") == "saved"
 
 
-def test_a_stopped_program_can_be_ended(bench: Bench) -> None:
+def test_stopped_program_can_be_cancelled(bench: Bench) -> None:
     bench.sh(1, "echo $$ > pid; sleep 1000")
     pid = bench.leaves("pid")
     bench.say({"do": "signal", "attempt": 1, "signal": "STOP"})
@@ -70,7 +70,7 @@ def test_a_stopped_program_can_be_ended(bench: Bench) -> None:
     assert end["seconds"] < 20
 
 
-def test_stopped_programs_go_on_when_told(bench: Bench) -> None:
+def test_stopped_programs_continue_on_request(bench: Bench) -> None:
     os.mkfifo(bench.work / "go")
     bench.sh(1, "echo $$ > pid; read line < go; exit 5")
     pid = bench.leaves("pid")
@@ -82,7 +82,7 @@ def test_stopped_programs_go_on_when_told(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("ignoring", [False, True])
-def test_members_left_behind_are_ended_before_the_end_is_told(bench: Bench, ignoring: bool) -> None:
+def test_remaining_processes_end_before_the_end_is_reported(bench: Bench, ignoring: bool) -> None:
     trap = "trap '' TERM; " if ignoring else ""
     os.mkfifo(bench.work / "up")
     member = f"({trap}echo up > up; while :; do sleep 0.05; done)"
@@ -94,7 +94,7 @@ def test_members_left_behind_are_ended_before_the_end_is_told(bench: Bench, igno
     assert [one.pid for one in list_processes() if one.session == bench.here["pid"]] == [bench.here["pid"]]
 
 
-def test_the_time_limit_holds(bench: Bench) -> None:
+def test_time_limit_ends_a_program(bench: Bench) -> None:
     bench.sh(1, "sleep 1000", time_s=0.3)
     bench.sh(2, "exit 0", time_s=1000)
     end = bench.end_of(1)
@@ -104,7 +104,7 @@ def test_the_time_limit_holds(bench: Bench) -> None:
     assert bench.end_of(2)["cause"] == ""
 
 
-def test_the_time_limit_holds_for_who_ignores_it(bench: Bench) -> None:
+def test_time_limit_kills_a_program_that_ignores_sigterm(bench: Bench) -> None:
     bench.sh(1, IGNORES.format(1), time_s=0.3, grace_s=0.3)
     end = bench.end_of(1)
     assert (end["signal"], end["cause"]) == (9, "timeout")
@@ -114,7 +114,7 @@ def test_the_time_limit_holds_for_who_ignores_it(bench: Bench) -> None:
 HUNGRY = "import time\nx = bytearray({0})\ntime.sleep(1000)"
 
 
-def test_the_memory_limit_holds(bench: Bench) -> None:
+def test_memory_limit_ends_a_program(bench: Bench) -> None:
     bench.python(1, HUNGRY.format(120_000_000), memory_bytes=60_000_000)
     bench.python(2, "x = bytearray(20_000_000)\nimport time\ntime.sleep(0.5)", memory_bytes=60_000_000)
     end = bench.end_of(1)
@@ -124,7 +124,7 @@ def test_the_memory_limit_holds(bench: Bench) -> None:
     assert bench.end_of(2)["code"] == 0
 
 
-def test_the_memory_limit_counts_all_members(bench: Bench) -> None:
+def test_memory_limit_counts_all_processes(bench: Bench) -> None:
     program = "import os, time\n[os.fork() for _ in range(2)]\nx = bytearray(40_000_000)\ntime.sleep(1000)"
     bench.python(1, program, memory_bytes=100_000_000)
     assert bench.end_of(1)["cause"] == "oom"
@@ -144,7 +144,7 @@ def test_shared_memory_counts_once(bench: Bench) -> None:
     assert bench.end_of(1)["cause"] == ""
 
 
-def test_a_signal_reaches_those_who_know_it_and_kills_nobody(bench: Bench) -> None:
+def test_signal_reaches_only_processes_with_a_handler(bench: Bench) -> None:
     """The shell that started the program has no handler, and would die of SIGUSR1."""
     program = (
         "import signal, sys, time\n"
@@ -161,7 +161,7 @@ def test_a_signal_reaches_those_who_know_it_and_kills_nobody(bench: Bench) -> No
     assert bench.written("code") == "6"
 
 
-def test_a_signal_that_nobody_knows_is_lost_and_told(bench: Bench) -> None:
+def test_signal_without_handler_is_reported(bench: Bench) -> None:
     bench.sh(1, "echo up > up; sleep 0.3; exit 3")
     bench.written("up")
     bench.say({"do": "signal", "attempt": 1, "signal": "USR1"})
@@ -170,7 +170,7 @@ def test_a_signal_that_nobody_knows_is_lost_and_told(bench: Bench) -> None:
     assert bench.end_of(1)["code"] == 3
 
 
-def test_every_command_may_come_twice(bench: Bench) -> None:
+def test_messages_are_idempotent(bench: Bench) -> None:
     script = "echo once >> runs; while [ ! -e go ]; do sleep 0.01; done; exit 2"
     for _ in range(2):
         bench.sh(1, script)
@@ -190,7 +190,7 @@ def test_every_command_may_come_twice(bench: Bench) -> None:
     assert bench.written("runs") == "once"
 
 
-def test_what_was_cancelled_before_it_started_never_starts(bench: Bench) -> None:
+def test_attempt_cancelled_before_its_start_never_starts(bench: Bench) -> None:
     bench.say({"do": "cancel", "attempt": 1, "grace_s": 1})
     end = bench.end_of(1)
     assert (end["code"], end["signal"], end["cause"]) == (None, None, "cancelled")
@@ -199,7 +199,7 @@ def test_what_was_cancelled_before_it_started_never_starts(bench: Bench) -> None
     assert not (bench.work / "up").exists()
 
 
-def test_ledgers_do_not_grow_with_what_is_forgotten(bench: Bench) -> None:
+def test_logs_are_rewritten_without_forgotten_records(bench: Bench) -> None:
     """Two thousand programs that cannot be started: their ends are written, forgotten and left out."""
     sizes = []
     for attempt in range(1, 2001):
@@ -219,7 +219,7 @@ def _state(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
 
 
-def test_a_shell_that_begins_one_child_after_the_other_is_stopped_and_told(bench: Bench) -> None:
+def test_shell_with_short_lived_children_can_be_stopped(bench: Bench) -> None:
     bench.sh(1, "echo up > up; while :; do /bin/true; done")
     bench.written("up")
     for _ in range(200):

@@ -1,4 +1,4 @@
-"""Records of a runner are believed only with their seal, whole, and under their own name."""
+"""Records of a runner are accepted only with a valid seal and under their own name."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def records(tmp_path: Path) -> Iterator[SealedRecords]:
     made.close()
 
 
-def test_what_was_written_is_read(records: SealedRecords, tmp_path: Path) -> None:
+def test_records_are_read_back(records: SealedRecords, tmp_path: Path) -> None:
     records.write("pid", {"pid": 1, "text": "ä\n\udcff"})
     records.write("pid", {"pid": 2})
     assert records.read("pid") == {"pid": 2}
@@ -29,7 +29,7 @@ def test_what_was_written_is_read(records: SealedRecords, tmp_path: Path) -> Non
     assert (tmp_path / "pid").stat().st_mode & 0o777 == 0o600
 
 
-def test_what_others_wrote_is_not_believed(records: SealedRecords, tmp_path: Path) -> None:
+def test_records_without_valid_seal_are_ignored(records: SealedRecords, tmp_path: Path) -> None:
     records.write("pid", {"pid": 1})
     genuine = (tmp_path / "pid").read_bytes()
     (tmp_path / "beat").write_bytes(genuine)
@@ -46,7 +46,7 @@ def test_what_others_wrote_is_not_believed(records: SealedRecords, tmp_path: Pat
 
 
 @given(data=st.binary(max_size=60))
-def test_noise_is_not_believed(data: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_random_bytes_are_ignored(data: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("noise")
     (folder / "pid").write_bytes(data)
     (folder / "ends").write_bytes(data)
@@ -56,7 +56,7 @@ def test_noise_is_not_believed(data: bytes, tmp_path_factory: pytest.TempPathFac
     noise.close()
 
 
-def test_pipes_links_and_folders_neither_block_nor_mislead(records: SealedRecords, tmp_path: Path) -> None:
+def test_fifos_links_and_directories_are_ignored(records: SealedRecords, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
     records.write("pid", {"pid": 1})
@@ -76,7 +76,7 @@ def test_pipes_links_and_folders_neither_block_nor_mislead(records: SealedRecord
     assert canary.read_text() == "kept"
 
 
-def test_a_ledger_gives_the_last_record_of_each_attempt(records: SealedRecords) -> None:
+def test_log_returns_the_last_record_of_each_attempt(records: SealedRecords) -> None:
     ledger = RecordLog(records, "ends")
     for attempt, code in ((3, 0), (1, 1), (3, 2)):
         ledger.add(encode_record({"attempt": attempt, "code": code}))
@@ -88,7 +88,7 @@ def test_a_ledger_gives_the_last_record_of_each_attempt(records: SealedRecords) 
     assert RecordLog.read(records, "starts") == {}
 
 
-def test_forged_lines_are_left_out(records: SealedRecords, tmp_path: Path) -> None:
+def test_forged_lines_are_ignored(records: SealedRecords, tmp_path: Path) -> None:
     RecordLog(records, "ends").add(encode_record({"attempt": 1, "code": 1}))
     start = RecordLog(records, "starts")
     start.add(encode_record({"attempt": 2, "code": 0}))
@@ -100,7 +100,7 @@ def test_forged_lines_are_left_out(records: SealedRecords, tmp_path: Path) -> No
 
 
 @given(cut=st.integers(min_value=0, max_value=400))
-def test_a_torn_line_spoils_no_other(cut: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_incomplete_line_does_not_affect_others(cut: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Whoever wrote it was killed in between: what was whole is read, and what comes after too."""
     folder = tmp_path_factory.mktemp("torn")
     torn = SealedRecords(str(folder), "token")
@@ -117,7 +117,7 @@ def test_a_torn_line_spoils_no_other(cut: int, tmp_path_factory: pytest.TempPath
     torn.close()
 
 
-def test_a_beat_is_overwritten_in_place(records: SealedRecords, tmp_path: Path) -> None:
+def test_heartbeat_is_overwritten_in_place(records: SealedRecords, tmp_path: Path) -> None:
     file = records.opened("beat")
     records.overwrite(file, "beat", {"at": 12.5})
     inode, size = (tmp_path / "beat").stat().st_ino, (tmp_path / "beat").stat().st_size

@@ -1,4 +1,4 @@
-"""Runners that are stopped from outside, as by a debugger or a batch system that suspends everything."""
+"""Runners stopped from outside, as by a debugger or a batch system that suspends all processes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from weft.backends.local import link
 from weft.backends.local.link import RunnerUnresponsive
 
 
-def test_a_stopped_runner_is_told_apart_and_woken(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stopped_runner_is_detected_and_continued(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(link, "_SILENT_S", 2.5)
     monkeypatch.setattr(link, "_WAKING_S", 0.2)
     bench.sh(1, "sleep 1000")
@@ -28,7 +28,7 @@ def test_a_stopped_runner_is_told_apart_and_woken(bench: Bench, monkeypatch: pyt
     assert not bench.link.hangs
 
 
-def test_a_runner_that_does_not_answer_can_be_killed_and_replaced(bench: Bench) -> None:
+def test_unresponsive_runner_is_killed_and_replaced(bench: Bench) -> None:
     bench.sh(1, "echo $$ > pid; sleep 1000")
     pid = bench.leaves("pid")
     os.kill(bench.here["pid"], signal.SIGSTOP)
@@ -39,7 +39,7 @@ def test_a_runner_that_does_not_answer_can_be_killed_and_replaced(bench: Bench) 
     assert [end["cause"] for end in bench.link.connect()["ended"]] == ["lost"]
 
 
-def test_a_stopped_runner_is_woken_to_end(bench: Bench) -> None:
+def test_stopped_runner_is_continued_to_exit(bench: Bench) -> None:
     pid = bench.here["pid"]
     os.kill(pid, signal.SIGSTOP)
     bench.link.end()
