@@ -21,19 +21,19 @@ def stable() -> Iterator[Stable]:
 
 @pytest.fixture(scope="session")
 def expected_small(stable: Stable, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    """What the small workflow gives in peace."""
+    """Result of the small workflow without disturbances."""
     return undisturbed(tmp_path_factory.mktemp("peace") / "small", stable, ["small"])
 
 
 @pytest.fixture(scope="session")
 def expected(stable: Stable, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    """What all workflows give in peace."""
+    """Result of all workflows without disturbances."""
     return undisturbed(tmp_path_factory.mktemp("peace") / "all", stable, EVERYTHING)
 
 
 @pytest.fixture
 def scenes(stable: Stable, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Scene]]:
-    """Makes scenes, of which nothing is left running."""
+    """Create scenes, and leave no process of them running."""
     made: list[Scene] = []
 
     def make(*workflows: str, policy: str = "fcfs") -> Scene:

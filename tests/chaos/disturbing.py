@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from chaos.scene import Scene
 
 _PATIENCE_S = 0.7
-"""So long one waits for somebody to harm."""
+"""Timeout for finding a process to disturb."""
 
 ENGINE_ONLY = ("engine",)
 ALL = ("engine", "runner killed", "runner stopped", "task killed", "task stopped")
@@ -26,9 +26,11 @@ def disturb(
     kinds: Sequence[str] = ENGINE_ONLY,
     longest_s: float = 1.2,
 ) -> Counter[str]:
-    """Kill so many engines of a scene at random moments, doing other harm meanwhile; give what was done how often.
+    """Kill engines of a scene at random times with other disturbances in between; return how often each was
+    done.
 
-    It ends sooner if the run does. Short lives are as likely as long ones: many engines die while they resume.
+    It ends early if the run does. Short and long lifetimes are equally likely, so many engines die while they
+    resume.
     """
     done: Counter[str] = Counter()
     for _ in range(kills):

@@ -1,7 +1,8 @@
 """Engines that start quickly and can be killed: a process that has loaded weft forks one per order.
 
-The stable (``Stable``) talks with that process in lines of JSON. An engine is a child of it, writes to its own log and
-leaves with 0 (completed), 1 (ended otherwise) or 70 (it broke; its log says how). SIGUSR2 lets it write where it is.
+``Stable`` exchanges lines of JSON with that process. An engine is a child of it, writes to its own log and
+exits with 0 (completed), 1 (other outcome) or 70 (internal error, see its log). On SIGUSR2 it writes its
+stack to the log.
 """
 
 from __future__ import annotations
@@ -62,12 +63,12 @@ class Engine:
         self._stable = stable
 
     def kill(self) -> int:
-        """Kill it; give how it ended: it may have been faster."""
-        os.kill(self.pid, signal.SIGKILL)  # it is a zombie at most until it is waited for
+        """Kill the engine; return its exit status, since it may have ended before."""
+        os.kill(self.pid, signal.SIGKILL)  # at most a zombie until it is waited for
         return self.wait(30.0)
 
     def wait(self, timeout_s: float) -> int:
-        """Give its exit code (a signal as its negative); raise TimeoutError if it does not end."""
+        """Return the exit code (negative: a signal); raise TimeoutError if the engine does not end."""
         code = self._stable.ask({"do": "wait", "pid": self.pid, "timeout_s": timeout_s})
         if code is None:
             raise TimeoutError(f"engine {self.pid} has not ended after {timeout_s} s")
@@ -76,7 +77,7 @@ class Engine:
 
 
 def _serve() -> None:
-    from weft.api import run  # loaded once, for all engines
+    from weft.api import run  # imported once for all engines
     from weft.backends.local import backend
     from weft.planners.planner import make_planner
     from weft.policies.policy import make_policy

@@ -1,7 +1,8 @@
 """The long form of the chaos tests: ``make chaos``, or ``python -m chaos.long_form`` in ``tests/``.
 
-Runs are disturbed one after the other until so many engines were killed; each is audited like in the quick form. Prints
-progress, and a summary as one line of JSON; ends with 1 if something was found, and keeps the directory of each finding.
+Runs are disturbed one after the other until a number of engines was killed; each is audited as in the short
+form. Prints progress, and a summary as one line of JSON; exits with 1 if there are findings, and keeps their
+directories.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def main() -> int:
 
 
 def _every_write(folder: Path, stable: Stable, findings: list[dict[str, object]]) -> int:
-    """Kill the engine of a small workflow before and after each of its writes; give how many there were."""
+    """Kill the engine of a small workflow before and after each of its writes; return their number."""
     expected = undisturbed(folder / "small", stable, ["small"])
     count = 0
     for place in ("commit", "committed"):

@@ -1,13 +1,14 @@
-"""The program of the chaos tests' tasks: it checks that it runs alone, works for a time, and writes its output.
+"""The program of the chaos tests' tasks: it checks that it runs alone, works for a time, and writes its
+output.
 
-Called as ``program.py KIND NAME OUTPUT SECONDS INPUT...``; the directory that CHAOS_DIRECTORY names holds ``log`` (one
-line per start and end, appended) and a lock per task, which the kernel gives to one living process at a time: so two
-attempts of a task that run at the same time are noticed by the second of them. What is written depends on the name and
-the inputs only, and is written in two halves, so that whoever takes half a file for a whole one gets something else.
+Called as ``program.py KIND NAME OUTPUT SECONDS INPUT...``. The directory CHAOS_DIRECTORY contains ``log``
+(one line per start and end) and a lock per task, which the kernel grants to one process at a time: the second
+of two concurrent attempts detects the first. The output depends only on the name and the inputs. It is
+written in two halves, so that a reader of an incomplete file gets a different result.
 
-Kinds: ``plain``; ``stubborn`` ignores SIGTERM; ``mule`` does too, with a child that keeps the lock, and for ever when it
-is started for the first time; ``steps`` keeps a restart file; ``lines`` writes names for a sweep;
-``halve`` halves the number in its input; ``below`` ends with 0 if the number is below 1, else with 1.
+Kinds: ``plain``; ``stubborn`` ignores SIGTERM; ``mule`` does too, with a child that keeps the lock, and never
+ends at its first start; ``steps`` writes a restart file; ``lines`` writes names for a sweep; ``halve`` halves
+the number in its input; ``below`` exits with 0 if the number is below 1, else with 1.
 """
 
 # ruff: noqa: PTH104, PTH123

@@ -97,7 +97,7 @@ EVERYTHING = ("dag", "loop", "grow")
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """One start of a program, as it has said itself."""
+    """One start of a program, from its own log line."""
 
     task: str
     """With its iteration, such as ``step#2``."""
@@ -106,7 +106,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What an undisturbed run gives: its files, and how often each task ran."""
+    """Result of an undisturbed run: its files, and how often each task ran."""
 
     files: Mapping[str, bytes]
     starts: Mapping[str, int]
@@ -120,7 +120,7 @@ class Scene:
     ) -> None:
         self.project = folder / "project"
         self.notes = folder / "notes"
-        """Where programs and engines write what happens to them."""
+        """Directory for the logs of programs and engines."""
         self.lives = 0
         self._stable = stable
         self._engines: list[Engine] = []
@@ -136,10 +136,10 @@ class Scene:
             (self.project / f"{name}.yaml").write_text(_WORKFLOWS[name])
         self._given = set(self._files())
 
-    # Engines
+    # Engines.
 
     def live(self, *, failpoint: str = "", **more: object) -> Engine:
-        """Start an engine: the first begins, the others resume."""
+        """Start an engine: the first starts the run, the others resume it."""
         resumes = self.begun and "more" not in more
         self.lives += 1
         engine = self._stable.start(
@@ -159,7 +159,7 @@ class Scene:
 
     @property
     def begun(self) -> bool:
-        """Say whether there is an execution that can be resumed."""
+        """Return whether there is an execution that can be resumed."""
         path = self.project / ".weft" / "weft.db"
         if not path.is_file() or not path.stat().st_size:
             return False
@@ -167,10 +167,10 @@ class Scene:
             return RunTable(database).unfinished() is not None
 
     def finish(self, timeout_s: float = 90.0) -> None:
-        """Let an engine come to the end, undisturbed; if the run is over already, nothing is done."""
+        """Let an engine finish without disturbances; a run that is over is left alone."""
         if self.lives and not self.begun and self.is_over:
-            # Its engine was killed when all was written down: the runners, idle now, would end within a minute,
-            # those too that were stopped, as soon as whoever stopped them lets them go on.
+            # The engine was killed after its last commit. Its idle runners exit within a minute; stopped ones
+            # must be continued first.
             for pid in self.runners():
                 os.kill(pid, signal.SIGCONT)
                 os.kill(pid, signal.SIGTERM)
@@ -186,7 +186,7 @@ class Scene:
         assert code == 0, f"the engine ended with {code}\n{self.last_words()}"
 
     def again(self) -> None:
-        """Go on with what was not finished; if it fails for good, as a program may have, begin anew."""
+        """Resume the unfinished execution; if it has failed for good, as a program may, start a new one."""
         for _ in range(2):
             if self.is_over or self.live().wait(90.0) == 0:
                 return
@@ -194,20 +194,20 @@ class Scene:
 
     @property
     def is_over(self) -> bool:
-        """Say whether the last execution has completed."""
-        # An engine may have been killed before it had made its tables.
+        """Return whether the last execution has completed."""
+        # An engine may have been killed before it created its tables.
         with open_database(self.project / ".weft" / "weft.db", create=True) as database:
             found = RunTable(database).executions()
         return bool(found) and found[-1].state == "completed"
 
     def last_words(self) -> str:
-        """Give what the last engine has written."""
+        """Return the log of the last engine."""
         return (self.notes / f"engine-{self.lives}").read_text(errors="replace")[-6000:]
 
-    # Who is there
+    # Processes.
 
     def living(self) -> list[Started]:
-        """List the programs that have started, not said that they ended, and are there."""
+        """Return the programs that have started and still run."""
         found = {}
         for what, task, pid in self._told():
             found[pid] = Started(task, pid)
@@ -216,7 +216,7 @@ class Scene:
         return [one for one in found.values() if self._is_ours(one.pid)]
 
     def runners(self) -> list[int]:
-        """List the living runners."""
+        """Return the running runners."""
         pids = []
         for path in self.project.glob(".weft/runners/*/*/pid"):
             text = path.read_text().partition(" ")[2]
@@ -224,7 +224,7 @@ class Scene:
         return [pid for pid in pids if self._is_ours(pid)]
 
     def processes(self) -> dict[int, str]:
-        """Find every process that was born with this scene's environment, wherever it has gone since."""
+        """Return every process with this scene's environment, in any session."""
         found = {}
         for name in os.listdir("/proc"):  # noqa: PTH208
             if name.isdecimal() and self._is_ours(int(name)):
@@ -240,22 +240,22 @@ class Scene:
         return f"CHAOS_DIRECTORY={self.notes}".encode() in born_with.split(b"\0")
 
     def tidy(self) -> None:
-        """End what is still there, each by its number."""
+        """Kill the remaining processes by their numbers."""
         for engine in self._engines:
             if not engine.over:
                 engine.kill()
         for pid in self.processes():
             os.kill(pid, signal.SIGKILL)
 
-    # What was left
+    # Results.
 
     def outcome(self) -> Outcome:
-        """Give what the run has made."""
+        """Return the result of the run."""
         starts = Counter(task for what, task, _ in self._told() if what == "start")
         return Outcome(self._files(self._given), starts)
 
     def audit(self, expected: Outcome, *, once: bool = False) -> list[str]:
-        """List everything that is not as it should be; ``once``: no program may have been started twice."""
+        """Return everything that is wrong; ``once``: no program may have been started twice."""
         return [
             *self._wrong_files(expected),
             *self._wrong_starts(expected, once),
@@ -264,7 +264,7 @@ class Scene:
         ]
 
     def entries(self) -> list[JournalEntry]:
-        """Give the journal's entries."""
+        """Return the entries of the journal."""
         with open_database(self.project / ".weft" / "weft.db") as database:
             number = RunTable(database).executions()[-1].number
             return list(JournalStore(database).all_after(number))
@@ -287,7 +287,7 @@ class Scene:
 
     def _wrong_journal(self) -> list[str]:
         entries = self.entries()
-        # One that was only assigned may be taken back, with a reason, by a new plan.
+        # An attempt that was only assigned may be withdrawn by a new plan, with a reason.
         started = {
             command.attempt for entry in entries for command in entry.commands if type(command) is Start
         }
@@ -324,16 +324,16 @@ class Scene:
 
 
 def _explained(event: Ended) -> bool:
-    """Say whether an end is a good one, or has a cause."""
+    """Return whether an end is a success or has a cause."""
     outcomes = (
         0,
         1,
-    )  # 1 is the answer of the loop's check; of the others it would be an error, told by the audit
+    )  # 1 is a valid answer of the loop's check; for other tasks the audit reports it
     return event.cause in CAUSES or (not event.cause and event.exit_code in (*outcomes, *RESERVED_CODES))
 
 
 def undisturbed(folder: Path, stable: Stable, workflows: Sequence[str]) -> Outcome:
-    """Run workflows in peace."""
+    """Run workflows without disturbances."""
     scene = Scene(folder, stable, workflows)
     scene.finish()
     outcome = scene.outcome()

@@ -19,7 +19,7 @@ _as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a s
 
 @contextmanager
 def small_disk(at: Path, size_kb: int) -> Iterator[Path]:
-    """Mount a disk of a few kilobytes; skip where that is not allowed even to root."""
+    """Mount a disk of a few kilobytes; skip if that is not permitted."""
     at.mkdir(parents=True, exist_ok=True)
     done = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", f"size={size_kb}k", "tmpfs", str(at)], capture_output=True
@@ -37,7 +37,7 @@ def small_disk(at: Path, size_kb: int) -> Iterator[Path]:
 
 
 def fill(disk: Path) -> Path:
-    """Leave no byte of room."""
+    """Fill a disk completely."""
     filler = disk / "filler"
     with filler.open("wb", buffering=0) as file:
         try:
@@ -74,7 +74,7 @@ def test_no_space_for_attempt_records(scenes: Scenes, expected_small: Outcome) -
 
 @_as_root
 def test_no_space_for_the_runner(scenes: Scenes, expected_small: Outcome) -> None:
-    """A runner whose ledgers cannot be written keeps its ends in memory, and its tasks are not run twice."""
+    """A runner whose logs cannot be written keeps its ends in memory, and no task runs twice."""
     scene = scenes("small")
     with small_disk(scene.project / ".weft" / "runners", 48) as disk:
         engine = scene.live()
@@ -102,7 +102,7 @@ def test_no_space_for_the_database(scenes: Scenes, expected_small: Outcome) -> N
 
 
 def test_database_size_limit(scenes: Scenes, expected_small: Outcome) -> None:
-    """Without being root: files of the engine, and of all it starts, may have so many bytes."""
+    """A limit on the file sizes of the engine and its children, which needs no root permission."""
     scene = scenes("small")
     code = scene.live(file_bytes=120_000).wait(60.0)
     assert code != 0
@@ -121,7 +121,7 @@ def _seen(condition: Callable[[], object], timeout_s: float = 30.0) -> bool:
 
 
 def _why(scene: Scene) -> str:
-    """Give everything the journal says about why something went wrong."""
+    """Return all reasons of failures in the journal."""
     events = [entry.event for entry in scene.entries()]
     said = [getattr(event, "story", "") or getattr(event, "problem", "") for event in events]
     logs = [path.read_text(errors="replace") for path in scene.project.glob(".weft/attempts/*/*/err")]

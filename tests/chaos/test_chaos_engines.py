@@ -19,7 +19,9 @@ Scenes = Callable[..., Scene]
 
 @pytest.mark.parametrize("place", ["commit", "committed"])
 def test_engine_killed_at_every_journal_write(scenes: Scenes, expected_small: Outcome, place: str) -> None:
-    """Before it nobody knows, after it nothing was done yet: both are gone on from."""
+    """A kill before the write loses the decision, a kill after it leaves it unexecuted; ``resume`` handles
+    both.
+    """
     for number in itertools.count(1):
         scene = scenes("small")
         died = scene.live(failpoint=f"{place}:{number}").wait(60.0)
@@ -63,7 +65,7 @@ def test_engines_runners_and_programs_killed_or_stopped_at_random(scenes: Scenes
 def test_program_over_its_limit_is_killed_with_its_children(
     scenes: Scenes,
 ) -> None:
-    """Its engine dies while it is being ended; the next one finds the end, and tries again alone."""
+    """Its engine dies during the termination; the next one finds the end and retries."""
     scene = scenes("mule")
     engine = scene.live()
     time.sleep(1.5)

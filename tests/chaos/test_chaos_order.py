@@ -20,7 +20,7 @@ from weft.repository.journal_store import JournalStore
 def test_journal_has_starts_and_ends_before_the_runner_is_notified(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Seen: a runner that had forgotten an end which a killed engine had not written down, and a run that hung."""
+    """Regression: a runner had dropped an end that a killed engine had not recorded, and the run hung."""
     monkeypatch.setattr(link, "_FORGET_BATCH", 1)
     written: set[tuple[str, int]] = set()
     waiting: set[tuple[str, int]] = set()

@@ -25,18 +25,18 @@ from weft.repository.journal_store import JournalStore
 from weft.repository.products import ProductTable
 
 _FRAME_BYTES, _WAL_HEADER_BYTES = 24 + 4096, 32
-"""Of a frame of SQLite's write-ahead log, and of what stands before the first."""
+"""Size of a frame of SQLite's write-ahead log, and of the header before the first frame."""
 
 
 @cache
 def state_after(count: int) -> dict:
-    """Give the state after so many entries, all of them applied."""
+    """Return the state after applying a number of entries."""
     expected = journal()
     return digest_state(rebuild(expected.engine(), expected.entries[:count], expected.plans).state)
 
 
 def began(folder: Path) -> bool:
-    """Say whether the tables were there when it ended; if not there is no file, or an empty one."""
+    """Return whether the tables exist; otherwise there is no file, or an empty one."""
     try:
         open_database(folder / ".weft" / "weft.db").close()
     except InvalidInput as error:
@@ -47,7 +47,7 @@ def began(folder: Path) -> bool:
 
 
 def whole(folder: Path, *, rebuilds: bool = True) -> int:
-    """Check everything that the writer left, and count the entries."""
+    """Check everything the writer left, and return the number of entries."""
     with open_database(folder / ".weft" / "weft.db") as database:
         assert database.rows("PRAGMA integrity_check") == [("ok",)]
         store, products, expected = JournalStore(database), ProductTable(database), journal()
@@ -72,14 +72,14 @@ def whole(folder: Path, *, rebuilds: bool = True) -> int:
 
 
 def dies(folder: Path, trials: list[str]) -> list[int]:
-    """Write once per trial and die; count what is left of each."""
+    """Write and die once per trial; return the number of entries left by each."""
     script = journal_writing.__file__
     subprocess.run([sys.executable, script, str(folder), *trials], env=environment(), check=True, timeout=120)
     return [whole(folder / trial.replace(":", "-")) for trial in trials]
 
 
 def test_writer_killed_at_every_commit(tmp_path):
-    """Commits are those of the entries only; before one the entries are missing, after it they are there."""
+    """A kill before a commit loses its entries, a kill after it keeps them."""
     total = len(journal().entries)
     numbers = range(1, -(-total // COMMIT_EVERY) + 1)
     before = dies(tmp_path, [f"commit:{number}" for number in numbers])
@@ -107,7 +107,7 @@ def test_writer_killed_at_random_times(tmp_path):
 
 
 def test_wal_file_truncated_at_any_write(tmp_path, monkeypatch):
-    """A kill between two writes leaves the log cut there: at every frame, and in the midst of some."""
+    """A kill between two writes leaves the log truncated: at every frame, and within some."""
     monkeypatch.setattr(journal_store, "SNAPSHOT_EVERY", 10)
     copy = tmp_path / "copy"
     total = len(journal().entries)

@@ -81,7 +81,7 @@ def test_changes_are_applied_in_order_after_inserts(database):
 
 
 def test_full_disk_loses_nothing(database):
-    """SQLite's own limit of pages gives the same error as a full disk."""
+    """SQLite's page limit gives the same error as a full disk."""
     ((pages,),) = database.rows("PRAGMA page_count")
     database.rows(f"PRAGMA max_page_count={pages}")
     for number in range(50):
@@ -98,7 +98,7 @@ def test_full_disk_loses_nothing(database):
 
 
 def test_file_size_limit_loses_nothing(tmp_path):
-    """A limit of the file's size, which is how a full disk looks to most writers."""
+    """A file size limit looks like a full disk to most writers."""
     script = """if True:
         import resource, sys
         from pathlib import Path

@@ -25,7 +25,7 @@ RESULTS = st.dictionaries(st.text(), VALUES, max_size=3)
 
 
 def drawn(kind: type) -> st.SearchStrategy[typing.Any]:
-    """Draw a message with any values that its fields may have."""
+    """Draw a message with any valid field values."""
     hints = typing.get_type_hints(kind)
     fields = {field.name: st.from_type(hints[field.name]) for field in dataclasses.fields(kind)}
     return st.builds(kind, **fields | ({"result": RESULTS} if "result" in fields else {}))

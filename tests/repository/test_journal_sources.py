@@ -17,7 +17,7 @@ from weft.repository.runs import RunTable
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
-    """A project with two runs: that of the journal, and one of an execution that never began."""
+    """A project with two runs: that of the journal, and one of an execution that never started."""
     folder = tmp_path_factory.mktemp("project")
     write(folder)
     with open_database(folder / ".weft" / "weft.db") as database:

@@ -30,7 +30,7 @@ def written(tmp_path):
 
 
 def fed(store, engine, entries):
-    """Apply entries and append them."""
+    """Apply entries to the engine and append them to the store."""
     for entry in entries:
         engine.apply(entry.event, entry.now, entry.commands)
         store.append(entry, engine.state)
@@ -69,7 +69,7 @@ def test_entries_are_read_in_batches(written, monkeypatch):
 
 
 def test_execution_is_resumed_at_any_entry(tmp_path, monkeypatch):
-    """Engines that each write a few entries and stop: together they write the same journal and state."""
+    """Engines that each write a few entries and stop write the same journal and state together."""
     monkeypatch.setattr(journal_store, "SNAPSHOT_EVERY", 10)
     expected, path, step = journal(), tmp_path / "weft.db", 13
     for first in range(0, len(expected.entries), step):
@@ -96,7 +96,7 @@ def test_execution_is_resumed_at_any_entry(tmp_path, monkeypatch):
 
 
 def test_snapshots_of_large_executions_are_rare(store, monkeypatch):
-    """Their cost per entry is bounded: between two lie as many entries as there are tasks."""
+    """The cost per entry is bounded: between two snapshots there are as many entries as tasks."""
     monkeypatch.setattr(journal_store, "SNAPSHOT_EVERY", 5)
     expected = journal()
     store.begin(expected.header)

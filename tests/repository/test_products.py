@@ -92,7 +92,7 @@ def test_empty_fingerprint_is_never_found(database):
 
 
 class Plainly:
-    """The same contract, with a list."""
+    """Reference implementation of the same interface with a list."""
 
     def __init__(self):
         self.all = []
@@ -112,7 +112,7 @@ STEPS = st.lists(
 
 @given(steps=STEPS, kept=st.integers(0, 3))
 def test_queries_agree_with_a_list(steps, kept, tmp_path_factory):
-    """Whatever is in memory, on disk or forgotten: always the newest is found."""
+    """The newest product is found, whether in memory, on disk or dropped from memory."""
     plainly, number = Plainly(), 0
     with open_database(tmp_path_factory.mktemp("products") / "weft.db", create=True) as database:
         products = ProductTable(database, kept=kept)
@@ -137,7 +137,7 @@ def test_queries_agree_with_a_list(steps, kept, tmp_path_factory):
 
 
 def test_product_and_files_are_written_by_one_commit(database, monkeypatch):
-    """Another thread commits after every single row: at no moment is there a product without its files."""
+    """Another thread commits after every row: no product is ever visible without its files."""
     products, keep, seen, threads = ProductTable(database), database.queue_insert, [], []
     count = "SELECT (SELECT count(*) FROM product), (SELECT count(*) FROM made_file)"
 
@@ -162,7 +162,7 @@ def test_product_and_files_are_written_by_one_commit(database, monkeypatch):
 
 
 def test_number_of_products_in_memory_is_bounded(database):
-    """What is on disk is forgotten: four times as many products take no more memory."""
+    """Committed products are dropped: four times as many products take no more memory."""
     products = ProductTable(database, kept=200)
 
     def fill(first, last):
@@ -189,7 +189,7 @@ def test_products_of_other_executions_can_be_ignored(database):
     for each in (first, own):
         products.add(each)
     database.commit()
-    products = ProductTable(database)  # as an engine that begins after another
+    products = ProductTable(database)  # as an engine that starts after another one
     assert products.find_by_fingerprint("same") == own
     assert products.find_by_fingerprint("same", besides=2) == first
     assert products.find_by_fingerprint("same", besides=1) == own

@@ -50,7 +50,7 @@ def test_request_is_found_and_answered(engine, shell):
 
 
 def test_request_with_an_uncommitted_reply_stays_pending(engine, shell):
-    """The engine died between: the next one finds the request as if nobody had seen it."""
+    """The engine died before the commit: the next one finds the request unanswered."""
     number = RequestTable(shell).ask("hold", execution=1)
     RequestTable(engine).done(number, "held")
     assert [each.number for each in RequestTable(shell).pending()] == [number]

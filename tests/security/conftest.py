@@ -12,7 +12,7 @@ from security.hostile import Place
 
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[Place]:
-    """A project beside files that nobody may touch, which is asserted in the end."""
+    """A project beside files that must not change, which is checked at the end."""
     made = Place(tmp_path)
     yield made
     made.assert_nothing_touched()

@@ -20,7 +20,7 @@ _LONG_AGO_S = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How the last attempt of a task ended."""
+    """The end of a task's last attempt."""
 
     cause: str
     text: str
@@ -28,7 +28,7 @@ class End:
 
 
 class Place:
-    """A project, and beside it files that are none of weft's business."""
+    """A project, and files beside it that must not change."""
 
     def __init__(self, folder: Path) -> None:
         self.project = folder / "project"
@@ -56,11 +56,11 @@ class Place:
         return found
 
     def assert_nothing_touched(self) -> None:
-        """Every file outside is as it was, and there is none more."""
+        """Assert that no file outside was changed or added."""
         assert self._look() == self._before
 
     def run(self, tasks: dict[str, Any], **more: Any) -> RunResult:
-        """Run tasks to their end, those that do not depend on failed ones too."""
+        """Run tasks to their end, also those that do not depend on failed ones."""
         (self.project / "flow.yaml").write_text(
             json.dumps({"weft": 1, "name": "hostile", "tasks": tasks, **more})
         )
@@ -79,7 +79,7 @@ class Place:
         return path
 
     def ends(self) -> dict[str, End]:
-        """Give how each task ended."""
+        """Return the end of each task."""
         journal = self.journal()
         engine = journal.engine()
         task_of, found = {}, {}
@@ -101,12 +101,12 @@ class Place:
             return JournalStore(database).read(self.ran.execution)
 
     def made(self, name: str) -> str:
-        """Give what a result holds that was brought to the project."""
+        """Return the content of a published result."""
         return (self.project / name).read_text()
 
 
 def wait_for(condition: Any, timeout_s: float = 20.0) -> bool:
-    """Wait until something is so."""
+    """Wait until a condition holds."""
     until_s = time.monotonic() + timeout_s
     while time.monotonic() < until_s:
         if condition():

@@ -31,7 +31,7 @@ _DECLARED = {"way": "d/canary", "tree": "t/", "swapped": "canary"}
 
 @pytest.fixture(scope="module")
 def left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    """One run of everything that is bad about outputs."""
+    """One run with every kind of invalid output."""
     place = Place(tmp_path_factory.mktemp("files"))
     tasks = {
         name: {
@@ -105,7 +105,7 @@ def test_task_with_ten_thousand_files(place: Place) -> None:
 
 
 def test_link_in_place_of_the_next_working_directory_is_not_followed(place: Place) -> None:
-    """The directory above all attempts is moved away, and a link to elsewhere put there."""
+    """The parent directory of all attempts is moved away and replaced by an external link."""
     sandbox = place.project / ".weft" / "sandbox" / "here"
     swap = f"cd {sandbox}; mv 1 old; ln -s {place.outside} 1"
     place.run(

@@ -85,7 +85,7 @@ def test_file_names_that_leave_the_directory_are_refused(place: Place, name: str
         place.run({"a": {"command": "true", key: [stated]}})
     assert f"'{stated}' is not a valid file name; {why}" in str(problem.value)
     assert not (place.project / ".weft").exists()
-    # Only values of a sweep say so: then it is known when the task begins.
+    # A value of a sweep is known only when the task starts.
     place.run({"a": {"sweep": {"k": [stated]}, "command": "true", key: ["{k}"]}})
     (end,) = place.ends().values()
     assert end.cause == ("staging" if key == "inputs" else "error")
@@ -135,7 +135,7 @@ def test_unusual_names_work(place: Place) -> None:
 
 @pytest.mark.parametrize("evil", ["../outside/canary", "{outside}/canary", "file://{outside}/canary"])
 def test_task_output_cannot_redirect_writes(place: Place, evil: str) -> None:
-    """Values of a sweep that come out of a task's file are not the user's words; neither is a result."""
+    """Sweep values from a task's file, and results, are not values of the user."""
     line = evil.replace("{outside}", str(place.outside))
     place.run(
         {
@@ -191,7 +191,7 @@ def test_task_output_cannot_redirect_reads(place: Place, evil: str) -> None:
 
 
 def test_values_of_the_user_may_be_any_path(place: Place, tmp_path: Path) -> None:
-    """A file that the user has named is a named file, wherever it lies."""
+    """A path named by the user may be anywhere."""
     (tmp_path / "named").mkdir()
     ran = place.run(
         {

@@ -41,7 +41,7 @@ with open(sys.argv[1] + "/.weft/attempts/1/" + sys.argv[2] + "/exitcode", "w") a
 
 
 def _python(script: str, *words: str) -> list[str]:
-    # Braces of a program are no names.
+    # Braces of the program are not template fields.
     return [sys.executable, "-c", script.replace("{", "{{").replace("}", "}}"), *words]
 
 
@@ -57,7 +57,7 @@ def test_forged_end_record_is_ignored(place: Place) -> None:
 
 
 def test_links_in_place_of_records_are_replaced(place: Place) -> None:
-    """Its own exit code, and everything weft will write of the next attempts."""
+    """Its own exit code, and all records of the next attempts."""
     canary, records = place.outside / "canary", place.project / ".weft/attempts/1"
     command = f"""
         ln -s {canary} {records}/0/exitcode
@@ -102,7 +102,7 @@ def test_logs_replaced_by_links_or_fifos_are_not_shown(place: Place) -> None:
 
 
 def test_restarted_runner_does_not_write_through_links(place: Place) -> None:
-    """The task puts hard links where the runner's records lie, and kills the runner; another one is started."""
+    """The task puts hard links in place of the runner's records and kills the runner; another one is started."""
     canary = place.outside / "canary"
     script = """
 import glob, json, os, signal, sys, time
@@ -144,7 +144,7 @@ def test_link_in_place_of_the_runner_directory_is_refused(place: Place) -> None:
 
 
 def test_clean_up_does_not_follow_links(place: Place) -> None:
-    """A failed attempt's directory is removed, not what a link in its place leads to."""
+    """The directory of a failed attempt is removed, not the target of a link in its place."""
     (place.outside / "folder" / "0").mkdir()
     place._before = place._look()
     sandbox = place.project / ".weft/sandbox/here"
@@ -155,7 +155,7 @@ def test_clean_up_does_not_follow_links(place: Place) -> None:
 
 
 def test_task_messages_are_escaped(place: Place) -> None:
-    """Control characters and markup that a task prints reach no terminal and no page as such."""
+    """Control characters and markup printed by a task are escaped on terminals and pages."""
     evil = "<script>alert(1)</script>\\033[2J\\033]0;pwned\\007"
     place.run({"a": {"command": f"printf '{evil}\\n' >&2; exit 1"}})
     assert place.ran is not None

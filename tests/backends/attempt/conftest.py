@@ -14,7 +14,7 @@ from backends.attempt.web_server import Site, serving
 
 @dataclass(frozen=True)
 class Grounds:
-    """A task's directory, a second one, and what lies outside of both."""
+    """The working directory of a task, a second one, and a directory outside both."""
 
     work: Path
     other: Path
@@ -23,7 +23,7 @@ class Grounds:
 
 
 def story(folder: Path) -> dict[str, tuple[object, ...]]:
-    """Everything about a tree that nobody may change: names, kinds, modes, times, contents."""
+    """Return everything about a tree that must not change: names, kinds, modes, times, contents."""
     found: dict[str, tuple[object, ...]] = {}
     for path in [folder, *sorted(folder.rglob("*"))]:
         status = path.lstat()

@@ -15,23 +15,23 @@ from weft.platform.platform import Platform
 from weft.workflow.builder import Builder
 from weft.workflow.checks import check_and_unfold
 
-__all__ = ["LOCAL", "known_of", "rendered", "run_job", "with_task"]
+__all__ = ["LOCAL", "compile_flow", "rendered", "run_job", "with_task"]
 
 LOCAL = Machine(name="here", nodes=4, arch="x86_64", memory=8e9, backend={"kind": "local"})
 
 
-def known_of(flow, machine=LOCAL):
-    """Give what an engine knows of a workflow on one machine."""
+def compile_flow(flow, machine=LOCAL):
+    """Return a workflow compiled for one machine."""
     return CompiledWorkflow(
         "w", compile_instance(check_and_unfold(flow.build()), Platform(machines=(machine,)))
     )
 
 
 def with_task(params=None, machine=LOCAL, **facets):
-    """Give what is known of a workflow of the one task ``job``."""
+    """Return the compiled workflow of the single task ``job``."""
     flow = Builder("one", params=params or {})
     flow.task("job", **{"work": 1, **facets})
-    return known_of(flow, machine)
+    return compile_flow(flow, machine)
 
 
 def rendered(
@@ -46,7 +46,7 @@ def rendered(
     limits=(None, None),
     **more,
 ):
-    """Render the job of a task by its name, in ``place/box/1/7``."""
+    """Return the rendered job of a task, with the working directory ``place/box/1/7``."""
     start = Start(
         attempt=7,
         run=0,
@@ -68,7 +68,7 @@ def rendered(
 
 
 def run_job(job, **more):
-    """Run a rendered job as a runner would; give the finished process."""
+    """Run a rendered job as a runner does; return the finished process."""
     Path(job.workdir).mkdir(parents=True, exist_ok=True)
     return subprocess.run(
         job.argv,

@@ -56,7 +56,7 @@ def test_repeated_attempt_replaces_its_records(made: AttemptRecords, tmp_path: P
 def test_record_is_not_written_through_a_link(made: AttemptRecords, tmp_path: Path) -> None:
     canary = tmp_path / "canary"
     canary.write_text("sings")
-    for attempt in (1, 2):  # the first goes the long way, the second the short one
+    for attempt in (1, 2):  # the first takes the slow path, the second the fast one
         records = _records(tmp_path, attempt)
         made.create(str(records))
         (records / "exitcode").symlink_to(canary)

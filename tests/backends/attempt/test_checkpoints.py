@@ -77,7 +77,7 @@ def test_files_that_change_during_the_copy_are_not_kept(
 
 
 def disturb(work: Path, act: str) -> None:
-    """Be the program that writes its next restart files just now."""
+    """Write restart files during the copy, as the program would."""
     if act == "write":
         (work / "a").write_text("step 3")
     elif act == "grow":

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from backends.attempt.job_examples import LOCAL, known_of, rendered, run_job, with_task
+from backends.attempt.job_examples import LOCAL, compile_flow, rendered, run_job, with_task
 from weft.backends.attempt.command import PROGRESS_FILE, RESULT_FILE, find_result_tasks, monitored_files
 from weft.backends.attempt.substitution import JobProblem
 from weft.platform.machine import Machine
@@ -36,7 +36,7 @@ def test_fields_are_substituted_and_quoted(tmp_path):
         command="run {k} {label} {inputs} {outputs} {nodes}/{cores}/{memory_mb} {iteration} {task} {machine.arch} {{x}}",
     )  # fmt: skip
     job = rendered(
-        known_of(flow),
+        compile_flow(flow),
         tmp_path,
         "job[2]",
         nodes=2,
@@ -108,7 +108,7 @@ def test_variables_of_unset_limits_are_absent(tmp_path):
 
 
 def test_template_may_depend_on_the_architecture(tmp_path):
-    # A3.8
+    # docs/papers/adaptive-jobs.md, A3.8
     for arch in ("sparc", "alpha"):
         machine = Machine(name="m", arch=arch)
         job = rendered(
@@ -123,7 +123,7 @@ def test_results_of_other_tasks_are_substituted(tmp_path):
     flow.task(
         "job", work=1, after="conv", command="x {conv.result.delta} {conv.exit_code} '{conv.result.text}'"
     )
-    known = known_of(flow)
+    known = compile_flow(flow)
     job = known.names.index("job")
     assert find_result_tasks(known, job) == {"conv": known.names.index("conv")}
     assert find_result_tasks(known, known.names.index("conv")) == {}
@@ -131,7 +131,7 @@ def test_results_of_other_tasks_are_substituted(tmp_path):
     assert rendered(known, tmp_path, results=results).argv[-1] == "x 0.25 1 'a'\\''b'"
     with pytest.raises(JobProblem, match=r"no delta; it wrote text"):
         rendered(known, tmp_path, results={"conv": {"exit_code": 0, "result": {"text": ""}}})
-    # Nothing has ended yet: the first iteration of a loop.
+    # In the first iteration of a loop no task has ended yet.
     assert rendered(known, tmp_path).argv[-1] == "x '' '' ''"
 
 
@@ -140,7 +140,7 @@ def test_result_of_a_sweep_comes_from_the_same_point(tmp_path):
     flow.task("a", sweep={"k": "1..3", "t": [0.5, 1.5]}, work=1, command="c")
     flow.task("job", sweep={"t": [0.5, 1.5], "k": "1..3"}, work=1, after="a[k, t]", command="x {a.result.v}")
     flow.task("sum", work=1, after="a", command="x {a.result.v}")
-    known = known_of(flow)
+    known = compile_flow(flow)
     for name in known.names:
         if name.startswith("job["):
             t, k = name[4:-1].split(",")
@@ -210,7 +210,7 @@ def test_task_without_command_has_no_program(tmp_path):
     flow.task("job", kind="virtual")
     flow.task("idle", work=1)
     for name in ("job", "idle"):
-        job = rendered(known_of(flow), tmp_path, name)
+        job = rendered(compile_flow(flow), tmp_path, name)
         assert job.argv is None
         assert "nothing to execute" in job.script
 

@@ -88,7 +88,7 @@ def test_missing_or_truncated_download_is_not_visible(grounds, site: Site) -> No
 
 
 def brought_both_ways(source: InputSource, grounds, name: str):
-    """Give the ways in which an input is brought: as it is, or asked about and kept in a cache first."""
+    """Return functions that stage an input directly, and through a cache."""
     cache = InputCache(grounds.other / "cache")
     return [lambda: fetch(source, grounds.work, name), lambda: cache.bring(source, grounds.work, name)]
 

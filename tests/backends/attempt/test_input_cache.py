@@ -107,7 +107,7 @@ def test_modified_cache_content_is_fetched_again(grounds, fresh: bool) -> None:
     time_ns = kept.stat().st_mtime_ns
     kept.chmod(0o644)
     kept.write_text("evil")
-    if fresh:  # Hidden well: only another process, which reads it, can tell.
+    if fresh:  # only another process, which reads the content, detects this
         os.utime(kept, ns=(time_ns, time_ns))
         cache = InputCache(grounds.other / "cache")
     cache.bring(source, grounds.work, "b")
@@ -135,7 +135,7 @@ def test_forged_keys_and_links_in_the_cache_are_ignored(grounds) -> None:
     assert (grounds.work / "c").read_text() == "good"
     for folder in ("content", "keys", "coming"):
         if folder == "coming":
-            key.unlink()  # So that it has to come once more.
+            key.unlink()  # forces another fetch
         (root / folder).rename(grounds.other / f"old-{folder}")
         (root / folder).symlink_to(grounds.outside)
         with pytest.raises(StagingProblem):

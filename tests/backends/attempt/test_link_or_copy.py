@@ -20,7 +20,7 @@ SHARED_MEMORY = Path("/dev/shm")
 
 @pytest.fixture
 def elsewhere(grounds) -> Iterator[Path]:
-    """A directory of another file system."""
+    """A directory on another file system."""
     if not SHARED_MEMORY.is_dir() or SHARED_MEMORY.stat().st_dev == grounds.work.stat().st_dev:
         pytest.skip("no second file system")
     with tempfile.TemporaryDirectory(dir=SHARED_MEMORY) as folder:
@@ -43,7 +43,7 @@ def test_file_is_copied_to_another_file_system(grounds, elsewhere: Path) -> None
     source.chmod(0o555)
     os.utime(source, ns=(5, 1_234_567_890_123_456_789))
     (file,) = collect_outputs(grounds.work, ["f"])
-    for _ in range(2):  # The second time over the first.
+    for _ in range(2):  # the second time replaces the first copy
         assert link_or_copy(grounds.work, "f", elsewhere, "d/f", digest=file.digest) == 4
     status = (elsewhere / "d" / "f").stat()
     assert stat.S_IMODE(status.st_mode) == 0o555

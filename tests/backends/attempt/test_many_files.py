@@ -31,7 +31,7 @@ FILES = 200
 
 @pytest.fixture
 def opens(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], int]]:
-    """How often something was opened since this was asked last."""
+    """Return a function that counts the opened files since its last call."""
     count = 0
     opened = os.open
 
@@ -71,7 +71,7 @@ def test_calls_per_file_do_not_depend_on_depth(
     publish(grounds.work, file, "published", folder=grounds.other)
     most["publish"] = opens()
     monkeypatch.undo()
-    # For each file: a look, a look and a read, a look and a read and a new file. For all: the ways there.
+    # Calls per file: one open to look, one more to read, one more for a new file; directories are extra.
     per_file = {"collect": 2, "protect": 1, "intact": 0, "link": 1, "publish": 3}
     for what, opened in most.items():
         assert opened <= per_file[what] * FILES + 12 * (depth + 2), what
@@ -172,7 +172,7 @@ def test_entry_behind_a_link_is_opened(grounds) -> None:
 
 
 def test_file_repeatedly_replaced_by_a_link_is_not_followed(grounds) -> None:
-    """A file is now itself, now a link to a canary, now a FIFO, while its directory is taken over."""
+    """A file alternates between itself, a link to a canary and a FIFO while its directory is staged."""
     folder = grounds.work / "d" / "e"
     folder.mkdir(parents=True)
     for name in ("canary", "before", "zlast"):

@@ -126,7 +126,7 @@ def test_link_to_a_directory_outside_the_tree_is_refused(grounds) -> None:
 
 
 def test_hard_linked_file_is_copied_before_it_becomes_read_only(grounds) -> None:
-    """A task may hand out a hard link to a file of the user: that one is left as it is."""
+    """An output may be a hard link to a file of the user, which must stay writable."""
     (grounds.work / "d").mkdir()
     os.link(grounds.canary, grounds.work / "d" / "f")
     os.link(grounds.canary, grounds.work / "g")

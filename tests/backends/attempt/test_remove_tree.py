@@ -84,7 +84,7 @@ sys.stdout.write(str(sorted(root.iterdir())))
 
 
 def test_tree_without_permissions_is_removed() -> None:
-    # Not as root, to whom nothing is locked; below a directory that another user can reach.
+    # Not as root, for whom permissions have no effect; below a directory that another user can reach.
     with tempfile.TemporaryDirectory() as above:
         Path(above).chmod(0o755)
         root = Path(os.path.realpath(above)) / "root"
@@ -98,7 +98,7 @@ def test_tree_without_permissions_is_removed() -> None:
 
 
 def test_links_created_during_the_removal_are_not_followed(grounds) -> None:
-    """A task goes on exchanging directories for links to the outside while its tree is removed."""
+    """A task keeps replacing directories by external links while its tree is removed."""
     stop = threading.Event()
 
     def swap() -> None:
@@ -123,7 +123,7 @@ def test_links_created_during_the_removal_are_not_followed(grounds) -> None:
     try:
         while rounds < 150:
             rounds += 1
-            with suppress(StagingProblem):  # It may be written to for too long.
+            with suppress(StagingProblem):  # The removal may give up while the task keeps writing.
                 remove_tree(grounds.work, "t")
                 removed += 1
     finally:

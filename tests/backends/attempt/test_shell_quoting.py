@@ -58,7 +58,7 @@ def test_quoting_contexts(line, expected):
 
 
 def shell(line, value):
-    """Run a line with a value filled in; give its words as the program sees them."""
+    """Run a line with a substituted value; return the words that the program receives."""
     filled = TemplateValues({"x": value, "xs": [value, "b c"]}, {}, {}).line(line)
     done = subprocess.run(["/bin/sh", "-eu", "-c", filled], capture_output=True, timeout=30, check=False)
     assert done.returncode == 0, (filled, done.stderr)

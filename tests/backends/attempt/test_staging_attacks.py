@@ -1,6 +1,6 @@
-"""Staging as an attacker would try it: whatever a task leaves, weft touches nothing outside.
+"""Staging under attack: whatever a task leaves, no file outside its directory changes.
 
-The canaries of ``grounds`` are looked at after every test: content, time, mode, existence.
+The canaries of ``grounds`` are checked after every test: content, time, mode, existence.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def test_entry_at_the_target_is_not_written_through(grounds, evil, tmp_path: Pat
         (source, f"{NAME}{below}") for source in "fd" for below in ("", "/canary", "/deep", "/deep/x", "/a/b")
     ]
     for turn, (source, name) in enumerate([*goals, *goals]):
-        # Each meets what waits as it was: a file may well take the place of a link.
+        # A new directory per case, since a staged file may replace a link.
         work = grounds.work / str(turn)
         work.mkdir()
         evil(work, grounds.outside)
@@ -192,7 +192,7 @@ def test_no_name_leaves_the_root(grounds, name: str, root_first: bool) -> None:
 
 
 def test_source_repeatedly_replaced_by_a_link_is_not_followed(grounds) -> None:
-    """Someone swaps a file and a directory for links to the canaries while weft measures and places them."""
+    """A file and a directory are replaced by links to the canaries while they are measured and staged."""
     stop = threading.Event()
     work = grounds.work
     for name in ("f", "d/canary"):

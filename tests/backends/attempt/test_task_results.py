@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from backends.attempt.job_examples import known_of
+from backends.attempt.job_examples import compile_flow
 from weft.backends.attempt.command import RESULT_FILE
 from weft.backends.attempt.substitution import JobProblem
 from weft.backends.attempt.task_files import read_result, read_sweep_lines
@@ -57,7 +57,7 @@ def growing(file, outputs):
     flow = Builder("w")
     flow.task("split", work=1, command="s", outputs=outputs)
     flow.task("work", sweep={"part": f"lines({file})"}, after="split", work=1, command="w {part}")
-    known = known_of(flow)
+    known = compile_flow(flow)
     return known, known.names.index("split"), known.names.index("work[*]")
 
 

@@ -11,15 +11,15 @@ from typing import ClassVar
 
 
 class Site:
-    """What is served, and what was asked."""
+    """The served content, and the counted requests."""
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
         self.etags: dict[str, str] = {}
         self.cut: set[str] = set()
-        """Served only half, though all is promised."""
+        """Paths served only by half, with the full content length."""
         self.refused: dict[str, int] = {}
-        """Answered with this status instead."""
+        """Paths answered with this status."""
         self.delay_s = 0.0
         self.asked: list[str] = []
         self.url = ""

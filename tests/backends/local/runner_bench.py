@@ -27,7 +27,7 @@ def wait_until(happened: Callable[[], object], what: str) -> None:
 
 
 class Bench:
-    """A link to a runner of its own, and a directory in which its tasks work."""
+    """A link to a runner, and a directory for its tasks."""
 
     def __init__(self, root: Path, **settings: Any) -> None:
         self.work = root / "work"
@@ -61,7 +61,7 @@ class Bench:
         self.link.flush()
 
     def hear(self, kind: str, attempt: int | None = None) -> dict[str, Any]:
-        """Wait for a message and take it; the others are kept."""
+        """Wait for a message and return it; other messages are kept."""
         end_s = time.monotonic() + PATIENCE_S
         while True:
             for at, message in enumerate(self.heard):
@@ -78,13 +78,13 @@ class Bench:
         return (self.work / f"out{attempt}").read_text()
 
     def written(self, name: str) -> str:
-        """Wait for a file of a task and give its first line."""
+        """Wait for a file of a task and return its first line."""
         path = self.work / name
         wait_until(lambda: path.exists() and path.read_text().endswith("\n"), f"{name} is written")
         return path.read_text().strip()
 
     def leaves(self, name: str) -> int:
-        """Wait until a task has written a process number, and give it."""
+        """Wait until a task has written a process number, and return it."""
         return int(self.written(name))
 
     def close(self) -> None:

@@ -43,7 +43,7 @@ time.sleep(1000)
 
 @pytest.fixture
 def daemon(bench: Bench) -> str:
-    """The command of a program that becomes a daemon: it forks twice and leads a session of its own."""
+    """Return the command of a program that becomes a daemon: it forks twice and leads its own session."""
     (bench.work / "daemon.py").write_text(DAEMON)
     return f"{sys.executable} -I -S daemon.py"
 

@@ -32,7 +32,7 @@ def test_cpu_time_and_memory_are_measured(bench: Bench) -> None:
 
 
 def test_peak_memory_excludes_the_runner(bench: Bench) -> None:
-    """The kernel counts what the runner had resident to every program that it starts."""
+    """The kernel adds the resident memory of the runner to the peak of every program it starts."""
     own_bytes = peak_bytes(bench.here["pid"])
     bench.sh(1, "exit 0")
     bench.start(2, "sleep", "2.5")
@@ -57,13 +57,13 @@ def test_streams_and_directory_follow_the_order(bench: Bench) -> None:
     bench.sh(1, "cat; pwd >&2", stdin=str(bench.work / "in"), stdout=both, stderr=both, append=True)
     bench.end_of(1)
     assert Path(both).read_text() == f"before\nfrom a file\n{bench.work}\n"
-    bench.sh(2, "cat; echo done", stdout=both)  # without an input there is nothing to read, and no waiting
+    bench.sh(2, "cat; echo done", stdout=both)  # without stdin, reading ends at once
     bench.end_of(2)
     assert Path(both).read_text() == "done\n"
 
 
 def test_program_starts_with_default_signals_and_no_open_files(bench: Bench) -> None:
-    """Its own group, default signals, none blocked, no file of the runner open."""
+    """The program has its own group, default signals, none blocked, and no file of the runner open."""
     program = (
         "import os\n"
         "status = dict(line.split(':\\t') for line in open('/proc/self/status').read().splitlines() if ':\\t' in line)\n"
@@ -74,7 +74,7 @@ def test_program_starts_with_default_signals_and_no_open_files(bench: Bench) -> 
     bench.python(1, program)
     assert bench.end_of(1)["code"] == 0
     assert bench.out(1) == "True 0 [13, 25, 32, 33]\n4\n"
-    # Python itself ignores 13 and 25, the C library keeps 32 and 33 for its threads; the fourth file is the listing
+    # Python itself ignores 13 and 25, the C library reserves 32 and 33; the fourth file is the listing
     bench.sh(2, "yes | head -n 1; kill -PIPE $$")
     assert bench.end_of(2)["signal"] == 13
 
@@ -91,7 +91,7 @@ def test_program_is_searched_in_the_path_of_its_order(bench: Bench) -> None:
     assert [bench.end_of(attempt)["code"] for attempt in (1, 2, 3)] == [0, 0, 127]
     assert bench.out(1) == bench.out(2) == "mine\n"
     tool.unlink()
-    bench.start(4, "tool", env={"PATH": str(folder)})  # what was found before is looked for again
+    bench.start(4, "tool", env={"PATH": str(folder)})  # the cached path is checked again
     assert bench.end_of(4)["code"] == 127
 
 

@@ -225,7 +225,7 @@ def test_orphans_of_a_killed_runner_are_killed(bench: Bench) -> None:
 
 
 def test_orphans_that_fork_are_killed(bench: Bench) -> None:
-    """Each writes its number and makes the next one, so that there is always a younger one."""
+    """Each process writes its number and starts the next one, so that there is always a newer one."""
     bench.sh(1, "echo 'echo $$ >> all; sh ./chain & exec sleep 1000' > chain; sh ./chain & sh ./chain & wait")
     bench.written("all")
     os.kill(bench.here["pid"], signal.SIGKILL)
@@ -254,7 +254,7 @@ def test_orphan_without_start_record_is_found(bench: Bench) -> None:
 
 
 def test_reused_runner_number_is_not_touched(tmp_path: Path) -> None:
-    """Neither as the runner nor as a task nor as a member of the session."""
+    """The number is neither the runner, nor a task, nor a member of the session."""
     victim = subprocess.Popen(
         ["/bin/sh", "-c", "sleep 1000 & echo; wait"], stdout=subprocess.PIPE, start_new_session=True
     )
@@ -330,7 +330,7 @@ def test_runner_is_restricted_to_the_cores_of_its_machine(tmp_path: Path) -> Non
 
 
 def test_ends_on_a_full_disk_are_reported_and_written_later(bench: Bench) -> None:
-    """The limit on a file's size fails writes as a full disk does."""
+    """A limit on the file size makes writes fail as on a full disk."""
     runner = bench.here["pid"]
     bench.sh(1, "exit 1")
     bench.end_of(1)
@@ -347,7 +347,7 @@ def test_ends_on_a_full_disk_are_reported_and_written_later(bench: Bench) -> Non
 
 
 def test_reminder_is_passed_to_the_next_engine(bench: Bench) -> None:
-    """Also by another runner, of what has ended; an end that is forgotten takes it along."""
+    """Another runner also passes on reminders of ended attempts; a forgotten end drops its reminder."""
     text = 'any text: "quotes", \n, \udcff, é'
     bench.sh(1, "exit 1", reminder=text)
     bench.sh(2, "sleep 1000", reminder="of two")
@@ -367,8 +367,8 @@ def reminders(here: dict[str, Any]) -> dict[int, str | None]:
     return {start["attempt"]: start["reminder"] for start in here["starts"]}
 
 
-def test_no_process_or_socket_is_left(bench: Bench) -> None:
-    """Fifty tasks at once, half of them cancelled, and their groups are gone."""
+def test_no_process_is_left_after_fifty_tasks(bench: Bench) -> None:
+    """Fifty tasks at once, half of them cancelled; no process of their groups is left."""
     for attempt in range(50):
         bench.sh(attempt, "sleep 1000 & sleep 1000; wait" if attempt % 2 == 0 else "sleep 1000 & exit 0")
     for attempt in range(0, 50, 2):
@@ -392,7 +392,7 @@ def test_heartbeat_is_recent(bench: Bench) -> None:
 
 
 def test_killed_runner_loses_no_end_and_runs_nothing_twice(bench: Bench) -> None:
-    """Attempts without an end are started again, as an engine does that does not know whether they had begun."""
+    """Attempts without an end are started again, as by an engine that lost its connection."""
     rng = generator(11, "kills")
     for burst in range(6):
         attempts = range(20 * burst, 20 * burst + 20)

@@ -131,7 +131,7 @@ def test_memory_limit_counts_all_processes(bench: Bench) -> None:
 
 
 def test_shared_memory_counts_once(bench: Bench) -> None:
-    """Four processes that share 60 MB have 240 MB in sum, but use 60."""
+    """Four processes that share 60 MB have a sum of 240 MB, but use 60 MB."""
     program = (
         "import mmap, os, time\n"
         "x = mmap.mmap(-1, 60_000_000)\n"
@@ -145,7 +145,7 @@ def test_shared_memory_counts_once(bench: Bench) -> None:
 
 
 def test_signal_reaches_only_processes_with_a_handler(bench: Bench) -> None:
-    """The shell that started the program has no handler, and would die of SIGUSR1."""
+    """The shell that started the program has no handler, and SIGUSR1 would kill it."""
     program = (
         "import signal, sys, time\n"
         "signal.signal(signal.SIGUSR1, lambda *_: sys.exit(6))\n"
@@ -200,7 +200,7 @@ def test_attempt_cancelled_before_its_start_never_starts(bench: Bench) -> None:
 
 
 def test_logs_are_rewritten_without_forgotten_records(bench: Bench) -> None:
-    """Two thousand programs that cannot be started: their ends are written, forgotten and left out."""
+    """Two thousand failed starts: their ends are written, forgotten and removed from the logs."""
     sizes = []
     for attempt in range(1, 2001):
         bench.start(attempt, "absent")

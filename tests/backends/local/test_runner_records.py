@@ -101,7 +101,7 @@ def test_forged_lines_are_ignored(records: SealedRecords, tmp_path: Path) -> Non
 
 @given(cut=st.integers(min_value=0, max_value=400))
 def test_incomplete_line_does_not_affect_others(cut: int, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Whoever wrote it was killed in between: what was whole is read, and what comes after too."""
+    """The writer was killed during a write: complete lines before and after are read."""
     folder = tmp_path_factory.mktemp("torn")
     torn = SealedRecords(str(folder), "token")
     ledger = RecordLog(torn, "ends")
@@ -111,7 +111,7 @@ def test_incomplete_line_does_not_affect_others(cut: int, tmp_path_factory: pyte
         lengths.append((folder / "ends").stat().st_size)
     (folder / "ends").write_bytes((folder / "ends").read_bytes()[:cut])
     RecordLog(torn, "ends").add(encode_record({"attempt": 9}))
-    # The end of a line is no part of it: without it the line is whole.
+    # A line is complete without its newline.
     whole = [attempt for attempt, length in enumerate(lengths) if length - 1 <= cut]
     assert list(RecordLog.read(torn, "ends")) == [*whole, 9]
     torn.close()
