@@ -102,10 +102,14 @@ def test_messages_are_not_frozen_at_run_time() -> None:
     assert made.a == 2
 
 
-def test_a_derived_record_uses_the_standard_decorator() -> None:
+def test_a_derived_record_inherits_fields() -> None:
     @dataclass(frozen=True, slots=True, kw_only=True)
     class More(Frozen):
         d: int = 0
 
     assert More(a=1, d=2) == More(a=1, d=2) != Frozen(a=1)
     assert [each.name for each in dataclasses.fields(More)] == ["a", "b", "c", "d"]
+    assert More.__slots__ == ("d",)
+    with pytest.raises(FrozenInstanceError):
+        More(a=1).a = 2  # type: ignore[misc]
+    assert Frozen.__dataclass_params__.frozen  # type: ignore[attr-defined]

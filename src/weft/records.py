@@ -53,12 +53,11 @@ else:
 def _make(
     kind: type[_Kind], *, frozen: bool, eq: bool, slots: bool, kw_only: bool, hashed: bool
 ) -> type[_Kind]:
-    derived = any(hasattr(base, "__dataclass_fields__") for base in kind.__mro__[1:])
-    if derived or any(isinstance(each, dataclasses.Field) and not each.init for each in vars(kind).values()):
+    if any(isinstance(each, dataclasses.Field) and not each.init for each in vars(kind).values()):
         return dataclasses.dataclass(
             frozen=frozen, eq=eq, slots=slots, kw_only=kw_only, unsafe_hash=hashed and not frozen
         )(kind)
-    prepared: Any = dataclasses.dataclass(init=False, repr=False, eq=False, kw_only=kw_only)(kind)
+    prepared = _collect_fields(kind, kw_only=kw_only)
     params = prepared.__dataclass_params__
     params.init, params.repr, params.eq, params.frozen = True, True, eq, frozen
     fields = dataclasses.fields(prepared)
@@ -78,6 +77,19 @@ def _make(
             setattr(prepared, name, made)
     found: type[_Kind] = prepared
     return found
+
+
+def _collect_fields(kind: type, *, kw_only: bool) -> Any:
+    """Let the standard decorator collect the fields, but create no method."""
+    params = [vars(base).get("__dataclass_params__") for base in kind.__mro__[1:]]
+    frozen = [each for each in params if each is not None and each.frozen]
+    for each in frozen:
+        each.frozen = False  # the decorator would reject an unfrozen class with a frozen base
+    try:
+        return dataclasses.dataclass(init=False, repr=False, eq=False, kw_only=kw_only)(kind)
+    finally:
+        for each in frozen:
+            each.frozen = True
 
 
 def _make_init(kind: Any, fields: tuple[dataclasses.Field[Any], ...], *, frozen: bool) -> Callable[..., None]:
@@ -153,7 +165,8 @@ def _add_slots(kind: Any, names: list[str], methods: dict[str, Any]) -> Any:
     content = dict(kind.__dict__) | methods
     for name in (*names, "__dict__", "__weakref__"):
         content.pop(name, None)
-    content["__slots__"] = tuple(names)
+    inherited = {name for base in kind.__mro__[1:] for name in vars(base).get("__slots__", ())}
+    content["__slots__"] = tuple(name for name in names if name not in inherited)
     made = type(kind)(kind.__name__, kind.__bases__, content)
     made.__qualname__ = kind.__qualname__
     return made

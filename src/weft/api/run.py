@@ -12,11 +12,10 @@ from functools import cached_property
 from html import escape
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
 
-from weft.api.plan import PlannedWorkflow, plan
 from weft.api.project import OpenProject, find_project, require_project
 from weft.api.report import ExecutionReport, read_report, reports_folder, write_reports
 from weft.api.request import (
@@ -46,6 +45,9 @@ from weft.runtime.budget import PlanningBudget
 from weft.runtime.driver import Listener
 from weft.runtime.execution import Execution, ExecutionOutcome, check_backend, open_project
 from weft.runtime.lock import Lock
+
+if TYPE_CHECKING:
+    from weft.api.plan import PlannedWorkflow
 
 __all__ = [
     "SIGNALS",
@@ -448,6 +450,8 @@ def plan_dry_run(
     format_name: str | None,
 ) -> list[PlannedWorkflow]:
     """Plan each workflow as ``run`` would, alone on empty machines, without running or writing anything."""
+    from weft.api.plan import plan  # with the bounds of schedules, which a run does not need
+
     platform = load_machines(on, most_nodes)
     check_backend(platform)
     asked = load_workflows(workflows, find_project(project), params, format_name, until)

@@ -57,7 +57,7 @@ SHARED_MODULES = {
 }  # fmt: skip
 """Modules that hold several commands; another command is ``command`` in the module of its name."""
 
-_GC_THRESHOLD = 50_000
+_GC_THRESHOLD = 250_000
 """New objects between two garbage collections of the youngest generation."""
 
 _COMPLETING = "_WEFT_COMPLETE"
@@ -110,7 +110,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     _prepare_streams()
     if _COMPLETING in os.environ:
         weft.main(args=given, prog_name="weft", complete_var=_COMPLETING)
-    sys.exit(_run(given))
+    code = _run(given)
+    gc.freeze()  # the interpreter would traverse all objects several times while it exits
+    sys.exit(code)
 
 
 def _prepare_streams() -> None:

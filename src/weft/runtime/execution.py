@@ -521,7 +521,7 @@ def _infrequent_collection() -> Iterator[None]:
     slow.
     """
     before = gc.get_threshold()
-    gc.set_threshold(_COLLECTION_THRESHOLD, *before[1:])
+    gc.set_threshold(max(before[0], _COLLECTION_THRESHOLD), *before[1:])
     try:
         yield
     finally:
