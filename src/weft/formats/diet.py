@@ -27,15 +27,9 @@ __all__ = ["Diet"]
 
 _COUNT = re.compile(r"[0-9]{1,9}")
 _BYTES: Mapping[str, float] = {
-    "DIET_CHAR": 1,
-    "DIET_SHORT": 2,
-    "DIET_INT": 4,
-    "DIET_LONGINT": 8,
-    "DIET_FLOAT": 4,
-    "DIET_DOUBLE": 8,
-    "DIET_SCOMPLEX": 8,
-    "DIET_DCOMPLEX": 16,
-}
+    "DIET_CHAR": 1, "DIET_SHORT": 2, "DIET_INT": 4, "DIET_LONGINT": 8, "DIET_FLOAT": 4, "DIET_DOUBLE": 8,
+    "DIET_SCOMPLEX": 8, "DIET_DCOMPLEX": 16,
+}  # fmt: skip
 _COUNTS = {"DIET_VECTOR": ("size",), "DIET_MATRIX": ("nb_rows", "nb_cols")}
 """Attributes that state how many values a type holds."""
 

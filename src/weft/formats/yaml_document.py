@@ -313,71 +313,35 @@ class _DocumentBuilder:
 
 _UNREADABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
+# fmt: off
 _EXPLANATIONS: tuple[tuple[str, str, str], ...] = (
-    (
-        "mapping values are not allowed",
-        "a ':' where no key is allowed",
-        "check the indentation, or put quotes around text that contains ': '",
-    ),
-    (
-        "could not find expected ':'",
-        "a line without ':' among the keys",
-        "write 'key: value', or check the indentation here and in the line before",
-    ),
-    (
-        "found unexpected end of stream",
-        "quotes opened here are never closed",
-        "add the closing quote",
-    ),
-    (
-        "expected ',' or ']'",
-        "a list opened with '[' is not continued correctly",
-        "separate its items by ',' and close it with ']'",
-    ),
-    (
-        "expected ',' or '}'",
-        "a mapping opened with '{' is not continued correctly",
-        "separate its entries by ',' and close it with '}'",
-    ),
-    (
-        "expected '-' indicator",
-        "a line in a list that is not an item",
-        "start it with '- ' or change its indentation",
-    ),
-    (
-        "block sequence entries are not allowed",
-        "a list item '- ' where none is allowed",
-        "put the list on lines of its own below the key, or write [a, b]",
-    ),
-    (
-        "expected key",
-        "this is not a 'key: value' of the mapping around it",
-        "check the indentation and the quotes",
-    ),
-    (
-        "expected <block end>",
-        "this does not belong to the block around it",
-        "check the indentation and the quotes",
-    ),
+    ("mapping values are not allowed", "a ':' where no key is allowed",
+     "check the indentation, or put quotes around text that contains ': '"),
+    ("could not find expected ':'", "a line without ':' among the keys",
+     "write 'key: value', or check the indentation here and in the line before"),
+    ("found unexpected end of stream", "quotes opened here are never closed", "add the closing quote"),
+    ("expected ',' or ']'", "a list opened with '[' is not continued correctly",
+     "separate its items by ',' and close it with ']'"),
+    ("expected ',' or '}'", "a mapping opened with '{' is not continued correctly",
+     "separate its entries by ',' and close it with '}'"),
+    ("expected '-' indicator", "a line in a list that is not an item",
+     "start it with '- ' or change its indentation"),
+    ("block sequence entries are not allowed", "a list item '- ' where none is allowed",
+     "put the list on lines of its own below the key, or write [a, b]"),
+    ("expected key", "this is not a 'key: value' of the mapping around it",
+     "check the indentation and the quotes"),
+    ("expected <block end>", "this does not belong to the block around it",
+     "check the indentation and the quotes"),
     ("expected <document start>", "text after the end of the value", "check the indentation"),
     ("expected node content", "a value is missing or starts with a bracket", "put quotes around the text"),
-    (
-        "unknown escape character",
-        "an unknown escape in a double-quoted text",
-        "double the backslash or use single quotes",
-    ),
-    (
-        "Unicode character escape code",
-        "an escape that is not a character",
-        "write the character itself",
-    ),
+    ("unknown escape character", "an unknown escape in a double-quoted text",
+     "double the backslash or use single quotes"),
+    ("Unicode character escape code", "an escape that is not a character", "write the character itself"),
     ("undefined tag handle", "a tag that is not defined", "remove the tag (the word that starts with '!')"),
-    (
-        "expected alphabetic or numeric character",
-        "'&' or '*' without a name",
-        "put quotes around texts that start with '&' or '*'",
-    ),
+    ("expected alphabetic or numeric character", "'&' or '*' without a name",
+     "put quotes around texts that start with '&' or '*'"),
 )
+# fmt: on
 """Part of PyYAML's message (the same in its C and Python parsers), what was found, what to do."""
 
 _TAB_RULE = "YAML does not allow tabs for indentation"
