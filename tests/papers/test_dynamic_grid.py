@@ -1,4 +1,4 @@
-"""S1's experiment: the testbed and the workflow are those of the reference, the grid has 2,880 points."""
+"""The dynamic-grid experiments: testbed and workflow equal the reference data, the grid has 2,880 points."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from weft.randomness import generator
 from weft.workflow.unfold import unfold
 
 
-def test_the_testbed_is_that_of_the_reference(spec_data):
+def test_the_testbed_equals_the_reference_data(spec_data):
     facts = json.loads((spec_data / "s1_testbed.json").read_text())
     assert grid_testbed() == grid_of(facts)
 
 
-def test_the_testbed_is_as_the_paper_says():
+def test_the_testbed_has_the_properties_stated_in_the_paper():
     machines = grid_testbed().machines
     assert len(machines) == 314
     assert [machine.speed for machine in machines[:FAST_MACHINES]] == [3e9] * 16
     assert max(machine.speed for machine in machines[FAST_MACHINES:]) < 2e9
 
 
-def test_the_workflow_is_that_of_the_reference():
+def test_the_workflow_equals_the_reference_data():
     ours, theirs = unfold(wien2k(shared=True)), unfold(reference_workflow())
     assert ours.names == theirs.names
     assert ours.variables == theirs.variables
@@ -49,7 +49,7 @@ def test_the_workflow_is_that_of_the_reference():
 @pytest.mark.parametrize(
     "flow", [wien2k(shared=True, watched=True), lapw1_stage(restartable=True)], ids=["DAG1", "LAPW1"]
 )
-def test_tasks_that_are_watched_owe_the_contract_of_the_paper(flow):
+def test_watched_tasks_have_the_contract_of_the_paper(flow):
     owed = [task.recovery.contract for task in flow.tasks]
     assert {(contract.factor, contract.grace_s) for contract in owed} == {(0.5, 0.0)}
     assert all(task.recovery.progress is not None for task in flow.tasks)
@@ -59,7 +59,7 @@ def test_tasks_that_are_watched_owe_the_contract_of_the_paper(flow):
     ("full", "judged"),
     [(False, ["LAPW1 genetic", "DAG1 heft"]), (True, ["LAPW1 genetic", "DAG1 heft", "DAG1 genetic"])],
 )
-def test_what_a1_9_judges_has_ten_seeds(full, judged):
+def test_cells_judged_by_a1_9_have_ten_seeds(full, judged):
     cells = MigrationStudy().cells(full=full)
     assert {cell.name: cell.runs for cell in cells if cell.name.startswith(("LAPW1", "DAG1"))} == (
         dict.fromkeys(judged, 10)
@@ -73,13 +73,13 @@ def test_what_a1_9_judges_has_ten_seeds(full, judged):
 
 
 class Same(dict):
-    """Measures that are all one number."""
+    """Measures that all have the same value."""
 
     def __missing__(self, key):
         return self["value"]
 
 
-def test_the_known_good_time_is_that_of_the_reference(spec_data):
+def test_the_reference_time_equals_the_reference_data(spec_data):
     values = json.loads((spec_data / "s1_expected.json").read_text())["values"]
     assert reference_s() == pytest.approx(values["round_robin_16_fast"]["exclusive"], rel=1e-9)
 
@@ -95,7 +95,7 @@ def test_the_grid_has_2880_experiments_of_30_runs():
     )
 
 
-def test_values_of_factors_are_tried_once():
+def test_every_value_of_a_factor_is_run_once():
     names = [cell.name for cell in TuningStudy().cells(full=False)]
     alone = sum(len(factor.others) for factor in FACTORS)
     assert len(names) == 2 + alone + len(VARIANTS)
@@ -103,13 +103,13 @@ def test_values_of_factors_are_tried_once():
         assert f"{trend.setting}={trend.value}" in names
 
 
-def test_both_branches_of_scaling_are_tried():
+def test_both_branches_of_scaling_are_covered():
     found = measure_operators(generator(3, "operators"))
     assert min(found["usual"], found["other"]) > 50
 
 
 def rows_with(precision):
-    """Give the rows of the whole experiment where a cell's precision is a function of its settings."""
+    """Return the rows of the full experiment; the precision of a cell is a function of its settings."""
     cells = TuningStudy().cells(full=True)
     measures = {
         "improvement_percent": 600.0, "visited": 70_000, "generation_of_best": 400, "best_deviation": 0.0,
@@ -122,7 +122,7 @@ def rows_with(precision):
     return TuningStudy().rows(results, full=True)
 
 
-def test_the_rows_of_the_grid_are_means_over_all_that_share_a_value():
+def test_grid_rows_are_means_over_all_experiments_with_the_same_value():
     rows = rows_with(lambda settings: settings.get("population", 150) + 10.0 * settings.get("elitist", True))
     found = {(row.table, row.figure): row.ours for row in rows}
     grid = "P, mean of the grid by "
@@ -140,7 +140,7 @@ def test_the_rows_of_the_grid_are_means_over_all_that_share_a_value():
     assert trends["generations at most 100"] == 1.0
 
 
-def test_where_the_chosen_settings_beat_the_known_good_time_others_are_worse():
+def test_ratios_are_defined_if_the_chosen_settings_beat_the_reference_time():
     rows = rows_with(lambda settings: -1.0 if not settings else 5.0)
     assert {row.within for row in rows if row.accepts == "A1.8"} == {True}
     rows = rows_with(lambda settings: -1.0)

@@ -1,4 +1,4 @@
-"""Ledgers keep every run, whatever happened while it was written."""
+"""Ledgers keep every run, even if the process was killed while writing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def ledger(tmp_path):
     return ResultLedger(tmp_path / "deep" / "runs.jsonl")
 
 
-def test_what_is_added_is_known_at_once_and_later(ledger):
+def test_added_runs_are_readable_at_once_and_after_reopening(ledger):
     assert ledger.read() == {}
     with ledger:
         ledger.add(("a", 0), {"x": 0.1})
@@ -26,7 +26,7 @@ def test_what_is_added_is_known_at_once_and_later(ledger):
 
 
 @pytest.mark.parametrize("kept", range(1, 45))
-def test_a_line_that_was_cut_is_passed_over(ledger, kept):
+def test_an_incomplete_line_is_skipped(ledger, kept):
     with ledger:
         ledger.add(("a", 0), {"x": 1.0})
         ledger.add(("a", 1), {"x": 2.0})
@@ -39,27 +39,27 @@ def test_a_line_that_was_cut_is_passed_over(ledger, kept):
     assert ledger.read() == {("a", 0): {"x": 1.0}, ("a", 2): {"x": 3.0}}
 
 
-def test_of_two_lines_of_a_run_the_first_counts(ledger):
+def test_the_first_line_of_a_run_counts(ledger):
     for value in (1.0, 2.0):
         with ledger:
             ledger.add(("a", 0), {"x": value})
     assert ledger.read() == {("a", 0): {"x": 1.0}}
 
 
-def test_lines_of_others_are_passed_over(ledger):
+def test_foreign_lines_are_skipped(ledger):
     ledger.path.parent.mkdir()
     lines = ["[]", "7", "{}", json.dumps({"cell": "a", "repetition": "x", "measures": {}}), "\x00"]
     ledger.path.write_text("\n".join(lines))
     assert ledger.read() == {}
 
 
-def test_a_number_that_is_none_is_not_written(ledger):
+def test_nan_is_refused(ledger):
     with pytest.raises(ValueError, match="JSON"), ledger:
         ledger.add(("a", 0), {"x": float("nan")})
     assert ledger.read() == {}
 
 
-def test_to_forget_twice_is_no_error(ledger):
+def test_deleting_twice_is_allowed(ledger):
     with ledger:
         ledger.add(("a", 0), {"x": 1.0})
     ledger.delete()
@@ -67,7 +67,7 @@ def test_to_forget_twice_is_no_error(ledger):
     assert ledger.read() == {}
 
 
-def test_seed_and_code_have_a_file_of_their_own(tmp_path):
+def test_every_seed_and_code_version_has_its_own_file(tmp_path):
     toy = Toy()
     first, other = (ledger_path(tmp_path, toy, seed) for seed in (3, 4))
     assert first.name == f"toy-3-{source_digest(Toy.__module__)}.jsonl"

@@ -1,4 +1,4 @@
-"""S5's experiments: the applications and orders are those of the reference, the measures are what they say."""
+"""The many-workflows experiments: applications and orders equal the reference data; the measures are correct."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def figures(spec_data):
     return json.loads((spec_data / "s5_expected.json").read_text())
 
 
-def test_the_applications_are_those_of_the_reference(figures):
+def test_the_applications_equal_the_reference_data(figures):
     for name, instance in compile_applications(SERVERS).items():
         app = figures["apps"][name]
         seconds = [float(instance.modes(task).seconds[0]) for task in range(len(instance))]
@@ -52,7 +52,7 @@ def test_the_applications_are_those_of_the_reference(figures):
         assert (ALONE_S[name], WORK_S[name]) == pytest.approx((app["alone_4"], app["sum_w"]))
 
 
-def test_the_first_reference_order_is_that_of_the_fixture(figures):
+def test_the_first_reference_order_equals_the_fixture(figures):
     found = [[arrival.at_s, arrival.workflow] for arrival in reference_arrivals(0)]
     assert found == figures["scenario_seed0"]
 
@@ -68,23 +68,23 @@ def test_orders_are_two_series_of_51(arrivals):
         assert Counter(arrival.workflow for arrival in series) == SERIES
 
 
-def test_orders_differ_by_the_random_numbers_alone():
+def test_orders_depend_only_on_the_random_generator():
     first, again, other = (draw_order(generator(seed, "orders")) for seed in (1, 1, 2))
     assert first == again != other
 
 
-def test_more_work_arrives_than_servers_can_do():
+def test_starvation_arrivals_exceed_the_capacity():
     arrivals = starvation_arrivals()
     load = WORK_S["GEE"] * len(arrivals) / SERVERS / (arrivals[-1].at_s + 45.0)
     assert (len(arrivals), load) == (100, pytest.approx(1.11, abs=0.005))
 
 
-def test_a_contest_measures_what_it_says():
+def test_compare_policies_returns_the_documented_measures():
     arrivals = reference_arrivals(0)[:6]
     found = compare_policies(arrivals, servers=40)
     assert found == compare_policies(arrivals, servers=40)
     flow_s = sum(ALONE_S[arrival.workflow] for arrival in arrivals)
-    # Nobody waits; two MAXDo, three PipeAlign, and one GEE, whose 14 families now run side by side.
+    # No task waits; two MAXDo, three PipeAlign, and one GEE, whose 14 families run in parallel.
     gee_s = (45.0 + 7.7 + 27.2 + 20.0) - ALONE_S["GEE"]
     for policy in POLICY_LABELS:
         assert found[f"{policy}.completed"] == 6
@@ -101,7 +101,7 @@ def test_a_contest_measures_what_it_says():
         assert found[f"{policy}.most_ready"] <= 14
 
 
-def test_tasks_in_the_queues_of_servers_are_ready_tasks_too():
+def test_tasks_in_server_queues_count_as_ready():
     found = compare_policies(starvation_arrivals()[:1], servers=SERVERS)
     # After 45 s, when the map of the only GEE has ended, 4 of its 14 families run and 10 wait.
     assert {found[f"{policy}.{sample_measure('ready', 50.0)}"] for policy in POLICY_LABELS} == {10.0}
@@ -116,7 +116,7 @@ def test_overhead_is_added_to_every_task():
 
 
 def results(**changed):
-    """Give measures that are all fine, but for those that are said."""
+    """Return measures within tolerance, with the given changes."""
     fine = {"over_bound_percent": 1.0, "wave_tasks": 1.0, "last_tenth_percent": 10.0}
     found = {}
     for cell in OnlineStudy().cells(full=False):
@@ -152,13 +152,13 @@ def wrong(found, accepts):
         ({"srpt": {"last_tenth_percent": 26.0}}, "A5.6", "SRPT"),
     ],
 )
-def test_what_does_not_hold_is_named(changed, accepts, figure):
+def test_orders_that_do_not_hold_are_counted(changed, accepts, figure):
     assert wrong(results(), accepts) == []
     (found,) = wrong(results(**changed), accepts)
     assert found.startswith(figure)
 
 
-def test_the_charts_are_means_over_the_orders():
+def test_charts_show_means_over_the_orders():
     name = f"foft.{sample_measure('active', 0.0)}"
     of_orders = [Fine({name: 1.0}), Fine({name: 3.0})]
     cells = {cell.name: of_orders for cell in OnlineStudy().cells(full=False)}

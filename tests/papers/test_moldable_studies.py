@@ -1,4 +1,4 @@
-"""S2's experiments: the workflows are those of the reference, the measures are what they say."""
+"""The moldable experiments: workflows equal the reference data; the measures are correct."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from weft.randomness import generator
 
 
 @pytest.mark.parametrize("tasks", [7, 8, 15, 16])
-def test_the_local_optimum_is_that_of_the_reference(spec_data, tasks):
+def test_the_local_optimum_equals_the_reference_data(spec_data, tasks):
     name = workflow_label(tasks).replace("-", "")
     known = json.loads((spec_data / "s2_perfdb_and_expected.json").read_text())["workflows"][name]["local"]
     found = local_metrics(dependent_instance(tasks))
@@ -39,7 +39,7 @@ def test_simulations_are_fastest_on_35_nodes_and_processing_on_2(tasks):
     assert set(local_counts(independent_instance(tasks)).tolist()) == {35}
 
 
-def test_perturbed_times_are_the_same_every_time():
+def test_perturbed_times_are_reproducible():
     first, again = dependent_instance(16, perturbed=True), dependent_instance.__wrapped__(16, perturbed=True)
     plain = dependent_instance(16)
     for task in range(16):
@@ -50,7 +50,7 @@ def test_perturbed_times_are_the_same_every_time():
         assert 0.95 <= ratio[0] <= 1.25 * 1.05
 
 
-def test_a_search_for_the_fastest_counts_finds_them():
+def test_the_search_finds_the_fastest_counts():
     cell = LocalOptimumStudy().cells(full=False)[0]
     found = LocalOptimumStudy().run(cell, generator(4, "local"))
     assert (found["success"], found["fastest_counts"]) == (1.0, 1.0)
@@ -58,17 +58,17 @@ def test_a_search_for_the_fastest_counts_finds_them():
     assert found["visited"] == 25 * (found["generation_of_best"] + 1)
 
 
-def test_all_cost_and_no_time_is_one_node_each():
+def test_with_alpha_for_cost_only_every_task_gets_one_node():
     cell = AlphaCase(alpha=0.0, tasks=7, population=25, generations=200).cell()
     found = AlphaStudy().run(cell, generator(4, "alpha"))
-    # On one node each: 2252 s and 8628 node-seconds, against 512.5 s and 15020 with the fastest counts.
+    # One node per task: 2252 s and 8628 node-seconds; with the fastest counts 512.5 s and 15020.
     assert found["makespan_s"] == pytest.approx(2252.0)
     assert found["node_seconds"] == pytest.approx(8628.0)
     assert found["cost_percent"] == pytest.approx(100 * (8628.0 / 15020.2667 - 1), abs=1e-3)
     assert found["idle_percent"] == pytest.approx(94.01365, abs=1e-3)
 
 
-def test_a_sweep_that_is_not_monotone_is_seen():
+def test_a_sweep_that_is_not_monotone_is_outside():
     cells = AlphaStudy().cells(full=False)
     sweep = [cell.name for cell in cells if "perturbed" in cell.name]
     measures = dict.fromkeys(

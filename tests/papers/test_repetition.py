@@ -1,4 +1,4 @@
-"""Repetitions: the same rows on every pool, resumed or not, and every run kept."""
+"""Repetitions give the same rows on every pool and after an interruption, and every run is recorded."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def ledger(tmp_path):
     return ResultLedger(tmp_path / "toy.jsonl")
 
 
-def test_every_run_has_random_numbers_of_its_own(ledger):
+def test_every_run_has_its_own_random_generator(ledger):
     made = reproduce(Toy(), ledger, seed=5)
     assert (made.runs, made.reused) == (6, 0)
     expected = [float(generator(5, "toy", "small", str(number)).random()) for number in range(4)]
@@ -30,7 +30,7 @@ def test_figures_outside_their_band_are_named(ledger):
     assert [row.figure for row in reproduce(Toy(), ledger).outside] == ["large"]
 
 
-def test_a_second_time_nothing_is_run(ledger):
+def test_recorded_runs_are_not_repeated(ledger):
     first = reproduce(Toy(), ledger)
     size = ledger.path.stat().st_size
     again = reproduce(Toy(), ledger)
@@ -38,7 +38,7 @@ def test_a_second_time_nothing_is_run(ledger):
     assert ledger.path.stat().st_size == size
 
 
-def test_more_runs_and_more_cells_go_on_from_what_is_known(ledger):
+def test_additional_runs_and_cells_reuse_recorded_runs(ledger):
     reproduce(Toy(), ledger, runs=1)
     made = reproduce(Toy(), ledger, runs=3, full=True)
     assert (made.runs, made.reused) == (9, 2)
@@ -48,7 +48,7 @@ def test_more_runs_and_more_cells_go_on_from_what_is_known(ledger):
 
 
 class Ending:
-    """A pool that ends after some items, as a process does that is killed."""
+    """Pool that stops after some items, like a killed process."""
 
     workers = 1
 
@@ -63,7 +63,7 @@ class Ending:
 
 
 @pytest.mark.parametrize("ended", [0, 1, 3, 5])
-def test_what_was_ended_gives_the_same_rows(ledger, tmp_path, ended):
+def test_an_interrupted_experiment_gives_the_same_rows(ledger, tmp_path, ended):
     whole = reproduce(Toy(), ResultLedger(tmp_path / "whole.jsonl"), seed=2)
     with pytest.raises(KeyboardInterrupt):
         reproduce(Toy(), ledger, seed=2, pool=Ending(ended))
@@ -72,7 +72,7 @@ def test_what_was_ended_gives_the_same_rows(ledger, tmp_path, ended):
     assert (rest.reused, rest.rows) == (ended, whole.rows)
 
 
-def test_processes_give_the_same_rows(ledger, tmp_path):
+def test_parallel_processes_give_the_same_rows(ledger, tmp_path):
     alone = reproduce(Toy(), ledger)
     with make_pool("processes:2") as pool:
         shared = ResultLedger(tmp_path / "shared.jsonl")
@@ -82,7 +82,7 @@ def test_processes_give_the_same_rows(ledger, tmp_path):
     assert not here & there
 
 
-def test_it_tells_how_far_it_is(ledger):
+def test_progress_is_reported_after_every_run(ledger):
     reproduce(Toy(), ledger, runs=1)
     heard = []
     reproduce(Toy(), ledger, runs=2, tell=heard.append)
@@ -94,7 +94,7 @@ class Drawing(Toy):
         return [Curves(title="drawn", times_s=[0.0], values={"small": results.of("small", "drawn")[:1]})]
 
 
-def test_charts_are_made_of_the_same_results_where_there_are_some(ledger):
+def test_charts_use_the_same_results_as_rows(ledger):
     assert reproduce(Toy(), ledger, seed=5).charts == ()
     (chart,) = reproduce(Drawing(), ledger, seed=5).charts
     assert chart.values == {"small": [ledger.read()["small", 0]["drawn"]]}

@@ -1,4 +1,4 @@
-"""Every reproduction on the registry: its cells, its rows, and that the rows can fail."""
+"""Every registered reproduction: its cells, its rows, and that its rows can fail."""
 
 from __future__ import annotations
 
@@ -29,11 +29,12 @@ DEMANDED = {
     "u4": {"A3.1", "A3.2", "A3.3", "A3.7", "A3.8", "A3.9"},
 }
 NOT_DRAWN = {"s3-degradation", "s3-requirements", "s5-starvation"}
-"""Experiments in which nothing is left to chance."""
+"""Deterministic experiments."""
 LONG = {"s5-scenario", "u1", "u2", "u3", "u4"}
-"""Experiments of which one run takes seconds; their own tests have shorter ones."""
+"""Experiments whose runs take seconds; they have their own, shorter tests."""
 UNBREAKABLE = {"A1.3", "A1.6", "A2.6", "A4.7", "A4.8"}
-"""What a constant cannot break: the grid, the reference, the monotony of a sweep, comparisons."""
+"""Acceptance tests that equal measures cannot violate: the grid, the reference, monotone sweeps, comparisons.
+"""
 
 
 class Constant(dict):
@@ -48,13 +49,13 @@ def results_of(reproduction, value, *, full):
     return Results({cell.name: [Constant(value=value, disturbance=0.0)] * 2 for cell in cells})
 
 
-def test_the_experiments_of_the_issue_are_there():
+def test_all_experiments_are_registered():
     assert list(REPRODUCTIONS) == sorted(DEMANDED)
 
 
 @ALL
 @pytest.mark.parametrize("full", [False, True])
-def test_cells_have_names_of_their_own_and_travel(name, full):
+def test_cells_have_unique_names_and_can_be_pickled(name, full):
     reproduction = REPRODUCTIONS.load(name)()
     assert reproduction.name == name
     cells = reproduction.cells(full=full)
@@ -62,11 +63,12 @@ def test_cells_have_names_of_their_own_and_travel(name, full):
     assert pickle.loads(pickle.dumps((reproduction, cells[-1])))[1] == cells[-1]
     assert all(cell.runs >= 1 and cell.work >= 0 for cell in cells)
     settings = [json.dumps(dict(cell.settings)) for cell in cells]
-    assert len(set(settings)) == len(cells) - (name == "s1-tuning")  # the operators have none, as the tuned
+    # Two cells of s1-tuning have no settings: the operators and the tuned settings.
+    assert len(set(settings)) == len(cells) - (name == "s1-tuning")
 
 
 @ALL
-def test_what_is_quick_is_part_of_the_whole(name):
+def test_quick_cells_are_a_subset_of_the_full_ones(name):
     reproduction = REPRODUCTIONS.load(name)()
     full = {cell.name: cell for cell in reproduction.cells(full=True)}
     for cell in reproduction.cells(full=False):
@@ -86,7 +88,7 @@ def test_all_acceptance_experiments_have_rows(name, full):
 
 
 @ALL
-def test_measures_far_off_are_outside(name):
+def test_extreme_measures_are_outside(name):
     reproduction = REPRODUCTIONS.load(name)()
     rows = reproduction.rows(results_of(reproduction, 1e6, full=False), full=False)
     outside = {row.accepts for row in rows if row.within is False}
@@ -94,7 +96,7 @@ def test_measures_far_off_are_outside(name):
 
 
 @pytest.mark.parametrize("name", [name for name in REPRODUCTIONS if name not in LONG])
-def test_a_run_gives_the_same_measures_again(name):
+def test_equal_seeds_give_equal_measures(name):
     reproduction = REPRODUCTIONS.load(name)()
     cells = reproduction.cells(full=False)
     cell = min(cells[1:] or cells, key=lambda found: found.work)
@@ -114,14 +116,14 @@ def test_a_run_gives_the_same_measures_again(name):
         (ToleranceBand(least=2880, most=2880), "2,880 %", [2880], [2879, 2881]),
     ],
 )
-def test_bands(band, text, inside, outside):
+def test_tolerance_bands_have_a_text_and_include_their_bounds(band, text, inside, outside):
     assert band.text("%") == text
     assert all(value in band for value in inside)
     assert not any(value in band for value in outside)
     assert float("nan") not in band
 
 
-def test_rows_are_written_as_users_read_them():
+def test_rows_show_value_error_and_unit():
     row = ResultRow(table="t", figure="f", ours=1234.56, unit="s", error=0.25)
     assert (row.text, row.within) == ("1,234.6 ± 0.2 s", None)
     assert ResultRow(table="t", figure="f", ours=2e-16, digits=0).text == "2.0e-16"

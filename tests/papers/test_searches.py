@@ -1,4 +1,4 @@
-"""One run of the genetic search: to its end, to the optimum, or not at all."""
+"""One run of the genetic search: to its end, to the optimum, or interrupted."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ def value(points):
     return points.sum(axis=1).astype(np.float64)
 
 
-def test_without_an_optimum_all_generations_are_run():
+def test_without_an_optimum_the_search_runs_all_generations():
     found = run_search(SETTINGS, SPACE, value, generator(1, "run"))
     assert (found.generations, found.visited, found.cut) == (200, 2000, False)
 
 
-def test_with_an_optimum_it_ends_there_and_nothing_else_changes():
+def test_with_an_optimum_the_search_stops_there_with_equal_results():
     whole = run_search(SETTINGS, SPACE, value, generator(1, "run"))
     found = run_search(SETTINGS, SPACE, value, generator(1, "run"), optimum=18.0)
     assert found.value == whole.value == 18.0
     assert found.generation_of_best == whole.generation_of_best == found.generations - 1 < 199
 
 
-def test_an_optimum_that_is_not_reached_changes_nothing():
+def test_an_optimum_that_is_not_reached_has_no_effect():
     found = run_search(SETTINGS, SPACE, value, generator(1, "run"), optimum=18.5)
     assert (found.generations, found.cut) == (200, False)
 
 
 @pytest.mark.parametrize("optimum", [None, 18.5])
-def test_an_interrupted_run_is_none(optimum):
+def test_an_interrupted_search_raises_keyboard_interrupt(optimum):
     calls = []
 
     def interrupted(points):

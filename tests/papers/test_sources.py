@@ -1,4 +1,4 @@
-"""The files a module is made of: all that decide, and their tables."""
+"""The source files that affect a run, and their digest."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from weft.papers import repetition
 from weft.papers.repetition import find_sources, source_digest
 
 
-def test_everything_that_decides_about_a_run_is_among_the_sources():
+def test_all_modules_that_affect_a_run_are_sources():
     found = {path.relative_to(PACKAGE).as_posix() for path in find_sources("weft.papers.dynamic_grid_tuning")}
     assert {
         "papers/dynamic_grid_tuning.py",
@@ -26,7 +26,7 @@ def test_everything_that_decides_about_a_run_is_among_the_sources():
 
 @pytest.fixture
 def package(tmp_path, monkeypatch):
-    """A small package: a imports b and c.d, c.d imports a and has g on a registry; e is imported by nobody."""
+    """A small package: a imports b and c.d, c.d imports a and registers g; no module imports e."""
     monkeypatch.setattr(repetition, "_SOURCE_ROOT", tmp_path)
     texts = {
         "a.py": "import weft.b, json\ndef f():\n    from weft.c import d\n",
@@ -45,7 +45,7 @@ def package(tmp_path, monkeypatch):
     return tmp_path / "weft"
 
 
-def test_imports_are_followed_however_far(package):
+def test_imports_are_followed_transitively(package):
     found = {path.relative_to(package).as_posix() for path in find_sources("weft.a")}
     assert found == {"a.py", "b.py", "c/__init__.py", "c/d.py", "g.py"}
     assert find_sources("json") == set()
@@ -55,7 +55,7 @@ def test_imports_are_followed_however_far(package):
     ("name", "changes"),
     [("b.py", True), ("c/table.csv", True), ("c/new.yaml", True), ("g.py", True), ("e.py", False)],
 )
-def test_the_digest_changes_with_what_is_imported(package, name, changes):
+def test_the_digest_changes_with_imported_files_only(package, name, changes):
     before = source_digest("weft.a")
     (package / name).write_text("x = 2")
     assert (source_digest("weft.a") != before) is changes

@@ -14,7 +14,7 @@ from weft.papers.statistics import improvement_percent, precision_percent, share
 
 
 def test_precision_and_improvement_of_a_search():
-    # Known good: 400 s; the first generation had 2000 s at best, the search ended with 500 s.
+    # Reference 400 s; the best of the first generation is 2000 s, the best found 500 s.
     assert precision_percent(500.0, 400.0) == 25.0
     assert improvement_percent(2000.0, 500.0) == 300.0
     assert precision_percent(300.0, 400.0) == -25.0
@@ -25,27 +25,27 @@ def test_a_summary_of_five_numbers():
     assert (found.number, found.least, found.median, found.most) == (5, 1.0, 3.0, 10.0)
     assert (found.lower_quartile, found.upper_quartile) == (2.0, 4.0)
     assert found.mean == 4.0
-    # Squares of the differences: 0 + 9 + 36 + 4 + 1 = 50; over 4 and over 5.
+    # Squared differences: 0 + 9 + 36 + 4 + 1 = 50; divided by 4 and by 5.
     assert found.standard_error == pytest.approx(math.sqrt(2.5))
 
 
-def test_quartiles_lie_between_neighbours():
+def test_quartiles_are_interpolated():
     found = summarise([1.0, 2.0, 3.0, 4.0])
     assert (found.lower_quartile, found.median, found.upper_quartile) == (1.75, 2.5, 3.25)
 
 
-def test_one_number_has_no_error():
+def test_a_single_value_has_no_standard_error():
     found = summarise([7.0])
     assert (found.mean, found.median, found.lower_quartile, found.upper_quartile) == (7.0, 7.0, 7.0, 7.0)
     assert math.isnan(found.standard_error)
 
 
-def test_no_numbers_are_refused():
+def test_an_empty_sample_is_refused():
     with pytest.raises(InvalidInput, match="at least one"):
         summarise([])
 
 
-def test_the_share_of_successes():
+def test_share_percent_is_the_percentage_of_ones():
     assert share_percent([1.0, 0.0, 1.0, 1.0]) == 75.0
 
 

@@ -1,4 +1,6 @@
-"""S4's experiments: the runs are those of an independent simulation, and rows see what is against the paper."""
+"""The parameter-sweep experiments: runs equal an independent simulation; rows detect contradictions to the
+paper.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ from weft.workflow.generators.sweep_graphs import RandomSweeps
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_percentages_are_of_shuffle_and_as_the_independent_simulation_has_them(seed):
+def test_percentages_of_shuffle_equal_those_of_an_independent_simulation(seed):
     layers = RandomSweeps(subtasks=90, layers=4).draw(generator(seed, "percents"))
     found = measure_percents(layers)
     shuffle_s = planned_s("shuffle", compile_layers(layers))
@@ -35,12 +37,12 @@ def test_percentages_are_of_shuffle_and_as_the_independent_simulation_has_them(s
     assert found["xDCP"] <= 100.0
 
 
-def test_ties_count_for_all():
+def test_ties_count_for_all_algorithms():
     assert find_best({"xDCP": 30.0, "M-S": 30.0 * (1 + 1e-12), "pM-S": 31.0}) == ["xDCP", "M-S"]
     assert find_best({"xDCP": 30.1, "M-S": 30.0, "pM-S": 31.0}) == ["M-S"]
 
 
-def test_a_point_differs_from_the_defaults_in_its_factor_alone():
+def test_a_point_differs_from_the_defaults_only_in_its_factor():
     defaults = RandomSweeps()
     assert random_sweeps("", 0.0) == defaults
     for factor in FACTORS:
@@ -55,14 +57,14 @@ def vars_of(kind):
     return [name for name in type(kind).__slots__ if not name.startswith("_")]
 
 
-def test_every_point_of_table_i_is_run_in_the_complete_form():
+def test_the_full_study_runs_every_point_of_table_i():
     cells = TablesStudy().cells(full=True)
     assert len(cells) == 1 + 5 * 10
     assert {cell.runs for cell in cells} == {30}
 
 
 class Found:
-    """Results of the sweeps, as the prototype had them, with changes."""
+    """Results of the sweeps as in the prototype, with changes."""
 
     def __init__(self):
         ends = {
@@ -76,7 +78,7 @@ class Found:
         self.expected["RSR 10"] = {"xDCP": 27.6, "M-S": 29.5, "pM-S": 25.4}
 
     def outside(self, *, full):
-        # Two graphs a bit apart, so that there is a standard error.
+        # Two different graphs, so that there is a standard error.
         spread = {
             cell: [{name: value + change for name, value in of.items()} for change in (-0.5, 0.5)]
             for cell, of in self.expected.items()
@@ -86,27 +88,27 @@ class Found:
 
 
 @pytest.mark.parametrize("full", [False, True])
-def test_the_figures_of_the_prototype_are_within(full):
+def test_figures_of_the_prototype_are_within_tolerance(full):
     assert Found().outside(full=full) == []
 
 
 @pytest.mark.parametrize("full", [False, True])
-def test_a_direction_against_the_paper_is_outside(full):
+def test_a_direction_opposite_to_the_paper_is_outside(full):
     found = Found()
     for point in (11, 12):
         found.expected[f"#PST {point}"] = {"xDCP": 31.3, "M-S": 36.3, "pM-S": 33.4}
-    # 0.3 % against the paper is outside, by few graphs as by 30 a point: what may be chance is told beside it.
+    # A difference of 0.3 % in the wrong direction is outside; the standard error is shown next to it.
     assert found.outside(full=full) == [("A4.5", "#PST", "xDCP")]
 
 
-def test_no_effect_means_little_effect():
+def test_small_differences_count_as_no_effect():
     found = Found()
     for point in (9, 10):
         found.expected[f"RSS {point}"] = {"xDCP": 30.4, "M-S": 39.0, "pM-S": 32.9}
     assert found.outside(full=True) == [("A4.5", "RSS", "M-S")]
 
 
-def test_who_is_best_too_rarely_is_outside():
+def test_an_algorithm_that_is_best_too_rarely_is_outside():
     found = Found()
     found.expected["RRT 10"] = {"xDCP": 26.3, "M-S": 26.0, "pM-S": 26.2}
     (accepts, _, figure), *others = found.outside(full=True)
@@ -124,11 +126,11 @@ def sample_rows(changed, *, full=True):
     return [(row.accepts, row.figure) for row in rows if row.within is False]
 
 
-def test_samples_as_the_prototype_had_them_are_within():
+def test_samples_of_the_prototype_are_within_tolerance():
     assert sample_rows({}) == []
 
 
-def test_samples_against_the_paper_are_outside():
+def test_samples_that_contradict_the_paper_are_outside():
     assert sample_rows({"itg-a": {"xDCP": 64.0}}) == [("A4.8", "itg-a less otg-a: xDCP")]
     assert sample_rows({"ditg-a": {"xDCP": 61.0}}) == [("A4.8", "ditg-a less dotg-a: xDCP")]
     assert sample_rows({"ptg": {"apart": 1e-9}}) == [("A4.4", "ptg: largest difference")]

@@ -1,4 +1,4 @@
-"""A reproduction that takes no time: its measures show which random numbers a run had."""
+"""A reproduction without work: its measures show the random numbers of a run."""
 
 from __future__ import annotations
 

@@ -10,6 +10,6 @@ __all__ = ["require_quiet_host"]
 
 
 def require_quiet_host(share: float) -> None:
-    """Report a test that judges durations as disturbed, instead of as passed, if its run was."""
+    """Skip a test that judges durations, as disturbed, if other load disturbed its run."""
     if share > DISTURBANCE_LIMIT:
         pytest.skip(f"disturbed: {share:.0%} of its time the engine waited for a core, in four runs")

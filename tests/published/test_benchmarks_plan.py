@@ -42,7 +42,7 @@ def files(folder: Path, pattern: str) -> list[Path]:
 
 
 def plan_and_verify(workflow, platform):
-    """Plan, verify, and give the makespan with the lower bound."""
+    """Plan and verify; return the makespan and the lower bound."""
     graph = unfold(workflow)
     made = compile_instance(graph, platform)
     schedule = planned(made)
@@ -112,7 +112,9 @@ def test_small_graphs_with_communication_stay_above_their_optimum(bench_data):
 
 
 def generated(path):
-    """Make a generated instance by hand: work, speeds, edges with sizes, bandwidths of all pairs of machines."""
+    """Build a generated instance by hand: work, speeds, edges with sizes, bandwidths of all pairs of
+    machines.
+    """
     facts = json.loads(path.read_text())
     sizes = {(source, target): size for source, target, size in facts["edges"]}
     tasks = tuple(
@@ -133,7 +135,7 @@ def generated(path):
     return Workflow(name=path.stem, tasks=tasks), Platform(name=path.stem, machines=machines, links=links)
 
 
-def test_heft_reaches_what_is_known_of_a_generated_instance(bench_data):
+def test_heft_reaches_the_known_makespan_of_a_generated_instance(bench_data):
     path = bench_data / "peers" / "hetero_1000x64.json"
     workflow, platform = load_workflow(path), load_platform(path)
     assert (workflow, platform) == generated(path)

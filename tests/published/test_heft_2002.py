@@ -50,7 +50,7 @@ def test_the_bound_lies_below_the_known_optimum(example):
     assert 0 < lower_bounds(example).best_s <= 73
 
 
-def test_the_figures_here_are_those_of_the_data_set(bench_data):
+def test_the_expected_figures_equal_the_data_set(bench_data):
     facts = json.loads((bench_data / "papers" / "published.json").read_text())["heft2002"]
     assert facts["published_makespan"]["HEFT"] == 80
     assert facts["upward_rank"] == RANKS

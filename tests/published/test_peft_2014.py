@@ -48,7 +48,7 @@ def test_the_bound_lies_below_the_known_optimum(example):
     assert 0 < lower_bounds(example).best_s <= 113
 
 
-def test_the_figures_here_are_those_of_the_data_set(bench_data):
+def test_the_expected_figures_equal_the_data_set(bench_data):
     facts = json.loads((bench_data / "papers" / "published.json").read_text())["peft2014"]
     assert facts["published_makespan"] == {"PEFT": 122, "HEFT": 133}
     assert {

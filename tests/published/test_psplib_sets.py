@@ -76,7 +76,7 @@ def test_bounds_stay_below_the_optimum_and_times_are_whole(files):
             assert np.array_equal(seconds, np.round(seconds)), key
 
 
-def test_files_come_back_equal_from_our_format(files):
+def test_files_survive_a_round_trip_through_the_weft_format(files):
     _, found, _ = files
     for source in list(found.values())[::12]:
         workflow, platform = Psplib().read(source), Psplib().read_platform(source)

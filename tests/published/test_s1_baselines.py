@@ -1,7 +1,8 @@
-"""The baselines of S1 on WIEN2k-50 and the reference testbed (spec s1 sections 12 and 13).
+"""The baselines of the dynamic-grid paper on WIEN2k-50 (docs/papers/dynamic-grid.md, sections 12 and 13).
 
-The fixture holds the times of three bindings, one task at a time per machine: all on the fastest machine, in
-turn over the 16 fast machines and over all. Lazy binding by transfer keeps everything on the first machine.
+The fixture holds the makespans of three bindings with one task at a time per machine: all tasks on the
+fastest machine, round robin over the 16 fast machines, and over all machines. Lazy binding by transfer time
+keeps all tasks on the first machine.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def expected_s(spec_data):
         ("round-robin", None, "round_robin_314"),
     ],
 )
-def test_times_are_those_of_the_reference(facts, expected_s, planner, number, binding):
+def test_makespans_equal_the_reference_data(facts, expected_s, planner, number, binding):
     made = compile_instance(unfold(wien2k()), grid_of(facts, number))
     schedule = planned(made, planner)
     assert verify(schedule, made.graph, made.platform) == []
@@ -70,8 +71,8 @@ def lazy_s(made, **options):
     return plan.schedule.makespan_s
 
 
-def test_only_the_reading_by_transfer_is_many_times_slower(facts):
+def test_the_lazy_baseline_by_transfer_time_is_many_times_slower(facts):
     made = compile_instance(unfold(first_stage()), grid_of(facts))
-    # The prototype needs 3993 s by transfer with random ties, 185 s with the best machine for the task.
+    # The prototype takes 3993 s by transfer time with random ties, 185 s with the best machine for each task.
     assert lazy_s(made, ties="random") == pytest.approx(3993, rel=0.05)
     assert lazy_s(made, by="finish") == pytest.approx(185, rel=0.1)

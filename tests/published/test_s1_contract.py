@@ -1,4 +1,4 @@
-"""The table of S1's performance contract (Prodan and Fahringer 2005; A1.2)."""
+"""The table of the performance contract (Prodan and Fahringer 2005; docs/papers/dynamic-grid.md, A1.2)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HALF = PerformanceContract(limit=0.5)
     [(0.4, 40, 0.0), (0.2, 40, 1.0), (0.8, 40, -0.5), (None, 150, 0.5)],
     ids=["on schedule", "half the speed", "double speed", "unknown at 1.5 T"],
 )
-def test_the_ratios_of_the_table(done, now_s, expected):
+def test_performance_ratios_equal_the_table(done, now_s, expected):
     assert compute_ratio(PerformanceSample(started_s=0, predicted_s=100, done=done), now_s) == expected
     assert compute_ratio(PerformanceSample(started_s=64, predicted_s=100, done=done), 64 + now_s) == expected
 

@@ -1,7 +1,8 @@
-"""S1's dynamic evaluation, small: migration under perturbations (A1.9), a loop with one violation (A1.10).
+"""A short dynamic evaluation: migration under perturbations (A1.9), a loop with one violation (A1.10).
 
-R. Prodan, T. Fahringer, SAC 2005; spec s1 sections 13 and 15. ``weft reproduce s1-dynamic`` has all seeds and
-the genetic search; here a few runs planned by HEFT must stay in the same tolerances.
+R. Prodan, T. Fahringer, SAC 2005; docs/papers/dynamic-grid.md, sections 13 and 15. ``weft reproduce
+s1-dynamic`` has all seeds and the genetic search; here a few runs planned by HEFT must stay within the same
+tolerances.
 """
 
 from __future__ import annotations
@@ -28,28 +29,28 @@ def perturbed():
     return measured("DAG1 heft", RUNS)
 
 
-def test_a1_9_migration_is_worth_it(perturbed):
+def test_a1_9_migration_shortens_the_run(perturbed):
     assert all(found["completed"] for found in perturbed)
     assert fmean(found["migration_gain"] for found in perturbed) >= 1.4
     assert fmean(found["checkpoints_gain"] for found in perturbed) >= 1.4
 
 
-def test_a1_9_the_end_is_not_far_from_the_first_prediction(perturbed):
+def test_a1_9_the_end_is_close_to_the_first_prediction(perturbed):
     assert 1.2 <= fmean(found["migration_over_predicted"] for found in perturbed) <= 2.5
 
 
-def test_a1_9_rescheduling_costs_little_beside_replicated_work(perturbed):
+def test_a1_9_rescheduling_costs_less_than_replicated_work(perturbed):
     assert all(found["rescheduling_percent"] < 10.0 for found in perturbed)
     assert all(found["replicated_percent"] > 0.0 for found in perturbed)
 
 
-def test_completed_tasks_that_need_not_run_again_spare_time(perturbed):
+def test_not_repeating_completed_tasks_saves_time(perturbed):
     assert fmean(found["lost_gain"] for found in perturbed) > fmean(
         found["migration_gain"] for found in perturbed
     )
 
 
-def test_the_predicted_rest_falls_from_event_to_event(perturbed):
+def test_the_predicted_remaining_time_decreases_at_every_event(perturbed):
     assert fmean(found["falling_percent"] for found in perturbed) > 80.0
 
 

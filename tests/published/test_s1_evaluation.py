@@ -1,7 +1,7 @@
-"""Predicted times of WIEN2k-50 on S1's reference testbed, in both occupancy modes (A1.6).
+"""Predicted times of WIEN2k-50 on the reference testbed, in both occupancy modes (A1.6).
 
-R. Prodan, T. Fahringer, SAC 2005; the workflow is that of spec s1 section 2.2 with 56 machines to be chosen:
-LAPW2 of a k-point runs where LAPW1 of it ran.
+R. Prodan, T. Fahringer, SAC 2005; docs/papers/dynamic-grid.md, section 2.2, with 56 binding variables: LAPW2
+of a k-point runs on the machine of its LAPW1.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def expected(spec_data):
 
 
 def listed_order(made):
-    """Give the tasks in the order in which the reference serves them."""
+    """Return the tasks in the order of the reference."""
     names = ["lapw0", *(f"lapw1[{point}]" for point in POINTS), "fermi"]
     names += [*(f"lapw2[{point}]" for point in POINTS), "sumpara", "lcore", "mixer", "conv"]
     return [made.graph.names.index(name) for name in names]
@@ -50,7 +50,7 @@ def binding(made, choose):
     return np.array([machine[variable] for variable in made.graph.variables], dtype=np.uint32)
 
 
-def test_the_workflow_is_the_reference_instance(made, expected):
+def test_the_workflow_equals_the_reference_instance(made, expected):
     assert len(made.graph) == 106
     assert sorted(made.graph.variables) == sorted(GENES)
     assert expected["W_LAPW1"] == WORK
@@ -59,17 +59,17 @@ def test_the_workflow_is_the_reference_instance(made, expected):
 
 @pytest.mark.parametrize("occupancy", RULES)
 @pytest.mark.parametrize("name", BINDINGS)
-def test_predicted_times_are_those_of_the_reference(made, expected, name, occupancy):
+def test_predicted_times_equal_the_reference_data(made, expected, name, occupancy):
     bound, order = binding(made, BINDINGS[name]), listed_order(made)
     schedule = decode(made, order, bound, rule=RULES[occupancy])
     assert schedule.makespan_s == pytest.approx(expected["values"][name][occupancy], rel=1e-6)
     if occupancy == "exclusive":
         assert verify(schedule, made.graph, made.platform) == []
-        # On machines of one node, serving in order and one at a time are the same.
+        # On machines with one node both occupancy modes are equal.
         assert decode(made, order, bound, rule=APPEND).start_s.tolist() == schedule.start_s.tolist()
 
 
-def test_a_population_gives_the_same_times(made, expected):
+def test_evaluating_a_population_gives_the_same_times(made, expected):
     bounds = np.array([binding(made, choose) for choose in BINDINGS.values()])
     for occupancy, rule in RULES.items():
         found = decode_population(made, listed_order(made), bounds, rule=rule)

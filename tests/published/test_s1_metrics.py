@@ -1,6 +1,6 @@
-"""S1's worked example of the eight metrics (Prodan and Fahringer 2005, section on metrics; A1.11).
+"""The worked example of the eight metrics (Prodan and Fahringer 2005; docs/papers/dynamic-grid.md, A1.11).
 
-JS1 on M1 sends 50 MB to JS2 on M2 and 10 MB to JS3 on M3, JS3 sends 20 MB to JS4 on M2, which follows JS2.
+JS1 on M1 sends 50 MB to JS2 on M2 and 10 MB to JS3 on M3; JS3 sends 20 MB to JS4 on M2, which follows JS2.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ def example():
     return made, planned(made)
 
 
-def test_the_tasks_end_as_in_the_example(example):
+def test_task_ends_equal_the_example(example):
     made, schedule = example
     assert {task: finish for task, (_, _, _, finish) in lines(schedule).items()} == ENDS
     assert verify(schedule, made.graph, GRID) == []
 
 
 @pytest.mark.parametrize("through_machines", [False, True])
-def test_the_metrics_are_those_of_the_example(example, through_machines):
+def test_metrics_equal_the_example(example, through_machines):
     made, schedule = example
     found = measure_schedule(schedule, made, through_machines=through_machines)
     path = critical_path(schedule, made, through_machines=through_machines)
@@ -55,14 +55,14 @@ def test_the_metrics_are_those_of_the_example(example, through_machines):
     assert found.synchronisation_s == 0
     assert found.overhead_s == pytest.approx(20.333, abs=1e-3)
     assert found.lost_parallelism_s == pytest.approx(15.333, abs=1e-3)
-    # No formula in the paper: ours has twice the sequential time as Const.
+    # The paper has no formula: Const is twice the sequential time here.
     assert found.throughput == pytest.approx(0.5 * 20 / 27 / 3 + 0.5 * (1 - 27 / 40))
     assert found.machines_used == 3
 
 
 @pytest.mark.parametrize("through_machines", [False, True])
 def test_overhead_is_communication_synchronisation_and_lost_parallelism(through_machines):
-    # One machine serves b and c in turn: by data alone c waits (SY > 0), by machines it does not.
+    # One machine runs b and c one after the other: by data alone c waits (SY > 0), by machines it does not.
     made = instance(
         {
             "a": {"work": 10, "outputs": {"x": "10MB"}},

@@ -1,7 +1,8 @@
-"""The genetic search of S1 on WIEN2k-50 and the reference testbed (A1.3, A1.7, A1.8).
+"""The genetic search on WIEN2k-50 and the reference testbed (A1.3, A1.7, A1.8).
 
-R. Prodan, T. Fahringer, SAC 2005; spec s1 sections 12 and 15. The paper repeats everything 30 times, as
-``weft reproduce s1-tuning`` does with the chosen settings; here a few runs must stay in the same tolerances.
+R. Prodan, T. Fahringer, SAC 2005; docs/papers/dynamic-grid.md, sections 12 and 15. The paper has 30 runs, as
+``weft reproduce s1-tuning`` has with the chosen settings; here a few runs must stay within the same
+tolerances.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ RUNS, TREND_RUNS = 8, 5
 
 
 def mean_of(name, runs):
-    """Run a cell some times and give the means of all measures."""
+    """Return the means of all measures over some runs of a cell."""
     cell = next(cell for cell in TuningStudy().cells(full=False) if cell.name == name)
     found = [TuningStudy().run(cell, generator(1, "published", name, str(number))) for number in range(runs)]
     return {key: float(np.mean([one[key] for one in found])) for key in found[0]}
@@ -27,11 +28,11 @@ def tuned():
     return mean_of("tuned", RUNS)
 
 
-def test_the_paper_made_2880_experiments():
+def test_the_grid_has_2880_experiments():
     assert len(grid_cells()) == 2880
 
 
-def test_the_chosen_settings_come_near_the_known_good_time(tuned):
+def test_the_chosen_settings_come_close_to_the_reference_time(tuned):
     assert tuned["precision_percent"] <= 30.0
     assert 500.0 <= tuned["improvement_percent"] <= 900.0
     assert tuned["visited"] <= 75_150

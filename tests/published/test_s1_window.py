@@ -1,4 +1,6 @@
-"""The worked examples of static DAG generation at run time (S1, Prodan and Fahringer 2005; A1.1)."""
+"""The worked examples of static DAG generation at run time (Prodan and Fahringer 2005;
+docs/papers/dynamic-grid.md, A1.1).
+"""
 
 from __future__ import annotations
 
@@ -68,14 +70,14 @@ def drawn(figure, case):
     return one, Drawing(nodes, edges, None if own else figure["machines"])
 
 
-def test_the_initial_graph_is_that_of_the_figure(figure):
+def test_the_initial_graph_equals_the_figure(figure):
     one, drawing = drawn(figure, "initial")
     assert drawing.edges(drawing.graph.back) == pairs(one["edges_removed"])
     assert drawing.edges(initial_dag(drawing.graph)) == pairs(one["edges_0"])
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_sets_are_those_of_the_figure(figure, case):
+def test_the_task_sets_equal_the_figure(figure, case):
     one, drawing = drawn(figure, case)
     window = drawing.window(one["state"], one["migrate"])
     assert drawing.tasks(window.moving) == set(one["nodes_migr"])
@@ -85,13 +87,13 @@ def test_the_sets_are_those_of_the_figure(figure, case):
     assert drawing.edges(window.edges) == pairs(one["edges_t"])
 
 
-def test_the_machines_of_the_figure(figure):
+def test_the_machines_equal_the_figure(figure):
     one, drawing = drawn(figure, "JS5 violates contract")
     window = drawing.window(one["state"], one["migrate"])
     assert drawing.edges(window.inner) == {
         ("N1", "N2"), ("N6", "N1"), ("N1", "FT4"), ("FT4", "JS5"), ("JS5", "N6"), ("JS5", "FT4"),
     }  # fmt: skip
-    # N3 runs on; FT4 runs again and reads where N1 wrote in this iteration.
+    # N3 keeps running; FT4 runs again and reads the output of N1 of this iteration.
     assert drawing.pins(window) == {("M4", 1), ("M1", 1)}
     assert drawing.tasks(window.fresh) == {"N1", "N2"}
     ft4, js5, n1 = (drawing.index[name] for name in ("FT4", "JS5", "N1"))
@@ -124,7 +126,9 @@ def wien2k(declared):
 
 
 def second_iteration(reset):
-    """LAPW1_1 is too slow, LAPW1_2 done, LAPW1_3 runs; the rest stands at the last iteration or waits in this."""
+    """LAPW1_1 is too slow, LAPW1_2 is done, LAPW1_3 is running; the other tasks have not started this
+    iteration.
+    """
     state = dict.fromkeys(LATER, "queued" if reset else "completed") | {
         "LAPW0": "completed", "LAPW1_1": "running", "LAPW1_2": "completed", "LAPW1_3": "running", "STAGE_OUT": "queued",
     }  # fmt: skip
@@ -133,7 +137,7 @@ def second_iteration(reset):
 
 @pytest.mark.parametrize("declared", [False, True])
 @pytest.mark.parametrize("reset", [False, True], ids=["completed in iteration 1", "queued in iteration 2"])
-def test_wien2k_moves_only_the_slow_k_point(declared, reset):
+def test_only_the_slow_k_point_of_wien2k_migrates(declared, reset):
     drawing = wien2k(declared)
     window = drawing.window(*second_iteration(reset))
     assert drawing.tasks(window.moving) == {"LAPW1_1"}
@@ -142,7 +146,7 @@ def test_wien2k_moves_only_the_slow_k_point(declared, reset):
     assert ("FERMI", "LAPW2_1") in edges
     assert ("LAPW0", "LAPW1_1") in drawing.edges(window.cut_moving)
     assert ("CONV", "LAPW0") in edges
-    # LAPW1_1 and its LAPW2_1 may be bound anew together; LAPW1_3 runs on.
+    # LAPW1_1 and LAPW2_1 can get another machine, the same for both; LAPW1_3 keeps running.
     kpoint = drawing.machine_names.index("kpoint-1")
     assert {window.bindings.machine[drawing.index[name]] for name in ("LAPW1_1", "LAPW2_1")} == {(kpoint, 2)}
     assert ("kpoint-3", 2) in drawing.pins(window)
@@ -151,19 +155,20 @@ def test_wien2k_moves_only_the_slow_k_point(declared, reset):
 
 @pytest.mark.parametrize("declared", [False, True])
 @pytest.mark.parametrize("reset", [False, True], ids=["completed in iteration 1", "queued in iteration 2"])
-def test_the_rest_of_the_iteration_of_wien2k_keeps_its_order(declared, reset):
+def test_the_remaining_tasks_of_wien2k_keep_their_order(declared, reset):
     drawing = wien2k(declared)
     window = drawing.window(*second_iteration(reset))
     edges = drawing.edges(window.edges)
     assert {(f"LAPW2_{k}", "SUMPARA") for k in POINTS} <= edges
     assert {("FERMI", f"LAPW2_{k}") for k in POINTS} <= edges
     assert drawing.edges(window.cut_queued) == {("LAPW1_2", "FERMI"), ("LAPW1_2", "LAPW2_2")}
-    # LAPW1_2 wrote in this iteration where LAPW2_2 must run; in the next it is free.
+    # LAPW1_2 has written its output on the machine where LAPW2_2 must run; in the next iteration it is not
+    # bound.
     assert ("kpoint-2", 2) in drawing.pins(window)
     assert window.bindings.machine[drawing.index["LAPW1_2"]].iteration == 3
 
 
-def test_a_loop_that_was_left_is_not_entered_again():
+def test_a_finished_loop_is_not_entered_again():
     drawing = wien2k(True)
     state = dict.fromkeys(BODY, "completed") | {"CONV": "running", "STAGE_OUT": "queued"}
     assert len(drawing.window(state).tasks) == 12

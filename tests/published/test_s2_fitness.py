@@ -1,4 +1,6 @@
-"""S2's fitness functions on the reference workflows: the published identity (A2.7) and the figures (A2.1)."""
+"""The fitness functions of the moldable paper on the reference workflows (docs/papers/moldable.md, A2.1,
+A2.7).
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ def workflow(request, figures):
 
 
 def queued(figures, facts, made, counts):
-    """Run the tasks in the order of the figures: at every completion start ready ones until one does not fit."""
+    """Run the tasks in the order of the figures: at every completion, start ready tasks until one does not
+    fit.
+    """
     number = len(counts)
     lasting = [seconds_of(figures, *row) for row in zip(facts["kinds"], facts["inputs"], counts, strict=True)]
     start, finish = [None] * number, [None] * number
@@ -81,7 +85,7 @@ def random_counts(facts, rng):
     return [int(rng.integers(1, 37 if kind == "S" else 3)) for kind in facts["kinds"]]
 
 
-def test_literal_is_idle_with_another_alpha(figures, workflow):
+def test_the_literal_function_equals_the_idle_function_with_another_alpha(figures, workflow):
     """A2.7: literal_alpha = alpha * idle_beta + (1 - alpha) with beta = 2 - 1/alpha, for alpha from 1/2 to 1."""
     facts, made = workflow
     rng = generator(27, "identity")
@@ -93,7 +97,7 @@ def test_literal_is_idle_with_another_alpha(figures, workflow):
             assert abs(literal - (alpha * idle + (1 - alpha))) <= 1e-12
 
 
-def test_at_one_half_the_printed_function_counts_idle_time_alone(figures, workflow):
+def test_at_alpha_one_half_the_printed_function_counts_only_idle_time(figures, workflow):
     facts, made = workflow
     rng = generator(28, "idle")
     for _ in range(10):
@@ -105,7 +109,7 @@ def test_at_one_half_the_printed_function_counts_idle_time_alone(figures, workfl
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_functions_follow_from_the_reference_figures(figures, workflow, case):
+def test_objective_values_follow_from_the_reference_figures(figures, workflow, case):
     facts, made = workflow
     run = facts[case]
     counts = run.get("R", [1] * len(facts["kinds"]))
@@ -124,7 +128,7 @@ def test_the_functions_follow_from_the_reference_figures(figures, workflow, case
             assert found == pytest.approx(alpha * time + (1 - alpha) * term, rel=1e-6), (name, alpha)
 
 
-def test_the_local_function_is_least_for_the_local_optimum(figures, workflow):
+def test_the_local_objective_is_minimal_at_the_local_optimum(figures, workflow):
     facts, made = workflow
     local = make_objective("local")
     least = local.value(queued(figures, facts, made, facts["local"]["R"]), made)

@@ -1,4 +1,4 @@
-"""The look-ups behind S2's reference figures: seconds of simulation and processing tasks (A2.1, A2.2)."""
+"""The measured seconds of simulation and processing tasks behind the reference figures (A2.1, A2.2)."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ def test_every_measured_time_is_looked_up_exactly(figures, table):
     assert table.seconds("PT", [3, 7, 31], 2).tolist() == pytest.approx([50.4, 69.6, 184.8])
 
 
-def test_the_best_counts_and_the_limits_are_those_of_the_paper(table):
+def test_best_counts_and_limits_equal_those_of_the_paper(table):
     assert table.best("ST", 1) == 35
     assert table.best("PT", 2) == 2
     assert table.limit("ST", 1) == 36
     assert table.efficiency("ST", 1, 35) == pytest.approx(0.57, abs=0.005)
 
 
-def test_nothing_is_believed_beyond_the_limit(table):
+def test_there_is_no_estimate_beyond_the_limit(table):
     assert table.lookup("ST", 1, 37) is None
     assert table.lookup("PT", 2, 3) is None
 
 
 @pytest.mark.parametrize("case", ["local", "all_one", "ST4_PT1"])
 @pytest.mark.parametrize("name", ["tree7", "barrier8", "tree15", "barrier16"])
-def test_node_seconds_of_the_reference_runs_follow_from_the_look_ups(figures, table, name, case):
+def test_node_seconds_of_the_reference_runs_follow_from_the_table(figures, table, name, case):
     fixture = figures["workflows"][name]
     counts = fixture[case].get("R", [1] * len(fixture["kinds"]))
     spent = [

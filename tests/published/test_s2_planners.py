@@ -1,7 +1,8 @@
-"""The planners of moldable tasks on the reference workflows of S2 (A2.3, and the bands of A2.4 and A2.5).
+"""Planners of moldable tasks on the reference workflows (A2.3, and the tolerances of A2.4 and A2.5).
 
-M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable Scientific Workflows; spec s2 sections 10 and 12.
-The paper's figures are those of a genetic search; the list planner must come into the same bands.
+M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable Scientific Workflows (docs/papers/moldable.md,
+sections 10 and 12). The figures of the paper are those of a genetic search; the list planner must reach the
+same tolerances.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def reference(figures, name):
 
 
 def weighed(made, name, alpha):
-    """Plan for an objective with an alpha and measure the plan."""
+    """Return the metrics of a plan for an objective with this alpha."""
     goal = make_objective(name, alpha)
     plan = HeftMoldable().plan(
         PlanRequest(instance=made, objective=goal, budget=Budget(), rng=generator(0, "s2"))
@@ -44,7 +45,7 @@ def weighed(made, name, alpha):
 
 
 @pytest.mark.parametrize("name", FIXTURES)
-def test_the_local_optimum_is_that_of_the_reference(figures, name):
+def test_the_local_optimum_equals_the_reference_data(figures, name):
     made, facts = reference(figures, name)
     schedule = planned(made, "local-optimum")
     assert schedule.nodes.tolist() == facts["local"]["R"]
@@ -61,7 +62,7 @@ def test_half_of_the_nodes_are_idle_under_the_local_optimum(figures, name, paper
 
 
 @pytest.mark.parametrize("name", ["tree15", "barrier16"])
-def test_paying_on_demand_saves_as_much_as_the_paper_says(figures, name):
+def test_on_demand_cost_is_reduced_as_in_the_paper(figures, name):
     made, facts = reference(figures, name)
     found = weighed(made, "on-demand", 0.5)
     assert -0.45 <= found.node_seconds / facts["local"]["cost"] - 1 <= -0.33
@@ -69,10 +70,10 @@ def test_paying_on_demand_saves_as_much_as_the_paper_says(figures, name):
 
 @pytest.mark.parametrize("name", ["tree15", "barrier16"])
 @pytest.mark.parametrize("objective", ["static", "static-literal"])
-def test_paying_for_everything_leaves_few_nodes_idle(figures, name, objective):
+def test_paying_for_all_nodes_leaves_few_nodes_idle(figures, name, objective):
     made, facts = reference(figures, name)
     found = weighed(made, objective, 0.5)
-    # The band of A2.5 ends at -55 %; a shorter plan is no miss.
+    # The tolerance of A2.5 ends at -55 %; a shorter plan is accepted here.
     assert found.makespan_s / facts["local"]["makespan"] - 1 <= -0.19
     assert found.idle_share <= 0.39
 

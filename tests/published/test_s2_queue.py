@@ -1,6 +1,7 @@
-"""S2's cluster simulator on its reference workflows: A2.1, A2.3 and A2.8.
+"""The cluster simulator of the moldable paper on its reference workflows (A2.1, A2.3, A2.8).
 
-M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable Scientific Workflows; spec s2 sections 5 to 7.
+M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable Scientific Workflows (docs/papers/moldable.md,
+sections 5 to 7).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def figures(spec_data):
 
 
 def compiled(figures, kinds, inputs, predecessors):
-    """Make the instance of a workflow of simulations (S) and processing tasks (P) on 64 nodes."""
+    """Return the instance of a workflow of simulations (S) and processing tasks (P) on 64 nodes."""
     tasks = {}
     for index, (kind, files, before) in enumerate(zip(kinds, inputs, predecessors, strict=True)):
         seconds = figures["ST"] if kind == "S" else [60 + 8 * files, 0.6 * (60 + 8 * files)]
@@ -50,7 +51,7 @@ def fixture_run(figures, name, run):
 
 @pytest.mark.parametrize("run", RUNS)
 @pytest.mark.parametrize("name", FIXTURES)
-def test_reference_runs_take_the_time_and_cost_of_the_fixture(figures, name, run):
+def test_time_and_cost_of_the_reference_runs_equal_the_fixture(figures, name, run):
     made, counts, expected = fixture_run(figures, name, run)
     schedule = run_queue(made, counts, "fifo")
     found = measure_schedule(schedule, made)
@@ -96,7 +97,9 @@ def independent(number):
 
 
 def reservation(now, running, nodes):
-    """Say when so many nodes are free, if nothing else starts: running are pairs of finish and nodes."""
+    """Return the time at which this many nodes are free if nothing else starts; ``running``: pairs of finish
+    and nodes.
+    """
     free = NODES - sum(taken for _, taken in running)
     for finish, taken in [(now, 0), *sorted(running)]:
         free += taken
@@ -106,7 +109,7 @@ def reservation(now, running, nodes):
 
 
 def passers(predecessors, counts, start, finish):
-    """Count the tasks that passed a blocked one; assert that none of them delays its reservation."""
+    """Count the tasks that overtook a blocked one; assert that none of them delays its reservation."""
     number, passed = len(counts), 0
     for now in sorted({0.0, *finish}):
         waiting = [
@@ -147,6 +150,6 @@ def test_backfilling_helps_and_never_delays_the_first_in_the_queue(figures, shap
     assert (found.makespan_s <= blocking * (1 + 1e-12)).mean() >= 0.95
     assert (found.makespan_s / blocking).mean() == pytest.approx(easy, abs=0.03)
     assert (decoded["first-fit"].makespan_s / blocking).mean() == pytest.approx(first_fit, abs=0.03)
-    # It reserves for everyone, so it gains less, but it never lost against blocking here.
+    # It reserves nodes for every task and gains less, but it is never worse than blocking here.
     assert (decoded["conservative"].makespan_s <= blocking * (1 + 1e-12)).mean() >= 0.95
     assert (decoded["conservative"].makespan_s / blocking).mean() < 0.95

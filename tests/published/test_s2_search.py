@@ -1,7 +1,8 @@
-"""The genetic search of S2 on its workflows (A2.2 to A2.6, A2.9).
+"""The genetic search of the moldable paper on its workflows (A2.2 to A2.6, A2.9).
 
-M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable Scientific Workflows; spec s2 sections 8, 10 and
-12. The local search has the 20 runs of the paper, all others 7, in the same tolerances.
+M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable Scientific Workflows (docs/papers/moldable.md,
+sections 8, 10 and 12). The local search has the 20 runs of the paper, all others 7, within the same
+tolerances.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ TABLE_1 = {
 
 
 def medians_of(case):
-    """Run a case some times and give the medians of all measures."""
+    """Return the medians of all measures over some runs of a case."""
     cell = case.cell()
     found = [
         AlphaStudy().run(cell, generator(1, "published", cell.name, str(number))) for number in range(RUNS)
@@ -53,7 +54,7 @@ def test_the_fastest_counts_are_found_as_soon_as_in_table_1(tasks):
 
 
 @pytest.mark.parametrize(("tasks", "shortest", "longest"), [(15, -35.0, 10.0), (16, -10.0, 40.0)])
-def test_paying_on_demand_costs_as_much_less_as_in_the_paper(tasks, shortest, longest):
+def test_on_demand_cost_is_reduced_as_in_the_paper(tasks, shortest, longest):
     found = medians_of(AlphaCase(tasks=tasks))
     assert -45.0 <= found["cost_percent"] <= -33.0
     assert shortest <= found["makespan_percent"] <= longest
@@ -61,7 +62,7 @@ def test_paying_on_demand_costs_as_much_less_as_in_the_paper(tasks, shortest, lo
 
 @pytest.mark.parametrize("tasks", [15, 16])
 @pytest.mark.parametrize("objective", ["static", "static-literal"])
-def test_paying_for_all_nodes_makes_it_shorter_and_leaves_fewer_idle(tasks, objective):
+def test_paying_for_all_nodes_reduces_makespan_and_idle_nodes(tasks, objective):
     found = medians_of(AlphaCase(objective=objective, tasks=tasks))
     assert -55.0 <= found["makespan_percent"] <= -19.0
     assert found["idle_percent"] <= 39.0
@@ -76,7 +77,7 @@ def test_less_weight_on_time_takes_longer_and_costs_less():
     assert costs == sorted(costs, reverse=True)
 
 
-def test_the_largest_workflow_takes_less_than_two_minutes_of_the_processor():
+def test_the_largest_workflow_takes_less_than_two_minutes_of_cpu_time():
     case = AlphaCase(tasks=64)
     assert (case.population, case.generations) == (50, 500)
     found = AlphaStudy().run(case.cell(), generator(1, "published"))

@@ -1,4 +1,4 @@
-"""S3, faults: A3.4 (polling ladder), A3.5 (no exit code, retries) and A3.9 (no restart file), simulated."""
+"""Faults of adaptive jobs, simulated: A3.4 (polling), A3.5 (no exit code, retries), A3.9 (no checkpoint)."""
 
 from __future__ import annotations
 
@@ -21,49 +21,49 @@ def silent(what):
     return Scenario(silences=(Silence(machines=("m0",), at_s=42.0, what=what),))
 
 
-def test_a3_4_a_dead_job_manager_is_replaced_and_nothing_is_started_again():
+def test_a3_4_a_silent_job_manager_is_replaced_without_restarting_the_job():
     ran = simulated(one_task(**CHECKPOINTS), platform_of(1, 0.5), silent("job-manager"), POLLED)
     assert len(ran.commands(cm.ReattachJob)) == 1
     assert [start.machine for _, start in ran.commands(cm.Start)] == [0]
     assert (ran.run.ending, ran.run.ended_s) == ("completed", 100.0)
 
 
-def test_a3_4_without_the_ladder_nobody_would_hear_of_the_end():
-    # What the reattached job manager is for: it tells of an end that the dead one cannot tell.
+def test_a3_4_without_polling_the_end_of_the_job_is_not_detected():
+    # The reattached job manager reports an end that the silent one cannot report.
     late = Scenario(silences=(Silence(machines=("m0",), at_s=95.0, what="job-manager"),))
     ran = simulated(one_task(), platform_of(1), late, replace(POLLED, ladder_every_s=30.0))
     assert ran.run.ended_s == 120.0
     assert [at for at, _ in ran.events(ev.Ended)] == [120.0]
 
 
-def test_a3_4_if_both_are_dead_the_job_goes_on_from_its_last_restart_file():
+def test_a3_4_if_both_services_are_silent_the_job_continues_from_its_last_checkpoint():
     ran = simulated(one_task(**CHECKPOINTS), platform_of(1, 0.5), silent("both"), POLLED)
-    # Silent from 42 s on, found out at 50 s; the last restart file is that of 30 s.
+    # Silent from 42 s, detected at 50 s; the last checkpoint is that of 30 s.
     (move,) = ran.moves()
     assert (move.machine, move.reason) == (1, "failure")
     last = ran.commands(cm.Start)[-1]
     assert last[1].restart_from == pytest.approx(0.3)
     assert last[0] == pytest.approx(50.0, abs=1e-3)
     assert ran.run.ended_s == pytest.approx(50.0 + 0.7 * 200.0, abs=1e-3)
-    # Nobody cleans up on a machine that does not answer.
+    # No clean-up is commanded on a machine that does not answer.
     assert ran.commands(cm.CleanUp) == []
 
 
-def test_a3_4_a_machine_that_dies_is_found_out_by_the_same_ladder():
+def test_a3_4_a_failed_machine_is_detected_by_the_same_polling():
     scenario = Scenario(failures=(Failure(machines=("m0",), at_s=42.0),))
     ran = simulated(one_task(**CHECKPOINTS), platform_of(1, 0.5), scenario, POLLED)
     assert [move.reason for move in ran.moves()] == ["failure"]
     assert ran.run.ended_s == pytest.approx(50.0 + 0.7 * 200.0, abs=1e-3)
 
 
-def test_a3_4_a_machine_that_was_down_between_two_polls_has_lost_the_job():
+def test_a3_4_a_machine_that_failed_between_two_polls_has_lost_its_job():
     scenario = Scenario(failures=(Failure(machines=("m0",), at_s=42.0, repair_s=2.0),))
     ran = simulated(one_task(**CHECKPOINTS), platform_of(1, 0.5), scenario, POLLED)
     assert ran.run.ending == "completed"
     assert len(ran.commands(cm.Start)) == 2
 
 
-def test_a3_4_a_job_that_was_given_up_is_ended_when_its_machine_answers_again():
+def test_a3_4_an_abandoned_job_is_cancelled_when_its_machine_answers_again():
     quiet = Scenario(silences=(Silence(machines=("m0",), at_s=42.0, lasting_s=100.0),))
     ran = simulated(one_task(work=400, **CHECKPOINTS), platform_of(1, 0.5), quiet, POLLED)
     ends = [(at, cancel.attempt, cancel.reason) for at, cancel in ran.commands(cm.Cancel)]
@@ -72,7 +72,7 @@ def test_a3_4_a_job_that_was_given_up_is_ended_when_its_machine_answers_again():
 
 
 @pytest.mark.parametrize("retries", [0, 1, 3])
-def test_a3_5_without_an_exit_code_it_has_failed_and_is_tried_again(retries):
+def test_a3_5_a_job_without_exit_code_has_failed_and_is_retried(retries):
     scenario = Scenario(exit_codes={"job": ("no-exit-code",)})
     ran = simulated(one_task(retries=retries, on_failure="stop"), platform_of(1), scenario)
     settled = [(settle.state.name, settle.cause) for _, settle in ran.commands(cm.Settle)]
@@ -81,21 +81,21 @@ def test_a3_5_without_an_exit_code_it_has_failed_and_is_tried_again(retries):
     assert ran.run.ending == "failed"
 
 
-def test_a3_5_then_it_waits_for_the_user_if_that_is_wished():
+def test_a3_5_after_the_last_retry_the_job_is_held_if_requested():
     scenario = Scenario(exit_codes={"job": ("no-exit-code",)})
     ran = simulated(one_task(retries=1, on_failure="hold"), platform_of(1), scenario)
     assert [settle.state.name for _, settle in ran.commands(cm.Settle)] == ["READY", "STOPPED"]
     assert ran.run.ending == "stopped"
 
 
-def test_a3_5_or_it_is_rescheduled():
+def test_a3_5_after_the_last_retry_the_job_is_rescheduled_if_requested():
     scenario = Scenario(exit_codes={"job": ("no-exit-code", "no-exit-code", 0)})
     ran = simulated(one_task(retries=1, on_failure="reschedule"), platform_of(3, 2, 1), scenario)
     assert [start.machine for _, start in ran.commands(cm.Start)] == [0, 1, 2]
     assert ran.run.ending == "completed"
 
 
-def test_a3_5_a_job_that_ends_well_at_last_is_completed():
+def test_a3_5_a_retried_job_that_succeeds_is_completed():
     scenario = Scenario(exit_codes={"job": ("no-exit-code", 0)})
     ran = simulated(one_task(retries=1), platform_of(1), scenario)
     assert (ran.run.ending, ran.run.ended_s) == ("completed", 200.0)
@@ -103,7 +103,7 @@ def test_a3_5_a_job_that_ends_well_at_last_is_completed():
 
 @pytest.mark.parametrize("kept", [True, False])
 @pytest.mark.parametrize("reason", ["preempted", "self-migration"])
-def test_a3_9_without_a_restart_file_a_job_begins_at_zero(kept, reason):
+def test_a3_9_without_a_checkpoint_a_job_restarts_from_zero(kept, reason):
     facets = {"checkpoint": {"files": ["restart"], "every": "10s"}, "outputs": {"result": 0}} if kept else {}
     change = RequirementChange(task="job", after=0.5, requirements=parse("speed < 1"))
     scenario = {

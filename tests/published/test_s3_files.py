@@ -1,4 +1,6 @@
-"""S3, files: A3.7 (a shared file comes once to each host) and A3.8 (one template, one program per architecture)."""
+"""Files of adaptive jobs: A3.7 (a shared file is transferred once per host), A3.8 (one program per
+architecture).
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ SHARED_BYTES = 12.2e6
 
 
 def moved(ran):
-    """Add up the bytes that were brought to each machine."""
+    """Return the bytes transferred to each machine."""
     machine_of = {assign.attempt: assign.machine for _, assign in ran.commands(cm.Assign)}
     found = {}
     for _, event in ran.events(ev.StagedIn):
@@ -41,11 +43,11 @@ def moved(ran):
 def test_a3_7_the_shared_file_is_transferred_once_per_host():
     ran = simulated(array_job(100), grid(), policy="rank")
     own = 502_000.0
-    # One job on pegasus, four on babieca, where four programs and sequences come but one database.
+    # One job on pegasus; four on babieca, with four programs and sequences but one database.
     assert moved(ran) == {2: SHARED_BYTES + own, 4: SHARED_BYTES + 4 * own}
 
 
-def test_a3_7_a_file_that_is_not_shared_comes_every_time():
+def test_a3_7_a_file_that_is_not_shared_is_transferred_every_time():
     flow = Builder("array")
     item = {"file": "db", "from": "db.gz", "size": SHARED_BYTES}
     flow.task("search", sweep={"i": "1..3"}, work=10, inputs=[item])
@@ -55,7 +57,7 @@ def test_a3_7_a_file_that_is_not_shared_comes_every_time():
     assert moved(ran) == {0: 3 * SHARED_BYTES}
 
 
-def test_a3_7_who_comes_later_waits_only_for_its_own_files():
+def test_a3_7_later_jobs_wait_only_for_their_own_files():
     flow = Builder("array")
     items = [
         {"file": "db", "from": "db.gz", "size": 10e6, "shared": True},
@@ -68,7 +70,7 @@ def test_a3_7_who_comes_later_waits_only_for_its_own_files():
     assert starts == pytest.approx([11.0, 11.0 + 10.0 + 1.0])
 
 
-def test_a3_7_a_host_that_failed_has_lost_what_it_kept():
+def test_a3_7_a_failed_host_loses_its_cached_files():
     flow = Builder("array")
     item = {"file": "db", "from": "db.gz", "size": 10e6, "shared": True}
     flow.task("search", sweep={"i": "1..2"}, work=10, inputs=[item])
@@ -94,7 +96,7 @@ def test_a3_7_a_host_that_has_the_file_is_preferred():
 
 
 def programs(ran):
-    """Give by machine the names of the files that were brought there."""
+    """Return by machine the names of the files transferred to it."""
     found = {}
     for _, stage in ran.commands(cm.StageIn):
         found.setdefault(stage.machine, set()).update(parcel.name for parcel in stage.parcels)
@@ -111,7 +113,7 @@ def test_a3_8_one_template_gives_a_program_per_architecture(tmp_path):
     }  # fmt: skip
 
 
-def test_a3_8_our_own_files_have_the_same_variables():
+def test_a3_8_weft_files_support_the_same_variables():
     flow = Builder("array")
     flow.task(
         "search",

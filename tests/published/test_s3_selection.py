@@ -1,4 +1,4 @@
-"""S3, selection: A3.6 (two caches) and the authorisation probe, simulated."""
+"""Selection of machines for adaptive jobs, simulated: A3.6 (two caches) and the access probe."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a3_6_at_most_one_state_query_per_machine_in_half_a_minute(ran, machine)
     assert min(gaps(times)) >= 30.0
 
 
-def test_a_machine_that_refuses_is_never_used():
+def test_a_machine_that_denies_access_is_never_used():
     scenario = Scenario(denied=("m2",))
     ran = simulated(
         one_task(sweep={"i": "1..6"}), platform_of(1, 1, 9), scenario, PRESETS["s3"], policy="rank"
@@ -51,7 +51,7 @@ def test_a_machine_that_refuses_is_never_used():
     assert all(fetch.machine != 2 for _, fetch in ran.commands(cm.Fetch))
 
 
-def test_nothing_is_placed_before_the_answers_are_there():
+def test_no_job_is_placed_before_all_machines_have_answered():
     ran = simulated(one_task(), platform_of(1, 2), settings=PRESETS["s3"], policy="rank")
     words = [each for _, each in ran.words()]
     assert words.index("assign 0 m1") > max(words.index("fetch m0"), words.index("fetch m1"))

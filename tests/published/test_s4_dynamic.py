@@ -1,4 +1,4 @@
-"""S4, dynamic part: A4.1, A4.2 and A4.4 (M-S and pM-S) by policies and engine, and the simulation of benchmarks."""
+"""M-S and pM-S as policies of the engine, and the simulation of the benchmarks (A4.1, A4.2, A4.4)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def figures(spec_data):
 
 
 def ran(layers, policy):
-    """Run layers of sweeps; give per layer and subtask machine (within the layer), start and finish."""
+    """Run layers of sweeps; return per layer and subtask the machine (within the layer), start and finish."""
     made = compiled(build_layered_sweeps(layers, "sweeps"))
     lines = run_all({"sweeps": made}, [(0.0, "sweeps")], policy).lines[0]
     sizes = [len(of) for of in layers.lengths]
@@ -40,7 +40,7 @@ def simulated(layers, name):
 
 
 def times(found):
-    """Give start and finish by name; t23 is the third subtask of the second layer."""
+    """Return start and finish by name; t23 is the third subtask of the second layer."""
     return {
         f"t{layer}{number}": line[1:]
         for layer, lines in enumerate(found, start=1)
@@ -73,7 +73,7 @@ def test_a4_2_the_random_vectors(figures, number, name):
 
 @pytest.mark.parametrize("name", POLICIES)
 @pytest.mark.parametrize("seed", range(4))
-def test_they_run_as_the_independent_simulation(seed, name):
+def test_policies_agree_with_an_independent_simulation(seed, name):
     layers = RandomSweeps(subtasks=80, layers=4).draw(generator(seed, "masters"))
     found, expected = ran(layers, POLICIES[name]), simulated(layers, name)
     assert [[line[0] for line in of] for of in found] == [[line[0] for line in of] for of in expected]
@@ -82,12 +82,12 @@ def test_they_run_as_the_independent_simulation(seed, name):
 
 
 @pytest.mark.parametrize("kind", [RandomSweeps(subtasks=100, parents=1.0), SampleGraph(graph="ptg")])
-def test_a4_4_priorities_change_nothing_where_every_subtask_has_one_parent(kind):
+def test_a4_4_priorities_have_no_effect_if_every_subtask_has_one_parent(kind):
     layers = kind.draw(generator(0, "a4.4"))
     assert ran(layers, "pm-s") == ran(layers, "m-s")
 
 
-def test_the_fastest_machine_first_is_another_policy():
+def test_choosing_the_fastest_machine_first_gives_other_schedules():
     layers = RandomSweeps(subtasks=60, layers=3).draw(generator(0, "fastest"))
     first = {line[0] for line in ran(layers, "m-s:fastest=true")[0] if line[1] == 0.0}
     assert first == set(range(len(layers.throughputs[0])))

@@ -1,4 +1,4 @@
-"""S4, static part: A4.1 and A4.2 (shuffle and xDCP), A4.3 (what never happens during xDCP)."""
+"""Shuffle and xDCP: A4.1, A4.2, and A4.3 (invariants of xDCP)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def compiled(generated):
 
 
 def reference_example(figure):
-    """Give the reconstructed figures 5 and 7; subtask t23 is the third of the second layer."""
+    """Return the reconstructed figures 5 and 7; t23 is the third subtask of the second layer."""
     lengths = figure["lengths"]
     parents = tuple(
         tuple(
@@ -76,7 +76,7 @@ def test_a4_2_the_random_vectors(figures, number):
     shuffled, improved = makespan(Shuffle(), made), makespan(Xdcp(), made)
     assert shuffled == pytest.approx(expected["shuffle"], rel=1e-6)
     assert improved <= shuffled
-    # The specification asks for 5 %; with its corrections the passes are the same.
+    # A4.2 requires 5 %; with the corrections of docs/papers the passes are equal.
     assert improved == pytest.approx(expected["xDCP_reference"], rel=1e-9)
 
 
@@ -90,7 +90,7 @@ def test_a4_2_the_random_vectors(figures, number):
     ids=["random", "sparse", "pipelines"],
 )
 @pytest.mark.parametrize("start", ["shuffle", "sequential"])
-def test_a4_3_no_step_makes_it_longer_and_every_step_is_a_schedule(generated, start):
+def test_a4_3_no_step_increases_the_makespan_and_every_step_is_valid(generated, start):
     made = compiled(generated.generate(generator(4, "a4.3")))
     queues = SweepQueues(made, "own", start=start)
     queues.placed[:] = 0

@@ -1,4 +1,4 @@
-"""S5: the applications alone (A5.1), the scenario of the fixture (A5.2) and without contention (A5.7)."""
+"""Many workflows: the applications alone (A5.1), the reference order (A5.2), no contention (A5.7)."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def arrivals(figures):
 
 
 def sorted_pair(pair):
-    """Give the time before the name."""
+    """Return the time before the name."""
     return sorted(pair, key=lambda value: isinstance(value, str))
 
 
 def applications(figures, servers):
-    """Compile the three applications for so many identical servers."""
+    """Compile the three applications for this number of identical servers."""
     made = {}
     for name, app in figures["apps"].items():
         before = [[] for _ in app["w"]]
@@ -72,7 +72,7 @@ def test_a5_2_the_scenario(figures, arrivals, name):
     ]
     assert world.end_s == pytest.approx(expected["experiment_end"], rel=0.005)
     assert fmean(slowdown) == pytest.approx(expected["mean_slowdown"], rel=0.05)
-    # Not asked for, but as near: how far workflows are apart, and who is worst off.
+    # Not required by A5.2: the dispersion and the largest slowdown.
     assert pstdev(slowdown) == pytest.approx(expected["pstdev"], rel=0.05)
     assert max(slowdown) == pytest.approx(expected["max"], rel=0.05)
     for kind, mean in expected["per_app"].items():
@@ -81,7 +81,7 @@ def test_a5_2_the_scenario(figures, arrivals, name):
 
 
 @pytest.mark.parametrize("policy", POLICIES.values())
-def test_a5_7_without_contention_they_are_all_the_same(figures, arrivals, policy):
+def test_a5_7_without_contention_all_policies_are_equal(figures, arrivals, policy):
     world = run_all(applications(figures, 600), arrivals, policy)
     assert world.end_s == pytest.approx(1896.0)
     flow = sum(world.ended_s(run) - time for run, (time, _) in enumerate(arrivals))

@@ -52,7 +52,7 @@ def platforms():
     return {processors: load_platform(f"identical:{processors}") for processors in PROCESSORS}
 
 
-def test_hlfet_gives_the_makespan_of_the_table_in_every_row(graphs, reference, platforms):
+def test_hlfet_makespans_equal_every_row_of_the_table(graphs, reference, platforms):
     assert len(reference) == 720
     wrong = []
     for (name, processors), row in reference.items():
@@ -71,7 +71,7 @@ def sample(graphs, reference, platforms):
     }
 
 
-# These graphs have no layers with machines of their own, so that sweep planners need an option.
+# These graphs have no layers with their own machines, so that sweep planners need an option.
 @pytest.fixture(params=[*PLANNERS, "shuffle:pool=shared", "xdcp:pool=shared"])
 def planner(request):
     return make_planner(request.param)

@@ -1,4 +1,4 @@
-"""U1: everything together. Ten seeds are run by ``weft reproduce u1``; here one seed, event by event."""
+"""U1: all parts together; one seed, checked event by event. ``weft reproduce u1`` runs ten seeds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FAILED = "station3"
 
 @pytest.fixture(scope="module")
 def whole():
-    """All together, with the invariants looked at now and then; ``weft reproduce u1`` does so always."""
+    """The complete system; invariants are checked after some events, in ``weft reproduce u1`` after all."""
     events = count()
 
     def look(engine):
@@ -64,7 +64,7 @@ def test_slow_tasks_migrate_with_their_restart_files(whole):
     assert whole.history.runs[0].plans > 1
 
 
-def test_the_failed_machine_is_left_for_good(whole):
+def test_the_failed_machine_is_not_used_again(whole):
     names = [machine.name for machine in whole.engine.state.machines]
     there = [each for each in whole.history.attempts.values() if names[each.machine] == FAILED]
     assert there
@@ -77,13 +77,13 @@ def test_all_sites_are_used(whole):
     assert used == {"cluster", "station", "cloud"}
 
 
-def test_g_heft_lets_the_short_workflows_wait(whole, g_heft):
+def test_g_heft_delays_short_workflows(whole, g_heft):
     slowdowns = [[run.slowdown for run in ran.history.runs] for ran in (whole, g_heft)]
     assert sum(slowdowns[1]) > sum(slowdowns[0])
     assert slowdowns[1][2] + slowdowns[1][3] > slowdowns[0][2] + slowdowns[0][3]
 
 
-def test_the_variants_differ_in_what_their_names_say():
+def test_the_variants_differ_as_their_names_say():
     whole, staying, g_heft = VARIANTS.values()
     assert (whole.policy, whole.settings.migrate, whole.settings.checkpoints) == (
         staying.policy,
@@ -103,7 +103,7 @@ def test_the_variants_differ_in_what_their_names_say():
         ({f"{WHOLE}.broken": 1.0}, "events after which an invariant did not hold"),
     ],
 )
-def test_what_is_not_kept_is_named(changed, figure):
+def test_figures_outside_their_tolerance_are_named(changed, figure):
     fine = {
         f"{name}.{measure}": value
         for name in VARIANTS

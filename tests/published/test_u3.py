@@ -15,10 +15,10 @@ from weft.papers.runs import repeat_if_disturbed
 from weft.papers.unified_sharing import POLICIES, SharingStudy
 
 ARRIVALS = reference_arrivals(0)[:18]
-"""Of these the mean slowdowns differ by a quarter from policy to policy."""
+"""Mean slowdowns of these arrivals differ by a quarter between policies."""
 AT_ONCE = [Arrival(workflow=name) for name in ("GEE", "PipeAlign", "MAXDo", "MAXDo")]
 FIRST = 8
-"""Of these the first tasks start so far apart that real processes keep the order."""
+"""The first tasks start so far apart that real processes keep the order."""
 
 
 pytestmark = pytest.mark.real_time

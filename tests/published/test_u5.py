@@ -1,7 +1,7 @@
-"""U5 of spec unified section 9: on a simulated cluster the engine takes exactly the time the queue's rule says.
+"""U5 (docs/papers/unified.md, section 9): on a simulated cluster the engine reproduces the queue model exactly.
 
-The rules are computed by the kernels of S2's cluster simulator (M. Jaros, J. Jaros, Performance-Cost Optimization
-of Moldable Scientific Workflows); the engine meets the same tasks one event at a time.
+The model is computed by the kernels of the moldable paper's cluster simulator (docs/papers/moldable.md); the engine
+handles the same tasks event by event.
 """
 
 from __future__ import annotations
@@ -81,13 +81,13 @@ def moldable(draw):
 
 @pytest.mark.parametrize("rule", QUEUES)
 @given(drawn=moldable())
-def test_random_moldable_workflows_take_the_time_of_the_queue(rule, drawn):
+def test_makespans_of_random_moldable_workflows_equal_the_queue_model(rule, drawn):
     assert_same_times(*drawn, rule)
 
 
 @pytest.mark.parametrize("run", ["local", "all_one"])
 @pytest.mark.parametrize("name", ["tree7", "barrier8", "tree15", "barrier16"])
-def test_reference_workflows_take_the_time_of_the_fixture(spec_data, name, run):
+def test_makespans_of_reference_workflows_equal_the_fixture(spec_data, name, run):
     figures = json.loads((spec_data / "s2_perfdb_and_expected.json").read_text())
     workflow = figures["workflows"][name]
     tasks = {}

@@ -1,4 +1,4 @@
-"""WIEN2k-50 and the reference testbed of S1 (spec s1 sections 2.2 and 11), as tests build them."""
+"""WIEN2k-50 and the reference testbed (docs/papers/dynamic-grid.md, sections 2.2 and 11), built by the tests."""
 
 from __future__ import annotations
 

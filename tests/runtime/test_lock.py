@@ -1,4 +1,4 @@
-"""One engine at a time: whoever holds the lock is named, whoever died has lost it."""
+"""Only one engine holds the lock of a project; the lock of a process that has ended is free."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def path(tmp_path):
 
 @pytest.fixture(params=["flock", "by name"])
 def way(request, monkeypatch):
-    """Where the file system knows flock, and where it does not."""
+    """File systems with and without flock."""
     if request.param == "by name":
 
         def refused(*_):
@@ -78,7 +78,7 @@ def other(path, way):
     child.communicate()
 
 
-def test_another_engine_is_named(path, other):
+def test_the_error_names_the_engine_that_holds_the_lock(path, other):
     with pytest.raises(Locked) as caught:
         Lock(path)
     assert caught.value.exit_code == 4
@@ -90,7 +90,7 @@ def test_another_engine_is_named(path, other):
     assert find_holder(path).pid == other.pid
 
 
-def test_it_is_free_after_an_orderly_end(path, other):
+def test_the_lock_is_free_after_release(path, other):
     other.communicate("")
     assert find_holder(path) is None
     with Lock(path) as mine:
@@ -99,7 +99,7 @@ def test_it_is_free_after_an_orderly_end(path, other):
     assert find_holder(path) is None
 
 
-def test_a_stale_lock_is_taken_over(path, other):
+def test_the_lock_of_a_killed_process_can_be_acquired(path, other):
     other.send_signal(signal.SIGKILL)
     other.wait()
     assert find_holder(path) is None
@@ -109,8 +109,8 @@ def test_a_stale_lock_is_taken_over(path, other):
         assert find_holder(path).command == "weft resume"
 
 
-def test_a_zombie_holds_nothing(path, other):
-    """A process that ended and that nobody has waited for still has its number."""
+def test_a_zombie_process_does_not_hold_the_lock(path, other):
+    """A process that has ended keeps its pid until its parent waits for it."""
     other.send_signal(signal.SIGKILL)
     while "Z" not in Path(f"/proc/{other.pid}/stat").read_text().rpartition(")")[2]:
         time.sleep(0.005)
@@ -118,14 +118,14 @@ def test_a_zombie_holds_nothing(path, other):
         assert mine.previous_owner.pid == other.pid
 
 
-def test_a_stopped_engine_still_holds_it(path, other):
+def test_a_stopped_process_still_holds_the_lock(path, other):
     other.send_signal(signal.SIGSTOP)
     with pytest.raises(Locked, match=f"process {other.pid}"):
         Lock(path)
 
 
-def test_of_many_one_gets_it(path, way):
-    """They all begin at once, on the lock of one that died."""
+def test_only_one_of_many_processes_acquires_the_lock(path, way):
+    """All start at the same time, with the lock file of a process that has ended."""
     first = started(path, way)
     first.stdout.readline()
     first.kill()
@@ -139,7 +139,7 @@ def test_of_many_one_gets_it(path, way):
     assert [file.name for file in path.parent.iterdir()] in (["lock"], []), "nothing stays behind"
 
 
-def test_one_process_cannot_hold_it_twice(path, way):
+def test_one_process_cannot_acquire_the_lock_twice(path, way):
     with Lock(path):
         with pytest.raises(Locked):
             Lock(path)
@@ -147,8 +147,8 @@ def test_one_process_cannot_hold_it_twice(path, way):
     Lock(path).release()
 
 
-def test_a_forked_child_does_not_hold_it(path):
-    """The engine is killed while a child it had forked lives on."""
+def test_a_forked_child_does_not_hold_the_lock(path):
+    """The engine is killed while its forked child keeps running."""
     child = started(path, "forks")
     try:
         assert child.stdout.readline() == "held\n"
@@ -163,7 +163,7 @@ def test_a_forked_child_does_not_hold_it(path):
         child.communicate()
 
 
-def test_a_reused_number_is_recognised(path, way):
+def test_a_reused_pid_is_not_taken_for_the_owner(path, way):
     mine = LockOwner.this_process(["weft"])
     assert mine.alive
     stale = [
@@ -180,8 +180,8 @@ def test_a_reused_number_is_recognised(path, way):
             assert held.previous_owner == each
 
 
-def test_without_flock_another_host_is_believed(path, way):
-    """Nobody here can know whether a process there lives; the kernel's lock can."""
+def test_without_flock_an_owner_on_another_host_counts_as_running(path, way):
+    """Processes of another host cannot be checked; a kernel lock is reliable."""
     stranger = replace(LockOwner.this_process([]), host="elsewhere", command="")
     path.parent.mkdir(parents=True)
     path.write_text(stranger.as_text())
@@ -193,7 +193,7 @@ def test_without_flock_another_host_is_believed(path, way):
 
 
 @pytest.mark.parametrize("text", ["", "garbage", "[]", "{}", '{"pid": 1}', "\x00" * 100, "9" * 100_000])
-def test_whatever_stands_in_the_file_it_can_be_taken(path, way, text):
+def test_invalid_content_of_the_lock_file_does_not_block_the_lock(path, way, text):
     path.parent.mkdir(parents=True)
     path.write_text(text)
     assert find_holder(path) is None
@@ -202,14 +202,14 @@ def test_whatever_stands_in_the_file_it_can_be_taken(path, way, text):
         assert json.loads(path.read_text())["pid"] == os.getpid()
 
 
-def test_values_of_the_wrong_type_name_nobody(path):
+def test_values_of_the_wrong_type_are_not_an_owner(path):
     record = json.loads(LockOwner.this_process([]).as_text())
     for name in record:
         assert LockOwner.of_text(json.dumps(record | {name: None})) is None
     assert LockOwner.of_text(json.dumps(record)) is not None
 
 
-def test_without_links_it_works_too(path, monkeypatch):
+def test_the_lock_works_on_file_systems_without_hard_links(path, monkeypatch):
     def refused(code):
         def refuse(*_):
             raise OSError(code, os.strerror(code))
@@ -225,7 +225,7 @@ def test_without_links_it_works_too(path, monkeypatch):
     assert list(path.parent.iterdir()) == []
 
 
-def test_what_stands_in_the_way_is_told(tmp_path):
+def test_an_unwritable_lock_file_is_reported(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(WeftError, match="cannot lock the project"):
         Lock(tmp_path / "file" / "lock")
@@ -235,7 +235,7 @@ def test_what_stands_in_the_way_is_told(tmp_path):
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_released_twice_is_released_once(path, way):
+def test_releasing_twice_is_allowed(path, way):
     first = Lock(path)
     first.release()
     second = Lock(path)

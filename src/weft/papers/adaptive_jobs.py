@@ -320,7 +320,9 @@ class DegradationStudy:
     """Scenario A."""
 
     name: ClassVar[str] = "s3-degradation"
-    title: ClassVar[str] = "a job leaves a machine that became slow (Huedo et al., GridWay; S3 section 9, A)"
+    title: ClassVar[str] = (
+        "a job migrates from a machine that became slow (Huedo et al., GridWay; adaptive-jobs, section 9)"
+    )
 
     def cells(self, *, full: bool) -> Sequence[ExperimentCell]:  # noqa: ARG002 -- nothing is drawn: one run says it all
         """Return the only cell."""
@@ -412,7 +414,7 @@ class RequirementsStudy:
     """Scenario B."""
 
     name: ClassVar[str] = "s3-requirements"
-    title: ClassVar[str] = "jobs demand another machine (Huedo et al., GridWay; S3 section 9, B)"
+    title: ClassVar[str] = "jobs change their requirements (Huedo et al., GridWay; adaptive-jobs, section 9)"
 
     def cells(self, *, full: bool) -> Sequence[ExperimentCell]:  # noqa: ARG002 -- nothing is drawn: one run says it all
         """Return the only cell."""

@@ -400,7 +400,7 @@ class MigrationStudy:
 
     name: ClassVar[str] = "s1-dynamic"
     title: ClassVar[str] = (
-        "WIEN2k on machines that slow down, migration (Prodan, Fahringer 2005; S1 section 13)"
+        "WIEN2k on machines that slow down, migration (Prodan, Fahringer 2005; dynamic-grid, section 13)"
     )
 
     def cells(self, *, full: bool) -> Sequence[ExperimentCell]:

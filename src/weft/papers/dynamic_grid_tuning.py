@@ -429,7 +429,9 @@ class TuningStudy:
     """The tuning experiment."""
 
     name: ClassVar[str] = "s1-tuning"
-    title: ClassVar[str] = "settings of the genetic search for WIEN2k (Prodan, Fahringer 2005; S1 section 12)"
+    title: ClassVar[str] = (
+        "settings of the genetic search for WIEN2k (Prodan, Fahringer 2005; dynamic-grid, section 12)"
+    )
 
     def cells(self, *, full: bool) -> Sequence[ExperimentCell]:
         """Return the chosen settings, each changed alone, other variants, with ``full`` the grid."""

@@ -320,7 +320,7 @@ class StarvationStudy:
     """Arrivals that exceed the capacity."""
 
     name: ClassVar[str] = "s5-starvation"
-    title: ClassVar[str] = "workflows that end although more arrive than can (Bolze et al.; S5 section 10)"
+    title: ClassVar[str] = "workflows that end under overload (Bolze et al.; many-workflows, section 10)"
 
     def cells(self, *, full: bool) -> Sequence[ExperimentCell]:  # noqa: ARG002
         """Return one cell per policy."""

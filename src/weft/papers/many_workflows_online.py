@@ -397,7 +397,9 @@ class OnlineStudy:
     """Many workflows on four servers."""
 
     name: ClassVar[str] = "s5-scenario"
-    title: ClassVar[str] = "102 workflows arriving online under seven policies (Bolze et al.; S5 section 8)"
+    title: ClassVar[str] = (
+        "102 workflows arriving online under seven policies (Bolze et al.; many-workflows, section 8)"
+    )
 
     def cells(self, *, full: bool) -> Sequence[ExperimentCell]:
         """Return the applications alone, drawn orders, and the reference orders."""

@@ -380,7 +380,7 @@ class AlphaStudy:
     """Plans with weighted time and cost."""
 
     name: ClassVar[str] = "s2-alpha"
-    title: ClassVar[str] = "time against cost and idle nodes by alpha (Jaros, Jaros; S2 section 10, Table 2)"
+    title: ClassVar[str] = "time against cost and idle nodes by alpha (Jaros, Jaros; moldable, section 10)"
 
     def cells(self, *, full: bool) -> Sequence[ExperimentCell]:
         """Return the judged cases; with ``full`` also Table 2."""

@@ -252,7 +252,9 @@ class LocalOptimumStudy:
     """The search for the fastest node counts."""
 
     name: ClassVar[str] = "s2-local"
-    title: ClassVar[str] = "generations until the fastest node counts are found (Jaros, Jaros; S2 Table 1)"
+    title: ClassVar[str] = (
+        "generations until the fastest node counts are found (Jaros, Jaros; moldable, Table 1)"
+    )
 
     def cells(self, *, full: bool) -> Sequence[ExperimentCell]:
         """Return all sizes and selections with the population of Table 1, or all if ``full``."""

@@ -375,7 +375,9 @@ class TablesStudy:
     """The five factors of Table I."""
 
     name: ClassVar[str] = "s4-tables"
-    title: ClassVar[str] = "sweep workflows against shuffle as factors vary (Ma, Buyya; S4 Table I)"
+    title: ClassVar[str] = (
+        "sweep workflows against shuffle as factors vary (Ma, Buyya; parameter-sweeps, Table I)"
+    )
 
     def cells(self, *, full: bool) -> Sequence[ExperimentCell]:
         """Return the defaults and the points of the factors: all, or the two at each end."""
@@ -431,7 +433,9 @@ class SamplesStudy:
     """The regular graphs of Table II."""
 
     name: ClassVar[str] = "s4-samples"
-    title: ClassVar[str] = "sweep workflows against shuffle on regular graphs (Ma, Buyya; S4 Table II)"
+    title: ClassVar[str] = (
+        "sweep workflows against shuffle on regular graphs (Ma, Buyya; parameter-sweeps, Table II)"
+    )
 
     def cells(self, *, full: bool) -> Sequence[ExperimentCell]:
         """Return one cell per graph."""

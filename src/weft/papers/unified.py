@@ -73,7 +73,7 @@ class UnifiedStudy:
 
     name: ClassVar[str] = "u1"
     title: ClassVar[str] = (
-        "loops, a sweep and a moldable workflow on three sites, adapting (unified section 9)"
+        "loops, a sweep and a moldable workflow on three sites, with migration (unified, section 9)"
     )
 
     def cells(self, *, full: bool) -> Sequence[ExperimentCell]:

@@ -385,7 +385,7 @@ class JobMigrationStudy:
     """Jobs that migrate between machines."""
 
     name: ClassVar[str] = "u4"
-    title: ClassVar[str] = "jobs that leave machines, real processes (Huedo et al., S3; unified section 9)"
+    title: ClassVar[str] = "jobs that migrate, real processes (Huedo et al.; unified, section 9)"
 
     def __init__(self, scale: float = 0.02, cases: Mapping[str, JobCase] = CASES) -> None:
         self._scale = scale

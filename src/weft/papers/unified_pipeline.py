@@ -50,9 +50,7 @@ class PipelineStudy:
     """Sweep layers without barriers between them."""
 
     name: ClassVar[str] = "u2"
-    title: ClassVar[str] = (
-        "sweeps without barriers, real processes (Ma and Buyya, S4 section 5; unified section 9)"
-    )
+    title: ClassVar[str] = "sweeps without barriers, real processes (Ma and Buyya; unified, section 9)"
 
     def __init__(self, unit_s: float = 1.0) -> None:
         self._unit_s = unit_s

@@ -54,7 +54,7 @@ class SharingStudy:
 
     name: ClassVar[str] = "u3"
     title: ClassVar[str] = (
-        "102 workflows on four slots, real processes, 1:100 (Bolze et al., S5; unified section 9)"
+        "102 workflows on four slots, real processes, 1:100 (Bolze et al.; unified, section 9)"
     )
 
     def __init__(self, scale: float = 0.01) -> None:

@@ -1,4 +1,6 @@
-"""Disturbances: by time, each with its end, by the stated laws, and the same whoever asks."""
+"""Disturbances are ordered by time, end, follow the stated distributions, and depend only on seed and
+scenario.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ GRID = Perturbation(
 )
 
 
-def test_what_is_stated_happens_as_stated():
+def test_disturbances_with_given_times_happen_at_these_times():
     scenario = Scenario(
         perturbations=(
             Perturbation(machines=("m2",), at_s=5.0, slowdown=exactly(2.0), lasting_s=exactly(10.0)),
@@ -65,7 +67,7 @@ def test_what_is_stated_happens_as_stated():
     ]
 
 
-def test_perturbations_of_s1_have_their_intervals_factors_and_times():
+def test_perturbations_have_the_stated_intervals_factors_and_durations():
     items = first(Scenario(perturbations=(GRID,)), 20_000)
     begins = [item for item in items if item.what is DisturbanceKind.SLOWED]
     intervals = np.diff([0.0, *(item.at_s for item in begins)])
@@ -96,7 +98,7 @@ def times_between(items, begin, end):
     return found
 
 
-def test_failures_and_repairs_are_exponential_and_take_turns():
+def test_failures_and_repairs_alternate_with_exponential_intervals():
     items = first(Scenario(failures=(Failure(machines=("m[1-4]",), mtbf_s=3600.0, repair_s=600.0),)), 16_000)
     assert {item.machine for item in items} == {0, 1, 2, 3}
     for machine in range(4):
@@ -110,12 +112,12 @@ def test_failures_and_repairs_are_exponential_and_take_turns():
             assert spent.std() == pytest.approx(mean, rel=0.15)
 
 
-def test_what_is_never_repaired_fails_once():
+def test_a_machine_that_is_never_repaired_fails_once():
     items = first(Scenario(failures=(Failure(machines=("*",), mtbf_s=10.0),)), 99)
     assert [item.what for item in items] == [DisturbanceKind.FAILED] * 20
 
 
-def test_no_perturbation_begins_after_its_end():
+def test_no_perturbation_starts_after_until():
     short = Perturbation(
         machines=("*",), every_s=1.0, at_s=50.0, until_s=90.0, slowdown=exactly(2.0), lasting_s=exactly(30.0)
     )
@@ -125,7 +127,7 @@ def test_no_perturbation_begins_after_its_end():
     assert len(items) == 2 * len(begins) > 40
 
 
-def test_entries_added_below_change_none_above():
+def test_adding_an_entry_does_not_change_earlier_entries():
     failing = Failure(machines=("m1",), mtbf_s=50.0, repair_s=5.0)
     one = Scenario(perturbations=(GRID,), failures=(failing,))
     more = Scenario(
@@ -189,7 +191,7 @@ ENDS = {
 
 
 @given(SCENARIOS, st.integers(0, 99))
-def test_time_never_runs_back_and_nothing_ends_before_it_begins(scenario, seed):
+def test_disturbances_are_ordered_and_end_after_they_begin(scenario, seed):
     items = first(scenario, 200, seed)
     assert items == first(scenario, 200, seed)
     assert all(one.at_s <= other.at_s for one, other in itertools.pairwise(items))

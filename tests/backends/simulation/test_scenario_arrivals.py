@@ -1,4 +1,4 @@
-"""Arrivals: stated ones as stated, drawn ones by their law, the published scenario of S5 to the letter."""
+"""Arrivals with given times, drawn arrivals, and the arrivals of the many-workflows paper."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def drawn(scenario, seed=0):
     return draw_arrivals(scenario, generator(seed, "arrivals"))
 
 
-def test_the_fixture_of_s5_can_be_stated(spec_data):
+def test_the_arrivals_of_the_many_workflows_paper_can_be_described(spec_data):
     published = json.loads((spec_data / "s5_expected.json").read_text())["scenario_seed0"]
     halves = [[name for at, name in published if at <= 600], [name for at, name in published if at > 600]]
     stated = scenario_of(
@@ -36,7 +36,7 @@ def test_the_fixture_of_s5_can_be_stated(spec_data):
     assert Counter(each.workflow for each in drawn(by_mix)) == Counter(name for _, name in published)
 
 
-def test_a_mix_is_drawn_without_replacement_in_an_order_that_depends_on_the_seed():
+def test_a_mix_is_a_permutation_that_depends_on_the_seed():
     mix = scenario_of({"mix": MIX, "every": 12, "owner": "ann"})
     orders = {tuple(each.workflow for each in drawn(mix, seed)) for seed in range(20)}
     assert len(orders) == 20
@@ -45,13 +45,13 @@ def test_a_mix_is_drawn_without_replacement_in_an_order_that_depends_on_the_seed
     assert {each.owner for each in drawn(mix)} == {"ann"}
 
 
-def test_every_place_in_the_order_is_as_likely():
+def test_all_positions_in_a_mix_are_equally_likely():
     mix = scenario_of({"mix": {"a": 1, "b": 3}, "every": 1})
     places = Counter([each.workflow for each in drawn(mix, seed)].index("a") for seed in range(400))
     assert all(60 <= places[place] <= 140 for place in range(4))
 
 
-def test_a_poisson_process_has_its_mean_and_no_memory():
+def test_poisson_intervals_have_the_stated_mean_and_are_memoryless():
     found = drawn(scenario_of({"workflow": "a", "count": 20_000, "poisson": "45s", "from": 100}))
     times = np.array([each.at_s for each in found])
     intervals = np.diff(times, prepend=100.0)
@@ -61,7 +61,7 @@ def test_a_poisson_process_has_its_mean_and_no_memory():
     assert np.mean(intervals > 90.0) == pytest.approx(np.exp(-2), abs=0.01)
 
 
-def test_arrivals_come_by_time_and_then_as_written():
+def test_arrivals_are_ordered_by_time_then_by_position_in_the_file():
     scenario = Scenario(
         arrivals=(
             Arrival(workflow="late", at_s=24.0),

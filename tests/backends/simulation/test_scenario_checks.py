@@ -1,4 +1,6 @@
-"""What a scenario names must exist: workflows, machines, tasks, loops, files; or the nearest is named."""
+"""Unknown names of workflows, machines, tasks, loops and files in a scenario are refused with the nearest
+name.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ def judge(folder, text):
 
 
 def refused(folder, text):
-    """Give what is said of a scenario that is not sound."""
+    """Return the error text of an invalid scenario."""
     with pytest.raises(InvalidInput) as caught:
         judge(folder, text)
     assert caught.value.exit_code == 2
@@ -73,13 +75,13 @@ NAMES = {
 
 
 @pytest.mark.parametrize(("text", "said"), NAMES.items())
-def test_a_name_that_does_not_exist_is_refused_at_its_place(folder, text, said):
+def test_unknown_names_are_refused_with_their_location(folder, text, said):
     (found,) = refused(folder, text)
     assert said in found
     assert f"{folder / 's.yaml'}:3:" in found
 
 
-def test_names_that_exist_are_taken(folder):
+def test_known_names_are_accepted(folder):
     text = """\
 perturbations: [{machines: "*", every: 1, slowdown: 2, lasting: 1}]
 failures: [{machines: "m{1..3}", at: 1}]
@@ -92,12 +94,12 @@ lines: {parts: 12}
     assert judge(folder, text).iterations == {"scf": 3}
 
 
-def test_everything_is_said_at_once(folder):
+def test_all_problems_are_reported_together(folder):
     found = refused(folder, "\n".join(text for text in NAMES if text.startswith(("l", "i", "s"))))
     assert len(found) == 5
 
 
-def test_workflows_that_are_not_there_are_refused_with_the_nearest(folder):
+def test_missing_workflow_files_are_refused_with_the_nearest_name(folder):
     text = "weft: 1\narrivals:\n  - {workflow: lop.yaml}\n  - {order: [loop.yaml, broken.yaml, none.yaml]}\n"
     (folder / "s.yaml").write_text(text)
     scenario = load_scenario(folder / "s.yaml")
@@ -111,7 +113,7 @@ def test_workflows_that_are_not_there_are_refused_with_the_nearest(folder):
     assert "s.yaml:4:5: arrivals[1]: no file" in third
 
 
-def test_a_workflow_that_nobody_gave_is_refused():
+def test_an_unknown_workflow_is_refused():
     document = parse_document("{weft: 1, arrivals: [{workflow: lop}], iterations: {scf: 1}}", "s.yaml")
     with pytest.raises(
         InvalidInput, match=r"^s.yaml:1:\d+: arrivals\[0\]: no workflow 'lop'; did you mean 'loop'\?$"
@@ -119,7 +121,7 @@ def test_a_workflow_that_nobody_gave_is_refused():
         check_scenario(read_scenario(document), None, {"loop": object()})
 
 
-def test_without_platform_or_workflows_their_names_are_not_looked_at(folder):
+def test_without_platform_or_workflows_their_names_are_not_checked(folder):
     document = parse_document("{weft: 1, iterations: {x: 1}, loads: [{machine: y}]}", "s.yaml")
     check_scenario(read_scenario(document), None, None)
     with pytest.raises(InvalidInput, match="no machine 'y'"):
@@ -128,12 +130,12 @@ def test_without_platform_or_workflows_their_names_are_not_looked_at(folder):
         check_scenario(read_scenario(document), None, {})
 
 
-def test_the_example_is_sound():
+def test_the_example_scenario_is_valid():
     scenario = load_scenario(EXAMPLES / "scenario.yaml")
     check_scenario(scenario, load_platform(EXAMPLES / "grid.yaml"), load_arrival_workflows(scenario))
 
 
-def test_the_command_checks_scenarios_too():
+def test_weft_check_accepts_scenarios():
     shown = weft("check", "scenario.yaml", "--on", "grid.yaml", folder=EXAMPLES)
     said = "scenario.yaml: a scenario of 6 arrivals of 3 workflows; no problems\n"
     assert (shown.code, shown.out) == (0, said)

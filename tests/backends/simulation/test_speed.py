@@ -1,4 +1,4 @@
-"""The speed of a machine: against sums over small pieces of time."""
+"""The speed of a host, compared with sums over short intervals."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from weft.backends.simulation.state import HostSpeed
 
 
-def test_undisturbed_work_takes_its_time_to_the_last_bit():
+def test_undisturbed_work_ends_at_the_exact_time():
     speed = HostSpeed()
     for now, work_s in ((0.1, 0.2), (1e6 / 3, 77.376), (12.7, 1 / 3)):
         assert speed.finish_s(work_s, now) == now + work_s
 
 
-def test_three_competitors_leave_a_quarter():
-    # S3 section 9, scenario A: iterations of 4 s become 16 s long.
+def test_three_competing_processes_leave_a_quarter_of_the_speed():
+    # docs/papers/adaptive-jobs.md, section 9, scenario A: iterations of 4 s take 16 s.
     speed = HostSpeed()
     speed.load(3, 120.0)
     assert speed.share == 0.25
@@ -27,7 +27,7 @@ def test_three_competitors_leave_a_quarter():
     assert speed.finish_s(4.0, 200.0) == 204.0
 
 
-def test_slowdowns_multiply_and_leave_nothing_behind():
+def test_slowdowns_multiply_and_are_removed_without_rounding_errors():
     speed = HostSpeed()
     for slowdown in (3.0, 7.0, 3.0):
         speed.slow(slowdown, 10.0)
@@ -40,7 +40,7 @@ def test_slowdowns_multiply_and_leave_nothing_behind():
     assert speed.finish_s(5.0, 10.0) == 15.0
 
 
-def test_what_has_not_begun_cannot_end():
+def test_ending_a_slowdown_or_load_that_is_not_active_is_an_error():
     with pytest.raises(ValueError, match="not in list"):
         HostSpeed().relieve(2.0, 0.0)
     with pytest.raises(ValueError, match="2 processes end where 0 compete"):
@@ -54,8 +54,8 @@ CHANGES = st.lists(
 
 
 @given(CHANGES, st.integers(0, 10), st.integers(1, 30))
-def test_work_is_done_when_the_speed_adds_up_to_it(changes, start, work):
-    """Independent: the share of every whole second, from what is going on in it."""
+def test_work_ends_when_the_integral_of_the_speed_reaches_it(changes, start, work):
+    """Reference: the share of every whole second, from the disturbances active in it."""
 
     def share(second):
         product, processes = Fraction(1), 0

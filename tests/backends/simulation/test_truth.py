@@ -1,4 +1,4 @@
-"""True durations: their law, and that nothing but seed, run, iteration and task decides them."""
+"""True durations follow their distribution and depend only on seed, run, iteration and task."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def truth(durations=NOISY, labels=(), seed=1, run=0):
     return TrueDurations(durations, labels, seed=seed, run=run)
 
 
-def test_without_noise_the_estimate_is_the_truth():
+def test_without_noise_durations_equal_their_estimates():
     assert truth(Durations()).seconds(5, 12.5) == 12.5
     assert truth(Durations(bias=2.0)).seconds(5, 12.5, iteration=3) == 25.0
 
 
 def test_the_mean_is_preserved_and_the_deviation_is_the_noise():
     drawn = np.array(list(map(truth().factor, range(40_000))))
-    # Four standard errors; the median of a lognormal law is below its mean.
+    # Four standard errors; the median of a lognormal distribution is below its mean.
     assert drawn.mean() == pytest.approx(1.5, abs=4 * 1.5 * 0.3 / math.sqrt(40_000))
     assert drawn.std() == pytest.approx(1.5 * 0.3, rel=0.03)
     assert np.median(drawn) == pytest.approx(1.5 / math.sqrt(1.09), rel=0.01)
@@ -35,14 +35,14 @@ def test_the_mean_is_preserved_and_the_deviation_is_the_noise():
 
 
 @given(st.permutations([(task, iteration) for task in (0, 7, 1023, 1024, 5000) for iteration in (0, 1, 4)]))
-def test_the_order_of_asking_does_not_matter(asked):
+def test_durations_do_not_depend_on_the_order_of_calls(asked):
     mine, theirs = truth(), truth()
     expected = {each: mine.factor(*each) for each in sorted(asked)}
     assert {each: theirs.factor(*each) for each in asked} == expected
     assert len(set(expected.values())) == len(expected)
 
 
-def test_runs_seeds_and_iterations_differ_and_agree_with_nothing():
+def test_durations_of_different_runs_seeds_and_iterations_are_independent():
     columns = [
         [one.factor(task, iteration) for task in range(2000)]
         for one, iteration in (
@@ -57,7 +57,7 @@ def test_runs_seeds_and_iterations_differ_and_agree_with_nothing():
     assert np.abs(correlation - np.eye(len(columns))).max() < 0.1
 
 
-def test_a_task_may_have_a_law_of_its_own():
+def test_a_task_can_have_its_own_noise_and_bias():
     durations = Durations(noise=0.1, tasks={"a": Durations(bias=3.0), "b[2]": Durations(noise=0.1, bias=2.0)})
     labels = ["a[1]", "b[1]", "b[2]"]
     found, plain = truth(durations, labels), truth(Durations(noise=0.1))

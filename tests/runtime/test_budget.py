@@ -1,4 +1,4 @@
-"""Clocks and budgets as planners get them."""
+"""Deadlines and planning budgets."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ UNLIKE = platform({"speed": 1.0}, {"speed": 1.7})
 
 
 class TestClock:
-    def test_it_counts_down(self):
+    def test_the_time_left_decreases(self):
         clock = Deadline.of(50.0)
         first = clock.left()
         time.sleep(0.01)
         assert 49.0 < clock.left() < first <= 50.0
         assert Deadline.of(-1.0).left() < 0
 
-    def test_it_travels_and_ends_at_the_same_moment(self):
+    def test_a_pickled_deadline_ends_at_the_same_time(self):
         clock = Deadline.of(50.0)
         left = pickle.loads(pickle.dumps(clock.left))
         assert left() == pytest.approx(clock.left(), abs=1.0)
         assert left.__self__ == clock
 
-    def test_it_stands_still_while_kernels_are_compiled(self):
+    def test_the_compilation_of_kernels_does_not_use_up_the_budget(self):
         budget = make_budget(plan_time_s=50.0, plan_steps=None)
         clock = budget.left.__self__
         with exclude_compilation(budget):
@@ -44,13 +44,13 @@ class TestClock:
         assert 0.02 <= clock.end_s - before < 10
         assert compilation._listeners == []
 
-    def test_steps_need_no_clock(self):
+    def test_a_budget_of_steps_has_no_deadline(self):
         with exclude_compilation(make_budget(plan_time_s=None, plan_steps=3)):
             assert compilation._listeners == []
 
 
 class TestBudget:
-    def test_steps_or_time_or_neither(self):
+    def test_a_budget_has_steps_or_a_deadline_or_neither(self):
         assert make_budget(plan_time_s=None, plan_steps=None).allows(10**9)
         assert make_budget(plan_time_s=None, plan_steps=3).allows(2)
         assert not make_budget(plan_time_s=None, plan_steps=3).allows(3)
@@ -68,11 +68,11 @@ class TestBudget:
             ({"plan_steps": 0}, "0 planning steps; must be at least 1"),
         ],
     )
-    def test_what_cannot_be_is_refused(self, given, told):
+    def test_invalid_budgets_are_refused(self, given, told):
         with pytest.raises(InvalidInput, match=told):
             weft.plan(workflow(FORK), on=UNLIKE, **given)
 
-    def test_only_planners_that_search_have_a_clock_of_their_own(self):
+    def test_only_planners_that_search_get_a_default_deadline(self):
         assert is_search(make_planner("auto"))
         assert not is_search(make_planner("heft"))
         assert weft.plan(workflow(FORK), on=UNLIKE, planner="heft").plan_time_s is None

@@ -1,4 +1,4 @@
-"""Planning beside the loop: what it may spend, what the first plan promises, and how it ends."""
+"""The planner thread: budgets, the promise of the first plan, and closing."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_the_first_plan_comes_with_its_promise():
     assert not planning.searching
 
 
-def test_a_later_plan_promises_nothing():
+def test_a_later_plan_has_no_promise():
     engine, _ = engine_of(instance(TASKS, platform({})))
     woken = threading.Event()
     planning = PlannerThread(engine, planner="heft", budget=PlanningBudget(), seed=0, wake=woken.set)
@@ -73,7 +73,7 @@ def test_a_later_plan_promises_nothing():
 
 
 class Endless:
-    """Searches until its time is over."""
+    """Planner that searches until its deadline."""
 
     name = "endless"
     anytime = True
@@ -87,7 +87,7 @@ class Endless:
         return Heft().plan(request)
 
 
-def test_nobody_waits_for_a_search_and_nobody_is_woken_after_the_end(monkeypatch):
+def test_close_ends_the_search_without_waiting_or_calling_wake(monkeypatch):
     engine, command = engine_of(instance(TASKS, platform({})))
     monkeypatch.setattr(driver, "make_planner", lambda _: Endless())
     woken = []
@@ -105,7 +105,7 @@ def test_nobody_waits_for_a_search_and_nobody_is_woken_after_the_end(monkeypatch
 
 
 class TestSpending:
-    def test_what_is_said_holds_for_every_plan(self):
+    def test_a_given_budget_applies_to_every_plan(self):
         for first in (True, False):
             steps = PlanningBudget(steps=7).budget(make_planner("genetic"), first=first)
             assert (steps.steps, steps.left) == (7, None)
@@ -113,7 +113,7 @@ class TestSpending:
             assert timed.steps is None
             assert 49 < find_deadline(timed).left() <= 50
 
-    def test_if_nothing_is_said_a_search_gets_two_seconds_and_then_few_steps(self):
+    def test_by_default_the_first_search_gets_two_seconds_and_later_ones_few_steps(self):
         first = PlanningBudget().budget(make_planner("genetic"), first=True)
         assert first.steps is None
         assert DEFAULT_PLAN_TIME_S - 1 < find_deadline(first).left() <= DEFAULT_PLAN_TIME_S
@@ -121,7 +121,7 @@ class TestSpending:
         assert (again.steps, again.left) == (200, None)
         assert PlanningBudget().budget(make_planner("heft"), first=True) == Budget()
 
-    def test_what_cannot_be_is_refused(self):
+    def test_invalid_budgets_are_refused(self):
         with pytest.raises(InvalidInput, match="only one of them"):
             PlanningBudget(time_s=1.0, steps=1)
         with pytest.raises(InvalidInput, match="must be at least 1"):

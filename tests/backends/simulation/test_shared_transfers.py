@@ -1,4 +1,4 @@
-"""Transfers that share links: against progressive filling by the book, and byte by byte."""
+"""Shared transfers compared with progressive filling, and checked byte by byte."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backends.simulation.flows_twin import end_times, max_min_rates
+from backends.simulation.progressive_filling import end_times, max_min_rates
 from strategies import platforms
 from weft.backends.simulation.transfers import SharedTransfers, UnsharedTransfers
 from weft.platform.machine import Machine
@@ -48,13 +48,13 @@ def ends_of(model, begun, stops=()):
     return ends
 
 
-def test_one_transfer_alone_takes_latency_and_bandwidth():
+def test_a_single_transfer_takes_latency_plus_size_over_bandwidth():
     begun = [(7, A1, B1, 40.0, 3.0, 5.0, 10.0)]
     assert ends_of(SharedTransfers(SITES, MACHINES), begun) == {7: 10 + 5 + 3 * 1 + 40 / 4}
     assert ends_of(UnsharedTransfers(SITES, MACHINES), begun) == {7: 10 + 5 + 3 * 1 + 40 / 4}
 
 
-def test_two_at_once_take_twice_as_long_and_a_third_slows_both():
+def test_concurrent_transfers_share_the_bandwidth_equally():
     begun = [
         (0, A1, B1, 40.0, 0.0, 0.0, 0.0),
         (1, A2, B2, 40.0, 0.0, 0.0, 0.0),
@@ -78,7 +78,7 @@ def test_two_at_once_take_twice_as_long_and_a_third_slows_both():
         ((A1, C1), (B1, C1), False),
     ],
 )
-def test_what_is_described_once_is_shared_once(first, second, shares):
+def test_transfers_share_a_link_that_is_described_once(first, second, shares):
     platform = SITES
     begun = [(0, *first, 16.0, 0.0, 0.0, 0.0), (1, *second, 1600.0, 0.0, 0.0, 0.0)]
     alone = ends_of(SharedTransfers(platform, MACHINES), begun[:1])[0]
@@ -103,7 +103,7 @@ def test_latency_takes_no_bandwidth():
 
 
 @pytest.mark.parametrize("model", [SharedTransfers, UnsharedTransfers])
-def test_data_on_one_host_and_of_no_size_and_without_limit(model):
+def test_transfers_on_one_host_without_size_or_with_infinite_bandwidth_take_no_time(model):
     fast = Platform(machines=SITES.machines, default_link=Link(latency_s=3.0, bandwidth_Bps=math.inf))
     begun = [
         (0, A1, A1, 1e9, 5.0, 7.0, 2.0),
@@ -114,7 +114,7 @@ def test_data_on_one_host_and_of_no_size_and_without_limit(model):
 
 
 @pytest.mark.parametrize("model", [SharedTransfers, UnsharedTransfers])
-def test_those_that_end_together_are_named_as_they_began(model):
+def test_transfers_that_end_together_are_returned_in_order_of_start(model):
     model = model(SITES, MACHINES)
     for flow, source in ((5, A1), (3, A2), (9, A1), (1, A2)):
         model.start(flow, source, C1 if flow == 9 else B1, 4.0, 0.0, 1.0, 0.0)
@@ -125,7 +125,7 @@ def test_those_that_end_together_are_named_as_they_began(model):
 
 
 @pytest.mark.parametrize("model", [SharedTransfers, UnsharedTransfers])
-def test_a_number_is_under_way_once_and_free_again_afterwards(model):
+def test_a_number_can_be_reused_after_its_transfer_ended(model):
     model = model(SITES, MACHINES)
     model.start(1, A1, B1, 4.0, 0.0, 0.0, 0.0)
     with pytest.raises(ValueError, match="transfer 1"):
@@ -163,7 +163,7 @@ def begun_and_stopped(drawn):
 
 
 def by_the_book(begun, stops):
-    """Put the same transfers to the twin."""
+    """Return the ends of the same transfers by the reference implementation."""
     flows, capacities = [], {}
     for number, source, target, size, files, fixed_s, start in begun:
         found = find_link(SITES, MACHINES[source], MACHINES[target])
@@ -176,11 +176,11 @@ def by_the_book(begun, stops):
 
 
 @given(TRANSFERS)
-def test_ends_are_those_of_progressive_filling(drawn):
+def test_ends_equal_those_of_progressive_filling(drawn):
     begun, stops = begun_and_stopped(drawn)
     expected = {number: float(at) for number, at in by_the_book(begun, stops).items()}
     found = ends_of(SharedTransfers(SITES, MACHINES), begun, stops)
-    # One that ends at the very time it is stopped may go either way: rounding decides.
+    # A transfer that ends at the time of its cancellation may count either way: rounding decides.
     close = {
         n for n, at in stops if any(n in each and abs(each[n] - at) < 1e-6 for each in (expected, found))
     }
@@ -190,8 +190,8 @@ def test_ends_are_those_of_progressive_filling(drawn):
 
 
 @given(TRANSFERS)
-def test_no_byte_is_lost_and_no_link_carries_more_than_it_can(drawn):
-    """On every link, from whole second to whole second: bytes arrived = bandwidth x time with data to move."""
+def test_bytes_are_conserved_and_links_are_not_overloaded(drawn):
+    """On every link and in every second: bytes arrived = bandwidth x time with data to move."""
     begun = [each for each in begun_and_stopped(drawn)[0] if each[1] != each[2]]
     model = SharedTransfers(SITES, MACHINES)
     sizes, links, left = {}, {}, {}
@@ -208,22 +208,22 @@ def test_no_byte_is_lost_and_no_link_carries_more_than_it_can(drawn):
             moved = sum(before[number] - left[number] for number in here)
             assert -1e-9 <= moved <= link.bandwidth_Bps * (1 + 1e-9)
             busy = [number for number in here if 0 < left[number] < before[number] < sizes[number]]
-            if busy:  # at least one has had something to move all the time
+            if busy:  # at least one transfer used the link all the time
                 assert moved == pytest.approx(link.bandwidth_Bps)
     ended = model.ended(1e9)
     assert sorted(ended) == sorted(sizes)
     assert all(model.left_bytes(number, 1e9) == 0.0 for number in sizes)
 
 
-def test_filling_by_the_book_knows_more_than_one_link():
-    # The textbook case: two short flows on links of 1 and 3, a long one over both.
+def test_the_reference_filling_handles_several_links():
+    # The textbook example: two short flows on links of 1 and 3, a long one over both.
     rates = max_min_rates({"long": ("x", "y"), "x": ("x",), "y": ("y",)}, {"x": 1, "y": 3})
     assert {flow: float(rate) for flow, rate in rates.items()} == {"long": 0.5, "x": 0.5, "y": 2.5}
 
 
 @settings(max_examples=25)
 @given(platforms(), st.data())
-def test_alone_a_transfer_has_the_link_planners_believe_in(platform, data):
+def test_an_unshared_transfer_takes_the_time_planners_assume(platform, data):
     machines = planned_machines(platform)
     source = data.draw(st.integers(0, len(machines) - 1))
     target = data.draw(st.integers(0, len(machines) - 1))
@@ -235,7 +235,7 @@ def test_alone_a_transfer_has_the_link_planners_believe_in(platform, data):
         )
 
 
-def test_thousands_on_one_link_end_as_if_they_took_turns():
+def test_thousands_of_transfers_on_one_link_end_at_the_expected_times():
     model = SharedTransfers(SITES, MACHINES)
     for number in range(3000):
         model.start(number, A1, B1, float(number % 7 + 1), 0.0, 0.0, 0.0)

@@ -1,4 +1,4 @@
-"""Requests become events, and each gets its answer when the engine has decided, in the same commit."""
+"""User requests become events and are answered in the transaction of their last entry."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Scene:
         return self.user.ask(what, execution=execution, **how)
 
     def decide(self):
-        """Let the engine decide what was asked, as its loop does; give the events."""
+        """Handle all requests as the driver loop does; return the events."""
         events = list(self.asking.take())
         for number, event in enumerate(events):
             commands = self.hand.engine.handle(event, self.hand.now + 1.0)
@@ -52,10 +52,10 @@ def scene(tmp_path):
     made.close()
 
 
-def test_a_kind_means_all_its_tasks_and_is_answered_once(scene):
+def test_a_request_for_a_task_kind_applies_to_all_its_tasks_and_is_answered_once(scene):
     number = scene.ask("hold", run=0, task="many")
     assert [event.task for event in scene.asking.take()] == [1, 2]
-    assert scene.asking.take() == []  # taken, and not decided yet
+    assert scene.asking.take() == []  # already taken, not handled yet
     for task in (1, 2):
         assert scene.user.reply(number) is None
         event = scene.asking._taken[0][1]
@@ -81,20 +81,20 @@ def test_a_kind_means_all_its_tasks_and_is_answered_once(scene):
         ),
     ],
 )
-def test_what_makes_no_sense_is_refused_with_the_reason(scene, how, text):
+def test_invalid_requests_are_refused_with_the_reason(scene, how, text):
     number = scene.ask(**{"run": 0, **how})
     scene.decide()
     reply = scene.user.reply(number)
     assert (reply.granted, reply.text) == (False, text)
 
 
-def test_requests_of_another_execution_are_left_to_it(scene):
+def test_requests_for_other_executions_are_ignored(scene):
     number = scene.ask("cancel", execution=8)
     assert scene.decide() == []
     assert scene.user.reply(number) is None
 
 
-def test_of_a_run_that_is_over_nothing_can_be_asked(scene):
+def test_requests_for_ended_runs_are_refused(scene):
     first, second, third = scene.ask("cancel"), scene.ask("hold", run=0), scene.ask("release")
     events = scene.decide()
     assert events[0].what == "cancel"

@@ -1,6 +1,6 @@
-"""Max-min fair sharing by the book: progressive filling over any links, recomputed at every change.
+"""Reference implementation of max-min fair sharing: progressive filling, recomputed at every change.
 
-Written for slowness and clarity, in exact fractions: no clocks of links, no heaps.
+It is simple and slow, in exact fractions, without the link clocks and heaps of the tested code.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from fractions import Fraction
 
 
 def max_min_rates(taken, capacities):
-    """Fill all rates alike until a link is full; freeze its flows; go on with the others.
+    """Increase all rates equally until a link is full; freeze its flows; continue with the others.
 
     ``taken``: per flow the links it takes; ``capacities``: bytes per second by link.
     """
@@ -29,7 +29,7 @@ def max_min_rates(taken, capacities):
 
 
 def end_times(flows, capacities, cancelled):
-    """Give the end of every flow.
+    """Return the end of every flow.
 
     ``flows``: (number, link or None, bytes, time at which it is ready); ``cancelled``: number -> time.
     """
