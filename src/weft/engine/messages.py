@@ -11,6 +11,7 @@ the stored names.
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Mapping
 from dataclasses import field
 
@@ -51,6 +52,7 @@ __all__ = [
     "ProbeAnswered",
     "Progressed",
     "ReattachJob",
+    "Record",
     "Refuse",
     "RepeatLoop",
     "Replan",
@@ -684,6 +686,29 @@ Event = (
     | RequestReceived
 )
 
+Record = (
+    StopRun
+    | EstimateSpeed
+    | MarkMachine
+    | AbandonAttempt
+    | LoseAttempt
+    | CountRequeue
+    | MarkViolating
+    | Unbind
+    | AdoptPlan
+    | Refuse
+    | ReportCondition
+    | ReportViolation
+    | KeepAttempt
+    | IgnoreRequirement
+    | ReattachJob
+    | ReportTargetLoss
+    | ReportLateCancel
+)
+"""Commands that record a finding or decision; no attempt starts, moves or ends by them."""
+
+RECORDS: frozenset[type] = frozenset(typing.get_args(Record))
+
 Command = (
     Assign
     | StageIn
@@ -703,44 +728,5 @@ Command = (
     | RepeatLoop
     | EndLoop
     | FinishRun
-    | StopRun
-    | EstimateSpeed
-    | MarkMachine
-    | AbandonAttempt
-    | LoseAttempt
-    | CountRequeue
-    | MarkViolating
-    | Unbind
-    | AdoptPlan
-    | Refuse
-    | ReportCondition
-    | ReportViolation
-    | KeepAttempt
-    | IgnoreRequirement
-    | ReattachJob
-    | ReportTargetLoss
-    | ReportLateCancel
+    | Record
 )
-
-RECORDS: frozenset[type] = frozenset(
-    {
-        StopRun,
-        EstimateSpeed,
-        MarkMachine,
-        AbandonAttempt,
-        LoseAttempt,
-        CountRequeue,
-        MarkViolating,
-        Unbind,
-        AdoptPlan,
-        Refuse,
-        ReportCondition,
-        ReportViolation,
-        KeepAttempt,
-        IgnoreRequirement,
-        ReattachJob,
-        ReportTargetLoss,
-        ReportLateCancel,
-    }
-)
-"""Commands that record a finding or decision; no attempt starts, moves or ends by them."""
