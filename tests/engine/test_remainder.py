@@ -103,7 +103,7 @@ def test_remainder_uses_current_speed_and_availability():
     made = instance(tasks, platform({"speed": 2}, {}, {}))
     down = Failure(machines=("m1",), at_s=1.0)
     state = stopped({"w": made}, 1.0, scenario=replace(UNDISTURBED, failures=(down,)))
-    state.machines.believe(2, 0.25, state.now)
+    state.machines.set_speed(2, 0.25, state.now)
     found = build_remainder(state, state.runs[0])
     row = found.instance.graph.index("second")
     modes = found.instance.modes(row)

@@ -81,7 +81,7 @@ def assert_ended(engine, entries):
     for index, run in engine.state.active.items():
         # Under a plan a task may wait on its machine for one that finds none.
         attempts = [engine.state.attempts[number] for number in run.attempt_of.values()]
-        assert all(engine.state.was_sent_ahead(attempt) for attempt in attempts)
+        assert all(engine.state.is_early(attempt) for attempt in attempts)
         assert len(run.ready) > 0
         view = engine._view
         assert all(not view.modes(view.run(index), task) for task in run.ready)

@@ -19,7 +19,7 @@ __all__ = ["DecisionContext"]
 class DecisionContext:
     """Give reactions the state to read, the settings, and a method to emit commands."""
 
-    __slots__ = ("commands", "policy", "selectors", "settings", "state", "watchful")
+    __slots__ = ("commands", "monitors_all", "policy", "selectors", "settings", "state")
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class DecisionContext:
         self.selectors = selectors or {}
         """By selector name: the policy that places jobs with a selector of their own."""
         self.settings = settings
-        self.watchful = not (
+        self.monitors_all = not (
             settings.contract is None
             and settings.iteration_limit_s is None
             and settings.waiting_timeout_s is None
@@ -44,7 +44,7 @@ class DecisionContext:
         self.commands: list[Command] = []
 
     @contextmanager
-    def led_by(self, policy: Policy) -> Iterator[None]:
+    def use_policy(self, policy: Policy) -> Iterator[None]:
         """Use another policy within a ``with`` block; error messages name that policy."""
         usual, self.policy = self.policy, policy
         try:

@@ -130,7 +130,9 @@ def check_machines(state: EngineState, instance: Instance) -> None:
         )
         obstacle = state.obstacle(machine.index)
         require(machine.usable == (not obstacle), f"usable: {not obstacle} ({obstacle})", where)
-        require(machine.left == machine.left_now(), f"{machine.left} is its recorded free capacity", where)
+        require(
+            machine.left == machine.free_capacity(), f"{machine.left} is its recorded free capacity", where
+        )
         if machine.left is not None:
             free.add(machine.index)
     believed = tuple(machine.speed_factor if machine.up else 0.0 for machine in state.machines)

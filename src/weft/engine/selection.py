@@ -245,12 +245,12 @@ def list_candidate_machines(
     classes = _list_classes(state, run, task)
     avoided = _find_avoided(run, task, classes)
     if moves:
-        found = [first for alike in classes if (first := alike.first(avoided)) is not None]
+        found = [first for machine_class in classes if (first := machine_class.first(avoided)) is not None]
     elif free:
         out = avoided if but is None else {*avoided, but}
-        found = [index for alike in classes for index in alike.rooms.firsts(out)]
+        found = [index for machine_class in classes for index in machine_class.by_capacity.firsts(out)]
     else:
-        found = [index for alike in classes for index in alike.soonest(state.now, avoided)]
+        found = [index for machine_class in classes for index in machine_class.soonest(state.now, avoided)]
     holders = (index for index in _list_data_holders(state, run, task, found, bound) if index not in avoided)
     found += [index for index in holders if moves or not free or index in state.machines.free]
     return sorted(set(found)) if len(found) > 1 else found
@@ -281,14 +281,14 @@ def _list_classes(state: EngineState, run: RunState, task: int) -> list[MachineC
         return machines.destinations(compiled, task)
     options = compiled.options(task)
     if compiled.ranked or run.facts_of(task).requirements is not None:
-        return machines.told_apart(options, *resolve_preferences(state, run, task))
+        return machines.classes_for(options, *resolve_preferences(state, run, task))
     return machines.classes(options)
 
 
 def _find_avoided(run: RunState, task: int, classes: list[MachineClass]) -> Collection[int]:
     """Return the machines where the task failed, or nothing if all candidates are among them."""
     avoided = run.facts_of(task).avoid
-    return avoided if any(alike.first(avoided) is not None for alike in classes) else ()
+    return avoided if any(machine_class.first(avoided) is not None for machine_class in classes) else ()
 
 
 def _list_data_holders(

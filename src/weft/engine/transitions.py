@@ -197,11 +197,11 @@ def _on_ended(state: EngineState, event: messages.Ended) -> None:
         attempt.work_done = event.work_done
     if attempt.queued:
         state.unqueue(attempt)
-    state.give_back(attempt)
+    state.release_nodes(attempt)
     state.touch(attempt.machine)
     state.pending.policy = True
     run = state.runs[attempt.run]
-    if run.spoken_of and run.compiled.description(attempt.task).name in run.spoken_of:
+    if run.referenced and run.compiled.description(attempt.task).name in run.referenced:
         outcome = TaskOutcome(exit_code=event.exit_code, result=event.result)
         run.change_facts(attempt.task).outcome = outcome
 
@@ -306,7 +306,7 @@ def _on_machine_changed(state: EngineState, event: messages.MachineChanged) -> N
         state.inquiries.set_up(event.machine, event.up, state.now)
         state.copies.lose(state.machines[event.machine].host)
     if event.speed_factor is not None:
-        state.machines.believe(event.machine, event.speed_factor, state.now)
+        state.machines.set_speed(event.machine, event.speed_factor, state.now)
     state.pending.queues[event.machine] = None
     state.pending.policy = True
 
@@ -323,7 +323,7 @@ def _on_discovered(state: EngineState, event: messages.Discovered) -> None:
 
 
 def _on_fetched(state: EngineState, event: messages.Fetched) -> None:
-    state.machines.believe(event.machine, event.speed_factor, state.now)
+    state.machines.set_speed(event.machine, event.speed_factor, state.now)
     state.inquiries.answer_state(event.machine, state.now)
     state.pending.policy = True
 
@@ -385,11 +385,11 @@ def keep_files(state: EngineState, run: RunState, attempt: Attempt, reason: str)
     attempt.left_for = reason or attempt.cancelled
     if attempt.tries:
         run.remember_tries(attempt)
-    run.let_go(attempt.task)
+    run.drop_current(attempt.task)
     run.left_behind[attempt.task] = attempt.number
     attempt.stage = Stage.ENDED
     state.unqueue(attempt)
-    state.give_back(attempt)
+    state.release_nodes(attempt)
     state.pending.queues[attempt.machine] = None
 
 
@@ -505,7 +505,7 @@ def _assign(state: EngineState, command: messages.Assign) -> None:
     else:
         run.early.discard(task)
         run.move(task, TaskState.SCHEDULED)
-    run.lead(attempt)
+    run.set_current(attempt)
     run.version += 1
     if compiled.shared[compiled.variable[task]]:
         run.bind(task, command.machine)
@@ -606,7 +606,7 @@ def _revert_migration(state: EngineState, command: messages.RevertMigration) -> 
         new.stage = Stage.OVER
         state.close(new)
         run.change_facts(old.task).migrations -= 1
-    run.lead(old)
+    run.set_current(old)
     run.bind(old.task, old.machine)
     if old.live:
         run.move(old.task, _live_state(old))
@@ -708,7 +708,7 @@ def _close_attempt(state: EngineState, attempt: Attempt) -> None:
         run = state.runs[attempt.run]
         if attempt.tries:
             run.remember_tries(attempt)
-        run.let_go(attempt.task)
+        run.drop_current(attempt.task)
 
 
 def _complete(state: EngineState, run: RunState, task: int, attempt: Attempt | None) -> None:
@@ -799,7 +799,7 @@ def _stop_run(state: EngineState, command: messages.StopRun) -> None:
 
 
 def _estimate_speed(state: EngineState, command: messages.EstimateSpeed) -> None:
-    state.machines.believe(command.machine, command.speed_factor, state.now)
+    state.machines.set_speed(command.machine, command.speed_factor, state.now)
     state.pending.policy = True
 
 
@@ -815,7 +815,7 @@ def _abandon_attempt(state: EngineState, command: messages.AbandonAttempt) -> No
 def _lose_attempt(state: EngineState, command: messages.LoseAttempt) -> None:
     attempt = state.attempts[command.attempt]
     attempt.stage = Stage.ENDED
-    state.give_back(attempt)
+    state.release_nodes(attempt)
 
 
 def _count_requeue(state: EngineState, command: messages.CountRequeue) -> None:

@@ -288,7 +288,7 @@ class EngineView:
         """Add the modes of a task without data and demands on the first free machines of each class."""
         machines, now = self._state.machines, self._state.now
         options = compiled.options(task)
-        first = [index for alike in machines.classes(options) for index in alike.rooms.firsts()]
+        first = [index for each in machines.classes(options) for index in each.by_capacity.firsts()]
         for index in sorted(first) if len(first) > 1 else first:
             state = machines.all[index]
             for count in options.counts[index]:

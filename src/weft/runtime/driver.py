@@ -174,7 +174,7 @@ class StandstillRule:
         if (
             expected
             or self._plans.busy
-            or any(not state.was_sent_ahead(attempt) for attempt in state.attempts.values())
+            or any(not state.is_early(attempt) for attempt in state.attempts.values())
             or any(int(TaskState.HELD) in run.state for run in state.active.values())
         ):
             self._quiet_since_s = math.inf

@@ -297,7 +297,7 @@ def start_monitoring(context: DecisionContext, attempt: Attempt) -> None:
 def find_contract(context: DecisionContext, attempt: Attempt) -> PerformanceContract | None:
     """Return the contract of an attempt; None: no limits."""
     settings, compiled = context.settings, context.state.runs[attempt.run].compiled
-    if settings.contract is None and settings.iteration_limit_s is None and not compiled.owes:
+    if settings.contract is None and settings.iteration_limit_s is None and not compiled.has_contracts:
         return None
     recovery = compiled.description(attempt.task).recovery
     default = PerformanceContract(
@@ -320,7 +320,7 @@ def poll_attempts(context: DecisionContext) -> None:
     ]
     for attempt in watched:
         context.emit(messages.Probe(of=ProbeTarget.PROGRESS, attempt=attempt.number))
-    for index in sorted(state.machines.odd):
+    for index in sorted(state.machines.off_nominal):
         if state.now - state.machines[index].believed_at_s >= settings.belief_s:
             context.emit(messages.EstimateSpeed(machine=index, speed_factor=_USUAL, reason="forgotten"))
     if watched:

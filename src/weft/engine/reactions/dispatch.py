@@ -52,7 +52,7 @@ def dispatch(context: DecisionContext, view: EngineView) -> None:
         else:
             _carry_out(context, decision)
     for name, policy in context.selectors.items():
-        with context.led_by(policy):
+        with context.use_policy(policy):
             for decision in policy.decide(EngineView(context.state, name)):
                 _carry_out(context, decision)
 
@@ -435,7 +435,7 @@ def _start_attempt(context: DecisionContext, attempt: Attempt) -> None:
             memory_bytes=memory,
         )
     )
-    if compiled.owes or context.watchful:
+    if compiled.has_contracts or context.monitors_all:
         if context.settings.begins_at_once:
             contracts.start_monitoring(context, attempt)
             replanning.schedule_replan(context, run)

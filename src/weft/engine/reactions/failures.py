@@ -167,10 +167,10 @@ def _grow_limit(context: DecisionContext, run: RunState, task: int, cause: Cause
     largest = 0.0
     bound = run.binding.get(run.compiled.variable[task])
     # Equivalent machines have equal memory; one per class is enough.
-    alike = (
+    representatives = (
         [each.members[0] for each in context.state.machines.classes(options)] if bound is None else [bound]
     )
-    for machine in alike:
+    for machine in representatives:
         for count in options.counts.get(machine, ()):
             asked = dict(run.compiled.demand(task, machine, count)).get("memory")
             if asked is None:

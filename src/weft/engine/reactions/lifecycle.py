@@ -148,7 +148,7 @@ def finish_runs(context: DecisionContext) -> None:
             clean_up_leftovers(context, run)
             context.emit(messages.FinishRun(run=run.index, outcome=_find_outcome(run), reason=run.stopping))
         elif not len(run.ready) and all(
-            state.was_sent_ahead(state.attempts[number]) for number in run.attempt_of.values()
+            state.is_early(state.attempts[number]) for number in run.attempt_of.values()
         ):
             _finish_stopped(context, run)
 
@@ -218,7 +218,7 @@ def _handle_success(context: DecisionContext, run: RunState, attempt: Attempt) -
 def _needs_stage_out(context: DecisionContext, run: RunState, task: int) -> bool:
     """Return whether some output of a task must be copied from its machine."""
     compiled = run.compiled
-    return compiled.brings_out(task) or (context.settings.brings_results and bool(compiled.results(task)))
+    return compiled.has_target(task) or (context.settings.brings_results and bool(compiled.results(task)))
 
 
 def _complete_attempt(context: DecisionContext, run: RunState, task: int) -> None:

@@ -175,7 +175,7 @@ def refresh_inquiries(context: DecisionContext) -> None:
         return
     if _is_due(asked.discovered_s, settings.discover_every_s, state.now):
         context.emit(messages.Discover())
-    asked.agenda.meet({index: run.compiled.machines for index, run in state.active.items()})
+    asked.agenda.set_wanted({index: run.compiled.machines for index, run in state.active.items()})
     for machine in asked.agenda.taken(state.now):
         _inquire(context, machine)
     due_s = min(_due_s(asked.discovered_s, settings.discover_every_s), asked.agenda.fetch.first())

@@ -658,7 +658,7 @@ def _is_untouched(state: EngineState, run: RunState) -> bool:
     """Return whether a run has not started and the platform is as its instance states."""
     return (
         not state.attempts
-        and not state.machines.odd
+        and not state.machines.off_nominal
         and not any(state.inquiries.is_ruled_out(machine.index) for machine in state.machines)
         and all(found in _UNTOUCHED for found in run.state)
         and all(body.iteration == 1 for body in run.loops.bodies)

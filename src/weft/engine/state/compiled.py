@@ -131,12 +131,14 @@ class CompiledWorkflow:
         """Whether some task has a time limit."""
         self.checkpoints = any(task.recovery.checkpoint is not None for task in graph.workflow.tasks)
         """Whether some task writes restart files."""
-        self.owes = any(
+        self.has_contracts = any(
             task.recovery.contract is not None or (task.job is not None and task.job.evaluator is not None)
             for task in graph.workflow.tasks
         )
         """Whether some task states a contract."""
-        self.brings = any(item.target is not None for task in graph.workflow.tasks for item in task.outputs)
+        self.has_targets = any(
+            item.target is not None for task in graph.workflow.tasks for item in task.outputs
+        )
         """Whether some output has a target path."""
         self.demands = bool(graph.resource_names) and bool(
             (graph.demand > 0).any() or len(graph.demand_by_count.rows)
@@ -201,7 +203,7 @@ class CompiledWorkflow:
             found = self._options[group] = GroupModes(self.instance, group)
         return found
 
-    def goal(self, task: int) -> int:
+    def candidate_set(self, task: int) -> int:
         """Return the number of the candidate set of a task's binding variable."""
         return int(self._candidates[self.variable[task]])
 
@@ -246,9 +248,9 @@ class CompiledWorkflow:
         job = self.description(task).job
         return "" if job is None else job.selector or ""
 
-    def brings_out(self, task: int) -> bool:
+    def has_target(self, task: int) -> bool:
         """Return whether some output of a task has a target path."""
-        return self.brings and any(item.target is not None for item in self.description(task).outputs)
+        return self.has_targets and any(item.target is not None for item in self.description(task).outputs)
 
     def results(self, task: int) -> list[str]:
         """Return the outputs of a task that no task reads and that have no target path."""
@@ -318,8 +320,8 @@ class CompiledWorkflow:
     @cached_property
     def simple(self) -> bool:
         """Return whether the end of a task depends only on its seconds, its machine and free nodes."""
-        told_apart = self.demands or self.moves_data or self.stages or self.checkpoints
-        return not (told_apart or any(self.shared))
+        differing = self.demands or self.moves_data or self.stages or self.checkpoints
+        return not (differing or any(self.shared))
 
     @cached_property
     def seconds_kinds(self) -> Sequence[int] | None:

@@ -161,7 +161,7 @@ class AvailabilityQueue:
 
     def first(self, most: int, now: float) -> list[int]:
         """Return the ``most`` machines that become free first; ties by index."""
-        self._look_again()
+        self._insert_changed()
         self._grow_late(now)
         taken: list[tuple[list[_QueueEntry], _QueueEntry]] = []
         while len(taken) < most:
@@ -175,7 +175,7 @@ class AvailabilityQueue:
             heappush(heap, entry)
         return [machine for _, (_, machine, _) in taken]
 
-    def _look_again(self) -> None:
+    def _insert_changed(self) -> None:
         """Insert the changed machines with a new version."""
         for machine in self._changed:
             look = self._look[machine] = self._look.get(machine, 0) + 1
@@ -218,7 +218,7 @@ class ClassMember(Protocol):
 
     usable: bool
     left: FreeCapacity | None
-    alike: list[MachineClass]
+    machine_classes: list[MachineClass]
     """The classes that contain the machine."""
     waits: list[AvailabilityQueue]
     """Queues to notify when the machine changes."""
@@ -231,19 +231,19 @@ class ClassMember(Protocol):
 class MachineClass:
     """Equivalent machines, or the subset that tasks of one kind may use."""
 
-    __slots__ = ("_all", "_usable", "_waits", "members", "rooms")
+    __slots__ = ("_all", "_usable", "_waits", "by_capacity", "members")
 
     def __init__(self, machines: Sequence[ClassMember], members: Iterable[int]) -> None:
         self.members = tuple(members)
         """Ascending."""
-        self.rooms = FreeMachines()
+        self.by_capacity = FreeMachines()
         self._all = machines
         self._usable = IndexSet()
         self._waits: AvailabilityQueue | None = None
         for index in self.members:
             machine = machines[index]
-            machine.alike.append(self)
-            self.rooms.move(index, None, machine.left)
+            machine.machine_classes.append(self)
+            self.by_capacity.move(index, None, machine.left)
             if machine.usable:
                 self._usable.add(index)
 
@@ -274,7 +274,7 @@ class MachineClass:
                 self._all[index].waits.append(self._waits)
         first, soonest = self.first(but), self._waits.first(_SHORTLIST + len(but), now)
         found = [] if first is None else [first]
-        return [*found, *self.rooms.firsts(but), *(index for index in soonest if index not in but)]
+        return [*found, *self.by_capacity.firsts(but), *(index for index in soonest if index not in but)]
 
 
 class PartitionedIndexSet:

@@ -37,7 +37,6 @@ class MachineState:
 
     __slots__ = (
         "_served",
-        "alike",
         "amounts",
         "believed_at_s",
         "free_nodes",
@@ -47,6 +46,7 @@ class MachineState:
         "index",
         "left",
         "location",
+        "machine_classes",
         "name",
         "nodes",
         "promised_units",
@@ -90,7 +90,7 @@ class MachineState:
         self._served: _Served | None = None
         self.location = int(instance.network.location[index])
         self.host = int(instance.network.host[index])
-        self.alike: list[MachineClass] = []
+        self.machine_classes: list[MachineClass] = []
         """Its class (equal description and network location) and the subsets of it that contain the machine.
         """
         self.left: FreeCapacity | None = None
@@ -98,7 +98,7 @@ class MachineState:
         self.waits: list[AvailabilityQueue] = []
         """Queues to notify when the machine changes."""
 
-    def left_now(self) -> FreeCapacity | None:
+    def free_capacity(self) -> FreeCapacity | None:
         """Return the free capacity; None: not usable, or no free node."""
         nodes = self.nodes if self.unlimited else self.free_nodes
         if nodes <= 0 or not self.usable:
@@ -188,13 +188,13 @@ class MachineStates:
 
     def __init__(self, instance: Instance) -> None:
         self.all = [MachineState(instance, index) for index in range(len(instance.machines))]
-        self.odd: set[int] = set()
+        self.off_nominal: set[int] = set()
         """Machines with an estimated speed other than nominal."""
         self.free: dict[int, None] = {}
         """The usable machines with a free node."""
         self._beliefs: tuple[float, ...] | None = None
         for state in self.all:
-            state.left = state.left_now()
+            state.left = state.free_capacity()
             if state.left is not None:
                 self.free[state.index] = None
         self._class_of = self._classes(instance)
@@ -214,18 +214,18 @@ class MachineStates:
             numbers.setdefault((text, state.location), []).append(state.index)
         for members in numbers.values():
             MachineClass(self.all, members)
-        return [state.alike[0] for state in self.all]
+        return [state.machine_classes[0] for state in self.all]
 
     def destinations(self, compiled: CompiledWorkflow, transfer: int) -> list[MachineClass]:
         """Return the machine classes for a transfer."""
-        key = (compiled, compiled.goal(transfer))
+        key = (compiled, compiled.candidate_set(transfer))
         found = self._possible.get(key)
         if found is None:
             machines = compiled.instance.candidates_of(compiled.variable[transfer]).tolist()
             found = self._possible[key] = self._sorted(machines)
         return found
 
-    def told_apart(
+    def classes_for(
         self,
         options: GroupModes,
         wish: Hashable,
@@ -256,14 +256,18 @@ class MachineStates:
             rank = "" if ranks is None else repr(ranks[machine])
             by_class.setdefault((self._class_of[machine], rank), []).append(machine)
         return [
-            alike if len(members) == len(alike.members) else self._part(members)
-            for (alike, _), members in by_class.items()
+            machine_class if len(members) == len(machine_class.members) else self._part(members)
+            for (machine_class, _), members in by_class.items()
         ]
 
     def _part(self, members: list[int]) -> MachineClass:
         """Return a subset of a class; groups with the same machines share it."""
         wanted = tuple(members)
-        existing = (alike for alike in self.all[members[0]].alike if alike.members == wanted)
+        existing = (
+            machine_class
+            for machine_class in self.all[members[0]].machine_classes
+            if machine_class.members == wanted
+        )
         return next(existing, None) or MachineClass(self.all, wanted)
 
     def __getitem__(self, index: int) -> MachineState:
@@ -304,9 +308,9 @@ class MachineStates:
         for name, amount in attempt.demand:
             if name in state.amounts:
                 state.amounts[name] -= amount
-        self._look_at(state)
+        self._update(state)
 
-    def give_back(self, attempt: Attempt) -> None:
+    def release_nodes(self, attempt: Attempt) -> None:
         """Free the nodes and amounts of an attempt."""
         if not attempt.holds:
             return
@@ -317,7 +321,7 @@ class MachineStates:
         for name, amount in attempt.demand:
             if name in state.amounts:
                 state.amounts[name] += amount
-        self._look_at(state)
+        self._update(state)
 
     def set_up(self, index: int, up: bool) -> None:
         """Set whether a machine is up."""
@@ -329,41 +333,41 @@ class MachineStates:
         """Set whether a machine is usable."""
         state = self.all[index]
         if state.usable != usable:
-            for alike in state.alike:
-                alike.set_usable(index, usable)
+            for machine_class in state.machine_classes:
+                machine_class.set_usable(index, usable)
         state.usable = usable
-        self._look_at(state)
+        self._update(state)
 
-    def believe(self, index: int, speed_factor: float, now: float) -> None:
+    def set_speed(self, index: int, speed_factor: float, now: float) -> None:
         """Set the estimated speed of a machine."""
         state = self.all[index]
         state.speed_factor, state.believed_at_s = speed_factor, now
         self._beliefs = None
         if speed_factor == 1.0:
-            self.odd.discard(index)
+            self.off_nominal.discard(index)
         else:
-            self.odd.add(index)
-        self._look_at(state)
+            self.off_nominal.add(index)
+        self._update(state)
 
     def promise(self, index: int, units: int) -> None:
         """Add units to the work bound to a machine."""
         self.all[index].promised_units += units
         self.all[index].changed()
 
-    def look_again(self) -> None:
+    def rebuild(self) -> None:
         """Recompute all indexes, after a state was restored."""
         self._beliefs = None
-        self.odd = {state.index for state in self.all if state.speed_factor != 1.0}
+        self.off_nominal = {state.index for state in self.all if state.speed_factor != 1.0}
         for state in self.all:
             self.set_usable(state.index, state.up)
 
-    def _look_at(self, state: MachineState) -> None:
+    def _update(self, state: MachineState) -> None:
         """Move a machine to the group of its current free capacity."""
-        before, after = state.left, state.left_now()
+        before, after = state.left, state.free_capacity()
         if before != after:
             state.left = after
-            for alike in state.alike:
-                alike.rooms.move(state.index, before, after)
+            for machine_class in state.machine_classes:
+                machine_class.by_capacity.move(state.index, before, after)
             if after is None:
                 del self.free[state.index]
             elif before is None:

@@ -208,6 +208,6 @@ class RunPlan:
             position += 1
         return turn[position] if position < len(turn) else None
 
-    def look_again(self) -> None:
+    def rebuild(self) -> None:
         """Reset the positions because an ended task runs again."""
         self._ended.clear()

@@ -103,9 +103,9 @@ class PlannedTasks:
         """Planned machines that are not usable."""
         self._unsure: list[int] = []
         """New planned machines whose usability was not checked yet."""
-        self.stirs = 0
+        self.revision = 0
         """Counts changes that may let a task start on its planned machine."""
-        self._stirred: dict[int, int] = {}
+        self._revised: dict[int, int] = {}
         """By home: ``stirs`` at its last change; homes that are missing here cannot take a task."""
         self._heard = 0
 
@@ -183,9 +183,9 @@ class PlannedTasks:
         home = self._home[whole]
         if before != after:
             self._partition(home).change(class_kind(whole), before, after)
-        self.stirs += 1
+        self.revision += 1
         if home >= 0:
-            self._stirred[home] = self.stirs
+            self._revised[home] = self.revision
 
     def _partition(self, home: int) -> PartitionedIndexSet:
         if home == _UNPLANNED:
@@ -197,12 +197,12 @@ class PlannedTasks:
         looked_at: Iterable[int] = self._unsure
         if self._heard != changes.count:
             looked_at = [*self._unsure, *changes.since(self._heard)]
-        self.stirs += 1
+        self.revision += 1
         for machine in looked_at:
             if machine not in self.homes:
                 self._lost.discard(machine)  # checked again when the next task is planned there
                 continue
-            self._stirred[machine] = self.stirs
+            self._revised[machine] = self.revision
             if is_usable(machine) == (machine in self._lost):
                 self._change_partition(machine)
         self._unsure, self._heard = [], changes.count
@@ -224,11 +224,11 @@ class PlannedTasks:
         O(machines changed since the last call or returned by it).
         """
         found = []
-        for home in list(self._stirred):
+        for home in list(self._revised):
             if home in self.homes and home not in self._lost and is_free(home):
                 found.append(home)
             else:
-                del self._stirred[home]
+                del self._revised[home]
         return found
 
     def settle(self, homes: Iterable[int], stirs: int) -> None:
@@ -238,8 +238,8 @@ class PlannedTasks:
         were tried, so nothing is recorded.
         """
         for home in homes if self.even else ():
-            if self._stirred.get(home, stirs + 1) <= stirs:
-                del self._stirred[home]
+            if self._revised.get(home, stirs + 1) <= stirs:
+                del self._revised[home]
 
 
 _TaskKind = tuple[int, ...]
@@ -438,7 +438,7 @@ class PlanCursor:
         self._busy: _BusyMachines | None = None
         self._open_homes: list[int] = []
         """After ``hurry``: machines that were free at ``_stirs``."""
-        self._stirs = 0
+        self._revision = 0
         self.alike = tasks.alike
         self.even = tasks.even
         self._begin()
@@ -478,7 +478,7 @@ class PlanCursor:
             heappop(heap)  # the expanded stream has the same first position and comes after it
             if found is not None:
                 heappush(heap, (found, number, stream))
-        self._tasks.settle(self._open_homes, self._stirs)
+        self._tasks.settle(self._open_homes, self._revision)
         return None
 
     def pass_by(self, task: int) -> None:
@@ -527,7 +527,7 @@ class PlanCursor:
         if self._busy is None:
             partitions.append(tasks.standing)
         else:
-            self._stirs = tasks.stirs
+            self._revision = tasks.revision
             self._open_homes = tasks.open_homes(self._busy.is_free)
             for home in self._open_homes:
                 for whole in tasks.homes.get(home, ()):

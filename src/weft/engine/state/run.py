@@ -311,7 +311,7 @@ class RunState:
         """Whether a plan was requested and has not arrived."""
         self.plan_asked_s = 0.0
         """Time of the last plan request."""
-        self.spoken_of = _find_referenced_tasks(compiled)
+        self.referenced = _find_referenced_tasks(compiled)
         self.unfinished = len(compiled)
         self.failed = 0
         self.stopping = ""
@@ -380,7 +380,9 @@ class RunState:
         compiled = self.compiled
         machine = self.binding.get(compiled.variable[task], -1) if self.binding else -1
         group = compiled.group[task]
-        kind: tuple[int, ...] = (group, machine) if group >= 0 else (group, machine, compiled.goal(task))
+        kind: tuple[int, ...] = (
+            (group, machine) if group >= 0 else (group, machine, compiled.candidate_set(task))
+        )
         if compiled.selectors:
             kind += (compiled.template(task),)
         if compiled.demand_kinds is not None:
@@ -487,7 +489,7 @@ class RunState:
     def _count(self, task: int, change: int) -> None:
         self.unfinished += change
         if change > 0 and self.plan is not None:
-            self.plan.look_again()
+            self.plan.rebuild()
         if self._left is not None:
             self._left.count(task, change)
         if self._progress is not None:
@@ -516,14 +518,14 @@ class RunState:
         if self._progress is not None and leads and since is not None:
             self._progress.begin(task, self.compiled.mean_seconds[task], since, attempt.seconds or 1.0)
 
-    def lead(self, attempt: Attempt) -> None:
+    def set_current(self, attempt: Attempt) -> None:
         """Make an attempt the current one of its task."""
         self.attempt_of[attempt.task] = attempt.number
         if self._progress is not None:
             self._progress.stop(attempt.task)
             self.began(attempt)
 
-    def let_go(self, task: int) -> None:
+    def drop_current(self, task: int) -> None:
         """Remove the current attempt of a task, if any."""
         self.attempt_of.pop(task, None)
         if self._progress is not None:

@@ -64,7 +64,7 @@ def restore_snapshot(state: EngineState, record: Mapping[str, Any]) -> None:
     state.attempts.update((attempt.number, attempt) for attempt in attempts)
     for machine, kept in zip(state.machines, record["machines"], strict=True):
         _restore_machine(state, machine, kept)
-    state.machines.look_again()
+    state.machines.rebuild()
     _restore_inquiries(state, record)
     for index, kept in enumerate(record["runs"]):
         state.runs.append(_restore_run(state, index, kept))
@@ -78,7 +78,7 @@ def _restore_inquiries(state: EngineState, record: Mapping[str, Any]) -> None:
         getattr(asked, name).update(map(tuple, record[name]))
     asked.discovered_s = record["discovered_s"]
     asked.listed = None if record["listed"] is None else frozenset(record["listed"])
-    asked.look_again(state.now)
+    asked.rebuild(state.now)
 
 
 def _pairs(values: Mapping[Any, Any]) -> list[list[Any]]:

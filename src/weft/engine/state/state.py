@@ -51,7 +51,7 @@ class InquiryAgenda:
         """Return whether some active run can use a machine."""
         return self._wanting.get(machine, 0) > 0
 
-    def meet(self, runs: Mapping[int, Collection[int]]) -> None:
+    def set_wanted(self, runs: Mapping[int, Collection[int]]) -> None:
         """Update the machines that the active runs can use."""
         for run, machines in list(self._wanted_by.items()):
             if runs.get(run) is not machines:
@@ -152,7 +152,7 @@ class MachineInquiries:
         """Machines whose first answer is outstanding and still waited for."""
         self._believed: deque[tuple[float, int]] = deque()
         """(valid until, machine) for every state answer, ascending."""
-        self.look_again(0.0)
+        self.rebuild(0.0)
 
     def obstacle(self, machine: int, now: float) -> str:
         """Return why a machine is not usable; "": it is usable."""
@@ -200,56 +200,56 @@ class MachineInquiries:
         """Set whether a machine is up."""
         self._machines.set_up(machine, up)
         self._changes.note(machine)
-        self._look_at(machine, now)
+        self._update(machine, now)
 
     def set_listed(self, machines: Iterable[int], now: float) -> None:
         """Set the machines that the information service lists."""
         before = self.listed or frozenset()
         self.listed = frozenset(machines)
         for machine in sorted(before ^ self.listed):
-            self._look_at(machine, now)
+            self._update(machine, now)
 
     def ask_for_access(self, machine: int, now: float) -> None:
         """Record an access test."""
         self.first_asked_s.setdefault(machine, now)
         self.access_asked_s[machine] = now
-        self._look_at(machine, now)
+        self._update(machine, now)
 
     def answer_access(self, machine: int, granted: bool, now: float) -> None:
         """Record the result of an access test."""
         self.access[machine] = granted
-        self._look_at(machine, now)
+        self._update(machine, now)
 
     def ask_for_state(self, machine: int, now: float) -> None:
         """Record a state query."""
         self.first_asked_s.setdefault(machine, now)
         self.fetch_asked_s[machine] = now
-        self._look_at(machine, now)
+        self._update(machine, now)
 
     def answer_state(self, machine: int, now: float) -> None:
         """Record a state answer."""
         self.fetched_s[machine] = now
-        self._believe(machine, now)
-        self._look_at(machine, now)
+        self._extend_validity(machine, now)
+        self._update(machine, now)
 
     def pass_time(self, now: float) -> None:
         """Expire the states of machines that have not answered in time."""
         while self._believed and self._believed[0][0] <= now:
-            self._look_at(self._believed.popleft()[1], now)
+            self._update(self._believed.popleft()[1], now)
 
-    def look_again(self, now: float) -> None:
+    def rebuild(self, now: float) -> None:
         """Recompute everything, after a state was restored."""
         self._believed.clear()
         for fetched_s, machine in sorted((at_s, machine) for machine, at_s in self.fetched_s.items()):
-            self._believe(machine, fetched_s)
+            self._extend_validity(machine, fetched_s)
         for machine in range(len(self._machines)):
-            self._look_at(machine, now)
+            self._update(machine, now)
 
-    def _believe(self, machine: int, fetched_s: float) -> None:
+    def _extend_validity(self, machine: int, fetched_s: float) -> None:
         if self._settings.fetch_every_s is not None:
             self._believed.append((fetched_s + _BELIEVED_INTERVALS * self._settings.fetch_every_s, machine))
 
-    def _look_at(self, machine: int, now: float) -> None:
+    def _update(self, machine: int, now: float) -> None:
         """Update whether a machine is usable and whether its first answer is outstanding."""
         if not self.needed:
             return
@@ -377,7 +377,7 @@ class EngineState:
         """Return the live attempt of a task; None: it has none."""
         return self.attempts.get(run.attempt_of.get(task, -1))
 
-    def was_sent_ahead(self, attempt: Attempt) -> bool:
+    def is_early(self, attempt: Attempt) -> bool:
         """Return whether an attempt was assigned early and waits for predecessors."""
         idle = attempt.stage == Stage.ASSIGNED and not (attempt.staging or attempt.cancelled)
         return idle and attempt.replaces is None and self.runs[attempt.run].missing[attempt.task] > 0
@@ -391,21 +391,21 @@ class EngineState:
         if self.machines.all[machine].queue:
             self.pending.queues[machine] = None
 
-    def give_back(self, attempt: Attempt) -> None:
+    def release_nodes(self, attempt: Attempt) -> None:
         """Free the nodes and amounts of an attempt."""
-        self.machines.give_back(attempt)
+        self.machines.release_nodes(attempt)
         self.changes.note(attempt.machine)
 
     def close(self, attempt: Attempt) -> None:
         """Remove an attempt that is over."""
-        self.give_back(attempt)
+        self.release_nodes(attempt)
         self.unqueue(attempt)
         self.attempts.pop(attempt.number, None)
         run = self.runs[attempt.run]
         if attempt.tries:
             run.remember_tries(attempt)
         if run.attempt_of.get(attempt.task) == attempt.number:
-            run.let_go(attempt.task)
+            run.drop_current(attempt.task)
         if run.unfinished == 0:
             self.pending.runs[run.index] = None
         self.touch(attempt.machine)
