@@ -1,4 +1,4 @@
-"""A predictor that knows how unsure it is."""
+"""A predictor for tests whose estimates have a stated spread."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Unsure"]
 
 @dataclass(frozen=True)
 class Unsure:
-    """Believes the work of a task, and that it may take a given ratio of it; None: no P90."""
+    """Estimates the work of a task as P50 and a ratio of it as P90; no P90 for None."""
 
     ratios: dict[str, float | None] = field(default_factory=dict)
     other: float | None = 1.5

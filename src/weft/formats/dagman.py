@@ -24,18 +24,18 @@ _COUNT = re.compile(r"[0-9]{1,9}")
 _IGNORED = ("CONFIG", "DOT", "NODE_STATUS_FILE", "JOBSTATE_LOG")
 """Settings of the program that runs the graph; they are ignored."""
 _REFUSED = {
-    "SUBDAG": "graphs inside graphs are not read",
-    "SPLICE": "graphs inside graphs are not read",
-    "INCLUDE": "other files are not read in",
-    "FINAL": "a job that runs whatever happened cannot be said",
-    "SERVICE": "a job that runs beside the others cannot be said",
-    "PROVISIONER": "a job that prepares all others cannot be said",
-    "ABORT-DAG-ON": "no exit code ends a whole workflow",
-    "VARS": "templates of GridWay have no variables of this kind",
-    "MAXJOBS": "no limit for a category of jobs can be said",
-    "CATEGORY": "no limit for a category of jobs can be said",
-    "PRIORITY": "planners order tasks by themselves",
-    "PRE_SKIP": "no exit code skips a job",
+    "SUBDAG": "nested graphs are not supported",
+    "SPLICE": "nested graphs are not supported",
+    "INCLUDE": "other files are not included",
+    "FINAL": "a job that runs after every outcome has no equivalent",
+    "SERVICE": "a job that runs beside all others has no equivalent",
+    "PROVISIONER": "a job that prepares all others has no equivalent",
+    "ABORT-DAG-ON": "exit codes that end the whole workflow are not supported",
+    "VARS": "GridWay templates have no variables of this kind",
+    "MAXJOBS": "limits for categories of jobs are not supported",
+    "CATEGORY": "limits for categories of jobs are not supported",
+    "PRIORITY": "planners determine the order of tasks",
+    "PRE_SKIP": "exit codes that skip a job are not supported",
 }
 
 

@@ -483,7 +483,7 @@ def _read_functional(root: XmlElement, problems: ProblemCollector) -> Workflow:
         name=root.attributes.get("name") or source.stem,
         tasks=tuple(tasks),
         params=dict.fromkeys(unfolding.items.values(), 1),
-        description=f"functional workflow over {sources}; -p NAME_items=N sets how many items"
+        description=f"functional workflow over {sources}; -p NAME_items=N sets the number of items"
         if sources
         else None,
         document=Document(file=source.name),

@@ -128,7 +128,7 @@ def read_platform_file(source: SourceFile) -> Platform:
         raise InvalidInput(
             Problem(what=what, advice="name a platform file after --on", location=document.location(()))
         )
-    assert document.root is not None, "parse_document gives a root or raises"
+    assert document.root is not None, "parse_document returns a root or raises"
     return read_platform(document.root, document)
 
 

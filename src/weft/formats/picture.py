@@ -155,7 +155,7 @@ class _PictureFormat:
     reads = False
     writes = True
 
-    def recognises(self, source: SourceFile) -> bool:  # noqa: ARG002 -- every file is refused alike
+    def recognises(self, source: SourceFile) -> bool:  # noqa: ARG002 -- no file is recognised
         """Return False: pictures are not read."""
         return False
 

@@ -510,7 +510,7 @@ def _write_wfformat(workflow: Workflow) -> str:
     plain = export_graph(workflow, "WfFormat")
     if any(edge.seconds > 0 for edges in plain.edges for edge in edges):
         what = "transfers that take fixed seconds"
-        rule = "WfFormat knows only the sizes of files"
+        rule = "WfFormat has only the sizes of files"
         raise InvalidInput(Problem(what=what, rule=rule, advice="write dot instead: its edges are seconds"))
     ids = make_ids(plain.graph.names)
     head: dict[str, Any] = {"name": workflow.name}

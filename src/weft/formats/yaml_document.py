@@ -497,13 +497,13 @@ def _append_value(head: str, value: str) -> str:
     return f"{head} {value}" if head else value
 
 
-def _format_flow(value: object, room: int, height: int) -> str | None:
-    """Return a value in one line; None if it is longer than ``room`` or nested deeper than ``height``."""
+def _format_flow(value: object, width: int, height: int) -> str | None:
+    """Return a value in one line; None if it is longer than ``width`` or nested deeper than ``height``."""
     if not isinstance(value, Mapping | list | tuple):
-        if isinstance(value, str) and (len(value) > room or _is_literal(value)):
+        if isinstance(value, str) and (len(value) > width or _is_literal(value)):
             return None
         text = _format_scalar(value, in_flow=True)
-        return text if len(text) <= room else None
+        return text if len(text) <= width else None
     opening, closing = "{}" if isinstance(value, Mapping) else "[]"
     if not value:
         return opening + closing
@@ -513,11 +513,11 @@ def _format_flow(value: object, room: int, height: int) -> str | None:
     for entry in value.items() if isinstance(value, Mapping) else value:
         key, item = entry if isinstance(value, Mapping) else ("", entry)
         head = f"{_format_key(key, in_flow=True)}: " if isinstance(value, Mapping) else ""
-        part = _format_flow(item, room - len(head) - 2, height - 1)
+        part = _format_flow(item, width - len(head) - 2, height - 1)
         if part is None:
             return None
         parts.append(head + part)
-        room -= len(parts[-1]) + 2
+        width -= len(parts[-1]) + 2
     return opening + ", ".join(parts) + closing
 
 
@@ -548,7 +548,7 @@ def _format_scalar(value: object, *, in_flow: bool) -> str:
 
 
 def _is_plain(text: str, *, in_flow: bool) -> bool:
-    """Return whether YAML accepts the text without quotes, whatever its value then is."""
+    """Return whether YAML accepts the text without quotes; its value may then differ."""
     return (
         text != ""
         and text == text.strip()

@@ -171,8 +171,8 @@ class Regression:
     plus 1.2816 standard deviations of the residuals. An estimate outside the measured range is marked as
     ``extrapolated``; a function value that is not above 0 gives no estimate.
 
-    Deviations: R2 is computed in the original space, whatever space was fitted. Because linear is nested in
-    polynomial, families are compared by adjusted R2, and of those within 0.005 of the best the one with
+    Deviations: R2 is computed in the original space, even if logarithms were fitted. Because linear is nested
+    in polynomial, families are compared by adjusted R2, and of those within 0.005 of the best the one with
     fewest parameters wins. Families whose domain the data violate, or with fewer points than parameters + 1,
     are skipped.
     """

@@ -45,7 +45,7 @@ class Speedups:
 
 
 def evaluate_law(law: SpeedUp | None, nodes: int) -> float:
-    """Return the speed-up of a law on so many nodes; nan where it is undefined."""
+    """Return the speed-up of a law on ``nodes``; nan where it is undefined."""
     return 1.0 if law is None else law.speedup(nodes)
 
 
@@ -62,8 +62,8 @@ def law_key(law: SpeedUp | None) -> Hashable:
 
 def largest_count(graph: TaskGraph, machines: Sequence[Machine]) -> int:
     """Return the largest node count that some task may use and some machine has."""
-    asked = max((counts[-1] for counts in graph.count_sets), default=1)
-    return min(max(asked, 1), max((machine.nodes for machine in machines), default=1))
+    largest = max((counts[-1] for counts in graph.count_sets), default=1)
+    return min(max(largest, 1), max((machine.nodes for machine in machines), default=1))
 
 
 def evaluate_laws(graph: TaskGraph, machines: Sequence[Machine]) -> Speedups:

@@ -856,7 +856,7 @@ TASK = Record("a task", (
           default=()),
     Field("outputs", _OUTPUTS, "files written: a list of names, `{name: size}`, or records by name",
           default=()),
-    Field("work", _WORK, "seconds on one node of a machine of speed 1", default_text="1, and plans say so"),
+    Field("work", _WORK, "seconds on one node of a machine of speed 1", default_text="1, marked as assumed"),
     Field("seconds", _TASK_SECONDS,
           "explicit times instead of `work`: one time, or `{P1: 14, P2: 16}` for these machines only"),
     Field("nodes", _NODES, "allowed node counts; a task with more than one is moldable", default_text="1",

@@ -1,4 +1,4 @@
-"""Scenario files: what the keys mean, and that everything wrong is named at once with its place."""
+"""Scenario files: the meaning of keys, and problems with their places."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_every_key_is_read():
     assert read_scenario(tree(FULL)) == ALL
 
 
-def test_the_example_of_the_format_is_read():
+def test_example_of_the_format_is_read():
     scenario = read_scenario(
         tree("""\
         weft: 1
@@ -177,14 +177,14 @@ def test_the_example_of_the_format_is_read():
     assert (scenario.name, str(scenario.folder)) == ("some", "folder")
 
 
-def test_nothing_written_is_what_everybody_believes():
+def test_empty_scenario_has_exact_estimates():
     for text in ("weft: 1", "weft: 1\narrivals:\ndurations:\nloads: []"):
         found = read_scenario(tree(text))
         assert found == Scenario(name="some")
     assert UNDISTURBED.network == "unshared"
 
 
-def test_what_is_wrong_is_said_all_at_once_with_its_place():
+def test_all_problems_are_reported_with_their_places():
     found = problems("""\
         weft: 1
         arivals: []
@@ -260,7 +260,7 @@ ENTRIES = {
 
 
 @pytest.mark.parametrize(("text", "said"), ENTRIES.items())
-def test_a_wrong_entry_is_refused_with_place_and_reason(text, said):
+def test_invalid_entry_is_reported_with_place_and_reason(text, said):
     (found,) = problems(f"weft: 1\n{text}")
     assert said in str(found)
     assert found.location.line == 2
@@ -270,28 +270,28 @@ def test_a_wrong_entry_is_refused_with_place_and_reason(text, said):
     ("text", "said"),
     {"loads: []": "a scenario without the key 'weft'", "weft: 2": "version 2", "[5]": "mapping"}.items(),
 )
-def test_a_file_says_its_version(text, said):
+def test_version_is_required(text, said):
     assert said in str(problems(text)[0])
 
 
-def test_the_schema_accepts_what_the_reader_accepts():
+def test_schema_accepts_what_the_reader_accepts():
     SCHEMA.check_schema(scenario_schema())
     SCHEMA.validate(json.loads(json.dumps(tree(FULL).root.to_plain())))
 
 
 SLACK = {"'at' and", "must be a time", "'soon'", "nan", "is not allowed", "range", "smaller", "descending", "without 'every'",
          "'lasting'", "no machine is named", "ends before", "cannot be read", "beside", "more than", "an entry without machines"}  # fmt: skip
-"""What only the reader sees: rules over several keys, and the content of texts."""
+"""Rules that only the reader checks: over several keys, and on the content of texts."""
 
 
 @pytest.mark.parametrize(
     "text", [text for text, said in ENTRIES.items() if not any(word in said for word in SLACK)]
 )
-def test_what_breaks_a_rule_of_one_key_breaks_the_schema_too(text):
+def test_schema_rejects_what_breaks_a_rule_of_one_key(text):
     assert not SCHEMA.is_valid(tree(f"weft: 1\n{text}").root.to_plain())
 
 
-def test_the_schema_has_every_table_of_keys():
+def test_schema_has_every_record():
     def objects(shape):
         if isinstance(shape, dict):
             yield shape.get("properties", {})
@@ -304,7 +304,7 @@ def test_the_schema_has_every_table_of_keys():
     assert [name for name, record in SCENARIO_RECORDS.items() if record.help not in found] == []
 
 
-def test_what_is_written_reads_back_as_the_same_scenario():
+def test_written_scenario_reads_back_the_same():
     for scenario in (ALL, Scenario(name="nothing"), replace(ALL, durations=Durations(bias=2.0))):
         document = Document(file="folder/some.yaml", root=from_python(scenario_document(scenario)))
         assert read_scenario(document) == scenario
@@ -317,13 +317,13 @@ def test_what_is_written_reads_back_as_the_same_scenario():
      ("load", CompetingLoad(machines=(), processes=1)), ("silence", Silence(machines=())),
      ("suspension", Suspension(task="", at_s=0.0))],
 )  # fmt: skip
-def test_the_defaults_of_the_fields_are_those_of_the_records(name, stored):
+def test_defaults_of_fields_are_those_of_the_records(name, stored):
     for field in SCENARIO_RECORDS[name].fields:
         if field.default is not None:
             assert getattr(stored, field.target[1]) == field.default
 
 
-def test_a_trace_is_read_from_its_own_file(tmp_path):
+def test_trace_is_read_from_its_file(tmp_path):
     (tmp_path / "jobs.csv").write_text("at, workflow,owner\n1h30m,a.yaml,ann\n5, sub/b.yaml,\n")
     (tmp_path / "s.yaml").write_text("{weft: 1, arrivals: [{trace: jobs.csv, owner: ben}]}")
     found = load_scenario(tmp_path / "s.yaml")
@@ -344,7 +344,7 @@ def test_a_trace_is_read_from_its_own_file(tmp_path):
         "workflow,at\n\xff,1": "is not UTF-8",
     }.items(),
 )
-def test_a_wrong_trace_is_refused_at_its_line(tmp_path, content, said):
+def test_invalid_trace_is_reported_with_its_line(tmp_path, content, said):
     (tmp_path / "jobs.csv").write_bytes(content.encode("latin-1"))
     (tmp_path / "s.yaml").write_text("{weft: 1, arrivals: [{trace: jobs.csv}]}")
     with pytest.raises(InvalidInput) as caught:
@@ -352,7 +352,7 @@ def test_a_wrong_trace_is_refused_at_its_line(tmp_path, content, said):
     assert said in str(caught.value)
 
 
-def test_a_missing_or_empty_file_is_refused(tmp_path):
+def test_missing_or_empty_file_is_rejected(tmp_path):
     (tmp_path / "s.yaml").write_text("{weft: 1, arrivals: [{trace: job.csv}]}")
     (tmp_path / "jobs.csv").write_text("")
     with pytest.raises(InvalidInput, match=r"s.yaml:1:.*no file .*did you mean .*jobs.csv"):
@@ -372,7 +372,7 @@ def test_a_missing_or_empty_file_is_refused(tmp_path):
         ("[weft]", False),
     ],
 )
-def test_a_scenario_is_told_from_other_files(text, is_one):
+def test_scenario_is_distinguished_from_other_files(text, is_one):
     assert is_scenario(tree(text)) is is_one
 
 
