@@ -1,25 +1,15 @@
-"""The request behind every command: workflows on a platform, loaded, checked, unfolded and compiled once.
-
-File names are checked for tasks with a program; workflows that are only planned or simulated may use any.
-Names are checked as far as they are known; the rest is checked when a task starts.
-"""
+"""The request behind every command: workflows on a platform, loaded, checked, unfolded and compiled once."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from weft.backends.attempt.external_files import file_url_path, is_url
-from weft.backends.attempt.inputs import ProducerIndex
-from weft.backends.attempt.safe_paths import StagingProblem, quote_name, split_name
-from weft.backends.layout import ProjectLayout
-from weft.documents import locate_problems
 from weft.engine.state.compiled import WorkflowLibrary
-from weft.errors import DocumentPath as Keys
 from weft.errors import Infeasible, InvalidInput, Problem, nearest
 from weft.formats.files import STDIN, load_platform, read_workflow_file
 from weft.formats.native import replace_unwritable_names
@@ -33,10 +23,10 @@ from weft.randomness import generator
 from weft.records import dataclass
 from weft.schedule.objective import make_objective
 from weft.workflow.checks import check_and_unfold
-from weft.workflow.task import Input, Task
-from weft.workflow.task_graph import TaskGraph
-from weft.workflow.templates import fill_template, list_fields, split_template
 from weft.workflow.workflow import Workflow, set_params
+
+if TYPE_CHECKING:
+    from weft.backends.layout import ProjectLayout
 
 __all__ = [
     "DEFAULT_PLANNER",
@@ -46,9 +36,7 @@ __all__ = [
     "LoadedWorkflows",
     "Request",
     "WorkflowSource",
-    "check_file_names",
     "compile_request",
-    "find_missing_inputs",
     "load_arrivals",
     "load_machines",
     "load_request",
@@ -189,78 +177,6 @@ def _needed_tasks(workflow: Workflow, wanted: set[str]) -> set[str]:
     return needed
 
 
-_OUTPUT_ADVICE = "use a name inside the task directory; `to:` sets the destination"
-_INPUT_ADVICE = "use a name inside the task directory; `from:` sets the source"
-
-
-def check_file_names(workflow: Workflow) -> None:
-    """Raise InvalidInput for input and output names outside the task directory."""
-    found = [problem for task in workflow.tasks if task.job is not None for problem in _name_problems(task)]
-    if found:
-        raise InvalidInput(list(locate_problems(found, workflow.document)))
-
-
-def _name_problems(task: Task) -> Iterator[Problem]:
-    for position, given in enumerate(task.inputs):
-        yield from _path_problems(given.file, _input_keys(task, given, position), _INPUT_ADVICE)
-    for output in task.outputs:
-        yield from _path_problems(output.file, ("tasks", task.name, "outputs"), _OUTPUT_ADVICE)
-
-
-def _path_problems(name: str, keys: Keys, advice: str) -> Iterator[Problem]:
-    try:
-        # A placeholder for values that are filled in later.
-        split_name("".join(piece if isinstance(piece, str) else "x" for piece in split_template(name)))
-    except StagingProblem as problem:
-        yield Problem(what=f"{quote_name(name)} {problem.what}", rule=problem.why, advice=advice, path=keys)
-
-
-def find_missing_inputs(graph: TaskGraph, folder: Path) -> list[Problem]:
-    """Return a problem for each local input file that does not exist and that no task produces.
-
-    ``folder`` is the folder of the workflow. Only the first missing file of each entry is reported.
-    """
-    makers, found, judged = ProducerIndex(graph), list[Problem](), set[Keys]()
-    tasks = graph.workflow.tasks
-    for task, template in enumerate(graph.template.tolist()):
-        described = tasks[template]
-        for position, given in enumerate(described.inputs if described.job is not None else ()):
-            keys = _input_keys(described, given, position)
-            text = given.source or given.file
-            if keys in judged or _is_read_later(described, text):
-                continue
-            if "{" not in text:
-                judged.add(keys)  # the same file for every point of a sweep
-            name = fill_template(text, graph.context(task), last=False)
-            if (given.source is None and makers.of(name)) or _may_exist(name, folder):
-                continue
-            judged.add(keys)
-            what = f"{quote_name(fill_template(name, {}))} does not exist and no task produces it"
-            found.append(Problem(what=what, advice="create it before the task starts", path=keys))
-    return list(locate_problems(found, graph.workflow.document))
-
-
-def _is_read_later(task: Task, text: str) -> bool:
-    """Return whether a name depends on lines that another task writes during the run."""
-    said = task.sweep.from_file if task.sweep is not None else ()
-    return any(field.name in said for field in list_fields(text))
-
-
-def _may_exist(name: str, folder: Path) -> bool:
-    """Return whether a file exists or cannot be checked: it is remote, or its name is not known yet."""
-    if list_fields(name):
-        return True
-    try:
-        stated = file_url_path(name) if is_url(name) else fill_template(name, {})
-        return stated is None or (folder / stated).exists()
-    except (StagingProblem, OSError, ValueError):
-        return False
-
-
-def _input_keys(task: Task, given: Input, position: int) -> Keys:
-    return ("tasks", task.name, "inputs", position if given.entry is None else given.entry)
-
-
 @runtime_checkable
 class Buildable(Protocol):
     """An object that builds a workflow, such as a Builder."""
@@ -300,6 +216,8 @@ def load_workflows(
     until: Sequence[str],
 ) -> LoadedWorkflows:
     """Load the workflows to run now, by name; further workflows of the same name get a number."""
+    from weft.api.file_names import check_file_names  # planning alone loads no backend
+
     sources = (
         list(workflows) if isinstance(workflows, Sequence) and not isinstance(workflows, str) else [workflows]
     )
@@ -354,6 +272,7 @@ def load_arrivals(
     """Load the workflows that arrive later, and their arrival times."""
     if file is None:
         return [], LoadedWorkflows({}, {})
+    from weft.api.file_names import check_file_names
     from weft.backends.simulation.scenario import draw_arrivals
     from weft.backends.simulation.scenario_reader import load_arrival_workflows, load_scenario
 

@@ -115,7 +115,7 @@ def _check_names(graph: TaskGraph, name: str) -> list[str]:
     """
     from pathlib import Path
 
-    from weft.api.request import check_file_names, find_missing_inputs
+    from weft.api.file_names import check_file_names, find_missing_inputs
     from weft.formats.files import STDIN
 
     check_file_names(graph.workflow)

@@ -1,0 +1,94 @@
+"""Check the file names of a workflow before it is run.
+
+Only tasks with a program are checked; workflows that are planned or simulated may use any names. Names are
+checked as far as they are known; the rest is checked when a task starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from weft.backends.attempt.external_files import file_url_path, is_url
+from weft.backends.attempt.inputs import ProducerIndex
+from weft.backends.attempt.safe_paths import StagingProblem, quote_name, split_name
+from weft.documents import locate_problems
+from weft.errors import DocumentPath as Keys
+from weft.errors import InvalidInput, Problem
+from weft.workflow.task import Input, Task
+from weft.workflow.task_graph import TaskGraph
+from weft.workflow.templates import fill_template, list_fields, split_template
+from weft.workflow.workflow import Workflow
+
+__all__ = ["check_file_names", "find_missing_inputs"]
+
+_OUTPUT_ADVICE = "use a name inside the task directory; `to:` sets the destination"
+_INPUT_ADVICE = "use a name inside the task directory; `from:` sets the source"
+
+
+def check_file_names(workflow: Workflow) -> None:
+    """Raise InvalidInput for input and output names outside the task directory."""
+    found = [problem for task in workflow.tasks if task.job is not None for problem in _name_problems(task)]
+    if found:
+        raise InvalidInput(list(locate_problems(found, workflow.document)))
+
+
+def _name_problems(task: Task) -> Iterator[Problem]:
+    for position, given in enumerate(task.inputs):
+        yield from _path_problems(given.file, _input_keys(task, given, position), _INPUT_ADVICE)
+    for output in task.outputs:
+        yield from _path_problems(output.file, ("tasks", task.name, "outputs"), _OUTPUT_ADVICE)
+
+
+def _path_problems(name: str, keys: Keys, advice: str) -> Iterator[Problem]:
+    try:
+        # A placeholder for values that are filled in later.
+        split_name("".join(piece if isinstance(piece, str) else "x" for piece in split_template(name)))
+    except StagingProblem as problem:
+        yield Problem(what=f"{quote_name(name)} {problem.what}", rule=problem.why, advice=advice, path=keys)
+
+
+def find_missing_inputs(graph: TaskGraph, folder: Path) -> list[Problem]:
+    """Return a problem for each local input file that does not exist and that no task produces.
+
+    ``folder`` is the folder of the workflow. Only the first missing file of each entry is reported.
+    """
+    makers, found, judged = ProducerIndex(graph), list[Problem](), set[Keys]()
+    tasks = graph.workflow.tasks
+    for task, template in enumerate(graph.template.tolist()):
+        described = tasks[template]
+        for position, given in enumerate(described.inputs if described.job is not None else ()):
+            keys = _input_keys(described, given, position)
+            text = given.source or given.file
+            if keys in judged or _is_read_later(described, text):
+                continue
+            if "{" not in text:
+                judged.add(keys)  # the same file for every point of a sweep
+            name = fill_template(text, graph.context(task), last=False)
+            if (given.source is None and makers.of(name)) or _may_exist(name, folder):
+                continue
+            judged.add(keys)
+            what = f"{quote_name(fill_template(name, {}))} does not exist and no task produces it"
+            found.append(Problem(what=what, advice="create it before the task starts", path=keys))
+    return list(locate_problems(found, graph.workflow.document))
+
+
+def _is_read_later(task: Task, text: str) -> bool:
+    """Return whether a name depends on lines that another task writes during the run."""
+    said = task.sweep.from_file if task.sweep is not None else ()
+    return any(field.name in said for field in list_fields(text))
+
+
+def _may_exist(name: str, folder: Path) -> bool:
+    """Return whether a file exists or cannot be checked: it is remote, or its name is not known yet."""
+    if list_fields(name):
+        return True
+    try:
+        stated = file_url_path(name) if is_url(name) else fill_template(name, {})
+        return stated is None or (folder / stated).exists()
+    except (StagingProblem, OSError, ValueError):
+        return False
+
+
+def _input_keys(task: Task, given: Input, position: int) -> Keys:
+    return ("tasks", task.name, "inputs", position if given.entry is None else given.entry)
