@@ -228,7 +228,7 @@ def test_tasks_are_submitted_breadth_first():
     ("counts", "rule", "order", "message"),
     [
         ([1, 9], "fifo", None, r"b has no such mode on m0; .* \[1, 2\]"),
-        ([0, 1], "fifo", None, "a on m0 in a mode"),
+        ([0, 1], "fifo", None, "a has no such mode on m0"),
         ([1, 1], "lifo", None, "queue 'lifo'; must be one of fifo, first-fit, easy, conservative"),
         ([1, 1], "easy", [0, 0], "the order lacks b; every task must occur once"),
         ([1], "fifo", None, r"counts: an array of shape \(1,\)"),

@@ -41,7 +41,7 @@ def random_state(made, workspace, rng):
         first, end = workspace.ways.first[task : task + 2].tolist()
         here = workspace.ways.machine[first:end] == bound[made.graph.variable[task]]
         way[task] = first + rng.choice(np.flatnonzero(here))
-    return SharedState(order=order, place=np.argsort(order).astype(np.uint32), way=way, bound=bound)
+    return SharedState(order=order, place=np.argsort(order).astype(np.uint32), mode=way, bound=bound)
 
 
 def unknown():
@@ -60,7 +60,7 @@ def reference_of(made, workspace, state):
     """Decode a state by the reference: starts, finishes, node-seconds, cost."""
     modes = np.zeros(len(made), dtype=np.uint32)
     compute = made.group >= 0
-    modes[compute] = workspace.mode[state.way[compute]]
+    modes[compute] = workspace.mode[state.mode[compute]]
     return decode_by_reference(made, state.order.tolist(), state.bound.tolist(), modes.tolist(), "insertion")
 
 

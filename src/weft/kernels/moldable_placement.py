@@ -78,34 +78,34 @@ class CriticalPaths(NamedTuple):
 
 @kernel
 def allot_nodes(
-    tasks: TaskArrays, ways: AllotmentModes, communication: Doubles, way: Indices, paths: CriticalPaths
+    tasks: TaskArrays, modes: AllotmentModes, communication: Doubles, mode: Indices, paths: CriticalPaths
 ) -> int:
-    """Fill ``way`` with the mode of every task; return the number of steps. ``communication`` is per edge."""
+    """Fill ``mode`` with the mode of every task; return the number of steps. ``communication``: per edge."""
     area = 0.0
     for task in range(tasks.number):
-        way[task] = ways.first[task]
-        area += ways.share[ways.first[task]]
+        mode[task] = modes.first[task]
+        area += modes.share[modes.first[task]]
         paths.rank[task] = task
     heap, loss, rank = paths.heap, paths.loss, paths.rank
     steps = 0
     while True:
-        task = _measure(tasks, ways.seconds, communication, way, paths.bottom, paths.follower)
+        task = _measure(tasks, modes.seconds, communication, mode, paths.bottom, paths.follower)
         length = paths.bottom[task]
         shorter = length * _SHORTER
-        size = _gather(ways, way, paths, task, tasks.number)
+        size = _gather(modes, mode, paths, task, tasks.number)
         if size == 0 or length <= area:
             return steps
         critical = True
         while critical:
             task = pop_task(heap, size, loss, rank)
             size -= 1
-            own = 0 + way[task]
-            length -= ways.seconds[own] - ways.seconds[own + 1]
-            area += ways.share[own + 1] - ways.share[own]
-            way[task] = own + 1
+            own = 0 + mode[task]
+            length -= modes.seconds[own] - modes.seconds[own + 1]
+            area += modes.share[own + 1] - modes.share[own]
+            mode[task] = own + 1
             steps += 1
-            if own + 2 < ways.first[task + 1]:
-                loss[task] = -ways.gain[own + 1]
+            if own + 2 < modes.first[task + 1]:
+                loss[task] = -modes.gain[own + 1]
                 push_task(heap, size, task, loss, rank)
                 size += 1
             critical = size > 0 and length > area and length > shorter
@@ -116,7 +116,7 @@ def _measure(
     tasks: TaskArrays,
     seconds: Doubles,
     communication: Doubles,
-    way: Indices,
+    mode: Indices,
     bottom: Doubles,
     follower: Indices,
 ) -> int:
@@ -136,7 +136,7 @@ def _measure(
                 longest = length
                 following = other
         follower[task] = following
-        bottom[task] = seconds[way[task]] + longest
+        bottom[task] = seconds[mode[task]] + longest
         if bottom[task] >= highest:
             highest = bottom[task]
             first = task
@@ -144,14 +144,14 @@ def _measure(
 
 
 @kernel
-def _gather(ways: AllotmentModes, way: Indices, paths: CriticalPaths, first: int, number: int) -> int:
+def _gather(modes: AllotmentModes, mode: Indices, paths: CriticalPaths, first: int, number: int) -> int:
     """Push the tasks of a path that have a next mode on the heap; return their number."""
     size = 0
     task = 0 + first
     while task != number:
-        own = 0 + way[task]
-        if own + 1 < ways.first[task + 1]:
-            paths.loss[task] = -ways.gain[own]
+        own = 0 + mode[task]
+        if own + 1 < modes.first[task + 1]:
+            paths.loss[task] = -modes.gain[own]
             push_task(paths.heap, size, task, paths.loss, paths.rank)
             size += 1
         task = 0 + paths.follower[task]

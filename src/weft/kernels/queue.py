@@ -317,11 +317,11 @@ def _look_up_choices(
         choice = row[job]
         taken = width[job]
         if job < tasks and most[job] > 0:
-            asked = count[first + job]
-            if asked > most[job]:
+            wanted_count = count[first + job]
+            if wanted_count > most[job]:
                 return _WRONG
-            choice += asked
-            taken *= asked
+            choice += wanted_count
+            taken *= wanted_count
         spent = seconds[choice]
         if spent < 0.0:
             return _WRONG

@@ -23,7 +23,7 @@ __all__ = [
 
 
 class SharedModes(NamedTuple):
-    """The modes of all tasks, by task, then machine, then nodes; a "way" is a position in these arrays."""
+    """The modes of all tasks, by task, then machine, then nodes."""
 
     first: Indices
     """Per task: its first mode; one more entry holds the total. Transfers and virtual tasks have no modes."""
@@ -105,10 +105,10 @@ class SharedSchedule(NamedTuple):
 def _generate_schedule(
     problem: SharedProblem,
     links: SharedLinks,
-    ways: SharedModes,
+    modes: SharedModes,
     forward: int,
     order: Indices,
-    way: Indices,
+    mode: Indices,
     bound: Indices,
     limit_s: float,
     schedule: SharedSchedule,
@@ -122,7 +122,7 @@ def _generate_schedule(
 
     Backwards, tasks are in descending order of finish, times count from the end, and transfers take no time.
     """
-    _reset_steps(problem, ways, way, schedule)
+    _reset_steps(problem, modes, mode, schedule)
     pointer, before = problem.pointer, problem.before
     if forward == 0:
         pointer, before = problem.after_pointer, problem.after
@@ -133,10 +133,10 @@ def _generate_schedule(
         task = order[position]
         ready = 0.0
         seconds = 0.0
-        chosen = way[task]
-        computes = chosen < ways.first[task + 1]
+        chosen = mode[task]
+        computes = chosen < modes.first[task + 1]
         if computes:
-            seconds = ways.seconds[chosen]
+            seconds = modes.seconds[chosen]
         if links.far != 0 and forward != 0:
             ready, seconds = _arrival(problem, links, bound, finish, task, seconds)
         else:
@@ -147,11 +147,11 @@ def _generate_schedule(
                 if end > ready:
                     ready = end
         if computes and seconds > 0.0:
-            machine = ways.machine[chosen]
+            machine = modes.machine[chosen]
             if problem.open[machine] == 0:
                 first, last = schedule.first[machine], schedule.last[machine]
                 ready, last = _insert_task(
-                    time, free, first, last, problem.guard, ready, seconds, ways.need[chosen]
+                    time, free, first, last, problem.guard, ready, seconds, modes.need[chosen]
                 )
                 schedule.last[machine] = last
         end = ready + seconds
@@ -165,16 +165,16 @@ def _generate_schedule(
 
 
 @kernel
-def _reset_steps(problem: SharedProblem, ways: SharedModes, way: Indices, schedule: SharedSchedule) -> None:
+def _reset_steps(problem: SharedProblem, modes: SharedModes, mode: Indices, schedule: SharedSchedule) -> None:
     """Reset the free capacity of machines; reserve enough steps for the tasks of each machine."""
     first, last = schedule.first, schedule.last
     if problem.machines > 1:
         for machine in range(problem.machines):
             last[machine] = 0
         for task in range(problem.tasks):
-            chosen = way[task]
-            if chosen < ways.first[task + 1]:
-                last[ways.machine[chosen]] += 2
+            chosen = mode[task]
+            if chosen < modes.first[task + 1]:
+                last[modes.machine[chosen]] += 2
     step = 0
     for machine in range(problem.machines):
         reserved = last[machine]
@@ -310,7 +310,7 @@ class SharedState(NamedTuple):
 
     order: Indices
     place: Indices
-    way: Indices
+    mode: Indices
     """For a task without modes: ``SharedModes.first`` of the next task."""
     bound: Indices
 
@@ -321,7 +321,7 @@ def _copy_state(tasks: int, variables: int, state: SharedState, other: SharedSta
     for task in range(tasks):
         other.order[task] = state.order[task]
         other.place[task] = state.place[task]
-        other.way[task] = state.way[task]
+        other.mode[task] = state.mode[task]
     for variable in range(variables):
         other.bound[variable] = state.bound[variable]
 
@@ -378,22 +378,22 @@ def _move_task(task: int, target: int, order: Indices, place: Indices) -> None:
 
 @kernel
 def _change_mode(
-    first_way: Indices,
-    way_machine: Indices,
+    first_mode: Indices,
+    mode_machine: Indices,
     task: int,
     draw: float,
-    way: Indices,
+    mode: Indices,
     changed: Indices,
-    old_way: Indices,
+    old_mode: Indices,
 ) -> int:
     """Change a task to an adjacent or a random mode on its machine; return the number of changed tasks."""
-    old = 0 + way[task]
-    machine = way_machine[old]
+    old = 0 + mode[task]
+    machine = mode_machine[old]
     first = old
-    while first > first_way[task] and way_machine[first - 1] == machine:
+    while first > first_mode[task] and mode_machine[first - 1] == machine:
         first -= 1
     last = old
-    while last + 1 < first_way[task + 1] and way_machine[last + 1] == machine:
+    while last + 1 < first_mode[task + 1] and mode_machine[last + 1] == machine:
         last += 1
     if draw < 0.25:
         new = old + 1
@@ -406,21 +406,21 @@ def _change_mode(
     if new < first or new > last:
         return 0
     changed[0] = task
-    old_way[0] = old
-    way[task] = new
+    old_mode[0] = old
+    mode[task] = new
     return 1
 
 
 @kernel
 def _move_variable(
-    first_way: Indices,
-    way_machine: Indices,
+    first_mode: Indices,
+    mode_machine: Indices,
     moves: SharedMoves,
     variable: int,
     draw: float,
     state: SharedState,
     changed: Indices,
-    old_way: Indices,
+    old_mode: Indices,
 ) -> int:
     """Move the tasks of a variable to another machine; return the number of changed modes.
 
@@ -438,20 +438,20 @@ def _move_variable(
     number = 0
     for position in range(moves.member_pointer[variable], moves.member_pointer[variable + 1]):
         task = moves.member[position]
-        low, end = 0 + first_way[task], 0 + first_way[task + 1]
+        low, end = 0 + first_mode[task], 0 + first_mode[task + 1]
         if low < end:
-            present = 0 + state.way[task]
+            present = 0 + state.mode[task]
             rank = 0
-            while present - rank > low and way_machine[present - rank - 1] == old:
+            while present - rank > low and mode_machine[present - rank - 1] == old:
                 rank += 1
-            new = _first_on(way_machine, low, end - 1, machine)
-            while rank > 0 and new + 1 < end and way_machine[new + 1] == machine:
+            new = _first_on(mode_machine, low, end - 1, machine)
+            while rank > 0 and new + 1 < end and mode_machine[new + 1] == machine:
                 new += 1
                 rank -= 1
             changed[number] = task
-            old_way[number] = present
+            old_mode[number] = present
             number += 1
-            state.way[task] = new
+            state.mode[task] = new
     return number
 
 
@@ -530,7 +530,7 @@ class SharedScratch(NamedTuple):
     """Changed tasks and their old modes, the order of a justification, the used share of every budget."""
 
     changed: Indices
-    old_way: Indices
+    old_mode: Indices
     order: Indices
     used: Doubles
 
@@ -539,7 +539,7 @@ class SharedScratch(NamedTuple):
 def anneal_shared(
     problem: SharedProblem,
     links: SharedLinks,
-    ways: SharedModes,
+    modes: SharedModes,
     goal: SharedGoal,
     moves: SharedMoves,
     fresh: int,
@@ -573,10 +573,10 @@ def anneal_shared(
     That number exceeds ``allowed`` by at most two. With ``fresh`` the first step only decodes the given
     state.
     """
-    order, way = state.order, state.way
-    changed_task, old_way = scratch.changed, scratch.old_way
+    order, mode = state.order, state.mode
+    changed_task, old_mode = scratch.changed, scratch.old_mode
     missed, value = score.missed[0], score.value[0]
-    owed, charge, drag = _sum_modes(problem.tasks, ways, goal, way, scratch.used)
+    owed, charge, drag = _sum_modes(problem.tasks, modes, goal, mode, scratch.used)
     energy = value + goal.penalty * missed + drag
     if fresh != 0:
         energy = INFINITY
@@ -599,20 +599,20 @@ def anneal_shared(
                 if pick < moves.mold_share:
                     task = moves.molded[int(uniform[draw + 1] * moves.molds)]
                     changed = _change_mode(
-                        ways.first, ways.machine, task, uniform[draw + 2], way, changed_task, old_way
+                        modes.first, modes.machine, task, uniform[draw + 2], mode, changed_task, old_mode
                     )
                 elif pick < moves.mold_share + moves.take_share:
                     variable = moves.taken[int(uniform[draw + 1] * moves.takes)]
                     machine = state.bound[variable]
                     changed = _move_variable(
-                        ways.first,
-                        ways.machine,
+                        modes.first,
+                        modes.machine,
                         moves,
                         variable,
                         uniform[draw + 2],
                         state,
                         changed_task,
-                        old_way,
+                        old_mode,
                     )
                     task = moves.member[moves.member_pointer[variable]]
                 else:
@@ -631,7 +631,9 @@ def anneal_shared(
                         state.place,
                     )
                 if changed > 0:
-                    new_owed, new_charge, new_drag = _sum_modes(problem.tasks, ways, goal, way, scratch.used)
+                    new_owed, new_charge, new_drag = _sum_modes(
+                        problem.tasks, modes, goal, mode, scratch.used
+                    )
         limit_s = INFINITY
         if goal.per_second > 0.0 and layings == 1:
             # Slightly larger because of rounding.
@@ -647,7 +649,7 @@ def anneal_shared(
                         laid[position] = order[problem.tasks - 1 - position]
                 _sort_by_finish(problem.tasks, laid, schedule.finish, laying * 2 - 3)
             makespan = _generate_schedule(
-                problem, links, ways, 1 - laying % 2, laid, way, state.bound, limit_s, schedule
+                problem, links, modes, 1 - laying % 2, laid, mode, state.bound, limit_s, schedule
             )
         step += 1
         spent += layings
@@ -669,7 +671,7 @@ def anneal_shared(
         elif moved:
             _move_task(task, origin, order, state.place)
             for position in range(changed):
-                way[changed_task[position]] = old_way[position]
+                mode[changed_task[position]] = old_mode[position]
             if variable < problem.variables:
                 state.bound[variable] = machine
     score.missed[0] = missed
@@ -684,7 +686,7 @@ def _is_better(missed: float, value: float, best_missed: float, best_value: floa
 
 @kernel
 def _sum_modes(
-    tasks: int, ways: SharedModes, goal: SharedGoal, way: Indices, used: Doubles
+    tasks: int, modes: SharedModes, goal: SharedGoal, mode: Indices, used: Doubles
 ) -> tuple[float, float, float]:
     """Return the contributions of the modes to the excess, the objective and the energy."""
     if goal.counted == 0:
@@ -692,18 +694,18 @@ def _sum_modes(
     charge = goal.base
     price = 0.0
     drag = 0.0
-    for budget in range(ways.budgets):
+    for budget in range(modes.budgets):
         used[budget] = 0.0
     for task in range(tasks):
-        chosen = way[task]
-        if chosen < ways.first[task + 1]:
-            charge += ways.charge[chosen]
-            price += ways.price[chosen]
-            drag += ways.drag[chosen]
-            for budget in range(ways.budgets):
-                used[budget] += ways.use[chosen * ways.budgets + budget]
+        chosen = mode[task]
+        if chosen < modes.first[task + 1]:
+            charge += modes.charge[chosen]
+            price += modes.price[chosen]
+            drag += modes.drag[chosen]
+            for budget in range(modes.budgets):
+                used[budget] += modes.use[chosen * modes.budgets + budget]
     missed = _excess(price, goal.max_cost)
-    for budget in range(ways.budgets):
+    for budget in range(modes.budgets):
         missed += _excess(used[budget], 1.0)
     return missed, charge, drag * goal.drag
 

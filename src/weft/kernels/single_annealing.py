@@ -534,11 +534,11 @@ def anneal_single(
                 cell = member[index] * machines
                 weight += objective.weight[cell + machine] - objective.weight[cell + old]
                 price += objective.price[cell + machine] - objective.price[cell + old]
-            dearer = weight + objective.per_excess * (
+            added = weight + objective.per_excess * (
                 _excess_over(total[2] + price, objective.most) - _excess_over(total[2], objective.most)
             )
-            most -= dearer
-            if dearer > chance and not several and through < makespan * _NEARLY_ONE:
+            most -= added
+            if added > chance and not several and through < makespan * _NEARLY_ONE:
                 # The makespan cannot decrease, because another path is as long as the plan.
                 continue
 

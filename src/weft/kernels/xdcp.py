@@ -52,7 +52,7 @@ def move_subtasks(
     finish_without: Doubles,
     latest_without: Doubles,
     mark: Flags,
-    spare: Indices,
+    scratch: Indices,
     placed: Flags,
     mode: Indices,
     seconds: Doubles,
@@ -103,7 +103,7 @@ def move_subtasks(
         if new_mode != old_mode or new_previous != old_previous:
             mode[task] = new_mode
             seconds[task] = mode_seconds(modes, task, new_mode)
-            _reorder(graph, queues, task, mark, spare)
+            _reorder(graph, queues, task, mark, scratch)
             length = _times(graph, queues, start, finish, latest)
     return limit
 
@@ -192,29 +192,29 @@ def _least_slack(
 
 
 @kernel
-def _take_out(queues: _SubtaskQueues, nobody: int, task: int, machine: int) -> None:
+def _take_out(queues: _SubtaskQueues, sentinel: int, task: int, machine: int) -> None:
     earlier = queues.previous[task]
     later = queues.following[task]
-    if earlier < nobody:
+    if earlier < sentinel:
         queues.following[earlier] = later
     else:
         queues.head[machine] = later
-    if later < nobody:
+    if later < sentinel:
         queues.previous[later] = earlier
-    queues.previous[task] = nobody
-    queues.following[task] = nobody
+    queues.previous[task] = sentinel
+    queues.following[task] = sentinel
 
 
 @kernel
-def _put_in(queues: _SubtaskQueues, nobody: int, task: int, machine: int, earlier: int) -> None:
+def _put_in(queues: _SubtaskQueues, sentinel: int, task: int, machine: int, earlier: int) -> None:
     """Insert a subtask after another one, or first if ``earlier`` is the sentinel."""
-    if earlier < nobody:
+    if earlier < sentinel:
         later = queues.following[earlier]
         queues.following[earlier] = task
     else:
         later = queues.head[machine]
         queues.head[machine] = task
-    if later < nobody:
+    if later < sentinel:
         queues.previous[later] = task
     queues.previous[task] = earlier
     queues.following[task] = later
@@ -327,7 +327,7 @@ def _best_slot(
     Ties: lower machine index, then earlier slot. The finish grows along a queue, so the first allowed slot is
     the best of its machine. If no slot is allowed, the subtask stays.
     """
-    nobody = graph.number
+    sentinel = graph.number
     head = queues.head
     seconds = queues.seconds
     following = queues.following
@@ -345,18 +345,18 @@ def _best_slot(
             continue
         spent = mode_seconds(modes, task, mode)
         begin = ready
-        earlier = 0 + nobody
+        earlier = 0 + sentinel
         later = head[machine]
         while begin + spent < best:
-            if later == nobody or mark[later] != _ANCESTOR:
+            if later == sentinel or mark[later] != _ANCESTOR:
                 limit = due
-                if later < nobody and latest[later] - seconds[later] < limit:
+                if later < sentinel and latest[later] - seconds[later] < limit:
                     limit = latest[later] - seconds[later]
                 if begin + spent <= limit + rounding:
                     best = begin + spent
                     chosen = mode
                     chosen_previous = earlier
-            if later == nobody or mark[later] == _DESCENDANT:
+            if later == sentinel or mark[later] == _DESCENDANT:
                 break  # a slot after a descendant is too late, except for rounding
             if finish[later] > begin:
                 begin = finish[later]
@@ -366,7 +366,7 @@ def _best_slot(
 
 
 @kernel
-def _reorder(graph: SubtaskGraph, queues: _SubtaskQueues, task: int, mark: Flags, spare: Indices) -> None:
+def _reorder(graph: SubtaskGraph, queues: _SubtaskQueues, task: int, mark: Flags, scratch: Indices) -> None:
     """Restore the order after a move: descendants of the moved subtask go after it, all others before it."""
     number = graph.number
     order = queues.order
@@ -387,11 +387,11 @@ def _reorder(graph: SubtaskGraph, queues: _SubtaskQueues, task: int, mark: Flags
             earlier < number and mark[earlier] == _DESCENDANT
         ):
             mark[other] = _DESCENDANT
-            spare[behind] = other
+            scratch[behind] = other
             behind += 1
         else:
             order[kept] = other
             kept += 1
     order[kept] = task
     for index in range(behind):
-        order[kept + 1 + index] = spare[index]
+        order[kept + 1 + index] = scratch[index]

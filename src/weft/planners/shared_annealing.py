@@ -138,7 +138,7 @@ def _return_start(instance: Instance, start: Schedule | None) -> Plan:
 
 def _exceeds_budgets(workspace: SharedWorkspace, state: SharedState) -> bool:
     ways = workspace.ways
-    chosen = state.way[state.way < ways.first[1:]]
+    chosen = state.mode[state.mode < ways.first[1:]]
     used = ways.use.reshape(-1, ways.budgets)[chosen].sum(axis=0)
     return bool((used > 1.0 + _ROUNDING).any())
 
@@ -297,7 +297,7 @@ class _SharedSearch:
         self._decode(SharedState(*(part.copy() for part in self.best)), _empty_score())
         compute = instance.graph.kind == COMPUTE
         modes = compile_problem(instance).modes
-        chosen = modes.first[modes.group[compute]] + self.workspace.mode[self.best.way[compute]]
+        chosen = modes.first[modes.group[compute]] + self.workspace.mode[self.best.mode[compute]]
         nodes = np.zeros(len(instance), dtype=np.uint32)
         nodes[compute] = modes.nodes[chosen]
         return Schedule(
@@ -373,7 +373,7 @@ def _bindings(
 def _state(order: Indices, way: NDArray[np.int64], bound: Indices) -> SharedState:
     place = np.empty(len(order), dtype=np.uint32)
     place[order] = np.arange(len(order))
-    return SharedState(order=order.copy(), place=place, way=way.astype(np.uint32), bound=bound.copy())
+    return SharedState(order=order.copy(), place=place, mode=way.astype(np.uint32), bound=bound.copy())
 
 
 class SharedWorkspace(NamedTuple):
@@ -410,7 +410,7 @@ def build_workspace(instance: Instance, objective: LinearObjective) -> SharedWor
         layout=_layout(shop),
         scratch=SharedScratch(
             changed=np.zeros(tasks, dtype=np.uint32),
-            old_way=np.zeros(tasks, dtype=np.uint32),
+            old_mode=np.zeros(tasks, dtype=np.uint32),
             order=np.zeros(tasks, dtype=np.uint32),
             used=np.zeros(ways.budgets),
         ),

@@ -191,7 +191,7 @@ def _label_components(tasks: int, first: _Numbers, second: _Numbers) -> _Numbers
 
 
 def find_colocation(
-    instance: Instance, ways: list[BoundModes], moving: TransferBounds, shortest_s: Floats
+    instance: Instance, modes: list[BoundModes], moving: TransferBounds, shortest_s: Floats
 ) -> ColocationBound | None:
     """Return the bound for an instance; None if nothing can tie tasks."""
     graph, tied = instance.graph, _bound_pairs(instance)
@@ -200,7 +200,7 @@ def find_colocation(
         return None
     # With transfers a place is a host, otherwise a machine.
     place = (instance.network.host if glue else np.arange(len(instance.machines))).astype(np.intp)
-    seconds_s, share_s = _tables(instance, ways, place)
+    seconds_s, share_s = _tables(instance, modes, place)
     return ColocationBound(
         instance=instance,
         source=graph.predecessor.astype(np.int64),
@@ -222,7 +222,7 @@ def _bound_pairs(instance: Instance) -> tuple[_Numbers, _Numbers]:
     return order[:-1][same], order[1:][same]
 
 
-def _tables(instance: Instance, ways: list[BoundModes], place: NDArray[np.intp]) -> tuple[Floats, Floats]:
+def _tables(instance: Instance, modes: list[BoundModes], place: NDArray[np.intp]) -> tuple[Floats, Floats]:
     """Return seconds and share of every task at every place; at one place "anywhere" above ``_CELLS``."""
     tasks, places = len(instance), int(place.max()) + 1
     capacity = np.bincount(place, instance.capacity, places)
@@ -231,7 +231,7 @@ def _tables(instance: Instance, ways: list[BoundModes], place: NDArray[np.intp])
     seconds_s, share_s = (np.full((tasks, 1 if single else places), np.inf) for _ in range(2))
     computing = instance.graph.kind == COMPUTE
     seconds_s[~computing], share_s[~computing] = 0.0, 0.0
-    for found in ways:
+    for found in modes:
         shares = found.unit_s * (found.nodes / capacity[place[found.machine]])
         if single:
             seconds_s[found.tasks, 0] = found.scale * found.unit_s.min(axis=1)[found.row]

@@ -131,10 +131,10 @@ class _BoundCase:
 
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
-        self.ways: list[BoundModes] = collect_modes(instance)
+        self.modes: list[BoundModes] = collect_modes(instance)
         self.moving: TransferBounds = bound_transfers(instance)
-        self.shortest_s: Floats = shortest_seconds(self.ways, len(instance)) + self.moving.transfer_s
-        self.whole = has_whole_times(instance, self.ways)
+        self.shortest_s: Floats = shortest_seconds(self.modes, len(instance)) + self.moving.transfer_s
+        self.whole = has_whole_times(instance, self.modes)
         graph, edge_s = instance.graph, self.moving.edge_s
         self.head_s = heads(graph, self.shortest_s, instance.earliest_start_s, edge_s)
         self.tail_s = tails(graph, self.shortest_s, edge_s)
@@ -142,7 +142,7 @@ class _BoundCase:
     def critical_path_s(self) -> float:
         """Return the length of the longest path."""
         longest = 0.0
-        found = follow_machine_paths(self.instance, self.ways)
+        found = follow_machine_paths(self.instance, self.modes)
         if found is not None:
             self.head_s = np.maximum(self.head_s, found.head_s)
             self.tail_s = np.maximum(self.tail_s, found.tail_s)
@@ -154,9 +154,9 @@ class _BoundCase:
 
     def loads(self) -> list[SupplyLoad]:
         """Return the loads of all supplies that tasks use."""
-        widest = widest_nodes(self.ways, len(self.instance))
-        supplies = list_supplies(self.instance, self.ways)
-        fronts = [build_front(self.instance, self.ways, supply) for supply in supplies]
+        widest = widest_nodes(self.modes, len(self.instance))
+        supplies = list_supplies(self.instance, self.modes)
+        fronts = [build_front(self.instance, self.modes, supply) for supply in supplies]
         return [
             SupplyLoad(supply=supply, front=front, widest=widest, reach=supply.reach())
             for supply, front in zip(supplies, fronts, strict=True)
@@ -183,7 +183,7 @@ class _BoundCase:
 
     def together_s(self, low_s: float) -> float:
         """Return the bound by co-location; 0 if it is not above ``low_s``."""
-        tied = find_colocation(self.instance, self.ways, self.moving, self.shortest_s)
+        tied = find_colocation(self.instance, self.modes, self.moving, self.shortest_s)
         if tied is None:
             return 0.0
         found = self._longest_refuted(low_s, lambda limit_s: tied.refutes(limit_s, self.head_s, self.tail_s))

@@ -63,18 +63,18 @@ def collect_modes(instance: Instance) -> list[BoundModes]:
     return [_stack(listed) for listed in alike.values()]
 
 
-def shortest_seconds(ways: list[BoundModes], tasks: int) -> Floats:
+def shortest_seconds(modes: list[BoundModes], tasks: int) -> Floats:
     """Return the seconds of the fastest mode of each task; 0 for tasks without nodes."""
     shortest = np.zeros(tasks)
-    for found in ways:
+    for found in modes:
         shortest[found.tasks] = found.scale * found.unit_s.min(axis=1)[found.row]
     return shortest
 
 
-def widest_nodes(ways: list[BoundModes], tasks: int) -> Floats:
+def widest_nodes(modes: list[BoundModes], tasks: int) -> Floats:
     """Return the largest number of nodes of each task."""
     widest = np.zeros(tasks)
-    for found in ways:
+    for found in modes:
         widest[found.tasks] = float(found.nodes.max())
     return widest
 
@@ -152,14 +152,14 @@ _FEW = 64
 """Number of rows up to which equal columns (identical machines) are checked once."""
 
 
-def has_whole_times(instance: Instance, ways: list[BoundModes]) -> bool:
+def has_whole_times(instance: Instance, modes: list[BoundModes]) -> bool:
     """Tell whether all durations, transfers and given times are whole seconds.
 
     If all times are integers, so is the optimal makespan, and bounds may be rounded up: in some optimal
     schedule every task starts at 0, at its earliest start, when data arrive, or at the end of another task or
     busy interval.
     """
-    return _given_whole(instance) and _data_whole(instance) and all(_seconds_whole(found) for found in ways)
+    return _given_whole(instance) and _data_whole(instance) and all(_seconds_whole(found) for found in modes)
 
 
 def _given_whole(instance: Instance) -> bool:

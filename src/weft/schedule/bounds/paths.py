@@ -211,7 +211,7 @@ class MachinePaths:
     """The longest path through any task, with the task on its best machine."""
 
 
-def follow_machine_paths(instance: Instance, ways: list[BoundModes]) -> MachinePaths | None:
+def follow_machine_paths(instance: Instance, modes: list[BoundModes]) -> MachinePaths | None:
     """Return the bounds by machine; None if the instance is too large or nothing can be gained.
 
     ``follow_machine_paths`` is sharper for heterogeneous machines: it computes the earliest finish of every
@@ -222,9 +222,9 @@ def follow_machine_paths(instance: Instance, ways: list[BoundModes]) -> MachineP
     """
     graph, locations = instance.graph, len(instance.network.latency_s)
     cells = len(graph) * len(instance.machines)
-    if cells > _CELLS or graph.edge_count * locations**2 > _LINKS or _one_place_is_best(instance, ways):
+    if cells > _CELLS or graph.edge_count * locations**2 > _LINKS or _one_place_is_best(instance, modes):
         return None
-    walk = _MachinePathWalk(instance, ways)
+    walk = _MachinePathWalk(instance, modes)
     ahead, back = walk.follow(forwards=True), walk.follow(forwards=False)
     through = (ahead.out + back.ready).min(axis=1)
     return MachinePaths(
@@ -232,10 +232,10 @@ def follow_machine_paths(instance: Instance, ways: list[BoundModes]) -> MachineP
     )
 
 
-def _one_place_is_best(instance: Instance, ways: list[BoundModes]) -> bool:
+def _one_place_is_best(instance: Instance, modes: list[BoundModes]) -> bool:
     """Tell whether one machine is the fastest for every task; all shortest paths are there."""
     graph, best = instance.graph, np.ones(len(instance.machines), dtype=bool)
-    for found in ways:
+    for found in modes:
         machine, unit_s = found.least_by(np.arange(len(best)), found.unit_s)
         fastest = np.zeros(len(best), dtype=bool)
         fastest[machine] = (unit_s == unit_s.min(axis=1, keepdims=True)).all(axis=0)
@@ -302,13 +302,13 @@ class _PathTimes:
 class _MachinePathWalk:
     """Computes the times of paths in either direction."""
 
-    def __init__(self, instance: Instance, ways: list[BoundModes]) -> None:
+    def __init__(self, instance: Instance, modes: list[BoundModes]) -> None:
         self.instance, self.network = instance, instance.network
         self.graph = graph = instance.graph
         self.location, self.host = self.network.location.astype(np.intp), self.network.host.astype(np.intp)
         self.hosts = int(self.host.max()) + 1
         self.seconds = np.full((len(graph), len(instance.machines)), np.inf)
-        for found in ways:
+        for found in modes:
             machine, unit_s = found.least_by(np.arange(len(instance.machines)), found.unit_s)
             self.seconds[np.ix_(found.tasks, machine)] = found.scale[:, None] * unit_s[found.row]
         for task in np.flatnonzero(graph.kind != COMPUTE).tolist():

@@ -47,12 +47,12 @@ class Supply:
         capacity = self.capacity[found.machine]
         return np.asarray(weight * capacity * _round_shares(found.nodes / capacity, self.rounding))
 
-    def scale(self, instance: Instance, ways: list[BoundModes]) -> Floats:
+    def scale(self, instance: Instance, modes: list[BoundModes]) -> Floats:
         """Return the factor of the rates of each task: its amount, or 1 if the rates contain it."""
         if self.resource is None:
             return np.ones(len(instance))
         scale = self._counted(instance.graph.demand[:, self.resource])
-        for found in ways:
+        for found in modes:
             if found.demand is not None:
                 scale[found.tasks] = 1.0
         return scale
@@ -81,7 +81,7 @@ def _round_shares(share: Floats, rounding: int) -> Floats:
     return np.where(exact, share, np.floor(parts) / rounding)
 
 
-def list_supplies(instance: Instance, ways: list[BoundModes]) -> list[Supply]:
+def list_supplies(instance: Instance, modes: list[BoundModes]) -> list[Supply]:
     """Return the distinct supplies to try.
 
     For any weights y >= 0 of machines such that all nodes together weigh 1, a task takes at least ``min over
@@ -99,36 +99,36 @@ def list_supplies(instance: Instance, ways: list[BoundModes]) -> list[Supply]:
 
     Unlimited machines have weight 0.
     """
-    if instance.unlimited.all() or not ways:
+    if instance.unlimited.all() or not modes:
         return []
     known: dict[tuple[object, ...], Supply] = {}
-    for supply in (*_node_supplies(instance, ways), *_resource_supplies(instance)):
+    for supply in (*_node_supplies(instance, modes), *_resource_supplies(instance)):
         relative = np.rint(supply.weight / supply.weight.max() * 1e9)
         known.setdefault((relative.tobytes(), supply.resource, supply.rounding), supply)
     return list(known.values())
 
 
-def _node_supplies(instance: Instance, ways: list[BoundModes]) -> Iterator[Supply]:
+def _node_supplies(instance: Instance, modes: list[BoundModes]) -> Iterator[Supply]:
     nodes, limited = instance.capacity.astype(np.float64), (~instance.unlimited).astype(np.float64)
     rates = np.array([machine.rate(None) for machine in instance.machines])
     bases = [limited, limited * rates]
-    for chosen in _confining_sets(ways, instance.unlimited):
+    for chosen in _confining_sets(modes, instance.unlimited):
         bases += [chosen, chosen * rates]
     weights = [base / (base * nodes).sum() for base in bases]
-    if limited.sum() > 1 and sum(len(found.unit_s) for found in ways) > 1:
-        weights.append(_adjust_prices(ways, nodes, weights))
+    if limited.sum() > 1 and sum(len(found.unit_s) for found in modes) > 1:
+        weights.append(_adjust_prices(modes, nodes, weights))
     for weight in weights:
         yield Supply(weight=weight, capacity=nodes)
-    largest = max(float((found.nodes / nodes[found.machine]).max()) for found in ways)
+    largest = max(float((found.nodes / nodes[found.machine]).max()) for found in modes)
     for rounding in _ROUNDINGS:
         if (rounding + 1) * largest > 1 and nodes.max() > 1:
             yield Supply(weight=weights[0], capacity=nodes, rounding=rounding)
 
 
-def _confining_sets(ways: list[BoundModes], unlimited: NDArray[np.bool_]) -> list[Floats]:
+def _confining_sets(modes: list[BoundModes], unlimited: NDArray[np.bool_]) -> list[Floats]:
     """Return the sets of machines (as 0 and 1) to which some tasks are confined, largest load first."""
     loads: dict[bytes, float] = {}
-    for found in ways:
+    for found in modes:
         inside = np.zeros(len(unlimited))
         inside[found.machine] = 1.0
         if inside.all() or unlimited[found.machine].any():
@@ -139,9 +139,9 @@ def _confining_sets(ways: list[BoundModes], unlimited: NDArray[np.bool_]) -> lis
     return [np.frombuffer(inside) for inside in best[:_SETS]]
 
 
-def _adjust_prices(ways: list[BoundModes], nodes: Floats, starts: list[Floats]) -> Floats:
+def _adjust_prices(modes: list[BoundModes], nodes: Floats, starts: list[Floats]) -> Floats:
     """Raise the prices of overloaded machines repeatedly; return the best prices found."""
-    rows = [_sample_requests(found) for found in ways]
+    rows = [_sample_requests(found) for found in modes]
     values = [_cheapest_requests(rows, start)[0] for start in starts]
     best_value = max(values)
     best = starts[values.index(best_value)]
@@ -255,12 +255,12 @@ class AreaFront:
         )
 
 
-def build_front(instance: Instance, ways: list[BoundModes], supply: Supply) -> AreaFront:
+def build_front(instance: Instance, modes: list[BoundModes], supply: Supply) -> AreaFront:
     """Return the fronts of all tasks for one supply."""
     row, scale_s = np.zeros(len(instance), dtype=np.int64), np.zeros(len(instance))
     # Row 0 is for tasks without nodes.
     parts, filled = [(np.zeros((1, 1)),) * 3], 1
-    for found in ways:
+    for found in modes:
         row[found.tasks] = filled + found.row
         scale_s[found.tasks] = found.scale
         rate, small = supply.rate(found), found.unit_s.size <= _SORTED
@@ -270,7 +270,7 @@ def build_front(instance: Instance, ways: list[BoundModes], supply: Supply) -> A
     step_s, step_rate, step_area = (
         np.concatenate([_pad(part[column], width) for part in parts]) for column in range(3)
     )
-    cheapest, scale_rate = np.minimum.accumulate(step_area, axis=1), supply.scale(instance, ways)
+    cheapest, scale_rate = np.minimum.accumulate(step_area, axis=1), supply.scale(instance, modes)
     return AreaFront(
         row=row,
         scale_s=scale_s,
