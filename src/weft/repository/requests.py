@@ -13,7 +13,7 @@ from typing import Any
 from weft.records import dataclass
 from weft.repository.database import Database
 
-__all__ = ["RequestReply", "RequestTable", "UserRequest"]
+__all__ = ["RequestTable", "StoredReply", "UserRequest"]
 
 _ASK = """INSERT INTO request (what, execution, run, task, machine, owner, asked_at_s)
     VALUES (?, ?, ?, ?, ?, ?, ?)"""
@@ -41,7 +41,7 @@ class UserRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RequestReply:
+class StoredReply:
     """The engine's reply."""
 
     granted: bool
@@ -90,12 +90,12 @@ class RequestTable:
             "UPDATE request SET answer = ?, granted = ? WHERE number = ?", (answer, granted, number)
         )
 
-    def reply(self, number: int) -> RequestReply | None:
+    def reply(self, number: int) -> StoredReply | None:
         """Return the reply to a request; None if there is none yet."""
         found = self._database.row(
             "SELECT granted, answer FROM request WHERE number = ? AND answer IS NOT NULL", (number,)
         )
-        return None if found is None else RequestReply(granted=bool(found[0]), text=found[1])
+        return None if found is None else StoredReply(granted=bool(found[0]), text=found[1])
 
     def withdraw(self, number: int) -> bool:
         """Remove a request unless it is answered; return whether it was unanswered."""

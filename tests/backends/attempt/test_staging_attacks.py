@@ -17,9 +17,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from backends.attempt.path_checks import is_inside
 from weft.backends.attempt.checkpoints import keep_checkpoint, restore_checkpoint
 from weft.backends.attempt.external_files import publish
-from weft.backends.attempt.safe_paths import StagingProblem, is_inside, make_directory
+from weft.backends.attempt.safe_paths import StagingProblem, make_directory
 from weft.backends.attempt.staging import (
     collect_outputs,
     digest_tree,

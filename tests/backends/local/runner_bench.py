@@ -12,6 +12,7 @@ from typing import Any
 
 from weft.backends.local.link import RunnerLink
 from weft.backends.local.processes import read_process
+from weft.backends.local.records import RecordLog, SealedRecords
 
 __all__ = ["TOKEN", "Bench", "lives", "wait_until"]
 
@@ -70,6 +71,14 @@ class Bench:
             assert time.monotonic() < end_s, f"no {kind} of {attempt}, but {self.heard}"
             select.select([self.link], [], [], 0.2)
             self.heard += self.link.receive()
+
+    def records(self, log: str) -> dict[int, dict[str, Any]]:
+        """Return the records of a log of the runner by attempt."""
+        records = SealedRecords(str(self.directory), TOKEN)
+        try:
+            return RecordLog.read(records, log)
+        finally:
+            records.close()
 
     def end_of(self, attempt: int) -> dict[str, Any]:
         return self.hear("ended", attempt)

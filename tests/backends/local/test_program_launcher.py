@@ -131,7 +131,7 @@ def test_failed_start_is_explained(
     assert (end["code"], end["signal"], end["cause"]) == (code, None, "error")
     assert text in end["text"]
     assert canary.read_text() == "kept"
-    assert bench.link.ends_on_disk()[1] == end
+    assert bench.records("ends")[1] == end
 
 
 def test_program_is_restricted_to_its_cores(bench: Bench) -> None:

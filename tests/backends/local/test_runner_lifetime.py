@@ -84,12 +84,12 @@ def test_task_continues_without_engine_and_its_end_is_kept(bench: Bench) -> None
     running = bench.hear("started", 2)
     hang_up(bench)
     (bench.work / "go").write_text("go\n")
-    wait_until(lambda: 1 in bench.link.ends_on_disk(), "the end is on disk")
+    wait_until(lambda: 1 in bench.records("ends"), "the end is on disk")
     here = bench.link.connect()
     assert here["pid"] == bench.here["pid"]
     assert here["running"] == [{"attempt": 2, "pid": running["pid"], "at": running["at"]}]
     assert [(end["attempt"], end["code"]) for end in here["ended"]] == [(1, 3)]
-    assert here["ended"][0] == bench.link.ends_on_disk()[1]
+    assert here["ended"][0] == bench.records("ends")[1]
     bench.say({"do": "forget", "attempt": 1})
     hang_up(bench)
     assert bench.link.connect()["ended"] == []
@@ -154,7 +154,7 @@ def test_idle_runner_exits(tmp_path: Path) -> None:
     bench.written("up")
     hang_up(bench)
     wait_until(lambda: not bench.link.alive, "the runner ends")
-    assert bench.link.ends_on_disk()[1]["code"] == 2
+    assert bench.records("ends")[1]["code"] == 2
     assert {path.name for path in bench.directory.iterdir()} == {"ends", "lock", "log", "starts"}
     here = bench.link.connect()
     assert here["pid"] != bench.here["pid"]
@@ -194,7 +194,7 @@ def test_terminated_runner_terminates_its_tasks(bench: Bench) -> None:
     assert (second["signal"], second["cause"]) == (15, "lost")
     with pytest.raises(RunnerGone):
         bench.hear("nothing")
-    assert set(bench.link.ends_on_disk()) == {1, 2}
+    assert set(bench.records("ends")) == {1, 2}
 
 
 def test_orphans_of_a_killed_runner_are_killed(bench: Bench) -> None:
@@ -339,11 +339,11 @@ def test_ends_on_a_full_disk_are_reported_and_written_later(bench: Bench) -> Non
     bench.sh(2, "exit 2")
     bench.sh(3, "exit 3")
     assert (bench.end_of(2)["code"], bench.end_of(3)["code"]) == (2, 3)
-    assert set(bench.link.ends_on_disk()) == {1}
+    assert set(bench.records("ends")) == {1}
     assert bench.link.beat_age_s() < 5
     resource.prlimit(runner, resource.RLIMIT_FSIZE, old)
-    wait_until(lambda: set(bench.link.ends_on_disk()) == {1, 2, 3}, "the ends are written after all")
-    assert set(bench.link.starts_on_disk()) == {1, 2, 3}
+    wait_until(lambda: set(bench.records("ends")) == {1, 2, 3}, "the ends are written after all")
+    assert set(bench.records("starts")) == {1, 2, 3}
 
 
 def test_reminder_is_passed_to_the_next_engine(bench: Bench) -> None:

@@ -212,7 +212,7 @@ def test_logs_are_rewritten_without_forgotten_records(bench: Bench) -> None:
             bench.hear("signalled", 0)
             sizes.append((bench.directory / "ends").stat().st_size)
     assert max(sizes[10:]) <= 1.3 * max(sizes[:10])
-    assert set(range(100, 2001, 100)) <= set(bench.link.ends_on_disk())
+    assert set(range(100, 2001, 100)) <= set(bench.records("ends"))
 
 
 def _state(pid: int) -> str:

@@ -12,12 +12,11 @@ import select
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import field
 from functools import partial
 from queue import SimpleQueue
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from weft.backends.attempt.attempt import ActiveAttempt, AttemptRecords, ProgramReport
 from weft.backends.attempt.completion import (
@@ -34,6 +33,9 @@ from weft.engine import messages as cm
 from weft.engine import messages as ev
 from weft.engine.states import Cause
 from weft.records import dataclass
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 __all__ = ["ProgramBackend", "SurvivingPrograms", "Transport"]
 
@@ -430,12 +432,17 @@ class _StagingThreads:
     """Thread pool whose results are delivered in the thread that polls ``descriptor``."""
 
     def __init__(self) -> None:
-        self._pool = ThreadPoolExecutor(max_workers=_THREADS, thread_name_prefix="staging")
+        self._pool: ThreadPoolExecutor | None = None
         self._results: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self.descriptor, self._waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
     def run(self, work: Callable[[], Any], then: Callable[[Any], None]) -> None:
         """Call ``work`` in a thread; the next ``deliver`` passes its result to ``then``."""
+        if self._pool is None:
+            # Imported on first use: attempts without files need no threads.
+            from concurrent.futures import ThreadPoolExecutor
+
+            self._pool = ThreadPoolExecutor(max_workers=_THREADS, thread_name_prefix="staging")
         self._pool.submit(self._run, work, then)
 
     def _run(self, work: Callable[[], Any], then: Callable[[Any], None]) -> None:
@@ -468,7 +475,8 @@ class _StagingThreads:
 
     def close(self) -> None:
         """Wait for the threads and close the descriptors."""
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
         os.close(self.descriptor)
         os.close(self._waker)
 

@@ -17,21 +17,17 @@ Outputs are published as copies, so that editing a published file does not chang
 
 from __future__ import annotations
 
-import bz2
 import errno
-import gzip
 import hashlib
 import json
-import lzma
 import os
 import re
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from threading import Lock
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from weft.backends.attempt.safe_paths import (
@@ -59,6 +55,9 @@ from weft.backends.attempt.staging import (
 from weft.backends.attempt.trees import DIGEST_SIZE, list_tree, remove_tree
 from weft.backends.backend import FileRecord
 from weft.records import dataclass
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 __all__ = [
     "FetchedInput",
@@ -208,7 +207,6 @@ def _without_secrets(url: str) -> str:
 
 
 _SUFFIXES = (".gz", ".bz2", ".xz", ".zst")
-_DECOMPRESSION_CHUNK_BYTES = 1 << 20
 
 
 def decompressed_name(name: str) -> str:
@@ -229,17 +227,23 @@ def decompress(source: int, target: int, name: str) -> None:
 
 def _read_chunk(plain: IO[bytes], name: str) -> bytes:
     try:
-        return plain.read(_DECOMPRESSION_CHUNK_BYTES)
+        return plain.read(_CHUNK_BYTES)
     except Exception as error:  # Each library has its own errors for damaged or truncated data.
         raise StagingProblem("cannot be decompressed", name, str(error) or type(error).__name__) from error
 
 
 def _opener(first: bytes, name: str) -> Callable[[IO[bytes]], Any]:
     if first.startswith(b"\x1f\x8b"):
+        import gzip
+
         return lambda raw: gzip.GzipFile(fileobj=raw)
     if first.startswith(b"BZh"):
+        import bz2
+
         return bz2.BZ2File
     if first == b"\xfd7zXZ\0":
+        import lzma
+
         return lzma.LZMAFile
     if first.startswith(b"\x28\xb5\x2f\xfd"):
         return _zstandard(name)
@@ -385,6 +389,8 @@ class InputCache:
 
     def _kept(self, asked: _CacheRequest) -> tuple[FileRecord, int]:
         """Return the cached record for a request and the bytes fetched for it now."""
+        from concurrent.futures import Future
+
         key, lasting = asked.key()
         with self._lock:
             coming = self._coming.get(key)

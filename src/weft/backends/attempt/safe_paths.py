@@ -30,8 +30,6 @@ __all__ = [
     "Parts",
     "StagingProblem",
     "describe_kind",
-    "is_inside",
-    "join_inside",
     "list_names",
     "make_directory",
     "make_parents",
@@ -158,20 +156,6 @@ def split_name(name: str) -> Parts:
     if why:
         raise StagingProblem("is not a valid file name", name, why, lasting=True)
     return parts
-
-
-def join_inside(root: Path, name: str) -> Path:
-    """Return the path of a name below a root. Only the name is checked, not the entry it refers to."""
-    return root.joinpath(*split_name(name))
-
-
-def is_inside(root: Path, name: str) -> bool:
-    """Return whether a name is valid and refers, with links followed, to an entry below the root."""
-    try:
-        with open_entry(root, split_name(name)):
-            return True
-    except StagingProblem:
-        return False
 
 
 def open_root(root: Path, *, listing: bool = False) -> int:

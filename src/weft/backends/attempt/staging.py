@@ -64,7 +64,6 @@ __all__ = [
     "collect_outputs",
     "copy_content",
     "create_file",
-    "digest_file",
     "digest_tree",
     "extent",
     "is_intact",
@@ -258,13 +257,6 @@ class DigestCache:
 
 DIGESTS = DigestCache()
 """The cache of this process."""
-
-
-def digest_file(source: int | Path) -> str:
-    """Return the digest of a file given by its path or descriptor."""
-    if isinstance(source, int):
-        return DIGESTS.of(source, f"descriptor {source}")
-    return DIGESTS.of_path(Path(os.path.realpath(source.parent)), source.name)
 
 
 def digest_tree(root: Path, name: str) -> str:

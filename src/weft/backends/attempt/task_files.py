@@ -27,8 +27,6 @@ from weft.backends.attempt.substitution import JobProblem
 from weft.engine.state.compiled import CompiledWorkflow
 from weft.errors import InvalidInput, Problem, shorten
 from weft.expressions import Expression, Value, ValueKind, infer_kind, parse
-from weft.formats.format import ProblemCollector, SourceFile
-from weft.formats.gridway_template import TemplateEntry, translate_rank, translate_requirement
 from weft.records import dataclass
 from weft.workflow.quantity import MAX_POINTS
 from weft.workflow.workflow import find_growth_files
@@ -201,37 +199,37 @@ def parse_requirement(text: str, file: str) -> Demand:
 
     A line ``# optional`` allows the application to stay on its machine.
     """
-    return _parse_demand(text, file, translate_requirement, ValueKind.BOOLEAN)
+    return _parse_demand(text, file, ValueKind.BOOLEAN)
 
 
 def parse_rank(text: str, file: str) -> Demand:
     """Parse a rank in GridWay's or weft's language; raise JobProblem if it is invalid."""
-    return _parse_demand(text, file, translate_rank, ValueKind.NUMBER)
+    return _parse_demand(text, file, ValueKind.NUMBER)
 
 
-def _parse_demand(
-    text: str,
-    file: str,
-    translate: Callable[[TemplateEntry, ProblemCollector], Expression | None],
-    wanted: ValueKind,
-) -> Demand:
+def _parse_demand(text: str, file: str, wanted: ValueKind) -> Demand:
+    # Imported on first use: few applications change their requirements.
+    from weft.formats.format import ProblemCollector, SourceFile
+    from weft.formats.gridway_template import TemplateEntry, translate_rank, translate_requirement
+
     lines = [line.strip() for line in text.split("\n")]
     comments = [line.lstrip("#").strip().lower() for line in lines if line.startswith("#")]
-    said = " ".join(line for line in lines if line and not line.startswith("#"))
+    expression = " ".join(line for line in lines if line and not line.startswith("#"))
     mandatory = _OPTIONAL not in comments
-    if not said.rstrip(" ;"):
+    if not expression.rstrip(" ;"):
         return "", mandatory
     complaints = ProblemCollector(SourceFile(name=file, data=b""))
-    found = translate(TemplateEntry(key=file, value=said, line=1, column=1), complaints)
+    translate = translate_requirement if wanted is ValueKind.BOOLEAN else translate_rank
+    found = translate(TemplateEntry(key=file, value=expression, line=1, column=1), complaints)
     if found is not None:
         return str(found), mandatory
     try:
         # Text valid in both languages (SIZE_MEM_MB > 512) is GridWay's.
-        return str(_check_kind(parse(said), wanted)), mandatory
+        return str(_check_kind(parse(expression), wanted)), mandatory
     except InvalidInput as error:
-        why = complaints.found[0] if "=" in said and "==" not in said else error.problems[0]
+        why = complaints.found[0] if "=" in expression and "==" not in expression else error.problems[0]
         reason = f"{why.what}; {why.rule}" if why.rule else why.what
-        raise JobProblem(f"{file} contains {shorten(repr(said))}: {reason}") from None
+        raise JobProblem(f"{file} contains {shorten(repr(expression))}: {reason}") from None
 
 
 def _check_kind(expression: Expression, wanted: ValueKind) -> Expression:

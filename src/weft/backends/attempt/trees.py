@@ -48,7 +48,6 @@ __all__ = [
     "open_tree_file",
     "remove_tree",
     "walk_directories",
-    "walk_inside",
     "walk_tree",
 ]
 
@@ -61,12 +60,6 @@ class DirectoryEntry:
     """Location below the root."""
     status: os.stat_result
     """Status of the entry itself; a link is not followed."""
-
-
-def walk_inside(root: Path, parts: Sequence[str] = ()) -> Iterator[DirectoryEntry]:
-    """Iterate over all entries below a directory, sorted by name, directories before their content."""
-    for _, entries in walk_directories(root, parts):
-        yield from entries
 
 
 def walk_directories(root: Path, parts: Sequence[str] = ()) -> Iterator[tuple[int, list[DirectoryEntry]]]:

@@ -445,14 +445,6 @@ class RunnerLink:
         """Return whether the runner is alive without a recent heartbeat."""
         return self.beat_age_s() > _SILENT_S and self.alive
 
-    def starts_on_disk(self) -> dict[int, _Message]:
-        """Return the runner's start records by attempt; records without valid seal are ignored."""
-        return RecordLog.read(self._records, "starts")
-
-    def ends_on_disk(self) -> dict[int, _Message]:
-        """Return the runner's end records by attempt; records without valid seal are ignored."""
-        return RecordLog.read(self._records, "ends")
-
     def kill_orphans(self) -> tuple[int, ...]:
         """Kill the orphans of a dead runner and return their numbers; raises RunnerFailed."""
         try:

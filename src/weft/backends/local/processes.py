@@ -33,7 +33,6 @@ __all__ = [
     "catches_signal",
     "describe_excess",
     "list_processes",
-    "list_session",
     "mark_prefix",
     "marked_attempt",
     "out_of_memory_kills",
@@ -42,7 +41,6 @@ __all__ = [
     "read_process",
     "signal_exactly",
     "signal_group",
-    "signal_process",
     "used_bytes",
 ]
 
@@ -83,13 +81,6 @@ def list_processes() -> list[Process]:
     return [one for one in found if one is not None]
 
 
-def list_session(session: int, group: int | None = None) -> list[Process]:
-    """Return the running processes of a session, or of one group in it."""
-    return [
-        one for one in list_processes() if one.session == session and (group is None or one.group == group)
-    ]
-
-
 def signal_group(group: int, number: int) -> bool:
     """Send a signal to a process group; return whether the group exists (zombies count)."""
     try:
@@ -98,15 +89,6 @@ def signal_group(group: int, number: int) -> bool:
         return False
     except PermissionError:
         return True  # It has members that belong to another user.
-    return True
-
-
-def signal_process(pid: int, number: int) -> bool:
-    """Send a signal to a process; return whether it was delivered."""
-    try:
-        os.kill(pid, number)
-    except (ProcessLookupError, PermissionError):
-        return False
     return True
 
 
