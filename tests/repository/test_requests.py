@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft.repository.database import open_database
-from weft.repository.requests import StoredReply, RequestTable
+from weft.repository.requests import RequestTable, StoredReply
 
 
 @pytest.fixture
