@@ -39,7 +39,7 @@ from weft.engine.settings import PRESETS
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.engine.states import TaskState
 from weft.instance import compile_instance
-from weft.papers.reproduction import ExperimentCell, Measures, ResultRow, Results, ToleranceBand
+from weft.papers.reproduction import ExperimentCell, Measures, ResultRow, Results, ToleranceBand, single_row
 from weft.platform.machine import Machine
 from weft.platform.platform import Link, Platform
 from weft.policies.policy import make_policy
@@ -337,11 +337,10 @@ class DegradationStudy:
     def rows(self, results: Results, *, full: bool) -> Sequence[ResultRow]:  # noqa: ARG002
         """Return the figures of docs/papers/adaptive-jobs.md, section 9."""
         return [
-            ResultRow(
+            single_row(
+                results.of(_DEGRADATION_CELL, measure),
                 table=table,
                 figure=figure,
-                ours=results.of(_DEGRADATION_CELL, measure)[0],
-                runs=len(results.of(_DEGRADATION_CELL, measure)),
                 unit=unit,
                 digits=1 if unit else 0,
                 paper=paper,
@@ -432,20 +431,15 @@ class RequirementsStudy:
         for figure, measure, prototype in _REQUIREMENTS_EVENTS:
             found = results.of(_REQUIREMENTS_CELL, measure)
             table = "what happens"
-            rows.append(
-                ResultRow(
-                    table=table, figure=figure, ours=found[0], unit="s", runs=len(found), prototype=prototype
-                )
-            )
+            rows.append(single_row(found, table=table, figure=figure, unit="s", prototype=prototype))
         for figure, measure, wanted in _REQUIREMENTS_DEMANDED:
             found = results.of(_REQUIREMENTS_CELL, measure)
             rows.append(
-                ResultRow(
+                single_row(
+                    found,
                     table="what is demanded",
                     figure=figure,
-                    ours=found[0],
                     digits=0,
-                    runs=len(found),
                     paper=str(wanted),
                     band=ToleranceBand(least=wanted, most=wanted),
                     accepts="A3.2",

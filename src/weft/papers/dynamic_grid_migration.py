@@ -35,7 +35,7 @@ from weft.engine.settings import PRESETS, EngineSettings, ReplanRule
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.instance.compilation import compile_instance
 from weft.papers.dynamic_grid import FAST_MACHINES, grid_testbed, lapw1_stage, wien2k
-from weft.papers.reproduction import ExperimentCell, Measures, ResultRow, Results, ToleranceBand
+from weft.papers.reproduction import ExperimentCell, Measures, ResultRow, Results, ToleranceBand, mean_row
 from weft.policies.policy import make_policy
 from weft.runtime.simulation import Simulation
 from weft.workflow.unfold import unfold
@@ -300,14 +300,12 @@ def _perturbed_rows(results: Results, cell: str) -> Iterator[ResultRow]:
             continue
         found = results.summary(cell, figure.measure)
         judged = cell.startswith(_JUDGED)
-        yield ResultRow(
+        yield mean_row(
+            found,
             table=f"{_TABLES[cell]}: perturbed machines",
             figure=figure.title,
-            ours=found.mean,
             unit=figure.unit,
             digits=figure.digits,
-            error=found.standard_error,
-            runs=found.number,
             paper=figure.paper,
             prototype=figure.prototype if cell == _PROTOTYPE else "",
             band=figure.band if judged else None,
@@ -342,9 +340,7 @@ def _loop_rows(results: Results) -> Iterator[ResultRow]:
             accepts="A1.10",
         )
     found = results.summary(cell, "migrations")
-    yield ResultRow(
-        table=table, figure="migrations", ours=found.mean, error=found.standard_error, runs=found.number
-    )
+    yield mean_row(found, table=table, figure="migrations")
 
 
 def _undisturbed_rows(results: Results) -> Iterator[ResultRow]:

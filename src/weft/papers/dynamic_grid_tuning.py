@@ -23,7 +23,15 @@ import numpy as np
 
 from weft.instance import compile_instance
 from weft.papers.dynamic_grid import FAST_MACHINES, grid_testbed, wien2k
-from weft.papers.reproduction import ExperimentCell, Measures, ResultRow, Results, ToleranceBand, Value
+from weft.papers.reproduction import (
+    ExperimentCell,
+    Measures,
+    ResultRow,
+    Results,
+    ToleranceBand,
+    Value,
+    mean_row,
+)
 from weft.papers.search import run_search
 from weft.papers.statistics import improvement_percent, precision_percent, summarise
 from weft.planners.decoding import EXCLUSIVE
@@ -308,14 +316,12 @@ def _tuned_rows(results: Results) -> list[ResultRow]:
     for measure, figure, unit, paper, prototype, band in figures:
         found = results.summary(TUNED, measure)
         rows.append(
-            ResultRow(
+            mean_row(
+                found,
                 table="chosen settings",
                 figure=figure,
-                ours=found.mean,
                 unit=unit,
                 digits=1 if unit and found.mean < 100 else 0,
-                error=found.standard_error,
-                runs=found.number,
                 paper=paper,
                 prototype=prototype,
                 band=band,
@@ -339,15 +345,7 @@ def _label(factor: TuningFactor, value: Value) -> str:
 
 def _mean_row(values: Sequence[float], figure: str, prototype: str = "") -> ResultRow:
     found = summarise(values)
-    return ResultRow(
-        table="",
-        figure=figure,
-        ours=found.mean,
-        unit="%",
-        error=found.standard_error,
-        runs=found.number,
-        prototype=prototype,
-    )
+    return mean_row(found, table="", figure=figure, unit="%", prototype=prototype)
 
 
 def _with_heading(table: str, paper: str, rows: Sequence[ResultRow]) -> list[ResultRow]:

@@ -48,6 +48,7 @@ from weft.papers.reproduction import (
     Results,
     ToleranceBand,
     Value,
+    mean_row,
 )
 from weft.papers.statistics import Summary, summarise
 
@@ -203,14 +204,12 @@ def _column_rows(results: Results) -> Iterator[ResultRow]:
         for policy, known in zip(POLICY_LABELS, column.prototype, strict=True):
             found = _summary(results, CASES.orders, policy, column.measure)
             bounded = column.measure == "over_bound_percent"
-            yield ResultRow(
+            yield mean_row(
+                found,
                 table=f"{CASES.orders}: {column.title}",
                 figure=POLICY_LABELS[policy],
-                ours=found.mean,
                 unit=column.unit,
-                error=found.standard_error,
                 digits=2 if bounded else 1,
-                runs=found.number,
                 paper=_PAPER_END if bounded else "",
                 prototype="" if known is None else f"{known:g} {column.unit}".rstrip(),
                 band=ToleranceBand(most=2.0) if bounded else None,
@@ -249,14 +248,12 @@ def _delayed_rows(results: Results) -> Iterator[ResultRow]:
         found = summarise(
             [value for case in cases for value in results.of(case, f"{policy}.over_bound_percent")]
         )
-        yield ResultRow(
+        yield mean_row(
+            found,
             table=f"{REFERENCES} reference orders, 0.25 s per task: end above the bound",
             figure=label,
-            ours=found.mean,
             unit="%",
-            error=found.standard_error,
             digits=2,
-            runs=found.number,
             paper=_PAPER_END,
             prototype="2.26 to 3.45 %",
             band=ToleranceBand(least=2.0, most=3.6),
@@ -267,14 +264,12 @@ def _delayed_rows(results: Results) -> Iterator[ResultRow]:
 def _drawn_delayed_rows(results: Results) -> Iterator[ResultRow]:
     for policy, label in POLICY_LABELS.items():
         found = _summary(results, CASES.delayed, policy, "over_bound_percent")
-        yield ResultRow(
+        yield mean_row(
+            found,
             table=f"{CASES.delayed}: end above the bound",
             figure=label,
-            ours=found.mean,
             unit="%",
-            error=found.standard_error,
             digits=2,
-            runs=found.number,
             paper=_PAPER_END,
         )
 
@@ -301,13 +296,11 @@ def _wave_rows(results: Results) -> Iterator[ResultRow]:
     known_late = {"g-heft": "85 %", "aging": "73 %"}
     for policy, label in POLICY_LABELS.items():
         found = _summary(results, CASES.orders, policy, "last_tenth_percent")
-        yield ResultRow(
+        yield mean_row(
+            found,
             table=f"{CASES.orders}: workflows that end in the last tenth",
             figure=label,
-            ours=found.mean,
             unit="%",
-            error=found.standard_error,
-            runs=found.number,
             paper="almost all" if policy in known_late else "few" if policy in _EARLY else "",
             prototype=known_late.get(policy, "7 to 14 %"),
             band=demanded.get(policy),

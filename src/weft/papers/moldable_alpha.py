@@ -30,7 +30,7 @@ from weft.papers.moldable_local import (
     local_metrics,
     workflow_label,
 )
-from weft.papers.reproduction import ExperimentCell, Measures, ResultRow, Results, ToleranceBand
+from weft.papers.reproduction import ExperimentCell, Measures, ResultRow, Results, ToleranceBand, median_row
 from weft.papers.search import run_search
 from weft.planners.moldable_genetic import NodeCountEncoding
 from weft.schedule.metrics import measure_schedule
@@ -245,12 +245,11 @@ def _compared_rows(results: Results) -> list[ResultRow]:
         for figure in _FIGURES[case.objective, case.tasks]:
             demanded = "A2.4" if case.objective == "on-demand" else "A2.5"
             rows.append(
-                ResultRow(
+                median_row(
+                    results.summary(case.name, figure.measure),
                     table=f"{case.objective}, alpha 0.5, medians",
                     figure=f"{workflow_label(case.tasks)}: {figure.title}",
-                    ours=results.summary(case.name, figure.measure).median,
                     unit="%",
-                    runs=len(results.of(case.name, figure.measure)),
                     paper=figure.paper,
                     prototype=figure.prototype,
                     band=figure.band,
@@ -268,13 +267,12 @@ def _sweep_rows(results: Results) -> list[ResultRow]:
         found = [results.summary(case.name, measure) for case in cases]
         medians.append([one.median for one in found])
         rows += [
-            ResultRow(
+            median_row(
+                one,
                 table="on-demand, barrier-16 with varying times, medians by alpha",
                 figure=f"{title}, alpha {case.alpha:g}",
-                ours=one.median,
                 unit=unit,
                 digits=0,
-                runs=one.number,
                 prototype=_SWEEP[case.alpha][place] if case.alpha in _SWEEP else "",
             )
             for case, one in zip(cases, found, strict=True)
@@ -340,12 +338,11 @@ def _table_rows(results: Results) -> list[ResultRow]:
             case = table_case(alpha, tasks)
             found = results.summary(case.name, "evaluations_to_best")
             rows.append(
-                ResultRow(
+                median_row(
+                    found,
                     table=f"on-demand, alpha {alpha:g}: median evaluations until the best",
                     figure=f"{workflow_label(tasks)}, {case.population} individuals, {case.selection}",
-                    ours=found.median,
                     digits=0,
-                    runs=found.number,
                     paper=table_settings(alpha, tasks).evaluations,
                 )
             )
@@ -365,12 +362,11 @@ def _independent_rows(results: Results) -> list[ResultRow]:
 def _time_and_cost_rows(results: Results, case: AlphaCase, shape: str) -> list[ResultRow]:
     """Return the medians of a case without tolerances."""
     return [
-        ResultRow(
+        median_row(
+            results.summary(case.name, measure),
             table=f"{case.objective}, alpha {case.alpha:g}: {title}, medians",
             figure=shape,
-            ours=results.summary(case.name, measure).median,
             unit="%",
-            runs=len(results.of(case.name, measure)),
         )
         for measure, title in (_MAKESPAN, _SPENT)
     ]

@@ -21,7 +21,15 @@ import numpy as np
 
 from weft.instance import compile_instance
 from weft.instance.instance import Instance
-from weft.papers.reproduction import ExperimentCell, Measures, ResultRow, Results, ToleranceBand, Value
+from weft.papers.reproduction import (
+    ExperimentCell,
+    Measures,
+    ResultRow,
+    Results,
+    ToleranceBand,
+    Value,
+    median_row,
+)
 from weft.papers.search import run_search
 from weft.papers.statistics import share_percent
 from weft.planners.queue_decoding import run_queue, submission_order
@@ -166,11 +174,10 @@ def _judged_rows(results: Results) -> list[ResultRow]:
             )
         )
         medians.append(
-            ResultRow(
+            median_row(
+                generations,
                 table=f"{JUDGED} selection: median generation of the best",
                 figure=figure,
-                ours=generations.median,
-                runs=generations.number,
                 paper=line.generations,
                 prototype=str(line.prototype),
                 band=ToleranceBand(most=2.0 * line.most_generations),
@@ -205,12 +212,11 @@ def _idle_rows(results: Results) -> list[ResultRow]:
     for tasks, (paper, prototype) in _IDLE.items():
         found = results.summary(local_cell(JUDGED, tasks, TABLE[tasks].population), "idle_percent")
         rows.append(
-            ResultRow(
+            median_row(
+                found,
                 table="idle nodes with the counts found",
                 figure=f"{workflow_label(tasks)}, median",
-                ours=found.median,
                 unit="%",
-                runs=found.number,
                 paper=f"{paper:.1f} %",
                 prototype=prototype,
                 band=ToleranceBand(least=paper - 3.0, most=paper + 3.0),
@@ -232,11 +238,10 @@ def _plain_rows(results: Results, selection: str, *, full: bool) -> list[ResultR
             generations = results.summary(name, "generation_of_best")
             success = share_percent(results.of(name, "success"))
             rows.append(
-                ResultRow(
+                median_row(
+                    generations,
                     table=f"{selection} selection: median generation of the best",
                     figure=f"{workflow_label(tasks)}, {population} individuals ({success:.0f} % optimal)",
-                    ours=generations.median,
-                    runs=generations.number,
                     paper=line.generations if published else "",
                 )
             )

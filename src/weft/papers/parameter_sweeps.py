@@ -27,7 +27,7 @@ from weft.engine.settings import EngineSettings
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.instance.compilation import compile_instance
 from weft.instance.instance import Instance
-from weft.papers.reproduction import ExperimentCell, Measures, ResultRow, Results, ToleranceBand
+from weft.papers.reproduction import ExperimentCell, Measures, ResultRow, Results, ToleranceBand, mean_row
 from weft.papers.statistics import Summary
 from weft.planners.planner import Budget, PlanRequest, make_planner
 from weft.policies.policy import make_policy
@@ -268,16 +268,8 @@ def _default_rows(results: Results) -> Iterator[ResultRow]:
 def _ase_row(
     table: str, figure: str, found: Summary, *, prototype: str, band: ToleranceBand | None, accepts: str
 ) -> ResultRow:
-    return ResultRow(
-        table=table,
-        figure=figure,
-        ours=found.mean,
-        unit="%",
-        error=found.standard_error,
-        runs=found.number,
-        prototype=prototype,
-        band=band,
-        accepts=accepts,
+    return mean_row(
+        found, table=table, figure=figure, unit="%", prototype=prototype, band=band, accepts=accepts
     )
 
 
@@ -457,13 +449,11 @@ def _sample_rows(results: Results) -> Iterator[ResultRow]:
         counts, _ = count_best(results, graph)
         for name, known in zip(ALGORITHMS, SAMPLES_PROTOTYPE[graph], strict=True):
             found = results.summary(graph, name)
-            yield ResultRow(
+            yield mean_row(
+                found,
                 table="length against shuffle (ASE), and on how many graphs the best (BDT)",
                 figure=f"{graph}: {name}, best on {counts[name]}",
-                ours=found.mean,
                 unit="%",
-                error=found.standard_error,
-                runs=found.number,
                 prototype=f"{known:g} %",
             )
 

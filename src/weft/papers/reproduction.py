@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 from weft.papers.statistics import Summary, summarise
 
@@ -31,6 +31,9 @@ __all__ = [
     "Results",
     "ToleranceBand",
     "Value",
+    "mean_row",
+    "median_row",
+    "single_row",
 ]
 
 
@@ -148,6 +151,21 @@ class ResultRow:
             "disturbed": self.disturbed,
             "acceptance": self.accepts or None,
         }
+
+
+def mean_row(found: Summary, **fields: Any) -> ResultRow:
+    """Return a row with the mean of a sample and its standard error."""
+    return ResultRow(ours=found.mean, error=found.standard_error, runs=found.number, **fields)
+
+
+def median_row(found: Summary, **fields: Any) -> ResultRow:
+    """Return a row with the median of a sample."""
+    return ResultRow(ours=found.median, runs=found.number, **fields)
+
+
+def single_row(values: Sequence[float], **fields: Any) -> ResultRow:
+    """Return a row with the value of the first run, for experiments without random numbers."""
+    return ResultRow(ours=values[0], runs=len(values), **fields)
 
 
 class Reproduction(Protocol):

@@ -30,7 +30,7 @@ from weft.engine.state.compiled import WorkflowLibrary
 from weft.formats.files import load_platform
 from weft.instance.compilation import compile_instance
 from weft.instance.instance import Instance
-from weft.papers.reproduction import ExperimentCell, Measures, ResultRow, Results, ToleranceBand
+from weft.papers.reproduction import ExperimentCell, Measures, ResultRow, Results, ToleranceBand, median_row
 from weft.papers.runs import SimulationHistory, run_simulation
 from weft.papers.statistics import summarise
 from weft.policies.policy import make_policy
@@ -209,11 +209,6 @@ def _medians(results: Results) -> Iterator[ResultRow]:
     ):
         for name in VARIANTS:
             found = results.summary(_CELL, f"{name}.{measure}")
-            yield ResultRow(
-                table=f"{title}, medians of all seeds",
-                figure=name,
-                ours=found.median,
-                unit=unit,
-                digits=digits,
-                runs=found.number,
+            yield median_row(
+                found, table=f"{title}, medians of all seeds", figure=name, unit=unit, digits=digits
             )

@@ -43,7 +43,7 @@ from weft.engine.messages import Progressed
 from weft.engine.settings import PRESETS, EngineSettings
 from weft.papers import adaptive_jobs
 from weft.papers.adaptive_jobs import JOBS, LATENCY_S, MOVING_S, StageLog, grid, read_stage_log
-from weft.papers.reproduction import ExperimentCell, Measures, ResultRow, Results, ToleranceBand
+from weft.papers.reproduction import ExperimentCell, Measures, ResultRow, Results, ToleranceBand, single_row
 from weft.papers.runs import DISTURBANCE_LIMIT, place_locally, repeat_if_disturbed, run_locally
 from weft.platform.machine import Machine
 from weft.platform.platform import Platform
@@ -468,17 +468,15 @@ def _count_lost(best: Mapping[str, Any]) -> int:
 def _demanded_rows(results: Results) -> Iterator[ResultRow]:
     for cell, figure, measure, wanted, accepts in _DEMANDED:
         if cell in results:
-            yield ResultRow(
+            yield single_row(
+                results.of(cell, measure),
                 table=f"{cell}: what is demanded",
                 figure=figure,
-                ours=results.of(cell, measure)[0],
                 digits=0,
-                runs=len(results.of(cell, measure)),
                 paper=str(wanted),
                 band=ToleranceBand(least=wanted, most=wanted),
-                disturbed=(
-                    measure not in _ALWAYS_JUDGED and results.of(cell, "disturbance")[0] > DISTURBANCE_LIMIT
-                ),
+                disturbed=measure not in _ALWAYS_JUDGED
+                and results.of(cell, "disturbance")[0] > DISTURBANCE_LIMIT,
                 accepts=accepts,
             )
 
@@ -487,12 +485,11 @@ def _event_rows(results: Results) -> Iterator[ResultRow]:
     for cell, figure, measure, prototype in _EVENTS:
         if cell in results:
             unit = "%" if measure.endswith("percent") else "s" if measure.endswith("_s") else ""
-            yield ResultRow(
+            yield single_row(
+                results.of(cell, measure),
                 table=f"{cell}: what happens, in seconds of the paper",
                 figure=figure,
-                ours=results.of(cell, measure)[0],
                 unit=unit,
                 digits=1 if unit else 0,
-                runs=len(results.of(cell, measure)),
                 prototype=prototype,
             )

@@ -20,7 +20,7 @@ from typing import ClassVar
 import numpy as np
 
 from weft.engine.settings import EngineSettings
-from weft.papers.reproduction import ExperimentCell, Measures, ResultRow, Results, ToleranceBand
+from weft.papers.reproduction import ExperimentCell, Measures, ResultRow, Results, ToleranceBand, single_row
 from weft.papers.runs import DISTURBANCE_LIMIT, LocalRun, place_locally, repeat_if_disturbed, run_locally
 from weft.platform.platform import Platform
 from weft.workflow.generators.sweep_graphs import SweepLayers, build_layered_sweeps
@@ -134,13 +134,12 @@ def _totals(results: Results) -> Iterator[ResultRow]:
             ("in_order", "starts in the order of the paper (1 = yes)", "", 0, "1", _YES),
         ):
             found = results.of(policy, measure)
-            yield ResultRow(
+            yield single_row(
+                found,
                 table="what is demanded",
                 figure=f"{_TITLES[policy]}: {figure}",
-                ours=found[0],
                 unit=unit,
                 digits=digits,
-                runs=len(found),
                 paper=paper,
                 band=band,
                 disturbed=results.of(policy, "disturbance")[0] > DISTURBANCE_LIMIT,
@@ -152,12 +151,11 @@ def _starts(results: Results) -> Iterator[ResultRow]:
     for policy, starts in EXPECTED.items():
         for name, start in starts.items():
             found = results.of(policy, f"{name}_start_units")
-            yield ResultRow(
+            yield single_row(
+                found,
                 table=f"starts under {_TITLES[policy]}",
                 figure=name,
-                ours=found[0],
                 unit="units",
                 digits=2,
-                runs=len(found),
                 paper=f"{start:g}",
             )

@@ -31,7 +31,7 @@ from weft.papers.many_workflows import (
     compile_applications,
     reference_arrivals,
 )
-from weft.papers.reproduction import ExperimentCell, Measures, ResultRow, Results, ToleranceBand
+from weft.papers.reproduction import ExperimentCell, Measures, ResultRow, Results, ToleranceBand, single_row
 from weft.papers.runs import DISTURBANCE_LIMIT, LocalRun, place_locally, repeat_if_disturbed, run_locally
 from weft.papers.statistics import summarise
 from weft.platform.machine import Machine
@@ -114,15 +114,7 @@ def _demanded(results: Results) -> Iterator[ResultRow]:
         completed = results.of(policy, "completed")
         figure = f"{POLICY_LABELS[policy]}: workflows completed"
         band = ToleranceBand(least=102.0, most=102.0)
-        yield ResultRow(
-            table=table,
-            figure=figure,
-            ours=completed[0],
-            digits=0,
-            runs=len(completed),
-            band=band,
-            accepts="U3",
-        )
+        yield single_row(completed, table=table, figure=figure, digits=0, band=band, accepts="U3")
     for less, more in pairwise(POLICIES):
         yield ResultRow(
             table=table,
@@ -147,12 +139,11 @@ def _figures(results: Results) -> Iterator[ResultRow]:
         ("over_bound_percent", "end above the bound", "%", 1),
     ):
         for policy in POLICIES:
-            yield ResultRow(
+            yield single_row(
+                results.of(policy, measure),
                 table=table,
                 figure=POLICY_LABELS[policy],
-                ours=results.of(policy, measure)[0],
                 unit=unit,
                 digits=digits,
-                runs=len(results.of(policy, measure)),
                 prototype=f"{_PROTOTYPE[policy]:g}" if measure == "slowdown" else "",
             )
