@@ -212,7 +212,7 @@ _JUDGED = ("LAPW1", "DAG1")
 """Cases judged by A1.9: one iteration, and its stage that the prototype measured."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _MigrationFigure:
     """One measure of the perturbed cases."""
 
@@ -229,47 +229,39 @@ class _MigrationFigure:
 
 
 _FIGURES = (
-    _MigrationFigure(measure="completed", title="all ways come to their end", digits=0, paper="yes"),
-    _MigrationFigure(measure="predicted_s", title="first prediction", unit="s", digits=0, prototype="351 s"),
+    _MigrationFigure("completed", "all ways come to their end", digits=0, paper="yes"),
+    _MigrationFigure("predicted_s", "first prediction", unit="s", digits=0, prototype="351 s"),
+    _MigrationFigure("static_over_predicted", "without migration / predicted", prototype="2.45"),
     _MigrationFigure(
-        measure="static_over_predicted", title="without migration / predicted", prototype="2.45"
-    ),
-    _MigrationFigure(
-        measure="migration_over_predicted",
-        title="with migration / predicted",
+        "migration_over_predicted",
+        "with migration / predicted",
         paper="about 2",
         prototype="1.43",
         band=ToleranceBand(least=1.2, most=2.5),
         accepts="A1.9",
     ),
+    _MigrationFigure("checkpoints_over_predicted", "with restart files / predicted", prototype="1.23"),
     _MigrationFigure(
-        measure="checkpoints_over_predicted", title="with restart files / predicted", prototype="1.23"
-    ),
-    _MigrationFigure(
-        measure="migration_gain",
-        title="gain by migration",
+        "migration_gain",
+        "gain by migration",
         paper="about 2",
         prototype="1.71",
         band=ToleranceBand(least=1.4),
         accepts="A1.9",
     ),
     _MigrationFigure(
-        measure="checkpoints_gain",
-        title="gain by migration with restart files",
+        "checkpoints_gain",
+        "gain by migration with restart files",
         prototype="1.99",
         band=ToleranceBand(least=1.4),
         accepts="A1.9",
     ),
+    _MigrationFigure("lost_gain", "gain, completed tasks run again only if lost (ours)", everywhere=False),
+    _MigrationFigure("migrations", "migrations", digits=1, prototype="14"),
+    _MigrationFigure("replicated_percent", "replicated work", unit="%", digits=1, prototype="9 %"),
     _MigrationFigure(
-        measure="lost_gain", title="gain, completed tasks run again only if lost (ours)", everywhere=False
-    ),
-    _MigrationFigure(measure="migrations", title="migrations", digits=1, prototype="14"),
-    _MigrationFigure(
-        measure="replicated_percent", title="replicated work", unit="%", digits=1, prototype="9 %"
-    ),
-    _MigrationFigure(
-        measure="rescheduling_percent",
-        title="rescheduling, share of what migrations cost",
+        "rescheduling_percent",
+        "rescheduling, share of what migrations cost",
         unit="%",
         digits=1,
         paper="< 10 %",
@@ -277,14 +269,14 @@ _FIGURES = (
         accepts="A1.9",
     ),
     _MigrationFigure(
-        measure="falling_percent",
-        title="events without violation at which the predicted rest falls",
+        "falling_percent",
+        "events without violation at which the predicted rest falls",
         unit="%",
         digits=0,
         paper="all (DAG)",
     ),
-    _MigrationFigure(measure="lazy_over_predicted", title="lazy / predicted", prototype="11.4"),
-    _MigrationFigure(measure="lazy_over_migration", title="lazy / with migration", paper="1.25"),
+    _MigrationFigure("lazy_over_predicted", "lazy / predicted", prototype="11.4"),
+    _MigrationFigure("lazy_over_migration", "lazy / with migration", paper="1.25"),
 )
 
 

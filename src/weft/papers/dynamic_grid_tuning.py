@@ -80,7 +80,7 @@ product.
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class TuningFactor:
     """A setting that is varied alone."""
 
@@ -105,49 +105,38 @@ class TuningFactor:
 
 FACTORS = (
     TuningFactor(
-        setting="population",
-        paper="50 too small, 200 good but slow",
-        prototype={50: 80.8, 100: 32.1, 150: 16.1, 200: 13.9},
-        tuned=150,
+        "population", "50 too small, 200 good but slow", {50: 80.8, 100: 32.1, 150: 16.1, 200: 13.9}, 150
     ),
     TuningFactor(
-        setting="generations",
-        paper="more is better",
-        prototype={100: 104.6, 200: 46.1, 300: 27.5, 400: 19.2, 500: 16.1},
-        tuned=500,
+        "generations", "more is better", {100: 104.6, 200: 46.1, 300: 27.5, 400: 19.2, 500: 16.1}, 500
     ),
-    TuningFactor(setting="steady_share", paper="20 % is good", prototype={0.1: 18.3, 0.2: 16.1}, tuned=0.2),
+    TuningFactor("steady_share", "20 % is good", {0.1: 18.3, 0.2: 16.1}, 0.2),
+    TuningFactor("crossover_rate", "higher is faster", {0.4: 50.0, 0.6: 37.6, 0.8: 15.5, 1.0: 16.0}, None),
     TuningFactor(
-        setting="crossover_rate",
-        paper="higher is faster",
-        prototype={0.4: 50.0, 0.6: 37.6, 0.8: 15.5, 1.0: 16.0},
-        tuned=None,
+        "mutation_rate",
+        "must be low",
+        {1e-5: 135.8, 1e-4: 84.1, 1e-3: 16.1, 3e-3: 14.4, 0.01: 19.5, 0.1: 154.4},
+        1e-3,
     ),
     TuningFactor(
-        setting="mutation_rate",
-        paper="must be low",
-        prototype={1e-5: 135.8, 1e-4: 84.1, 1e-3: 16.1, 3e-3: 14.4, 0.01: 19.5, 0.1: 154.4},
-        tuned=1e-3,
-    ),
-    TuningFactor(
-        setting="scaling",
-        paper="crucial, up to 10 times better",
-        prototype={1.0: 60.3, 1.5: 15.4, 2.0: 16.1},
-        tuned=2.0,
+        "scaling",
+        "crucial, up to 10 times better",
+        {1.0: 60.3, 1.5: 15.4, 2.0: 16.1},
+        2.0,
         titles={1.0: "off"},
     ),
     TuningFactor(
-        setting="elitist",
-        paper="33 % better on average",
-        prototype={False: 50.4, True: 16.1},
-        tuned=True,
+        "elitist",
+        "33 % better on average",
+        {False: 50.4, True: 16.1},
+        True,
         titles={False: "no", True: "yes"},
     ),
 )
 """The settings with the values tested by the prototype."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Trend:
     """A value that must be worse than the chosen one."""
 
@@ -158,12 +147,12 @@ class Trend:
 
 
 TRENDS = (
-    Trend(setting="population", value=50, times=1.5),
-    Trend(setting="generations", value=100, times=2.0),
-    Trend(setting="mutation_rate", value=0.1, times=3.0),
-    Trend(setting="mutation_rate", value=1e-5, times=3.0),
-    Trend(setting="scaling", value=1.0, times=2.0),
-    Trend(setting="elitist", value=False, times=1.5),
+    Trend("population", 50, 1.5),
+    Trend("generations", 100, 2.0),
+    Trend("mutation_rate", 0.1, 3.0),
+    Trend("mutation_rate", 1e-5, 3.0),
+    Trend("scaling", 1.0, 2.0),
+    Trend("elitist", False, 1.5),
 )
 
 VARIANTS: tuple[dict[str, Value], ...] = (

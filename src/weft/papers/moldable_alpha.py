@@ -92,7 +92,7 @@ class AlphaCase:
         return ExperimentCell(name=self.name, settings=asdict(self), runs=runs, work=work)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class TableSettings:
     """A line of Table 2: the best settings, and their number of evaluations."""
 
@@ -103,24 +103,24 @@ class TableSettings:
 
 TABLE = {
     0.95: (
-        TableSettings(population=25, selection="rank", evaluations="2,000 to 19,750"),
-        TableSettings(population=50, selection="steady-state", evaluations="5,000 to 10,000"),
+        TableSettings(25, "rank", "2,000 to 19,750"),
+        TableSettings(50, "steady-state", "5,000 to 10,000"),
     ),
     0.8: (
-        TableSettings(population=25, selection="steady-state", evaluations="1,250 to 2,500"),
-        TableSettings(population=50, selection="rank", evaluations="22,000 to 45,000"),
+        TableSettings(25, "steady-state", "1,250 to 2,500"),
+        TableSettings(50, "rank", "22,000 to 45,000"),
     ),
     0.5: (
-        TableSettings(population=50, selection="rank", evaluations="from 2,500"),
-        TableSettings(population=100, selection="rank", evaluations="up to 65,000"),
+        TableSettings(50, "rank", "from 2,500"),
+        TableSettings(100, "rank", "up to 65,000"),
     ),
     0.2: (
-        TableSettings(population=25, selection="rank", evaluations="from 8,750"),
-        TableSettings(population=50, selection="rank", evaluations="up to 42,500"),
+        TableSettings(25, "rank", "from 8,750"),
+        TableSettings(50, "rank", "up to 42,500"),
     ),
     0.05: (
-        TableSettings(population=50, selection="steady-state", evaluations="from 5,000"),
-        TableSettings(population=100, selection="steady-state", evaluations="up to 30,000"),
+        TableSettings(50, "steady-state", "from 5,000"),
+        TableSettings(100, "steady-state", "up to 30,000"),
     ),
 }
 """By alpha: for small and for large workflows. Mutation was 0.001 with rank, 0.01 with steady-state

@@ -119,7 +119,7 @@ DEFAULTS = "defaults"
 _ONE_TO_TEN = tuple(float(point) for point in range(1, 11))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class SweepFactor:
     """One factor of Table I."""
 
@@ -151,49 +151,29 @@ class SweepFactor:
 
 FACTORS = (
     SweepFactor(
-        name="#PST",
-        parameter="layers",
-        points=tuple(float(point) for point in range(3, 13)),
-        xdcp="rises",
-        masters="falls",
-        lowest=(31.6, 36.9, 34.4),
-        highest=(33.0, 36.3, 33.4),
+        "#PST",
+        "layers",
+        tuple(float(point) for point in range(3, 13)),
+        "rises",
+        "falls",
+        (31.6, 36.9, 34.4),
+        (33.0, 36.3, 33.4),
+    ),
+    SweepFactor("RSS", "length_ratio", _ONE_TO_TEN, "falls", "stays", (34.1, 35.3, 32.3), (30.4, 35.3, 32.9)),
+    SweepFactor(
+        "RRT", "throughput_ratio", _ONE_TO_TEN, "falls", "falls", (47.8, 52.5, 47.4), (20.1, 26.5, 26.2)
     ),
     SweepFactor(
-        name="RSS",
-        parameter="length_ratio",
-        points=_ONE_TO_TEN,
-        xdcp="falls",
-        masters="stays",
-        lowest=(34.1, 35.3, 32.3),
-        highest=(30.4, 35.3, 32.9),
+        "RSR", "subtasks_per_machine", _ONE_TO_TEN, "falls", "falls", (56.5, 91.4, 90.9), (27.6, 29.5, 25.4)
     ),
     SweepFactor(
-        name="RRT",
-        parameter="throughput_ratio",
-        points=_ONE_TO_TEN,
-        xdcp="falls",
-        masters="falls",
-        lowest=(47.8, 52.5, 47.4),
-        highest=(20.1, 26.5, 26.2),
-    ),
-    SweepFactor(
-        name="RSR",
-        parameter="subtasks_per_machine",
-        points=_ONE_TO_TEN,
-        xdcp="falls",
-        masters="falls",
-        lowest=(56.5, 91.4, 90.9),
-        highest=(27.6, 29.5, 25.4),
-    ),
-    SweepFactor(
-        name="ADPS",
-        parameter="parents",
-        points=tuple(0.5 * point for point in range(2, 12)),
-        xdcp="rises",
-        masters="rises",
-        lowest=(28.0, 32.4, 32.4),
-        highest=(37.3, 40.4, 37.3),
+        "ADPS",
+        "parents",
+        tuple(0.5 * point for point in range(2, 12)),
+        "rises",
+        "rises",
+        (28.0, 32.4, 32.4),
+        (37.3, 40.4, 37.3),
     ),
 )
 
