@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from weft.errors import InvalidInput, Problem
 from weft.instance.instance import Instance
 from weft.planners.decoding import encode_schedule
 from weft.planners.genetic import (
@@ -47,10 +46,7 @@ class AnnealingPlanner(BasePlanner):
     """Number of plans that are changed side by side."""
 
     def __post_init__(self) -> None:
-        for option in ("steps", "walkers"):
-            if getattr(self, option) < 1:
-                what = f"annealing:{option}={getattr(self, option)}"
-                raise InvalidInput(Problem(what=what, rule="must be at least 1"))
+        self.require_at_least(1, "steps", "walkers")
 
     def check(self, instance: Instance) -> Unsupported | None:
         """Refuse binding budgets and too many node counts."""

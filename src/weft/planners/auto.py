@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from weft.errors import Infeasible, InvalidInput, Problem
+from weft.errors import Infeasible
 from weft.instance.instance import Instance
 from weft.planners import PLANNERS
 from weft.planners.evaluation import compute_bounds
@@ -83,9 +83,7 @@ class Auto(BasePlanner):
     """Number of parallel searches that exchange their best plans; 0: the number of workers."""
 
     def __post_init__(self) -> None:
-        if self.islands < 0:
-            what = f"auto:islands={self.islands}"
-            raise InvalidInput(Problem(what=what, rule="must be at least 0 (as many as there are workers)"))
+        self.require_at_least(0, "islands", note=" (as many as there are workers)")
 
     def supports(self, instance: Instance, objective: Objective) -> Unsupported | None:
         """Support whatever a planner of the portfolio supports."""

@@ -25,7 +25,7 @@ class Dls(ListPlanner):
     """
 
     name = "dls"
-    title = "DLS, highest dynamic level on unlike machines (Sih and Lee 1993)"
+    title = "DLS, highest dynamic level on heterogeneous machines (Sih and Lee 1993)"
     label = "DLS"
 
     def schedule(self, instance: Instance) -> Schedule:

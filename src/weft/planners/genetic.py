@@ -8,7 +8,6 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.errors import InvalidInput, Problem
 from weft.instance.instance import Instance
 from weft.planners.decoding import (
     APPEND,
@@ -39,6 +38,7 @@ __all__ = [
     "OccupancyName",
     "check_bindings_support",
     "fill_gaps",
+    "make_optimiser",
 ]
 
 OccupancyName = Literal["append", "insertion", "exclusive", "none"]
@@ -92,12 +92,8 @@ class GeneticPlanner(BasePlanner):
     """Number of populations side by side that exchange their best individuals."""
 
     def __post_init__(self) -> None:
-        for option in ("population", "generations"):
-            if getattr(self, option) < 0:
-                what = f"genetic:{option}={getattr(self, option)}"
-                raise InvalidInput(Problem(what=what, rule="must be at least 0 (as the preset says)"))
-        if self.islands < 1:
-            raise InvalidInput(Problem(what=f"genetic:islands={self.islands}", rule="must be at least 1"))
+        self.require_at_least(0, "population", "generations", note=" (as the preset says)")
+        self.require_at_least(1, "islands")
 
     def check(self, instance: Instance) -> Unsupported | None:
         """Refuse binding budgets and too many node counts."""
@@ -106,23 +102,28 @@ class GeneticPlanner(BasePlanner):
     def plan(self, request: PlanRequest) -> Plan:
         """Search from the incumbent, from the plans of list planners, or from random plans."""
         rule = DECODER_RULES[self.occupancy]
+        settings = search.PRESETS["s1-tuned"] if self.preset == "s1-tuned" else _SEEDED
+        optimiser = make_optimiser(settings, self.population, self.generations, self.islands)
         if self.preset == "s1-tuned" and request.incumbent is None:
             encoding = BindingEncoding(request.instance, request.objective, rule=rule)
-            return search_encoding(request, encoding, self._optimiser(), by=self.name)
+            return search_encoding(request, encoding, optimiser, by=self.name)
         seeds = plan_seeds(request)
         order = encode_schedule(request.instance, seeds.schedules[0]).order
         encoding = BindingEncoding(request.instance, request.objective, rule=rule, order=order)
-        plan = search_encoding(request, encoding, self._optimiser(), by=self.name, seeds=seeds)
-        return fill_gaps(request, plan)
+        return fill_gaps(request, search_encoding(request, encoding, optimiser, by=self.name, seeds=seeds))
 
-    def _optimiser(self) -> Optimiser:
-        settings = search.PRESETS["s1-tuned"] if self.preset == "s1-tuned" else _SEEDED
-        if self.population:
-            settings = replace(settings, population=self.population)
-        if self.generations:
-            settings = replace(settings, generations=self.generations)
-        one = search.GeneticAlgorithm(settings=settings)
-        return one if self.islands == 1 else Islands(search=one, islands=self.islands)
+
+def make_optimiser(
+    settings: search.GeneticSettings, population: int, generations: int, islands: int
+) -> Optimiser:
+    """Return the genetic algorithm with the settings; population and generations replace them unless 0."""
+    settings = replace(
+        settings,
+        population=population or settings.population,
+        generations=generations or settings.generations,
+    )
+    one = search.GeneticAlgorithm(settings=settings)
+    return one if islands == 1 else Islands(search=one, islands=islands)
 
 
 def check_bindings_support(label: str, instance: Instance) -> Unsupported | None:

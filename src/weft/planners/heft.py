@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-from weft.errors import InvalidInput, Problem
 from weft.instance.instance import Instance
 from weft.planners.list_planner import ListPlanner, make_rule, place_tasks
 from weft.planners.ranks import mean_communication_s, order_by_rank, upward_ranks
@@ -37,8 +36,7 @@ class Heft(ListPlanner):
     """A moldable task takes fewer nodes as long as it ends within this share of its earliest finish."""
 
     def __post_init__(self) -> None:
-        if not self.tolerance >= 0:
-            raise InvalidInput(Problem(what=f"heft:tolerance={self.tolerance}", rule="must be at least 0"))
+        self.require_at_least(0, "tolerance")
 
     def schedule(self, instance: Instance) -> Schedule:
         """Steps 1 to 3 of the paper: compute ranks, sort, place."""

@@ -7,18 +7,16 @@ from typing import Literal
 
 import numpy as np
 
-from weft.errors import InvalidInput, Problem
 from weft.instance.instance import Instance
 from weft.planners.decoding import encode_schedule
 from weft.planners.evaluation import PopulationEvaluator
+from weft.planners.genetic import make_optimiser
 from weft.planners.plan_search import plan_seeds, search_encoding
 from weft.planners.planner import BasePlanner, Plan, PlanRequest, Unsupported
 from weft.planners.queue_decoding import run_queue, run_queue_population, submission_order
 from weft.schedule.objective import Objective
 from weft.schedule.schedule import Schedule
 from weft.search import genetic as search
-from weft.search.islands import Islands
-from weft.search.optimiser import Optimiser
 from weft.search.space import Floats, Points, Space, make_numeric_space, make_space
 from weft.workflow.task_graph import COMPUTE, Indices
 
@@ -69,13 +67,8 @@ class MoldableGeneticPlanner(BasePlanner):
     """Number of populations side by side that exchange their best individuals."""
 
     def __post_init__(self) -> None:
-        for option in ("population", "generations"):
-            if getattr(self, option) < 0:
-                what = f"moldable-genetic:{option}={getattr(self, option)}"
-                raise InvalidInput(Problem(what=what, rule="must be at least 0 (as recommended)"))
-        if self.islands < 1:
-            what = f"moldable-genetic:islands={self.islands}"
-            raise InvalidInput(Problem(what=what, rule="must be at least 1"))
+        self.require_at_least(0, "population", "generations", note=" (as recommended)")
+        self.require_at_least(1, "islands")
 
     def check(self, instance: Instance) -> Unsupported | None:
         """Refuse several machines, reservations and binding budgets."""
@@ -90,7 +83,8 @@ class MoldableGeneticPlanner(BasePlanner):
         """Search from the incumbent, from the plans of list planners, or from random plans."""
         instance, objective = request.instance, request.objective
         queue = None if self.queue == "machine" else self.queue
-        optimiser = self._optimiser(len(instance))
+        settings = recommended_settings(len(instance))
+        optimiser = make_optimiser(settings, self.population, self.generations, self.islands)
         if self.preset == "s2-recommended" and request.incumbent is None:
             encoding = NodeCountEncoding(instance, objective, queue=queue)
             return search_encoding(request, encoding, optimiser, by=self.name)
@@ -102,15 +96,6 @@ class MoldableGeneticPlanner(BasePlanner):
         encoding = encodings[int(values[1] > values[0])]
         seeds = seeds._replace(steps=seeds.steps + len(encodings))
         return search_encoding(request, encoding, optimiser, by=self.name, seeds=seeds)
-
-    def _optimiser(self, tasks: int) -> Optimiser:
-        settings = recommended_settings(tasks)
-        if self.population:
-            settings = replace(settings, population=self.population)
-        if self.generations:
-            settings = replace(settings, generations=self.generations)
-        one = search.GeneticAlgorithm(settings=settings)
-        return one if self.islands == 1 else Islands(search=one, islands=self.islands)
 
 
 class NodeCountEncoding:

@@ -38,7 +38,7 @@ class Peft(ListPlanner):
     """
 
     name = "peft"
-    title = "PEFT, earliest finish and what follows at best (Arabnejad and Barbosa 2014)"
+    title = "PEFT, earliest finish by an optimistic cost table (Arabnejad and Barbosa 2014)"
     label = "PEFT"
 
     def check(self, instance: Instance) -> Unsupported | None:

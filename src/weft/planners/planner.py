@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import field
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
+from weft.errors import InvalidInput, Problem
 from weft.instance.instance import Instance
 from weft.records import dataclass
 from weft.registry import make_by_name
@@ -194,6 +195,14 @@ class BasePlanner:
         if not served:
             return Unsupported(reason=f"{self.label} minimises the makespan, not the {objective.name}")
         return self.check(instance)
+
+    def require_at_least(self, least: int, *options: str, note: str = "") -> None:
+        """Raise InvalidInput if one of these options is below ``least``."""
+        for option in options:
+            value = getattr(self, option)
+            if not value >= least:
+                what, rule = f"{self.name}:{option}={value}", f"must be at least {least}{note}"
+                raise InvalidInput(Problem(what=what, rule=rule))
 
     def check(self, instance: Instance) -> Unsupported | None:
         """Return why this instance cannot be planned under any objective; None if it can."""

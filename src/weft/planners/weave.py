@@ -65,9 +65,7 @@ class Weave(BasePlanner):
     """Number of parallel searches that exchange their best plans; 0: the number of workers."""
 
     def __post_init__(self) -> None:
-        if self.islands < 0:
-            what = f"weave:islands={self.islands}"
-            raise InvalidInput(Problem(what=what, rule="must be at least 0 (as many as there are workers)"))
+        self.require_at_least(0, "islands", note=" (as many as there are workers)")
 
     def supports(self, instance: Instance, objective: Objective) -> Unsupported | None:
         """Support objectives that are linear in makespan, node-seconds and price."""

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from weft.errors import Infeasible, InvalidInput, Problem
+from weft.errors import Infeasible
 from weft.instance.instance import Instance, find_exceeded
 from weft.planners.decoding import encode_schedule
 from weft.planners.evaluation import compute_bounds, evaluate_loss, linearise_objective
@@ -56,9 +56,7 @@ class CpSat(BasePlanner):
     """Threads of a search that is limited by a clock; 0: the number of workers."""
 
     def __post_init__(self) -> None:
-        if self.workers < 0:
-            what = f"cp-sat:workers={self.workers}"
-            raise InvalidInput(Problem(what=what, rule="must be at least 0 (as many as there are workers)"))
+        self.require_at_least(0, "workers", note=" (as many as there are workers)")
 
     def supports(self, instance: Instance, objective: Objective) -> Unsupported | None:
         """Support linear objectives, with budgets, if the model is small."""
