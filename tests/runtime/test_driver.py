@@ -1,0 +1,180 @@
+"""The driver loop: the journal before the commands, the commands in order, and the standstill rule."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import pytest
+
+from planning_examples import instance, platform
+from weft.backends.backend import Capabilities
+from weft.engine import messages as cm
+from weft.engine import messages as ev
+from weft.engine.engine import Engine
+from weft.engine.settings import EngineSettings
+from weft.engine.state.compiled import WorkflowLibrary
+from weft.policies.policy import make_policy
+from weft.runtime import driver
+from weft.runtime.driver import DriverLoop
+
+
+class ScriptedBackend:
+    """A backend on a real clock that reports given events and logs the commands it gets."""
+
+    kind: ClassVar[str] = "scripted"
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        runs_programs=False,
+        virtual_time=False,
+        reattaches=False,
+        limits_time=False,
+        limits_memory=False,
+        signals=False,
+        own_disk=False,
+    )
+
+    def __init__(self, log):
+        self.log = log
+        self.events = []
+        self.waited_s = []
+
+    def execute(self, commands):
+        self.log += [type(command).__name__ for command in commands]
+
+    def poll(self, timeout_s):
+        self.waited_s.append(timeout_s)
+        events, self.events = self.events, []
+        return events
+
+
+class Parts:
+    """A clock that the test sets, a plan service and a journal; all write into one log."""
+
+    busy = False
+
+    def __init__(self):
+        self.log = []
+        self.now_s = 0.0
+        self.scheduled = []
+
+    def now(self):
+        return self.now_s
+
+    def schedule(self, event, at_s):
+        self.scheduled.append((at_s, event))
+
+    def set_timer(self, name, at_s):
+        self.log.append(f"timer at {at_s:g}")
+
+    def due(self):
+        due = [event for at_s, event in self.scheduled if at_s <= self.now_s]
+        self.scheduled = [each for each in self.scheduled if each[0] > self.now_s]
+        return due
+
+    def next_s(self):
+        return min((at_s for at_s, _ in self.scheduled), default=float("inf"))
+
+    def request(self, command):
+        self.log.append("plan")
+
+    def answers(self):
+        return []
+
+    def append(self, entry, state):
+        self.log.append(f"entry {entry.sequence}")
+
+    def commit(self):
+        self.log.append("commit")
+
+
+@pytest.fixture
+def parts():
+    return Parts()
+
+
+@pytest.fixture
+def backend(parts):
+    return ScriptedBackend(parts.log)
+
+
+@pytest.fixture
+def loop(parts, backend):
+    made = instance({"a": {"work": 4}}, platform({}))
+    library = WorkflowLibrary({"w": made})
+    engine = Engine(library, made, make_policy("fcfs"), EngineSettings(begins_at_once=True))
+    return DriverLoop(engine, backend, parts, parts, journal=parts, sequence=7)
+
+
+def submit(loop, at_s=0.0):
+    loop.expect([(at_s, ev.Submitted(run=0, workflow="w"))])
+
+
+def test_entries_are_committed_before_their_commands_are_executed(loop, parts):
+    submit(loop)
+    loop.turn(0.0)
+    assert parts.log[:2] == ["entry 7", "commit"]
+    assert "Start" in parts.log[2:]
+
+
+def test_a_halting_loop_records_decisions_without_executing_them(loop, parts):
+    submit(loop)
+    loop.halting = True
+    loop.turn(0.0)
+    assert parts.log == ["entry 7", "commit"]
+
+
+def test_timers_plans_and_other_commands_are_executed_in_order(loop, parts):
+    loop.resume(
+        [
+            cm.Discover(),
+            cm.SetTimer(timer="poll", at_s=5.0),
+            cm.Discover(),
+            cm.Replan(run=0, version=0, reason="submitted"),
+            cm.Discover(),
+        ]
+    )
+    assert parts.log == ["Discover", "timer at 5", "Discover", "plan", "Discover"]
+
+
+def test_an_execution_is_not_over_before_its_submissions(loop, parts):
+    submit(loop, at_s=3.0)
+    loop.turn(0.0)
+    assert not loop.over
+    assert loop.engine.state.runs == []
+    parts.now_s = 3.0
+    loop.turn(0.0)
+    assert len(loop.engine.state.runs) == 1
+
+
+def test_with_events_due_the_loop_does_not_wait_for_the_backend(loop, backend):
+    loop.turn(0.2)
+    submit(loop)
+    loop.turn(0.2)
+    assert backend.waited_s == [0.2, 0.0]
+
+
+def test_a_run_without_a_machine_stands_still_after_some_seconds(loop, parts, backend):
+    submit(loop, at_s=1.0)
+    backend.events = [ev.MachineChanged(machine=0, up=False)]
+    loop.turn(0.0)
+    stuck = []
+    for parts.now_s in (1.0, 1.6, 2.2, 2.8, 3.4, 4.0):
+        loop.turn(0.0)
+        stuck.append(loop.stuck)
+    assert loop.engine.state.active
+    assert stuck == [False, False, False, False, True, True]
+
+
+def test_idle_events_use_up_the_patience_of_a_virtual_clock(loop, monkeypatch):
+    monkeypatch.setattr(driver, "_PATIENCE_EVENTS", 1000)
+    idle = ScriptedBackend([])
+    idle.busy = False
+    rule = driver.StandstillRule(loop.engine, idle, Parts(), Parts())
+    fired, replan = ev.TimerFired(timer="poll"), cm.Replan(run=0, version=1, reason="machines")
+    assert not any(rule.count_event(fired, []) for _ in range(999))
+    assert rule.count_event(fired, [])
+    rule = driver.StandstillRule(loop.engine, idle, Parts(), Parts())
+    assert [rule.count_event(fired, [replan]) for _ in range(5)] == [False, False, False, False, True]
+    idle.busy = True
+    assert not rule.count_event(fired, [])
+    idle.busy = False
+    assert not rule.count_event(fired, [])
