@@ -153,20 +153,14 @@ class Field:
         label = f"{self.type.label} ({self.type.unit})" if self.type.unit else self.type.label
         default = "required" if self.required else self.default_text or _format_default(self.default)
         cells = (f"`{self.key}`", label, default, self.help)
-        return f"| {' | '.join(cells)} |"
+        return f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"
 
 
 def version_field(*, required: bool) -> Field:
     """Return the field ``weft``, which states the version of the format."""
     kind = ValueType(str(VERSION), {"const": VERSION}, _read_version)
-    return Field(
-        "weft",
-        kind,
-        "version of the file format",
-        required=required,
-        advice=f"add `weft: {VERSION}`",
-        write_record=lambda _: VERSION,
-    )
+    text, advice = "version of the file format", f"add `weft: {VERSION}`"
+    return Field("weft", kind, text, required=required, advice=advice, write_record=lambda _: VERSION)
 
 
 def _format_default(value: Any) -> str:
@@ -179,8 +173,7 @@ def _format_default(value: Any) -> str:
 class Record:
     """The fields of one kind of mapping in a file.
 
-    A ``Record`` lists the fields of one kind of mapping: key, type of the value, default and one line of
-    help. Its reader, its writer, its JSON Schema and its table on the reference page follow from the list.
+    Its reader, writer, JSON Schema and table on the reference page follow from the list of fields.
     """
 
     title: str
@@ -214,11 +207,10 @@ class Record:
             for each in self.fields:
                 if each.required and each.key not in entries:
                     required = " and ".join(each.key for each in self.fields if each.required)
-                    what, rule = (
-                        f"{self.title} without the key {each.key!r}",
-                        f"{self.title} must have {required}",
+                    what = f"{self.title} without the key {each.key!r}"
+                    reader.add_problem(
+                        node, what, rule=f"{self.title} must have {required}", advice=each.advice
                     )
-                    reader.add_problem(node, what, rule=rule, advice=each.advice)
         return entries
 
     def read_values(self, reader: Reader, entries: Mapping[str, DocumentNode]) -> dict[str, Any]:

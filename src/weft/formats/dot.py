@@ -12,7 +12,7 @@ from typing import NoReturn
 from weft.documents import Document
 from weft.errors import InvalidInput, Problem, nearest, shorten
 from weft.formats.format import ProblemCollector, SourceFile, file_error
-from weft.formats.graph import check_acyclic, escape_braces
+from weft.formats.graph import check_acyclic, escape_braces, export_graph
 from weft.workflow.task import Dependency, Input, Output, Task
 from weft.workflow.workflow import Workflow
 
@@ -271,8 +271,6 @@ class Dot:
 
     def write(self, workflow: Workflow) -> str:
         """Return the unfolded workflow as DOT. Raises InvalidInput for what the dialect cannot express."""
-        from weft.formats.graph import export_graph
-
         plain = export_graph(workflow, "this dialect of DOT")
         names = [_quote_id(_check_name(name)) for name in plain.graph.names]
         lines = [f"digraph {_quote_id(_check_name(workflow.name))} {{"]
