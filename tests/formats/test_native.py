@@ -1,3 +1,5 @@
+"""Names of tasks in written files: unwritable ones are replaced, with their references."""
+
 from __future__ import annotations
 
 from weft.formats.format import SourceFile
