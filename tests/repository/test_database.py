@@ -34,7 +34,7 @@ def test_database_is_created_once_and_read_again(tmp_path):
     path = tmp_path / "a" / "b" / "weft.db"
     for number in range(2):
         with open_database(path, create=True) as database:
-            database.later(KEEP, (number, "k", "v"))
+            database.queue_change(KEEP, (number, "k", "v"))
             database.commit()
     with open_database(path) as database:
         assert kept(database) == [(0, "k", "v"), (1, "k", "v")]
@@ -61,7 +61,7 @@ def test_concurrent_creation(tmp_path):
 
 
 def test_queued_changes_are_invisible_before_the_commit(tmp_path, database):
-    database.later(KEEP, (1, "k", "v"))
+    database.queue_change(KEEP, (1, "k", "v"))
     database.queue_insert(KEEP, (2, "k", "v"))
     with open_database(database.path) as other:
         assert kept(other) == []
@@ -73,9 +73,9 @@ def test_queued_changes_are_invisible_before_the_commit(tmp_path, database):
 
 
 def test_changes_are_applied_in_order_after_inserts(database):
-    database.later("UPDATE kept SET value = 'first' WHERE execution = 1", ())
+    database.queue_change("UPDATE kept SET value = 'first' WHERE execution = 1", ())
     database.queue_insert(KEEP, (1, "k", "v"))
-    database.later("UPDATE kept SET value = value || ' second' WHERE execution = 1", ())
+    database.queue_change("UPDATE kept SET value = value || ' second' WHERE execution = 1", ())
     database.commit()
     assert kept(database) == [(1, "k", "first second")]
 
@@ -86,7 +86,7 @@ def test_full_disk_loses_nothing(database):
     database.rows(f"PRAGMA max_page_count={pages}")
     for number in range(50):
         database.queue_insert(KEEP, (number, "k", "v" * 1000))
-    database.later("UPDATE kept SET value = 'short' WHERE execution = 7", ())
+    database.queue_change("UPDATE kept SET value = 'short' WHERE execution = 7", ())
     for _ in range(2):
         with pytest.raises(StorageProblem, match="disk is full: free some space"):
             database.commit()
@@ -193,7 +193,7 @@ READING = """if True:
     with open_database(Path(sys.argv[1])) as database:
         print(database.rows("SELECT value FROM kept"))
         try:
-            database.now("INSERT INTO kept VALUES (2, 'k', 'v')")
+            database.execute_now("INSERT INTO kept VALUES (2, 'k', 'v')")
         except StorageProblem as error:
             print(error)
 """
@@ -207,7 +207,7 @@ def test_read_only_access(at_work):
         folder.chmod(0o755)
         path = folder / "weft.db"
         database = open_database(path, create=True)
-        database.later(KEEP, (1, "k", "seen"))
+        database.queue_change(KEEP, (1, "k", "seen"))
         database.commit()
         if not at_work:
             database.close()
@@ -226,7 +226,7 @@ def test_read_only_access(at_work):
 
 @pytest.mark.parametrize("text", ["a", "ä", "\udc80\udcff", "x" * 10_000, "\x00", ""])
 def test_any_text_is_restored(database, text):
-    database.later(KEEP, (1, text, text))
+    database.queue_change(KEEP, (1, text, text))
     database.commit()
     assert kept(database) == [(1, text, text)]
     assert database.row("SELECT execution FROM kept WHERE key = ?", (text,)) == (1,)
@@ -234,10 +234,10 @@ def test_any_text_is_restored(database, text):
 
 def test_data_version_changes_only_with_foreign_commits(database):
     before = database.data_version
-    database.now(KEEP, (1, "k", "v"))
+    database.execute_now(KEEP, (1, "k", "v"))
     assert database.data_version == before
     with open_database(database.path) as other:
-        other.now(KEEP, (2, "k", "v"))
+        other.execute_now(KEEP, (2, "k", "v"))
     assert database.data_version != before
 
 

@@ -141,13 +141,13 @@ def test_damaged_record_is_reported_with_its_file(written):
     with pytest.raises(InvalidInput, match="no execution 9; `weft ls` lists"):
         written.read(9)
     database = written.database
-    database.now("UPDATE entry SET record = '{\"n\":3}' WHERE number = 3")
+    database.execute_now("UPDATE entry SET record = '{\"n\":3}' WHERE number = 3")
     with pytest.raises(InvalidInput, match=r"weft\.db: entry 3"):
         written.read(1)
-    database.now("UPDATE entry SET record = 'x' WHERE number = 3")
+    database.execute_now("UPDATE entry SET record = 'x' WHERE number = 3")
     with pytest.raises(InvalidInput, match=r"weft\.db: entry 3 cannot be read.*restore it from a backup"):
         written.read(1)
-    database.now("UPDATE execution SET header = replace(header, '\"schema\":2', '\"schema\":9')")
+    database.execute_now("UPDATE execution SET header = replace(header, '\"schema\":2', '\"schema\":9')")
     with pytest.raises(InvalidInput, match="a journal of schema 9"):
         written.header(1)
 

@@ -147,12 +147,12 @@ def test_execution_record(database):
 
 def test_values_of_an_execution_are_stored(database):
     runs = RunTable(database)
-    runs.remember(1, "token", "a")
-    runs.remember(1, "token", "b")
-    runs.remember(2, "token", "c")
-    assert runs.remembered(1, "token") is None
+    runs.store_value(1, "token", "a")
+    runs.store_value(1, "token", "b")
+    runs.store_value(2, "token", "c")
+    assert runs.stored_value(1, "token") is None
     database.commit()
-    assert [runs.remembered(number, "token") for number in (1, 2, 3)] == ["b", "c", None]
+    assert [runs.stored_value(number, "token") for number in (1, 2, 3)] == ["b", "c", None]
 
 
 def test_missing_runs_are_reported(database):

@@ -113,7 +113,7 @@ def read_report(
 
 def _read_usage(place: OpenProject, execution: int, machines: tuple[Machine, ...]) -> dict[int, ProcessUsage]:
     """Read the end records of the runners; records with another token are ignored."""
-    token = RunTable(place.database).remembered(execution, "token")
+    token = RunTable(place.database).stored_value(execution, "token")
     found: dict[int, ProcessUsage] = {}
     for machine in machines if token else ():
         folder = place.layout.runner(execution, machine)

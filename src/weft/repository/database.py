@@ -187,7 +187,7 @@ class Failpoint:
     """Remaining commits."""
 
     @classmethod
-    def stated(cls) -> Failpoint:
+    def from_environment(cls) -> Failpoint:
         """Return the failpoint of the environment variable."""
         place, _, number = os.environ.get(FAILPOINT_VARIABLE, "").partition(":")
         if place not in ("commit", "committed") or not number.isdecimal():
@@ -198,20 +198,20 @@ class Failpoint:
         """Count a commit, and kill the process if it is the chosen one."""
         if self.place:
             self.left -= 1
-            self._die_at("commit")
+            self._kill_at("commit")
 
     def after_commit(self) -> None:
         """Kill the process if the chosen commit was just made."""
         if self.place:
-            self._die_at("committed")
+            self._kill_at("committed")
 
-    def _die_at(self, place: str) -> None:
+    def _kill_at(self, place: str) -> None:
         if self.place == place and self.left == 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
 _COUNT_TABLES = "SELECT count(*) FROM sqlite_master"
-_PAGES_BESIDE = 4_000
+_WAL_PAGES = 4_000
 """WAL pages (4 KiB) after which they are moved into the database file and synchronised."""
 
 _BUSY_S = 10.0
@@ -229,11 +229,11 @@ class Database:
         self.commits = 0
         """Number of commits made through this object."""
         self._connection = connection
-        self.together = threading.RLock()
+        self.lock = threading.RLock()
         """Lock to hold while queueing rows that belong into one commit."""
         self._bulk: dict[str, list[_Row]] = {}
         self._ordered: list[tuple[str, _Row]] = []
-        self._failpoint = Failpoint.stated()
+        self._failpoint = Failpoint.from_environment()
 
     def __enter__(self) -> Self:
         return self
@@ -246,17 +246,17 @@ class Database:
 
         Strings must be encodable as UTF-8 (see ``storable``).
         """
-        with self.together:
+        with self.lock:
             self._bulk.setdefault(statement, []).append(row)
 
-    def later(self, statement: str, row: _Row) -> None:
+    def queue_change(self, statement: str, row: _Row) -> None:
         """Queue a change for the next commit; changes are applied in order, after all queued inserts."""
-        with self.together:
+        with self.lock:
             self._ordered.append((statement, [storable(value) for value in row]))
 
     def commit(self) -> None:
         """Write everything queued in one transaction; after a failure it stays queued for a retry."""
-        with self.together:
+        with self.lock:
             if not self._bulk and not self._ordered:
                 return
             self._failpoint.before_commit()
@@ -277,9 +277,9 @@ class Database:
             self._failpoint.after_commit()
 
     @contextmanager
-    def at_once(self) -> Iterator[None]:
+    def transaction(self) -> Iterator[None]:
         """Run the ``now`` calls of the block in one transaction."""
-        with self.together:
+        with self.lock:
             try:
                 self._connection.execute("BEGIN IMMEDIATE")
                 yield
@@ -291,9 +291,9 @@ class Database:
                 self._roll_back()
                 raise
 
-    def now(self, statement: str, row: _Row = ()) -> int:
+    def execute_now(self, statement: str, row: _Row = ()) -> int:
         """Execute a change immediately; return the row number of an INSERT."""
-        with self.together:
+        with self.lock:
             try:
                 done = self._connection.execute(statement, [storable(value) for value in row])
             except sqlite3.Error as error:
@@ -302,7 +302,7 @@ class Database:
 
     def rows(self, question: str, values: _Row = ()) -> list[tuple[Any, ...]]:
         """Return the rows of a query; queued changes are not included."""
-        with self.together:
+        with self.lock:
             try:
                 found = self._connection.execute(question, [storable(value) for value in values]).fetchall()
             except sqlite3.Error as error:
@@ -322,7 +322,7 @@ class Database:
 
     def close(self) -> None:
         """Close the file; queued changes are discarded."""
-        with self.together:
+        with self.lock:
             self._connection.close()
 
     def _roll_back(self) -> None:
@@ -391,7 +391,7 @@ def _connect(path: Path, how: str, *, create: bool) -> sqlite3.Connection:
         if create:
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=NORMAL")
-            connection.execute(f"PRAGMA wal_autocheckpoint={_PAGES_BESIDE}")
+            connection.execute(f"PRAGMA wal_autocheckpoint={_WAL_PAGES}")
             _make_tables(connection)
         _check_version(path, connection)
     except BaseException:

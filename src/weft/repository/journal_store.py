@@ -98,10 +98,10 @@ class JournalStore:
             header.started_at_s,
             encode_json(header.as_record()),
         )
-        with self.database.at_once():
-            self.execution = self.database.now(_BEGIN, row)
+        with self.database.transaction():
+            self.execution = self.database.execute_now(_BEGIN, row)
             for key, value in kept.items():
-                self.database.now(_KEEP, (self.execution, key, value))
+                self.database.execute_now(_KEEP, (self.execution, key, value))
         self._plans = set()
         self._snapshot_at = SNAPSHOT_EVERY - 1
         return self.execution

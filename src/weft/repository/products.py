@@ -115,7 +115,7 @@ class ProductTable:
         return replace(found, directory=self._absolute(found.directory))
 
     def _write(self, number: int, product: Product) -> None:
-        with self._database.together:
+        with self._database.lock:
             directory = product.directory.removeprefix(self._project)
             self._database.queue_insert(_PRODUCT, _row(number, product, directory))
             for position, file in enumerate(product.files):

@@ -70,7 +70,7 @@ class RequestTable:
         at_s: float = 0.0,
     ) -> int:
         """Insert a request immediately; return its number."""
-        return self._database.now(_ASK, (what, execution, run, task, machine, owner, at_s))
+        return self._database.execute_now(_ASK, (what, execution, run, task, machine, owner, at_s))
 
     def pending(self) -> Sequence[UserRequest]:
         """Return the unanswered requests in order; a cheap call while there are no new ones."""
@@ -86,7 +86,7 @@ class RequestTable:
     def done(self, number: int, answer: str, *, granted: bool = True) -> None:
         """Answer a request; the reply is written by the next commit."""
         self._answered.add(number)
-        self._database.later(
+        self._database.queue_change(
             "UPDATE request SET answer = ?, granted = ? WHERE number = ?", (answer, granted, number)
         )
 
@@ -99,7 +99,7 @@ class RequestTable:
 
     def withdraw(self, number: int) -> bool:
         """Remove a request unless it is answered; return whether it was unanswered."""
-        self._database.now("DELETE FROM request WHERE number = ? AND answer IS NULL", (number,))
+        self._database.execute_now("DELETE FROM request WHERE number = ? AND answer IS NULL", (number,))
         return self.reply(number) is None
 
 

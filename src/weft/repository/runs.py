@@ -115,36 +115,36 @@ class RunTable:
             self._next, execution, position, workflow, owner, "running", "", tasks, at_s, None,
             predicted_p50_s, predicted_p90_s,
         )  # fmt: skip
-        self._database.later(_ADD, row)
+        self._database.queue_change(_ADD, row)
         return self._next
 
     def promise(self, execution: int, position: int, promise: Promise) -> None:
         """Store the prediction made before a run started."""
-        self._database.later(_PROMISE, (promise.p50_s, promise.p90_s, execution, position))
-        self.remember(execution, f"{_PROMISED}{position}", json.dumps(promise.as_record()))
+        self._database.queue_change(_PROMISE, (promise.p50_s, promise.p90_s, execution, position))
+        self.store_value(execution, f"{_PROMISED}{position}", json.dumps(promise.as_record()))
 
     def grow(self, execution: int, position: int, tasks: int) -> None:
         """Update the number of tasks of a run."""
         change = "UPDATE run SET tasks = ? WHERE execution = ? AND position = ?"
-        self._database.later(change, (tasks, execution, position))
+        self._database.queue_change(change, (tasks, execution, position))
 
     def set_state(
         self, execution: int, position: int, state: str, *, at_s: float | None = None, reason: str = ""
     ) -> None:
         """Update the state of a run; ``at_s``: the time it ended, or None."""
         change = "UPDATE run SET state = ?, reason = ?, ended_at_s = ? WHERE execution = ? AND position = ?"
-        self._database.later(change, (_check_state(state), reason, at_s, execution, position))
+        self._database.queue_change(change, (_check_state(state), reason, at_s, execution, position))
 
     def set_execution_state(self, execution: int, state: str, *, at_s: float | None = None) -> None:
         """Update the state of an execution; ``at_s``: the time it ended, or None."""
         change = "UPDATE execution SET state = ?, ended_at_s = ? WHERE number = ?"
-        self._database.later(change, (_check_state(state), at_s, execution))
+        self._database.queue_change(change, (_check_state(state), at_s, execution))
 
-    def remember(self, execution: int, key: str, value: str) -> None:
+    def store_value(self, execution: int, key: str, value: str) -> None:
         """Store a value of an execution that is in no journal entry, such as its token."""
-        self._database.later("INSERT OR REPLACE INTO kept VALUES (?, ?, ?)", (execution, key, value))
+        self._database.queue_change("INSERT OR REPLACE INTO kept VALUES (?, ?, ?)", (execution, key, value))
 
-    def remembered(self, execution: int, key: str) -> str | None:
+    def stored_value(self, execution: int, key: str) -> str | None:
         """Return a committed value by its key; None if there is none."""
         question = "SELECT value FROM kept WHERE execution = ? AND key = ?"
         found = self._database.row(question, (execution, key))
@@ -214,5 +214,5 @@ def _execution(row: tuple[Any, ...]) -> ExecutionRecord:
 
 def _run(row: tuple[Any, ...]) -> RunRecord:
     *columns, promise = row
-    said = None if promise is None else Promise.of_record(json.loads(promise))
-    return RunRecord(**dict(zip(_RUN, columns, strict=True)), promise=said)
+    stored = None if promise is None else Promise.of_record(json.loads(promise))
+    return RunRecord(**dict(zip(_RUN, columns, strict=True)), promise=stored)

@@ -360,16 +360,16 @@ class Execution:
         store = JournalStore(database)
         rebuilt = store.resume(number, compiled)
         runs = RunTable(database)
-        token = runs.remembered(number, _TOKEN) or os.urandom(32).hex()
+        token = runs.stored_value(number, _TOKEN) or os.urandom(32).hex()
         runs.set_execution_state(number, "running")
         made = cls(
             layout, lock, database, store, rebuilt.header, rebuilt.engine,
             sequence=rebuilt.entries, token=token, listeners=listeners,
-            budget=_read_budget(runs.remembered(number, _TIME), runs.remembered(number, _STEPS)),
-            fresh=runs.remembered(number, _FRESH) == "1",
+            budget=_read_budget(runs.stored_value(number, _TIME), runs.stored_value(number, _STEPS)),
+            fresh=runs.stored_value(number, _FRESH) == "1",
         )  # fmt: skip
         begun = len(rebuilt.engine.state.runs)
-        arrivals = _arrivals_from_json(runs.remembered(number, _ARRIVALS) or "[]")
+        arrivals = _arrivals_from_json(runs.stored_value(number, _ARRIVALS) or "[]")
         made.loop.expect([each for each in arrivals if each[1].run >= begun])
         pending = PendingCommands()
         for entry in store.all_after(number):

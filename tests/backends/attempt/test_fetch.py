@@ -90,7 +90,7 @@ def test_missing_or_truncated_download_is_not_visible(grounds, site: Site) -> No
 def brought_both_ways(source: InputSource, grounds, name: str):
     """Return functions that stage an input directly, and through a cache."""
     cache = InputCache(grounds.other / "cache")
-    return [lambda: fetch(source, grounds.work, name), lambda: cache.bring(source, grounds.work, name)]
+    return [lambda: fetch(source, grounds.work, name), lambda: cache.stage(source, grounds.work, name)]
 
 
 @pytest.mark.parametrize(

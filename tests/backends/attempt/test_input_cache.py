@@ -28,7 +28,7 @@ def test_concurrent_requests_fetch_once(grounds, site: Site) -> None:
     source = InputSource(f"{site.url}/pdb.gz", grounds.other)
 
     def bring(number: int) -> int:
-        brought = cache.bring(source, grounds.work, f"{number}/pdb.gz", compressed=True)
+        brought = cache.stage(source, grounds.work, f"{number}/pdb.gz", compressed=True)
         assert brought.file.name == f"{number}/pdb"
         return brought.copied_bytes
 
@@ -46,10 +46,10 @@ def test_other_process_uses_the_cache_and_detects_changes(grounds, site: Site) -
     site.files["/f"], site.etags["/f"] = b"one", '"1"'
     source = InputSource(f"{site.url}/f", grounds.other)
     for _ in range(2):
-        InputCache(grounds.other / "cache").bring(source, grounds.work, "f")
+        InputCache(grounds.other / "cache").stage(source, grounds.work, "f")
     assert site.asked == ["/f"]
     site.files["/f"], site.etags["/f"] = b"two", '"2"'
-    InputCache(grounds.other / "cache").bring(source, grounds.work, "f")
+    InputCache(grounds.other / "cache").stage(source, grounds.work, "f")
     assert (grounds.work / "f").read_bytes() == b"two"
     assert site.asked == ["/f", "/f"]
 
@@ -58,11 +58,11 @@ def test_source_without_validator_is_cached_per_process(grounds, site: Site) -> 
     site.files["/f"] = b"one"
     source = InputSource(f"{site.url}/f", grounds.other)
     cache = InputCache(grounds.other / "cache")
-    cache.bring(source, grounds.work, "a")
-    cache.bring(source, grounds.work, "b")
+    cache.stage(source, grounds.work, "a")
+    cache.stage(source, grounds.work, "b")
     assert site.asked == ["/f"]
     site.files["/f"] = b"two"
-    InputCache(grounds.other / "cache").bring(source, grounds.work, "c")
+    InputCache(grounds.other / "cache").stage(source, grounds.work, "c")
     assert (grounds.work / "c").read_bytes() == b"two"
 
 
@@ -72,14 +72,14 @@ def test_local_files_are_copied_once_and_stored_by_content(grounds) -> None:
         (grounds.other / name).write_text("same")
         os.utime(grounds.other / name, ns=(time_ns, time_ns))
     moved = [
-        cache.bring(InputSource(name, grounds.other), grounds.work, f"{turn}/{name}").copied_bytes
+        cache.stage(InputSource(name, grounds.other), grounds.work, f"{turn}/{name}").copied_bytes
         for turn in range(3)
         for name in ("one", "two")
     ]
     assert moved == [4, 4, 0, 0, 0, 0]
     assert len(content(grounds.other / "cache")) == 1
     (grounds.other / "one").write_text("else")
-    assert cache.bring(InputSource("one", grounds.other), grounds.work, "new").copied_bytes == 4
+    assert cache.stage(InputSource("one", grounds.other), grounds.work, "new").copied_bytes == 4
     assert (grounds.work / "new").read_text() == "else"
     assert (grounds.work / "0" / "one").read_text() == "same"
 
@@ -89,7 +89,7 @@ def test_directories_are_cached(grounds) -> None:
     (grounds.other / "d" / "e" / "f").write_text("text")
     moved = [
         InputCache(grounds.other / "cache")
-        .bring(InputSource("d", grounds.other), grounds.work, f"{turn}/d")
+        .stage(InputSource("d", grounds.other), grounds.work, f"{turn}/d")
         .copied_bytes
         for turn in range(2)
     ]
@@ -102,7 +102,7 @@ def test_modified_cache_content_is_fetched_again(grounds, fresh: bool) -> None:
     (grounds.other / "f").write_text("good")
     cache = InputCache(grounds.other / "cache")
     source = InputSource("f", grounds.other)
-    cache.bring(source, grounds.work, "a")
+    cache.stage(source, grounds.work, "a")
     (kept,) = content(grounds.other / "cache")
     time_ns = kept.stat().st_mtime_ns
     kept.chmod(0o644)
@@ -110,7 +110,7 @@ def test_modified_cache_content_is_fetched_again(grounds, fresh: bool) -> None:
     if fresh:  # only another process, which reads the content, detects this
         os.utime(kept, ns=(time_ns, time_ns))
         cache = InputCache(grounds.other / "cache")
-    cache.bring(source, grounds.work, "b")
+    cache.stage(source, grounds.work, "b")
     assert (grounds.work / "b").read_text() == "good"
 
 
@@ -118,20 +118,20 @@ def test_forged_keys_and_links_in_the_cache_are_ignored(grounds) -> None:
     root = grounds.other / "cache"
     (grounds.other / "f").write_text("good")
     source = InputSource("f", grounds.other)
-    InputCache(root).bring(source, grounds.work, "a")
+    InputCache(root).stage(source, grounds.work, "a")
     (key,) = (root / "keys").iterdir()
     noted = json.loads(key.read_text())
     for forged in ("../../outside/canary", str(grounds.canary), "content/../../../outside/canary", "keys/x"):
         key.write_text(json.dumps(noted | {"name": forged}))
-        InputCache(root).bring(source, grounds.work, "b")
+        InputCache(root).stage(source, grounds.work, "b")
         assert (grounds.work / "b").read_text() == "good"
     for nonsense in ("", "[]", "{", '{"name": 3}', "\0"):
         key.write_text(nonsense)
-        InputCache(root).bring(source, grounds.work, "b")
+        InputCache(root).stage(source, grounds.work, "b")
     (kept,) = content(root)
     kept.unlink()
     kept.symlink_to(grounds.canary)
-    InputCache(root).bring(source, grounds.work, "c")
+    InputCache(root).stage(source, grounds.work, "c")
     assert (grounds.work / "c").read_text() == "good"
     for folder in ("content", "keys", "coming"):
         if folder == "coming":
@@ -139,7 +139,7 @@ def test_forged_keys_and_links_in_the_cache_are_ignored(grounds) -> None:
         (root / folder).rename(grounds.other / f"old-{folder}")
         (root / folder).symlink_to(grounds.outside)
         with pytest.raises(StagingProblem):
-            InputCache(root).bring(source, grounds.work, "d")
+            InputCache(root).stage(source, grounds.work, "d")
         (root / folder).unlink()
         (grounds.other / f"old-{folder}").rename(root / folder)
 
@@ -155,7 +155,7 @@ def test_failure_is_shared_by_waiting_threads_but_not_cached(grounds, site: Site
     def bring(number: int) -> str:
         start.wait()
         try:
-            cache.bring(source, grounds.work, str(number))
+            cache.stage(source, grounds.work, str(number))
         except StagingProblem:
             return "failed"
         return "came"
@@ -163,14 +163,14 @@ def test_failure_is_shared_by_waiting_threads_but_not_cached(grounds, site: Site
     with ThreadPoolExecutor(3) as pool:
         assert list(pool.map(bring, range(3))) == ["failed"] * 3
     site.cut.clear()
-    cache.bring(source, grounds.work, "now")
+    cache.stage(source, grounds.work, "now")
     assert (grounds.work / "now").stat().st_size == 10_000
     assert list((grounds.other / "cache" / "coming").iterdir()) == []
 
 
 def test_unshared_input_bypasses_the_cache(grounds) -> None:
     (grounds.other / "f").write_text("text")
-    InputCache(grounds.other / "cache").bring(
+    InputCache(grounds.other / "cache").stage(
         InputSource("f", grounds.other), grounds.work, "f", shared=False
     )
     assert (grounds.work / "f").samefile(grounds.other / "f")

@@ -59,22 +59,22 @@ def test_any_text_is_a_valid_share_or_a_problem(text):
 
 def test_changes_are_reported_once_and_progress_is_kept(tmp_path):
     news = TaskFiles(tmp_path, "progress")
-    assert news.look() == Observation()
+    assert news.observe() == Observation()
     (tmp_path / "progress").write_text("3/10\n")
     (tmp_path / "gw_reqs").write_text('SIZE_MEM_MB > 512 & ARCH = "i?86";\n')
     (tmp_path / "gw_rank").write_text("2 * CPU_MHZ")
     (tmp_path / "gw_perf").write_text("8.5 s\n")
-    seen = news.look()
+    seen = news.observe()
     assert (seen.done, seen.iterations, seen.all_iterations, seen.progressed) == (0.3, 3, 10, True)
     assert seen.requirements == 'default(memory, 0) / MB > 512 and matches(arch, "i?86")'
     assert seen.rank == "2 * default(CPU_MHZ, 0)"
     assert (seen.degraded, seen.mandatory, seen.problems) == ("8.5 s", True, ())
-    assert news.look() == Observation(done=0.3, iterations=3, all_iterations=10)
+    assert news.observe() == Observation(done=0.3, iterations=3, all_iterations=10)
     (tmp_path / "gw_reqs").write_text("# optional\nmemory >= 512*MB and speed > 2\n")
-    seen = news.look()
+    seen = news.observe()
     assert (seen.requirements, seen.mandatory, seen.rank) == ("memory >= 512 * MB and speed > 2", False, None)
     (tmp_path / "gw_reqs").write_text(" ;\n")
-    assert news.look().requirements == ""
+    assert news.observe().requirements == ""
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_requirement_with_code_is_reported_and_ignored(text, tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     (tmp_path / "gw_reqs").write_text(text)
     (tmp_path / "gw_rank").write_text(text)
-    seen = TaskFiles(tmp_path, "progress").look()
+    seen = TaskFiles(tmp_path, "progress").observe()
     assert (seen.requirements, seen.rank) == (None, None)
     assert len(seen.problems) == 2
     assert all(len(problem) < 400 and "gw_r" in problem for problem in seen.problems)
@@ -101,15 +101,15 @@ def test_only_regular_files_inside_the_directory_are_read(tmp_path):
     os.mkfifo(work / "gw_reqs")
     (work / "gw_rank").mkdir()
     (work / "gw_perf").symlink_to("/dev/zero")
-    seen = TaskFiles(work, "progress").look()
+    seen = TaskFiles(work, "progress").observe()
     assert (seen.done, seen.requirements, seen.rank, seen.degraded) == (None, None, None, None)
-    with_parent = TaskFiles(work, "../secret", ["../secret"]).look()
+    with_parent = TaskFiles(work, "../secret", ["../secret"]).observe()
     assert (with_parent.done, with_parent.restart_changed) == (None, False)
 
 
 def test_end_of_a_long_progress_file_is_read(tmp_path):
     (tmp_path / "progress").write_text("0.1\n" * 100_000 + "0.75\n")
-    assert TaskFiles(tmp_path, "progress").look().done == 0.75
+    assert TaskFiles(tmp_path, "progress").observe().done == 0.75
 
 
 def test_restart_files_are_reported_when_complete(tmp_path):
@@ -117,16 +117,16 @@ def test_restart_files_are_reported_when_complete(tmp_path):
         (tmp_path / name).write_text("old")
     restored = TaskFiles(tmp_path, "progress", ["r1", "r2"], from_now=True)
     found_again = TaskFiles(tmp_path, "progress", ["r1", "r2"])
-    assert not restored.look().restart_changed
-    assert found_again.look().restart_changed
-    assert not found_again.look().restart_changed
+    assert not restored.observe().restart_changed
+    assert found_again.observe().restart_changed
+    assert not found_again.observe().restart_changed
     (tmp_path / "r2").write_text("newer")
-    assert restored.look().restart_changed
-    assert not restored.look().restart_changed
+    assert restored.observe().restart_changed
+    assert not restored.observe().restart_changed
     (tmp_path / "r1").unlink()
-    assert not restored.look().restart_changed
+    assert not restored.observe().restart_changed
     (tmp_path / "r1").write_text("x")
-    assert restored.look().restart_changed
+    assert restored.observe().restart_changed
 
 
 def test_task_names_its_files(tmp_path):
@@ -134,5 +134,5 @@ def test_task_names_its_files(tmp_path):
     news = TaskFiles.of(known, 0, tmp_path)
     (tmp_path / "p.3.job[3]").write_text("50%")
     (tmp_path / "r.3").write_text("x")
-    seen = news.look()
+    seen = news.observe()
     assert (seen.done, seen.restart_changed, news.restart_files) == (0.5, True, ("r.3",))

@@ -302,7 +302,7 @@ def test_forged_runner_record_kills_no_process(bench: Bench) -> None:
 def test_only_one_runner_serves_a_directory(bench: Bench) -> None:
     other = bench.new_link()
     other._start()
-    wait_until(lambda: not other._child_lives(), "the second runner sees the first and ends")
+    wait_until(lambda: not other._check_child(), "the second runner sees the first and ends")
     assert other.connect()["pid"] == bench.here["pid"]
     bench.link.close()
     bench.link = other

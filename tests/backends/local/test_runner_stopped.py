@@ -19,13 +19,13 @@ def test_stopped_runner_is_detected_and_continued(bench: Bench, monkeypatch: pyt
     bench.hear("started", 1)
     os.kill(bench.here["pid"], signal.SIGSTOP)
     assert bench.link.alive
-    assert not bench.link.hangs
-    wait_until(lambda: bench.link.hangs, "no beat for some seconds")
+    assert not bench.link.is_unresponsive
+    wait_until(lambda: bench.link.is_unresponsive, "no beat for some seconds")
     assert bench.link.connected
     here = bench.link.connect()
     assert here["pid"] == bench.here["pid"]
     assert [each["attempt"] for each in here["running"]] == [1]
-    assert not bench.link.hangs
+    assert not bench.link.is_unresponsive
 
 
 def test_unresponsive_runner_is_killed_and_replaced(bench: Bench) -> None:

@@ -319,7 +319,7 @@ class ProgramBackend:
 
     def poll(self, timeout_s: float) -> list[ev.Event]:
         """Return new events; without any, wait for at most ``timeout_s``."""
-        # The ends of the last call are in the journal now; a new engine need not be told again.
+        # The ends of the last call are in the journal now; the transport may drop them.
         for attempt in self._reported:
             self._transport.forget(attempt.machine, attempt.number)
         self._records.write_pending()

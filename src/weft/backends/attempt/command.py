@@ -141,11 +141,11 @@ def split_words(line: str) -> tuple[str, ...]:
     except ValueError:  # Quotes in a here-document may be unbalanced.
         tokens = line.split()
     found: dict[str, None] = {}
-    written = False
+    rendered = False
     for token in tokens:
-        if not written:
+        if not rendered:
             found[token] = None
-        written = token.startswith(">") or token.endswith(">")
+        rendered = token.startswith(">") or token.endswith(">")
     return tuple(word for word in found if _may_name_file(word))
 
 
@@ -222,7 +222,7 @@ class CommandTemplate:
     """Whether some field differs between attempts of one task."""
     fixed: bool
     """Whether no field has to be substituted."""
-    around: bool
+    surroundings: bool
     """Whether an environment, prolog, wrapper or epilog surrounds the command."""
     calls: bool
     """Whether the command calls a Python function."""
@@ -239,16 +239,16 @@ def compile_template(task: Task) -> CommandTemplate:
     texts = _template_texts(job)
     names = template_names(texts)
     calls = job.call is not None and job.command is None
-    around = any((job.environment, job.prolog, job.wrapper, job.epilog))
+    surroundings = any((job.environment, job.prolog, job.wrapper, job.epilog))
     runs = task.kind is TaskKind.COMPUTE and (calls or bool(job.command))
-    fixed = not calls and not around and not any("{" in text or "}" in text for text in texts)
+    fixed = not calls and not surroundings and not any("{" in text or "}" in text for text in texts)
     return CommandTemplate(
         job=job,
         runs=runs,
         names=names,
         by_attempt=any(name in ALLOCATED or name.startswith("machine.") for name in names),
         fixed=fixed or not runs,
-        around=around,
+        surroundings=surroundings,
         calls=calls,
         words=_file_words(job),
         ready=_render_fixed(job) if fixed and runs else None if runs else NO_COMMAND,
@@ -265,8 +265,8 @@ def _render_fixed(job: JobSpec) -> RenderedCommand:
 def _template_texts(job: JobSpec) -> list[str]:
     """Return all texts in which fields are substituted."""
     command = (job.command,) if isinstance(job.command, str) else job.command or ()
-    others = (job.stdin, job.stdout, job.stderr, job.prolog, job.wrapper, job.epilog)
-    return [*command, *job.arguments, *(text for text in others if text)]
+    references = (job.stdin, job.stdout, job.stderr, job.prolog, job.wrapper, job.epilog)
+    return [*command, *job.arguments, *(text for text in references if text)]
 
 
 def _file_words(job: JobSpec) -> tuple[str, ...]:
@@ -307,37 +307,40 @@ _Point = tuple[Value, ...]
 class ResultReferences:
     """Resolver of references to results of other tasks (``{conv.result.delta}``) in one workflow."""
 
-    def __init__(self, known: CompiledWorkflow) -> None:
-        self._places = {task.name: place for place, task in enumerate(known.graph.workflow.tasks)}
+    def __init__(self, compiled: CompiledWorkflow) -> None:
+        self._places = {task.name: place for place, task in enumerate(compiled.graph.workflow.tasks)}
         self._rows: dict[str, list[int]] = {}
         self._by_point: dict[tuple[str, tuple[str, ...]], dict[_Point, list[int]]] = {}
 
-    def of(self, known: CompiledWorkflow, task: int, names: tuple[str, ...]) -> dict[str, int]:
+    def of(self, compiled: CompiledWorkflow, task: int, names: tuple[str, ...]) -> dict[str, int]:
         """Return, for each description named in dotted fields, the task it refers to."""
         found: dict[str, int] = {}
         for name in names:
             head, dot, _ = name.partition(".")
             if dot and head in self._places and head not in found:
-                found[head] = self._meant(known, head, task)
+                found[head] = self._resolve(compiled, head, task)
         return found
 
-    def _meant(self, known: CompiledWorkflow, name: str, task: int) -> int:
+    def _resolve(self, compiled: CompiledWorkflow, name: str, task: int) -> int:
         rows = self._rows.get(name)
         if rows is None:
-            rows = self._rows[name] = np.flatnonzero(known.graph.template == self._places[name]).tolist()
+            rows = self._rows[name] = np.flatnonzero(compiled.graph.template == self._places[name]).tolist()
         if len(rows) != 1:
-            rows = self._at_same_point(known, name, task)
+            rows = self._find_same_point(compiled, name, task)
         if len(rows) != 1:
             raise JobProblem(
-                f"{known.names[task]} refers to the result of {name}, but {len(rows)} subtasks match",
+                f"{compiled.names[task]} refers to the result of {name}, but {len(rows)} subtasks match",
                 rule="the common sweep variables must identify one subtask",
                 advice=f"give the task the sweep variables of {name}",
             )
         return rows[0]
 
-    def _at_same_point(self, known: CompiledWorkflow, name: str, task: int) -> list[int]:
+    def _find_same_point(self, compiled: CompiledWorkflow, name: str, task: int) -> list[int]:
         """Return the subtasks with equal values of the sweep variables that both tasks have."""
-        there, here = known.graph.workflow.tasks[self._places[name]].sweep, known.description(task).sweep
+        there, here = (
+            compiled.graph.workflow.tasks[self._places[name]].sweep,
+            compiled.description(task).sweep,
+        )
         if there is None or here is None:
             return self._rows[name]
         shared = tuple(variable for variable in there.names if variable in here.names)
@@ -346,10 +349,10 @@ class ResultReferences:
             places = [there.names.index(variable) for variable in shared]
             table = {}
             for row in self._rows[name]:
-                point = known.graph.points[row]
+                point = compiled.graph.points[row]
                 table.setdefault(tuple(point[place] for place in places), []).append(row)
             self._by_point[name, shared] = table
-        own = known.graph.points[task]
+        own = compiled.graph.points[task]
         return table.get(tuple(own[here.names.index(variable)] for variable in shared), [])
 
 
@@ -405,7 +408,7 @@ def conda_prefix(environment: Environment | None, folder: Path, sandbox: Path) -
     return str(sandbox / "conda" / hashlib.blake2b(content, digest_size=10).hexdigest())
 
 
-def wrap_command(command: str, around: CommandEnvironment, variables: Iterable[str]) -> str:
+def wrap_command(command: str, surroundings: CommandEnvironment, variables: Iterable[str]) -> str:
     """Return the script lines that run a simple shell command inside its environment.
 
     ``variables`` are the names passed into a container. The order is: modules, prolog, wrapper, then
@@ -413,28 +416,30 @@ def wrap_command(command: str, around: CommandEnvironment, variables: Iterable[s
     the first container program found on the machine.
     """
     lines = []
-    environment = around.environment or Environment()
+    environment = surroundings.environment or Environment()
     if environment.modules:
         # Initialisation files of module systems fail under `set -u`.
         load = "module load " + " ".join(map(shlex.quote, environment.modules))
         lines += [_FIND_MODULES, f"{load} || exit"]
     lines.append("set -eu")
-    if around.prolog:
-        lines.append(around.prolog)
+    if surroundings.prolog:
+        lines.append(surroundings.prolog)
     if environment.conda is not None:
-        if around.conda_prefix:
-            prefix, file = shlex.quote(around.conda_prefix), shlex.quote(environment.conda)
+        if surroundings.conda_prefix:
+            prefix, file = shlex.quote(surroundings.conda_prefix), shlex.quote(environment.conda)
             lines.append(_CREATE_CONDA.format(prefix=prefix, file=file))
         which = (
-            '--prefix "$weft_conda"' if around.conda_prefix else f"--name {shlex.quote(environment.conda)}"
+            '--prefix "$weft_conda"'
+            if surroundings.conda_prefix
+            else f"--name {shlex.quote(environment.conda)}"
         )
         command = f"conda run --no-capture-output {which} {command}"
     if environment.container is not None:
         lines += [_FIND_CONTAINERS, _choose_container(environment.container, variables)]
         command = f'"$weft_runtime" "$@" {command}'
-    if around.wrapper:
-        command = f"{around.wrapper} {command}"
-    if not around.epilog:
+    if surroundings.wrapper:
+        command = f"{surroundings.wrapper} {command}"
+    if not surroundings.epilog:
         return "\n".join([*lines, f"exec {command}"])
     # The shell must survive SIGTERM to run the epilog.
     return "\n".join(
@@ -443,26 +448,26 @@ def wrap_command(command: str, around: CommandEnvironment, variables: Iterable[s
             "trap : TERM",
             "weft_code=0",
             f"{command} || weft_code=$?",
-            around.epilog,
+            surroundings.epilog,
             'exit "$weft_code"',
         ]
     )
 
 
 def _choose_container(image: str, variables: Iterable[str]) -> str:
-    known = shlex.quote(image)
+    quoted = shlex.quote(image)
     stored = (
         image
         if "://" in image or image.endswith((".sif", ".img")) or image[:1] in "./"
         else f"docker://{image}"
     )
-    told = " ".join(f"--env {name}" for name in variables)
+    passed = " ".join(f"--env {name}" for name in variables)
     here = '--volume "$PWD:$PWD" --workdir "$PWD" --user "$(id -u):$(id -g)"'
     return "\n".join(
         [
             'case "$weft_runtime" in',
             f'apptainer | singularity) set -- exec --bind "$PWD" --pwd "$PWD" {shlex.quote(stored)} ;;',
-            f"*) set -- run --rm --init --interactive {here} {told} {known} ;;",
+            f"*) set -- run --rm --init --interactive {here} {passed} {quoted} ;;",
             "esac",
         ]
     )
@@ -484,7 +489,7 @@ _WEFT_VARIABLES = ("WEFT_TASK", "WEFT_ATTEMPT", "WEFT_NODES", "WEFT_CORES", "WEF
 
 
 def render_job(
-    known: CompiledWorkflow,
+    compiled: CompiledWorkflow,
     start: Start,
     machine: Machine,
     *,
@@ -503,24 +508,24 @@ def render_job(
     ``{"exit_code": 0, "result": {...}}`` for the tasks of ``find_result_tasks``. ``attempt_number`` counts
     from 1. ``restart``: whether restart files were staged.
     """
-    recipe = _template_cache(known).recipe(known, start.task)
-    rendering = _CommandRenderer(known, start, machine, recipe, folder, inputs, results)
-    written = recipe.ready or rendering.written(workdir)
-    outputs, work = rendering.outputs, workdir
-    progress, restarts = monitored_files(known, start.task)
-    env = rendering.environment(work, progress, restarts)
+    template = _template_cache(compiled).template(compiled, start.task)
+    renderer = _CommandRenderer(compiled, start, machine, template, folder, inputs, results)
+    rendered = template.ready or renderer.rendered(workdir)
+    outputs, work = renderer.outputs, workdir
+    progress, restarts = monitored_files(compiled, start.task)
+    env = renderer.environment(work, progress, restarts)
     env["WEFT_ATTEMPT"] = str(attempt_number)
     env["WEFT_RESTART"] = "1" if restart else "0"
-    stdin, stdout, stderr = rendering.streams()
+    stdin, stdout, stderr = renderer.streams()
     own = tuple(name for name in (stdout, stderr) if name and not name.startswith("/"))
     words: tuple[str, ...] = ()
-    if recipe.words and recipe.runs:
+    if template.words and template.runs:
         declared = {*inputs, *outputs, *restarts, progress, *own}
-        words = find_command_files(rendering.words(), str(folder), declared)
-    argv, body = written.argv, written.body
+        words = find_command_files(renderer.words(), str(folder), declared)
+    argv, body = rendered.argv, rendered.body
     needs_script = body is not None and len(body) > _MAX_ARGUMENT_BYTES // 4 and _exceeds_argument(body)
     return RenderedJob(
-        task=known.names[start.task],
+        task=compiled.names[start.task],
         argv=("/bin/sh", f"{records}/command.sh") if needs_script else argv,
         env=env,
         workdir=work,
@@ -531,28 +536,28 @@ def render_job(
         words=words,
         body=body,
         needs_script=needs_script,
-        command=written.meaning,
-        declared=recipe.env,
-        environment=recipe.job.environment,
+        command=rendered.meaning,
+        declared=template.env,
+        environment=template.job.environment,
         outputs=tuple(outputs),
-        version=recipe.job.version or "",
-        identity=f"{_relative_folder(folder, project)}:{known.names[start.task]}:{start.iteration}",
+        version=template.job.version or "",
+        identity=f"{_relative_folder(folder, project)}:{compiled.names[start.task]}:{start.iteration}",
     )
 
 
-def find_result_tasks(known: CompiledWorkflow, task: int) -> Mapping[str, int]:
+def find_result_tasks(compiled: CompiledWorkflow, task: int) -> Mapping[str, int]:
     """Return the tasks whose results the command of a task refers to, by description."""
-    kitchen = _template_cache(known)
-    names = kitchen.recipe(known, task).names
-    return kitchen.others.of(known, task, names) if any("." in name for name in names) else {}
+    kitchen = _template_cache(compiled)
+    names = kitchen.template(compiled, task).names
+    return kitchen.references.of(compiled, task, names) if any("." in name for name in names) else {}
 
 
-def monitored_files(known: CompiledWorkflow, task: int) -> tuple[str, tuple[str, ...]]:
+def monitored_files(compiled: CompiledWorkflow, task: int) -> tuple[str, tuple[str, ...]]:
     """Return the progress file and the restart files of a task."""
-    recovery = known.description(task).recovery
+    recovery = compiled.description(task).recovery
     if recovery is NO_RECOVERY:
         return PROGRESS_FILE, ()
-    values = TemplateValues({**known.graph.context(task), "task": known.names[task]}, {}, _NO_RESULTS)
+    values = TemplateValues({**compiled.graph.context(task), "task": compiled.names[task]}, {}, _NO_RESULTS)
     files = recovery.checkpoint.files if recovery.checkpoint is not None else ()
     progress = PROGRESS_FILE if recovery.progress is None else values.text(recovery.progress)
     return progress, tuple(values.text(file) for file in files)
@@ -561,26 +566,26 @@ def monitored_files(known: CompiledWorkflow, task: int) -> tuple[str, tuple[str,
 class _TemplateCache:
     """Compiled templates of one workflow. It holds no reference to the workflow, which is its weak key."""
 
-    def __init__(self, known: CompiledWorkflow) -> None:
-        self.others = ResultReferences(known)
+    def __init__(self, compiled: CompiledWorkflow) -> None:
+        self.references = ResultReferences(compiled)
         self._recipes: dict[int, CommandTemplate] = {}
 
-    def recipe(self, known: CompiledWorkflow, task: int) -> CommandTemplate:
+    def template(self, compiled: CompiledWorkflow, task: int) -> CommandTemplate:
         """Return the compiled template of a task."""
-        template = known.template(task)
+        template = compiled.template(task)
         found = self._recipes.get(template)
         if found is None:
-            found = self._recipes[template] = compile_template(known.description(task))
+            found = self._recipes[template] = compile_template(compiled.description(task))
         return found
 
 
 _TEMPLATE_CACHES: WeakKeyDictionary[CompiledWorkflow, _TemplateCache] = WeakKeyDictionary()
 
 
-def _template_cache(known: CompiledWorkflow) -> _TemplateCache:
-    found = _TEMPLATE_CACHES.get(known)
+def _template_cache(compiled: CompiledWorkflow) -> _TemplateCache:
+    found = _TEMPLATE_CACHES.get(compiled)
     if found is None:
-        found = _TEMPLATE_CACHES[known] = _TemplateCache(known)
+        found = _TEMPLATE_CACHES[compiled] = _TemplateCache(compiled)
     return found
 
 
@@ -589,22 +594,22 @@ class _CommandRenderer:
 
     def __init__(
         self,
-        known: CompiledWorkflow,
+        compiled: CompiledWorkflow,
         start: Start,
         machine: Machine,
-        recipe: CommandTemplate,
+        template: CommandTemplate,
         folder: Path,
         inputs: Sequence[str],
         results: Mapping[str, Mapping[str, Value]],
     ) -> None:
-        self.compiled = known
+        self.compiled = compiled
         self.start = start
         self.machine = machine
-        self.recipe = recipe
+        self.template = template
         self.folder = folder
         self.inputs = inputs
         self.results = results
-        self.outputs = output_names(known, start.task, start.iteration)
+        self.outputs = output_names(compiled, start.task, start.iteration)
         memory = machine.memory if start.memory_bytes is None else start.memory_bytes
         self.memory_mb = None if memory is None else int(memory // 1_000_000)
         """Allocated memory; without a request, the memory of the machine."""
@@ -620,8 +625,8 @@ class _CommandRenderer:
         return self._values
 
     def _make_values(self, *, by_name: bool) -> TemplateValues:
-        asked = any(name.startswith("machine.") for name in self.recipe.names)
-        machine = machine_values(self.machine) if asked else {}
+        uses_machine = any(name.startswith("machine.") for name in self.template.names)
+        machine = machine_values(self.machine) if uses_machine else {}
         return TemplateValues(self._filled_in(), machine, self.results, by_name=by_name)
 
     def _filled_in(self) -> dict[str, Value]:
@@ -639,16 +644,18 @@ class _CommandRenderer:
 
     def words(self) -> Sequence[str]:
         """Return the substituted words that may name files."""
-        return self.recipe.words if self.recipe.fixed else [self.values.text(w) for w in self.recipe.words]
+        return (
+            self.template.words if self.template.fixed else [self.values.text(w) for w in self.template.words]
+        )
 
-    def written(self, workdir: str) -> RenderedCommand:
+    def rendered(self, workdir: str) -> RenderedCommand:
         """Render the command with its environment."""
         plain = self._plain(self.values)
-        named = self._plain(self._make_values(by_name=True)) if self.recipe.by_attempt else plain
-        if not self.recipe.around:
+        named = self._plain(self._make_values(by_name=True)) if self.template.by_attempt else plain
+        if not self.template.surroundings:
             return RenderedCommand(plain.argv, plain.body, named.meaning)
-        job, values = self.recipe.job, self.values
-        around = CommandEnvironment(
+        job, values = self.template.job, self.values
+        surroundings = CommandEnvironment(
             environment=job.environment,
             prolog=values.line(job.prolog or ""),
             wrapper=values.line(job.wrapper or ""),
@@ -656,16 +663,16 @@ class _CommandRenderer:
             conda_prefix=conda_prefix(job.environment, self.folder, Path(workdir).parent.parent),
         )
         assert plain.argv is not None
-        body = wrap_command(shlex.join(plain.argv), around, [*self.recipe.env, *_WEFT_VARIABLES])
+        body = wrap_command(shlex.join(plain.argv), surroundings, [*self.template.env, *_WEFT_VARIABLES])
         named_values = self._make_values(by_name=True)
-        others = [named_values.line(text or "") for text in (job.prolog, job.wrapper, job.epilog)]
-        return RenderedCommand(("/bin/sh", "-c", body), body, "\n".join([named.meaning, *others]))
+        references = [named_values.line(text or "") for text in (job.prolog, job.wrapper, job.epilog)]
+        return RenderedCommand(("/bin/sh", "-c", body), body, "\n".join([named.meaning, *references]))
 
     def _plain(self, values: TemplateValues) -> RenderedCommand:
         """Render the command without its environment."""
-        job = self.recipe.job
+        job = self.template.job
         arguments = values.words(job.arguments)
-        if self.recipe.calls:
+        if self.template.calls:
             return self._call(arguments)
         if isinstance(job.command, str):
             return shell_command(" ".join([values.line(job.command), *map(shlex.quote, arguments)]))
@@ -673,7 +680,7 @@ class _CommandRenderer:
 
     def _call(self, arguments: Sequence[str]) -> RenderedCommand:
         """Render the call of a Python function with the values as a JSON argument."""
-        job, filled = self.recipe.job, self._filled_in()
+        job, filled = self.template.job, self._filled_in()
         assert job.call is not None
         given = json.dumps(filled, default=str)
         if len(given) > _MAX_ARGUMENT_BYTES:
@@ -689,11 +696,11 @@ class _CommandRenderer:
 
     def streams(self) -> tuple[str | None, str | None, str | None]:
         """Return the files of stdin, stdout and stderr; None: the default."""
-        job = self.recipe.job
+        job = self.template.job
         if job.stdin is None and job.stdout is None and job.stderr is None:
             return None, None, None
         stdin, stdout, stderr = (
-            text and (text if self.recipe.fixed else self.values.text(text))
+            text and (text if self.template.fixed else self.values.text(text))
             for text in (job.stdin, job.stdout, job.stderr)
         )
         for text in (job.stdin, job.stdout, job.stderr):
@@ -711,16 +718,16 @@ class _CommandRenderer:
 
     def _refuse_astray(self, text: str) -> None:
         try:
-            refuse_redirection(self.compiled.description(self.start.task), text, self._said())
+            refuse_redirection(self.compiled.description(self.start.task), text, self._external_values())
         except StagingProblem as problem:
             raise JobProblem(str(problem)) from None
 
-    def _said(self) -> dict[str, Value]:
+    def _external_values(self) -> dict[str, Value]:
         """Return all values that may originate from tasks, for the check of file names."""
         results = {
             f"{name}.result.{key}": value
-            for name, told in self.results.items()
-            for key, value in _mapping(told.get("result")).items()
+            for name, outcome in self.results.items()
+            for key, value in _mapping(outcome.get("result")).items()
         }
         return {**self._filled_in(), **results}
 
@@ -728,7 +735,7 @@ class _CommandRenderer:
         """Return the environment variables of the attempt (docs/reference/programs.md)."""
         start = self.start
         env = {
-            **self.recipe.env,
+            **self.template.env,
             "WEFT_TASK": self.compiled.names[start.task],
             "WEFT_NODES": str(start.count),
             "WEFT_CORES": str(self.cores),
@@ -743,7 +750,7 @@ class _CommandRenderer:
             env["WEFT_TIME_LEFT_S"] = f"{start.time_limit_s:g}"
         if restarts:
             env["WEFT_CHECKPOINT_FILES"] = "\n".join(restarts)
-        if self.recipe.calls:
+        if self.template.calls:
             env["WEFT_FOLDER"] = str(self.folder)
         return env
 

@@ -88,7 +88,7 @@ class TaskMonitor:
             compiled = self._context.compiled_workflow(attempt.run)
             files = TaskFiles.of(compiled, attempt.task, attempt.workdir, from_now=from_now)
             attempt.files = files
-        seen = files.look()
+        seen = files.observe()
         if seen.done is not None:
             attempt.done = min(1.0, max(0.0, seen.done))
         return seen
@@ -130,7 +130,7 @@ def _work_done(context: ProjectContext, attempt: ActiveAttempt, *, ended: bool =
     ``ended``: the program has ended; its last progress report is read first.
     """
     if ended and attempt.files is not None:
-        reported = attempt.files.look().done
+        reported = attempt.files.observe().done
         attempt.done = attempt.done if reported is None else min(1.0, max(0.0, reported))
     if attempt.done is not None:
         return max(_LEAST, attempt.done)

@@ -369,11 +369,11 @@ class InputCache:
     def __init__(self, directory: Path) -> None:
         self._root = directory
         self._lock = Lock()
-        self._coming: dict[str, Future[FileRecord]] = {}
-        self._known: dict[str, FileRecord] = {}
+        self._pending: dict[str, Future[FileRecord]] = {}
+        self._verified: dict[str, FileRecord] = {}
         """By key: records fetched or verified by this process."""
 
-    def bring(
+    def stage(
         self, source: InputSource, root: Path, name: str, *, shared: bool = True, compressed: bool = False
     ) -> FetchedInput:
         """Stage an input as ``fetch`` does; a ``shared`` input is fetched once and linked from the cache."""
@@ -381,67 +381,67 @@ class InputCache:
             return fetch(source, root, name, compressed=compressed)
         with staging_errors("cannot be created", str(self._root)):
             self._root.mkdir(parents=True, exist_ok=True)
-        kept, fetched_bytes = self._kept(_CacheRequest(source, compressed))
+        kept, fetched_bytes = self._lookup(_CacheRequest(source, compressed))
         goal = decompressed_name(name) if compressed else name
         copied_bytes = link_or_copy(self._root, kept.name, root, goal, digest=kept.digest)
         file = replace(kept, name="/".join(split_name(goal)))
         return FetchedInput(file=file, copied_bytes=copied_bytes + fetched_bytes)
 
-    def _kept(self, asked: _CacheRequest) -> tuple[FileRecord, int]:
+    def _lookup(self, request: _CacheRequest) -> tuple[FileRecord, int]:
         """Return the cached record for a request and the bytes fetched for it now."""
         from concurrent.futures import Future
 
-        key, lasting = asked.key()
+        key, lasting = request.key()
         with self._lock:
-            coming = self._coming.get(key)
-            mine: Future[FileRecord] = Future()
-            if coming is None:
-                self._coming[key] = mine
-        if coming is not None:
-            return coming.result(), 0
+            pending = self._pending.get(key)
+            own: Future[FileRecord] = Future()
+            if pending is None:
+                self._pending[key] = own
+        if pending is not None:
+            return pending.result(), 0
         try:
-            kept, fetched_bytes = self._found_or_fetched(asked, key, lasting)
+            kept, fetched_bytes = self._find_or_fetch(request, key, lasting)
         except BaseException as error:
             # Waiting threads fail with the same error; a later request tries again.
-            mine.set_exception(error)
+            own.set_exception(error)
             raise
         else:
-            mine.set_result(kept)
+            own.set_result(kept)
             return kept, fetched_bytes
         finally:
             with self._lock:
-                del self._coming[key]
+                del self._pending[key]
 
-    def _found_or_fetched(self, asked: _CacheRequest, key: str, lasting: bool) -> tuple[FileRecord, int]:
-        known = self._known.get(key)
+    def _find_or_fetch(self, request: _CacheRequest, key: str, lasting: bool) -> tuple[FileRecord, int]:
+        known = self._verified.get(key)
         if known is not None and is_intact(self._root, known):
             return known, 0
-        noted = self._read_key(key) if lasting else None
-        if noted is not None and is_intact(self._root, noted, thorough=True):
-            self._known[key] = noted
-            return noted, 0
-        kept, fetched_bytes = self._fetched(asked)
+        stored = self._read_key(key) if lasting else None
+        if stored is not None and is_intact(self._root, stored, thorough=True):
+            self._verified[key] = stored
+            return stored, 0
+        kept, fetched_bytes = self._fetch(request)
         if lasting:
             self._write_key(key, kept)
-        self._known[key] = kept
+        self._verified[key] = kept
         return kept, fetched_bytes
 
-    def _fetched(self, asked: _CacheRequest) -> tuple[FileRecord, int]:
-        coming = f"coming/{temporary_name()}"
+    def _fetch(self, request: _CacheRequest) -> tuple[FileRecord, int]:
+        pending = f"coming/{temporary_name()}"
         try:
-            brought = asked.fetched(self._root, coming)
+            brought = request.fetch_copy(self._root, pending)
             make_read_only(self._root, [brought.file])
-            kept = self._content(brought.file.digest)
+            kept = self._find_content(brought.file.digest)
             if kept is None:
                 name = _content_name(brought.file.digest)
                 remove_tree(self._root, name)
-                link_or_copy(self._root, coming, self._root, name)
+                link_or_copy(self._root, pending, self._root, name)
                 kept = measure_file(self._root, name)
         finally:
-            remove_tree(self._root, coming)
+            remove_tree(self._root, pending)
         return kept, brought.copied_bytes
 
-    def _content(self, digest: str) -> FileRecord | None:
+    def _find_content(self, digest: str) -> FileRecord | None:
         """Return the cached record of a content fetched from another source; None if missing or modified."""
         with suppress(StagingProblem):
             kept = measure_file(self._root, _content_name(digest))
@@ -479,7 +479,7 @@ class _CacheRequest:
     source: InputSource
     compressed: bool
 
-    def fetched(self, root: Path, name: str) -> FetchedInput:
+    def fetch_copy(self, root: Path, name: str) -> FetchedInput:
         """Fetch a copy; a link to the user's own file would change with that file."""
         return fetch(self.source, root, name, how="copy", compressed=self.compressed)
 
@@ -538,8 +538,8 @@ def _upload(directory: Path, file: FileRecord, url: str) -> int:
         parts, is_directory = found.parts, found.is_directory
     if not is_directory:
         return _upload_file(directory, parts, url)
-    files = [leaf for leaf in list_tree(directory, parts) if leaf.is_file]
-    return sum(_upload_file(directory, leaf.lies, "/".join((url, *leaf.parts))) for leaf in files)
+    files = [entry for entry in list_tree(directory, parts) if entry.is_file]
+    return sum(_upload_file(directory, entry.location, "/".join((url, *entry.parts))) for entry in files)
 
 
 def _upload_file(directory: Path, parts: Parts, url: str) -> int:

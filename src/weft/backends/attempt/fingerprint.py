@@ -42,24 +42,24 @@ def compute_fingerprint(
     job: RenderedJob, inputs: Mapping[str, str], scripts: Mapping[str, str]
 ) -> Fingerprint:
     """Return the fingerprint of a job; ``inputs`` and ``scripts`` map names to content digests."""
-    surroundings = _surroundings(job)
+    environment_digests = _environment_digests(job)
     whole = (
         job.identity,
         job.command,
         job.version,
         sorted(job.outputs),
-        sorted(surroundings.items()) if surroundings else [],
+        sorted(environment_digests.items()) if environment_digests else [],
         sorted(inputs.items()) if inputs else [],
         sorted(scripts.items()) if scripts else [],
     )
-    parts = {"task": job.identity, "command": _brief(job.command)}
+    parts = {"task": job.identity, "command": _shorten_text(job.command)}
     if job.version:
         parts["version"] = job.version
     if job.outputs:
-        parts["outputs"] = _brief(" ".join(sorted(job.outputs)))
-    for part, found in (("inputs", inputs), ("scripts", scripts), ("environment", surroundings)):
+        parts["outputs"] = _shorten_text(" ".join(sorted(job.outputs)))
+    for part, found in (("inputs", inputs), ("scripts", scripts), ("environment", environment_digests)):
         if found:
-            parts[part] = _listed(found)
+            parts[part] = _encode_digests(found)
     return Fingerprint(_digest(repr(whole)), parts)
 
 
@@ -71,7 +71,7 @@ def explain_staleness(parts: Mapping[str, str], old: Product) -> str:
     for part in _OTHERS:
         before, now = old.parts.get(part, ""), parts.get(part, "")
         if before != now and part == "task":
-            found.append(_other_task(before, now))
+            found.append(_explain_identity(before, now))
         elif before != now:
             found.append(f"the {part} changed from {shorten(before or 'none', 80)!r}")
     for part, word in _NAMED.items():
@@ -79,7 +79,7 @@ def explain_staleness(parts: Mapping[str, str], old: Product) -> str:
     return "; ".join(found)
 
 
-def _other_task(before: str, now: str) -> str:
+def _explain_identity(before: str, now: str) -> str:
     """Describe the difference of two identities (``folder:name:iteration``)."""
     folder, _, old = before.partition(":")
     if folder != now.partition(":")[0]:
@@ -87,15 +87,15 @@ def _other_task(before: str, now: str) -> str:
     return f"it was produced by {shorten(old.rpartition(':')[0])}, iteration {old.rpartition(':')[2]}"
 
 
-def _surroundings(job: RenderedJob) -> dict[str, str]:
+def _environment_digests(job: RenderedJob) -> dict[str, str]:
     """Return digests of the declared environment, by name."""
     if not job.declared and job.environment is None and job.stdin is None:
         return {}
     found = {name: _digest(value) for name, value in job.declared.items()}
     environment = job.environment
     if environment is not None:
-        said = (environment.container, environment.conda, environment.modules)
-        for name, value in zip(("container", "conda", "modules"), said, strict=True):
+        stated = (environment.container, environment.conda, environment.modules)
+        for name, value in zip(("container", "conda", "modules"), stated, strict=True):
             if value:
                 found[f"{name}:"] = _digest(json.dumps(value))
     if job.stdin is not None:
@@ -107,14 +107,14 @@ def _digest(text: str) -> str:
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=20).hexdigest()
 
 
-def _brief(text: str) -> str:
+def _shorten_text(text: str) -> str:
     """Return a short text unchanged; of a long one, its beginning and a digest."""
     if len(text) <= _MOST_CHARACTERS:
         return text
     return f"{text[:_MOST_CHARACTERS]}… {_digest(text)[:_SHORT]}"
 
 
-def _listed(digests: Mapping[str, str]) -> str:
+def _encode_digests(digests: Mapping[str, str]) -> str:
     if len(digests) > _MOST_FILES:
         return f"{len(digests)} {_digest(json.dumps(sorted(digests.items())))}"
     return json.dumps({name: digest[:_SHORT] for name, digest in sorted(digests.items())})
@@ -128,9 +128,9 @@ def _differences(before: str, now: str, word: str) -> list[str]:
         return [f"at least one {word} changed"]
     changed = [name for name in new if name in old and old[name] != new[name]]
     added = [name for name in new if name not in old]
-    gone = [name for name in old if name not in new]
-    told = ((changed, "changed"), (added, "is new"), (gone, "was removed"))
-    return [f"{word} {_some(names)} {verb}" for names, verb in told if names]
+    removed = [name for name in old if name not in new]
+    changes = ((changed, "changed"), (added, "is new"), (removed, "was removed"))
+    return [f"{word} {_name_some(names)} {verb}" for names, verb in changes if names]
 
 
 def _entries(text: str) -> dict[str, str] | None:
@@ -141,6 +141,6 @@ def _entries(text: str) -> dict[str, str] | None:
     return found
 
 
-def _some(names: list[str]) -> str:
+def _name_some(names: list[str]) -> str:
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return ", ".join(shorten(name.rstrip(":")) for name in names[:3]) + more

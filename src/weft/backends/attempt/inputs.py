@@ -41,9 +41,9 @@ def refuse_redirection(task: Task, text: str, values: Mapping[str, Value]) -> No
     """Raise StagingProblem if a value written by a task redirects a file name to another folder."""
     if "{" not in text:
         return
-    said = task.sweep.from_file if task.sweep is not None else ()
+    from_file = task.sweep.from_file if task.sweep is not None else ()
     for piece in split_template(text):
-        if isinstance(piece, str) or not (piece.name in said or _is_result(piece.name)):
+        if isinstance(piece, str) or not (piece.name in from_file or _is_result(piece.name)):
             continue
         word = str(values.get(piece.name, ""))
         if word.startswith("/") or "://" in word or ".." in word.split("/"):
@@ -62,7 +62,7 @@ class DeclaredInput:
 
     name: str
     """Name in the task's directory; may be a wildcard or a directory."""
-    makers: tuple[int, ...] = ()
+    producers: tuple[int, ...] = ()
     """Tasks that produce it."""
     source: str = ""
     """Location given by the user; "": the same name in the workflow's folder."""
@@ -71,28 +71,28 @@ class DeclaredInput:
 
 
 def placed_values(
-    known: CompiledWorkflow, task: int, machine: Machine, iteration: int = 1
+    compiled: CompiledWorkflow, task: int, machine: Machine, iteration: int = 1
 ) -> dict[str, Value]:
     """Return the values for file names of a task placed on a machine."""
     return {
-        **start_values(known, task, iteration),
+        **start_values(compiled, task, iteration),
         "machine.name": machine.name,
         "machine.arch": machine.arch or "",
         "machine.os": machine.os or "",
     }
 
 
-def start_values(known: CompiledWorkflow, task: int, iteration: int) -> dict[str, Value]:
+def start_values(compiled: CompiledWorkflow, task: int, iteration: int) -> dict[str, Value]:
     """Return the values for file names of a task."""
-    return {**known.graph.context(task), "iteration": iteration, "task": known.names[task]}
+    return {**compiled.graph.context(task), "iteration": iteration, "task": compiled.names[task]}
 
 
-def output_names(known: CompiledWorkflow, task: int, iteration: int = 1) -> list[str]:
+def output_names(compiled: CompiledWorkflow, task: int, iteration: int = 1) -> list[str]:
     """Return the output names of a task; wildcards and directories as declared."""
-    outputs = known.description(task).outputs
+    outputs = compiled.description(task).outputs
     if not outputs:
         return []
-    names = start_values(known, task, iteration)
+    names = start_values(compiled, task, iteration)
     return [fill_template(output.file, names) for output in outputs]
 
 
@@ -100,55 +100,60 @@ class ProducerIndex:
     """Index of the tasks that produce each file of a workflow."""
 
     def __init__(self, graph: TaskGraph) -> None:
-        self._makers: dict[str, list[int]] = {}
+        self._producers: dict[str, list[int]] = {}
         self._patterns: list[tuple[str, int]] = []
         tasks = graph.workflow.tasks
         for task, template in enumerate(graph.template.tolist()):
             outputs = tasks[template].outputs
             context = graph.context(task) if outputs else {}
             for output in outputs:
-                self._note(fill_template(output.file, context, last=False), task)
+                self._add(fill_template(output.file, context, last=False), task)
 
-    def _note(self, name: str, task: int) -> None:
-        self._makers.setdefault(name, []).append(task)
+    def _add(self, name: str, task: int) -> None:
+        self._producers.setdefault(name, []).append(task)
         if _is_pattern(name):
             self._patterns.append((name + "*" if name.endswith("/") else name, task))
 
     def of(self, name: str) -> list[int]:
         """Return the tasks that produce a file, or files matching a wildcard or inside a directory."""
-        found = self._makers.get(name)
+        found = self._producers.get(name)
         if found is not None:
             return found
         if _is_pattern(name):
-            return [maker for made, makers in self._makers.items() if _holds(name, made) for maker in makers]
+            return [
+                producer
+                for made, producers in self._producers.items()
+                if _holds(name, made)
+                for producer in producers
+            ]
         return [task for pattern, task in self._patterns if fnmatch.fnmatchcase(name, pattern)]
 
 
 class TaskInputs:
     """The declared inputs of a workflow's tasks, with their producers."""
 
-    def __init__(self, known: CompiledWorkflow) -> None:
-        self._known = known
-        self._makers = ProducerIndex(known.graph)
+    def __init__(self, compiled: CompiledWorkflow) -> None:
+        self._compiled = compiled
+        self._producers = ProducerIndex(compiled.graph)
 
     def of(self, task: int, machine: Machine, iteration: int = 1) -> Iterator[DeclaredInput]:
         """Iterate over the inputs of a task in declared order; may raise StagingProblem."""
-        inputs = self._known.description(task).inputs
+        inputs = self._compiled.description(task).inputs
         if not inputs:
             return
-        names = placed_values(self._known, task, machine, iteration)
-        context = self._known.graph.context(task)
+        names = placed_values(self._compiled, task, machine, iteration)
+        context = self._compiled.graph.context(task)
         for item in inputs:
             if item.source:
-                refuse_redirection(self._known.description(task), item.source, names)
-            yield self._wanted(item, names, context)
+                refuse_redirection(self._compiled.description(task), item.source, names)
+            yield self._resolve(item, names, context)
 
-    def _wanted(self, item: Input, names: dict[str, Value], context: dict[str, Value]) -> DeclaredInput:
+    def _resolve(self, item: Input, names: dict[str, Value], context: dict[str, Value]) -> DeclaredInput:
         name = fill_template(item.file, names)
         source = fill_template(item.source, names) if item.source else ""
         declared = fill_template(item.file, context, last=False)
-        makers = () if source else tuple(self._makers.of(declared))
-        return DeclaredInput(name, makers, source, item.shared, item.compressed)
+        producers = () if source else tuple(self._producers.of(declared))
+        return DeclaredInput(name, producers, source, item.shared, item.compressed)
 
 
 def _holds(pattern: str, name: str) -> bool:
@@ -186,7 +191,7 @@ class RunProducts:
         return found
 
     def for_input(
-        self, known: CompiledWorkflow, run: int, task: int, iteration: int, wanted: DeclaredInput
+        self, compiled: CompiledWorkflow, run: int, task: int, iteration: int, item: DeclaredInput
     ) -> list[Product]:
         """Return the products from which an input is staged; [] if none exists yet.
 
@@ -194,11 +199,11 @@ class RunProducts:
         later in the body provides the product of the previous iteration.
         """
         found = []
-        before = known.before(task) if wanted.makers else ()
-        for maker in wanted.makers:
-            product = self.of(run, maker)
-            if product is not None and maker not in before and product.iteration >= iteration:
-                product = self._before.get((run, maker))
+        before = compiled.before(task) if item.producers else ()
+        for producer in item.producers:
+            product = self.of(run, producer)
+            if product is not None and producer not in before and product.iteration >= iteration:
+                product = self._before.get((run, producer))
             if product is not None:
                 found.append(product)
         return found

@@ -93,7 +93,7 @@ class AttemptPreparer:
         try:
             self._records.make_workdir(attempt.workdir_path)
             for item in self._task_inputs(attempt.run).of(attempt.task, machine, attempt.iteration):
-                if producers.intersection(item.makers) or (item.source and item.source in named):
+                if producers.intersection(item.producers) or (item.source and item.source in named):
                     moved += self._stage(attempt, item)[1]
         except StagingProblem as error:
             problem, lasting = str(error), error.lasting
@@ -163,7 +163,7 @@ class AttemptPreparer:
             return self._stage_products(attempt, item, products)
         source = item.source or item.name
         # Local files go through the cache, so that no task gets a link to the user's own file.
-        fetched = self._cache(attempt.machine).bring(
+        fetched = self._cache(attempt.machine).stage(
             InputSource(source, self._folder(attempt.run)),
             attempt.workdir,
             item.name,

@@ -203,7 +203,7 @@ def open_entry(root: Path, parts: Sequence[str]) -> _EntryContext:
 class _EntryContext:
     """Context manager of ``open_entry``. A class is used because it runs several times per file."""
 
-    __slots__ = ("_parts", "_root", "_top", "_way")
+    __slots__ = ("_parts", "_root", "_top", "_walk")
 
     def __init__(self, root: Path, parts: Sequence[str]) -> None:
         self._root = root
@@ -212,10 +212,10 @@ class _EntryContext:
     def __enter__(self) -> OpenEntry:
         name = "/".join(self._parts)
         self._top = open_root(self._root)
-        way = self._way = _PathWalk(self._top, str(self._root), name)
+        walk = self._walk = _PathWalk(self._top, str(self._root), name)
         try:
-            way.follow(self._parts)
-            return OpenEntry(way.fds[-1], os.fstat(way.fds[-1]), tuple(way.names))
+            walk.resolve(self._parts)
+            return OpenEntry(walk.fds[-1], os.fstat(walk.fds[-1]), tuple(walk.names))
         except BaseException as error:
             self.__exit__()
             if isinstance(error, OSError):
@@ -223,7 +223,7 @@ class _EntryContext:
             raise
 
     def __exit__(self, *_: object) -> None:
-        self._way.leave()
+        self._walk.close_all()
         os.close(self._top)
 
 
@@ -237,7 +237,7 @@ class _PathWalk:
         self.fds: list[int] = []
         self.names: list[str] = []
 
-    def follow(self, parts: Sequence[str]) -> None:
+    def resolve(self, parts: Sequence[str]) -> None:
         todo = list(reversed(parts))
         links = 0
         while todo:
@@ -250,11 +250,11 @@ class _PathWalk:
                     links += 1
                     if links > _MOST_LINKS:
                         raise OSError(errno.ELOOP, "")
-                    todo.extend(reversed(self._below(target)))
+                    todo.extend(reversed(self._split_target(target)))
         if not self.fds:
             raise StagingProblem("cannot be used", self._name, "it is a link to the directory it lies in")
 
-    def leave(self) -> None:
+    def close_all(self) -> None:
         while self.fds:
             os.close(self.fds.pop())
         self.names.clear()
@@ -280,19 +280,19 @@ class _PathWalk:
 
     def _go_up(self) -> None:
         if not self.fds:
-            self._refuse("..")
+            self._refuse_target("..")
         os.close(self.fds.pop())
         self.names.pop()
 
-    def _below(self, target: str) -> list[str]:
+    def _split_target(self, target: str) -> list[str]:
         if not target.startswith("/"):
             return target.split("/")
         if target != self._root and not target.startswith(self._root + "/"):
-            self._refuse(target)
-        self.leave()
+            self._refuse_target(target)
+        self.close_all()
         return target[len(self._root) :].split("/")
 
-    def _refuse(self, target: str) -> None:
+    def _refuse_target(self, target: str) -> None:
         why = f"a link leads out of {self._root!r} (to {target!r}), and weft does not follow such links"
         raise StagingProblem("cannot be used", self._name, why, advice="replace the link by a file")
 

@@ -92,16 +92,16 @@ def temporary_name() -> str:
 @contextmanager
 def atomic_file(directory: int, name: str, *, mode: int = 0o666) -> Iterator[int]:
     """Open a file for writing; it is renamed to ``name`` when the block succeeds and removed otherwise."""
-    hidden, fd = _create_temporary(directory, mode)
+    temporary, fd = _create_temporary(directory, mode)
     try:
         try:
             yield fd
         finally:
             os.close(fd)
-        os.rename(hidden, name, src_dir_fd=directory, dst_dir_fd=directory)
+        os.rename(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
     except BaseException:
         with suppress(OSError):
-            os.unlink(hidden, dir_fd=directory)
+            os.unlink(temporary, dir_fd=directory)
         raise
 
 
@@ -118,9 +118,9 @@ def create_file(directory: int, name: str, *, mode: int = 0o666) -> Iterator[int
 @contextmanager
 def unnamed_file(directory: int) -> Iterator[int]:
     """Open an unlinked temporary file for writing and reading; it vanishes with the block."""
-    hidden, fd = _create_temporary(directory, 0o600)
+    temporary, fd = _create_temporary(directory, 0o600)
     try:
-        os.unlink(hidden, dir_fd=directory)
+        os.unlink(temporary, dir_fd=directory)
         yield fd
     finally:
         os.close(fd)
@@ -129,10 +129,10 @@ def unnamed_file(directory: int) -> Iterator[int]:
 def _create_temporary(directory: int, mode: int) -> tuple[str, int]:
     # A process that died earlier may have left a file with the same process number in its name.
     for _ in range(_MOST_TRIES):
-        hidden = temporary_name()
+        temporary = temporary_name()
         with suppress(FileExistsError):
-            return hidden, os.open(hidden, _CREATE, mode, dir_fd=directory)
-    raise FileExistsError(hidden)
+            return temporary, os.open(temporary, _CREATE, mode, dir_fd=directory)
+    raise FileExistsError(temporary)
 
 
 def write_all(content: bytes, target: int) -> None:
@@ -170,7 +170,7 @@ def copy_content(source: int, target: int, expected_bytes: int) -> tuple[int, st
 
 _SETTLED_NS = 1_000_000_000
 """Minimal age of a modification before the file's digest is cached."""
-_MOST_REMEMBERED = 65_536
+_MAX_CACHED = 65_536
 
 _Key = tuple[int, int, int, int]
 
@@ -178,9 +178,9 @@ _Key = tuple[int, int, int, int]
 class DigestCache:
     """Least-recently-used cache of file digests. Threads may share it."""
 
-    def __init__(self, most: int = _MOST_REMEMBERED) -> None:
+    def __init__(self, most: int = _MAX_CACHED) -> None:
         self._most = most
-        self._known: OrderedDict[_Key, str] = OrderedDict()
+        self._digests: OrderedDict[_Key, str] = OrderedDict()
         self._lock = Lock()
 
     def of(self, fd: int, name: str) -> str:
@@ -189,11 +189,11 @@ class DigestCache:
             status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
             raise StagingProblem("cannot be read", name, "it is not a regular file")
-        return self._remembered(status) or self._read(fd, name, status)
+        return self._lookup(status) or self._read(fd, name, status)
 
-    def of_reached(self, found: OpenEntry, name: str) -> str:
+    def of_entry(self, found: OpenEntry, name: str) -> str:
         """Return the digest of an entry opened by ``open_entry``."""
-        known = self._remembered(found.status) if found.is_file else None
+        known = self._lookup(found.status) if found.is_file else None
         if known is not None:
             return known
         fd = reopen_for_reading(found, name)
@@ -205,22 +205,22 @@ class DigestCache:
     def of_tree(self, root: Path, parts: Parts) -> tuple[str, list[TreeEntry]]:
         """Return the digest of a directory and its entries."""
         pairs = [
-            (leaf, self._of_leaf(root, directory, leaf) if leaf.is_file else "")
-            for directory, leaf in walk_tree(root, parts)
+            (entry, self._of_tree_entry(root, directory, entry) if entry.is_file else "")
+            for directory, entry in walk_tree(root, parts)
         ]
-        return digest_entries(pairs), [leaf for leaf, _ in pairs]
+        return digest_entries(pairs), [entry for entry, _ in pairs]
 
     def of_path(self, root: Path, name: str) -> str:
         """Return the digest of a file or directory below a root."""
         with open_entry(root, split_name(name)) as found:
             if found.is_directory:
                 return self.of_tree(root, found.parts)[0]
-            return self.of_reached(found, name)
+            return self.of_entry(found, name)
 
-    def _of_leaf(self, root: Path, directory: int, leaf: TreeEntry) -> str:
-        found = open_tree_file(root, directory, leaf)
+    def _of_tree_entry(self, root: Path, directory: int, entry: TreeEntry) -> str:
+        found = open_tree_file(root, directory, entry)
         try:
-            return self.of_reached(found, "/".join(leaf.lies))
+            return self.of_entry(found, "/".join(entry.location))
         finally:
             os.close(found.fd)
 
@@ -237,22 +237,22 @@ class DigestCache:
             raise StagingProblem("cannot be read", name, "it changed while it was read", number=errno.EAGAIN)
         digest = whole.hexdigest()
         if settled:
-            self._remember(_key(before), digest)
+            self._store(_key(before), digest)
         return digest
 
-    def _remembered(self, status: os.stat_result) -> str | None:
+    def _lookup(self, status: os.stat_result) -> str | None:
         key = _key(status)
         with self._lock:
-            known = self._known.get(key)
+            known = self._digests.get(key)
             if known is not None:
-                self._known.move_to_end(key)
+                self._digests.move_to_end(key)
         return known
 
-    def _remember(self, key: _Key, digest: str) -> None:
+    def _store(self, key: _Key, digest: str) -> None:
         with self._lock:
-            self._known[key] = digest
-            if len(self._known) > self._most:
-                self._known.popitem(last=False)
+            self._digests[key] = digest
+            if len(self._digests) > self._most:
+                self._digests.popitem(last=False)
 
 
 DIGESTS = DigestCache()
@@ -347,14 +347,14 @@ def _try_link(fd: int, parent: int, last: str) -> bool:
 
 
 def _link_over(handle: str, parent: int, last: str) -> None:
-    hidden = temporary_name()
-    os.link(handle, hidden, dst_dir_fd=parent, follow_symlinks=True)
+    temporary = temporary_name()
+    os.link(handle, temporary, dst_dir_fd=parent, follow_symlinks=True)
     try:
-        os.rename(hidden, last, src_dir_fd=parent, dst_dir_fd=parent)
+        os.rename(temporary, last, src_dir_fd=parent, dst_dir_fd=parent)
     finally:
         # ``rename`` does nothing if both names refer to the same file.
         with suppress(FileNotFoundError):
-            os.unlink(hidden, dir_fd=parent)
+            os.unlink(temporary, dir_fd=parent)
 
 
 def _first_mode(found: OpenEntry, modes: CopyPermissions) -> int:
@@ -402,46 +402,46 @@ class _TreeCopy:
     modes: CopyPermissions
 
     def place(self, source: str, digest: str | None) -> int:
-        hidden = (*self.parts[:-1], temporary_name())
-        make_directory(self.root, "/".join(hidden))
+        temporary = (*self.parts[:-1], temporary_name())
+        make_directory(self.root, "/".join(temporary))
         try:
-            leaves, copied_bytes, made = self._build(hidden)
+            entries, copied_bytes, made = self._build(temporary)
             if digest and made and made != digest:
                 raise _checksum_problem(source)
             if self.modes == "kept":
-                self._date(hidden, leaves)
-            if not self._is_moved(hidden):
-                self._merge(hidden, leaves)
+                self._date(temporary, entries)
+            if not self._is_moved(temporary):
+                self._merge(temporary, entries)
         finally:
-            remove_tree(self.root, "/".join(hidden))
+            remove_tree(self.root, "/".join(temporary))
         return copied_bytes
 
-    def _build(self, hidden: Parts) -> tuple[list[TreeEntry], int, str]:
+    def _build(self, temporary: Parts) -> tuple[list[TreeEntry], int, str]:
         """Build the copy; return its entries, the bytes copied, and the digest if all files were copied."""
         pairs: list[tuple[TreeEntry, str]] = []
         total_bytes = 0
         with DirectoryCursor(self.root, make=True) as held:
-            for directory, leaf in walk_tree(self.source_root, self.source_parts):
-                goal = (*hidden, *leaf.parts)
+            for directory, entry in walk_tree(self.source_root, self.source_parts):
+                goal = (*temporary, *entry.parts)
                 try:
-                    size_bytes, digest = self._put(directory, leaf, held.at(goal[:-1]))
+                    size_bytes, digest = self._put(directory, entry, held.at(goal[:-1]))
                 except OSError as error:
                     raise staging_problem("cannot be staged", "/".join(goal), error) from error
-                pairs.append((leaf, digest))
+                pairs.append((entry, digest))
                 total_bytes += size_bytes
-        whole = all(digest or not leaf.is_file for leaf, digest in pairs)
-        return [leaf for leaf, _ in pairs], total_bytes, digest_entries(pairs) if whole else ""
+        whole = all(digest or not entry.is_file for entry, digest in pairs)
+        return [entry for entry, _ in pairs], total_bytes, digest_entries(pairs) if whole else ""
 
-    def _put(self, directory: int, leaf: TreeEntry, parent: int) -> tuple[int, str]:
-        last = leaf.parts[-1]
-        if leaf.is_file:
-            found = open_tree_file(self.source_root, directory, leaf)
+    def _put(self, directory: int, entry: TreeEntry, parent: int) -> tuple[int, str]:
+        last = entry.parts[-1]
+        if entry.is_file:
+            found = open_tree_file(self.source_root, directory, entry)
             try:
                 return self._put_file(found, parent, last)
             finally:
                 os.close(found.fd)
-        if leaf.link:
-            os.symlink(leaf.link, last, dir_fd=parent)
+        if entry.link:
+            os.symlink(entry.link, last, dir_fd=parent)
         else:
             os.mkdir(last, dir_fd=parent)
         return 0, ""
@@ -453,36 +453,36 @@ class _TreeCopy:
         with create_file(parent, last, mode=_first_mode(found, self.modes)) as target:
             return _copy(found, "/".join(found.parts), target, self.modes, None)
 
-    def _date(self, hidden: Parts, leaves: list[TreeEntry]) -> None:
+    def _date(self, temporary: Parts, entries: list[TreeEntry]) -> None:
         """Set the times of directories, deepest first; staged directories are identified by them."""
-        dated = [(leaf.parts, leaf.status) for leaf in leaves if leaf.is_directory]
+        dated = [(entry.parts, entry.status) for entry in entries if entry.is_directory]
         for parts, status in reversed([((), self.status), *dated]):
-            with open_directory(self.root, (*hidden, *parts)) as directory:
+            with open_directory(self.root, (*temporary, *parts)) as directory:
                 os.utime(directory, ns=(status.st_mtime_ns, status.st_mtime_ns))
 
-    def _is_moved(self, hidden: Parts) -> bool:
+    def _is_moved(self, temporary: Parts) -> bool:
         """Rename the finished tree to its target; return False if a non-empty directory exists there."""
         with (
             open_parent(self.root, self.parts) as parent,
             staging_errors("cannot be staged", "/".join(self.parts)),
         ):
             try:
-                os.rename(hidden[-1], self.parts[-1], src_dir_fd=parent, dst_dir_fd=parent)
+                os.rename(temporary[-1], self.parts[-1], src_dir_fd=parent, dst_dir_fd=parent)
             except OSError as error:
                 if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
                     raise
                 return False
             return True
 
-    def _merge(self, hidden: Parts, leaves: list[TreeEntry]) -> None:
+    def _merge(self, temporary: Parts, entries: list[TreeEntry]) -> None:
         """Move the files into the existing directory and replace files of the same name."""
         with DirectoryCursor(self.root) as sources, DirectoryCursor(self.root, make=True) as targets:
-            for leaf in leaves:
-                goal = (*self.parts, *leaf.parts)
-                if leaf.is_directory:
+            for entry in entries:
+                goal = (*self.parts, *entry.parts)
+                if entry.is_directory:
                     targets.at(goal)
                     continue
-                source, target = sources.at((*hidden, *leaf.parts)[:-1]), targets.at(goal[:-1])
+                source, target = sources.at((*temporary, *entry.parts)[:-1]), targets.at(goal[:-1])
                 with staging_errors("cannot be staged", "/".join(goal)):
                     os.rename(goal[-1], goal[-1], src_dir_fd=source, dst_dir_fd=target)
 
@@ -524,20 +524,20 @@ def measure_file(workdir: Path, name: str, *, directory: bool = False) -> FileRe
     """Return the record of a file or directory; with ``directory`` it must be a directory."""
     with open_entry(workdir, split_name(name)) as found:
         if found.is_directory:
-            digest, leaves = DIGESTS.of_tree(workdir, found.parts)
-            size_bytes, modified_ns = _tree_extent(found, leaves)
+            digest, entries = DIGESTS.of_tree(workdir, found.parts)
+            size_bytes, modified_ns = _tree_extent(found, entries)
         elif directory:
             raise StagingProblem("was not written", f"{name}/", "it is a file, not a directory")
         else:
-            digest = DIGESTS.of_reached(found, name)
+            digest = DIGESTS.of_entry(found, name)
             size_bytes, modified_ns = found.status.st_size, found.status.st_mtime_ns
     return FileRecord(name=name, size_bytes=size_bytes, digest=digest, modified_ns=modified_ns)
 
 
-def _tree_extent(found: OpenEntry, leaves: Sequence[TreeEntry]) -> tuple[int, int]:
+def _tree_extent(found: OpenEntry, entries: Sequence[TreeEntry]) -> tuple[int, int]:
     """Return the total bytes of a directory and its latest modification time."""
-    size_bytes = sum(leaf.status.st_size for leaf in leaves if leaf.is_file)
-    times = [leaf.status.st_mtime_ns for leaf in leaves if not leaf.link]
+    size_bytes = sum(entry.status.st_size for entry in entries if entry.is_file)
+    times = [entry.status.st_mtime_ns for entry in entries if not entry.link]
     return size_bytes, max([found.status.st_mtime_ns, *times])
 
 
@@ -570,21 +570,21 @@ def make_read_only(workdir: Path, files: Sequence[FileRecord]) -> None:
         with open_entry(workdir, split_name(file.name)) as found:
             parts, is_directory = found.parts, found.is_directory
         if is_directory:
-            for directory, leaf in walk_tree(workdir, parts):
-                if leaf.is_file and leaf.status.st_mode & _WRITING:
-                    _make_entry_read_only(workdir, directory, leaf)
+            for directory, entry in walk_tree(workdir, parts):
+                if entry.is_file and entry.status.st_mode & _WRITING:
+                    _make_entry_read_only(workdir, directory, entry)
         else:
             _make_file_read_only(workdir, parts)
 
 
-def _make_entry_read_only(workdir: Path, directory: int, leaf: TreeEntry) -> None:
-    found = open_tree_file(workdir, directory, leaf)
+def _make_entry_read_only(workdir: Path, directory: int, entry: TreeEntry) -> None:
+    found = open_tree_file(workdir, directory, entry)
     try:
         done = _try_make_read_only(found)
     finally:
         os.close(found.fd)
     if not done:
-        _make_file_read_only(workdir, leaf.lies)
+        _make_file_read_only(workdir, entry.location)
 
 
 def _make_file_read_only(workdir: Path, parts: Parts) -> None:

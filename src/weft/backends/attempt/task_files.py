@@ -70,9 +70,7 @@ def read_signature(workdir: Path, name: str) -> Signature | None:
         os.close(fd)
 
 
-def read_task_file(
-    workdir: Path, name: str, *, tail: bool = False, most_bytes: int = MAX_BYTES
-) -> str | None:
+def read_task_file(workdir: Path, name: str, *, tail: bool = False, max_bytes: int = MAX_BYTES) -> str | None:
     """Return the text of a file; None if it is missing. ``tail``: of a longer file, read only the end."""
     try:
         fd = open_inside(workdir, name)
@@ -84,11 +82,11 @@ def read_task_file(
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
             raise JobProblem(f"{shorten(name)} is not a regular file")
-        if status.st_size > most_bytes and not tail:
+        if status.st_size > max_bytes and not tail:
             what = f"{shorten(name)} has {status.st_size} bytes"
-            raise JobProblem(what, rule=f"at most {most_bytes} bytes are read")
-        start = max(0, status.st_size - most_bytes)
-        content = os.pread(fd, most_bytes, start)
+            raise JobProblem(what, rule=f"at most {max_bytes} bytes are read")
+        start = max(0, status.st_size - max_bytes)
+        content = os.pread(fd, max_bytes, start)
     except OSError as error:
         raise JobProblem(f"{shorten(name)} cannot be read: {error.strerror}") from None
     finally:
@@ -290,24 +288,24 @@ class TaskFiles:
         self._progress = ReportedProgress()
 
     @classmethod
-    def of(cls, known: CompiledWorkflow, task: int, workdir: Path, *, from_now: bool = False) -> TaskFiles:
+    def of(cls, compiled: CompiledWorkflow, task: int, workdir: Path, *, from_now: bool = False) -> TaskFiles:
         """Return an observer for an attempt of a task."""
-        progress, restart = monitored_files(known, task)
+        progress, restart = monitored_files(compiled, task)
         return cls(workdir, progress, restart, from_now=from_now)
 
-    def look(self) -> Observation:
+    def observe(self) -> Observation:
         """Read the files that changed and return the observation."""
         problems: list[str] = []
         progress = self._changed(self._progress_file, _read_progress, problems, tail=True)
         requirement = self._changed(REQUIREMENT_FILE, parse_requirement, problems)
         rank = self._changed(RANK_FILE, parse_rank, problems)
         degraded = self._changed(PERFORMANCE_FILE, _read_complaint, problems, tail=True)
-        known = self._progress = progress or self._progress
+        compiled = self._progress = progress or self._progress
         return Observation(
-            done=known.done,
-            iterations=known.iterations,
-            all_iterations=known.all_iterations,
-            last_iteration_s=known.last_iteration_s,
+            done=compiled.done,
+            iterations=compiled.iterations,
+            all_iterations=compiled.all_iterations,
+            last_iteration_s=compiled.last_iteration_s,
             progressed=progress is not None,
             requirements=None if requirement is None else requirement[0],
             rank=None if rank is None else rank[0],
@@ -387,32 +385,34 @@ def _refuse_constant(word: str) -> NoReturn:
 
 
 def read_sweep_lines(
-    known: CompiledWorkflow, task: int, workdir: str, iteration: int = 1
+    compiled: CompiledWorkflow, task: int, workdir: str, iteration: int = 1
 ) -> dict[str, tuple[str, ...]]:
     """Return the lines of the files that define sweeps and were written by this task, by file name.
 
     ``lines(split.parts)`` refers to a file of that name, or to the output ``parts`` of the task ``split``.
     """
-    awaited = _SWEEP_FILES.get(known)
-    if awaited is None:
-        awaited = _SWEEP_FILES[known] = find_growth_files(known.graph.workflow)
-    if not awaited:
+    sweep_files = _SWEEP_FILES.get(compiled)
+    if sweep_files is None:
+        sweep_files = _SWEEP_FILES[compiled] = find_growth_files(compiled.graph.workflow)
+    if not sweep_files:
         return {}
-    outputs = output_names(known, task, iteration)
-    described = known.description(task).name
-    written = {name for other in known.graph.workflow.tasks for name in (out.file for out in other.outputs)}
+    outputs = output_names(compiled, task, iteration)
+    name_of_task = compiled.description(task).name
+    written = {
+        name for other in compiled.graph.workflow.tasks for name in (out.file for out in other.outputs)
+    }
     found: dict[str, tuple[str, ...]] = {}
-    for file in awaited:
+    for file in sweep_files:
         head, _, rest = file.partition(".")
         if file in outputs:
             found[file] = _read_lines(Path(workdir), file)
-        elif head == described and file not in written:
+        elif head == name_of_task and file not in written:
             found[file] = _read_lines(Path(workdir), rest if rest in outputs else file)
     return found
 
 
 def _read_lines(workdir: Path, name: str) -> tuple[str, ...]:
-    text = read_task_file(workdir, name, most_bytes=_MOST_LINE_BYTES)
+    text = read_task_file(workdir, name, max_bytes=_MOST_LINE_BYTES)
     if text is None:
         raise JobProblem(f"{shorten(name)} was not written", rule="a sweep needs its lines")
     lines = [line for line in (raw.strip() for raw in text.split("\n")) if line]
@@ -422,8 +422,8 @@ def _read_lines(workdir: Path, name: str) -> tuple[str, ...]:
     elif len(lines) > MAX_POINTS:
         fault = f"has {len(lines):,} lines, but a sweep has at most {MAX_POINTS:,} values"
     elif len(set(lines)) < len(lines):
-        twice = Counter(lines).most_common(1)[0][0]
-        fault = f"has the line {shorten(twice)!r} twice"
+        duplicate = Counter(lines).most_common(1)[0][0]
+        fault = f"has the line {shorten(duplicate)!r} twice"
     elif "\0" in text or "\ufffd" in text:
         fault = "is not text"
     if fault:

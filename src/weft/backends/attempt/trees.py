@@ -98,7 +98,7 @@ class TreeEntry:
 
     parts: Parts
     """Location relative to the top of the tree."""
-    lies: Parts
+    location: Parts
     """Location of the content below the root, with links resolved."""
     status: os.stat_result
     link: str = ""
@@ -117,8 +117,8 @@ class TreeEntry:
 
 def list_tree(root: Path, parts: Parts) -> Iterator[TreeEntry]:
     """Iterate over the entries of a directory, sorted by name, directories before their content."""
-    for _, leaf in walk_tree(root, parts):
-        yield leaf
+    for _, entry in walk_tree(root, parts):
+        yield entry
 
 
 def walk_tree(root: Path, parts: Parts) -> Iterator[tuple[int, TreeEntry]]:
@@ -139,17 +139,17 @@ def walk_tree(root: Path, parts: Parts) -> Iterator[tuple[int, TreeEntry]]:
                 raise StagingProblem("cannot be staged", "/".join(entry.parts), what)
 
 
-def open_tree_file(root: Path, directory: int, leaf: TreeEntry) -> OpenEntry:
+def open_tree_file(root: Path, directory: int, entry: TreeEntry) -> OpenEntry:
     """Open a file found by ``walk_tree``. The caller closes the descriptor."""
     if directory < 0:
-        with open_entry(root, leaf.lies) as behind:
+        with open_entry(root, entry.location) as behind:
             found = OpenEntry(os.dup(behind.fd), behind.status, behind.parts)
     else:
-        found = open_child(directory, leaf.lies)
+        found = open_child(directory, entry.location)
     if not found.is_file:
         os.close(found.fd)
         why = f"it was replaced by {describe_kind(found.status)}"
-        raise StagingProblem("cannot be staged", "/".join(leaf.lies), why, number=errno.EAGAIN)
+        raise StagingProblem("cannot be staged", "/".join(entry.location), why, number=errno.EAGAIN)
     return found
 
 
@@ -169,12 +169,12 @@ def _resolve_link(root: Path, parts: Parts, entry: DirectoryEntry) -> TreeEntry:
         raise StagingProblem("cannot be staged", "/".join(entry.parts), what)
 
 
-def digest_entries(leaves: Iterable[tuple[TreeEntry, str]]) -> str:
+def digest_entries(entries: Iterable[tuple[TreeEntry, str]]) -> str:
     """Return the digest of a tree from its entries, in any order, and the digests of its files."""
     whole = hashlib.blake2b(digest_size=DIGEST_SIZE)
-    for leaf, digest in sorted(leaves, key=lambda pair: pair[0].parts):
-        name = os.fsencode("/".join(leaf.parts))
-        kind, content = ("f", digest) if leaf.is_file else ("l", leaf.link) if leaf.link else ("d", "")
+    for entry, digest in sorted(entries, key=lambda pair: pair[0].parts):
+        name = os.fsencode("/".join(entry.parts))
+        kind, content = ("f", digest) if entry.is_file else ("l", entry.link) if entry.link else ("d", "")
         text = os.fsencode(content)
         # Lengths come first, so that no name can be mistaken for the end of another entry.
         whole.update(f"{kind} {len(name)} {len(text)} ".encode() + name + text)

@@ -76,15 +76,17 @@ def kill_orphans(records: SealedRecords, *, timeout_s: float = 10.0) -> tuple[in
     wait_s = 0.002
     session = int(str((records.read("pid") or {}).get("pid", 0)))
     while left := find_orphans(records):
-        killed += [one.pid for one in left if one.pid not in killed]
-        for group in sorted({one.group for one in left if one.session == session}):
+        killed += [process.pid for process in left if process.pid not in killed]
+        for group in sorted({process.group for process in left if process.session == session}):
             # The whole group at once, so that no member can start another process.
             signal_group(group, signal.SIGKILL)
-        for one in left:
-            if one.session != session:
-                signal_exactly(one, signal.SIGKILL)
+        for process in left:
+            if process.session != session:
+                signal_exactly(process, signal.SIGKILL)
         if time.monotonic() > end_s:
-            raise TimeoutError(f"processes that cannot be killed: {', '.join(str(one.pid) for one in left)}")
+            raise TimeoutError(
+                f"processes that cannot be killed: {', '.join(str(process.pid) for process in left)}"
+            )
         time.sleep(wait_s)
         wait_s = min(2.0 * wait_s, 0.1)
     return tuple(killed)
@@ -98,9 +100,17 @@ def find_orphans(records: SealedRecords) -> list[Process]:
     session = int(str(identity["pid"]))
     first_ticks = int(str(identity["began_ticks"]))
     living, mark = list_processes(), mark_prefix(session, first_ticks)
-    strays = [one for one in living if one.session != session and marked_attempt(one.pid, mark) is not None]
+    strays = [
+        process
+        for process in living
+        if process.session != session and marked_attempt(process.pid, mark) is not None
+    ]
     # If the runner's number was reused, no process of its session was left.
-    members = [] if read_process(session) is not None else [one for one in living if one.session == session]
+    members = (
+        []
+        if read_process(session) is not None
+        else [process for process in living if process.session == session]
+    )
     return strays + _find_session_orphans(records, members, first_ticks) if members else strays
 
 
@@ -110,12 +120,12 @@ def _find_session_orphans(records: SealedRecords, members: list[Process], first_
     starts = {int(str(start["pid"])): start for start in begun}
     last_ticks = _last_moment_s(records) * TICKS_PER_S
     groups = {
-        one.group
-        for one in members
-        if (one.group in starts and _is_same_leader(starts[one.group]))
-        or first_ticks <= one.began_ticks <= last_ticks
+        process.group
+        for process in members
+        if (process.group in starts and _is_same_leader(starts[process.group]))
+        or first_ticks <= process.began_ticks <= last_ticks
     }
-    return [one for one in members if one.group in groups]
+    return [process for process in members if process.group in groups]
 
 
 def _is_same_leader(start: Record) -> bool:
@@ -198,7 +208,7 @@ class RunnerLink:
         self._unsent = b""
         self._incoming = b""
         self._child: int | None = None
-        self._heard_at_s = -math.inf
+        self._received_at_s = -math.inf
 
     # Finding and starting.
 
@@ -211,27 +221,27 @@ class RunnerLink:
         self.disconnect()
         end_s = time.monotonic() + timeout_s
         while time.monotonic() < end_s:
-            if self._call():
-                here = self._greet(end_s)
+            if self._open_socket():
+                here = self._authenticate(end_s)
                 if here is not None:
                     return here
-            elif not is_alive(self._records.read("pid")) and not self._child_lives():
+            elif not is_alive(self._records.read("pid")) and not self._check_child():
                 self.kill_orphans()
                 self._start()
             time.sleep(0.005)
         if self.alive:
             raise RunnerUnresponsive(f"the runner in {self.directory} is running but does not answer")
-        raise RunnerFailed(f"no runner could be started in {self.directory}: {self._last_words()}")
+        raise RunnerFailed(f"no runner could be started in {self.directory}: {self._last_log_line()}")
 
     def reach(self, timeout_s: float = 5.0) -> bool:
         """Connect to a running runner without starting one; return whether it answers."""
         self.disconnect()
         try:
-            return self._call() and self._greet(time.monotonic() + timeout_s) is not None
+            return self._open_socket() and self._authenticate(time.monotonic() + timeout_s) is not None
         except (RunnerUnresponsive, RunnerFailed):
             return False
 
-    def _call(self) -> bool:
+    def _open_socket(self) -> bool:
         """Try to connect to the socket."""
         connection = socket.socket(socket.AF_UNIX)
         # A stopped runner accepts no connection once its backlog is full.
@@ -246,7 +256,7 @@ class RunnerLink:
         self._lost = False
         return True
 
-    def _greet(self, end_s: float) -> _Message | None:
+    def _authenticate(self, end_s: float) -> _Message | None:
         """Send ``hello`` and return the answer; None if the runner exited. A stopped one gets SIGCONT."""
         self.send({"do": "hello", "token": self._token, "env": self._environment, "cores": self._cores})
         self.flush()
@@ -258,16 +268,16 @@ class RunnerLink:
                 self.disconnect()
                 return None
             if messages:
-                return self._welcomed(messages)
+                return self._merge_messages(messages)
             self.flush()
             if time.monotonic() > silent_at_s:
                 silent_at_s = end_s
-                self._tell_runner(signal.SIGCONT)
+                self._signal_runner(signal.SIGCONT)
             time.sleep(0.001)
         self.disconnect()
         raise RunnerUnresponsive(f"the runner in {self.directory} is running but does not answer")
 
-    def _welcomed(self, messages: list[_Message]) -> _Message:
+    def _merge_messages(self, messages: list[_Message]) -> _Message:
         """Return the ``here`` message, updated by the messages that followed it."""
         here = messages[0]
         self.pid = int(here["pid"])
@@ -281,7 +291,7 @@ class RunnerLink:
 
     def _start(self) -> None:
         """Start a runner in its own session; the token is passed on stdin, invisible to others."""
-        log = self._opened_log()
+        log = self._open_log()
         reading, writing = os.pipe()
         try:
             actions = [
@@ -300,7 +310,7 @@ class RunnerLink:
             for descriptor in (log, reading, writing):
                 os.close(descriptor)
 
-    def _opened_log(self) -> int:
+    def _open_log(self) -> int:
         how = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         try:
             self._records.make_own("log")
@@ -308,7 +318,7 @@ class RunnerLink:
         except OSError as error:
             raise RunnerFailed(f"no runner can use {self.directory}: {error.strerror}") from error
 
-    def _child_lives(self) -> bool:
+    def _check_child(self) -> bool:
         """Return whether the runner started here is running; raises RunnerFailed if it failed."""
         if self._child is None:
             return False
@@ -325,17 +335,17 @@ class RunnerLink:
             raise RunnerFailed(f"no runner can use {self.directory}: {why}")
         if code not in (0, runner.ALREADY_RUNNING) and code > 0:
             raise RunnerFailed(
-                f"the runner in {self.directory} exited with code {code}: {self._last_words()}"
+                f"the runner in {self.directory} exited with code {code}: {self._last_log_line()}"
             )
         return False
 
-    def _child_is_there(self) -> bool:
+    def _child_exists(self) -> bool:
         try:
-            return self._child_lives()
+            return self._check_child()
         except RunnerFailed:
             return False
 
-    def _last_words(self) -> str:
+    def _last_log_line(self) -> str:
         lines = self._records.content("log").decode(errors="replace").splitlines()
         return lines[-1] if lines else "its log is empty"
 
@@ -400,14 +410,14 @@ class RunnerLink:
             self.disconnect()
             raise RunnerGone(f"the runner in {self.directory} has exited, or serves another engine")
         if lines:
-            self._heard_at_s = time.monotonic()
+            self._received_at_s = time.monotonic()
         return [_decode(line.decode()) for line in lines]
 
     def end(self) -> None:
         """Ask the runner to exit when no task runs; a stopped runner gets SIGCONT."""
         self.send({"do": "end"})
         self.flush()
-        self._tell_runner(signal.SIGCONT)
+        self._signal_runner(signal.SIGCONT)
 
     def disconnect(self) -> None:
         """Close the connection; the runner and its tasks continue."""
@@ -432,16 +442,16 @@ class RunnerLink:
     @property
     def alive(self) -> bool:
         """Return whether the runner's process exists, responsive or not."""
-        return self._child_is_there() or is_alive(self._records.read("pid"))
+        return self._child_exists() or is_alive(self._records.read("pid"))
 
     def beat_age_s(self) -> float:
         """Return the seconds since the last heartbeat or message."""
         beat = self._records.read_again("beat")
         beat_at_s = -math.inf if beat is None else float(str(beat["monotonic_s"]))
-        return time.monotonic() - max(beat_at_s, self._heard_at_s)
+        return time.monotonic() - max(beat_at_s, self._received_at_s)
 
     @property
-    def hangs(self) -> bool:
+    def is_unresponsive(self) -> bool:
         """Return whether the runner is alive without a recent heartbeat."""
         return self.beat_age_s() > _SILENT_S and self.alive
 
@@ -454,9 +464,9 @@ class RunnerLink:
 
     def kill(self, timeout_s: float = 10.0) -> tuple[int, ...]:
         """Kill the runner and all its tasks; return the numbers of the killed orphans."""
-        if self._child_is_there() and self._child is not None:
+        if self._child_exists() and self._child is not None:
             os.kill(self._child, signal.SIGKILL)
-        self._tell_runner(signal.SIGKILL)
+        self._signal_runner(signal.SIGKILL)
         end_s = time.monotonic() + timeout_s
         while self.alive:
             if time.monotonic() > end_s:
@@ -465,7 +475,7 @@ class RunnerLink:
         self.disconnect()
         return self.kill_orphans()
 
-    def _tell_runner(self, number: int) -> None:
+    def _signal_runner(self, number: int) -> None:
         identity = self._records.read("pid")
         if identity is not None and is_alive(identity):
             os.kill(int(str(identity["pid"])), number)
@@ -552,7 +562,7 @@ class RunnerPool:
         """Replace unresponsive runners; return the ends of the programs lost with them."""
         found, self._backlog = self._backlog, []
         for machine, link in self._links.items():
-            if link.connected and link.hangs:
+            if link.connected and link.is_unresponsive:
                 found += self._replace_runner(machine)
         return found
 

@@ -78,7 +78,7 @@ def read_process(pid: int) -> Process | None:
 def list_processes() -> list[Process]:
     """Return all visible running processes."""
     found = (read_process(int(name)) for name in os.listdir("/proc") if name.isdecimal())
-    return [one for one in found if one is not None]
+    return [process for process in found if process is not None]
 
 
 def signal_group(group: int, number: int) -> bool:
@@ -92,15 +92,15 @@ def signal_group(group: int, number: int) -> bool:
     return True
 
 
-def signal_exactly(one: Process, number: int) -> bool:
+def signal_exactly(process: Process, number: int) -> bool:
     """Send a signal to a process, but not to a later one with the same number; return whether it was sent."""
     try:
-        handle = os.pidfd_open(one.pid)
+        handle = os.pidfd_open(process.pid)
     except OSError:
         return False
     try:
-        now = read_process(one.pid)
-        if now is None or now.began_ticks != one.began_ticks:
+        now = read_process(process.pid)
+        if now is None or now.began_ticks != process.began_ticks:
             return False
         signal.pidfd_send_signal(handle, number)
     except OSError:
@@ -427,10 +427,10 @@ class MemoryMeter:
 
 def used_bytes(members: list[Process], limit_bytes: float | None) -> int:
     """Return the resident memory of processes; shared pages are divided only if the sum exceeds the limit."""
-    whole_bytes = sum(one.resident_bytes for one in members)
+    whole_bytes = sum(process.resident_bytes for process in members)
     if limit_bytes is None or whole_bytes <= limit_bytes:
         return whole_bytes
-    shares = [(proportional_bytes(one.pid), one.resident_bytes) for one in members]
+    shares = [(proportional_bytes(process.pid), process.resident_bytes) for process in members]
     return sum(whole if share is None else share for share, whole in shares)
 
 
@@ -453,12 +453,12 @@ class ProcessTracker:
     """Assigns processes to the attempts of this runner."""
 
     def __init__(self) -> None:
-        self._own = os.getpid()
+        self._pid = os.getpid()
         self._session = os.getsid(0)
-        own = read_process(self._own)
-        self.mark = mark_prefix(self._own, own.began_ticks if own is not None else 0)
+        own = read_process(self._pid)
+        self.mark = mark_prefix(self._pid, own.began_ticks if own is not None else 0)
         """Prefix of the marks of all programs of this runner."""
-        self._known: dict[_Identity, int | None] = {}
+        self._attempts: dict[_Identity, int | None] = {}
         """Processes outside the session, by number and start time, and their attempts (None: unknown)."""
         self._children = _open_children() if _become_subreaper() else -1
 
@@ -467,16 +467,16 @@ class ProcessTracker:
 
         ``leaders`` are the children started by the runner that have not been waited for.
         """
-        return any(self._attempt_of(one) == attempt for one in self._adopted(leaders))
+        return any(self._attempt_of(process) == attempt for process in self._list_adopted(leaders))
 
     def end_late(self, leaders: Mapping[int, object], running: Container[int]) -> None:
         """Kill processes of finished attempts that appeared after the attempt's last check."""
-        for one in self._adopted(leaders):
-            attempt = self._attempt_of(one)
+        for process in self._list_adopted(leaders):
+            attempt = self._attempt_of(process)
             if attempt is not None and attempt not in running:
-                signal_exactly(one, signal.SIGKILL)
+                signal_exactly(process, signal.SIGKILL)
 
-    def _adopted(self, leaders: Mapping[int, object]) -> list[Process]:
+    def _list_adopted(self, leaders: Mapping[int, object]) -> list[Process]:
         """Return children that the runner did not start; a single read if there are none."""
         if self._children < 0:
             return []
@@ -486,68 +486,68 @@ class ProcessTracker:
         while len(text) > _CHILDREN_PAGE_BYTES and (more := os.pread(self._children, _PART_BYTES, len(text))):
             text += more
         found = (read_process(int(word)) for word in text.split() if int(word) not in leaders)
-        return [one for one in found if one is not None]
+        return [process for process in found if process is not None]
 
     def members(self, groups: Mapping[int, int]) -> dict[int | None, list[Process]]:
         """Return all running descendants of the runner by attempt; None: they belong to no attempt.
 
         ``groups`` maps the process groups of this session to their attempts.
         """
-        living = {one.pid: one for one in list_processes()}
+        living = {process.pid: process for process in list_processes()}
         decided: dict[int, int | None] = {}
         sorted_out: dict[int | None, list[Process]] = {}
-        known: dict[_Identity, int | None] = {}
-        for one in living.values():
-            if not self._decide(one, living, groups, decided):
+        attempts: dict[_Identity, int | None] = {}
+        for process in living.values():
+            if not self._decide(process, living, groups, decided):
                 continue
-            attempt = decided[one.pid]
-            sorted_out.setdefault(attempt, []).append(one)
-            if one.session != self._session:
-                known[one.pid, one.began_ticks] = attempt
-        self._known = known
+            attempt = decided[process.pid]
+            sorted_out.setdefault(attempt, []).append(process)
+            if process.session != self._session:
+                attempts[process.pid, process.began_ticks] = attempt
+        self._attempts = attempts
         return sorted_out
 
     def _decide(
         self,
-        one: Process,
+        process: Process,
         living: Mapping[int, Process],
         groups: Mapping[int, int],
         decided: dict[int, int | None],
     ) -> bool:
         """Determine the attempt of a process and its ancestors; return False if it is not a descendant."""
-        way: list[Process] = []
-        while one.pid not in decided:
-            if one.session == self._session and one.group in groups:
-                decided[one.pid] = groups[one.group]
-            elif one.parent == self._own:
-                decided[one.pid] = self._attempt_of(one)
-            elif one.parent in living and one.pid != self._own:
-                way.append(one)
-                one = living[one.parent]
+        ancestors: list[Process] = []
+        while process.pid not in decided:
+            if process.session == self._session and process.group in groups:
+                decided[process.pid] = groups[process.group]
+            elif process.parent == self._pid:
+                decided[process.pid] = self._attempt_of(process)
+            elif process.parent in living and process.pid != self._pid:
+                ancestors.append(process)
+                process = living[process.parent]
             else:
                 return False
-        attempt = decided[one.pid]
-        for each in reversed(way):
+        attempt = decided[process.pid]
+        for each in reversed(ancestors):
             attempt = self._attempt_of(each) if attempt is None else attempt
             decided[each.pid] = attempt
         return True
 
-    def _attempt_of(self, one: Process) -> int | None:
+    def _attempt_of(self, process: Process) -> int | None:
         """Return the attempt of a process from earlier observations or from its mark."""
-        if one.session == self._session:
+        if process.session == self._session:
             return None  # Its group determines the attempt.
-        identity = one.pid, one.began_ticks
-        if identity not in self._known:
-            self._known[identity] = marked_attempt(one.pid, self.mark)
-        return self._known[identity]
+        identity = process.pid, process.began_ticks
+        if identity not in self._attempts:
+            self._attempts[identity] = marked_attempt(process.pid, self.mark)
+        return self._attempts[identity]
 
     def end_all(self) -> None:
         """Kill all remaining descendants and wait for them."""
         end_s = time.monotonic() + _ENDING_S
         while self._children >= 0 and time.monotonic() < end_s:
-            left = [one for ones in self.members({}).values() for one in ones]
-            for one in left:
-                signal_exactly(one, signal.SIGKILL)
+            left = [process for ones in self.members({}).values() for process in ones]
+            for process in left:
+                signal_exactly(process, signal.SIGKILL)
             _reap()
             if not left:
                 return

@@ -40,8 +40,8 @@ from weft.backends.local.records import Record, RecordLog, SealedRecords, encode
 __all__ = ["EngineSocket", "Runner", "RunnerTask", "RunnerTasks"]
 
 
-_MOST_STRANGERS = 8
-_LONGEST_GREETING_BYTES = 1 << 22
+_MAX_UNAUTHENTICATED = 8
+_MAX_HELLO_BYTES = 1 << 22
 """Limit of the first line: an environment has at most a few megabytes."""
 _PART_BYTES = 1 << 18
 
@@ -64,7 +64,7 @@ class EngineSocket:
     def __init__(self, folder: int, token: str) -> None:
         self._folder = folder
         self._token = token.encode()
-        self._callers: dict[int, _Connection] = {}
+        self._peers: dict[int, _Connection] = {}
         self._engine: _Connection | None = None
         self._outgoing: list[str] = []
         self._unsent = b""
@@ -92,7 +92,7 @@ class EngineSocket:
             return
 
     @property
-    def engine_is_here(self) -> bool:
+    def has_engine(self) -> bool:
         """Return whether an engine is connected."""
         return self._engine is not None
 
@@ -100,10 +100,10 @@ class EngineSocket:
         """Remove the socket and close all connections."""
         self._remove()
         self._listener.close()
-        for caller in list(self._callers.values()):
-            self._drop(caller)
+        for peer in list(self._peers.values()):
+            self._drop(peer)
 
-    def tell(self, text: str) -> None:
+    def send(self, text: str) -> None:
         """Buffer an encoded message for the engine; without an engine it is dropped."""
         if self._engine is not None:
             self._outgoing.append(text)
@@ -130,13 +130,13 @@ class EngineSocket:
         self._unsent = self._unsent[sent:]
         self.poll.modify(engine.socket, select.POLLIN | (select.POLLOUT if was_waiting else 0))
 
-    def hear(self, descriptor: int) -> list[Record]:
+    def receive(self, descriptor: int) -> list[Record]:
         """Read from one socket and return the messages of the engine, including its ``hello``."""
         if descriptor == self._listener.fileno():
             self._accept()
             return []
-        caller = self._callers.get(descriptor)
-        return self._receive(caller) if caller is not None else []
+        peer = self._peers.get(descriptor)
+        return self._receive(peer) if peer is not None else []
 
     def _accept(self) -> None:
         try:
@@ -144,46 +144,46 @@ class EngineSocket:
         except OSError:
             return  # The connection was closed again, or too many files are open; the engine will retry.
         connection.setblocking(False)
-        strangers = [caller for caller in self._callers.values() if caller is not self._engine]
-        if len(strangers) >= _MOST_STRANGERS:
-            self._drop(strangers[0])
-        self._callers[connection.fileno()] = _Connection(connection)
+        unauthenticated = [peer for peer in self._peers.values() if peer is not self._engine]
+        if len(unauthenticated) >= _MAX_UNAUTHENTICATED:
+            self._drop(unauthenticated[0])
+        self._peers[connection.fileno()] = _Connection(connection)
         self.poll.register(connection, select.POLLIN)
 
-    def _receive(self, caller: _Connection) -> list[Record]:
+    def _receive(self, peer: _Connection) -> list[Record]:
         try:
-            part = caller.socket.recv(_PART_BYTES)
+            part = peer.socket.recv(_PART_BYTES)
         except BlockingIOError:
             return []
         except OSError:
             part = b""
-        lines = (caller.incoming + part).split(b"\n")
-        caller.incoming = lines.pop()
+        lines = (peer.incoming + part).split(b"\n")
+        peer.incoming = lines.pop()
         messages: list[Record] = []
         for line in lines:
-            if caller is not self._engine and not self._admit(caller, line):
-                self._drop(caller)
+            if peer is not self._engine and not self._admit(peer, line):
+                self._drop(peer)
                 return messages
             messages.append(_decode_line(line))
-        if not part or (caller is not self._engine and len(caller.incoming) > _LONGEST_GREETING_BYTES):
-            self._drop(caller)
+        if not part or (peer is not self._engine and len(peer.incoming) > _MAX_HELLO_BYTES):
+            self._drop(peer)
         return messages
 
-    def _admit(self, caller: _Connection, line: bytes) -> bool:
+    def _admit(self, peer: _Connection, line: bytes) -> bool:
         """Accept a connection as the engine if its line contains the token; drop the previous engine."""
         token = _decode_line(line).get("token")
         if not isinstance(token, str) or not hmac.compare_digest(token.encode(), self._token):
             return False
         if self._engine is not None:
             self._drop(self._engine)
-        self._engine = caller
+        self._engine = peer
         return True
 
-    def _drop(self, caller: _Connection) -> None:
-        self._callers.pop(caller.socket.fileno(), None)
-        self.poll.unregister(caller.socket)
-        caller.socket.close()
-        if caller is self._engine:
+    def _drop(self, peer: _Connection) -> None:
+        self._peers.pop(peer.socket.fileno(), None)
+        self.poll.unregister(peer.socket)
+        peer.socket.close()
+        if peer is self._engine:
             self._engine = None
             self._outgoing.clear()
             self._unsent = b""
@@ -248,7 +248,11 @@ class RunnerTasks:
     """The tasks of a runner, and the ends that the engine has not confirmed."""
 
     def __init__(
-        self, records: SealedRecords, programs: ProgramLauncher, door: EngineSocket, strays: ProcessTracker
+        self,
+        records: SealedRecords,
+        programs: ProgramLauncher,
+        socket_: EngineSocket,
+        tracker: ProcessTracker,
     ) -> None:
         self.running: dict[int, RunnerTask] = {}
         self.ended: dict[int, str] = {}
@@ -258,8 +262,8 @@ class RunnerTasks:
         self._start_ledger = RecordLog(records, "starts")
         self._end_ledger = RecordLog(records, "ends")
         self._programs = programs
-        self._tell = door.tell
-        self._strays = strays
+        self._send = socket_.send
+        self._tracker = tracker
         self._memory = MemoryMeter()
         self._leaders: dict[int, RunnerTask] = {}
         self._due_s: dict[int, float] = {}
@@ -277,14 +281,14 @@ class RunnerTasks:
             self.starts[attempt] = encode_record(start)
             if attempt not in self.ended:
                 text = "it was killed together with its runner"
-                self._keep(_end_record(attempt, start.get("at"), cause="lost", text=text))
+                self._record_end(_end_record(attempt, start.get("at"), cause="lost", text=text))
 
     # Requests of the engine.
 
     def start(self, order: StartOrder) -> None:
         """Start an attempt; a repeated request reports the known state again."""
         attempt = order.attempt
-        if self._repeated(attempt):
+        if self._report_again(attempt):
             return
         began, began_s, before_s = time.time(), time.monotonic(), _since_boot_s()
         # Recorded first: if the runner dies in between, the program may have run and must not run again.
@@ -292,7 +296,7 @@ class RunnerTasks:
         try:
             pid = self._programs.start(order)
         except LaunchFailure as problem:
-            self._keep(_end_record(attempt, began, code=problem.code, cause="error", text=problem.text))
+            self._record_end(_end_record(attempt, began, code=problem.code, cause="error", text=problem.text))
             return
         task = self.running[attempt] = self._leaders[pid] = RunnerTask(order, pid, began, began_s)
         if order.time_s is not None:
@@ -302,10 +306,10 @@ class RunnerTasks:
             self._limited[attempt] = task
         # The leader's start time lies in this interval, which with its number identifies it uniquely.
         within = f"[{before_s!r},{_since_boot_s()!r}]"
-        told = f'"within":{within},"reminder":{encode_record(order.reminder)}'
-        self._record_start(attempt, f'{{"attempt":{attempt},"pid":{pid},"at":{began!r},{told}}}')
+        count = f'"within":{within},"reminder":{encode_record(order.reminder)}'
+        self._record_start(attempt, f'{{"attempt":{attempt},"pid":{pid},"at":{began!r},{count}}}')
         if order.tells_start:
-            self._tell(_encode_started(task))
+            self._send(_encode_started(task))
 
     def cancel(self, attempt: int, grace_s: float | None) -> None:
         """Terminate an attempt; one that was not started yet will never be started."""
@@ -314,8 +318,8 @@ class RunnerTasks:
             self._end_group(
                 task, "cancelled", "it was cancelled", task.grace_s if grace_s is None else grace_s
             )
-        elif not self._repeated(attempt):
-            self._keep(
+        elif not self._report_again(attempt):
+            self._record_end(
                 _end_record(attempt, None, cause="cancelled", text="it was cancelled before it started")
             )
 
@@ -326,7 +330,7 @@ class RunnerTasks:
             raise ValueError(f"unknown signal {name!r}")
         task = self.running.get(attempt)
         members = self._members(task) if task is not None else []
-        told = len(members)
+        count = len(members)
         if task is not None and name in _WHOLE_GROUP:
             task.stopping = number == signal.SIGSTOP and task.status is None
             if task.stopping:
@@ -335,8 +339,10 @@ class RunnerTasks:
             else:
                 _signal_task(task, members, number)
         else:
-            told = sum(catches_signal(one.pid, number) and signal_exactly(one, number) for one in members)
-        self._tell(encode_record({"is": "signalled", "attempt": attempt, "signal": name, "processes": told}))
+            count = sum(
+                catches_signal(process.pid, number) and signal_exactly(process, number) for process in members
+            )
+        self._send(encode_record({"is": "signalled", "attempt": attempt, "signal": name, "processes": count}))
 
     def forget(self, attempt: int) -> None:
         """Drop an end that the engine has recorded."""
@@ -361,14 +367,14 @@ class RunnerTasks:
         for task in list(self.running.values()):
             self._end_group(task, cause, text, task.grace_s)
 
-    def _repeated(self, attempt: int) -> bool:
+    def _report_again(self, attempt: int) -> bool:
         """Report the known state of an attempt again; return False if it is unknown."""
         if attempt in self.running:
-            self._tell(_encode_started(self.running[attempt]))
+            self._send(_encode_started(self.running[attempt]))
         elif attempt in self.ended:
-            self._tell(self.ended[attempt])
+            self._send(self.ended[attempt])
         elif attempt in self._forgotten:
-            self._tell(_encode_problem(attempt, "it has ended, and its record was dropped"))
+            self._send(_encode_problem(attempt, "it has ended, and its record was dropped"))
         else:
             return False
         return True
@@ -385,7 +391,7 @@ class RunnerTasks:
             if pid == 0:
                 return
             if os.WIFSTOPPED(status) or os.WIFCONTINUED(status):
-                self._tell_stop(pid, "stopped" if os.WIFSTOPPED(status) else "continued")
+                self._report_stop(pid, "stopped" if os.WIFSTOPPED(status) else "continued")
                 continue
             task = self._leaders.pop(pid, None)
             if task is not None:
@@ -394,26 +400,26 @@ class RunnerTasks:
                 task.usage = (usage.ru_utime, usage.ru_stime, peak_bytes)
                 self._leader_ended(task)
 
-    def _tell_stop(self, pid: int, word: str) -> None:
+    def _report_stop(self, pid: int, word: str) -> None:
         task = self._leaders.get(pid)
         if task is not None:
             if task.stopping and word == "stopped":
                 _signal_task(task, self._members(task), signal.SIGSTOP)
-            self._tell(encode_record({"is": word, "attempt": task.attempt}))
+            self._send(encode_record({"is": word, "attempt": task.attempt}))
 
     def _members(self, task: RunnerTask) -> list[Process]:
         """Return all running processes of a task, also those outside its group."""
-        return self._strays.members(self._groups()).get(task.attempt, [])
+        return self._tracker.members(self._groups()).get(task.attempt, [])
 
     def _groups(self) -> dict[int, int]:
         return {task.pid: task.attempt for task in self.running.values()}
 
-    def end_strays(self) -> None:
+    def kill_remaining(self) -> None:
         """Kill the processes that belong to no task."""
-        self._strays.end_all()
+        self._tracker.end_all()
 
     def _leader_ended(self, task: RunnerTask) -> None:
-        left = signal_group(task.pid, 0) or self._strays.any_of(task.attempt, self._leaders)
+        left = signal_group(task.pid, 0) or self._tracker.any_of(task.attempt, self._leaders)
         if not left or not self._members(task):
             self._finish(task)
         elif task.killed:
@@ -438,7 +444,7 @@ class RunnerTasks:
     def beat(self) -> None:
         """Do the work of each second: retry failed writes, count out-of-memory kills, sample old tasks."""
         self._memory.count_kills()
-        self._strays.end_late(self._leaders, self.running)
+        self._tracker.end_late(self._leaders, self.running)
         now_s = time.monotonic()
         aged = any(now_s - task.began_s >= _AGED_S for task in self.running.values())
         if aged and not self._limited and now_s >= self._sample_at_s:
@@ -462,7 +468,7 @@ class RunnerTasks:
             self._finish(task)
             return
         if task.killed and now_s >= task.kill_at_s + _STUCK_S:
-            self._tell(_encode_problem(task.attempt, "one of its processes cannot be killed"))
+            self._send(_encode_problem(task.attempt, "one of its processes cannot be killed"))
             task.kill_at_s = now_s
         if now_s >= task.kill_at_s:
             task.killed = True
@@ -498,7 +504,7 @@ class RunnerTasks:
 
     def _sample(self, now_s: float, cost: float) -> None:
         """Measure the memory of all tasks and terminate those above their limit."""
-        members = self._strays.members(self._groups())
+        members = self._tracker.members(self._groups())
         for task in list(self.running.values()):
             limit_bytes = task.memory_bytes
             used = used_bytes(members.get(task.attempt, []), limit_bytes)
@@ -522,14 +528,14 @@ class RunnerTasks:
             cause=cause, text=text, seconds=time.monotonic() - task.began_s, user_s=user_s, system_s=system_s,
             max_rss_bytes=max(peak_bytes, task.peak_bytes) or None,
         )  # fmt: skip
-        self._keep(end)
+        self._record_end(end)
 
-    def _keep(self, end: Record) -> None:
+    def _record_end(self, end: Record) -> None:
         """Record an end in memory and on disk, then report it."""
         text = encode_record(end)
         self.ended[int(str(end["attempt"]))] = text
         self._write(self._end_ledger, text)
-        self._tell(text)
+        self._send(text)
 
     def _record_start(self, attempt: int, text: str) -> None:
         self.starts[attempt] = text
@@ -548,9 +554,9 @@ def _signal_task(task: RunnerTask, members: list[Process], *numbers: int) -> Non
     """Send signals to the group of a task and to its processes outside the group."""
     for number in numbers:
         signal_group(task.pid, number)
-        for one in members:
-            if one.group != task.pid:
-                signal_exactly(one, number)
+        for process in members:
+            if process.group != task.pid:
+                signal_exactly(process, number)
 
 
 def _encode_started(task: RunnerTask) -> str:
@@ -586,72 +592,72 @@ class Runner:
         self._records = records
         self._idle_s = idle_s
         self._grace_s = grace_s
-        strays = ProcessTracker()
-        self._programs = ProgramLauncher(strays.mark)
-        self._door = EngineSocket(records.folder, token)
-        self._tasks = RunnerTasks(records, self._programs, self._door, strays)
+        tracker = ProcessTracker()
+        self._programs = ProgramLauncher(tracker.mark)
+        self._socket = EngineSocket(records.folder, token)
+        self._tasks = RunnerTasks(records, self._programs, self._socket, tracker)
         self._woken, waker = socket.socketpair()
         self._woken.setblocking(False)
         waker.setblocking(False)
         self._waker = waker
-        self._to_end = False
+        self._exit_when_idle = False
         """Whether to exit as soon as no task runs."""
-        self._told_to_end = False
+        self._terminated = False
         """Whether SIGTERM was received: no further task is started."""
         self._idle_since_s = time.monotonic()
         self._beat_at_s = 0.0
         self._beat_file = records.opened("beat")
-        self._do = {
+        self._handlers = {
             "hello": self._hello, "start": self._start, "cancel": self._cancel, "signal": self._signal,
             "forget": self._forget, "end": self._end,
         }  # fmt: skip
 
     def serve(self) -> None:
         """Run until there is nothing left to do."""
-        while not self._over():
+        while not self._is_done():
             self._turn()
-        self._tasks.end_strays()
+        self._tasks.kill_remaining()
         # Only after an orderly end: records of a dead runner lead to its orphaned processes.
         self._records.remove("pid")
         self._records.remove("beat")
-        self._door.close()
+        self._socket.close()
 
     def begin(self) -> None:
         """Install signal handlers and write the ``pid`` record; raises OSError."""
         signal.set_wakeup_fd(self._waker.fileno(), warn_on_full_buffer=False)
         for number in (signal.SIGCHLD, *_ENDING):
             signal.signal(number, lambda *_: None)
-        self._door.poll.register(self._woken, select.POLLIN)
+        self._socket.poll.register(self._woken, select.POLLIN)
         self._records.write("pid", _identity())
 
-    def _over(self) -> bool:
+    def _is_done(self) -> bool:
         if self._tasks.running:
             return False
-        if self._to_end or self._told_to_end:
-            self._door.flush()
+        if self._exit_when_idle or self._terminated:
+            self._socket.flush()
             return True
-        return not self._door.engine_is_here and time.monotonic() - self._idle_since_s >= self._idle_s
+        return not self._socket.has_engine and time.monotonic() - self._idle_since_s >= self._idle_s
 
     def _turn(self) -> None:
-        for descriptor, happened in self._door.poll.poll(self._wait_ms()):
+        for descriptor, happened in self._socket.poll.poll(self._wait_ms()):
             if descriptor == self._woken.fileno():
                 self._wake()
             elif happened & ~select.POLLOUT:
-                for message in self._door.hear(descriptor):
-                    self._obey(message)
+                for message in self._socket.receive(descriptor):
+                    self._dispatch(message)
         self._tasks.reap()
         now_s = time.monotonic()
         self._tasks.tick(now_s)
-        if self._tasks.running or self._door.engine_is_here:
+        if self._tasks.running or self._socket.has_engine:
             self._idle_since_s = now_s
         if now_s >= self._beat_at_s:
             self._beat(now_s)
-        self._door.flush()
+        self._socket.flush()
 
     def _wait_ms(self) -> int:
         due_s = self._tasks.next_s()
         until_s = self._beat_at_s if due_s is None else min(due_s, self._beat_at_s)
-        if not self._tasks.running and not self._door.engine_is_here:
+        if not self._tasks.running and not self._socket.has_engine:
             until_s = min(until_s, self._idle_since_s + self._idle_s)
         return max(0, int((until_s - time.monotonic()) * 1000.0) + 1)
 
@@ -661,8 +667,8 @@ class Runner:
             numbers = set(self._woken.recv(4096))
         except BlockingIOError:
             return
-        if numbers & _ENDING and not self._told_to_end:
-            self._told_to_end = True
+        if numbers & _ENDING and not self._terminated:
+            self._terminated = True
             self._tasks.end_all("lost", "its runner was terminated by a signal")
 
     def _beat(self, now_s: float) -> None:
@@ -676,22 +682,24 @@ class Runner:
 
     # Messages.
 
-    def _obey(self, message: Record) -> None:
+    def _dispatch(self, message: Record) -> None:
         """Execute a message; an invalid one is reported and has no other effect."""
         what = message.get("do")
-        act = self._do.get(what) if isinstance(what, str) else None
+        handler = self._handlers.get(what) if isinstance(what, str) else None
         try:
-            if act is None:
+            if handler is None:
                 raise ValueError(message.get("problem") or f"unknown message: {what!r}")
-            act(message)
+            handler(message)
         except Exception as error:  # A failing message must not affect the other tasks.
             text = f"{what or 'a message'}: {error}"
             write_log(f"{type(error).__name__}: {text}")
-            self._door.tell(encode_record({"is": "problem", "attempt": message.get("attempt"), "text": text}))
+            self._socket.send(
+                encode_record({"is": "problem", "attempt": message.get("attempt"), "text": text})
+            )
 
     def _hello(self, message: Record) -> None:
         environment, cores = message.get("env"), message.get("cores")
-        self._to_end = False
+        self._exit_when_idle = False
         if isinstance(environment, dict):
             self._programs.set_base(environment)
         problem = ""
@@ -705,10 +713,10 @@ class Runner:
         ]
         here = encode_record({"is": "here", "pid": os.getpid(), "problem": problem, "running": running})
         ended, starts = ",".join(self._tasks.ended.values()), ",".join(self._tasks.starts.values())
-        self._door.tell(f'{here[:-1]},"ended":[{ended}],"starts":[{starts}]}}')
+        self._socket.send(f'{here[:-1]},"ended":[{ended}],"starts":[{starts}]}}')
 
     def _start(self, message: Record) -> None:
-        if self._told_to_end:
+        if self._terminated:
             raise ValueError("the runner was terminated by a signal")
         self._tasks.start(StartOrder(message, self._grace_s))
 
@@ -727,7 +735,7 @@ class Runner:
             self._tasks.forget(attempt)
 
     def _end(self, _: Record) -> None:
-        self._to_end = True
+        self._exit_when_idle = True
 
 
 def _attempt_number(message: Record) -> int:
