@@ -398,8 +398,10 @@ class EngineState:
 
     def close(self, attempt: Attempt) -> None:
         """Remove an attempt that is over."""
-        self.release_nodes(attempt)
-        self.unqueue(attempt)
+        if attempt.holds:
+            self.release_nodes(attempt)
+        if attempt.queued:
+            self.unqueue(attempt)
         self.attempts.pop(attempt.number, None)
         run = self.runs[attempt.run]
         if attempt.tries:
