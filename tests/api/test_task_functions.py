@@ -49,11 +49,11 @@ def test_values_come_back_from_one_run_and_are_taken_over_by_the_next() -> None:
     assert first.result() == [14, 16, 16]
     ran = weft.run(gather(double(7), double(9)))
     assert ran.completed
-    assert ran.told.executed.taken_over == 1
-    assert [kind.kind for kind in ran.told.executed.kinds] == ["double"]
+    assert ran.report.executed.taken_over == 1
+    assert [kind.kind for kind in ran.report.executed.kinds] == ["double"]
     assert "double" in ran._repr_html_()
     handle = double(9)
-    assert weft.run(handle).told.executed.taken_over == 1
+    assert weft.run(handle).report.executed.taken_over == 1
     assert handle.result() == 18  # without another run
     assert len(weft.run(double(9)).runs) == 1
     assert handle.name in handle._repr_html_()

@@ -1,4 +1,4 @@
-"""The tally and the time left: counted entry by entry, judged by the plan and by the pace of what has ended."""
+"""The counters and the time left: counted entry by entry, judged by the plan and by the pace of what has ended."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from weft.workflow.checks import check_and_unfold
 
 
 class Hand:
-    """An engine that follows a plan, with a tally that hears every entry."""
+    """An engine that follows a plan, with a counters that hears every entry."""
 
     def __init__(self, workflow, *, predictor=None):
         instance = compile_instance(check_and_unfold(workflow), platform_of(1), predictor=predictor)
         settings = EngineSettings(begins_at_once=True)
         self.engine = Engine(WorkflowLibrary({"w": instance}), instance, make_policy("plan"), settings)
-        self.tally = ExecutionCounters()
+        self.counters = ExecutionCounters()
         self.entries = 0
         (replan,) = [
             each for each in self.tell(ev.Submitted(run=0, workflow="w"), 0.0) if isinstance(each, cm.Replan)
@@ -47,18 +47,18 @@ class Hand:
     def tell(self, event, now_s):
         commands = self.engine.handle(event, now_s)
         self.entries += 1
-        self.tally.hear(
+        self.counters.record(
             JournalEntry(sequence=self.entries, now=now_s, event=event, commands=tuple(commands)), self.engine
         )
         return commands
 
     def left(self, now_s):
-        return time_left(self.engine.state.runs[0], self.engine.state, self.tally, now_s, self.promise)
+        return time_left(self.engine.state.runs[0], self.engine.state, self.counters, now_s, self.promise)
 
     def counts(self):
         return [
             (row.kind, row.waiting, row.running, row.done, row.failed)
-            for row in self.tally.counts(self.engine.state)
+            for row in self.counters.counts(self.engine.state)
         ]
 
 
@@ -103,7 +103,7 @@ def test_nobody_knows_without_estimates_until_one_of_the_kind_has_ended():
     assert str(hand.left(3.0)) == "unknown (2 tasks of unknown duration)"  # how long b takes, a does not say
     hand.tell(ev.Ended(attempt=1), 8.0)
     assert hand.left(8.0) == TimeLeft(p50_s=pytest.approx(5.0), p90_s=None)
-    assert hand.tally.paces == {}
+    assert hand.counters.paces == {}
 
 
 def test_stated_and_measured_times_are_told_apart():
@@ -198,16 +198,16 @@ def test_of_several_runs_the_last_counts():
 def test_what_was_taken_over_is_no_measure_and_setbacks_are_told():
     hand = Hand(chain(retries=1))
     hand.tell(ev.Ended(attempt=0, taken_over=3), 0.1)
-    assert hand.tally.taken_over == {(0, "a"): 1}
-    assert hand.tally.paces == {}
+    assert hand.counters.taken_over == {(0, "a"): 1}
+    assert hand.counters.paces == {}
     hand.tell(ev.Ended(attempt=1, exit_code=None, cause="error", story="no such file"), 1.0)
-    (setback,) = hand.tally.setbacks
-    assert (setback.task, setback.cause, setback.text, setback.for_good) == (
+    (failure,) = hand.counters.failures
+    assert (failure.task, failure.cause, failure.text, failure.for_good) == (
         "b",
         "error",
         "no such file",
         False,
     )
     hand.tell(ev.Ended(attempt=2, story="the command changed"), 12.0)
-    assert hand.tally.stale == {(0, "b"): {"the command changed": 1}}
-    assert [each.task for each in hand.tally.going(hand.engine.state)] == ["c"]
+    assert hand.counters.stale == {(0, "b"): {"the command changed": 1}}
+    assert [each.task for each in hand.counters.running_attempts(hand.engine.state)] == ["c"]

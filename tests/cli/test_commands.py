@@ -341,3 +341,13 @@ def test_the_shell_is_given_completions(folder: Path) -> None:
     assert weft(folder=folder, **asked).out.split() == ["plain,plan", "plain,planners"]
     asked |= {"COMP_WORDS": "weft plan --ob", "COMP_CWORD": "2"}
     assert weft(folder=folder, **asked).out.split() == ["plain,--objective"]
+
+
+def test_log_messages_go_to_standard_error(folder: Path) -> None:
+    silent = weft(*PLAN, folder=folder)
+    assert silent.err == ""
+    logged = weft("--log-level", "info", *PLAN, folder=folder)
+    assert "INFO weft.api.request: compiled hello: 6 tasks" in logged.err
+    assert "INFO weft.api.request" in weft(*PLAN, folder=folder, WEFT_LOG="info").err
+    assert weft("--log-level", "error", *PLAN, folder=folder, WEFT_LOG="info").err == ""
+    refused(weft("--log-level", "loud", "ls", folder=folder), 2, "'loud' is not one of")

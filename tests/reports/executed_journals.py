@@ -51,15 +51,15 @@ class Written:
             policy_named=make_policy,
         )
 
-    def chronicle(self) -> ExecutionHistory:
+    def projection(self) -> ExecutionHistory:
         """Tell what happened."""
         return read_history(self.engine(), self.entries, self.plans)
 
     def executed(
-        self, evidence: ExecutionRecords = NO_RECORDS, runs: Sequence[int] | None = None
+        self, records: ExecutionRecords = NO_RECORDS, runs: Sequence[int] | None = None
     ) -> ExecutedRun:
         """Give what the reports show."""
-        return build_executed_run(self.chronicle(), self.platform, evidence=evidence, runs=runs)
+        return build_executed_run(self.projection(), self.platform, records=records, runs=runs)
 
 
 def journal_of(

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from weft.reports.comparison import (
     PlannerComparison,
     PlannerResult,
-    TextTable,
     WorkflowResults,
     comparison_csv,
     comparison_html,
@@ -21,6 +20,7 @@ from weft.reports.comparison import (
     result_table,
     standing_table,
 )
+from weft.reports.text import TextTable
 
 NONE = "cannot do that"
 

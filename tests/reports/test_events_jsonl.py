@@ -15,7 +15,7 @@ from weft.backends.simulation.scenario import Scenario
 from weft.engine import messages as cm
 from weft.engine import messages as ev
 from weft.engine.journal import JournalEntry, NoteFields
-from weft.reports.events_jsonl import HAPPENINGS, EventLines, events_jsonl
+from weft.reports.events_jsonl import EVENT_KINDS, EventLines, events_jsonl
 
 PROJECT = Path(__file__).parents[2]
 FIRST = ["n", "at_s", "at", "what", "run", "workflow", "task", "iteration", "attempt", "machine"]
@@ -73,16 +73,16 @@ def test_the_story_of_a_task_that_failed_once():
 def test_keys_are_stable_and_nothing_is_left_out():
     written = example_journal()
     story = told(written)
-    keys = {word: [*FIRST, *own] for word, own in HAPPENINGS.values()}
+    keys = {word: [*FIRST, *own] for word, own in EVENT_KINDS.values()}
     assert all(list(each) == keys[each["what"]] for each in story)
     assert [each["n"] for each in story] == sorted(each["n"] for each in story)
     messages = [
         message
         for entry in written.entries
         for message in (entry.event, *entry.commands)
-        if type(message) in HAPPENINGS
+        if type(message) in EVENT_KINDS
     ]
-    expected = Counter(HAPPENINGS[type(message)][0] for message in messages)
+    expected = Counter(EVENT_KINDS[type(message)][0] for message in messages)
     assert Counter(each["what"] for each in story) == expected
     assert all(each["at"] is None for each in story)
     attempts = [each for each in story if each["what"].startswith("attempt-")]
@@ -101,25 +101,25 @@ def test_every_message_is_told_or_left_out_on_purpose():
         "TimerFired",
     }
     silent |= {"Command", "Event", "Parcel", "RECORDS", "Record"}
-    named = {kind.__name__ for kind in HAPPENINGS}
+    named = {kind.__name__ for kind in EVENT_KINDS}
     assert named | silent == set(cm.__all__) | set(ev.__all__)
     assert not named & silent
-    words = [word for kind, (word, _) in HAPPENINGS.items() if kind not in cm.RECORDS]
+    words = [word for kind, (word, _) in EVENT_KINDS.items() if kind not in cm.RECORDS]
     assert len(set(words)) == len(words)
 
 
 def test_the_reference_lists_every_happening_with_its_keys():
     page = (PROJECT / "docs" / "reference" / "reports.md").read_text(encoding="utf-8")
-    for word, keys in HAPPENINGS.values():
+    for word, keys in EVENT_KINDS.values():
         shown = ", ".join(f"`{key}`" for key in keys) or "-"
         assert f"| `{word}` | {shown} |" in page
 
 
-@pytest.mark.parametrize("message", sorted(HAPPENINGS, key=lambda kind: kind.__name__))
+@pytest.mark.parametrize("message", sorted(EVENT_KINDS, key=lambda kind: kind.__name__))
 def test_the_keys_of_a_happening_are_fields_of_its_message(message):
     renamed = {"asked": "what", "signal": "what", "bytes": "parcels"}
     fields = set(NoteFields._fields if message in cm.RECORDS else message.__dataclass_fields__)
-    assert {renamed.get(key, key) for key in HAPPENINGS[message][1]} <= fields
+    assert {renamed.get(key, key) for key in EVENT_KINDS[message][1]} <= fields
 
 
 def test_numbers_without_end_are_texts():

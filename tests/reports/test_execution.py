@@ -1,4 +1,4 @@
-"""An executed run as data: what a journal and the evidence beside it say, and nothing else."""
+"""An executed run as data: what a journal and the records beside it say, and nothing else."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_kinds_are_summed_up():
     written = journal_of(flow, platform_of(1.0, 2.0), scenario=scenario, policy="fcfs")
     measured = {
         number: ProcessUsage(cpu_s=2.5, max_rss_bytes=1000 + number)
-        for number in written.chronicle().history.attempts
+        for number in written.projection().history.attempts
     }
     executed = written.executed(ExecutionRecords(measured=measured))
     (kind,) = executed.kinds
@@ -168,7 +168,7 @@ def test_kinds_are_summed_up():
 def test_a_failure_is_told_with_its_log(tmp_path):
     scenario = Scenario(exit_codes={"work[2]": (7, 0)})
     written = journal_of(swept(retries=1), platform_of(1.0), scenario=scenario, policy="fcfs")
-    (failed,) = written.chronicle().history.failures
+    (failed,) = written.projection().history.failures
     layout = ProjectLayout(tmp_path)
     records = layout.records(3, failed.attempt)
     records.mkdir(parents=True)
@@ -198,13 +198,13 @@ def taken_over_journal():
         EngineSettings(begins_at_once=False),
         policy_named=make_policy,
     )
-    chronicle = ExecutionHistory()
+    projection = ExecutionHistory()
     waiting: list[tuple[float, ev.Event]] = [(0.0, ev.Submitted(run=0, workflow="row"))]
     sequence = 0
     while waiting:
         now, event = waiting.pop(0)
         commands = engine.handle(event, now)
-        chronicle.take(
+        projection.take(
             JournalEntry(sequence=sequence, now=now, event=event, commands=tuple(commands)), engine.state
         )
         sequence += 1
@@ -215,12 +215,12 @@ def taken_over_journal():
                     waiting.append((now + 1, ev.Started(attempt=command.attempt)))
                 ended = ev.Ended(attempt=command.attempt, taken_over=1 if over else None)
                 waiting.append((now if over else now + 11, ended))
-    return chronicle.finish(engine.state), platform
+    return projection.finish(engine.state), platform
 
 
 def test_what_an_earlier_run_had_made_is_counted_as_taken_over():
-    chronicle, platform = taken_over_journal()
-    executed = build_executed_run(chronicle, platform)
+    projection, platform = taken_over_journal()
+    executed = build_executed_run(projection, platform)
     assert executed.outcome == "completed"
     assert executed.taken_over == 1
     assert [(kind.kind, kind.taken_over, kind.attempts, kind.mean_s) for kind in executed.kinds] == [
@@ -260,6 +260,6 @@ def test_everything_is_plain_data_and_the_same_every_time():
     written = example_journal()
     first, second = written.executed().as_record(), written.executed().as_record()
     assert json.dumps(first) == json.dumps(second)
-    assert len(first["attempts"]) == len(written.chronicle().history.attempts)
+    assert len(first["attempts"]) == len(written.projection().history.attempts)
     assert {kind["kind"] for kind in first["kinds"]} >= {"lapw0", "lapw1", "simulate"}
     assert first["outcome"] == "failed"

@@ -32,17 +32,17 @@ def executed(tmp_path_factory):
     flow.task("end", work=5, after=["work"])
     scenario = Scenario(exit_codes={"work[2]": (3, 0)})
     written = journal_of(flow.build(), platform_of(1.0, 1.0), scenario=scenario, policy="fcfs")
-    (failed,) = written.chronicle().history.failures
+    (failed,) = written.projection().history.failures
     layout = ProjectLayout(tmp_path_factory.mktemp("project"))
     records = layout.records(1, failed.attempt)
     records.mkdir(parents=True)
     (records / "err").write_text(f"first\n{EVIL}\n\x1b[31m@@SCRIPT@@\n")
-    evidence = ExecutionRecords(
+    records = ExecutionRecords(
         promises={0: Promise(planned_s=20, p50_s=20, p90_s=22, tasks=2)},
         logs=AttemptLogs(layout=layout, execution=1),
         measured={0: ProcessUsage(cpu_s=9, max_rss_bytes=5e6)},
     )
-    return written.executed(evidence)
+    return written.executed(records)
 
 
 def test_the_page_is_whole_and_needs_nothing_else(executed):
@@ -69,7 +69,7 @@ def test_the_page_is_whole_and_needs_nothing_else(executed):
 def test_a_failure_says_nothing_twice(executed, text):
     (failure,) = executed.failures
     measured = {failure.failed.attempt: ProcessUsage(text=text)}
-    page = execution_html(replace(executed, evidence=replace(executed.evidence, measured=measured)))
+    page = execution_html(replace(executed, records=replace(executed.records, measured=measured)))
     told = page[page.index('<div class="failure">') :].partition("</div>")[0]
     assert sum(text in line for line in told.splitlines()[2:]) == 1
 
@@ -95,7 +95,7 @@ def test_the_critical_path_is_marked_in_the_chart(executed):
 def test_a_rough_day_has_a_page_too():
     written = example_journal()
     page = execution_html(written.executed())
-    assert page.count('<div class="failure">') == len(written.chronicle().history.failures)
+    assert page.count('<div class="failure">') == len(written.projection().history.failures)
     one = written.executed(runs=[4])
     assert "<h2>Critical path</h2>" in execution_html(one)
     others = [row[0] for row in path_table(one).rows if not row[0].startswith(("simulate", "process"))]

@@ -96,8 +96,8 @@ def journals(draw):
 
 def slow_twin(executed):
     """Follow the path back by looking at everything at every step."""
-    chronicle, story = executed.chronicle, executed.stories[0]
-    graph = chronicle.runs[0].compiled.graph
+    projection, story = executed.projection, executed.run_summaries[0]
+    graph = projection.runs[0].compiled.graph
     ran, met, found = list(executed.ran), set(), []
     current = min(ran, key=lambda each: (-each.ended_s, each.number))
     while current is not None:
@@ -173,8 +173,8 @@ def test_the_path_is_that_of_a_slow_twin_when_ends_were_told_late(pair):
 def test_times_add_up_for_every_run_of_a_rough_day():
     executed = example_journal().executed()
     nodes = [machine.nodes for machine in executed.machines]
-    for story in executed.stories:
-        path = find_critical_path(executed.chronicle, nodes, story.index)
+    for story in executed.run_summaries:
+        path = find_critical_path(executed.projection, nodes, story.index)
         assert path.ran_s + path.staged_s + path.waited_s == pytest.approx(story.ended_s - story.arrival_s)
         for before, after in zip(path.steps, path.steps[1:], strict=False):
             assert after.after is before.attempt

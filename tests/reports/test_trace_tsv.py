@@ -53,12 +53,12 @@ def test_what_is_known_is_written_as_nextflow_does(written):
         fingerprint="abcdef0123456789",
         directory="/somewhere/0",
     )
-    evidence = ExecutionRecords(
+    records = ExecutionRecords(
         measured={0: ProcessUsage(cpu_s=45, max_rss_bytes=1.5 * 1024**3, pid=4711)},
         products={0: product},
         zero_at_s=1_000_000_000.25,
     )
-    first, second, third = rows_of(trace_tsv(written.executed(evidence)))
+    first, second, third = rows_of(trace_tsv(written.executed(records)))
     assert first == {
         "task_id": "0",
         "hash": "ab/cdef01",
@@ -87,7 +87,7 @@ def test_what_is_known_is_written_as_nextflow_does(written):
     }
     assert (second["status"], second["exit"], second["attempt"]) == ("FAILED", "3", "1")
     assert (third["status"], third["exit"], third["attempt"]) == ("COMPLETED", "0", "2")
-    raw = rows_of(trace_tsv(written.executed(evidence), raw=True))[0]
+    raw = rows_of(trace_tsv(written.executed(records), raw=True))[0]
     assert (raw["submit"], raw["realtime"], raw["peak_rss"], raw["%cpu"]) == (
         "1000000000250",
         "90000",
@@ -103,8 +103,8 @@ def test_without_a_clock_there_are_no_dates(written):
 
 
 def test_what_was_taken_over_is_cached():
-    chronicle, platform = taken_over_journal()
-    rows = rows_of(trace_tsv(build_executed_run(chronicle, platform)))
+    projection, platform = taken_over_journal()
+    rows = rows_of(trace_tsv(build_executed_run(projection, platform)))
     assert [(row["name"], row["status"], row["realtime"]) for row in rows] == [
         ("first", "CACHED", "-"),
         ("middle", "COMPLETED", "10s"),

@@ -97,11 +97,11 @@ def test_measurements_files_and_machines_are_those_of_the_run(schema):
             FileRecord(name="part.2", size_bytes=22, digest="y"),
         ),
     )
-    evidence = ExecutionRecords(
+    records = ExecutionRecords(
         products={0: made}, measured={0: ProcessUsage(cpu_s=4, max_rss_bytes=1e6)}, zero_at_s=1_000_000_000
     )
     platform = Platform(machines=(machine,))
-    text = write_wfformat(journal_of(flow.build(), platform, policy="fcfs").executed(evidence))
+    text = write_wfformat(journal_of(flow.build(), platform, policy="fcfs").executed(records))
     validate(schema, text)
     document = json.loads(text)
     assert document["description"] == "a flow"
@@ -139,7 +139,7 @@ def test_the_executed_graph_is_the_described_one_where_nothing_repeats(written):
     executed = written.executed()
     if executed.outcome != "completed":
         return
-    graph = executed.chronicle.runs[0].compiled.graph
+    graph = executed.projection.runs[0].compiled.graph
     expected = {
         (graph.names[before], name)
         for task, name in enumerate(graph.names)
@@ -166,7 +166,7 @@ def test_a_rough_day_is_valid_and_without_cycles(schema):
         text = write_wfformat(executed, run)
         validate(schema, text)
         edges, work = read_back(text)
-        graph = executed.chronicle.runs[run].compiled.graph
+        graph = executed.projection.runs[run].compiled.graph
         # Run 0 went through its loop three times, and only its last task is outside.
         assert len(work) == ((len(graph) - 1) * 3 + 1 if run == 0 else len(graph))
         assert len(edges) >= graph.edge_count
@@ -175,13 +175,13 @@ def test_a_rough_day_is_valid_and_without_cycles(schema):
 
 
 def test_what_was_taken_over_took_what_it_took_then():
-    chronicle, platform = taken_over_journal()
+    projection, platform = taken_over_journal()
     product = Product(
         execution=1, run=0, task=0, name="first", kind="first", workflow="row", attempt=0, seconds=42
     )
     _, work = read_back(
         write_wfformat(
-            build_executed_run(chronicle, platform, evidence=ExecutionRecords(products={0: product}))
+            build_executed_run(projection, platform, records=ExecutionRecords(products={0: product}))
         )
     )
     assert work == {"first": 42, "middle": 10, "last": 10}

@@ -75,8 +75,8 @@ def find_missing_inputs(graph: TaskGraph, folder: Path) -> list[Problem]:
 
 def _is_read_later(task: Task, text: str) -> bool:
     """Return whether a name depends on lines that another task writes during the run."""
-    said = task.sweep.from_file if task.sweep is not None else ()
-    return any(field.name in said for field in list_fields(text))
+    names = task.sweep.from_file if task.sweep is not None else ()
+    return any(field.name in names for field in list_fields(text))
 
 
 def _may_exist(name: str, folder: Path) -> bool:

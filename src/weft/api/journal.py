@@ -18,8 +18,9 @@ from weft.units import format_count, format_seconds
 __all__ = ["ReplayedJournal", "explain_task", "explanation_lines", "replay_journal"]
 
 
-_SHOWN, _STORY = 12, 12
-"""Maximal numbers of machines and of events that are printed."""
+_SHOWN = 12
+"""Maximal number of machines, and of events, that are printed."""
+_MOST_MACHINES = 1_000_000
 
 
 def explain_task(
@@ -36,12 +37,15 @@ def explain_task(
         found = find_journal(journal, run)
     read, which = found.journal, found.position
     wanted = math.inf if at_s is None else at_s
-    told = explain(read.engine, read.entries, read.plans, task, run=which, at_s=wanted, rebuilt=read.rebuilt)
-    return told if found.number is None else replace(told, run=found.number)
+    explained = explain(
+        read.engine, read.entries, read.plans, task, run=which, at_s=wanted, rebuilt=read.rebuilt
+    )
+    return explained if found.number is None else replace(explained, run=found.number)
 
 
-def explanation_lines(found: Explanation) -> Iterator[str]:
-    """Format an explanation as lines of text."""
+def explanation_lines(found: Explanation, *, verbose: bool = False) -> Iterator[str]:
+    """Format an explanation as lines of text; ``verbose`` lists all machines and the whole history."""
+    most = len(found.story) + _MOST_MACHINES if verbose else _SHOWN
     iteration = f", iteration {found.iteration}" if found.iteration > 1 else ""
     yield (
         f"{found.task} of run {found.run} ({found.workflow}){iteration} is {found.state} "
@@ -50,31 +54,31 @@ def explanation_lines(found: Explanation) -> Iterator[str]:
     for reason in found.waits_for:
         yield f"  waits for {reason}"
     if found.choice is not None:
-        yield from _choice_lines(found.choice)
+        yield from _choice_lines(found.choice, most)
     if found.candidates:
         yield "now:"
-        yield from _candidate_lines(found.candidates, chosen="")
+        yield from _candidate_lines(found.candidates, most, chosen="")
     yield "history:"
-    skipped = len(found.story) - _STORY
+    skipped = len(found.story) - most
     if skipped > 0:
         yield f"  … {format_count(skipped, 'earlier step')}"
-    for step in found.story[-_STORY:]:
+    for step in found.story[-most:]:
         yield f"  {format_seconds(step.now):>10}  {step.text}"
     if not found.story:
         yield "  nothing yet"
 
 
-def _choice_lines(choice: PlacementChoice) -> Iterator[str]:
+def _choice_lines(choice: PlacementChoice, most: int) -> Iterator[str]:
     how = ", waiting in its queue" if choice.queued else ""
     nodes = f" with {format_count(choice.count, 'node')}" if choice.count else ""
     yield (
         f"placed on {choice.machine}{nodes}{how} at {format_seconds(choice.now)} "
         f"(entry {choice.entry}) by {choice.by}; the machines at that time:"
     )
-    yield from _candidate_lines(choice.candidates, chosen=choice.machine)
+    yield from _candidate_lines(choice.candidates, most, chosen=choice.machine)
 
 
-def _candidate_lines(candidates: Sequence[Candidate], *, chosen: str) -> Iterator[str]:
+def _candidate_lines(candidates: Sequence[Candidate], most: int, *, chosen: str) -> Iterator[str]:
     """Format the machines: the chosen one first, then by estimated finish time."""
 
     def place(candidate: Candidate) -> tuple[bool, bool, float]:
@@ -85,11 +89,11 @@ def _candidate_lines(candidates: Sequence[Candidate], *, chosen: str) -> Iterato
     if common:
         yield f"   every machine: {', '.join(common)}"
     ordered = sorted(candidates, key=place)
-    for candidate in ordered[:_SHOWN]:
+    for candidate in ordered[:most]:
         mark = "*" if candidate.machine == chosen else " "
         yield f" {mark} {candidate.machine}: {'; '.join(_verdict(candidate, common))}"
-    if len(ordered) > _SHOWN:
-        yield f"   … {format_count(len(ordered) - _SHOWN, 'more machine')}"
+    if len(ordered) > most:
+        yield f"   … {format_count(len(ordered) - most, 'more machine')}"
 
 
 def _met_by_all(candidates: Sequence[Candidate]) -> list[str]:

@@ -137,14 +137,14 @@ class Front:
             rule = f"it has {format_count(count, 'point')}: from 1, the fastest, to {count}"
             raise InvalidInput(Problem(what=what, rule=rule, advice="`weft pareto` shows them"))
         entry = self.entries[number - 1]
-        told = f"point {number} of {len(self.entries)} of the front of time against {self.view.noun}"
+        note = f"point {number} of {len(self.entries)} of the front of time against {self.view.noun}"
         plan = Plan(
             schedule=entry.schedule,
             steps=self.steps,
             bound_s=self.bound_s,
             cut=self.cut,
             by=entry.by,
-            notes=(told,),
+            notes=(note,),
         )
         return measure_plan(
             self.instance,

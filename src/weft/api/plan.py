@@ -66,7 +66,7 @@ def open_pool(
         raise InvalidInput(Problem(what=f"{workers} workers", rule="must be at least 1"))
     given = {"workers": workers > 1, "cluster": cluster is not None, "pool": pool is not None}
     if sum(given.values()) > 1:
-        both = " and ".join(name for name, said in given.items() if said)
+        both = " and ".join(name for name, is_given in given.items() if is_given)
         rule = "only one of them can be given"
         raise InvalidInput(Problem(what=f"{both} were given", rule=rule))
     if pool is not None and not isinstance(pool, str):

@@ -120,7 +120,7 @@ class ExecutionCounters:
         """By (run, kind): reasons why earlier results were stale, with their counts."""
         self.ran: Counter[tuple[int, str]] = Counter()
         """By (run, kind): tasks whose programs ran and completed."""
-        self.setbacks: deque[AttemptFailure] = deque(maxlen=_KEPT)
+        self.failures: deque[AttemptFailure] = deque(maxlen=_KEPT)
         self.paces: dict[int, deque[float]] = {}
         """By run: measured over estimated seconds of the tasks completed last."""
         self.untimed: dict[tuple[int, str], deque[float]] = {}
@@ -131,7 +131,7 @@ class ExecutionCounters:
         """Run, task and estimated seconds of each live attempt."""
         self._story: dict[int, str] = {}
 
-    def hear(self, entry: JournalEntry, engine: Engine) -> None:
+    def record(self, entry: JournalEntry, engine: Engine) -> None:
         """Update the counters with an entry; the engine's state is the one after it."""
         event = entry.event
         if type(event) is ev.Ended:
@@ -142,7 +142,7 @@ class ExecutionCounters:
             if type(command) is cm.Start:
                 self._start(command, entry.now, engine.state)
             elif type(command) is cm.Settle and command.cause:
-                self._set_back(command, entry, engine.state)
+                self._add_failure(command, entry, engine.state)
 
     def _start(self, command: cm.Start, now_s: float, state: EngineState) -> None:
         known = state.runs[command.run].compiled
@@ -175,9 +175,9 @@ class ExecutionCounters:
             else:
                 self.paces.setdefault(run, deque(maxlen=_KEPT)).append(pace)
 
-    def _set_back(self, command: cm.Settle, entry: JournalEntry, state: EngineState) -> None:
+    def _add_failure(self, command: cm.Settle, entry: JournalEntry, state: EngineState) -> None:
         attempt = getattr(entry.event, "attempt", None)
-        self.setbacks.append(
+        self.failures.append(
             AttemptFailure(
                 at_s=entry.now,
                 run=command.run,
@@ -194,7 +194,7 @@ class ExecutionCounters:
         """Return the start time of a running attempt; None if it does not run."""
         return self._begun.get(attempt)
 
-    def going(
+    def running_attempts(
         self, state: EngineState, chosen: Callable[[RunState], bool] = lambda _: True
     ) -> list[RunningAttempt]:
         """Return the running attempts by start time."""
@@ -299,7 +299,11 @@ def latest_of(found: Sequence[TimeLeft]) -> TimeLeft:
 
 
 def time_left(
-    run: RunState, state: EngineState, tally: ExecutionCounters, now_s: float, promise: Promise | None = None
+    run: RunState,
+    state: EngineState,
+    counters: ExecutionCounters,
+    now_s: float,
+    promise: Promise | None = None,
 ) -> TimeLeft:
     """Estimate the remaining time of a run; ``promise`` is the prediction made before it began."""
     if run.ending:
@@ -312,11 +316,11 @@ def time_left(
     if not open_tasks:
         return TimeLeft(p50_s=0.0, p90_s=0.0)
     untimed = mark_untimed_tasks(run.instance)
-    mute = [task for task in open_tasks if untimed[task] and _key(run, task) not in tally.untimed]
+    mute = [task for task in open_tasks if untimed[task] and _key(run, task) not in counters.untimed]
     if mute:
         return TimeLeft(p50_s=None, p90_s=None, why=f"{format_count(len(mute), 'task')} of unknown duration")
-    usual, slow = _mean_pace(run, tally, open_tasks, untimed.tolist(), promise)
-    reached_s = min(_reached_s(run, state, tally, task, lines[task], now_s, usual) for task in open_tasks)
+    usual, slow = _mean_pace(run, counters, open_tasks, untimed.tolist(), promise)
+    reached_s = min(_reached_s(run, state, counters, task, lines[task], now_s, usual) for task in open_tasks)
     if len(open_tasks) == len(lines) and not run.attempt_of:
         reached_s = min(reached_s, now_s)  # the plan may begin with idle time
     left_s = max(lines[task].finish_s for task in open_tasks) - reached_s + further_s
@@ -331,7 +335,7 @@ def _key(run: RunState, task: int) -> tuple[int, str]:
 
 def _mean_pace(
     run: RunState,
-    tally: ExecutionCounters,
+    counters: ExecutionCounters,
     tasks: Sequence[int],
     untimed: Sequence[bool],
     promise: Promise | None,
@@ -347,9 +351,9 @@ def _mean_pace(
             weights[key] = weights.get(key, 0.0) + planned_s
         else:
             stated_s += planned_s
-    paces = [(seconds, _measured_pace(tally.untimed[key])) for key, seconds in weights.items()]
+    paces = [(seconds, _measured_pace(counters.untimed[key])) for key, seconds in weights.items()]
     if stated_s > 0.0 or not paces:
-        paces.append((max(stated_s, 1e-9), _stated_pace(tally.paces.get(run.index, ()), promise)))
+        paces.append((max(stated_s, 1e-9), _stated_pace(counters.paces.get(run.index, ()), promise)))
     whole = sum(weight for weight, _ in paces) or 1.0
     usual = sum(weight * pace[0] for weight, pace in paces) / whole
     late = [weight * pace[1] for weight, pace in paces if pace[1] is not None]
@@ -415,7 +419,7 @@ def _to_come(run: RunState, body: LoopState) -> tuple[int, int] | None:
 def _reached_s(
     run: RunState,
     state: EngineState,
-    tally: ExecutionCounters,
+    counters: ExecutionCounters,
     task: int,
     line: PlanLine,
     now_s: float,
@@ -423,7 +427,7 @@ def _reached_s(
 ) -> float:
     """Return the time of the plan that corresponds to the progress of a task."""
     number = run.attempt_of.get(task)
-    began_s = None if number is None else tally.began_s(number)
+    began_s = None if number is None else counters.began_s(number)
     if number is None or began_s is None:
         return line.start_s
     attempt = state.attempts.get(number)

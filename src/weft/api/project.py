@@ -2,36 +2,51 @@
 engine.
 
 Following a journal takes no lock and makes no decisions; the engine may be running or not.
+
+Remove sandboxes, records and checkpoints of finished runs.
+
+Cleanup holds the project lock, so no engine uses the files meanwhile, and never follows links. Files that a
+later run reused are hard links of that run and stay.
 """
 
 from __future__ import annotations
 
 import getpass
+import os
+import stat
 import time
+from collections.abc import Iterator, Sequence
+from dataclasses import field
 from pathlib import Path
 from typing import Self
 
 from weft.api.progress import ExecutionCounters
+from weft.backends.attempt.safe_paths import StagingProblem
+from weft.backends.attempt.trees import remove_tree
 from weft.backends.layout import ProjectLayout, refuse_links
 from weft.engine.history import History
 from weft.engine.journal import JournalEntry
 from weft.engine.messages import PlanReady
 from weft.engine.state.state import EngineState
-from weft.errors import InvalidInput, Problem
+from weft.errors import InvalidInput, Problem, WeftError
+from weft.platform.platform import planned_machines
 from weft.records import dataclass
 from weft.repository.database import Database, open_database
-from weft.repository.journal import Journal
+from weft.repository.journal import Journal, JournalHeader
 from weft.repository.journal_store import JournalStore
+from weft.repository.products import ProductTable
 from weft.repository.requests import RequestTable
-from weft.repository.runs import UNFINISHED, RunRecord, RunTable
+from weft.repository.runs import UNFINISHED, ExecutionRecord, RunRecord, RunTable
 from weft.runtime.execution import Execution
-from weft.runtime.lock import LockOwner, find_holder
+from weft.runtime.lock import Lock, LockOwner, find_holder
 
 __all__ = [
     "REPLY_TIMEOUT_S",
+    "CleanupResult",
     "JournalFollower",
     "OpenProject",
     "RequestReply",
+    "clean",
     "count_journal",
     "find_project",
     "follow_run",
@@ -128,14 +143,14 @@ class OpenProject:
 class JournalFollower:
     """State of one execution, rebuilt from its journal and updated while the journal grows."""
 
-    def __init__(self, place: OpenProject, execution: int) -> None:
-        self.place = place
+    def __init__(self, opened: OpenProject, execution: int) -> None:
+        self.opened = opened
         self.execution = execution
-        self._store = JournalStore(place.database)
+        self._store = JournalStore(opened.database)
         self.header = self._store.header(execution)
         self.engine = Journal(header=self.header, plans={}, entries=()).engine()
         self.history = History()
-        self.tally = ExecutionCounters()
+        self.counters = ExecutionCounters()
         self._read = -1
 
     @property
@@ -151,7 +166,7 @@ class JournalFollower:
         for entry in found:
             self.engine.apply(entry.event, entry.now, entry.commands)
             self.history.take(entry, self.state)
-            self.tally.hear(entry, self.engine)
+            self.counters.record(entry, self.engine)
             self._read = entry.sequence
         return found
 
@@ -163,17 +178,17 @@ class JournalFollower:
 
 def count_journal(execution: Execution) -> ExecutionCounters:
     """Return the counters of the entries written before this process resumed the execution."""
-    tally = ExecutionCounters()
-    with OpenProject.at(str(execution.layout.project)) as place:
-        for entry in JournalStore(place.database).all_after(execution.number):
-            tally.hear(entry, execution.engine)
-    return tally
+    counters = ExecutionCounters()
+    with OpenProject.at(str(execution.layout.project)) as opened:
+        for entry in JournalStore(opened.database).all_after(execution.number):
+            counters.record(entry, execution.engine)
+    return counters
 
 
-def follow_run(place: OpenProject, run: int | None) -> tuple[RunRecord, JournalFollower]:
+def follow_run(opened: OpenProject, run: int | None) -> tuple[RunRecord, JournalFollower]:
     """Return a run (default: the last) and a follower that has read its journal."""
-    meant = place.runs.run(run)
-    followed = JournalFollower(place, meant.execution)
+    meant = opened.runs.run(run)
+    followed = JournalFollower(opened, meant.execution)
     followed.catch_up()
     return meant, followed
 
@@ -195,7 +210,7 @@ class RequestReply:
 
 
 def send_request(
-    place: OpenProject,
+    opened: OpenProject,
     what: str,
     run: RunRecord,
     *,
@@ -204,9 +219,9 @@ def send_request(
     patience_s: float = REPLY_TIMEOUT_S,
 ) -> RequestReply:
     """Send a request about a run to the running engine and wait for the reply."""
-    if place.engine is None:
+    if opened.engine is None:
         return RequestReply(granted=False, text="no engine is running in this project", heard=False)
-    requests = RequestTable(place.database)
+    requests = RequestTable(opened.database)
     number = requests.ask(
         what,
         execution=run.execution,
@@ -217,13 +232,13 @@ def send_request(
         at_s=time.time(),
     )
     until_s = time.monotonic() + patience_s
-    while time.monotonic() < until_s and place.engine is not None:
+    while time.monotonic() < until_s and opened.engine is not None:
         reply = requests.reply(number)
         if reply is not None:
             return RequestReply(granted=reply.granted, text=reply.text)
         time.sleep(_PAUSE_S)
     if requests.withdraw(number):
-        gone = place.engine is None
+        gone = opened.engine is None
         why = (
             "the engine ended before it replied"
             if gone
@@ -233,3 +248,135 @@ def send_request(
     reply = requests.reply(number)
     assert reply is not None
     return RequestReply(granted=reply.granted, text=reply.text)
+
+
+@dataclass(slots=True, kw_only=True)
+class CleanupResult:
+    """Files and folders that were removed, or would be removed by a dry run."""
+
+    runs: list[int] = field(default_factory=list)
+    kept: list[int] = field(default_factory=list)
+    """Numbers of unfinished runs, which are kept."""
+    folders: list[str] = field(default_factory=list)
+    files: int = 0
+    freed_bytes: int = 0
+    """Bytes of files without another hard link."""
+
+
+def clean(
+    opened: OpenProject,
+    runs: Sequence[int],
+    *,
+    keep_results: bool = False,
+    everything: bool = False,
+    dry_run: bool = False,
+    command: Sequence[str] = (),
+) -> CleanupResult:
+    """Remove the files of finished executions: those of ``runs``, or all.
+
+    ``keep_results`` keeps the directories that hold outputs, so that later runs can reuse them;
+    ``everything`` also removes reports and input caches. Raises Locked if an engine is running.
+    """
+    with Lock(opened.layout.lock, command):
+        chosen, kept = _choose_executions(opened, runs)
+        found = CleanupResult(kept=kept)
+        for execution in chosen:
+            own = [run.number for run in opened.runs.of(execution.number)]
+            found.runs += own
+            header = JournalStore(opened.database).header(execution.number)
+            spared = _folders_with_results(opened, execution.number) if keep_results else set()
+            for root, name in _folders(opened.layout, execution.number, header, spared):
+                _remove(root, name, found, dry_run=dry_run)
+            for number in own if everything else ():
+                _remove(opened.layout.home, f"reports/{number}", found, dry_run=dry_run)
+        if everything and not keep_results and not runs:
+            for root in _sandboxes(opened):
+                _remove(root, "cache", found, dry_run=dry_run)
+    return found
+
+
+def _choose_executions(opened: OpenProject, runs: Sequence[int]) -> tuple[list[ExecutionRecord], list[int]]:
+    """Return the finished executions to clean and the numbers of unfinished runs."""
+    executions = {each.number: each for each in opened.runs.executions()}
+    if not runs:
+        over = [each for each in executions.values() if each.state not in UNFINISHED]
+        rest = [run.number for run in opened.runs.all() if executions[run.execution].state in UNFINISHED]
+        return over, rest
+    meant = {}
+    for number in runs:
+        run = opened.runs.run(number)
+        execution = executions[run.execution]
+        if execution.state in UNFINISHED:
+            what = f"run {number} is not finished: it can be resumed"
+            raise InvalidInput(
+                Problem(what=what, advice=f"`weft resume {number}`, or `weft cancel {number}` first")
+            )
+        meant[execution.number] = execution
+    return list(meant.values()), []
+
+
+def _folders(
+    layout: ProjectLayout, execution: int, header: JournalHeader, spared: set[Path]
+) -> Iterator[tuple[Path, str]]:
+    """Yield (root, relative path) of the folders of an execution."""
+    number = str(execution)
+    for machine in planned_machines(header.platform):
+        sandbox = layout.sandbox(machine)
+        if not spared:
+            yield sandbox, number
+            continue
+        for name in _names(sandbox / number):
+            if sandbox / number / name not in spared:
+                yield sandbox, f"{number}/{name}"
+    for name in ("attempts", "runners", "checkpoints"):
+        yield layout.home, f"{name}/{number}"
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return sorted(each.name for each in folder.iterdir())
+    except OSError:
+        return []
+
+
+def _folders_with_results(opened: OpenProject, execution: int) -> set[Path]:
+    return {Path(directory) for directory in ProductTable(opened.database).directories(execution)}
+
+
+def _sandboxes(opened: OpenProject) -> list[Path]:
+    store = JournalStore(opened.database)
+    found: dict[Path, None] = {}
+    for execution in opened.runs.executions():
+        for machine in planned_machines(store.header(execution.number).platform):
+            found[opened.layout.sandbox(machine)] = None
+    return list(found)
+
+
+def _remove(root: Path, name: str, found: CleanupResult, *, dry_run: bool) -> None:
+    if not os.path.lexists(root / name):
+        return
+    files, freed = _disk_usage(root / name)
+    found.files += files
+    found.freed_bytes += freed
+    found.folders.append(str(root / name))
+    if dry_run:
+        return
+    try:
+        remove_tree(root, name)
+    except StagingProblem as problem:
+        raise WeftError(f"{root}: {problem}; what was removed before stays removed") from None
+
+
+def _disk_usage(folder: Path) -> tuple[int, int]:
+    """Return the number of files and the bytes of those without another hard link; links are not followed."""
+    files = freed = 0
+    for parent, _, names in os.walk(folder, followlinks=False):
+        for name in names:
+            try:
+                found = os.lstat(os.path.join(parent, name))  # noqa: PTH118 -- many of them
+            except OSError:
+                continue
+            files += 1
+            if stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
+                freed += found.st_size
+    return files, freed

@@ -70,7 +70,7 @@ def reports_folder(layout: ProjectLayout, run: int) -> Path:
 
 
 def read_report(
-    place: OpenProject,
+    opened: OpenProject,
     execution: int,
     run: RunRecord | None = None,
     *,
@@ -80,43 +80,45 @@ def read_report(
 
     ``compiled`` are its workflows, if they are compiled already.
     """
-    store = JournalStore(place.database)
+    store = JournalStore(opened.database)
     header = store.header(execution)
     entries = store.read(execution)
     engine = Journal(header=header, plans={}, entries=(), compiled=compiled).engine()
     engine.state.plans.update(entries.plans)
-    runs = place.runs.of(execution)
+    runs = opened.runs.of(execution)
     numbers = {each.position: each.number for each in runs}
-    chronicle, lines = (
+    projection, lines = (
         ExecutionHistory(),
         EventLines(header.started_at_s, lambda index: numbers.get(index, index)),
     )
     events: list[str] = []
     for entry in entries.entries:
         engine.apply(entry.event, entry.now, entry.commands)
-        chronicle.take(entry, engine.state)
+        projection.take(entry, engine.state)
         events.extend(lines.take(entry, engine.state))
-    chronicle.finish(engine.state)
+    projection.finish(engine.state)
     machines = planned_machines(header.platform)
-    evidence = ExecutionRecords(
+    records = ExecutionRecords(
         promises={each.position: each.promise for each in runs if each.promise is not None},
-        measured=_read_usage(place, execution, machines),
-        products=_read_products(place, execution, engine.state.runs),
-        logs=AttemptLogs(layout=place.layout, execution=execution),
+        measured=_read_usage(opened, execution, machines),
+        products=_read_products(opened, execution, engine.state.runs),
+        logs=AttemptLogs(layout=opened.layout, execution=execution),
         numbers=numbers,
         zero_at_s=header.started_at_s,
     )
     chosen = None if run is None else [run.position]
-    executed = build_executed_run(chronicle, header.platform, evidence=evidence, runs=chosen)
+    executed = build_executed_run(projection, header.platform, records=records, runs=chosen)
     return ExecutionReport(executed=executed, events=tuple(events))
 
 
-def _read_usage(place: OpenProject, execution: int, machines: tuple[Machine, ...]) -> dict[int, ProcessUsage]:
+def _read_usage(
+    opened: OpenProject, execution: int, machines: tuple[Machine, ...]
+) -> dict[int, ProcessUsage]:
     """Read the end records of the runners; records with another token are ignored."""
-    token = RunTable(place.database).stored_value(execution, "token")
+    token = RunTable(opened.database).stored_value(execution, "token")
     found: dict[int, ProcessUsage] = {}
     for machine in machines if token else ():
-        folder = place.layout.runner(execution, machine)
+        folder = opened.layout.runner(execution, machine)
         if token and folder.is_dir():
             records = SealedRecords(str(folder), token)
             try:
@@ -127,8 +129,8 @@ def _read_usage(place: OpenProject, execution: int, machines: tuple[Machine, ...
     return found
 
 
-def _read_products(place: OpenProject, execution: int, runs: list[RunState]) -> dict[int, Product]:
-    stored = ProductTable(place.database)
+def _read_products(opened: OpenProject, execution: int, runs: list[RunState]) -> dict[int, Product]:
+    stored = ProductTable(opened.database)
     found = {}
     for run in runs:
         for task in range(len(run)):
@@ -139,25 +141,25 @@ def _read_products(place: OpenProject, execution: int, runs: list[RunState]) -> 
 
 
 def write_reports(
-    place: OpenProject, execution: int, *, compiled: WorkflowLibrary | None = None
+    opened: OpenProject, execution: int, *, compiled: WorkflowLibrary | None = None
 ) -> tuple[Path, ExecutionReport] | None:
     """Write all reports of an execution into the folder of its first run; return the folder and the report.
 
     Returns None if the execution ended before a run began.
     """
-    runs = place.runs.of(execution)
+    runs = opened.runs.of(execution)
     if not runs:
         return None
-    told = read_report(place, execution, compiled=compiled)
-    folder = reports_folder(place.layout, runs[0].number)
+    report = read_report(opened, execution, compiled=compiled)
+    folder = reports_folder(opened.layout, runs[0].number)
     folder.mkdir(parents=True, exist_ok=True)
-    save_text(told.html(), str(folder / "report.html"))
-    save_text(told.trace(), str(folder / "trace.tsv"))
-    save_text(told.events_text(), str(folder / "events.jsonl"))
-    if not told.executed.several:
+    save_text(report.html(), str(folder / "report.html"))
+    save_text(report.trace(), str(folder / "trace.tsv"))
+    save_text(report.events_text(), str(folder / "events.jsonl"))
+    if not report.executed.several:
         with suppress(InvalidInput):  # no task completed: WfFormat has nothing to describe
-            save_text(told.wfformat(), str(folder / "wfformat.json"))
-    return folder, told
+            save_text(report.wfformat(), str(folder / "wfformat.json"))
+    return folder, report
 
 
 _AT_ONCE = 65_536
@@ -169,7 +171,7 @@ class TaskLog:
 
     path: Path
     """File in the records folder of an attempt (``Layout.records``)."""
-    place: int = 0
+    offset: int = 0
 
     def more(self) -> Iterator[bytes]:
         """Yield the bytes written since the last call."""
@@ -181,8 +183,8 @@ class TaskLog:
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 return
-            while data := os.pread(descriptor, _AT_ONCE, self.place):
-                self.place += len(data)
+            while data := os.pread(descriptor, _AT_ONCE, self.offset):
+                self.offset += len(data)
                 yield data
         finally:
             os.close(descriptor)
@@ -202,7 +204,7 @@ def find_attempt(followed: JournalFollower, run: RunRecord, name: str, number: i
         kinds = list(dict.fromkeys(state.compiled.description(task).program for task in range(len(names))))
         own = _find_by_kind(name, names, kinds, tried)
     if number is None:
-        return own[-1] if followed.place.state_of(run) == "running" else _last_begun(followed, own)
+        return own[-1] if followed.opened.state_of(run) == "running" else _last_begun(followed, own)
     if not 1 <= number <= len(own):
         what = f"attempt {number} of {name!r}"
         raise InvalidInput(Problem(what=what, rule=f"it had {len(own)}", advice="they count from 1"))
@@ -210,7 +212,7 @@ def find_attempt(followed: JournalFollower, run: RunRecord, name: str, number: i
 
 
 def _last_begun(followed: JournalFollower, own: list[AttemptRecord]) -> AttemptRecord:
-    layout, execution = followed.place.layout, followed.execution
+    layout, execution = followed.opened.layout, followed.execution
     for tried in reversed(own):
         if tried.ended_s is not None or layout.records(execution, tried.number).exists():
             return tried

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
@@ -45,6 +46,8 @@ __all__ = [
     "unique_key",
 ]
 
+
+_log = logging.getLogger(__name__)
 
 DEFAULT_POLICY, DEFAULT_PLANNER = "plan", "heft"
 """Defaults of ``run`` and ``simulate``."""
@@ -109,6 +112,7 @@ def load_request(
     started = time.perf_counter()
     instance = compile_instance(graph, platform, predictor=chain, pinned=pinned)
     took_s = time.perf_counter() - started
+    _log.info("compiled %s: %d tasks in %.3f s", graph.workflow.name, len(graph), took_s)
     return Request(platform=platform, instances={graph.workflow.name: instance}, compile_s=took_s)
 
 
@@ -122,6 +126,7 @@ def compile_request(
             instances[key] = compile_instance(check_and_unfold(workflow), platform)
         except Infeasible as error:
             raise Infeasible(f"{key}: {error}") from None
+        _log.info("compiled %s: %d tasks", key, len(instances[key].graph))
     return Request(platform=platform, instances=instances, folders=folders or {})
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import logging
 import signal
 import threading
 import time
@@ -28,6 +29,8 @@ from weft.api.request import (
     load_workflows,
 )
 from weft.backends.layout import ProjectLayout
+from weft.engine.engine import Engine
+from weft.engine.journal import JournalEntry
 from weft.engine.messages import Submitted
 from weft.engine.settings import EngineSettings, find_settings
 from weft.engine.state.compiled import WorkflowLibrary
@@ -36,8 +39,8 @@ from weft.instance.instance import Instance
 from weft.platform.platform import Platform
 from weft.policies.policy import make_policy
 from weft.records import dataclass
-from weft.reports.comparison import TextTable
 from weft.reports.execution_page import execution_facts, execution_lines, kind_table
+from weft.reports.text import TextTable
 from weft.repository.database import Database, open_database
 from weft.repository.journal import JournalHeader
 from weft.repository.runs import UNFINISHED, RunRecord, RunTable
@@ -60,6 +63,8 @@ __all__ = [
     "run",
     "set_poll_interval",
 ]
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -87,19 +92,19 @@ class RunResult:
     @cached_property
     def runs(self) -> tuple[RunRecord, ...]:
         """Return the runs with the numbers shown by ``weft ls``."""
-        with OpenProject.at(str(self.layout.project)) as place:
-            return tuple(place.runs.of(self.execution))
+        with OpenProject.at(str(self.layout.project)) as opened:
+            return tuple(opened.runs.of(self.execution))
 
     @cached_property
-    def told(self) -> ExecutionReport:
+    def report(self) -> ExecutionReport:
         """Return the data of all reports."""
-        with OpenProject.at(str(self.layout.project)) as place:
-            return read_report(place, self.execution, compiled=self.compiled)
+        with OpenProject.at(str(self.layout.project)) as opened:
+            return read_report(opened, self.execution, compiled=self.compiled)
 
     def write_reports(self) -> Path:
         """Write page, trace, events and WfFormat; return their folder."""
-        with OpenProject.at(str(self.layout.project)) as place:
-            write_reports(place, self.execution, compiled=self.compiled)
+        with OpenProject.at(str(self.layout.project)) as opened:
+            write_reports(opened, self.execution, compiled=self.compiled)
         return self.reports
 
     @property
@@ -108,13 +113,13 @@ class RunResult:
         return reports_folder(self.layout, self.runs[0].number if self.runs else 0)
 
     def __str__(self) -> str:
-        return "\n".join([*execution_lines(self.told.executed), *self.ending.stuck])
+        return "\n".join([*execution_lines(self.report.executed), *self.ending.stuck])
 
     def __repr__(self) -> str:
         return f"RunResult(execution={self.execution}, outcome={self.outcome!r})"
 
     def _repr_html_(self) -> str:
-        executed = self.told.executed
+        executed = self.report.executed
         facts = "".join(
             f"<tr><th style='text-align:left'>{escape(label)}</th>"
             f"<td style='text-align:left'>{escape(text)}</td></tr>"
@@ -366,9 +371,14 @@ def _resume_execution(
 def _drive(
     execution: Execution, watch: Watcher | None, interrupted: _Interrupted, *, resumed: bool
 ) -> RunResult:
+    _log.info(
+        "%s execution %d in %s", "resume" if resumed else "start", execution.number, execution.layout.home
+    )
     try:
         if watch is not None:
             execution.loop.listen(watch(execution))
+        if _log.isEnabledFor(logging.DEBUG):
+            execution.loop.listen([_log_entry])
         if interrupted is not None:
             ending = execution.run(interrupted)
         else:
@@ -378,6 +388,7 @@ def _drive(
                 raise KeyboardInterrupt
     finally:
         execution.close()
+    _log.info("execution %d: %s", execution.number, ending.state)
     return RunResult(
         layout=execution.layout,
         execution=execution.number,
@@ -385,6 +396,11 @@ def _drive(
         resumed=resumed,
         compiled=execution.engine.state.library,
     )
+
+
+def _log_entry(entry: JournalEntry, engine: Engine) -> None:  # noqa: ARG001 -- a listener
+    commands = ", ".join(type(command).__name__ for command in entry.commands)
+    _log.debug("entry %d at %.3f s: %s -> %s", entry.sequence, entry.now, entry.event, commands or "nothing")
 
 
 def _raise_interrupt(number: int) -> NoReturn:  # noqa: ARG001 -- it was Ctrl-C
@@ -402,7 +418,7 @@ def _settings(settings: EngineSettings, *, keep_going: bool, retries: int | None
     )
 
 
-def cancel_unfinished(place: OpenProject, run: RunRecord, *, interrupted: Callable[[], bool]) -> RunRecord:
+def cancel_unfinished(opened: OpenProject, run: RunRecord, *, interrupted: Callable[[], bool]) -> RunRecord:
     """Cancel a run without an engine and return its new state.
 
     Its execution is resumed only to stop the run's programs. Other runs of the execution can still be
@@ -417,8 +433,8 @@ def cancel_unfinished(place: OpenProject, run: RunRecord, *, interrupted: Callab
     def over() -> bool:
         return interrupted() or bool(engines and engines[0].engine.state.runs[run.position].ending)
 
-    resume(run.execution, project=place.layout.project, cancel=[run.position], watch=watch, interrupted=over)
-    with open_database(place.layout.database) as database:
+    resume(run.execution, project=opened.layout.project, cancel=[run.position], watch=watch, interrupted=over)
+    with open_database(opened.layout.database) as database:
         _mark_cancelled(RunTable(database), run)
         database.commit()
         return RunTable(database).run(run.number)

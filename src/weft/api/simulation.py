@@ -243,13 +243,13 @@ class SimulationRecorder:
     """Keep the history of a simulation, write its journal and detect endless loops."""
 
     def __init__(
-        self, journal: JournalFileWriter | None = None, tell: SimulationProgress | None = None
+        self, journal: JournalFileWriter | None = None, progress: SimulationProgress | None = None
     ) -> None:
         self.history = History()
         self.endless = ""
         """Description of an endless loop; empty if none was detected."""
         self._journal = journal
-        self._tell = tell
+        self._progress = progress
         self._entry: JournalEntry | None = None
 
     def record(self, entry: JournalEntry) -> None:
@@ -266,8 +266,8 @@ class SimulationRecorder:
         for command in entry.commands:
             if isinstance(command, RepeatLoop) and command.iteration > MOST_ITERATIONS:
                 self._judge(engine, command)
-        if self._tell is not None and entry.sequence % _REPORT_EVERY == 0:
-            self._tell(entry.sequence, entry.now, len(engine.state.active))
+        if self._progress is not None and entry.sequence % _REPORT_EVERY == 0:
+            self._progress(entry.sequence, entry.now, len(engine.state.active))
 
     def stop(self, engine: Engine) -> bool:  # noqa: ARG002
         """Return whether the simulation should stop."""
@@ -397,7 +397,7 @@ class _PreparedSimulation:
         """Return whether the policy uses a planner."""
         return make_policy(self.policy).needs_plan
 
-    def run(self, seed: int, journal: str | Path | None, tell: SimulationProgress | None) -> SimulatedRun:
+    def run(self, seed: int, journal: str | Path | None, progress: SimulationProgress | None) -> SimulatedRun:
         """Run one simulation."""
         simulation = Simulation(
             library=self.request.library,
@@ -411,7 +411,7 @@ class _PreparedSimulation:
         )
         opened = nullcontext() if journal is None else open_journal_file(journal, self._header(simulation))
         with opened as writer:
-            recorder = SimulationRecorder(writer, tell)
+            recorder = SimulationRecorder(writer, progress)
             engine = simulation.run(record=recorder.record, check=recorder.check, stop=recorder.stop)
         stuck = [recorder.endless] if recorder.endless else describe_standstill(engine.state)
         return SimulatedRun(

@@ -39,13 +39,12 @@ def command(
     together. Exit code 4: an engine is running.
     """
     with stage("cleaning"):
-        from weft.api.cleanup import clean
-        from weft.api.project import OpenProject
+        from weft.api.project import OpenProject, clean
         from weft.cli.driver import command_line
 
-        with OpenProject.at(project) as place:
+        with OpenProject.at(project) as opened:
             found = clean(
-                place,
+                opened,
                 runs,
                 keep_results=keep_results,
                 everything=everything,

@@ -27,12 +27,12 @@ def cancel(run: int | None, project: str | None, as_json: bool) -> None:
     """
     from weft.api.project import OpenProject
 
-    with OpenProject.at(project) as place:
-        found = place.runs.run(run)
-        if place.resumable(found):
-            _cancel_without_engine(place, found, as_json=as_json)
+    with OpenProject.at(project) as opened:
+        found = opened.runs.run(run)
+        if opened.resumable(found):
+            _cancel_without_engine(opened, found, as_json=as_json)
         else:
-            _send_requests(place, "cancel", found, as_json=as_json, done="is cancelled")
+            _send_requests(opened, "cancel", found, as_json=as_json, done="is cancelled")
 
 
 @click.command("hold")
@@ -90,19 +90,19 @@ def _request(
 ) -> None:
     from weft.api.project import OpenProject
 
-    with OpenProject.at(project) as place:
-        found = place.runs.run(run)
-        _send_requests(place, what, found, tasks=tasks, machine=machine, as_json=as_json, done=done)
+    with OpenProject.at(project) as opened:
+        found = opened.runs.run(run)
+        _send_requests(opened, what, found, tasks=tasks, machine=machine, as_json=as_json, done=done)
 
 
-def _cancel_without_engine(place: OpenProject, found: RunRecord, *, as_json: bool) -> None:
+def _cancel_without_engine(opened: OpenProject, found: RunRecord, *, as_json: bool) -> None:
     """Cancel a run without an engine."""
     from weft.api.run import cancel_unfinished
     from weft.cli.driver import RunDriver
 
     driver = RunDriver(quiet=True)
     with driver.signals:
-        ended = cancel_unfinished(place, found, interrupted=driver.signals)
+        ended = cancel_unfinished(opened, found, interrupted=driver.signals)
     if as_json:
         answer = {"task": None, "granted": ended.state == "cancelled", "heard": False, "text": ended.state}
         options.print_json({"run": found.number, "asked": "cancel", "answers": [answer]})
@@ -114,7 +114,7 @@ def _cancel_without_engine(place: OpenProject, found: RunRecord, *, as_json: boo
 
 
 def _send_requests(
-    place: OpenProject,
+    opened: OpenProject,
     what: str,
     run: RunRecord,
     *,
@@ -133,7 +133,7 @@ def _send_requests(
     named: tuple[str | None, ...] = tasks or (None,)
     answers: list[tuple[str | None, RequestReply]] = []
     for task in named:
-        answers.append((task, send_request(place, what, run, task=task, machine=machine)))
+        answers.append((task, send_request(opened, what, run, task=task, machine=machine)))
         if not answers[-1][1].heard:
             break  # without an engine the other requests would get no reply either
     if as_json:
@@ -145,7 +145,7 @@ def _send_requests(
     for task, answer in answers:
         of = f"{task} of run {run.number}" if task else f"run {run.number}"
         if not answer.granted:
-            resume = "" if answer.heard else _advice(place, run)
+            resume = "" if answer.heard else _advice(opened, run)
             click.echo(f"error: {what} {of}: {answer.text}{resume}", err=True)
         elif not as_json:
             click.echo(f"{of} {done}")
@@ -153,9 +153,9 @@ def _send_requests(
         raise click.exceptions.Exit(1)
 
 
-def _advice(place: OpenProject, run: RunRecord) -> str:
-    if place.engine is not None:
+def _advice(opened: OpenProject, run: RunRecord) -> str:
+    if opened.engine is not None:
         return "; it may hang: `weft status` shows its process"
     return (
-        "; `weft resume` continues the run" if place.resumable(run) else f"; the run has ended ({run.state})"
+        "; `weft resume` continues the run" if opened.resumable(run) else f"; the run has ended ({run.state})"
     )

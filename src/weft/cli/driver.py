@@ -54,8 +54,8 @@ class RunDriver:
         self.view: RunDisplay | None = None
         self.execution: Execution | None = None
         self.live = LiveDisplay(self._block, self._line, quiet=quiet)
-        self._told = 0
-        self._said = False
+        self._printed_failures = 0
+        self._interrupt_printed = False
 
     def watch(self, execution: Execution) -> Sequence[Listener]:
         """Start the display; if the execution is resumed, count its journal first."""
@@ -65,21 +65,21 @@ class RunDriver:
 
         self.execution = execution
         self.view = RunDisplay(
-            tally=count_journal(execution),
+            counters=count_journal(execution),
             state=execution.engine.state,
             logs=AttemptLogs(layout=execution.layout, execution=execution.number),
             color=colored_errors(),
             began_s=execution.clock.now(),
             promises=execution.promises,
         )
-        self._told = len(self.view.tally.setbacks)
-        return [self._hear]
+        self._printed_failures = len(self.view.counters.failures)
+        return [self._record_entry]
 
     def interrupted(self) -> bool:
         """Redraw if necessary and return whether a signal arrived; called several times per second."""
         self.live.tick()
-        if self.signals() and not self._said:
-            self._said = True
+        if self.signals() and not self._interrupt_printed:
+            self._interrupt_printed = True
             # Stop the programs before the message: a second signal may follow immediately.
             if self.execution is not None:
                 self.execution.end_programs()
@@ -87,12 +87,12 @@ class RunDriver:
             self.live.say("interrupted: stopping programs; interrupt again to exit immediately")
         return self.signals()
 
-    def _hear(self, entry: JournalEntry, engine: Engine) -> None:
+    def _record_entry(self, entry: JournalEntry, engine: Engine) -> None:
         assert self.view is not None
-        self.view.tally.hear(entry, engine)
-        if not self.live.drawn and len(self.view.tally.setbacks) > self._told:
-            self._told += 1
-            for line in self.view.setback_lines(self.view.tally.setbacks[-1]):
+        self.view.counters.record(entry, engine)
+        if not self.live.drawn and len(self.view.counters.failures) > self._printed_failures:
+            self._printed_failures += 1
+            for line in self.view.describe_failure(self.view.counters.failures[-1]):
                 self.live.say(line)
 
     def _block(self, columns: int, rows: int) -> list[str]:
@@ -106,7 +106,7 @@ class RunDriver:
         return self.view.line(self.execution.clock.now())
 
     def _at_once(self, number: int) -> NoReturn:
-        if not self._said and self.execution is not None:
+        if not self._interrupt_printed and self.execution is not None:
             with suppress(Exception):  # the signal may have interrupted any operation
                 self.execution.end_programs()
         self.live.say_at_once("exited immediately; `weft resume` re-attaches to programs that still run")
@@ -148,18 +148,18 @@ def _finish(
         if not quiet:
             _show_briefly(ran, driver)
         _exit(ran, driver, as_json=as_json)
-    with OpenProject.at(str(ran.layout.project)) as place:
-        written = write_reports(place, ran.execution, compiled=ran.compiled)
+    with OpenProject.at(str(ran.layout.project)) as opened:
+        written = write_reports(opened, ran.execution, compiled=ran.compiled)
     if written is not None:
-        folder, told = written
+        folder, summary = written
         if report is not None:
-            save_text(told.html(), report)
+            save_text(summary.html(), report)
         if trace is not None:
-            save_text(told.trace(), trace)
+            save_text(summary.trace(), trace)
         if as_json:
-            options.print_json(_record(ran, driver, told, folder))
+            options.print_json(_record(ran, driver, summary, folder))
         elif not quiet:
-            _show(ran, driver, told, _relative(folder))
+            _show(ran, driver, summary, _relative(folder))
     _exit(ran, driver, as_json=as_json)
 
 
@@ -197,13 +197,13 @@ def _ignore_output(number: int) -> None:
             os.dup2(nowhere, stream.fileno())
 
 
-def _show(ran: RunResult, driver: RunDriver, told: ExecutionReport, folder: str) -> None:
+def _show(ran: RunResult, driver: RunDriver, summary: ExecutionReport, folder: str) -> None:
     from weft.reports.execution_page import execution_lines
 
     if ran.resumed:
         click.echo("resumed an unfinished run")
     utf8 = "utf" in (sys.stdout.encoding or "").lower()
-    for line in execution_lines(told.executed, width=width(), ascii_only=not utf8):
+    for line in execution_lines(summary.executed, width=width(), ascii_only=not utf8):
         click.echo(line)
     for line in _reuse_lines(driver):
         click.echo(line)
@@ -215,19 +215,19 @@ def _show(ran: RunResult, driver: RunDriver, told: ExecutionReport, folder: str)
 def _reuse_lines(driver: RunDriver) -> list[str]:
     """Return per kind the numbers of reused, stale (with reasons) and new tasks."""
     view = driver.view
-    if view is None or not (view.tally.taken_over or view.tally.stale):
+    if view is None or not (view.counters.taken_over or view.counters.stale):
         return []
-    tally, lines = view.tally, []
+    counters, lines = view.counters, []
     for run in view.state.runs:
         for kind in dict.fromkeys(task.program for task in run.compiled.graph.workflow.tasks):
             key = run.index, kind
-            parts = [f"{tally.taken_over[key]} reused"] if tally.taken_over[key] else []
-            stale = tally.stale.get(key)
+            parts = [f"{counters.taken_over[key]} reused"] if counters.taken_over[key] else []
+            stale = counters.stale.get(key)
             if stale:
                 why = "; ".join(text for text, _ in stale.most_common(_STALE_SHOWN))
                 more = f"; and {len(stale) - _STALE_SHOWN} more reasons" if len(stale) > _STALE_SHOWN else ""
                 parts.append(f"{stale.total()} stale ({why}{more})")
-            new = tally.ran[key] - (stale.total() if stale else 0)
+            new = counters.ran[key] - (stale.total() if stale else 0)
             if new:
                 parts.append(f"{new} new")
             if parts:
@@ -235,8 +235,8 @@ def _reuse_lines(driver: RunDriver) -> list[str]:
     return ["reuse of earlier results:", *lines]
 
 
-def _record(ran: RunResult, driver: RunDriver, told: ExecutionReport, folder: Path) -> dict[str, Any]:
-    tally = driver.view.tally if driver.view is not None else None
+def _record(ran: RunResult, driver: RunDriver, summary: ExecutionReport, folder: Path) -> dict[str, Any]:
+    counters = driver.view.counters if driver.view is not None else None
     numbers = {run.position: run.number for run in ran.runs}
     return {
         "numbers": [run.number for run in ran.runs],
@@ -247,9 +247,9 @@ def _record(ran: RunResult, driver: RunDriver, told: ExecutionReport, folder: Pa
         "stuck": list(ran.ending.stuck),
         "stale": [
             {"run": numbers[run], "kind": kind, "reasons": dict(reasons)}
-            for (run, kind), reasons in (tally.stale.items() if tally else ())
+            for (run, kind), reasons in (counters.stale.items() if counters else ())
         ],
-        **told.executed.as_record(),
+        **summary.executed.as_record(),
         "outcome": ran.outcome,
     }
 

@@ -23,9 +23,15 @@ __all__ = ["command"]
     "by arrival (default: the first).",
 )
 @options.project
+@options.verbose
 @options.as_json
 def command(
-    words: tuple[str, ...], at: str | None, run: int | None, project: str | None, as_json: bool
+    words: tuple[str, ...],
+    at: str | None,
+    run: int | None,
+    project: str | None,
+    verbose: bool,
+    as_json: bool,
 ) -> None:
     """Explain the state of TASK: the last decision about it and the data behind that decision.
 
@@ -48,7 +54,7 @@ def command(
     if as_json:
         options.print_json(found.as_record())
         return
-    for line in explanation_lines(found):
+    for line in explanation_lines(found, verbose=verbose):
         click.echo(line)
     if len(words) == 1 and at_s is None:
         _note_if_interrupted(project, found.run)
@@ -58,6 +64,6 @@ def _note_if_interrupted(project: str | None, run: int) -> None:
     """Note that a resumable run needs an engine before the last decision takes effect."""
     from weft.api.project import OpenProject
 
-    with OpenProject.at(project) as place:
-        if place.resumable(place.runs.run(run)):
+    with OpenProject.at(project) as opened:
+        if opened.resumable(opened.runs.run(run)):
             click.echo("no engine is running; `weft resume` continues the run")

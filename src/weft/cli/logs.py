@@ -53,10 +53,10 @@ def command(
     from weft.api.project import OpenProject, follow_run
     from weft.api.report import TaskLog, find_attempt
 
-    with OpenProject.at(project) as place:
-        found, followed = follow_run(place, run)
+    with OpenProject.at(project) as opened:
+        found, followed = follow_run(opened, run)
         tried = find_attempt(followed, found, task, attempt)
-        records = place.layout.records(found.execution, tried.number)
+        records = opened.layout.records(found.execution, tried.number)
         if as_json:
             if follow:
                 raise click.UsageError("--json prints one object: omit --follow.")
@@ -71,20 +71,20 @@ def command(
             TaskLog(records / ("out" if stderr else "err")),
         )
         _print(log)
-        while follow and _goes_on(place, found, followed, tried):
+        while follow and _goes_on(opened, found, followed, tried):
             time.sleep(_PAUSE_S)
             _print(log)
         _print(log)
-    if log.place == 0:
+    if log.offset == 0:
         _say_why(tried, other, stderr=stderr)
 
 
-def _goes_on(place: OpenProject, found: RunRecord, followed: JournalFollower, tried: AttemptRecord) -> bool:
+def _goes_on(opened: OpenProject, found: RunRecord, followed: JournalFollower, tried: AttemptRecord) -> bool:
     followed.catch_up()
     return (
         tried.ended_s is None
         and not tried.ending
-        and place.state_of(place.runs.run(found.number)) == "running"
+        and opened.state_of(opened.runs.run(found.number)) == "running"
     )
 
 

@@ -28,16 +28,15 @@ def command(project: str | None, as_json: bool) -> None:
     """
     from weft.api.project import OpenProject
 
-    with OpenProject.at(project) as place:
-        runs = place.runs.all()
-        states = [place.state_of(run) for run in runs]
+    with OpenProject.at(project) as opened:
+        runs = opened.runs.all()
+        states = [opened.state_of(run) for run in runs]
     if as_json:
         options.print_json(
             [run.as_record() | {"state": state} for run, state in zip(runs, states, strict=True)]
         )
         return
-    from weft.reports.comparison import TextTable
-    from weft.reports.text import printable
+    from weft.reports.text import TextTable, printable
 
     rows = []
     for run, state in zip(runs, states, strict=True):

@@ -60,6 +60,8 @@ SHARED_MODULES = {
 _GC_THRESHOLD = 250_000
 """New objects between two garbage collections of the youngest generation."""
 
+LOG_LEVELS = ("debug", "info", "warning", "error")
+
 _COMPLETING = "_WEFT_COMPLETE"
 """Environment variable set by the shell to request completions."""
 
@@ -95,11 +97,30 @@ class _LazyGroup(click.Group):
     cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
 )
 @click.version_option(__version__, message="weft %(version)s")
-def weft() -> None:
+@click.option(
+    "--log-level",
+    type=click.Choice(LOG_LEVELS, case_sensitive=False),
+    envvar="WEFT_LOG",
+    help="Write log messages of this level and above to the standard error (default: $WEFT_LOG, else none).",
+)
+def weft(log_level: str | None) -> None:
     """Predict, plan and run scientific workflows on heterogeneous machines.
 
     A first plan: weft plan WORKFLOW --on identical:4
     """
+    if log_level is not None:
+        _start_logging(log_level)
+
+
+def _start_logging(level: str) -> None:
+    """Write the messages of the loggers ``weft.*`` to the standard error."""
+    import logging
+
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logger = logging.getLogger("weft")
+    logger.handlers = [handler]
+    logger.setLevel(level.upper())
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

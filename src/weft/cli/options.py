@@ -27,6 +27,7 @@ __all__ = [
     "run_argument",
     "run_option",
     "seed",
+    "verbose",
     "workflow_argument",
 ]
 
@@ -54,6 +55,9 @@ run_option: _Decorator = click.option(
     help="Run number as shown by `weft ls` (default: the last run).",
 )
 as_json: _Decorator = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+verbose: _Decorator = click.option(
+    "-v", "--verbose", is_flag=True, help="Print complete lists instead of their first entries."
+)
 read_format: _Decorator = click.option(
     "--from", "format_name", metavar="FORMAT", help="Format of the input (default: detected by its content)."
 )

@@ -125,11 +125,11 @@ def front_progress(line: ProgressLine) -> Callable[[FrontProgress], None] | None
     if line.news is None:
         return None
 
-    def tell(progress: FrontProgress) -> None:
-        told = f"{progress.done} of {progress.of} weights, {format_count(progress.points, 'point')}"
-        line.say(f"{told}, {progress.filled:.0%} filled" if progress.filled else told)
+    def show(progress: FrontProgress) -> None:
+        text = f"{progress.done} of {progress.of} weights, {format_count(progress.points, 'point')}"
+        line.say(f"{text}, {progress.filled:.0%} filled" if progress.filled else text)
 
-    return tell
+    return show
 
 
 def _check_streams(workflow: str, platform: str, *, as_json: bool, out: str | None, html: str | None) -> None:

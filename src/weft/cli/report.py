@@ -44,26 +44,26 @@ def command(
         from weft.formats.files import save_text
         from weft.reports.execution_page import execution_lines
 
-        with OpenProject.at(project) as place:
-            found = place.runs.run(run)
-            told = read_report(place, found.execution, found)
+        with OpenProject.at(project) as opened:
+            found = opened.runs.run(run)
+            report = read_report(opened, found.execution, found)
     texts = {
-        "--html": told.html,
-        "--trace": told.trace,
-        "--events": told.events_text,
-        "--wfformat": told.wfformat,
+        "--html": report.html,
+        "--trace": report.trace,
+        "--events": report.events_text,
+        "--wfformat": report.wfformat,
     }
     for name, file in files.items():
         if file is not None:
             save_text(texts[name](), file)
     if as_json:
-        options.print_json({"number": found.number, **told.executed.as_record()})
+        options.print_json({"number": found.number, **report.executed.as_record()})
     elif not printing:
         from weft.cli.terminal import width
 
         utf8 = "utf" in (sys.stdout.encoding or "").lower()
         click.echo(f"run {found.number}")
-        for line in execution_lines(told.executed, width=width(), ascii_only=not utf8):
+        for line in execution_lines(report.executed, width=width(), ascii_only=not utf8):
             click.echo(line)
         for file in files.values():
             if file is not None:

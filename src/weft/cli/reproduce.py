@@ -71,8 +71,8 @@ def command(
         line.text = name
         made = _run_reproduction(reproduction, ledger, line, full=full, runs=runs, seed=seed, workers=workers)
     if made.reused:
-        told = f"note: {made.reused} of {made.runs} runs were stored before"
-        click.echo(f"{told} ({ledger.path}); --fresh repeats them", err=True)
+        text = f"note: {made.reused} of {made.runs} runs were stored before"
+        click.echo(f"{text} ({ledger.path}); --fresh repeats them", err=True)
     if as_json:
         options.print_json(_record(reproduction, made, full=full, seed=seed))
     else:
@@ -114,7 +114,7 @@ def _run_reproduction(
                 runs=runs,
                 seed=seed,
                 pool=pool,
-                tell=None if line.news is None else _RemainingTime(line).tell,
+                tell=None if line.news is None else _RemainingTime(line).show,
             )
         except KeyboardInterrupt:
             click.echo(f"completed runs are stored ({ledger.path}); the same command continues", err=True)
@@ -127,24 +127,24 @@ class _RemainingTime:
     def __init__(self, line: ProgressLine) -> None:
         self._line = line
         self._begun_s = time.monotonic()
-        self._told_s = 0.0
+        self._shown_s = 0.0
 
-    def tell(self, advance: ReproductionProgress) -> None:
+    def show(self, advance: ReproductionProgress) -> None:
         now_s = time.monotonic()
-        if now_s - self._told_s < _PAUSE_S:
+        if now_s - self._shown_s < _PAUSE_S:
             return
         from weft.units import format_seconds
 
-        self._told_s = now_s
-        told = f"{advance.done:,} of {advance.total:,} runs"
+        self._shown_s = now_s
+        text = f"{advance.done:,} of {advance.total:,} runs"
         if advance.work_done > 0:
             left_s = (now_s - self._begun_s) * advance.work_left / advance.work_done
-            told += f", about {format_seconds(left_s)} left"
-        self._line.say(told)
+            text += f", about {format_seconds(left_s)} left"
+        self._line.say(text)
 
 
 def _show(reproduction: Reproduction, made: ReproductionResult, *, full: bool, seed: int) -> None:
-    from weft.reports.comparison import TextTable
+    from weft.reports.text import TextTable
 
     click.echo(reproduction.title)
     click.echo(f"{'complete' if full else 'quick'}: {made.runs:,} runs, seed {seed}")

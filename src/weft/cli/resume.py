@@ -29,8 +29,8 @@ def command(
         from weft.api.project import OpenProject
         from weft.api.run import resume
         from weft.cli.driver import drive_run
-    with OpenProject.at(project) as place:
-        execution = None if run is None else place.runs.run(run).execution
+    with OpenProject.at(project) as opened:
+        execution = None if run is None else opened.runs.run(run).execution
     printed = "-" in (report, trace)
     drive_run(
         resume, as_json=as_json, quiet=quiet or printed, report=report, trace=trace, execution=execution,

@@ -50,7 +50,7 @@ def sum_by_workflow(counts: Sequence[KindCount]) -> list[KindCount]:
 class RunDisplay:
     """Display of all runs of an execution, or of one of them."""
 
-    tally: ExecutionCounters
+    counters: ExecutionCounters
     state: EngineState
     logs: AttemptLogs
     run: int | None = None
@@ -60,14 +60,14 @@ class RunDisplay:
     """Start of the display on the engine's clock."""
     promises: Mapping[int, Promise] = field(default_factory=dict)
     """By run: the prediction made before it began."""
-    goes_on: bool = True
+    has_engine: bool = True
     """Whether an engine drives the execution; otherwise no task is running."""
 
     def counts(self) -> list[KindCount]:
         """Return the task counts by kind."""
         chosen = self.run
         return sum_by_workflow(
-            self.tally.counts(self.state, lambda run: chosen is None or run.index == chosen)
+            self.counters.counts(self.state, lambda run: chosen is None or run.index == chosen)
         )
 
     def left(self, now_s: float) -> TimeLeft:
@@ -75,14 +75,16 @@ class RunDisplay:
         from weft.api.progress import latest_of, time_left
 
         runs = [run for run in self.state.runs if self.run is None or run.index == self.run]
-        said = self.promises
-        return latest_of([time_left(run, self.state, self.tally, now_s, said.get(run.index)) for run in runs])
+        promised = self.promises
+        return latest_of(
+            [time_left(run, self.state, self.counters, now_s, promised.get(run.index)) for run in runs]
+        )
 
     def promise_line(self) -> str:
         """Return the prediction if exactly one run is displayed and has one, else an empty string."""
         runs = [run.index for run in self.state.runs if self.run is None or run.index == self.run]
-        said = self.promises.get(runs[0]) if len(runs) == 1 else None
-        return "" if said is None else f"promise: {promise_text(said)}"
+        promised = self.promises.get(runs[0]) if len(runs) == 1 else None
+        return "" if promised is None else f"promise: {promise_text(promised)}"
 
     def line(self, now_s: float) -> str:
         """Return the progress as one line."""
@@ -119,7 +121,7 @@ class RunDisplay:
         for each in counts:
             kind = f"{each.workflow}: {each.kind}" if several else each.kind
             running, waiting = each.running, each.waiting + each.held
-            if not self.goes_on:
+            if not self.has_engine:
                 running, waiting = 0, waiting + running
             numbers = (waiting, running, each.done, each.taken_over, each.failed, each.cancelled)
             texts = [str(number or "-") for number in numbers]
@@ -132,15 +134,15 @@ class RunDisplay:
 
     def failure_lines(self, most: int = _FAILURES) -> list[str]:
         """Return the last failures with cause, last lines and log."""
-        chosen = [each for each in self.tally.setbacks if self.run is None or each.run == self.run]
+        chosen = [each for each in self.counters.failures if self.run is None or each.run == self.run]
         lines = []
         for each in chosen[-most:]:
-            lines += self.setback_lines(each)
+            lines += self.describe_failure(each)
         if len(chosen) > most:
             lines.insert(0, f"{format_count(len(chosen) - most, 'earlier failure')}; the last:")
         return lines
 
-    def setback_lines(self, each: AttemptFailure) -> list[str]:
+    def describe_failure(self, each: AttemptFailure) -> list[str]:
         """Return the lines of one failure."""
         then = "failed, will be retried"
         if each.for_good or each.waits:

@@ -74,6 +74,7 @@ _PAUSE_S = 0.1
 @click.option("--html", metavar="FILE", help="Write charts and tables as an HTML page.")
 @click.option("--csv", "csv_file", metavar="FILE", help="Write one line per attempt (CSV).")
 @click.option("--chart/--no-chart", default=True, help="Draw the chart in the terminal.")
+@options.verbose
 @options.read_format
 @options.as_json
 def command(
@@ -92,6 +93,7 @@ def command(
     html: str | None,
     csv_file: str | None,
     chart: bool,
+    verbose: bool,
     format_name: str | None,
     as_json: bool,
 ) -> None:
@@ -120,13 +122,18 @@ def command(
             params=options.given_params(params, params_file),
             format_name=format_name,
             journal=journal,
-            progress=_teller(line),
+            progress=_progress_callback(line),
         )
     _write(simulated, html, csv_file)
     if as_json:
         options.print_json(simulated.as_record())
     elif "-" not in (html, csv_file):
-        _show(simulated, chart=chart, written=[name for name in (journal, html, csv_file) if name])
+        _show(
+            simulated,
+            chart=chart,
+            verbose=verbose,
+            written=[name for name in (journal, html, csv_file) if name],
+        )
     if simulated.outcome != "completed":
         raise click.exceptions.Exit(1)
 
@@ -143,21 +150,21 @@ def _check_streams(
         raise click.UsageError(f"{' and '.join(printing)} cannot share the standard output.")
 
 
-def _teller(line: ProgressLine) -> SimulationProgress | None:
+def _progress_callback(line: ProgressLine) -> SimulationProgress | None:
     """Return a callback that shows the progress; None without a terminal."""
     if line.news is None:
         return None
-    told_s = 0.0
+    shown_s = 0.0
 
-    def tell(entries: int, now_s: float, active: int) -> None:
-        nonlocal told_s
-        if time.monotonic() - told_s >= _PAUSE_S:
-            told_s = time.monotonic()
+    def show(entries: int, now_s: float, active: int) -> None:
+        nonlocal shown_s
+        if time.monotonic() - shown_s >= _PAUSE_S:
+            shown_s = time.monotonic()
             line.say(
                 f"{format_seconds(now_s)}, {entries:,} events, {format_count(active, 'active workflow')}"
             )
 
-    return tell
+    return show
 
 
 def _write(simulated: SimulatedRuns, html: str | None, csv_file: str | None) -> None:
@@ -174,7 +181,7 @@ def _write(simulated: SimulatedRuns, html: str | None, csv_file: str | None) -> 
         save_text(attempts_csv(run.history, run.machine_names), csv_file)
 
 
-def _show(simulated: SimulatedRuns, *, chart: bool, written: list[str]) -> None:
+def _show(simulated: SimulatedRuns, *, chart: bool, verbose: bool, written: list[str]) -> None:
     from weft.api.simulation import simulation_facts, simulation_notes, simulation_title, spread_facts
 
     click.echo(f"{simulation_title(simulated)}; scenario {simulated.scenario}, preset {simulated.preset}")
@@ -184,7 +191,7 @@ def _show(simulated: SimulatedRuns, *, chart: bool, written: list[str]) -> None:
         _facts(spread_facts(simulated))
         click.echo(f"the first of them, seed {simulated.first.seed}:")
     _facts(simulation_facts(simulated.first))
-    _tables(simulated)
+    _tables(simulated, verbose=verbose)
     if chart:
         _chart(simulated)
     for note in simulation_notes(simulated.first):
@@ -199,7 +206,7 @@ def _facts(facts: list[tuple[str, str]]) -> None:
         click.echo(f"  {label:<{label_width}}  {text}")
 
 
-def _tables(simulated: SimulatedRuns) -> None:
+def _tables(simulated: SimulatedRuns, *, verbose: bool) -> None:
     from weft.reports.simulation import failure_table, migration_table, run_table, slowdown_table, use_table
 
     run = simulated.first
@@ -215,10 +222,11 @@ def _tables(simulated: SimulatedRuns) -> None:
     for table in tables:
         click.echo()
         lines = table.lines()
-        for text in lines[: _SHOWN + 1]:
+        most = len(lines) if verbose else _SHOWN + 1
+        for text in lines[:most]:
             click.echo(f"  {text}")
-        if len(lines) > _SHOWN + 1:
-            click.echo(f"  … {len(lines) - _SHOWN - 1} more")
+        if len(lines) > most:
+            click.echo(f"  … {len(lines) - most} more")
 
 
 def _chart(simulated: SimulatedRuns) -> None:

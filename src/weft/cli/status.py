@@ -26,8 +26,9 @@ _SHOWN = 20
 @click.command("status")
 @options.run_argument
 @options.project
+@options.verbose
 @options.as_json
-def command(run: int | None, project: str | None, as_json: bool) -> None:
+def command(run: int | None, project: str | None, verbose: bool, as_json: bool) -> None:
     """Show the progress of RUN, or the last run: tasks by kind, running tasks, time left, failures.
 
     The promise is the prediction of the first plan. The time left is a range (P50 to P90), estimated from the
@@ -37,82 +38,89 @@ def command(run: int | None, project: str | None, as_json: bool) -> None:
     from weft.cli.run_display import RunDisplay
     from weft.reports.execution_history import AttemptLogs
 
-    with OpenProject.at(project) as place:
-        found, followed = follow_run(place, run)
+    with OpenProject.at(project) as opened:
+        found, followed = follow_run(opened, run)
         view = RunDisplay(
-            tally=followed.tally,
+            counters=followed.counters,
             state=followed.state,
-            logs=AttemptLogs(layout=place.layout, execution=found.execution),
+            logs=AttemptLogs(layout=opened.layout, execution=found.execution),
             run=found.position,
             began_s=found.started_at_s - followed.header.started_at_s,
             promises={} if found.promise is None else {found.position: found.promise},
-            goes_on=place.state_of(found) == "running",
+            has_engine=opened.state_of(found) == "running",
         )
         if as_json:
-            options.print_json(_record(place, found, followed, view))
+            options.print_json(_record(opened, found, followed, view))
         else:
-            _show(place, found, followed, view)
+            _show(opened, found, followed, view, verbose=verbose)
 
 
-def _now_s(place: OpenProject, found: RunRecord, followed: JournalFollower) -> float:
+def _now_s(opened: OpenProject, found: RunRecord, followed: JournalFollower) -> float:
     """Return the current time on the engine's clock; for a run that is not running, its end."""
-    if place.state_of(found) == "running":
+    if opened.state_of(found) == "running":
         return max(followed.now_s, time.time() - followed.header.started_at_s)
     return followed.now_s
 
 
-def _show(place: OpenProject, found: RunRecord, followed: JournalFollower, view: RunDisplay) -> None:
+def _show(
+    opened: OpenProject, found: RunRecord, followed: JournalFollower, view: RunDisplay, *, verbose: bool
+) -> None:
     from weft.reports.text import printable, promise_text
 
-    state, now_s = place.state_of(found), _now_s(place, found, followed)
+    state, now_s = opened.state_of(found), _now_s(opened, found, followed)
     reason = f" ({found.reason})" if found.reason else ""
     click.echo(f"run {found.number}, {printable(found.workflow)}: {state}{printable(reason)}")
     if found.promise is not None:
         click.echo(printable(f"promise: {promise_text(found.promise)}"))
-    engine = place.engine
+    engine = opened.engine
     if state == "running" and engine is not None:
         click.echo(f"engine: {printable(str(engine))}")
     elif state == "interrupted":
         click.echo("no engine is running; `weft resume` continues the run")
     for line in view.kind_lines():
         click.echo(f"  {line}")
-    going = _going(view)
-    for each in going[:_SHOWN]:
+    running = _running_attempts(view)
+    most = len(running) if verbose else _SHOWN
+    for each in running[:most]:
         since = format_seconds(max(0.0, round(now_s - each.since_s, 1)))
         nodes = f", {format_count(each.nodes, 'node')}" if each.nodes > 1 else ""
         click.echo(printable(f"  {each.task} on {each.machine}{nodes} for {since}"))
-    if len(going) > _SHOWN:
-        click.echo(f"  … {format_count(len(going) - _SHOWN, 'more running task')}")
+    if len(running) > most:
+        click.echo(f"  … {format_count(len(running) - most, 'more running task')}")
     if state == "running":
         click.echo(f"time left {view.left(now_s)}")
-    for line in view.failure_lines():
+    for line in view.failure_lines(*([len(view.counters.failures)] if verbose else [])):
         click.echo(printable(line))
 
 
-def _going(view: RunDisplay) -> list[RunningAttempt]:
-    return view.tally.going(view.state, lambda run: run.index == view.run) if view.goes_on else []
+def _running_attempts(view: RunDisplay) -> list[RunningAttempt]:
+    return (
+        view.counters.running_attempts(view.state, lambda run: run.index == view.run)
+        if view.has_engine
+        else []
+    )
 
 
 def _record(
-    place: OpenProject, found: RunRecord, followed: JournalFollower, view: RunDisplay
+    opened: OpenProject, found: RunRecord, followed: JournalFollower, view: RunDisplay
 ) -> dict[str, Any]:
-    now_s = _now_s(place, found, followed)
+    now_s = _now_s(opened, found, followed)
     left = view.left(now_s)
-    engine = place.engine
+    engine = opened.engine
     return {
         **found.as_record(),
-        "state": place.state_of(found),
+        "state": opened.state_of(found),
         "now_s": now_s,
         "engine": None if engine is None else asdict(engine),
         "kinds": [each.as_record() for each in view.counts()],
         "running": [
             asdict(each) | {"run": found.number, "for_s": max(0.0, now_s - each.since_s)}
-            for each in _going(view)
+            for each in _running_attempts(view)
         ],
         "left_p50_s": left.p50_s,
         "left_p90_s": left.p90_s,
         "left_unknown": left.why,
         "failures": [
-            asdict(each) | {"run": found.number} for each in view.tally.setbacks if each.run == view.run
+            asdict(each) | {"run": found.number} for each in view.counters.failures if each.run == view.run
         ],
     }

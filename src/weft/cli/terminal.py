@@ -157,23 +157,23 @@ class ProgressLine:
 
     def __init__(self, text: str, *, seen: bool) -> None:
         self.text = text
-        self.news: Callable[[PlanProgress], None] | None = self._tell if seen else None
-        self._told_s = 0.0
+        self.news: Callable[[PlanProgress], None] | None = self._show_progress if seen else None
+        self._shown_s = 0.0
 
     def say(self, more: str = "") -> None:
         """Show the current step and a detail."""
-        told = f": {more}" if more else ""
-        _write_error(f"{_CLEAR}{self.text[: max(0, _WIDTH - len(told))]}{told} …")
+        detail = f": {more}" if more else ""
+        _write_error(f"{_CLEAR}{self.text[: max(0, _WIDTH - len(detail))]}{detail} …")
 
     def compiling(self, kernel: str) -> Callable[[], None]:
         """Show that a kernel is being compiled; return a callback that restores the line."""
         self.say(f"compiling {kernel} for this processor (once)")
         return self.say
 
-    def _tell(self, progress: PlanProgress) -> None:
+    def _show_progress(self, progress: PlanProgress) -> None:
         now_s = time.monotonic()
-        if now_s - self._told_s >= _UPDATE_PAUSE_S:
-            self._told_s = now_s
+        if now_s - self._shown_s >= _UPDATE_PAUSE_S:
+            self._shown_s = now_s
             self.say(_progress_text(progress))
 
 
@@ -200,11 +200,11 @@ def stage(text: str) -> Iterator[ProgressLine]:
 
 def _progress_text(progress: PlanProgress) -> str:
     """Return the state of a search: best makespan, its planner, bound and gap."""
-    told = f"{format_seconds(progress.makespan_s)} by {progress.by}"
+    detail = f"{format_seconds(progress.makespan_s)} by {progress.by}"
     if progress.bound_s <= 0:
-        return told
+        return detail
     gap = max(0.0, progress.makespan_s / progress.bound_s - 1.0)
-    return f"{told}, bound {format_seconds(progress.bound_s)}, gap {gap:.1%}"
+    return f"{detail}, bound {format_seconds(progress.bound_s)}, gap {gap:.1%}"
 
 
 def _write_error(text: str) -> None:

@@ -37,25 +37,25 @@ def command(run: int | None, project: str | None, as_json: bool) -> None:
     from weft.cli.terminal import colored_errors
     from weft.reports.execution_history import AttemptLogs
 
-    with OpenProject.at(project) as place:
-        found = place.runs.run(run)
-        followed = JournalFollower(place, found.execution)
+    with OpenProject.at(project) as opened:
+        found = opened.runs.run(run)
+        followed = JournalFollower(opened, found.execution)
         view = RunDisplay(
-            tally=followed.tally,
+            counters=followed.counters,
             state=followed.state,
-            logs=AttemptLogs(layout=place.layout, execution=found.execution),
+            logs=AttemptLogs(layout=opened.layout, execution=found.execution),
             run=found.position,
             color=colored_errors(),
             began_s=found.started_at_s - followed.header.started_at_s,
         )
         _tell(followed, found, view) if as_json else _show(followed, found, view)
-        _end(place, place.runs.run(found.number), view, quiet=as_json)
+        _end(opened, opened.runs.run(found.number), view, quiet=as_json)
 
 
-def _goes_on(place: OpenProject, view: RunDisplay, found: RunRecord) -> bool:
-    now = place.runs.run(found.number)
+def _goes_on(opened: OpenProject, view: RunDisplay, found: RunRecord) -> bool:
+    now = opened.runs.run(found.number)
     view.promises = {} if now.promise is None else {now.position: now.promise}
-    return place.state_of(now) == "running"
+    return opened.state_of(now) == "running"
 
 
 def _show(followed: JournalFollower, found: RunRecord, view: RunDisplay) -> None:
@@ -65,7 +65,7 @@ def _show(followed: JournalFollower, found: RunRecord, view: RunDisplay) -> None
     live = LiveDisplay(lambda columns, rows: view.block(now_s(), columns, rows), lambda: view.line(now_s()))
     try:
         while True:
-            goes_on = _goes_on(followed.place, view, found)
+            goes_on = _goes_on(followed.opened, view, found)
             followed.catch_up()
             if not goes_on:
                 return
@@ -83,12 +83,12 @@ def _tell(followed: JournalFollower, found: RunRecord, view: RunDisplay) -> None
 
     def number(index: int) -> int:
         if index not in numbers:
-            numbers.update((each.position, each.number) for each in followed.place.runs.of(found.execution))
+            numbers.update((each.position, each.number) for each in followed.opened.runs.of(found.execution))
         return numbers.get(index, index)
 
     lines = EventLines(followed.header.started_at_s, number)
     while True:
-        goes_on = _goes_on(followed.place, view, found)
+        goes_on = _goes_on(followed.opened, view, found)
         for entry in followed.catch_up():
             for line in lines.take(entry, view.state):
                 click.echo(line)
@@ -98,9 +98,9 @@ def _tell(followed: JournalFollower, found: RunRecord, view: RunDisplay) -> None
         time.sleep(_PAUSE_S)
 
 
-def _end(place: OpenProject, found: RunRecord, view: RunDisplay, *, quiet: bool) -> None:
-    state = place.state_of(found)
-    view.goes_on = False
+def _end(opened: OpenProject, found: RunRecord, view: RunDisplay, *, quiet: bool) -> None:
+    state = opened.state_of(found)
+    view.has_engine = False
     if not quiet:
         from weft.reports.text import printable
 

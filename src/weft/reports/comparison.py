@@ -12,13 +12,13 @@ from typing import Any
 
 from weft.records import dataclass
 from weft.reports.page import render_page
+from weft.reports.text import TextTable
 from weft.units import format_count, format_seconds
 
 __all__ = [
     "PlannerComparison",
     "PlannerResult",
     "PlannerStanding",
-    "TextTable",
     "WorkflowResults",
     "comparison_csv",
     "comparison_html",
@@ -186,28 +186,6 @@ def _or_infinity(number: float | None) -> float:
 
 
 _NOTHING = "-"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TextTable:
-    """A table of text cells."""
-
-    heading: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    texts: int
-    """Number of left-aligned text columns; the others hold numbers and are right-aligned."""
-
-    def lines(self) -> list[str]:
-        """Return the aligned rows, columns separated by two spaces."""
-        widths = [max(map(len, column)) for column in zip(self.heading, *self.rows, strict=True)]
-        return [self._line(row, widths) for row in (self.heading, *self.rows)]
-
-    def _line(self, row: tuple[str, ...], widths: list[int]) -> str:
-        cells = [
-            cell.ljust(width) if column < self.texts else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        return "  ".join(cells).rstrip()
 
 
 def comparison_title(comparison: PlannerComparison) -> str:

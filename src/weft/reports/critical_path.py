@@ -72,13 +72,13 @@ class CriticalPath:
         return sum(step.waited_s for step in self.steps) + self.after_s
 
 
-def find_critical_path(chronicle: ExecutionHistory, nodes: Sequence[int], run: int) -> CriticalPath:
+def find_critical_path(projection: ExecutionHistory, nodes: Sequence[int], run: int) -> CriticalPath:
     """Return the critical path of a run; ``nodes`` are those of each machine (0: unlimited)."""
-    history = chronicle.history
+    history = projection.history
     story = history.runs[run]
     end_s = history.end_s if story.ended_s is None else story.ended_s
     ran = [each for each in history.attempts.values() if each.started_s is not None]
-    search = _CriticalPathSearch(chronicle, ran, nodes, end_s)
+    search = _CriticalPathSearch(projection, ran, nodes, end_s)
     own = [each for each in ran if each.run == run and search.end(each) <= end_s]
     current: AttemptRecord | None = max(own, key=lambda each: (search.end(each), -each.number), default=None)
     if current is None:
@@ -96,9 +96,9 @@ class _CriticalPathSearch:
     """Search for the predecessor of an attempt."""
 
     def __init__(
-        self, chronicle: ExecutionHistory, ran: Sequence[AttemptRecord], nodes: Sequence[int], end_s: float
+        self, projection: ExecutionHistory, ran: Sequence[AttemptRecord], nodes: Sequence[int], end_s: float
     ) -> None:
-        self._chronicle = chronicle
+        self._chronicle = projection
         self._end_s = end_s
         self._of_task: dict[tuple[int, str], list[AttemptRecord]] = {}
         on: dict[int, list[AttemptRecord]] = {}

@@ -1,7 +1,7 @@
 """``events.jsonl``: one JSON object per event of an execution, in order.
 
 Every object begins with the keys ``n``, ``at_s``, ``at``, ``what``, ``run``, ``workflow``, ``task``,
-``iteration``, ``attempt`` and ``machine`` (null if not applicable), followed by the keys that ``HAPPENINGS``
+``iteration``, ``attempt`` and ``machine`` (null if not applicable), followed by the keys that ``EVENT_KINDS``
 lists for its ``what``. Internal messages (timers, probes) are in the journal only.
 """
 
@@ -20,9 +20,9 @@ from weft.engine.journal import JournalEntry, note_fields
 from weft.engine.state.plan import StoredPlan
 from weft.engine.state.state import EngineState
 
-__all__ = ["HAPPENINGS", "EventLines", "events_jsonl"]
+__all__ = ["EVENT_KINDS", "EventLines", "events_jsonl"]
 
-HAPPENINGS: Mapping[type, tuple[str, tuple[str, ...]]] = {
+EVENT_KINDS: Mapping[type, tuple[str, tuple[str, ...]]] = {
     ev.Submitted: ("run-submitted", ("owner",)),
     cm.FinishRun: ("run-ended", ("outcome", "reason")),
     ev.TasksAdded: ("run-grown", ("lines",)),
@@ -93,7 +93,7 @@ class EventLines:
                 name, iteration = run.compiled.names[message.task], run.loops.iteration(message.task)
                 self._of[message.attempt] = (message.run, name, iteration, message.machine)
         for message in (entry.event, *entry.commands):
-            told = HAPPENINGS.get(type(message))
+            told = EVENT_KINDS.get(type(message))
             if told is not None:
                 yield self._line(entry, state, message, *told)
 

@@ -318,18 +318,18 @@ class FailureReport:
 class ExecutedRun:
     """One run, or all runs of one execution."""
 
-    chronicle: ExecutionHistory
-    evidence: ExecutionRecords
+    projection: ExecutionHistory
+    records: ExecutionRecords
     machines: tuple[Machine, ...]
     """In the numbering of the commands."""
     platform: str
-    stories: tuple[RunSummary, ...]
+    run_summaries: tuple[RunSummary, ...]
     """The reported runs."""
 
     @property
     def history(self) -> History:
         """Return the history of the whole execution."""
-        return self.chronicle.history
+        return self.projection.history
 
     @property
     def machine_names(self) -> tuple[str, ...]:
@@ -339,32 +339,32 @@ class ExecutedRun:
     @property
     def several(self) -> bool:
         """Return whether more than one run is reported."""
-        return len(self.stories) > 1
+        return len(self.run_summaries) > 1
 
     @property
     def title(self) -> str:
         """Return a one-line title."""
-        names = list(dict.fromkeys(story.workflow for story in self.stories))
+        names = list(dict.fromkeys(story.workflow for story in self.run_summaries))
         what = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
         return f"{what or 'nothing'} on {self.platform}"
 
     @property
     def outcome(self) -> str:
         """Return the worst outcome; ``interrupted`` if some run has not ended."""
-        found = {story.outcome for story in self.stories}
+        found = {story.outcome for story in self.run_summaries}
         return next((word for word in _WORST_FIRST if word in found), "completed") or "interrupted"
 
     @property
     def origin_s(self) -> float:
         """Return the first arrival, the time origin of reports."""
-        return min((story.arrival_s for story in self.stories), default=0.0)
+        return min((story.arrival_s for story in self.run_summaries), default=0.0)
 
     @property
     def end_s(self) -> float:
         """Return the end of the last run; if some run has not ended, the time of the last activity."""
-        if any(story.ended_s is None for story in self.stories):
+        if any(story.ended_s is None for story in self.run_summaries):
             return self.history.acted_s
-        return max((story.ended_s for story in self.stories if story.ended_s is not None), default=0.0)
+        return max((story.ended_s for story in self.run_summaries if story.ended_s is not None), default=0.0)
 
     @property
     def took_s(self) -> float:
@@ -374,7 +374,7 @@ class ExecutedRun:
     @cached_property
     def attempts(self) -> tuple[AttemptRecord, ...]:
         """Return the attempts of the reported runs, by number."""
-        chosen = {story.index for story in self.stories}
+        chosen = {story.index for story in self.run_summaries}
         return tuple(each for each in self.history.attempts.values() if each.run in chosen)
 
     @cached_property
@@ -389,24 +389,24 @@ class ExecutedRun:
 
     @cached_property
     def _untimed(self) -> frozenset[tuple[int, str]]:
-        runs = [self.chronicle.runs[story.index] for story in self.stories]
+        runs = [self.projection.runs[story.index] for story in self.run_summaries]
         return frozenset((run.index, kind) for run in runs for kind in list_untimed_kinds(run.instance))
 
     @cached_property
     def moves(self) -> tuple[MigrationRecord, ...]:
         """Return the migrations."""
-        chosen = {story.index for story in self.stories}
+        chosen = {story.index for story in self.run_summaries}
         return tuple(move for move in self.history.moves if move.run in chosen)
 
     @cached_property
     def failures(self) -> tuple[FailureReport, ...]:
         """Return the failures by time."""
-        chosen = {story.index for story in self.stories}
-        return tuple(self._told(failed) for failed in self.history.failures if failed.run in chosen)
+        chosen = {story.index for story in self.run_summaries}
+        return tuple(self._report_failure(failed) for failed in self.history.failures if failed.run in chosen)
 
-    def _told(self, failed: FailureRecord) -> FailureReport:
+    def _report_failure(self, failed: FailureRecord) -> FailureReport:
         number = failed.attempt
-        facts, measured, logs = self.facts(number), self.measured(number), self.evidence.logs
+        facts, measured, logs = self.facts(number), self.measured(number), self.records.logs
         return FailureReport(
             failed=failed,
             attempt=self.history.attempts.get(number),
@@ -418,15 +418,15 @@ class ExecutedRun:
 
     def number(self, run: int) -> int:
         """Return the number of a run shown to users."""
-        return self.evidence.numbers.get(run, run)
+        return self.records.numbers.get(run, run)
 
     def facts(self, attempt: int) -> AttemptFacts:
         """Return journal data of an attempt that its history does not contain."""
-        return self.chronicle.facts(attempt)
+        return self.projection.facts(attempt)
 
     def measured(self, attempt: int) -> ProcessUsage:
         """Return the measured resource usage of an attempt."""
-        return self.evidence.measured.get(attempt, _UNKNOWN)
+        return self.records.measured.get(attempt, _UNKNOWN)
 
     def ended_s(self, attempt: AttemptRecord) -> float:
         """Return the end of an attempt; of a running one, the end of the report."""
@@ -434,28 +434,30 @@ class ExecutedRun:
 
     def promise(self, run: int) -> Promise | None:
         """Return the prediction of a run: recorded before it began, else computed from its first plan."""
-        stated = self.evidence.promises.get(run)
-        plan = self.chronicle.first_plans.get(run)
+        stated = self.records.promises.get(run)
+        plan = self.projection.first_plans.get(run)
         if stated is not None or plan is None:
             return stated
-        return derive_promise(plan, self.chronicle.runs[run].instance, self.history.runs[run].arrival_s)
+        return derive_promise(plan, self.projection.runs[run].instance, self.history.runs[run].arrival_s)
 
     def planned(self, run: int) -> Mapping[str, PlanLine]:
         """Return the first plan of a run by task; times are on the engine's clock."""
-        plan = self.chronicle.first_plans.get(run)
+        plan = self.projection.first_plans.get(run)
         return {} if plan is None else plan.lines
 
     @cached_property
     def verdicts(self) -> tuple[PromiseOutcome, ...]:
         """Return predictions compared with outcomes, for the runs that have one."""
-        found = ((story, self.promise(story.index)) for story in self.stories)
-        return tuple(judge_promise(story, said, self.end_s) for story, said in found if said is not None)
+        found = ((story, self.promise(story.index)) for story in self.run_summaries)
+        return tuple(
+            judge_promise(story, promised, self.end_s) for story, promised in found if promised is not None
+        )
 
     @cached_property
     def deviations(self) -> tuple[Deviation, ...]:
         """Return the planned tasks by decreasing excess time."""
         found: list[Deviation] = []
-        for story in self.stories:
+        for story in self.run_summaries:
             own = [each for each in self.timed if each.run == story.index]
             found += find_deviations(own, self.planned(story.index))
         return tuple(sorted(found, key=lambda each: -each.longer_s))
@@ -463,11 +465,11 @@ class ExecutedRun:
     @cached_property
     def path(self) -> CriticalPath:
         """Return the critical path of the run that ended last (the first of several)."""
-        if not self.stories:
+        if not self.run_summaries:
             return CriticalPath()
-        last = max(self.stories, key=lambda story: (self._end_of(story), -story.index))
+        last = max(self.run_summaries, key=lambda story: (self._end_of(story), -story.index))
         nodes = [0 if machine.occupancy == "unlimited" else machine.nodes for machine in self.machines]
-        return find_critical_path(self.chronicle, nodes, last.index)
+        return find_critical_path(self.projection, nodes, last.index)
 
     def _end_of(self, story: RunSummary) -> float:
         return self.end_s if story.ended_s is None else story.ended_s
@@ -475,8 +477,8 @@ class ExecutedRun:
     @cached_property
     def kinds(self) -> tuple[KindSummary, ...]:
         """Return the attempts summarised by kind."""
-        workflows = {story.index: story.workflow for story in self.stories}
-        return summarise_kinds(self.attempts, workflows, self.evidence.measured, self._untimed)
+        workflows = {story.index: story.workflow for story in self.run_summaries}
+        return summarise_kinds(self.attempts, workflows, self.records.measured, self._untimed)
 
     @cached_property
     def uses(self) -> tuple[MachineUse, ...]:
@@ -523,7 +525,7 @@ class ExecutedRun:
             "outcome": self.outcome,
             "origin_s": self.origin_s,
             "took_s": self.took_s,
-            "runs": [{"run": self.number(each.index), **each.as_record()} for each in self.stories],
+            "runs": [{"run": self.number(each.index), **each.as_record()} for each in self.run_summaries],
             "promises": [numbered(each.as_record()) for each in self.verdicts],
             "critical_path": _path_record(self.path, names),
             "kinds": [asdict(kind) | {"ratio": kind.ratio} for kind in self.kinds],
@@ -570,21 +572,25 @@ def _failure_record(failure: FailureReport) -> dict[str, Any]:
 
 
 def build_executed_run(
-    chronicle: ExecutionHistory,
+    projection: ExecutionHistory,
     platform: Platform,
     *,
-    evidence: ExecutionRecords = NO_RECORDS,
+    records: ExecutionRecords = NO_RECORDS,
     runs: Sequence[int] | None = None,
 ) -> ExecutedRun:
     """Collect the data of an execution, or only of ``runs``. Raises InvalidInput for an unknown run."""
-    stories = chronicle.history.runs
+    run_summaries = projection.history.runs
     for run in runs or ():
-        if not 0 <= run < len(stories):
-            raise InvalidInput(Problem(what=f"run {run}", rule=f"this execution has {len(stories)} runs"))
+        if not 0 <= run < len(run_summaries):
+            raise InvalidInput(
+                Problem(what=f"run {run}", rule=f"this execution has {len(run_summaries)} runs")
+            )
     return ExecutedRun(
-        chronicle=chronicle,
-        evidence=evidence,
+        projection=projection,
+        records=records,
         machines=planned_machines(platform),
         platform=platform.name,
-        stories=tuple(stories if runs is None else (stories[run] for run in sorted(set(runs)))),
+        run_summaries=tuple(
+            run_summaries if runs is None else (run_summaries[run] for run in sorted(set(runs)))
+        ),
     )

@@ -142,11 +142,11 @@ def read_history(
 ) -> ExecutionHistory:
     """Apply the entries of a journal to a new engine and return their projection."""
     engine.state.plans.update(plans)
-    chronicle = ExecutionHistory()
+    projection = ExecutionHistory()
     for entry in entries:
         engine.apply(entry.event, entry.now, entry.commands)
-        chronicle.take(entry, engine.state)
-    return chronicle.finish(engine.state)
+        projection.take(entry, engine.state)
+    return projection.finish(engine.state)
 
 
 _LINES = 10

@@ -16,14 +16,13 @@ from weft.engine.history import AttemptRecord
 from weft.engine.replan.promise import Promise
 from weft.papers.statistics import Summary, summarise
 from weft.reports.charts import box_plots, steps_chart
-from weft.reports.comparison import TextTable
 from weft.reports.critical_path import PathStep
 from weft.reports.execution import Deviation, ExecutedRun, FailureReport, PromiseOutcome
 from weft.reports.execution_charts import estimate_chart, promise_chart
 from weft.reports.gantt_html import HtmlGantt
 from weft.reports.report import GanttView
 from weft.reports.simulation import attempts_chart, migration_table, run_table, use_table
-from weft.reports.text import fitted, printable, promise_text, time_text
+from weft.reports.text import TextTable, fitted, printable, promise_text, time_text
 from weft.units import format_bytes, format_count, format_seconds
 
 __all__ = [
@@ -141,7 +140,7 @@ def _label(task: str, iteration: int) -> str:
 def attempt_label(attempt: AttemptRecord, executed: ExecutedRun) -> str:
     """Return the task name of an attempt, with its run number if that is not obvious."""
     label = _label(attempt.task, attempt.iteration)
-    own = not executed.several and attempt.run == executed.stories[0].index
+    own = not executed.several and attempt.run == executed.run_summaries[0].index
     return label if own else f"{executed.number(attempt.run)}:{label}"
 
 
@@ -246,7 +245,7 @@ def path_sentence(executed: ExecutedRun) -> str:
 def execution_notes(executed: ExecutedRun) -> list[str]:
     """Return failures, unfinished runs and caveats."""
     notes = []
-    for story in executed.stories:
+    for story in executed.run_summaries:
         if story.outcome not in ("completed", "") and (story.reason or executed.several):
             why = f": {story.reason}" if story.reason else ""
             notes.append(f"run {executed.number(story.index)} ({story.workflow}) {story.outcome}{why}")
@@ -317,7 +316,7 @@ def execution_html(executed: ExecutedRun) -> str:
         migrations=moved_table(executed),
         running_chart=steps_chart("Programs running", executed.running, executed.took_s),
         nodes_chart=steps_chart("Nodes taken", executed.nodes_taken, executed.took_s),
-        runs=run_table(executed.stories),
+        runs=run_table(executed.run_summaries),
         machines=use_table(executed.uses),
         notes=execution_notes(executed),
     )
@@ -362,17 +361,17 @@ def execution_lines(executed: ExecutedRun, *, width: int = 100, ascii_only: bool
         lines += ["", *_table(promise_table(executed))]
     if executed.kinds:
         lines += ["", *_table(_without_empty(kind_table(executed)))]
-    told = [f"note: {note}" for note in execution_notes(executed)] + failure_lines(executed)
+    texts = [f"note: {note}" for note in execution_notes(executed)] + failure_lines(executed)
     # Tables are cut at the width; messages are wrapped.
-    wrapped = [part for line in told for part in _wrapped(line, width, ascii_only=ascii_only)]
+    wrapped = [part for line in texts for part in _wrapped(line, width, ascii_only=ascii_only)]
     return [*(_fitted(line, width, ascii_only=ascii_only) for line in lines), *wrapped]
 
 
 def failure_lines(executed: ExecutedRun) -> list[str]:
     """Return cause, last lines and log of the failures; final ones first."""
-    told = sorted(executed.failures, key=lambda each: not each.failed.for_good)
-    lines = [line for each in told[:_SHOWN_FAILURES] for line in _failure_text(each, executed)]
-    rest = len(told) - _SHOWN_FAILURES
+    texts = sorted(executed.failures, key=lambda each: not each.failed.for_good)
+    lines = [line for each in texts[:_SHOWN_FAILURES] for line in _failure_text(each, executed)]
+    rest = len(texts) - _SHOWN_FAILURES
     return [*lines, f"… and {format_count(rest, 'more failure')}"] if rest > 0 else lines
 
 
@@ -381,8 +380,8 @@ def _failure_text(each: FailureReport, executed: ExecutedRun) -> Iterator[str]:
     run = f"run {executed.number(each.failed.run)}: " if executed.several else ""
     yield ""
     yield f"{run}{each.headline}{where}"
-    told = each.failed.reason
-    yield from (f"  {text}" for text in (told, "" if each.text in told else each.text) if text)
+    texts = each.failed.reason
+    yield from (f"  {text}" for text in (texts, "" if each.text in texts else each.text) if text)
     if each.log is not None:
         yield from (f"  | {line}" for line in each.log.lines[-_LOG_LINES:])
         yield f"  log: {each.log.path}"

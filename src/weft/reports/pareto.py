@@ -16,9 +16,8 @@ from html import escape
 from typing import Any, Literal
 
 from weft.reports.charts import tick_label, tick_times
-from weft.reports.comparison import TextTable
 from weft.reports.page import render_page
-from weft.reports.text import fitted, printable
+from weft.reports.text import TextTable, fitted, printable
 from weft.units import format_count, format_seconds
 
 __all__ = [
@@ -373,12 +372,12 @@ def _point(
 
 def _tip(view: FrontView, point: FrontPoint) -> str:
     """Return all data of a point, one line each."""
-    told = [
+    lines = [
         f"point {point.number}: {view.time_text(point)}, {view.noun} {view.amount_text(view.amount(point))}",
         f"cost {point.cost:.4g}, {point.node_seconds:,.0f} node-seconds, {point.idle_share:.1%} idle",
     ]
     if point.alpha is not None:
-        told.append(f"found under alpha {point.alpha:.3g} by {point.by}")
-    told += [f"{found.text} nodes ({format_count(found.tasks, 'task')})" for found in point.nodes]
-    told += [f"{name}: {format_count(tasks, 'task')}" for name, tasks in point.machines]
-    return "\n".join(told)
+        lines.append(f"found under alpha {point.alpha:.3g} by {point.by}")
+    lines += [f"{found.text} nodes ({format_count(found.tasks, 'task')})" for found in point.nodes]
+    lines += [f"{name}: {format_count(tasks, 'task')}" for name, tasks in point.machines]
+    return "\n".join(lines)

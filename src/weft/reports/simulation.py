@@ -16,9 +16,9 @@ from weft.engine.history import AttemptRecord, History, MachineUse, MigrationRec
 from weft.papers.statistics import Summary
 from weft.records import dataclass
 from weft.reports.charts import box_plots, steps_chart
-from weft.reports.comparison import TextTable
 from weft.reports.gantt_html import HtmlGantt
 from weft.reports.report import GanttView
+from weft.reports.text import TextTable
 from weft.schedule.schedule import Schedule
 from weft.units import format_seconds
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import unicodedata
 
 from weft.engine.replan.promise import Promise
+from weft.records import dataclass
 from weft.units import format_seconds
 
 __all__ = [
+    "TextTable",
     "cost_text",
     "doubt_text",
     "fitted",
@@ -43,6 +45,28 @@ def fitted(text: str, width: int, *, ascii_only: bool = False) -> str:
     while shown_width(text) > width - 1:
         text = text[:-1] if len(text) < 2 * width else text[: 2 * width - 1]
     return text + mark + " " * (width - 1 - shown_width(text))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextTable:
+    """A table of text cells."""
+
+    heading: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    texts: int
+    """Number of left-aligned text columns; the others hold numbers and are right-aligned."""
+
+    def lines(self) -> list[str]:
+        """Return the aligned rows, columns separated by two spaces."""
+        widths = [max(map(len, column)) for column in zip(self.heading, *self.rows, strict=True)]
+        return [self._line(row, widths) for row in (self.heading, *self.rows)]
+
+    def _line(self, row: tuple[str, ...], widths: list[int]) -> str:
+        cells = [
+            cell.ljust(width) if column < self.texts else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        return "  ".join(cells).rstrip()
 
 
 _KINDS = 5

@@ -45,13 +45,13 @@ def trace_tsv(executed: ExecutedRun, *, raw: bool = False) -> str:
 
 def _cells(executed: ExecutedRun, attempt: AttemptRecord, number: int, *, raw: bool) -> dict[str, str | None]:
     facts, measured = executed.facts(attempt.number), executed.measured(attempt.number)
-    product = executed.evidence.products.get(attempt.number)
+    product = executed.records.products.get(attempt.number)
     submit_s = attempt.assigned_s if attempt.submitted_s is None else attempt.submitted_s
     machine = executed.machines[attempt.machine]
     duration, size, moment = (_raw_ms, _raw, _raw_date) if raw else (_duration, _size, _date)
 
     def wall(time_s: float | None) -> str | None:
-        return _known(moment, executed.evidence.wall(time_s))
+        return _known(moment, executed.records.wall(time_s))
 
     ended_s = attempt.ended_s
     return {

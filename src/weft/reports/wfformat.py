@@ -44,8 +44,8 @@ def write_wfformat(executed: ExecutedRun, run: int | None = None) -> str:
     if run is None and executed.several:
         advice = f"choose one: 0 to {len(executed.history.runs) - 1}"
         raise InvalidInput(Problem(what="several runs", rule="a WfFormat file holds one", advice=advice))
-    story = executed.history.runs[executed.stories[0].index if run is None else run]
-    graph = _Executed(executed, executed.chronicle.runs[story.index])
+    story = executed.history.runs[executed.run_summaries[0].index if run is None else run]
+    graph = _Executed(executed, executed.projection.runs[story.index])
     if not graph.instances:
         what = f"run {story.index} ({story.workflow}) has no task that completed"
         raise InvalidInput(Problem(what=what, rule="a WfFormat file has at least one task"))
@@ -98,7 +98,7 @@ class _Executed:
 
     def product(self, instance: _WfFormatInstance) -> Product | None:
         """Return the product of an execution, if known."""
-        return self._executed.evidence.products.get(instance.last.number)
+        return self._executed.records.products.get(instance.last.number)
 
     def _find_instances(self) -> None:
         index = {name: task for task, name in enumerate(self.graph.names)}
@@ -223,7 +223,7 @@ def _plain(file: str, number: int) -> str:
 
 def _document(executed: ExecutedRun, story: RunSummary, graph: _Executed) -> str:
     workflow = graph.graph.workflow
-    wall = executed.evidence.wall
+    wall = executed.records.wall
     began, ended = wall(story.arrival_s), wall(story.ended_s)
     head: dict[str, Any] = {"name": workflow.name}
     if workflow.description:
@@ -275,7 +275,7 @@ def _ran(
     over = is_reused(last)
     seconds = (product.seconds if product else 0.0) if over else sum(each.useful_s for each in instance.tries)
     entry: dict[str, Any] = {"id": ident, "runtimeInSeconds": seconds}
-    started = executed.evidence.wall(last.started_s)
+    started = executed.records.wall(last.started_s)
     if started is not None:
         entry["executedAt"] = started.isoformat()
     if (command := format_command(graph.graph, instance.task)) is not None:

@@ -276,8 +276,8 @@ def load_value(layout: ProjectLayout | None, workflow: str, name: str, missing: 
     """Return the stored result of a call; ``missing`` if there is none or its file has changed."""
     if layout is None or not layout.database.is_file():
         return missing
-    with OpenProject.at(str(layout.project)) as place:
-        product = ProductTable(place.database).find_by_name(workflow, name)
+    with OpenProject.at(str(layout.project)) as opened:
+        product = ProductTable(opened.database).find_by_name(workflow, name)
     if product is None:
         return missing
     file = next((each for each in product.files if each.name == f"{name}{VALUE}"), None)
@@ -306,7 +306,7 @@ def _no_reference(file: str) -> Any:
 
 def load_exception(ran: RunResult) -> BaseException | None:
     """Return the exception of the first call that failed for good; None if no call failed."""
-    failures = [each for each in ran.told.executed.failures if each.failed.for_good]
+    failures = [each for each in ran.report.executed.failures if each.failed.for_good]
     if not failures:
         return None
     first = failures[0]
@@ -315,8 +315,8 @@ def load_exception(ran: RunResult) -> BaseException | None:
     shown = "\n".join(line for line in text.splitlines() if not line.startswith(EXCEPTION))
     made = _exception(record) if record is not None else None
     if made is None:
-        told = f"{record['name']}: {record['text']}" if record else first.failed.reason
-        made = TaskFailed(f"{first.failed.task}: {told}")
+        text = f"{record['name']}: {record['text']}" if record else first.failed.reason
+        made = TaskFailed(f"{first.failed.task}: {text}")
     made.__cause__ = RemoteTraceback(shown.strip() or first.text)
     return made
 
