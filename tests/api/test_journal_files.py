@@ -116,9 +116,9 @@ def damaged(journal: Path, folder: Path, change) -> Path:
 @pytest.mark.parametrize(
     ("change", "line", "words"),
     [
-        (lambda lines: [*lines[:5], lines[5][:40], *lines[6:]], 6, "not a line of a journal"),
-        (lambda lines: [*lines[:3], "[1, 2]", *lines[3:]], 4, "not a line of a journal"),
-        (lambda lines: lines[1:], 1, "no 'kind' in it"),
+        (lambda lines: [*lines[:5], lines[5][:40], *lines[6:]], 6, "invalid journal line"),
+        (lambda lines: [*lines[:3], "[1, 2]", *lines[3:]], 4, "invalid journal line"),
+        (lambda lines: lines[1:], 1, "missing 'kind'"),
         (lambda lines: ['{"kind": "diary"}', *lines[1:]], 1, "diary"),
         (lambda lines: [lines[0].replace('"schema":2', '"schema":9'), *lines[1:]], 1, "schema 9"),
         (lambda lines: [lines[0].replace('"gain":', '"profit":'), *lines[1:]], 1, "profit"),

@@ -36,7 +36,7 @@ def double_it(value):
 def cold(monkeypatch):
     """Let every kernel be one that was never compiled; compiling it changes nothing."""
     monkeypatch.setenv("WEFT_KERNELS", "compiled")
-    monkeypatch.setattr(compilation, "needs_compilation", lambda function: True)
+    monkeypatch.setattr(compilation, "_needs_compilation", lambda function: True)
     monkeypatch.setattr(compilation, "compile_kernel", lambda function: function)
 
 

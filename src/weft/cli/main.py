@@ -60,7 +60,7 @@ SHARED_MODULES = {
 _GC_THRESHOLD = 250_000
 """New objects between two garbage collections of the youngest generation."""
 
-LOG_LEVELS = ("debug", "info", "warning", "error")
+_LOG_LEVELS = ("debug", "info", "warning", "error")
 
 _COMPLETING = "_WEFT_COMPLETE"
 """Environment variable set by the shell to request completions."""
@@ -99,7 +99,7 @@ class _LazyGroup(click.Group):
 @click.version_option(__version__, message="weft %(version)s")
 @click.option(
     "--log-level",
-    type=click.Choice(LOG_LEVELS, case_sensitive=False),
+    type=click.Choice(_LOG_LEVELS, case_sensitive=False),
     envvar="WEFT_LOG",
     help="Write log messages of this level and above to the standard error (default: $WEFT_LOG, else none).",
 )
