@@ -19,7 +19,6 @@ from typing import Any, Self
 from urllib.parse import quote
 
 from weft.errors import InvalidInput, Problem, SourceLocation, WeftError
-from weft.records import dataclass
 
 __all__ = [
     "APPLICATION_ID",
@@ -173,7 +172,6 @@ def explain_sqlite_error(error: sqlite3.Error, path: Path) -> WeftError:
 FAILPOINT_VARIABLE = "WEFT_FAILPOINT"
 
 
-@dataclass(slots=True)
 class Failpoint:
     """Test hook: kills the process (SIGKILL) at a chosen commit.
 
@@ -181,33 +179,17 @@ class Failpoint:
     have no effect.
     """
 
-    place: str = ""
-    """``commit``, ``committed``; "": disabled."""
-    left: int = 0
-    """Remaining commits."""
-
-    @classmethod
-    def from_environment(cls) -> Failpoint:
-        """Return the failpoint of the environment variable."""
+    def __init__(self) -> None:
         place, _, number = os.environ.get(FAILPOINT_VARIABLE, "").partition(":")
-        if place not in ("commit", "committed") or not number.isdecimal():
-            return cls()
-        return cls(place=place, left=int(number))
+        valid = place in ("commit", "committed") and number.isdecimal()
+        self._place, self._left = (place, int(number)) if valid else ("", 0)
 
-    def before_commit(self) -> None:
-        """Count a commit, and kill the process if it is the chosen one."""
-        if self.place:
-            self.left -= 1
-            self._kill_at("commit")
-
-    def after_commit(self) -> None:
-        """Kill the process if the chosen commit was just made."""
-        if self.place:
-            self._kill_at("committed")
-
-    def _kill_at(self, place: str) -> None:
-        if self.place == place and self.left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
+    def reach(self, place: str) -> None:
+        """Pass ``commit`` before and ``committed`` after each commit; kill the process at the chosen one."""
+        if self._place:
+            self._left -= place == "commit"
+            if self._place == place and self._left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
 
 
 _COUNT_TABLES = "SELECT count(*) FROM sqlite_master"
@@ -233,7 +215,7 @@ class Database:
         """Lock to hold while queueing rows that belong into one commit."""
         self._bulk: dict[str, list[_Row]] = {}
         self._ordered: list[tuple[str, _Row]] = []
-        self._failpoint = Failpoint.from_environment()
+        self._failpoint = Failpoint()
 
     def __enter__(self) -> Self:
         return self
@@ -259,7 +241,7 @@ class Database:
         with self.lock:
             if not self._bulk and not self._ordered:
                 return
-            self._failpoint.before_commit()
+            self._failpoint.reach("commit")
             connection = self._connection
             try:
                 connection.execute("BEGIN IMMEDIATE")
@@ -274,7 +256,7 @@ class Database:
             self._bulk.clear()
             self._ordered.clear()
             self.commits += 1
-            self._failpoint.after_commit()
+            self._failpoint.reach("committed")
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

@@ -34,7 +34,6 @@ from weft.repository.journal import Journal, JournalHeader, encode_entry, encode
 from weft.repository.runs import RunTable
 
 __all__ = [
-    "FILE_SNAPSHOT_EVERY",
     "SNAPSHOT_EVERY",
     "JournalFileWriter",
     "JournalStore",
@@ -211,10 +210,6 @@ class JournalStore:
             ) from None
 
 
-FILE_SNAPSHOT_EVERY = 10_000
-"""Number of entries between two snapshots."""
-
-
 class JournalFileWriter:
     """Writer of a journal file."""
 
@@ -230,7 +225,7 @@ class JournalFileWriter:
             self._written.add(event.plan)
             self._line(encode_json({"plan": event.plan, **state.plans[event.plan].as_record()}))
         self._line(encode_entry(entry))
-        if (entry.sequence + 1) % FILE_SNAPSHOT_EVERY == 0:
+        if (entry.sequence + 1) % SNAPSHOT_EVERY == 0:
             self._line(encode_json({"snapshot": entry.sequence, "state": take_snapshot(state)}))
 
     def _line(self, text: str) -> None:

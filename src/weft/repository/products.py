@@ -140,24 +140,9 @@ def _keys(product: Product) -> list[_Key]:
 
 
 def _row(number: int, product: Product, directory: str) -> list[Any]:
-    return [
-        number,
-        product.execution,
-        product.run,
-        product.task,
-        storable(product.name),
-        storable(product.kind),
-        storable(product.workflow),
-        product.attempt,
-        product.iteration,
-        storable(product.machine),
-        storable(directory),
-        product.exit_code,
-        encode_json(dict(product.result)) if product.result else "{}",
-        product.fingerprint,
-        encode_json(dict(product.parts)),
-        product.seconds,
-    ]
+    encoded = {name: encode_json(dict(getattr(product, name))) for name in ("result", "parts")}
+    stated = {"directory": directory, **encoded}
+    return [number, *(storable(stated.get(name, getattr(product, name))) for name in _COLUMNS)]
 
 
 def _product(row: tuple[Any, ...], files: list[tuple[Any, ...]]) -> Product:

@@ -266,12 +266,7 @@ def digest_tree(root: Path, name: str) -> str:
 
 def is_unchanged(before: os.stat_result, after: os.stat_result) -> bool:
     """Return whether two statuses belong to the same, unmodified file."""
-    return (before.st_dev, before.st_ino, before.st_size, before.st_mtime_ns) == (
-        after.st_dev,
-        after.st_ino,
-        after.st_size,
-        after.st_mtime_ns,
-    )
+    return _key(before) == _key(after)
 
 
 def _key(status: os.stat_result) -> _Key:

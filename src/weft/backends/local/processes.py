@@ -21,6 +21,10 @@ import signal
 import time
 from collections.abc import Container, Mapping
 
+TYPE_CHECKING = False  # importing typing would slow down the start of the runner
+if TYPE_CHECKING:
+    from typing import Any
+
 __all__ = [
     "MARK",
     "TICKS_PER_S",
@@ -197,20 +201,24 @@ class StartOrder:
     )  # fmt: skip
 
     def __init__(self, message: dict[str, object], grace_s: float) -> None:
-        self.attempt = _whole(message, "attempt")
-        self.argv = _texts(message, "argv")
-        self.env = _changes(message)
-        self.cwd = _text(message, "cwd") or "/"
-        self.stdin = _text(message, "stdin")
-        self.stdout = _text(message, "stdout") or os.devnull
-        self.stderr = _text(message, "stderr") or os.devnull
+        number = (int, float), "a number"
+        self.attempt: int = _field(message, "attempt", int, "a whole number", required=True)
+        self.argv: list[str] = _field(message, "argv", list, "a list of strings", required=True)
+        if not all(isinstance(word, str) for word in self.argv):
+            raise ValueError(f"argv is not a list of strings: {self.argv!r}")
+        self.env: dict[str, str | None] = _field(message, "env", dict, "a mapping") or {}
+        self.cwd: str = _field(message, "cwd", str, "a string") or "/"
+        self.stdin: str | None = _field(message, "stdin", str, "a string")
+        self.stdout: str = _field(message, "stdout", str, "a string") or os.devnull
+        self.stderr: str = _field(message, "stderr", str, "a string") or os.devnull
         self.append = message.get("append") is True
         self.tells_start = message.get("tells_start") is True
-        self.time_s = _number(message, "time_s")
-        self.memory_bytes = _number(message, "memory_bytes")
-        self.cores = _cores(message)
-        self.reminder = _text(message, "reminder")
-        self.grace_s = grace_s if message.get("grace_s") is None else _number(message, "grace_s") or 0.0
+        self.time_s: float | None = _field(message, "time_s", *number)
+        self.memory_bytes: float | None = _field(message, "memory_bytes", *number)
+        self.cores: list[int] | None = _field(message, "cores", list, "a list")
+        self.reminder: str | None = _field(message, "reminder", str, "a string")
+        stated_s: float | None = _field(message, "grace_s", *number)
+        self.grace_s = grace_s if stated_s is None else stated_s
 
 
 class ProgramLauncher:
@@ -350,45 +358,13 @@ def _reason(error: Exception) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
-def _whole(message: dict[str, object], key: str) -> int:
+def _field(message: dict[str, object], key: str, kind: Any, noun: str, *, required: bool = False) -> Any:
+    """Return a field of a message; raise ValueError if its type is wrong."""
     value = message.get(key)
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise ValueError(f"{key} is not a whole number: {value!r}")
-    return value
-
-
-def _number(message: dict[str, object], key: str) -> float | None:
-    value = message.get(key)
-    if value is not None and (not isinstance(value, int | float) or isinstance(value, bool)):
-        raise ValueError(f"{key} is not a number: {value!r}")
-    return value
-
-
-def _text(message: dict[str, object], key: str) -> str | None:
-    value = message.get(key)
-    if value is not None and not isinstance(value, str):
-        raise ValueError(f"{key} is not a string: {value!r}")
-    return value
-
-
-def _texts(message: dict[str, object], key: str) -> list[str]:
-    value = message.get(key)
-    if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
-        raise ValueError(f"{key} is not a list of strings: {value!r}")
-    return value
-
-
-def _changes(message: dict[str, object]) -> dict[str, str | None]:
-    value = message.get("env") or {}
-    if not isinstance(value, dict):
-        raise ValueError(f"env is not a mapping: {value!r}")
-    return value
-
-
-def _cores(message: dict[str, object]) -> list[int] | None:
-    value = message.get("cores")
-    if value is not None and not isinstance(value, list):
-        raise ValueError(f"cores is not a list: {value!r}")
+    if value is None and not required:
+        return None
+    if isinstance(value, bool) or not isinstance(value, kind):
+        raise ValueError(f"{key} is not {noun}: {value!r}")
     return value
 
 
