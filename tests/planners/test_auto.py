@@ -198,8 +198,8 @@ class TestClock:
         assert found.cut
 
     def test_a_slice_is_not_longer_than_the_clock(self):
-        stretch = ClockSlice(left=lambda: 3.0, until_s=1.0)
-        assert stretch.remaining_s() == 2.0
+        clock_slice = ClockSlice(left=lambda: 3.0, until_s=1.0)
+        assert clock_slice.remaining_s() == 2.0
         assert ClockSlice(left=None).remaining_s() == math.inf
 
     def test_two_workers_by_the_clock(self, open_gap):
@@ -273,9 +273,9 @@ class TestObjectives:
         assert verify(found.schedule, open_gap.graph, open_gap.platform) == []
         for rival in ("heft", "heft-moldable", "cheapest", "local-optimum"):
             planner = PLANNERS.load(rival)()
-            aim = objective if planner.supports(open_gap, objective) is None else MAKESPAN
+            goal = objective if planner.supports(open_gap, objective) is None else MAKESPAN
             theirs = planner.plan(
-                PlanRequest(instance=open_gap, objective=aim, budget=Budget(), rng=generator(0, "x"))
+                PlanRequest(instance=open_gap, objective=goal, budget=Budget(), rng=generator(0, "x"))
             ).schedule
             assert evaluate_loss(open_gap, objective, found.schedule) <= evaluate_loss(
                 open_gap, objective, theirs
@@ -322,16 +322,16 @@ def planned_cost(made, objective):
 class TestNews:
     @pytest.mark.parametrize("islands", [1, 2])
     def test_every_better_plan_is_reported_with_the_bound(self, open_gap, islands):
-        heard = []
+        reports = []
         with registered(weave="Drawing"):
-            found = planned(open_gap, steps=8_000, islands=islands, on_progress=heard.append)
-        values = [news.makespan_s for news in heard]
+            found = planned(open_gap, steps=8_000, islands=islands, on_progress=reports.append)
+        values = [progress.makespan_s for progress in reports]
         assert values == sorted(values, reverse=True)
         assert values[-1] == found.schedule.makespan_s
-        assert heard[0].by == "heft"
-        assert heard[-1].by == "weave"
-        assert heard[-1].bound_s == found.bound_s
-        assert [news.steps for news in heard] == sorted(news.steps for news in heard)
+        assert reports[0].by == "heft"
+        assert reports[-1].by == "weave"
+        assert reports[-1].bound_s == found.bound_s
+        assert [progress.steps for progress in reports] == sorted(progress.steps for progress in reports)
 
     def test_the_result_is_never_worse_than_the_incumbent(self, open_gap):
         start = PLANNERS.load("etf")().plan(

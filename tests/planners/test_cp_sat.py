@@ -287,12 +287,14 @@ def test_one_step_is_not_enough_to_keep_budgets(bench_data, tmp_path):
 
 
 def test_progress_is_reported_and_steps_are_counted():
-    heard = []
+    reports = []
     made = instance(matrix_tasks(HEFT_SECONDS, HEFT_DATA), processors(3))
-    plan = solved(made, budget=Budget(steps=20_000, on_progress=heard.append))
-    assert heard[-1].makespan_s == heard[-1].bound_s == 73
-    assert [news.makespan_s for news in heard] == sorted((news.makespan_s for news in heard), reverse=True)
-    assert {news.by for news in heard} == {"cp-sat"}
+    plan = solved(made, budget=Budget(steps=20_000, on_progress=reports.append))
+    assert reports[-1].makespan_s == reports[-1].bound_s == 73
+    assert [progress.makespan_s for progress in reports] == sorted(
+        (progress.makespan_s for progress in reports), reverse=True
+    )
+    assert {progress.by for progress in reports} == {"cp-sat"}
     assert 1 < plan.steps < 20_000
     alone = solved(made)
     assert lines(alone.schedule) == lines(plan.schedule)
@@ -301,17 +303,17 @@ def test_progress_is_reported_and_steps_are_counted():
 def test_an_error_of_the_callback_is_raised():
     made = instance(matrix_tasks(HEFT_SECONDS, HEFT_DATA), processors(3))
 
-    def stop(news):
+    def stop(progress):
         raise KeyboardInterrupt
 
     plan = solved(made, budget=Budget(steps=20_000, on_progress=stop))
     assert plan.cut
     assert plan.schedule.makespan_s < 80
 
-    def fail(news):
-        raise ZeroDivisionError("told")
+    def fail(progress):
+        raise ZeroDivisionError("in a callback")
 
-    with pytest.raises(ZeroDivisionError, match="told"):
+    with pytest.raises(ZeroDivisionError, match="in a callback"):
         solved(made, budget=Budget(steps=20_000, on_progress=fail))
 
 
@@ -342,7 +344,7 @@ from weft.randomness import generator
 tasks = {f"t{k}": {"work": 50 + k * 37 % 41, "nodes": [1, 2, 3, 5], "speedup": {"amdahl": 0.07}} for k in range(40)}
 sent = []
 
-def interrupt(news):
+def interrupt(progress):
     # From outside and a moment later: the solver is searching then.
     if not sent:
         sent.append(subprocess.Popen(["sh", "-c", f"sleep 0.3; kill -INT {os.getpid()}"]))

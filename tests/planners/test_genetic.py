@@ -110,15 +110,15 @@ def test_values_are_those_of_the_objective_and_penalise_limits(made, name):
     points = encoding.space.draw(generator(3, "points"), 40)
     values = encoding.values(points)
     schedules = [encoding.schedule(point) for point in points]
-    worths = [evaluate_loss(made, goal, schedule) for schedule in schedules]
-    assert {worth.excess > 0 for worth in worths} == {True, False}
-    for schedule, worth, value in zip(schedules, worths, values.tolist(), strict=True):
-        if worth.excess == 0:
+    losses = [evaluate_loss(made, goal, schedule) for schedule in schedules]
+    assert {loss.excess > 0 for loss in losses} == {True, False}
+    for schedule, loss, value in zip(schedules, losses, values.tolist(), strict=True):
+        if loss.excess == 0:
             # Objectives that only depend on the makespan are searched as the makespan.
-            number = schedule.makespan_s if goal.is_makespan else worth.value
+            number = schedule.makespan_s if goal.is_makespan else loss.value
             assert value == pytest.approx(-number, rel=1e-12)
-    kept = [value for worth, value in zip(worths, values, strict=True) if worth.excess == 0]
-    missed = [value for worth, value in zip(worths, values, strict=True) if worth.excess > 0]
+    kept = [value for loss, value in zip(losses, values, strict=True) if loss.excess == 0]
+    missed = [value for loss, value in zip(losses, values, strict=True) if loss.excess > 0]
     assert min(kept) > max(missed)
 
 
@@ -187,12 +187,12 @@ def test_a_deadline_is_kept_where_it_can_be():
 
 
 def test_every_better_plan_is_reported(made):
-    told = []
-    plan = run(GeneticPlanner(preset="s1-tuned", population=10), made, steps=300, on_progress=told.append)
-    values = [news.value for news in told]
+    reports = []
+    plan = run(GeneticPlanner(preset="s1-tuned", population=10), made, steps=300, on_progress=reports.append)
+    values = [progress.value for progress in reports]
     assert values == sorted(values, reverse=True)
-    assert values[-1] == plan.schedule.makespan_s == told[-1].makespan_s
-    assert {news.by for news in told} == {"genetic"}
+    assert values[-1] == plan.schedule.makespan_s == reports[-1].makespan_s
+    assert {progress.by for progress in reports} == {"genetic"}
 
 
 def test_a_plan_records_whether_the_clock_cut_it(made):

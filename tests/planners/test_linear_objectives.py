@@ -40,9 +40,9 @@ def test_a_linear_objective_has_the_value_of_the_objective(name, alpha, price, m
     found = made(price, more)
     goal = make_objective(name, alpha if OBJECTIVES[name].has_alpha else None)
     schedule = planned(found, planner)
-    aim = linearise_objective(found, goal)
+    linear = linearise_objective(found, goal)
     node_s = float(((schedule.finish_s - schedule.start_s) * schedule.nodes).sum())
-    value = aim.value(schedule.makespan_s, node_s, schedule_cost(schedule, found))
+    value = linear.value(schedule.makespan_s, node_s, schedule_cost(schedule, found))
     assert value == pytest.approx(goal.value(schedule, found), rel=1e-9, abs=1e-12)
 
 
@@ -68,6 +68,6 @@ def test_a_maximised_objective_is_negated():
 
 
 def test_an_objective_without_limits_has_infinite_ones():
-    aim = linearise_objective(made(1, 2), make_objective("makespan"))
-    assert (aim.deadline_s, aim.max_cost, aim.is_makespan) == (math.inf, math.inf, True)
+    linear = linearise_objective(made(1, 2), make_objective("makespan"))
+    assert (linear.deadline_s, linear.max_cost, linear.is_makespan) == (math.inf, math.inf, True)
     assert not linearise_objective(made(1, 2), make_objective("makespan", max_cost=3)).is_makespan

@@ -200,27 +200,27 @@ def test_islands_report_progress_and_stop_at_the_bound():
     made = instance(
         {f"t{index}": {"work": index % 5 + 1} for index in range(14)}, platform({}, {}, {"speed": 2})
     )
-    heard = []
-    plan = woven(made, 60_000, islands=2, on_progress=heard.append)
+    reports = []
+    plan = woven(made, 60_000, islands=2, on_progress=reports.append)
     assert plan.schedule.makespan_s == pytest.approx(10.0)
     assert plan.steps < 60_000
-    assert [news.by for news in heard] == ["weave"] * len(heard)
-    assert all(one.makespan_s > two.makespan_s for one, two in pairwise(heard))
+    assert [progress.by for progress in reports] == ["weave"] * len(reports)
+    assert all(one.makespan_s > two.makespan_s for one, two in pairwise(reports))
 
 
 def test_progress_is_reported_and_an_interrupt_returns_the_best():
     made = layered(np.random.default_rng(6), integers=False, layout="related")
     start = some_start(made)
-    heard = []
+    reports = []
 
-    def listen(news):
-        heard.append(news)
+    def listen(progress):
+        reports.append(progress)
         raise KeyboardInterrupt
 
     plan = improved(made, start, 150_000, on_progress=listen)
     assert plan.cut
     assert plan.steps < 150_000
-    assert plan.schedule.makespan_s <= heard[0].makespan_s < start.makespan_s
+    assert plan.schedule.makespan_s <= reports[0].makespan_s < start.makespan_s
 
 
 def test_a_clock_ends_the_search():

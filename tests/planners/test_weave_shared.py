@@ -178,11 +178,11 @@ def every_schedule(made):
 )
 def test_the_plan_is_optimal_for_its_objective(name, limits):
     made, objective = unlike(), make_objective(name, **limits)
-    aim = linearise_objective(made, objective)
+    linear = linearise_objective(made, objective)
     kept = [
-        aim.value(makespan, node_s, cost)
+        linear.value(makespan, node_s, cost)
         for makespan, node_s, cost, _ in every_schedule(made)
-        if makespan <= aim.deadline_s and cost <= aim.max_cost
+        if makespan <= linear.deadline_s and cost <= linear.max_cost
     ]
     plan = searched(made, objective=objective, budget=Budget(steps=3000))
     assert evaluate_loss(made, objective, plan.schedule) == pytest.approx((0.0, min(kept)), rel=1e-9)
@@ -241,17 +241,17 @@ def test_moldable_plans_become_clearly_shorter(seed):
 
 
 def test_kernel_form_and_progress_callback_do_not_change_the_plan(monkeypatch):
-    made, heard = cluster(1), []
+    made, reports = cluster(1), []
     plans = []
-    for form, tell in (("plain", None), ("plain", heard.append), ("compiled", None)):
+    for form, callback in (("plain", None), ("plain", reports.append), ("compiled", None)):
         monkeypatch.setenv("WEFT_KERNELS", form)
-        plans.append(searched(made, budget=Budget(steps=1500, on_progress=tell), seed=3))
+        plans.append(searched(made, budget=Budget(steps=1500, on_progress=callback), seed=3))
     assert lines(plans[0].schedule) == lines(plans[1].schedule) == lines(plans[2].schedule)
     assert len({plan.steps for plan in plans}) == 1
     assert not any(plan.cut for plan in plans)
-    values = [news.value for news in heard]
+    values = [progress.value for progress in reports]
     assert values == sorted(values, reverse=True)
-    assert values[-1] == heard[-1].makespan_s == plans[0].schedule.makespan_s
+    assert values[-1] == reports[-1].makespan_s == plans[0].schedule.makespan_s
     assert lines(searched(made, budget=Budget(steps=1500), seed=4).schedule) != lines(plans[0].schedule)
 
 
@@ -265,7 +265,7 @@ def test_the_clock_ends_the_search():
 def test_an_interrupt_returns_the_best_plan_so_far():
     made, start = cluster(0), planned(cluster(0))
 
-    def interrupt(news):
+    def interrupt(progress):
         raise KeyboardInterrupt
 
     plan = searched(made, start, budget=Budget(steps=5000, on_progress=interrupt))

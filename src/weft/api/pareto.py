@@ -322,8 +322,8 @@ def pareto(
     goal = make_objective("makespan", deadline_s=deadline_s, max_cost=max_cost)
     instance = load_request(workflow, on=on, params=params, predictor=predictor).instance
     refuse_impossible_limits(goal, instance, compute_bounds(instance).best_s)
-    trade = make_tradeoff(against, instance, max_cost=max_cost)
-    _check_preset(instance, trade, goal, preset)
+    tradeoff = make_tradeoff(against, instance, max_cost=max_cost)
+    _check_preset(instance, tradeoff, goal, preset)
     # Start the clock with the search, as for a plan.
     budget = make_budget(plan_time_s=plan_time_s, plan_steps=plan_steps)
     started = time.perf_counter()
@@ -331,29 +331,29 @@ def pareto(
         rng = generator(seed, "pareto", against, preset or "ladder")
         request = PlanRequest(instance=instance, objective=goal, budget=budget, rng=rng, pool=opened)
         if preset is None:
-            climb = FrontSearch(request, trade, points=points, on_progress=progress).run()
+            result = FrontSearch(request, tradeoff, points=points, on_progress=progress).run()
         else:
-            climb = run_alphas(request, trade, on_progress=progress)
+            result = run_alphas(request, tradeoff, on_progress=progress)
         side_by_side = opened.workers
     planning_s = time.perf_counter() - started
-    _require_a_point(climb, goal, instance)
+    _require_a_point(result, goal, instance)
     front = Front(
         instance=instance,
         against=against,
-        unit=trade.unit,
+        unit=tradeoff.unit,
         limits=goal,
-        entries=thin_front(climb.entries, points),
-        trials=climb.trials,
+        entries=thin_front(result.entries, points),
+        trials=result.trials,
         preset=preset,
         seed=seed,
-        steps=climb.steps,
-        bound_s=climb.bound_s,
-        cut=climb.cut,
+        steps=result.steps,
+        bound_s=result.bound_s,
+        cut=result.cut,
         planning_s=planning_s,
         plan_time_s=plan_time_s,
         plan_steps=plan_steps,
         workers=side_by_side,
-        remarks=climb.notes,
+        remarks=result.notes,
     )
     front.verify()
     return front
@@ -372,23 +372,23 @@ def _check(against: str, points: int, preset: str | None, seed: int) -> None:
         raise InvalidInput(Problem(what=f"seed {seed}", rule="must be at least 0"))
 
 
-def _check_preset(instance: Instance, trade: Tradeoff, goal: Objective, preset: str | None) -> None:
+def _check_preset(instance: Instance, tradeoff: Tradeoff, goal: Objective, preset: str | None) -> None:
     """Raise InvalidInput if the published search does not support the instance."""
-    refusal = None if preset is None else check_alpha_support(instance, trade, goal)
+    refusal = None if preset is None else check_alpha_support(instance, tradeoff, goal)
     if refusal is not None:
         what = f"preset {preset!r} cannot plan this: {refusal.reason}"
         raise InvalidInput(Problem(what=what, advice="leave the preset out"))
 
 
-def _require_a_point(climb: FrontResult, goal: Objective, instance: Instance) -> None:
+def _require_a_point(result: FrontResult, goal: Objective, instance: Instance) -> None:
     """Raise Infeasible if no schedule meets the limits, with the violation of the nearest one."""
-    if not climb.entries:
-        bound_s = max(climb.bound_s, compute_bounds(instance).best_s)
+    if not result.entries:
+        bound_s = max(result.bound_s, compute_bounds(instance).best_s)
         refuse_missed_limits(
             goal,
             "the search for a front",
-            makespan_s=climb.nearest.makespan_s,
-            cost=schedule_cost(climb.nearest, instance),
+            makespan_s=result.nearest.makespan_s,
+            cost=schedule_cost(result.nearest, instance),
             bound_s=bound_s,
         )
 
@@ -472,11 +472,11 @@ def _read_front(known: dict[str, Any], instance: Instance) -> Front:
     if known["weft-front"] != _VERSION:
         raise ValueError("a front of another version")
     goal = make_objective("makespan", deadline_s=known["deadline_s"], max_cost=known["max_cost"])
-    trade = make_tradeoff(known["against"], instance, max_cost=goal.max_cost)
+    tradeoff = make_tradeoff(known["against"], instance, max_cost=goal.max_cost)
     return Front(
         instance=instance,
-        against=trade.against,
-        unit=trade.unit,
+        against=tradeoff.against,
+        unit=tradeoff.unit,
         limits=goal,
         entries=tuple(_read_entry(point, instance) for point in known["points"]),
         trials=tuple(

@@ -363,19 +363,19 @@ def _run(instance: Instance, genomes: Genomes, rule: int) -> tuple[DecodedPopula
     problem = compile_problem(instance)
     tasks = problem.tasks
     number, rows = genomes.number, genomes.number if genomes.kept else 1
-    drawn = _count_skylines(problem, rule)
+    skylines = _count_skylines(problem, rule)
     makespan, node_seconds, cost = np.zeros(number), np.zeros(number), np.zeros(number)
     start, finish = np.zeros(rows * tasks.number), np.zeros(rows * tasks.number)
     scratch = _scratch(problem)
     wrong = compilation.run_kernel(
         decode_kernel,
-        (problem, rule, drawn, genomes, _lines(problem, drawn)),
+        (problem, rule, skylines, genomes, _lines(problem, skylines)),
         (scratch, makespan, node_seconds, cost, start, finish),
         work_s=number
         * (
-            tasks.number * (_TASK_S + drawn * _LINE_S)
+            tasks.number * (_TASK_S + skylines * _LINE_S)
             + len(tasks.before) * _EDGE_S
-            + drawn * problem.machines.number * _MACHINE_S
+            + skylines * problem.machines.number * _MACHINE_S
         ),
     )
     if wrong < number:
@@ -389,13 +389,13 @@ def _run(instance: Instance, genomes: Genomes, rule: int) -> tuple[DecodedPopula
     ), scratch
 
 
-def _lines(problem: kernel.ProblemArrays, drawn: int) -> Skylines:
+def _lines(problem: kernel.ProblemArrays, skylines: int) -> Skylines:
     machines, resources = problem.machines.number, problem.machines.resources
-    steps = drawn * (machines + 2 * (problem.tasks.number + len(problem.busy_machine)))
+    steps = skylines * (machines + 2 * (problem.tasks.number + len(problem.busy_machine)))
     return Skylines(
         resources=resources,
-        first=np.zeros(drawn * machines, dtype=np.int64),
-        last=np.zeros(drawn * machines, dtype=np.int64),
+        first=np.zeros(skylines * machines, dtype=np.int64),
+        last=np.zeros(skylines * machines, dtype=np.int64),
         time=np.zeros(steps),
         nodes=np.zeros(steps, dtype=np.int64),
         left=np.zeros(steps * resources),
@@ -525,12 +525,12 @@ def _release(problem: kernel.ProblemArrays, rule: int) -> Floats | None:
         return None
     if (problem.modes.nodes < 1).any() or (problem.busy_nodes < 1).any():
         return None
-    for stretch in np.argsort(problem.busy_start, kind="stable").tolist():
-        machine, start_s = problem.busy_machine[stretch], problem.busy_start[stretch]
-        if problem.busy_seconds[stretch] > 0.0:
+    for interval in np.argsort(problem.busy_start, kind="stable").tolist():
+        machine, start_s = problem.busy_machine[interval], problem.busy_start[interval]
+        if problem.busy_seconds[interval] > 0.0:
             if start_s > release[machine]:
                 return None
-            release[machine] = max(release[machine], start_s + problem.busy_seconds[stretch])
+            release[machine] = max(release[machine], start_s + problem.busy_seconds[interval])
     return release
 
 
