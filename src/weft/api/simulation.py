@@ -208,7 +208,7 @@ class SimulatedRuns:
 
     def spread(self, measure: str) -> Summary:
         """Return statistics of a measure over the seeds."""
-        found = _present([MEASURES[measure](run) for run in self.runs])
+        found = [value for value in [MEASURES[measure](run) for run in self.runs] if value is not None]
         return summarise(found or [0.0])
 
     def as_record(self) -> dict[str, Any]:
@@ -224,10 +224,6 @@ class SimulatedRuns:
             "measures": {name: asdict(self.spread(name)) for name in MEASURES},
             "simulations": [run.as_record() for run in self.runs],
         }
-
-
-def _present(values: Sequence[float | None]) -> list[float]:
-    return [value for value in values if value is not None]
 
 
 MOST_ITERATIONS = 1_000

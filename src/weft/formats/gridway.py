@@ -38,15 +38,6 @@ def _variable_name(match: re.Match[str]) -> str:
     return (match[1] if match[1] is not None else match[2]).removeprefix("GW_")
 
 
-def _uses_array_variables(entries: Mapping[str, TemplateEntry]) -> bool:
-    """Return whether a template describes an array job, by its key or by its variables."""
-    return "TOTAL_TASKS" in entries or any(
-        _variable_name(match) in _ARRAY_NAMES
-        for entry in entries.values()
-        for match in _VARIABLE.finditer(entry.value)
-    )
-
-
 class _TemplateVariables:
     """Translates the variables of one template, such as ``${GW_ARCH}``, to the names of weft.
 
@@ -309,7 +300,11 @@ class JobTemplate:
     @property
     def is_array(self) -> bool:
         """Return whether the template describes an array job."""
-        return _uses_array_variables(self.entries)
+        return "TOTAL_TASKS" in self.entries or any(
+            _variable_name(match) in _ARRAY_NAMES
+            for entry in self.entries.values()
+            for match in _VARIABLE.finditer(entry.value)
+        )
 
     def task(self, name: str, *, as_parameter: bool) -> Task | None:
         """Return the task; None without a program. ``as_parameter`` makes the array size a parameter."""

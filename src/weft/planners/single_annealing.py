@@ -77,11 +77,6 @@ def search_single(
     return Plan(schedule=search.schedule(), steps=max(1, search.steps), cut=cut)
 
 
-def _quantiles() -> NDArray[np.float64]:
-    """Return exponential variates of equal probability."""
-    return np.array([-math.log((index + 0.5) / _VARIATES) for index in range(_VARIATES)])
-
-
 class _SingleCycle(NamedTuple):
     """One cycle of cooling; begin and end are shares of the budget."""
 
@@ -125,7 +120,7 @@ class _SingleSearch:
         self.terms = build_terms(self.instance, self.objective, abs(self.reported.value) or 1.0)
         self.state = build_state(self.problem, encode_schedule(self.instance, self.start))
         self.second = _scale(self.problem, self.terms)
-        self.variates = _quantiles()
+        self.variates = np.array([-math.log((index + 0.5) / _VARIATES) for index in range(_VARIATES)])
 
     def run(self) -> bool:
         """Search until the budget is spent; return whether the clock ended it."""

@@ -226,16 +226,12 @@ def _read_pair(reader: Reader, node: DocumentNode) -> NamedPair | None:
     return (names[0], names[1], Link(**values)) if len(names) == 2 else None
 
 
-def _write_pair(pair: NamedPair) -> dict[str, object]:
-    return {"pair": [pair[0], pair[1]], **LINK.write(pair[2])}
-
-
 _DEFAULT = ValueType("link", LINK.shape(), _read_link, LINK.write)
 _BETWEEN = ValueType(
     "list of links",
     list_shape(PAIR.shape()),
     _read_pairs,
-    lambda pairs: [_write_pair(pair) for pair in pairs],
+    lambda pairs: [{"pair": [pair[0], pair[1]], **LINK.write(pair[2])} for pair in pairs],
 )
 
 # fmt: off

@@ -13,11 +13,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from weft.engine.history import AttemptRecord
-from weft.engine.replan.promise import Promise
 from weft.papers.statistics import Summary, summarise
 from weft.reports.charts import box_plots, steps_chart
 from weft.reports.critical_path import PathStep
-from weft.reports.execution import Deviation, ExecutedRun, FailureReport, PromiseOutcome
+from weft.reports.execution import ExecutedRun, FailureReport, PromiseOutcome
 from weft.reports.execution_charts import estimate_chart, promise_chart
 from weft.reports.gantt_html import HtmlGantt
 from weft.reports.report import GanttView
@@ -62,7 +61,7 @@ def promise_table(executed: ExecutedRun) -> TextTable:
             str(executed.number(each.run)),
             each.workflow,
             each.word,
-            _promised(each.promise),
+            time_text(each.promise) if each.promise.p50_s is None else format_seconds(each.promise.p50_s),
             "unknown" if each.at_most_s is None else format_seconds(each.at_most_s),
             format_seconds(each.took_s),
             each.change_text or _NOTHING,
@@ -71,10 +70,6 @@ def promise_table(executed: ExecutedRun) -> TextTable:
     ]
     heading = ("run", "workflow", "promise", "P50", "P90", "took", "change")
     return TextTable(heading=heading, rows=tuple(rows), texts=3)
-
-
-def _promised(promise: Promise) -> str:
-    return time_text(promise) if promise.p50_s is None else format_seconds(promise.p50_s)
 
 
 def deviation_table(executed: ExecutedRun) -> TextTable:
@@ -91,14 +86,10 @@ def deviation_table(executed: ExecutedRun) -> TextTable:
             _signed(each.late_s),
         )
         for each in executed.deviations
-        if _notable(each)
+        if each.machine != each.planned_machine or abs(each.longer_s) > _NOTABLE * each.planned_s
     ]
     heading = ("task", "planned on", "ran on", "planned", "ran", "longer", "ended later")
     return TextTable(heading=heading, rows=tuple(rows), texts=3)
-
-
-def _notable(each: Deviation) -> bool:
-    return each.machine != each.planned_machine or abs(each.longer_s) > _NOTABLE * each.planned_s
 
 
 def _signed(seconds: float) -> str:

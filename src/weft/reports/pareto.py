@@ -147,11 +147,6 @@ class FrontView:
             return f"{amount:.1%}"
         return f"{amount:.4g}" if self.unit == "price" else _node_seconds_text(amount)
 
-    @property
-    def paid_noun(self) -> str:
-        """Return the name of the cost column."""
-        return "cost" if self.priced else "node-seconds"
-
     def paid_text(self, point: FrontPoint) -> str:
         """Format the cost of a plan."""
         return f"{point.cost:.4g}" if self.priced else _node_seconds_text(point.node_seconds)
@@ -184,7 +179,7 @@ def front_table(view: FrontView) -> TextTable:
         )
         for point in view.points
     )
-    heading = ("point", "time", "longer", view.paid_noun, "idle", "alpha")
+    heading = ("point", "time", "longer", "cost" if view.priced else "node-seconds", "idle", "alpha")
     return TextTable(heading=heading, rows=rows, texts=0)
 
 

@@ -94,8 +94,13 @@ def attempts_chart(
     return GanttView(
         title=title,
         schedule=schedule,
-        kinds=tuple(_kinds(ran, history, several=several)),
-        machine_nodes=tuple(nodes for _, nodes in machines),
+        kinds=tuple(
+            [
+                _ending(attempt) or (history.runs[attempt.run].workflow if several else attempt.kind)
+                for attempt in ran
+            ]
+        ),
+        machine_nodes=tuple((nodes for _, nodes in machines)),
     )
 
 
@@ -109,14 +114,6 @@ def _label(attempt: AttemptRecord, *, several: bool, looping: bool) -> str:
     if looping:
         name += f"#{attempt.iteration}"
     return f"{name} {_MARKS[attempt.ending]}" if attempt.ending in _MARKS else name
-
-
-def _kinds(ran: Sequence[AttemptRecord], history: History, *, several: bool) -> list[str]:
-    """Return the kind of each attempt: workflow for several runs, else task kind; failures by cause."""
-    return [
-        _ending(attempt) or (history.runs[attempt.run].workflow if several else attempt.kind)
-        for attempt in ran
-    ]
 
 
 def _ending(attempt: AttemptRecord) -> str:

@@ -369,7 +369,10 @@ class Execution:
             fresh=runs.stored_value(number, _FRESH) == "1",
         )  # fmt: skip
         begun = len(rebuilt.engine.state.runs)
-        arrivals = _arrivals_from_json(runs.stored_value(number, _ARRIVALS) or "[]")
+        arrivals = [
+            (at_s, ev.Submitted(run=run, workflow=workflow, owner=owner))
+            for at_s, run, workflow, owner in json.loads(runs.stored_value(number, _ARRIVALS) or "[]")
+        ]
         made.loop.expect([each for each in arrivals if each[1].run >= begun])
         pending = PendingCommands()
         for entry in store.all_after(number):
@@ -534,13 +537,6 @@ def _read_budget(time_s: str | None, steps: str | None) -> PlanningBudget:
 
 def _arrivals_to_json(arrivals: Sequence[ScheduledArrival]) -> str:
     return json.dumps([[at_s, event.run, event.workflow, event.owner] for at_s, event in arrivals])
-
-
-def _arrivals_from_json(text: str) -> list[ScheduledArrival]:
-    return [
-        (at_s, ev.Submitted(run=run, workflow=workflow, owner=owner))
-        for at_s, run, workflow, owner in json.loads(text)
-    ]
 
 
 def open_project(layout: ProjectLayout, command: Sequence[str] = ()) -> tuple[Lock, Database]:

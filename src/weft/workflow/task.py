@@ -457,7 +457,7 @@ class Task:
     def amounts(self) -> Iterator[tuple[str, tuple[str, ...], Amount]]:
         """Yield the resources and budgets the task uses: the name, its path in the file, the amount."""
         for name, amount in self.resources.items():
-            yield name, _resource_path(name), amount
+            yield (name, (name,) if name in ("memory", "gpus") else ("resources", name), amount)
         for name, amount in self.consumes.items():
             yield name, ("consumes", name), amount
 
@@ -476,11 +476,6 @@ class Task:
                 advice="add `nodes:` with the allowed counts, such as [1, 2, 4]",
                 path=("speedup",),
             )
-
-
-def _resource_path(name: str) -> tuple[str, ...]:
-    """Return the path of a resource below the task in the file format."""
-    return (name,) if name in ("memory", "gpus") else ("resources", name)
 
 
 def _number_problem(name: str, quantity: Quantity | None, path: tuple[str, ...]) -> Problem:

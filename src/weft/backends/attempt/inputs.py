@@ -123,7 +123,7 @@ class ProducerIndex:
             return [
                 producer
                 for made, producers in self._producers.items()
-                if _holds(name, made)
+                if fnmatch.fnmatchcase(made, name + "*" if name.endswith("/") else name)
                 for producer in producers
             ]
         return [task for pattern, task in self._patterns if fnmatch.fnmatchcase(name, pattern)]
@@ -154,10 +154,6 @@ class TaskInputs:
         declared = fill_template(item.file, context, last=False)
         producers = () if source else tuple(self._producers.of(declared))
         return DeclaredInput(name, producers, source, item.shared, item.compressed)
-
-
-def _holds(pattern: str, name: str) -> bool:
-    return fnmatch.fnmatchcase(name, pattern + "*" if pattern.endswith("/") else pattern)
 
 
 def _is_pattern(name: str) -> bool:

@@ -27,7 +27,10 @@ def request_data(context: DecisionContext, attempt: Attempt, *, first: bool = Fa
     run = context.state.runs[attempt.run]
     parcels = _list_parcels(run, attempt)
     if first:
-        parcels += _list_external_parcels(run, attempt)
+        parcels += [
+            Parcel(source=-1, size_bytes=file.size_bytes, files=1.0, name=file.source, shared=file.shared)
+            for file in list_external_files(run, attempt.task, attempt.machine)
+        ]
         parcels += _list_restart_parcels(context, run, attempt)
     if parcels:
         context.emit(
@@ -68,14 +71,6 @@ def _list_transfer_parcels(run: RunState, attempt: Attempt) -> list[Parcel]:
         return []
     size = float(run.compiled.graph.transfer_bytes[attempt.task])
     return [Parcel(source=source, size_bytes=size, files=1.0)]
-
-
-def _list_external_parcels(run: RunState, attempt: Attempt) -> list[Parcel]:
-    """Return the input files that no task produces."""
-    return [
-        Parcel(source=-1, size_bytes=file.size_bytes, files=1.0, name=file.source, shared=file.shared)
-        for file in list_external_files(run, attempt.task, attempt.machine)
-    ]
 
 
 def _list_restart_parcels(context: DecisionContext, run: RunState, attempt: Attempt) -> list[Parcel]:

@@ -237,7 +237,7 @@ SampleName = Literal["ptg", "otg-a", "otg-b", "itg-a", "itg-b", "dotg-a", "dotg-
 
 def pipelines(layers: int, width: int) -> Parents:
     """Return parallel pipelines: a subtask depends on the subtask with the same number."""
-    return (_first(width), *(_alike(width) for _ in range(layers - 1)))
+    return (_first(width), *(tuple((index,) for index in range(width)) for _ in range(layers - 1)))
 
 
 def out_tree(layers: int, fan: int) -> Parents:
@@ -293,10 +293,6 @@ def combined_trees(repetitions: int, copies: int) -> Parents:
 
 def _first(width: int) -> _Layer:
     return ((),) * width
-
-
-def _alike(width: int) -> _Layer:
-    return tuple((index,) for index in range(width))
 
 
 def _fanned_out(before: int, fan: int) -> _Layer:
