@@ -108,14 +108,14 @@ def from_python(
     """Return plain Python values as a tree; other types raise InvalidInput."""
     location = location or SourceLocation()
     if depth > 100:
-        raise InvalidInput(Problem(what="nested deeper than 100 levels", path=path, location=location))
+        raise InvalidInput("nested deeper than 100 levels", path=path, location=location)
     if isinstance(value, DocumentNode):
         return value
     if hasattr(value, "item") and not isinstance(value, Mapping) and getattr(value, "ndim", 1) == 0:
         value = value.item()  # NumPy scalars
     if isinstance(value, int) and value.bit_length() > _MOST_BITS:
         what = f"a whole number of {value.bit_length()} bits"
-        raise InvalidInput(Problem(what=what, rule=f"at most {_MOST_BITS}", path=path, location=location))
+        raise InvalidInput(what, rule=f"at most {_MOST_BITS}", path=path, location=location)
     if value is None or isinstance(value, str | int | float | bool):
         return DocumentNode(value=value, location=location, path=path)
     if isinstance(value, range):
@@ -129,9 +129,7 @@ def from_python(
         items = [from_python(item, location, (*path, index), depth + 1) for index, item in enumerate(value)]
         return DocumentNode(value=items, location=location, path=path)
     what = f"a value of type {type(value).__name__} cannot be described: {shorten(value)}"
-    raise InvalidInput(
-        Problem(what=what, path=path, location=location, advice="use numbers, text, lists, mappings")
-    )
+    raise InvalidInput(what, path=path, location=location, advice="use numbers, text, lists, mappings")
 
 
 def caller_location() -> SourceLocation:
@@ -304,7 +302,7 @@ def _check_ranges(text: str, bounds: list[tuple[str, str]]) -> None:
 
 
 def _range_error(text: str, what: str, rule: str) -> InvalidInput:
-    return InvalidInput(Problem(what=f"{what} in {shorten(repr(text))}", rule=rule))
+    return InvalidInput(f"{what} in {shorten(repr(text))}", rule=rule)
 
 
 def _numbers(first: str, last: str) -> list[str]:

@@ -115,13 +115,24 @@ class WeftError(Exception):
 
 
 class InvalidInput(WeftError):
-    """Invalid input. ``problems`` holds every problem found, not only the first."""
+    """Invalid input. ``problems`` holds every problem found, not only the first.
+
+    A single problem can be given by the fields of ``Problem``; the first argument is then ``what``.
+    """
 
     exit_code = 2
 
-    def __init__(self, problems: Problem | Sequence[Problem] | str) -> None:
+    def __init__(
+        self,
+        problems: Problem | Sequence[Problem] | str,
+        *,
+        rule: str = "",
+        advice: str = "",
+        path: DocumentPath = (),
+        location: SourceLocation | None = None,
+    ) -> None:
         if isinstance(problems, str):
-            problems = Problem(what=problems)
+            problems = Problem(what=problems, rule=rule, advice=advice, path=path, location=location)
         self.problems = (problems,) if isinstance(problems, Problem) else tuple(problems)
         super().__init__("\n".join(str(problem) for problem in self.problems))
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import Field, fields, is_dataclass
 from typing import Any, get_args, get_type_hints
 
-from weft.errors import InvalidInput, Problem, nearest, suggest
+from weft.errors import InvalidInput, nearest, suggest
 
 __all__ = ["Registry", "list_options", "make_by_name"]
 
@@ -57,7 +57,7 @@ class Registry:
         target = self._builtin.get(canonical) or self._entries().get(canonical)
         if target is None:
             hint = suggest(name, (*self, *self._aliases), f"known: {', '.join(self)}")
-            raise InvalidInput(Problem(what=f"unknown {self.noun} {name!r}", advice=hint))
+            raise InvalidInput(f"unknown {self.noun} {name!r}", advice=hint)
         module, _, attribute = target.partition(":")
         return getattr(importlib.import_module(module), attribute)
 
@@ -87,7 +87,7 @@ def _unknown_option(whose: str, setting: str, known: list[str]) -> InvalidInput:
     what = f"{whose} has no option {setting!r}"
     close = nearest(setting.partition("=")[0], known)
     listed = f"its options: {', '.join(known)}" if known else "it has no options"
-    return InvalidInput(Problem(what=what, advice=f"did you mean '{close}=...'?" if close else listed))
+    return InvalidInput(what, advice=f"did you mean '{close}=...'?" if close else listed)
 
 
 def _parse_option(kind: Any, text: str, where: str) -> Any:
@@ -95,13 +95,13 @@ def _parse_option(kind: Any, text: str, where: str) -> Any:
     words = get_args(kind)
     if words:
         if text not in words:
-            raise InvalidInput(Problem(what=where, rule=f"must be one of {', '.join(map(str, words))}"))
+            raise InvalidInput(where, rule=f"must be one of {', '.join(map(str, words))}")
         return text
     if kind is bool:
         if text not in ("true", "false"):
-            raise InvalidInput(Problem(what=where, rule="must be true or false"))
+            raise InvalidInput(where, rule="must be true or false")
         return text == "true"
     try:
         return kind(text)
     except ValueError:
-        raise InvalidInput(Problem(what=where, rule=f"must be a number, not {text!r}")) from None
+        raise InvalidInput(where, rule=f"must be a number, not {text!r}") from None

@@ -64,12 +64,12 @@ def compare(
     spending = partial(_budget, plan_time_s, plan_steps)
     make_budget(plan_time_s=plan_time_s, plan_steps=plan_steps)  # validate the budget before any work
     if seed < 0:
-        raise InvalidInput(Problem(what=f"seed {seed}", rule="must be at least 0"))
+        raise InvalidInput(f"seed {seed}", rule="must be at least 0")
     chosen = _load_planners(planners)
     platform = on if isinstance(on, Platform) else load_platform(on)
     listed = [workflows] if isinstance(workflows, _Source) else list(workflows)
     if not listed:
-        raise InvalidInput(Problem(what="no workflow to compare planners on", advice="give at least one"))
+        raise InvalidInput("no workflow to compare planners on", advice="give at least one")
     found = [_load(source, format_name, params or {}, progress) for source in listed]
     made = PlannerComparison(
         platform=platform.name,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.errors import InvalidInput, Problem
+from weft.errors import InvalidInput
 from weft.randomness import generator
 from weft.workflow.generators import GENERATORS
 from weft.workflow.generators.generator import GeneratedWorkflow, configure_generator
@@ -20,6 +20,6 @@ def generate(kind: str, /, *, seed: int = 0, **parameters: object) -> GeneratedW
     ('montage-25', 8)
     """
     if seed < 0:
-        raise InvalidInput(Problem(what=f"seed {seed}", rule="must be at least 0"))
+        raise InvalidInput(f"seed {seed}", rule="must be at least 0")
     chosen = configure_generator(GENERATORS.load(kind), parameters)
     return chosen.generate(generator(seed, "generate", kind))

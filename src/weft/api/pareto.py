@@ -21,7 +21,7 @@ import numpy as np
 
 from weft.api.plan import PlannedWorkflow, measure_plan, open_pool
 from weft.api.request import Request, load_request
-from weft.errors import InvalidInput, Problem, WeftError
+from weft.errors import InvalidInput, WeftError
 from weft.instance.instance import Instance
 from weft.planners.decoding import Genome
 from weft.planners.evaluation import compute_bounds
@@ -135,7 +135,7 @@ class Front:
             what = f"point {number} of the front"
             count = len(self.entries)
             rule = f"it has {format_count(count, 'point')}: from 1, the fastest, to {count}"
-            raise InvalidInput(Problem(what=what, rule=rule, advice="`weft pareto` shows them"))
+            raise InvalidInput(what, rule=rule, advice="`weft pareto` shows them")
         entry = self.entries[number - 1]
         note = f"point {number} of {len(self.entries)} of the front of time against {self.view.noun}"
         plan = Plan(
@@ -362,14 +362,14 @@ def pareto(
 def _check(against: str, points: int, preset: str | None, seed: int) -> None:
     if against not in get_args(Against):
         rule = f"must be one of {', '.join(get_args(Against))}"
-        raise InvalidInput(Problem(what=f"time against {against!r}", rule=rule))
+        raise InvalidInput(f"time against {against!r}", rule=rule)
     if preset is not None and preset not in get_args(Preset):
         rule = f"must be one of {', '.join(get_args(Preset))}"
-        raise InvalidInput(Problem(what=f"preset {preset!r}", rule=rule))
+        raise InvalidInput(f"preset {preset!r}", rule=rule)
     if points < 2:
-        raise InvalidInput(Problem(what=f"a front of {points} points", rule="must be at least 2"))
+        raise InvalidInput(f"a front of {points} points", rule="must be at least 2")
     if seed < 0:
-        raise InvalidInput(Problem(what=f"seed {seed}", rule="must be at least 0"))
+        raise InvalidInput(f"seed {seed}", rule="must be at least 0")
 
 
 def _check_preset(instance: Instance, tradeoff: Tradeoff, goal: Objective, preset: str | None) -> None:
@@ -377,7 +377,7 @@ def _check_preset(instance: Instance, tradeoff: Tradeoff, goal: Objective, prese
     refusal = None if preset is None else check_alpha_support(instance, tradeoff, goal)
     if refusal is not None:
         what = f"preset {preset!r} cannot plan this: {refusal.reason}"
-        raise InvalidInput(Problem(what=what, advice="leave the preset out"))
+        raise InvalidInput(what, advice="leave the preset out")
 
 
 def _require_a_point(result: FrontResult, goal: Objective, instance: Instance) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 
 from weft.api.request import Request, load_request
 from weft.engine.replan.promise import Promise, compute_promise
-from weft.errors import Infeasible, InvalidInput, Problem
+from weft.errors import Infeasible, InvalidInput
 from weft.instance.instance import Instance
 from weft.planners.evaluation import compute_bounds
 from weft.planners.forecast import PlanForecast, forecast_schedule
@@ -63,12 +63,12 @@ def open_pool(
     A pool object is used as it is and stays open.
     """
     if workers < 1:
-        raise InvalidInput(Problem(what=f"{workers} workers", rule="must be at least 1"))
+        raise InvalidInput(f"{workers} workers", rule="must be at least 1")
     given = {"workers": workers > 1, "cluster": cluster is not None, "pool": pool is not None}
     if sum(given.values()) > 1:
         both = " and ".join(name for name, is_given in given.items() if is_given)
         rule = "only one of them can be given"
-        raise InvalidInput(Problem(what=f"{both} were given", rule=rule))
+        raise InvalidInput(f"{both} were given", rule=rule)
     if pool is not None and not isinstance(pool, str):
         yield pool
         return
@@ -309,7 +309,7 @@ def plan(
     budget = make_budget(plan_time_s=plan_time_s, plan_steps=plan_steps, progress=progress)
     goal = make_objective(objective, alpha, deadline_s=deadline_s, max_cost=max_cost)
     if seed < 0:
-        raise InvalidInput(Problem(what=f"seed {seed}", rule="must be at least 0"))
+        raise InvalidInput(f"seed {seed}", rule="must be at least 0")
     request = load_request(workflow, on=on, params=params, pinned=pinned, predictor=predictor)
     instance = request.instance
     with open_pool(workers=workers, cluster=cluster, pool=pool) as opened, exclude_compilation(budget):
@@ -342,7 +342,7 @@ def _run_planner(
     refusal = chosen.supports(instance, objective)
     if refusal is not None:
         what = f"planner {planner!r} cannot plan this: {refusal.reason}"
-        raise InvalidInput(Problem(what=what, advice="`weft planners` lists the others"))
+        raise InvalidInput(what, advice="`weft planners` lists the others")
     started = time.perf_counter()
     rng = generator(seed, "planner", chosen.name)
     made = chosen.plan(PlanRequest(instance=instance, objective=objective, budget=budget, rng=rng, pool=pool))

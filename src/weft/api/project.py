@@ -28,7 +28,7 @@ from weft.engine.history import History
 from weft.engine.journal import JournalEntry
 from weft.engine.messages import PlanReady
 from weft.engine.state.state import EngineState
-from weft.errors import InvalidInput, Problem, WeftError
+from weft.errors import InvalidInput, WeftError
 from weft.platform.platform import planned_machines
 from weft.records import dataclass
 from weft.repository.database import Database, open_database
@@ -68,7 +68,7 @@ def _locate_project(stated: str | Path | None) -> ProjectLayout:
     if stated is not None:
         folder = Path(stated)
         if not folder.is_dir():
-            raise InvalidInput(Problem(what=f"project {str(stated)!r}", rule="must be a directory"))
+            raise InvalidInput(f"project {str(stated)!r}", rule="must be a directory")
         return ProjectLayout(folder.resolve())
     here = Path.cwd().resolve()
     for folder in (here, *here.parents):
@@ -82,10 +82,8 @@ def require_project(stated: str | Path | None = None) -> ProjectLayout:
     layout = find_project(stated)
     if not layout.database.is_file():
         raise InvalidInput(
-            Problem(
-                what=f"no runs in {str(layout.project)!r}",
-                advice="`weft run WORKFLOW` starts one; `--project DIR` selects another directory",
-            )
+            f"no runs in {str(layout.project)!r}",
+            advice="`weft run WORKFLOW` starts one; `--project DIR` selects another directory",
         )
     return layout
 
@@ -308,9 +306,7 @@ def _choose_executions(opened: OpenProject, runs: Sequence[int]) -> tuple[list[E
         execution = executions[run.execution]
         if execution.state in UNFINISHED:
             what = f"run {number} is not finished: it can be resumed"
-            raise InvalidInput(
-                Problem(what=what, advice=f"`weft resume {number}`, or `weft cancel {number}` first")
-            )
+            raise InvalidInput(what, advice=f"`weft resume {number}`, or `weft cancel {number}` first")
         meant[execution.number] = execution
     return list(meant.values()), []
 

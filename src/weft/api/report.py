@@ -20,7 +20,7 @@ from weft.backends.local.records import RecordLog, SealedRecords
 from weft.engine.history import AttemptRecord
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.engine.state.run import RunState as RunState
-from weft.errors import InvalidInput, Problem, nearest
+from weft.errors import InvalidInput, nearest
 from weft.formats.files import save_text
 from weft.platform.machine import Machine
 from weft.platform.platform import planned_machines
@@ -207,7 +207,7 @@ def find_attempt(followed: JournalFollower, run: RunRecord, name: str, number: i
         return own[-1] if followed.opened.state_of(run) == "running" else _last_begun(followed, own)
     if not 1 <= number <= len(own):
         what = f"attempt {number} of {name!r}"
-        raise InvalidInput(Problem(what=what, rule=f"it had {len(own)}", advice="they count from 1"))
+        raise InvalidInput(what, rule=f"it had {len(own)}", advice="they count from 1")
     return own[number - 1]
 
 
@@ -229,13 +229,11 @@ def _find_by_kind(
             return [each for each in tried if each.task == found[0]]
         if found:
             some = ", ".join(found[:5]) + (", ..." if len(found) > 5 else "")
-            raise InvalidInput(Problem(what=f"{name!r} has {len(found)} tasks", advice=f"name one: {some}"))
+            raise InvalidInput(f"{name!r} has {len(found)} tasks", advice=f"name one: {some}")
     if name in names or name in kinds or bare in names:
         raise InvalidInput(
-            Problem(
-                what=f"{name!r} has not begun yet", advice=f"`weft explain {name}` says what it waits for"
-            )
+            f"{name!r} has not begun yet", advice=f"`weft explain {name}` says what it waits for"
         )
     near = nearest(name, [*kinds, *names])
     advice = f"did you mean {near!r}?" if near else f"it has {', '.join(kinds[:8])}"
-    raise InvalidInput(Problem(what=f"no task {name!r} in this run", advice=advice))
+    raise InvalidInput(f"no task {name!r} in this run", advice=advice)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from weft.engine.state.compiled import WorkflowLibrary
-from weft.errors import Infeasible, InvalidInput, Problem, nearest
+from weft.errors import Infeasible, InvalidInput, nearest
 from weft.formats.files import STDIN, load_platform, read_workflow_file
 from weft.formats.native import replace_unwritable_names
 from weft.instance.compilation import compile_instance
@@ -88,7 +88,7 @@ class Request:
             refusal = chosen.supports(instance, goal)
             if refusal is not None:
                 what = f"planner {planner!r} cannot plan {key!r}: {refusal.reason}"
-                raise InvalidInput(Problem(what=what, advice="`weft planners` lists the others"))
+                raise InvalidInput(what, advice="`weft planners` lists the others")
 
 
 def load_request(
@@ -143,7 +143,7 @@ def select_until(workflow: Workflow, names: Sequence[str]) -> Workflow:
             _refuse_part(name, described)
             near = nearest(name, described)
             advice = f"did you mean {near!r}?" if near else f"tasks: {', '.join(sorted(described))}"
-            raise InvalidInput(Problem(what=f"no task {name!r} in {workflow.name!r}", advice=advice))
+            raise InvalidInput(f"no task {name!r} in {workflow.name!r}", advice=advice)
     needed = _needed_tasks(workflow, set(names))
     return replace(
         workflow,
@@ -158,9 +158,7 @@ def _refuse_part(name: str, described: set[str]) -> None:
         whole = name.partition(sign)[0]
         if sign in name and whole in described:
             rule = "--until selects whole tasks"
-            raise InvalidInput(
-                Problem(what=f"{name!r} is {word}", rule=rule, advice=f"name the task: {whole!r}")
-            )
+            raise InvalidInput(f"{name!r} is {word}", rule=rule, advice=f"name the task: {whole!r}")
 
 
 def _needed_tasks(workflow: Workflow, wanted: set[str]) -> set[str]:
@@ -248,7 +246,7 @@ def _load_source(source: Any, layout: ProjectLayout, format_name: str | None) ->
     if isinstance(source, str | Path):
         return read_workflow_file(source, format_name=format_name)
     what = f"{type(source).__name__} cannot be run"
-    raise InvalidInput(Problem(what=what, rule="must be a workflow, a Builder, a task call or a file name"))
+    raise InvalidInput(what, rule="must be a workflow, a Builder, a task call or a file name")
 
 
 def unique_key(name: str, taken: Mapping[str, object]) -> str:
@@ -262,11 +260,9 @@ def _workflow_folder(layout: ProjectLayout, source: str) -> str:
     folder = Path(source).resolve().parent
     if not folder.is_relative_to(layout.project):
         raise InvalidInput(
-            Problem(
-                what=f"{source!r} is outside the project {str(layout.project)!r}",
-                rule="weft accesses only those files outside the project that a workflow names",
-                advice=f"run it in its own project: --project {folder}",
-            )
+            f"{source!r} is outside the project {str(layout.project)!r}",
+            rule="weft accesses only those files outside the project that a workflow names",
+            advice=f"run it in its own project: --project {folder}",
         )
     return str(folder.relative_to(layout.project))
 
@@ -299,6 +295,6 @@ def load_machines(on: Platform | str | Path, most_nodes: int | None) -> Platform
     if most_nodes is None:
         return platform
     if most_nodes < 1:
-        raise InvalidInput(Problem(what=f"at most {most_nodes} nodes", rule="must be at least 1"))
+        raise InvalidInput(f"at most {most_nodes} nodes", rule="must be at least 1")
     machines = tuple(replace(each, nodes=min(each.nodes, most_nodes)) for each in platform.machines)
     return replace(platform, machines=machines)

@@ -34,7 +34,7 @@ from weft.engine.journal import JournalEntry
 from weft.engine.messages import Submitted
 from weft.engine.settings import EngineSettings, find_settings
 from weft.engine.state.compiled import WorkflowLibrary
-from weft.errors import InvalidInput, Problem
+from weft.errors import InvalidInput
 from weft.instance.instance import Instance
 from weft.platform.platform import Platform
 from weft.policies.policy import make_policy
@@ -269,7 +269,7 @@ def run(
     coming, more = load_arrivals(arrivals, layout, seed)
     flows = {**asked.flows, **more.flows}
     if not flows:
-        raise InvalidInput(Problem(what="no workflow to run", advice="give one, or a file with arrivals"))
+        raise InvalidInput("no workflow to run", advice="give one, or a file with arrivals")
     platform = load_machines(on, most_nodes)
     check_backend(platform)
     chosen = make_policy(policy)
@@ -342,12 +342,12 @@ def _resumable(database: Database, execution: int | None) -> int:
             earlier = [run.number for run in runs.all() if runs.execution(run.execution).state in UNFINISHED]
             begin = "`weft run WORKFLOW` starts a new run; `weft ls` lists all runs"
             advice = f"`weft resume {earlier[-1]}` resumes an earlier run" if earlier else begin
-            raise InvalidInput(Problem(what="nothing to resume: the last run has ended", advice=advice))
+            raise InvalidInput("nothing to resume: the last run has ended", advice=advice)
         return found.number
     stated = runs.execution(execution)
     if stated.state not in UNFINISHED:
         what = f"nothing to resume: the run has ended ({stated.state})"
-        raise InvalidInput(Problem(what=what, advice="`weft run WORKFLOW` starts a new run"))
+        raise InvalidInput(what, advice="`weft run WORKFLOW` starts a new run")
     return execution
 
 

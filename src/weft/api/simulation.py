@@ -27,7 +27,7 @@ from weft.engine.history import (
 from weft.engine.journal import JournalEntry
 from weft.engine.messages import RepeatLoop
 from weft.engine.settings import EngineSettings, find_settings
-from weft.errors import InvalidInput, Problem
+from weft.errors import InvalidInput
 from weft.formats.files import load_platform, read_workflow_file
 from weft.formats.native import replace_unwritable_names
 from weft.instance.instance import Instance
@@ -311,11 +311,11 @@ def simulate(
     ``SimulatedRun.outcome``.
     """
     if repeat < 1:
-        raise InvalidInput(Problem(what=f"repeat {repeat}", rule="must be at least 1"))
+        raise InvalidInput(f"repeat {repeat}", rule="must be at least 1")
     if repeat > 1 and journal is not None:
-        raise InvalidInput(Problem(what="a journal of several runs", advice="give either repeat or journal"))
+        raise InvalidInput("a journal of several runs", advice="give either repeat or journal")
     if seed < 0:
-        raise InvalidInput(Problem(what=f"seed {seed}", rule="must be at least 0"))
+        raise InvalidInput(f"seed {seed}", rule="must be at least 0")
     truth = _load_scenario(scenario)
     platform = on if isinstance(on, Platform) else load_platform(on)
     first = _load_first(workflows, params or {}, format_name)
@@ -324,7 +324,7 @@ def simulate(
     flows = {**first, **arriving}
     if not flows:
         advice = "give one, or a scenario with arrivals"
-        raise InvalidInput(Problem(what="no workflow to simulate", advice=advice))
+        raise InvalidInput("no workflow to simulate", advice=advice)
     check_scenario(truth, platform, flows)
     prepared = _PreparedSimulation(
         request=compile_request(flows, platform),
@@ -373,7 +373,7 @@ def _check_clash(first: Mapping[str, Workflow], arriving: Mapping[str, Workflow]
     clash = sorted(first.keys() & arriving.keys())
     if clash:
         what = f"workflow {clash[0]!r} is named on the command line and by the scenario"
-        raise InvalidInput(Problem(what=what, advice="name it only once"))
+        raise InvalidInput(what, advice="name it only once")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

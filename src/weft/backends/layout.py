@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from weft.errors import InvalidInput, Problem
+from weft.errors import InvalidInput
 from weft.platform.machine import Machine
 from weft.records import dataclass
 
@@ -92,7 +92,7 @@ def refuse_links(project: Path) -> None:
     if home.exists() and not home.is_dir():
         rule = "it must be a directory: weft keeps its own state there"
         advice = "rename or remove it, or choose another project with `--project DIR`"
-        raise InvalidInput(Problem(what=f"'{home}' is not a directory", rule=rule, advice=advice))
+        raise InvalidInput(f"'{home}' is not a directory", rule=rule, advice=advice)
     for part in _list_entries(str(home)):
         deep = part.is_dir(follow_symlinks=False) and part.name not in _ENTERED_WITH_CARE
         for each in (part, *(_list_entries(part.path) if deep else ())):
@@ -110,9 +110,7 @@ def _list_entries(directory: str) -> list[os.DirEntry[str]]:
 def _link_problem(link: Path, elsewhere: str) -> InvalidInput:
     rule = "weft keeps its own state there and does not follow links to it"
     advice = "; ".join(("remove the link", *([elsewhere] if elsewhere else [])))
-    return InvalidInput(
-        Problem(what=f"'{link}' is a symbolic link to '{link.readlink()}'", rule=rule, advice=advice)
-    )
+    return InvalidInput(f"'{link}' is a symbolic link to '{link.readlink()}'", rule=rule, advice=advice)
 
 
 def path_component(name: str) -> str:

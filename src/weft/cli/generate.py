@@ -96,12 +96,12 @@ def _given(settings: tuple[str, ...]) -> dict[str, str]:
 
 
 def _platform_text(kind: str, made: GeneratedWorkflow) -> str:
-    from weft.errors import InvalidInput, Problem
+    from weft.errors import InvalidInput
     from weft.formats.native import write_platform
 
     if made.platform is None:
         advice = "omit --platform-out, or set the number of machines"
-        raise InvalidInput(Problem(what=f"this {kind} has no platform", advice=advice))
+        raise InvalidInput(f"this {kind} has no platform", advice=advice)
     return write_platform(made.platform)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from weft.errors import InvalidInput, Problem, shorten
+from weft.errors import InvalidInput, shorten
 from weft.units import parse_seconds
 
 __all__ = [
@@ -127,7 +127,7 @@ def given_seconds(option: str, text: str | None) -> float | None:
     seconds = parse_seconds(text)
     if seconds is None:
         what, rule = f"{option} {shorten(text)!r}", "must be a time, at least 0"
-        raise InvalidInput(Problem(what=what, rule=rule, advice="write 90, 1h30m or 0-01:30:00"))
+        raise InvalidInput(what, rule=rule, advice="write 90, 1h30m or 0-01:30:00")
     return seconds
 
 
@@ -150,7 +150,7 @@ def given_params(params: tuple[str, ...], params_file: str | None) -> dict[str, 
     for item in params:
         name, equals, text = item.partition("=")
         if not equals or not name:
-            raise InvalidInput(Problem(what=f"-p {item!r}", rule="must be NAME=VALUE"))
+            raise InvalidInput(f"-p {item!r}", rule="must be NAME=VALUE")
         root = parse_document(text, f"-p {name}").root if text else None
         found[name] = read_parameter(reader, root) if root is not None else ""
     reader.finish()

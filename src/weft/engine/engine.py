@@ -20,7 +20,7 @@ from weft.engine.state.state import EngineState
 from weft.engine.states import TimerKind
 from weft.engine.transitions import absorb, enact
 from weft.engine.view import EngineView
-from weft.errors import InvalidInput, Problem, WeftError
+from weft.errors import InvalidInput, WeftError
 from weft.instance.instance import Instance
 from weft.policies.policy import Policy
 
@@ -115,8 +115,6 @@ def _selectors(library: WorkflowLibrary, policy_named: Callable[[str], Policy] |
         policy = None if policy_named is None else policy_named(name)
         if policy is None or policy.needs_plan:
             why = "unknown policy" if policy is None else "it needs a plan, and a single job has none"
-            raise InvalidInput(
-                Problem(what=f"selector {name!r}: {why}", advice="`weft policies` lists the policies")
-            )
+            raise InvalidInput(f"selector {name!r}: {why}", advice="`weft policies` lists the policies")
         found[name] = policy
     return found

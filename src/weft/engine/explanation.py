@@ -26,7 +26,7 @@ from weft.engine.state.state import STATE_UNKNOWN, EngineState
 from weft.engine.states import FINAL, Attempt, Stage, TaskState
 from weft.engine.transitions import absorb, enact
 from weft.engine.view import EngineView
-from weft.errors import InvalidInput, Problem, nearest
+from weft.errors import InvalidInput, nearest
 from weft.instance.candidates import list_conditions
 from weft.records import dataclass
 from weft.units import format_count, format_seconds
@@ -506,7 +506,7 @@ def _find_run(engine: Engine, run: int) -> RunState:
         return engine.state.runs[run]
     count = len(engine.state.runs)
     rule = f"at that time there are {count}, from 0" if count else "no run has arrived by that time"
-    raise InvalidInput(Problem(what=f"no run {run}", rule=rule))
+    raise InvalidInput(f"no run {run}", rule=rule)
 
 
 def _unknown_task(run: RunState, task: str) -> InvalidInput:
@@ -515,9 +515,7 @@ def _unknown_task(run: RunState, task: str) -> InvalidInput:
     advice = f"did you mean {close!r}?" if close else "`weft show` lists the tasks of a workflow"
     if points:
         advice = f"it has {len(points)} points: name one, such as {points[0]!r}"
-    return InvalidInput(
-        Problem(what=f"run {run.index} ({run.compiled.key}) has no task {task!r}", advice=advice)
-    )
+    return InvalidInput(f"run {run.index} ({run.compiled.key}) has no task {task!r}", advice=advice)
 
 
 def _reconstruct_choice(engine: Engine, entry: JournalEntry, position: int) -> PlacementChoice:

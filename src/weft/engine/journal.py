@@ -22,7 +22,7 @@ from typing import Any
 from weft.engine import messages
 from weft.engine.messages import Command, Event, Parcel
 from weft.engine.states import STATES, TaskState
-from weft.errors import InvalidInput, Problem
+from weft.errors import InvalidInput
 from weft.records import dataclass
 
 __all__ = [
@@ -137,10 +137,8 @@ class JournalEntry:
             )
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidInput(
-                Problem(
-                    what=f"cannot read a journal entry: {error!r}",
-                    rule=f"this version reads the schemas {READABLE_SCHEMAS}",
-                )
+                f"cannot read a journal entry: {error!r}",
+                rule=f"this version reads the schemas {READABLE_SCHEMAS}",
             ) from None
 
 
@@ -193,7 +191,7 @@ def decode_message(record: Sequence[Any]) -> Any:
     kind = _TYPES.get(name)
     if kind is None:
         what = f"the journal holds a message of unknown type {name!r}"
-        raise InvalidInput(Problem(what=what, advice="read it with the version of weft that wrote it"))
+        raise InvalidInput(what, advice="read it with the version of weft that wrote it")
     decoders = _field_decoders(kind)
     return kind(**{key: decoders.get(key, _decode_number)(value) for key, value in fields.items()})
 
@@ -285,7 +283,7 @@ def _convert_note(fields: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """Convert a Note of schema 1 to the command that replaces it."""
     kind = _NOTES.get(fields["kind"])
     if kind is None:
-        raise InvalidInput(Problem(what=f"the journal holds a note of unknown kind {fields['kind']!r}"))
+        raise InvalidInput(f"the journal holds a note of unknown kind {fields['kind']!r}")
     names = {"value": kind.value, "text": kind.text}
     found = dict(kind.constants)
     for key, value in fields.items():

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 
-from weft.errors import InvalidInput, Problem, nearest
+from weft.errors import InvalidInput, nearest
 from weft.records import dataclass
 
 __all__ = ["DEFAULT_RETRIES", "PRESETS", "EngineSettings", "ReplanRule", "find_settings"]
@@ -156,5 +156,5 @@ def find_settings(name: str) -> EngineSettings:
     if name not in PRESETS:
         close = nearest(name, PRESETS)
         hint = f"did you mean {close!r}?" if close else f"known: {', '.join(PRESETS)}"
-        raise InvalidInput(Problem(what=f"unknown preset {name!r}", advice=hint))
+        raise InvalidInput(f"unknown preset {name!r}", advice=hint)
     return PRESETS[name]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from weft.documents import Document
-from weft.errors import InvalidInput, Problem, nearest, shorten
+from weft.errors import InvalidInput, nearest, shorten
 from weft.formats.format import ProblemCollector, SourceFile, file_error
 from weft.formats.graph import check_acyclic, escape_braces, export_graph
 from weft.workflow.task import Dependency, Input, Output, Task
@@ -277,9 +277,7 @@ class Dot:
         for index, seconds in enumerate(plain.seconds):
             if math.isnan(seconds):
                 what = f"task {plain.graph.names[index]} has no known time"
-                raise InvalidInput(
-                    Problem(what=what, rule="every node must have a Weight", advice="state its work")
-                )
+                raise InvalidInput(what, rule="every node must have a Weight", advice="state its work")
             lines.append(f"    {names[index]} [Weight={_format_weight(seconds)}];")
         for index, edges in enumerate(plain.edges):
             for edge in edges:
@@ -374,20 +372,16 @@ def _check_name(name: str) -> str:
     """Return the name. Raises InvalidInput for a backslash at its end or before a quote or line break."""
     if name.endswith("\\") or '\\"' in name or "\\\n" in name:
         raise InvalidInput(
-            Problem(
-                what=f"name {shorten(name)!r}",
-                rule="DOT cannot write a backslash before a quote, a line break or the end",
-                advice="rename the task",
-            )
+            f"name {shorten(name)!r}",
+            rule="DOT cannot write a backslash before a quote, a line break or the end",
+            advice="rename the task",
         )
     return name
 
 
 def _refuse_bytes(source: str, target: str, size: float) -> None:
     raise InvalidInput(
-        Problem(
-            what=f"edge {shorten(source, 40)} -> {shorten(target, 40)} carries {size:g} bytes",
-            rule="this dialect of DOT has only seconds on its edges",
-            advice="write wfformat, or dot-picture for a picture",
-        )
+        f"edge {shorten(source, 40)} -> {shorten(target, 40)} carries {size:g} bytes",
+        rule="this dialect of DOT has only seconds on its edges",
+        advice="write wfformat, or dot-picture for a picture",
     )

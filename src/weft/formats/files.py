@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from weft.errors import InvalidInput, Problem, SourceLocation, nearest, shorten, suggest
+from weft.errors import InvalidInput, SourceLocation, nearest, shorten, suggest
 from weft.formats import FORMATS
 from weft.formats.format import Format, PlatformReader, SourceFile
 from weft.platform.platform import Platform
@@ -35,19 +35,19 @@ def open_source(name: str | Path) -> SourceFile:
     path, shown = Path(name), shorten(repr(str(name)), 200)
     try:
         if not str(name):
-            raise InvalidInput(Problem(what="an empty file name", advice="name a file"))
+            raise InvalidInput("an empty file name", advice="name a file")
         if path.is_dir():
-            raise InvalidInput(Problem(what=f"{shown} is a directory", advice="name a file in it"))
+            raise InvalidInput(f"{shown} is a directory", advice="name a file in it")
         if path.is_char_device() or path.is_block_device():
-            raise InvalidInput(Problem(what=f"{shown} is a device", advice="name a file"))
+            raise InvalidInput(f"{shown} is a device", advice="name a file")
         # A file name that is not UTF-8 must not break messages and written files.
         return SourceFile(name=str(name).encode(errors="replace").decode(), data=path.read_bytes())
     except FileNotFoundError:
         advice = _sibling_advice(path)
-        raise InvalidInput(Problem(what=f"no file {shown}", advice=advice)) from None
+        raise InvalidInput(f"no file {shown}", advice=advice) from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise InvalidInput(Problem(what=f"cannot read {shown}: {reason}")) from None
+        raise InvalidInput(f"cannot read {shown}: {reason}") from None
 
 
 def _sibling_advice(path: Path) -> str:
@@ -64,9 +64,7 @@ def detect_format(source: SourceFile) -> Format:
     """Return the format of a file, recognised by its content."""
     if not source.data.strip():
         location = SourceLocation(file=source.name)
-        raise InvalidInput(
-            Problem(what="the file is empty", advice="write a workflow into it", location=location)
-        )
+        raise InvalidInput("the file is empty", advice="write a workflow into it", location=location)
     readers: list[Format] = []
     for name in FORMATS.builtin_first():  # one at a time: most files need only the first formats
         reader: Format = FORMATS.load(name)()
@@ -79,9 +77,7 @@ def detect_format(source: SourceFile) -> Format:
             return reader  # its reader has the most specific error message
     known = "; ".join(f"{reader.name}: {reader.title}" for reader in readers)
     what = "the content has no known format"
-    raise InvalidInput(
-        Problem(what=what, rule=f"known formats are {known}", location=SourceLocation(file=source.name))
-    )
+    raise InvalidInput(what, rule=f"known formats are {known}", location=SourceLocation(file=source.name))
 
 
 def load_workflow(name: str | Path, *, format_name: str | None = None) -> Workflow:
@@ -96,7 +92,7 @@ def read_workflow_file(name: str | Path, *, format_name: str | None = None) -> W
     source = open_source(name)
     reader: Format = detect_format(source) if format_name is None else FORMATS.load(format_name)()
     if not reader.reads:
-        raise InvalidInput(Problem(what=f"format {reader.name!r} can be written, not read"))
+        raise InvalidInput(f"format {reader.name!r} can be written, not read")
     return reader.read(source)
 
 
@@ -115,7 +111,7 @@ def load_platform(text: str | Path) -> Platform:
         _refuse_short_form(str(text))
     source = open_source(text)
     if not source.data.strip():
-        raise InvalidInput(Problem(what="the file is empty", location=SourceLocation(file=source.name)))
+        raise InvalidInput("the file is empty", location=SourceLocation(file=source.name))
     foreign = _find_platform_reader(source)
     return read_platform_file(source) if foreign is None else foreign.read_platform(source)
 
@@ -138,7 +134,7 @@ def _refuse_short_form(text: str) -> None:
     word, colon, _ = text.partition(":")
     if colon and not Path(text).exists() and "/" not in text:
         advice = suggest(word, SHORT_FORMS, f"known: {', '.join(SHORT_FORMS)}, or a file")
-        raise InvalidInput(Problem(what=f"no platform {shorten(repr(text))}", advice=advice))
+        raise InvalidInput(f"no platform {shorten(repr(text))}", advice=advice)
 
 
 def find_writer(name: str | Path, format_name: str | None = None) -> Format:
@@ -146,7 +142,7 @@ def find_writer(name: str | Path, format_name: str | None = None) -> Format:
     if format_name is not None:
         chosen: Format = FORMATS.load(format_name)()
         if not chosen.writes:
-            raise InvalidInput(Problem(what=f"format {chosen.name!r} can be read, not written"))
+            raise InvalidInput(f"format {chosen.name!r} can be read, not written")
         return chosen
     suffix = Path(name).suffix
     writers: list[Format] = [FORMATS.load(entry)() for entry in FORMATS]
@@ -156,7 +152,7 @@ def find_writer(name: str | Path, format_name: str | None = None) -> Format:
             return writer
     known = ", ".join(f"{writer.extensions[0]} ({writer.name})" for writer in writers)
     advice = f"use one of {known}, or --to NAME"
-    raise InvalidInput(Problem(what=f"no format has the file extension {suffix!r}", advice=advice))
+    raise InvalidInput(f"no format has the file extension {suffix!r}", advice=advice)
 
 
 def save_workflow(workflow: Workflow, name: str | Path, *, format_name: str | None = None) -> None:
@@ -173,4 +169,4 @@ def save_text(text: str, name: str | Path) -> None:
     try:
         Path(name).write_text(text, encoding="utf-8")
     except OSError as error:
-        raise InvalidInput(Problem(what=f"cannot write {str(name)!r}: {error.strerror}")) from None
+        raise InvalidInput(f"cannot write {str(name)!r}: {error.strerror}") from None

@@ -60,9 +60,7 @@ class SourceFile:
             what = f"byte {self.data[error.start]:#04x} at offset {error.start} is not UTF-8"
             location = SourceLocation(file=self.name, line=line)
             raise InvalidInput(
-                Problem(
-                    what=what, rule="files are UTF-8 text", advice="save the file as UTF-8", location=location
-                )
+                what, rule="files are UTF-8 text", advice="save the file as UTF-8", location=location
             ) from None
 
 
@@ -70,7 +68,7 @@ def file_error(source: SourceFile, what: str, *, line: int | None = None, column
             path: tuple[str | int, ...] = (), rule: str = "", advice: str = "") -> InvalidInput:  # fmt: skip
     """Return the error for a file that does not follow its format."""
     location = SourceLocation(file=source.name, line=line, column=column)
-    return InvalidInput(Problem(what=what, rule=rule, advice=advice, path=path, location=location))
+    return InvalidInput(what, rule=rule, advice=advice, path=path, location=location)
 
 
 class Format(Protocol):
@@ -113,7 +111,7 @@ class ReadOnlyFormat:
     def write(self, workflow: Workflow) -> str:
         """Raise InvalidInput."""
         what, advice = f"{workflow.name} cannot be written as {self.name}", "write weft or wfformat instead"
-        raise InvalidInput(Problem(what=what, rule="this format is read only", advice=advice))
+        raise InvalidInput(what, rule="this format is read only", advice=advice)
 
 
 @runtime_checkable

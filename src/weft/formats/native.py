@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 from weft.documents import Document
-from weft.errors import InvalidInput, Problem
+from weft.errors import InvalidInput
 from weft.formats.format import SourceFile
 from weft.platform.platform import Platform
 from weft.workflow.task import Task
@@ -88,7 +88,7 @@ class WeftYaml:
         if _is_platform(document):
             what = "this file describes machines, not tasks"
             advice = "use it as the platform: --on FILE"
-            raise InvalidInput(Problem(what=what, advice=advice, location=document.location(())))
+            raise InvalidInput(what, advice=advice, location=document.location(()))
         workflow, reader = read_workflow(document, default_name=source.stem)
         if reader.problems:
             raise InvalidInput(find_problems(workflow, reader.problems))
@@ -125,9 +125,7 @@ def read_platform_file(source: SourceFile) -> Platform:
     root = document.root.value if document.root is not None else None
     if isinstance(root, dict) and "tasks" in root and "machines" not in root:
         what = "this file describes tasks, not machines"
-        raise InvalidInput(
-            Problem(what=what, advice="name a platform file after --on", location=document.location(()))
-        )
+        raise InvalidInput(what, advice="name a platform file after --on", location=document.location(()))
     assert document.root is not None, "parse_document returns a root or raises"
     return read_platform(document.root, document)
 

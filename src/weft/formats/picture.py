@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from weft.errors import InvalidInput, Problem
+from weft.errors import InvalidInput
 from weft.formats.format import SourceFile
 from weft.workflow.quantity import is_growing, list_points
 from weft.workflow.task import Task, TaskKind
@@ -218,9 +218,7 @@ class _PictureEdge:
 
 def _not_read(source: SourceFile) -> InvalidInput:
     what = f"{source.name} cannot be read as a picture"
-    return InvalidInput(
-        Problem(what=what, rule="pictures are written, not read", advice="name another format")
-    )
+    return InvalidInput(what, rule="pictures are written, not read", advice="name another format")
 
 
 def _task_labels(workflow: Workflow) -> Iterator[tuple[Task, str]]:

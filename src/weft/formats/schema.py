@@ -7,7 +7,7 @@ from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 
-from weft.errors import InvalidInput, Problem, suggest
+from weft.errors import InvalidInput, suggest
 from weft.fields import Shape
 from weft.platform.file_format import platform_schema
 from weft.workflow.file_format import workflow_schema
@@ -44,7 +44,7 @@ def add_schema_header(kind: str, shape: Shape) -> Shape:
 def _check_kind(kind: str) -> None:
     if kind not in _BUILDERS:
         advice = suggest(kind, KINDS, f"known: {', '.join(KINDS)}")
-        raise InvalidInput(Problem(what=f"no schema of {kind!r}", advice=advice))
+        raise InvalidInput(f"no schema of {kind!r}", advice=advice)
 
 
 def write_schemas(folder: Path) -> None:

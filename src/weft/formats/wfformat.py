@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from weft.errors import DocumentPath, InvalidInput, Problem, shorten
+from weft.errors import DocumentPath, InvalidInput, shorten
 from weft.expressions import Expression
 from weft.formats.format import (
     ProblemCollector,
@@ -511,7 +511,7 @@ def _write_wfformat(workflow: Workflow) -> str:
     if any(edge.seconds > 0 for edges in plain.edges for edge in edges):
         what = "transfers that take fixed seconds"
         rule = "WfFormat has only the sizes of files"
-        raise InvalidInput(Problem(what=what, rule=rule, advice="write dot instead: its edges are seconds"))
+        raise InvalidInput(what, rule=rule, advice="write dot instead: its edges are seconds")
     ids = make_ids(plain.graph.names)
     head: dict[str, Any] = {"name": workflow.name}
     if workflow.description:

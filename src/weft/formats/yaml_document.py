@@ -151,7 +151,7 @@ class _DocumentBuilder:
         if self.problems:
             raise InvalidInput(self.problems)
         if self._root is None:
-            raise InvalidInput(Problem(what="the file is empty", location=SourceLocation(file=self._file)))
+            raise InvalidInput("the file is empty", location=SourceLocation(file=self._file))
         return self._root
 
     def _scalar(self, event: yaml.ScalarEvent) -> None:
@@ -301,9 +301,7 @@ class _DocumentBuilder:
 
     def _too_deep(self, location: SourceLocation) -> InvalidInput:
         path = self._stack[0].child_path()
-        return InvalidInput(
-            Problem(what=f"nested deeper than {MAX_DEPTH} levels", path=path, location=location)
-        )
+        return InvalidInput(f"nested deeper than {MAX_DEPTH} levels", path=path, location=location)
 
     def _bad_tag(self, event: yaml.NodeEvent) -> None:
         tag = str(getattr(event, "tag", "")).replace(_STANDARD, "!!")
@@ -354,12 +352,10 @@ def _check_text(text: str, file: str | None) -> str:
         line = text.count("\n", 0, bad.start()) + 1
         column = bad.start() - text.rfind("\n", 0, bad.start())
         raise InvalidInput(
-            Problem(
-                what=f"character U+{ord(bad[0]):04X} in the text",
-                rule="control characters are not allowed",
-                advice="remove it, or write it as an escape in double quotes",
-                location=SourceLocation(file=file, line=line, column=column),
-            )
+            f"character U+{ord(bad[0]):04X} in the text",
+            rule="control characters are not allowed",
+            advice="remove it, or write it as an escape in double quotes",
+            location=SourceLocation(file=file, line=line, column=column),
         )
     return text
 
@@ -525,7 +521,7 @@ def _format_key(key: object, *, in_flow: bool) -> str:
     text = key if isinstance(key, str) else _format_scalar(key, in_flow=in_flow)
     if len(text) > MAX_KEY_LENGTH:
         what = f"the key {shorten(repr(text))} is too long"
-        raise InvalidInput(Problem(what=what, rule=f"at most {MAX_KEY_LENGTH:,} characters"))
+        raise InvalidInput(what, rule=f"at most {MAX_KEY_LENGTH:,} characters")
     return text if text != "<<" and _is_plain(text, in_flow=in_flow) else _quote(text)
 
 
@@ -580,5 +576,5 @@ def _quote(text: str) -> str:
 def _escape(found: re.Match[str]) -> str:
     if "\ud800" <= found[0] <= "\udfff":
         what = f"an unpaired surrogate (U+{ord(found[0]):04X}) in a text"
-        raise InvalidInput(Problem(what=what, rule="texts are Unicode"))
+        raise InvalidInput(what, rule="texts are Unicode")
     return f"\\u{ord(found[0]):04x}"

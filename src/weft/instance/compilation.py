@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.errors import Infeasible, InvalidInput, Problem, suggest
+from weft.errors import Infeasible, InvalidInput, suggest
 from weft.instance.candidates import Candidates, find_candidates, number_mode_shapes
 from weft.instance.instance import BusyInterval, Instance, check_budgets, group_modes
 from weft.platform.arrays import compile_network
@@ -103,7 +103,7 @@ def _bind_pinned(
 
 
 def _unknown_name(what: str, word: str, known: Mapping[str, int] | tuple[str, ...]) -> InvalidInput:
-    return InvalidInput(Problem(what=what, advice=suggest(word, known, "check the name")))
+    return InvalidInput(what, advice=suggest(word, known, "check the name"))
 
 
 def extract_part(

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from weft.errors import InvalidInput, Problem
+from weft.errors import InvalidInput
 
 __all__ = [
     "CompilationListener",
@@ -98,7 +98,7 @@ def _pays_to_compile(function: FunctionType, work_s: float) -> bool:
         return choice == "compiled"
     if choice != "auto":
         what = f"{_CHOICE}={choice!r} in the environment"
-        raise InvalidInput(Problem(what=what, rule="must be auto, plain or compiled"))
+        raise InvalidInput(what, rule="must be auto, plain or compiled")
     if function in _compiled:
         return True
     _plain_s[function] = _plain_s.get(function, 0.0) + work_s

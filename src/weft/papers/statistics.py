@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from weft.errors import InvalidInput, Problem
+from weft.errors import InvalidInput
 from weft.records import dataclass
 
 __all__ = ["Summary", "improvement_percent", "precision_percent", "share_percent", "summarise"]
@@ -33,7 +33,7 @@ class Summary:
 def summarise(values: Sequence[float]) -> Summary:
     """Return the statistics of a sample; quartiles are interpolated linearly."""
     if not values:
-        raise InvalidInput(Problem(what="statistics of no numbers", rule="there must be at least one"))
+        raise InvalidInput("statistics of no numbers", rule="there must be at least one")
     ordered = sorted(values)
     number = len(ordered)
     mean = math.fsum(ordered) / number

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from weft.errors import Infeasible, InvalidInput, Problem, WeftError, shorten
+from weft.errors import Infeasible, InvalidInput, WeftError, shorten
 from weft.instance.instance import Instance, ModeGroup
 from weft.kernels import compilation
 from weft.kernels import problem as kernel
@@ -98,9 +98,7 @@ def encode_schedule(instance: Instance, schedule: Schedule) -> Genome:
     """
     graph = instance.graph
     if schedule.tasks != graph.names:
-        raise InvalidInput(
-            Problem(what="a schedule of other tasks", rule="must be a schedule of this instance")
-        )
+        raise InvalidInput("a schedule of other tasks", rule="must be a schedule of this instance")
     # A predecessor that starts together with its successor takes 0 s: it ends first or has the lower index.
     order = np.lexsort((np.arange(len(graph)), schedule.finish_s, schedule.start_s)).astype(np.uint32)
     bound = np.zeros(len(graph.variables), dtype=np.uint32)
@@ -113,7 +111,7 @@ def encode_schedule(instance: Instance, schedule: Schedule) -> Genome:
             task = int(group.tasks[int(np.argmax(found == len(group)))])
             place = f"{int(schedule.nodes[task])} nodes of {schedule.machines[schedule.machine[task]]}"
             what = f"{graph.names[task]} takes {place}"
-            raise InvalidInput(Problem(what=what, rule="must be a mode of the task"))
+            raise InvalidInput(what, rule="must be a mode of the task")
         modes[group.tasks] = found
     return Genome(order=order, bound=bound, modes=modes)
 
@@ -146,12 +144,10 @@ def check_rows(name: str, given: ArrayLike, width: int) -> Indices:
     rows = np.asarray(given)
     if rows.ndim not in (1, 2) or rows.shape[-1] != width:
         rule = f"must be a row of {width} numbers, or individuals x {width}"
-        raise InvalidInput(Problem(what=f"{name}: an array of shape {rows.shape}", rule=rule))
+        raise InvalidInput(f"{name}: an array of shape {rows.shape}", rule=rule)
     if rows.dtype != np.uint32:
         if rows.size and (rows.dtype.kind not in "iu" or rows.min() < 0 or rows.max() >= 2**32):
-            raise InvalidInput(
-                Problem(what=f"{name}: {rows.dtype} numbers", rule="must be integers of at least 0")
-            )
+            raise InvalidInput(f"{name}: {rows.dtype} numbers", rule="must be integers of at least 0")
         rows = rows.astype(np.uint32)
     return np.ascontiguousarray(rows)
 
@@ -166,7 +162,7 @@ def count_individuals(*arrays: NDArray[Any]) -> int:
     numbers = {len(rows) for rows in arrays if rows.ndim == 2}
     if len(numbers) > 1:
         what = f"arrays of {' and '.join(map(str, sorted(numbers)))} individuals"
-        raise InvalidInput(Problem(what=what, rule="all arrays must have the same number, or a single row"))
+        raise InvalidInput(what, rule="all arrays must have the same number, or a single row")
     return numbers.pop() if numbers else 1
 
 
@@ -187,13 +183,13 @@ def _impossible_mode_error(instance: Instance, task: int, machine: int) -> WeftE
     name, group = instance.graph.names[task], instance.groups[int(instance.group[task])]
     if machine >= len(instance.machines):
         what = f"{name} is bound to machine number {machine}"
-        return InvalidInput(Problem(what=what, rule=f"there are {len(instance.machines)} machines"))
+        return InvalidInput(what, rule=f"there are {len(instance.machines)} machines")
     place = instance.machines[machine].name
     counts = group.count[group.machine == machine].tolist()
     if not counts:
         return Infeasible(f"{name} cannot run on {place}: bind it to one of its candidates")
     what = f"{name} has no such mode on {place}"
-    return InvalidInput(Problem(what=what, rule=f"its node counts there are {shorten(counts)}"))
+    return InvalidInput(what, rule=f"its node counts there are {shorten(counts)}")
 
 
 def _explain_invalid_genome(
@@ -206,19 +202,19 @@ def _explain_invalid_genome(
         if task >= len(graph) or seen[task]:
             what = f"the order holds task {task}" + (" twice" if task < len(graph) else "")
             rule = f"every task from 0 to {len(graph) - 1} must occur once"
-            return InvalidInput(Problem(what=what, rule=rule))
+            return InvalidInput(what, rule=rule)
         late = [int(before) for before in graph.predecessors(task) if not seen[before]]
         if late:
             what = f"the order puts {names[task]} before {names[late[0]]}"
-            return InvalidInput(Problem(what=what, rule="predecessors must come first"))
+            return InvalidInput(what, rule="predecessors must come first")
         seen[task] = True
     for variable, machine in enumerate(bound.tolist()):
         what = f"{graph.variables[variable]!r} is bound to machine number {machine}"
         if machine >= len(instance.machines):
-            return InvalidInput(Problem(what=what, rule=f"there are {len(instance.machines)} machines"))
+            return InvalidInput(what, rule=f"there are {len(instance.machines)} machines")
         if instance.pinned.get(variable, machine) != machine:
             rule = f"it is pinned to number {instance.pinned[variable]}"
-            return InvalidInput(Problem(what=what, rule=rule))
+            return InvalidInput(what, rule=rule)
     for task, group in enumerate(instance.group.tolist()):
         machine = int(bound[graph.variable[task]])
         if group >= 0 and machine not in _machines_of_mode(instance.groups[group], modes, task):
@@ -247,9 +243,7 @@ def decode(
     """
     genomes = _pack_genomes(instance, order, bound, modes, seconds, times=True)
     if genomes.number != 1:
-        raise InvalidInput(
-            Problem(what=f"{genomes.number} genomes", rule="must be one; use decode_population for more")
-        )
+        raise InvalidInput(f"{genomes.number} genomes", rule="must be one; use decode_population for more")
     decoded, scratch = _run(instance, genomes, rule)
     assert decoded.start_s is not None
     assert decoded.finish_s is not None
@@ -340,10 +334,10 @@ def _durations(given: ArrayLike, width: int) -> Floats:
     rows = np.ascontiguousarray(given, dtype=np.float64)
     if rows.ndim not in (1, 2) or rows.shape[-1] != width:
         rule = f"must be a row of {width} numbers, or individuals x {width}"
-        raise InvalidInput(Problem(what=f"seconds: an array of shape {rows.shape}", rule=rule))
+        raise InvalidInput(f"seconds: an array of shape {rows.shape}", rule=rule)
     wrong = ~((rows >= 0) & (rows < np.inf))
     if wrong.any():
-        raise InvalidInput(Problem(what=f"seconds: {rows[wrong][0]}", rule="must be finite and not negative"))
+        raise InvalidInput(f"seconds: {rows[wrong][0]}", rule="must be finite and not negative")
     return rows
 
 
@@ -448,7 +442,7 @@ _fast_path_cache: WeakKeyDictionary[Instance, dict[tuple[int, bytes], FastPath |
 def _count_skylines(problem: kernel.ProblemArrays, rule: int) -> int:
     """Return the number of skylines per machine; 0 if all machines run one task at a time, or any number."""
     if rule not in (APPEND, INSERTION, EXCLUSIVE, UNLIMITED):
-        raise InvalidInput(Problem(what=f"rule {rule}", rule="must be a rule of the decoder"))
+        raise InvalidInput(f"rule {rule}", rule="must be a rule of the decoder")
     busy, shared = len(problem.busy_machine) > 0, bool((problem.machines.form == kernel.SHARED).any())
     if rule == APPEND:
         return (2 if busy else 1) if shared else 0

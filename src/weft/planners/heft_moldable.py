@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.errors import Infeasible, InvalidInput, Problem
+from weft.errors import Infeasible, InvalidInput
 from weft.instance.instance import Instance, ModeGroup
 from weft.kernels.moldable_placement import place_tasks_by_due_date
 from weft.kernels.problem import ProblemArrays
@@ -77,7 +77,7 @@ class HeftMoldable(BasePlanner):
     def __post_init__(self) -> None:
         if not 0.0 <= self.efficiency <= 1.0:
             what = f"heft-moldable:efficiency={self.efficiency:g}"
-            raise InvalidInput(Problem(what=what, rule="must be from 0 (any node count) to 1 (no loss)"))
+            raise InvalidInput(what, rule="must be from 0 (any node count) to 1 (no loss)")
 
     def supports(self, instance: Instance, objective: Objective) -> Unsupported | None:
         """Support makespan, cost and their sums weighted by alpha, without binding budgets."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import field
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from weft.errors import InvalidInput, Problem
+from weft.errors import InvalidInput
 from weft.instance.instance import Instance
 from weft.records import dataclass
 from weft.registry import make_by_name
@@ -202,7 +202,7 @@ class BasePlanner:
             value = getattr(self, option)
             if not value >= least:
                 what, rule = f"{self.name}:{option}={value}", f"must be at least {least}{note}"
-                raise InvalidInput(Problem(what=what, rule=rule))
+                raise InvalidInput(what, rule=rule)
 
     def check(self, instance: Instance) -> Unsupported | None:
         """Return why this instance cannot be planned under any objective; None if it can."""

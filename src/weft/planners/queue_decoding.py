@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from weft.errors import Infeasible, InvalidInput, Problem
+from weft.errors import Infeasible, InvalidInput
 from weft.instance.instance import Instance
 from weft.kernels import compilation
 from weft.kernels import problem as kernel
@@ -49,7 +49,7 @@ def run_queue(
     ``rule`` is a value of the key ``queue`` of a platform; by default that of the machine.
     """
     if np.ndim(counts) != 1:
-        raise InvalidInput(Problem(what=f"counts of shape {np.shape(counts)}", rule="must be one row"))
+        raise InvalidInput(f"counts of shape {np.shape(counts)}", rule="must be one row")
     decoded = run_queue_population(instance, counts, rule, order=order, times=True)
     assert decoded.start_s is not None
     assert decoded.finish_s is not None
@@ -84,15 +84,11 @@ def run_queue_population(
     if len(instance.machines) != 1:
         what = f"a queue of {len(instance.machines)} machines"
         raise InvalidInput(
-            Problem(
-                what=what,
-                rule="must be of one machine",
-                advice="plan each machine by itself, or decode a genome",
-            )
+            what, rule="must be of one machine", advice="plan each machine by itself, or decode a genome"
         )
     word = instance.machines[0].queue if rule is None else rule
     if word not in QUEUES:
-        raise InvalidInput(Problem(what=f"queue {word!r}", rule=f"must be one of {', '.join(QUEUES)}"))
+        raise InvalidInput(f"queue {word!r}", rule=f"must be one of {', '.join(QUEUES)}")
     # With one node no job can overtake another: all rules are equal.
     code = QUEUES.index(word) if compile_problem(instance).machines.form[0] == kernel.SHARED else 0
     tasks = len(instance)
@@ -169,7 +165,7 @@ def _run(instance: Instance, jobs: QueueJobs, rule: int, requests: JobRequests) 
         _modes(instance, counts)  # raises an error if a count is invalid
         missing = np.setdiff1d(np.arange(jobs.tasks), order)
         what = f"the order lacks {instance.graph.names[int(missing[0])]}"
-        raise InvalidInput(Problem(what=what, rule="every task must occur once"))
+        raise InvalidInput(what, rule="every task must occur once")
     return DecodedPopulation(
         makespan_s=makespan,
         node_seconds=node_seconds,
@@ -311,9 +307,7 @@ def _count_busy(instance: Instance) -> int:
         what = f"{name} is reserved from {float(problem.busy_start.max()):g} s on"
         advice = "decode a genome instead"
         raise InvalidInput(
-            Problem(
-                what=what, rule="a queue cannot model reservations that start after time 0", advice=advice
-            )
+            what, rule="a queue cannot model reservations that start after time 0", advice=advice
         )
     machines, held = problem.machines, problem.busy_nodes.sum()
     if held > machines.capacity[0]:

@@ -9,7 +9,7 @@ from functools import partial
 
 import numpy as np
 
-from weft.errors import InvalidInput, Problem
+from weft.errors import InvalidInput
 from weft.instance.instance import Instance
 from weft.planners.evaluation import compute_bounds, evaluate_loss, linearise_objective
 from weft.planners.plan_search import plan_seeds
@@ -110,7 +110,7 @@ def _search(request: PlanRequest) -> Plan:
     objective = linearise_objective(instance, request.objective)
     if objective is None:
         what = f"weave for the objective {request.objective.name!r}"
-        raise InvalidInput(Problem(what=what, rule="must be a sum of makespan, node-seconds and price"))
+        raise InvalidInput(what, rule="must be a sum of makespan, node-seconds and price")
     if start is None or not serves_one_at_a_time(instance):
         return search_shared(instance, objective, start, request.budget, request.rng)
     search = search_equal_machines if has_equal_machines(instance) else search_single

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from weft.errors import InvalidInput, Problem
+from weft.errors import InvalidInput
 from weft.instance.instance import Instance
 from weft.planners.planner import BasePlanner, Plan, PlanRequest, Unsupported
 from weft.planners.sweeps import InitialQueues, Sharing, SweepQueues, check_sweep_support
@@ -42,7 +42,7 @@ class Xdcp(BasePlanner):
 
     def __post_init__(self) -> None:
         if not 0 <= self.threshold <= 1:
-            raise InvalidInput(Problem(what=f"xdcp:threshold={self.threshold}", rule="must be from 0 to 1"))
+            raise InvalidInput(f"xdcp:threshold={self.threshold}", rule="must be from 0 to 1")
 
     def supports(self, instance: Instance, objective: Objective) -> Unsupported | None:
         """Support layers of sweeps on machines of one node, without communication."""

@@ -51,11 +51,9 @@ def _count(word: str, form: _ShortForm, text: str) -> int | None:
     count = _whole(text)
     if count is None or not 1 <= count <= form.most:
         raise InvalidInput(
-            Problem(
-                what=f"{word}:{shorten(text)}" if text.strip() else f"{word!r} without a number",
-                rule=f"the number of {form.counts} must be a whole number from 1 to {form.most:,}",
-                advice=f"write for example {word}:8",
-            )
+            f"{word}:{shorten(text)}" if text.strip() else f"{word!r} without a number",
+            rule=f"the number of {form.counts} must be a whole number from 1 to {form.most:,}",
+            advice=f"write for example {word}:8",
         )
     return count
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar, Self, TypeVar
 
-from weft.errors import InvalidInput, Problem, WeftError, shorten
+from weft.errors import InvalidInput, WeftError, shorten
 from weft.pools.pool import OpenPool
 
 __all__ = ["DaskPool"]
@@ -83,12 +83,12 @@ class DaskPool(OpenPool):
 def _connect(address: str) -> Any:
     if not re.fullmatch(r"\w+://.+:\d+", address):
         what, rule = f"the Dask scheduler {shorten(address)!r}", "must be an address with a port"
-        raise InvalidInput(Problem(what=what, rule=rule, advice="write tcp://HOST:8786"))
+        raise InvalidInput(what, rule=rule, advice="write tcp://HOST:8786")
     try:
         from distributed import Client
     except ImportError:
         what = "the pool dask needs the package distributed, which is not installed"
-        raise InvalidInput(Problem(what=what, advice="pip install 'weft[dask]'")) from None
+        raise InvalidInput(what, advice="pip install 'weft[dask]'") from None
     advice = (
         "start one with `dask scheduler` and `dask worker`, and use the address that the scheduler prints"
     )
@@ -96,7 +96,7 @@ def _connect(address: str) -> Any:
         return Client(address, timeout=_PATIENCE_S, set_as_default=False)
     except OSError as error:
         what = f"no Dask scheduler answers at {shorten(address)!r}"
-        raise InvalidInput(Problem(what=what, rule=_short(error), advice=advice)) from None
+        raise InvalidInput(what, rule=_short(error), advice=advice) from None
 
 
 def _short(error: Exception) -> str:
@@ -109,13 +109,13 @@ def _count_threads(client: Any, address: str) -> int:
     ours, versions = version_of(), client.run(version_of)
     if not versions:
         what = f"the Dask cluster {address} has no workers"
-        raise InvalidInput(Problem(what=what, advice="start some: `dask worker ADDRESS`"))
+        raise InvalidInput(what, advice="start some: `dask worker ADDRESS`")
     for worker, version in sorted(versions.items()):
         if version != ours:
             found = f"has weft {version}" if version else "has no weft"
             what = f"the worker {worker} of the Dask cluster {address} {found}"
             advice = "install it in the environment of the worker"
-            raise InvalidInput(Problem(what=what, rule=f"must have weft {ours}", advice=advice))
+            raise InvalidInput(what, rule=f"must have weft {ours}", advice=advice)
     return int(sum(client.nthreads().values()))
 
 

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import ClassVar, Self, TypeVar
 
-from weft.errors import InvalidInput, Problem, shorten
+from weft.errors import InvalidInput, shorten
 from weft.search.pool import INLINE_POOL
 
 __all__ = ["OpenPool", "SerialPool", "ThreadPool", "WorkerPool", "make_pool"]
@@ -77,9 +77,7 @@ def _parse_workers(name: str, argument: str) -> int:
         workers = 0
     if workers < 1:
         what = f"pool {name}:{shorten(argument)}"
-        raise InvalidInput(
-            Problem(what=what, rule="needs a number of workers, at least 1", advice=f"write {name}:2")
-        )
+        raise InvalidInput(what, rule="needs a number of workers, at least 1", advice=f"write {name}:2")
     return workers
 
 
@@ -93,7 +91,7 @@ class SerialPool(OpenPool):
         """Make the pool; it takes no argument."""
         if argument:
             what = f"pool serial:{shorten(argument)}"
-            raise InvalidInput(Problem(what=what, rule="has one worker", advice="write serial"))
+            raise InvalidInput(what, rule="has one worker", advice="write serial")
         return cls()
 
     @property

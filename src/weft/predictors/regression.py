@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from weft.errors import InvalidInput, Problem
+from weft.errors import InvalidInput
 from weft.platform.machine import Machine
 from weft.predictors.predictor import (
     Estimate,
@@ -79,9 +79,7 @@ def fit(x: ArrayLike, y: ArrayLike, *, max_degree: int = 2) -> Fit:
         fits = list(_fit_families(xs, ys, max_degree))
     if not fits:
         what = f"measurements between {xs.min():g} and {xs.max():g}"
-        raise InvalidInput(
-            Problem(what=what, rule="no function can be fitted", advice="measure farther apart")
-        )
+        raise InvalidInput(what, rule="no function can be fitted", advice="measure farther apart")
     best = max(fitted.adjusted_r2 for fitted in fits)
     near = [fitted for fitted in fits if fitted.adjusted_r2 >= best - _R2_TOLERANCE]
     return min(near, key=lambda fitted: (len(fitted.coefficients), -fitted.adjusted_r2))
@@ -90,18 +88,18 @@ def fit(x: ArrayLike, y: ArrayLike, *, max_degree: int = 2) -> Fit:
 def _check_points(x: Floats, y: Floats, max_degree: int) -> None:
     if not 1 <= max_degree <= _MAX_DEGREE:
         what = f"polynomials up to degree {max_degree}"
-        raise InvalidInput(Problem(what=what, rule=f"the degree must be between 1 and {_MAX_DEGREE}"))
+        raise InvalidInput(what, rule=f"the degree must be between 1 and {_MAX_DEGREE}")
     if len(x) != len(y):
-        raise InvalidInput(Problem(what=f"{len(x)} values of x and {len(y)} of y", rule="must be pairs"))
+        raise InvalidInput(f"{len(x)} values of x and {len(y)} of y", rule="must be pairs")
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
-        raise InvalidInput(Problem(what="a measurement that is not a finite number", advice="remove it"))
+        raise InvalidInput("a measurement that is not a finite number", advice="remove it")
     if len(x) < 3:
         what = f"{len(x)} measurements"
-        raise InvalidInput(Problem(what=what, rule="a regression needs at least 3", advice="measure more"))
+        raise InvalidInput(what, rule="a regression needs at least 3", advice="measure more")
     if (x == x[0]).all():
         what = f"all measurements at {x[0]:g}"
         advice = "measure at two or more different values"
-        raise InvalidInput(Problem(what=what, rule="a regression needs different values of x", advice=advice))
+        raise InvalidInput(what, rule="a regression needs different values of x", advice=advice)
 
 
 def _fit_families(x: Floats, y: Floats, max_degree: int) -> Iterator[Fit]:

@@ -10,7 +10,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.errors import InvalidInput, Problem
+from weft.errors import InvalidInput
 from weft.records import dataclass
 from weft.workflow.task_graph import Floats, Indices
 
@@ -220,11 +220,9 @@ def check_entries(entries: int, shape: str) -> None:
     """Raise InvalidInput for a layout that is too large; ``shape`` describes its dimensions."""
     if entries > MAX_ENTRIES:
         raise InvalidInput(
-            Problem(
-                what=f"{entries:,} estimated seconds would have to be stored: {shape}",
-                rule=f"at most {MAX_ENTRIES:,}",
-                advice="give `work` instead of `seconds` per machine, or fewer node counts or machines",
-            )
+            f"{entries:,} estimated seconds would have to be stored: {shape}",
+            rule=f"at most {MAX_ENTRIES:,}",
+            advice="give `work` instead of `seconds` per machine, or fewer node counts or machines",
         )
 
 

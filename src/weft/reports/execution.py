@@ -23,7 +23,7 @@ from weft.engine.history import (
 )
 from weft.engine.replan.promise import Promise, derive_promise, list_untimed_kinds
 from weft.engine.state.plan import PlanLine
-from weft.errors import InvalidInput, Problem
+from weft.errors import InvalidInput
 from weft.platform.machine import Machine
 from weft.platform.platform import Platform, planned_machines
 from weft.records import dataclass
@@ -582,9 +582,7 @@ def build_executed_run(
     run_summaries = projection.history.runs
     for run in runs or ():
         if not 0 <= run < len(run_summaries):
-            raise InvalidInput(
-                Problem(what=f"run {run}", rule=f"this execution has {len(run_summaries)} runs")
-            )
+            raise InvalidInput(f"run {run}", rule=f"this execution has {len(run_summaries)} runs")
     return ExecutedRun(
         projection=projection,
         records=records,

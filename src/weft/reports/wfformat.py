@@ -17,7 +17,7 @@ from weft import __version__
 from weft.backends.backend import Product
 from weft.engine.history import AttemptRecord, RunSummary
 from weft.engine.state.run import RunState
-from weft.errors import InvalidInput, Problem
+from weft.errors import InvalidInput
 from weft.formats.wfformat import (
     RUNTIME_SYSTEM,
     UNKNOWN_TIME,
@@ -43,12 +43,12 @@ def write_wfformat(executed: ExecutedRun, run: int | None = None) -> str:
     """Return one run (default: the only reported one). Raises InvalidInput if no task completed."""
     if run is None and executed.several:
         advice = f"choose one: 0 to {len(executed.history.runs) - 1}"
-        raise InvalidInput(Problem(what="several runs", rule="a WfFormat file holds one", advice=advice))
+        raise InvalidInput("several runs", rule="a WfFormat file holds one", advice=advice)
     story = executed.history.runs[executed.run_summaries[0].index if run is None else run]
     graph = _Executed(executed, executed.projection.runs[story.index])
     if not graph.instances:
         what = f"run {story.index} ({story.workflow}) has no task that completed"
-        raise InvalidInput(Problem(what=what, rule="a WfFormat file has at least one task"))
+        raise InvalidInput(what, rule="a WfFormat file has at least one task")
     return _document(executed, story, graph)
 
 

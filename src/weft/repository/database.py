@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote
 
-from weft.errors import InvalidInput, Problem, SourceLocation, WeftError
+from weft.errors import InvalidInput, SourceLocation, WeftError
 
 __all__ = [
     "APPLICATION_ID",
@@ -164,7 +164,7 @@ def explain_sqlite_error(error: sqlite3.Error, path: Path) -> WeftError:
     if kind in _DAMAGED:
         advice = "restore it from a backup, or move it away to start afresh"
         what = f"the file is damaged or not a database: {error}"
-        return InvalidInput(Problem(what=what, advice=advice, location=SourceLocation(file=str(path))))
+        return InvalidInput(what, advice=advice, location=SourceLocation(file=str(path)))
     advice = _ADVICE.get(kind, "") if kind is not None else ""
     return StorageProblem(f"{path}: {error}" + (f"; {advice}" if advice else ""))
 
@@ -336,7 +336,7 @@ def open_database(path: Path, *, create: bool = False) -> Database:
         _make_folder(path)
     elif not path.is_file():
         advice = "`weft run` creates it; is this the project folder?"
-        raise InvalidInput(Problem(what=f"no file '{path}'", advice=advice))
+        raise InvalidInput(f"no file '{path}'", advice=advice)
     failure: sqlite3.Error | None = None
     for how in ("mode=rwc",) if create else _read_modes(path):
         try:
@@ -402,16 +402,14 @@ def _check_version(path: Path, connection: sqlite3.Connection) -> None:
         what, advice = "the database is empty: nothing was run here yet", "start with `weft run WORKFLOW`"
         if not empty:
             what, advice = "the database was not created by weft", "name another file, or move it away"
-        raise InvalidInput(Problem(what=what, advice=advice, location=location))
+        raise InvalidInput(what, advice=advice, location=location)
     version = _query_number(connection, "PRAGMA user_version")
     if version != SCHEMA_VERSION:
         raise InvalidInput(
-            Problem(
-                what=f"the database has version {version}",
-                rule=f"this weft reads version {SCHEMA_VERSION}",
-                advice="use the weft version that wrote it, or move `.weft` away to start afresh",
-                location=location,
-            )
+            f"the database has version {version}",
+            rule=f"this weft reads version {SCHEMA_VERSION}",
+            advice="use the weft version that wrote it, or move `.weft` away to start afresh",
+            location=location,
         )
 
 

@@ -32,7 +32,7 @@ from weft.engine.state.compiled import WorkflowLibrary
 from weft.engine.state.plan import StoredPlan
 from weft.engine.state.snapshot import restore_snapshot
 from weft.engine.states import TaskState
-from weft.errors import InvalidInput, Problem
+from weft.errors import InvalidInput
 from weft.instance.compilation import compile_instance
 from weft.platform.file_format import platform_document, read_platform
 from weft.platform.platform import Platform
@@ -224,7 +224,7 @@ def read_header(record: Mapping[str, Any]) -> JournalHeader:
         raise ValueError(f"unknown kind {record['kind']!r}")
     if record["schema"] not in READABLE_SCHEMAS:
         what = f"a journal of schema {record['schema']}, written by weft {record['weft']}"
-        raise InvalidInput(Problem(what=what, rule=f"this version reads the schemas {READABLE_SCHEMAS}"))
+        raise InvalidInput(what, rule=f"this version reads the schemas {READABLE_SCHEMAS}")
     return JournalHeader.of_record(record)
 
 
@@ -234,7 +234,7 @@ def _read_settings(record: Mapping[str, Any]) -> EngineSettings:
     unknown = sorted(stated.keys() - known)
     if unknown:
         what = f"unknown settings: {', '.join(unknown)}"
-        raise InvalidInput(Problem(what=what, advice="read the journal with the version that wrote it"))
+        raise InvalidInput(what, advice="read the journal with the version that wrote it")
     if stated.get("replanning") is not None:
         stated["replanning"] = ReplanRule(**stated["replanning"])
     return EngineSettings(**stated)

@@ -140,11 +140,9 @@ class JournalStore:
         found = self.database.row("SELECT header FROM execution WHERE number = ?", (execution,))
         if found is None:
             raise InvalidInput(
-                Problem(
-                    what=f"no execution {execution}",
-                    advice="`weft ls` lists all runs",
-                    location=SourceLocation(file=str(self.database.path)),
-                )
+                f"no execution {execution}",
+                advice="`weft ls` lists all runs",
+                location=SourceLocation(file=str(self.database.path)),
             )
         return self._read("the header", found[0], read_header)
 
@@ -206,7 +204,7 @@ class JournalStore:
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             advice = "the database is damaged: restore it from a backup"
             raise InvalidInput(
-                Problem(what=f"{what} cannot be read: {error!r}", advice=advice, location=location)
+                f"{what} cannot be read: {error!r}", advice=advice, location=location
             ) from None
 
 
@@ -238,7 +236,7 @@ def open_journal_file(name: str | Path, header: JournalHeader) -> Iterator[Journ
     try:
         stream = Path(name).open("w", encoding="utf-8")  # noqa: SIM115 -- closed below, whatever happens
     except OSError as error:
-        raise InvalidInput(Problem(what=f"cannot write {str(name)!r}: {error.strerror}")) from None
+        raise InvalidInput(f"cannot write {str(name)!r}: {error.strerror}") from None
     with stream:
         yield JournalFileWriter(stream, header)
 
@@ -250,9 +248,7 @@ def read_journal_file(file: str | Path | SourceFile) -> Journal:
     lines = source.text().removesuffix("\n").split("\n")
     if lines == [""]:
         advice = "`weft simulate --journal FILE` writes one"
-        raise InvalidInput(
-            Problem(what="the file is empty", advice=advice, location=SourceLocation(file=source.name))
-        )
+        raise InvalidInput("the file is empty", advice=advice, location=SourceLocation(file=source.name))
     header = _read_line(source.name, 1, lines[0], read_header)
     plans: dict[str, StoredPlan] = {}
     snapshots: dict[int, Mapping[str, Any]] = {}
@@ -281,7 +277,7 @@ def _read_line(file: str, number: int, line: str, read: Any) -> Any:
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         advice = "`weft simulate --journal FILE` writes one" if number == 1 else "the line is damaged"
         raise InvalidInput(
-            Problem(what=f"invalid journal line: {_describe_error(error)}", advice=advice, location=location)
+            f"invalid journal line: {_describe_error(error)}", advice=advice, location=location
         ) from None
 
 
@@ -328,7 +324,7 @@ def find_journal(name: str | Path, run: int | None = None) -> SelectedJournal:
         database = ProjectLayout(project).database
         if not database.is_file():
             advice = "name a project in which `weft run` was called, or a journal file"
-            raise InvalidInput(Problem(what=f"no runs in '{path}'", advice=advice))
+            raise InvalidInput(f"no runs in '{path}'", advice=advice)
     if database is None:
         return SelectedJournal(journal=read_journal_file(name), position=run or 0)
     with open_database(database) as opened:

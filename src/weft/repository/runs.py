@@ -12,7 +12,7 @@ from dataclasses import asdict
 from typing import Any
 
 from weft.engine.replan.promise import Promise
-from weft.errors import InvalidInput, Problem, SourceLocation
+from weft.errors import InvalidInput, SourceLocation
 from weft.records import dataclass
 from weft.repository.database import Database
 
@@ -198,7 +198,7 @@ class RunTable:
 
     def _refuse(self, what: str) -> Any:
         location = SourceLocation(file=str(self._database.path))
-        raise InvalidInput(Problem(what=what, advice="`weft ls` lists all runs", location=location))
+        raise InvalidInput(what, advice="`weft ls` lists all runs", location=location)
 
 
 def _check_state(state: str) -> str:

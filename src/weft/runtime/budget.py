@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from weft.errors import InvalidInput, Problem
+from weft.errors import InvalidInput
 from weft.kernels.compilation import report_compilation
 from weft.planners.planner import Budget, PlanProgress
 from weft.records import dataclass
@@ -74,12 +74,12 @@ def make_budget(
     """Return a budget of seconds from now or of steps; with neither it is unlimited."""
     if plan_time_s is not None and plan_steps is not None:
         what = f"a planning time of {plan_time_s:g} s and {plan_steps} planning steps"
-        raise InvalidInput(Problem(what=what, rule="only one of them can end the planning"))
+        raise InvalidInput(what, rule="only one of them can end the planning")
     if plan_time_s is not None and not 0.0 < plan_time_s < float("inf"):
         what = f"a planning time of {plan_time_s:g} s"
-        raise InvalidInput(Problem(what=what, rule="must be a number of seconds above 0"))
+        raise InvalidInput(what, rule="must be a number of seconds above 0")
     if plan_steps is not None and plan_steps < 1:
-        raise InvalidInput(Problem(what=f"{plan_steps} planning steps", rule="must be at least 1"))
+        raise InvalidInput(f"{plan_steps} planning steps", rule="must be at least 1")
     left = None if plan_time_s is None else Deadline.of(plan_time_s).left
     return Budget(steps=plan_steps, left=left, on_progress=progress)
 

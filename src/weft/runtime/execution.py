@@ -31,7 +31,7 @@ from weft.engine.state.compiled import WorkflowLibrary
 from weft.engine.state.run import RunState
 from weft.engine.state.state import EngineState
 from weft.engine.states import RequestKind, Stage
-from weft.errors import InvalidInput, Problem, nearest
+from weft.errors import InvalidInput, nearest
 from weft.platform.platform import Platform
 from weft.records import dataclass
 from weft.repository.database import Database, open_database
@@ -242,14 +242,12 @@ def find_backend_kind(platform: Platform) -> str:
         kinds.setdefault(str(machine.backend.get("kind", "")), machine.name)
     if "" in kinds:
         raise InvalidInput(
-            Problem(
-                what=f"machine {kinds['']!r} has no backend",
-                advice="give it `backend: {kind: local}` to run on this computer, or use `weft simulate`",
-            )
+            f"machine {kinds['']!r} has no backend",
+            advice="give it `backend: {kind: local}` to run on this computer, or use `weft simulate`",
         )
     if len(kinds) > 1:
         what = f"machines of several backends ({', '.join(sorted(kinds))}) in one platform"
-        raise InvalidInput(Problem(what=what, rule="a run uses one backend"))
+        raise InvalidInput(what, rule="a run uses one backend")
     return next(iter(kinds))
 
 
@@ -260,7 +258,7 @@ def check_backend(platform: Platform) -> None:
     if not backend.capabilities.runs_programs:
         what = f"machine {platform.machines[0].name!r}: backend kind {kind!r} runs no programs"
         advice = "use `weft simulate`, or `backend: {kind: local}` to run on this computer"
-        raise InvalidInput(Problem(what=what, advice=advice))
+        raise InvalidInput(what, advice=advice)
     backend.check_machines(platform.machines)
 
 

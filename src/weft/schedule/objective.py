@@ -8,7 +8,7 @@ from dataclasses import field, replace
 from functools import partial
 from typing import Literal
 
-from weft.errors import Infeasible, InvalidInput, Problem, nearest
+from weft.errors import Infeasible, InvalidInput, nearest
 from weft.instance.instance import Instance
 from weft.records import dataclass
 from weft.schedule.costs import cheapest_cost, relative_prices, schedule_cost, sequential_execution
@@ -179,7 +179,7 @@ def make_objective(
     if name not in OBJECTIVES:
         close = nearest(name, OBJECTIVES)
         advice = f"did you mean {close!r}?" if close else f"use one of {', '.join(OBJECTIVES)}"
-        raise InvalidInput(Problem(what=f"unknown objective {name!r}", advice=advice))
+        raise InvalidInput(f"unknown objective {name!r}", advice=advice)
     found = OBJECTIVES[name]
     _check_limit("deadline", deadline_s, "seconds")
     _check_limit("maximal cost", max_cost, "a price")
@@ -193,15 +193,15 @@ def _check_alpha(objective: Objective, alpha: float) -> None:
     if not objective.has_alpha:
         those = ", ".join(name for name, known in OBJECTIVES.items() if known.has_alpha)
         what = f"alpha {alpha:g} for the objective {objective.name!r}, which has no alpha"
-        raise InvalidInput(Problem(what=what, advice=f"omit it, or use one of {those}"))
+        raise InvalidInput(what, advice=f"omit it, or use one of {those}")
     if not 0.0 <= alpha <= 1.0:
         rule = "must be from 0 (cost alone) to 1 (time alone)"
-        raise InvalidInput(Problem(what=f"alpha is {alpha:g}", rule=rule))
+        raise InvalidInput(f"alpha is {alpha:g}", rule=rule)
 
 
 def _check_limit(noun: str, limit: float | None, unit: str) -> None:
     if limit is not None and not 0.0 <= limit < math.inf:
-        raise InvalidInput(Problem(what=f"the {noun} is {limit:g}", rule=f"must be {unit}, at least 0"))
+        raise InvalidInput(f"the {noun} is {limit:g}", rule=f"must be {unit}, at least 0")
 
 
 _ROUNDING = 1e-9

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from weft.errors import InvalidInput, Problem
+from weft.errors import InvalidInput
 from weft.search.optimiser import Evaluator, OptimiserBase
 from weft.search.space import Floats, Points, Space, change_one_gene
 
@@ -36,7 +36,7 @@ class AnnealingSettings:
         for name in ("steps", "walkers", "coolings", "hot", "milder", "cold"):
             if not 0 < getattr(self, name) < np.inf:
                 what = f"{name} of annealing is {getattr(self, name)!r}"
-                raise InvalidInput(Problem(what=what, rule="must be above 0"))
+                raise InvalidInput(what, rule="must be above 0")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from weft.errors import InvalidInput, Problem
+from weft.errors import InvalidInput
 from weft.search.optimiser import Evaluator, OptimiserBase
 from weft.search.space import Floats, Points, Space
 
@@ -67,7 +67,7 @@ class _Descent(OptimiserBase):
 
     def __post_init__(self) -> None:
         if self.restarts < 0:
-            raise InvalidInput(Problem(what=f"restarts is {self.restarts}", rule="must be at least 0"))
+            raise InvalidInput(f"restarts is {self.restarts}", rule="must be at least 0")
 
     @abstractmethod
     def descend(self, space: Space, axes: Coordinates, losses: _LossFunction, place: Floats) -> None:

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from weft.errors import InvalidInput, Problem
+from weft.errors import InvalidInput
 from weft.search.operators import (
     CROSSOVERS,
     SELECTIONS,
@@ -69,7 +69,7 @@ class GeneticSettings:
         if invalid is not None:
             name, rule = invalid
             what = f"{name} of the genetic algorithm is {getattr(self, name)!r}"
-            raise InvalidInput(Problem(what=what, rule=rule))
+            raise InvalidInput(what, rule=rule)
 
     def _invalid_field(self) -> tuple[str, str] | None:
         if self.population < 2:

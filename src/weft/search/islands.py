@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from weft.errors import InvalidInput, Problem
+from weft.errors import InvalidInput
 from weft.search.genetic import GeneticAlgorithm
 from weft.search.optimiser import (
     NO_LIMIT,
@@ -56,7 +56,7 @@ class Islands:
         for name in ("islands", "steps_per_round", "rounds"):
             if getattr(self, name) < 1:
                 what = f"{name} of the island search is {getattr(self, name)}"
-                raise InvalidInput(Problem(what=what, rule="must be at least 1"))
+                raise InvalidInput(what, rule="must be at least 1")
 
     def refuses(self, space: Space) -> str | None:
         """Return the reason of the islands' optimiser."""

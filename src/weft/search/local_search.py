@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from weft.errors import InvalidInput, Problem
+from weft.errors import InvalidInput
 from weft.search.optimiser import Evaluator, OptimiserBase
 from weft.search.space import Points, Space, list_changes
 
@@ -32,11 +32,9 @@ class LocalSearchSettings:
         for name, least in (("together", 1), ("restarts", 0)):
             if getattr(self, name) < least:
                 what = f"{name} of local search is {getattr(self, name)}"
-                raise InvalidInput(Problem(what=what, rule=f"must be at least {least}"))
+                raise InvalidInput(what, rule=f"must be at least {least}")
         if not 0.0 <= self.shaken <= 1.0:
-            raise InvalidInput(
-                Problem(what=f"shaken of local search is {self.shaken}", rule="must be from 0 to 1")
-            )
+            raise InvalidInput(f"shaken of local search is {self.shaken}", rule="must be from 0 to 1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

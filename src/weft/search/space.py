@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from weft.errors import InvalidInput, Problem
+from weft.errors import InvalidInput
 
 __all__ = ["Floats", "Points", "Space", "change_one_gene", "list_changes", "make_numeric_space", "make_space"]
 
@@ -35,7 +35,7 @@ class Space:
     def __post_init__(self) -> None:
         if self.sizes.ndim != 1 or not len(self.sizes) or int(self.sizes.min()) < 1:
             what = f"a space of sizes {self.sizes.tolist()}"
-            raise InvalidInput(Problem(what=what, rule="must have genes, with at least one value each"))
+            raise InvalidInput(what, rule="must have genes, with at least one value each")
 
     @property
     def genes(self) -> int:
@@ -58,7 +58,7 @@ class Space:
         rows = np.asarray(points)
         if rows.shape[-1:] != (self.genes,):
             rule = f"must have {self.genes} genes"
-            raise InvalidInput(Problem(what=f"points of shape {rows.shape}", rule=rule))
+            raise InvalidInput(f"points of shape {rows.shape}", rule=rule)
         whole = rows if rows.dtype.kind in "iu" else np.rint(rows)
         inside: Points = np.clip(whole, 0, self.sizes.astype(np.int64) - 1).astype(np.uint32)
         return inside

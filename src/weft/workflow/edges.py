@@ -63,7 +63,7 @@ class _SubtaskIndex:
         if len(names) != len(index):
             have = f"{len(names)} sweep variables" if names else "no sweep"
             what = f"{described.name}[...] has {len(index)} indices, but {described.name} has {have}"
-            raise InvalidInput(Problem(what=what, advice="give one index per sweep variable; * means all"))
+            raise InvalidInput(what, advice="give one index per sweep variable; * means all")
         exact = [evaluate(part, context) for part in index if isinstance(part, Expression)]
         if len(exact) < len(index):
             return self._several(task, index, context)
@@ -71,7 +71,7 @@ class _SubtaskIndex:
         if row is None:
             what = f"{described.name}[{','.join(map(format_value, exact))}] does not exist"
             advice = "a range such as a[k-1..k] omits subtasks that do not exist"
-            raise InvalidInput(Problem(what=what, advice=advice))
+            raise InvalidInput(what, advice=advice)
         return [row]
 
     def _several(
@@ -447,7 +447,7 @@ class FileDependencies:
 
 def _at_least_0(number: float) -> float:
     if not number >= 0:
-        raise InvalidInput(Problem(what=f"size {number:g}", rule="must be at least 0"))
+        raise InvalidInput(f"size {number:g}", rule="must be at least 0")
     return number
 
 

@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import Any
 
 from weft.documents import Document, DocumentNode, Reader, expand_braces
-from weft.errors import InvalidInput, Problem, shorten
+from weft.errors import InvalidInput, shorten
 from weft.expressions import Expression, Value, parse
 from weft.fields import (
     ANY_SHAPE,
@@ -326,12 +326,12 @@ def _parse_reference(text: str) -> tuple[str, Indices | None]:
     name, bracket, rest = text.partition("[")
     if not name.strip():
         what = f"{shorten(text)!r} names no task"
-        raise InvalidInput(Problem(what=what, advice="write name or name[index]"))
+        raise InvalidInput(what, advice="write name or name[index]")
     if not bracket:
         return text, None
     if not rest.endswith("]"):
         what = f"{shorten(text)!r} has no closing bracket"
-        raise InvalidInput(Problem(what=what, advice="write name[index]"))
+        raise InvalidInput(what, advice="write name[index]")
     inside = rest[:-1]
     cuts = [-1, *_find_separators(inside, ","), len(inside)]
     parts = [inside[start + 1 : end].strip() for start, end in pairwise(cuts)]
@@ -340,7 +340,7 @@ def _parse_reference(text: str) -> tuple[str, Indices | None]:
 
 def _parse_index(part: str, text: str) -> Expression | IndexRange | str:
     if not part:
-        raise InvalidInput(Problem(what=f"{shorten(text)!r} has an empty index", advice="write name[index]"))
+        raise InvalidInput(f"{shorten(text)!r} has an empty index", advice="write name[index]")
     if part == ALL:
         return ALL
     halves = split_range(part)

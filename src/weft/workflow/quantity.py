@@ -10,7 +10,7 @@ import math
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import replace
 
-from weft.errors import InvalidInput, Problem, shorten
+from weft.errors import InvalidInput, shorten
 from weft.expressions import Expression, Value, evaluate, evaluate_number
 from weft.expressions.tree import FunctionCall, Literal, Name
 from weft.records import dataclass
@@ -52,7 +52,7 @@ def evaluate_quantity(quantity: Quantity, context: Context) -> float:
     number = evaluate_number(quantity, context)
     if isinstance(number, int) and number.bit_length() > _MOST_BITS:
         what = f"{shorten(quantity.text)} gives a number of {number.bit_length()} bits"
-        raise InvalidInput(Problem(what=what, rule="must lie within 1e300"))
+        raise InvalidInput(what, rule="must lie within 1e300")
     return number
 
 
@@ -101,13 +101,13 @@ class Range:
         high = evaluate_quantity(self.high, context)
         step = 1 if self.step is None else evaluate_quantity(self.step, context)
         if not step > 0:
-            raise InvalidInput(Problem(what=f"step {step} of a range", rule="must be above 0"))
+            raise InvalidInput(f"step {step} of a range", rule="must be above 0")
         if not (math.isfinite(low) and math.isfinite(high)):
-            raise InvalidInput(Problem(what=f"range {self}", rule="its bounds must be finite numbers"))
+            raise InvalidInput(f"range {self}", rule="its bounds must be finite numbers")
         steps = (high - low) / step
         if steps >= MAX_POINTS:
             what = f"range {self} has more than {MAX_POINTS:,} values"
-            raise InvalidInput(Problem(what=what, rule=f"at most {MAX_POINTS:,} are allowed"))
+            raise InvalidInput(what, rule=f"at most {MAX_POINTS:,} are allowed")
         count = max(0, math.floor(steps + 1e-9) + 1)
         if isinstance(low, int) and isinstance(step, int):
             return [low + index * step for index in range(count)]
@@ -166,13 +166,13 @@ def _list_values(name: str, values: Values, context: Context) -> list[Value]:
         found = evaluate(values, context)
         if not isinstance(found, list):
             what = f"sweep variable {name}: {values} gives {shorten(found)}"
-            raise InvalidInput(Problem(what=what, rule="must give a list"))
+            raise InvalidInput(what, rule="must give a list")
         listed = found
     if not isinstance(values, Range):
         _check_values(name, listed)
     if not listed:
         advice = "give at least one value, or remove the sweep"
-        raise InvalidInput(Problem(what=f"sweep variable {name} has no values", advice=advice))
+        raise InvalidInput(f"sweep variable {name} has no values", advice=advice)
     return listed
 
 
@@ -182,7 +182,7 @@ def _check_values(name: str, listed: list[Value]) -> None:
             isinstance(value, float) and not math.isfinite(value)
         ):
             what = f"sweep variable {name} takes the value {shorten(value)}"
-            raise InvalidInput(Problem(what=what, rule="must be a finite number, text or true/false"))
+            raise InvalidInput(what, rule="must be a finite number, text or true/false")
 
 
 def _column(name: str, values: Values, context: Context) -> list[Value]:
@@ -202,10 +202,10 @@ def list_points(sweep: Sweep, context: Context) -> list[tuple[Value, ...]]:
                 f"{name} has {len(column)}" for name, column in zip(sweep.names, columns, strict=True)
             )
             what = f"zip of sweep variables of different length: {sizes}"
-            raise InvalidInput(Problem(what=what, rule="paired variables need equally many values"))
+            raise InvalidInput(what, rule="paired variables need equally many values")
         return list(zip(*columns, strict=True))
     total = math.prod(len(column) for column in columns)
     if total > MAX_POINTS:
         what = f"a sweep of {total} points"
-        raise InvalidInput(Problem(what=what, rule=f"at most {MAX_POINTS:,} are allowed"))
+        raise InvalidInput(what, rule=f"at most {MAX_POINTS:,} are allowed")
     return list(itertools.product(*columns))

@@ -228,12 +228,10 @@ def _count_set(task: Task, context: Context) -> tuple[int, ...]:
         for value in values:
             if not 1 <= value <= _MAX_NODES or value != int(value):
                 what = f"node count {value:g}"
-                raise InvalidInput(
-                    Problem(what=what, rule=f"must be a whole number from 1 to {_MAX_NODES:,}")
-                )
+                raise InvalidInput(what, rule=f"must be a whole number from 1 to {_MAX_NODES:,}")
             found.add(int(value))
     if not found:
-        raise InvalidInput(Problem(what="no node count is allowed", advice="give at least one"))
+        raise InvalidInput("no node count is allowed", advice="give at least one")
     return tuple(sorted(found))
 
 

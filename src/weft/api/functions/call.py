@@ -56,7 +56,7 @@ from weft.api.run import RunResult
 from weft.backends.attempt.safe_paths import StagingProblem, open_inside
 from weft.backends.attempt.trees import DIGEST_SIZE
 from weft.backends.layout import ProjectLayout
-from weft.errors import InvalidInput, Problem, WeftError
+from weft.errors import InvalidInput, WeftError
 from weft.formats.files import save_text
 from weft.repository.products import ProductTable
 from weft.workflow.builder import Builder
@@ -137,9 +137,7 @@ def _source_or_empty(function: Callable[..., Any]) -> str:
 def _require_function(function: Callable[..., Any]) -> FunctionType:
     if not isinstance(function, FunctionType):
         what = f"{function!r} cannot be a task"
-        raise InvalidInput(
-            Problem(what=what, rule="must be a function defined with `def`", advice="wrap it in one")
-        )
+        raise InvalidInput(what, rule="must be a function defined with `def`", advice="wrap it in one")
     return function
 
 
@@ -155,9 +153,7 @@ class _FunctionBundle:
         if self._known.get(function.__name__) is function:
             return
         if len(self._known) > _MOST_FUNCTIONS:
-            raise InvalidInput(
-                Problem(what=f"{function.__name__!r} uses too many other functions to be sent")
-            )
+            raise InvalidInput(f"{function.__name__!r} uses too many other functions to be sent")
         self._take_name(function.__name__, function, function)
         source = _source(function)
         for name, value in _free_names(function):
@@ -203,7 +199,7 @@ class _FunctionBundle:
 
     def _refuse(self, name: str, user: FunctionType, why: str) -> None:
         what = f"function {user.__name__!r} uses {name!r}: {why}"
-        raise InvalidInput(Problem(what=what, rule="functions of the main program are sent as source"))
+        raise InvalidInput(what, rule="functions of the main program are sent as source")
 
 
 def _free_names(function: FunctionType) -> Iterator[tuple[str, Any]]:
@@ -219,7 +215,7 @@ def _free_names(function: FunctionType) -> Iterator[tuple[str, Any]]:
             yield name, function.__globals__[name]
         elif not hasattr(builtins, name):
             what = f"function {function.__name__!r} uses {name!r}, which is not defined"
-            raise InvalidInput(Problem(what=what, advice="define it before the function is called"))
+            raise InvalidInput(what, advice="define it before the function is called")
 
 
 def _global_names(code: CodeType) -> Iterator[str]:
@@ -242,7 +238,7 @@ def _source(function: FunctionType) -> str:
     if not isinstance(found, ast.FunctionDef | ast.AsyncFunctionDef) or found.name != function.__name__:
         what = f"the source of function {function.__name__!r} is not available"
         advice = "define it with `def` in a file or notebook; lambdas and the prompt keep no source"
-        raise InvalidInput(Problem(what=what, advice=advice))
+        raise InvalidInput(what, advice=advice)
     found.decorator_list = []
     nothing = ast.Constant(value=None)
     found.args.defaults = [nothing for _ in found.args.defaults]
@@ -254,7 +250,7 @@ def _encode_value(value: Any, function: FunctionType, what: str) -> str:
     try:
         return b64encode(encode_value(value, f"{what} of function {function.__name__!r}")).decode()
     except UnsupportedValue as error:
-        raise InvalidInput(Problem(what=str(error), rule="a task runs in another process")) from None
+        raise InvalidInput(str(error), rule="a task runs in another process") from None
 
 
 class TaskFailed(WeftError):
@@ -413,7 +409,7 @@ class CallGroup:
 def gather(*calls: TaskCall) -> CallGroup:
     """Combine calls into one workflow: ``gather(*[f(x) for x in range(8)]).result()``."""
     if not calls or not all(isinstance(each, TaskCall) for each in calls):
-        raise InvalidInput(Problem(what="gather(...)", rule="takes calls of tasks, at least one"))
+        raise InvalidInput("gather(...)", rule="takes calls of tasks, at least one")
     return CallGroup(calls)
 
 
@@ -490,7 +486,7 @@ def _encode_arguments(call: TaskCall) -> bytes:
     try:
         return encode_value(_replace_calls([list(call.args), call.kwargs]), what)
     except UnsupportedValue as error:
-        raise InvalidInput(Problem(what=str(error), rule="a task runs in another process")) from None
+        raise InvalidInput(str(error), rule="a task runs in another process") from None
 
 
 def _find_calls(value: Any) -> Iterator[TaskCall]:
@@ -592,7 +588,7 @@ def task(function: Callable[..., Any] | None = None, /, **facets: Any) -> Any:
     for key in facets:
         if key in _RESERVED:
             what = f"task(..., {key}=...)"
-            raise InvalidInput(Problem(what=what, rule="it is set by the call", advice="omit it"))
+            raise InvalidInput(what, rule="it is set by the call", advice="omit it")
     if function is None:
         return lambda found: TaskFunction(found, facets)
     return TaskFunction(function, facets)

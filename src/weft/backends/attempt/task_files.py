@@ -25,7 +25,7 @@ from weft.backends.attempt.inputs import output_names
 from weft.backends.attempt.safe_paths import StagingProblem, open_inside
 from weft.backends.attempt.substitution import JobProblem
 from weft.engine.state.compiled import CompiledWorkflow
-from weft.errors import InvalidInput, Problem, shorten
+from weft.errors import InvalidInput, shorten
 from weft.expressions import Expression, Value, ValueKind, infer_kind, parse
 from weft.records import dataclass
 from weft.workflow.quantity import MAX_POINTS
@@ -233,9 +233,7 @@ def _parse_demand(text: str, file: str, wanted: ValueKind) -> Demand:
 def _check_kind(expression: Expression, wanted: ValueKind) -> Expression:
     kind = infer_kind(expression, {})
     if kind not in (wanted, ValueKind.UNKNOWN):
-        raise InvalidInput(
-            Problem(what=f"it evaluates to a {kind.value}", rule=f"must evaluate to a {wanted.value}")
-        )
+        raise InvalidInput(f"it evaluates to a {kind.value}", rule=f"must evaluate to a {wanted.value}")
     return expression
 
 

@@ -782,9 +782,7 @@ def load_scenario(name: str | Path) -> Scenario:
     source = open_source(name)
     if not source.data.strip():
         place = SourceLocation(file=source.name)
-        raise InvalidInput(
-            Problem(what="the file is empty", advice="write a scenario into it", location=place)
-        )
+        raise InvalidInput("the file is empty", advice="write a scenario into it", location=place)
     return read_scenario(parse_document(source.text(), source.name))
 
 

@@ -171,14 +171,14 @@ def configure_generator(kind: type, given: Mapping[str, object]) -> Generator:
 
 def _unknown(kind: str, key: str, known: list[str]) -> InvalidInput:
     advice = suggest(key, known, f"known: {', '.join(known)}")
-    return InvalidInput(Problem(what=f"{kind} has no parameter {shorten(repr(key))}", advice=advice))
+    return InvalidInput(f"{kind} has no parameter {shorten(repr(key))}", advice=advice)
 
 
 def _read(setting: GeneratorParameter, value: object) -> object:
     """Return a value converted to the type of its parameter, or raise InvalidInput."""
     found, rule = _converted(setting, value)
     if found is None:
-        raise InvalidInput(Problem(what=f"{setting.name}={shorten(value)}", rule=f"must be {rule}"))
+        raise InvalidInput(f"{setting.name}={shorten(value)}", rule=f"must be {rule}")
     return found
 
 

@@ -274,7 +274,7 @@ def dense_in_tree(layers: int, first: int, fan: int, step: int) -> Parents:
         steps, rest = divmod(width - fan, step)
         if steps < 0 or rest:
             rule = f"groups of {fan} with a shift of {step} must cover it exactly"
-            raise InvalidInput(Problem(what=f"a layer of {width}", rule=rule))
+            raise InvalidInput(f"a layer of {width}", rule=rule)
         width = steps + 1
         found.append(tuple(tuple(range(step * child, step * child + fan)) for child in range(width)))
     return tuple(found)
