@@ -80,8 +80,7 @@ _MODULES = {
 
 def __getattr__(name: str) -> Any:
     # `import weft` must stay light: a name is imported from its module when it is first used.
-    home = _MODULES.get(name)
-    if home is None:
+    if (home := _MODULES.get(name)) is None:
         raise AttributeError(f"module 'weft' has no attribute {name!r}")
     return getattr(import_module(home), name)
 

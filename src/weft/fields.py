@@ -221,8 +221,7 @@ class Record:
         found: dict[str, Any] = {}
         for key in sorted(entries, key=self._order.__getitem__):
             read, group, name = self._targets[key]
-            value = read(reader, entries[key])
-            if value is None:
+            if (value := read(reader, entries[key])) is None:
                 continue
             holder = found.setdefault(group, {}) if group else found
             if name == "*":

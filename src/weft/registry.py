@@ -92,8 +92,7 @@ def _unknown_option(whose: str, setting: str, known: list[str]) -> InvalidInput:
 
 def _parse_option(kind: Any, text: str, where: str) -> Any:
     """Return the value of an option, converted to the type of its field."""
-    words = get_args(kind)
-    if words:
+    if words := get_args(kind):
         if text not in words:
             raise InvalidInput(where, rule=f"must be one of {', '.join(map(str, words))}")
         return text

@@ -116,8 +116,7 @@ def progress(done: float, of: float | None = None, *, last_iteration_s: float | 
         report = {"done": done / of if of else 1.0, "iterations": int(done), "all_iterations": int(of)}
     if last_iteration_s is not None:
         report["last_iteration_s"] = last_iteration_s
-    file = os.environ.get("WEFT_PROGRESS_FILE")
-    if file:
+    if file := os.environ.get("WEFT_PROGRESS_FILE"):
         _write(Path(file), (json.dumps(report) + "\n").encode())
 
 
@@ -141,8 +140,7 @@ def restore(default: Any = None, file: str | None = None, *, raw: bool = False) 
 
 def result(**values: float | str | bool | None) -> None:
     """Store values for conditions and commands of other tasks (``conv.result.delta``); calls accumulate."""
-    file = os.environ.get("WEFT_RESULT_FILE")
-    if not file:
+    if not (file := os.environ.get("WEFT_RESULT_FILE")):
         return
     try:
         known = json.loads(Path(file).read_bytes())

@@ -47,8 +47,7 @@ def parse_seconds(text: str) -> float | None:
         return _finite(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
     total, position = 0.0, 0
     while part := _PART.match(text, position):
-        unit = SECONDS.get(part[2])
-        if unit is None:
+        if (unit := SECONDS.get(part[2])) is None:
             return None
         total += float(part[1]) * unit
         position = part.end()

@@ -18,7 +18,6 @@ _HOMES = {"gather": "weft.api.functions.call", "task": "weft.api.functions.call"
 
 def __getattr__(name: str) -> Any:
     # Every task process imports this module, so names are resolved on first use.
-    home = _HOMES.get(name)
-    if home is None:
+    if (home := _HOMES.get(name)) is None:
         raise AttributeError(f"module 'weft.api' has no attribute {name!r}")
     return getattr(import_module(home), name)

@@ -160,8 +160,7 @@ def _try_planner(
 ) -> tuple[PlannerResult, float]:
     """Run one planner; return its result and the lower bound it proved."""
     objective = make_objective("makespan")
-    refusal = planner.supports(instance, objective)
-    if refusal is not None:
+    if (refusal := planner.supports(instance, objective)) is not None:
         return PlannerResult(planner=name, makespan_s=None, reason=refusal.reason), 0.0
     rng = generator(seed, "planner", planner.name)
     started = time.perf_counter()
@@ -182,8 +181,7 @@ def _try_planner(
 
 
 def _check_schedule(schedule: Schedule, instance: Instance, who: str) -> None:
-    violations = verify(schedule, instance.graph, instance.platform)
-    if violations:
+    if violations := verify(schedule, instance.graph, instance.platform):
         more = f" and {len(violations) - 1} more" if len(violations) > 1 else ""
         raise WeftError(
             f"{who} gives an invalid schedule, which is a bug of the planner: {violations[0]}{more}"

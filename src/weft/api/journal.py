@@ -85,8 +85,7 @@ def _candidate_lines(candidates: Sequence[Candidate], most: int, *, chosen: str)
         finish = min((option.finish_s for option in candidate.options), default=math.inf)
         return candidate.machine != chosen, not candidate.options, finish
 
-    common = _met_by_all(candidates)
-    if common:
+    if common := _met_by_all(candidates):
         yield f"   every machine: {', '.join(common)}"
     ordered = sorted(candidates, key=place)
     for candidate in ordered[:most]:

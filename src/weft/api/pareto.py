@@ -522,8 +522,7 @@ def choose(
     Infeasible if the plan exceeds the deadline or the maximal cost.
     """
     request = load_request(workflow, on=on, params=params)
-    front = load_front(request, folder=folder)
-    if front is None:
+    if (front := load_front(request, folder=folder)) is None:
         front = pareto(request, deadline_s=deadline_s, max_cost=max_cost, **search)
         # Storing is optional: without the file the next call searches again.
         with suppress(OSError):

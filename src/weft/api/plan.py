@@ -67,8 +67,7 @@ def open_pool(
     given = {"workers": workers > 1, "cluster": cluster is not None, "pool": pool is not None}
     if sum(given.values()) > 1:
         both = " and ".join(name for name, is_given in given.items() if is_given)
-        rule = "only one of them can be given"
-        raise InvalidInput(f"{both} were given", rule=rule)
+        raise InvalidInput(f"{both} were given", rule="only one of them can be given")
     if pool is not None and not isinstance(pool, str):
         yield pool
         return
@@ -339,8 +338,7 @@ def _run_planner(
     pool: Pool,
 ) -> tuple[Plan, float]:
     """Run the planner on a compiled instance; return the plan and the seconds used."""
-    refusal = chosen.supports(instance, objective)
-    if refusal is not None:
+    if (refusal := chosen.supports(instance, objective)) is not None:
         what = f"planner {planner!r} cannot plan this: {refusal.reason}"
         raise InvalidInput(what, advice="`weft planners` lists the others")
     started = time.perf_counter()

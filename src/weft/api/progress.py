@@ -366,8 +366,7 @@ def _stated_pace(measured: Iterable[float], promise: Promise | None) -> _Pace:
     if promise is not None and promise.p50_s is not None and promise.planned_s > 0.0:
         usual = promise.p50_s / promise.planned_s
         slow = None if promise.p90_s is None else promise.p90_s / promise.planned_s
-    found = list(measured)
-    if not found:
+    if not (found := list(measured)):
         return usual, slow
     middle, late = _measured_pace(found)
     return middle, middle * slow / usual if late is None and slow is not None else late
@@ -403,8 +402,7 @@ def _to_come(run: RunState, body: LoopState) -> tuple[int, int] | None:
     around = [each for each in run.loops.bodies if body.index in each.inner]
     outer = 0
     if around:
-        found = _to_come(run, min(around, key=lambda each: len(each.tasks)))
-        if found is None:
+        if (found := _to_come(run, min(around, key=lambda each: len(each.tasks)))) is None:
             return None
         outer = found[1]
     if body.left and not outer:

@@ -231,8 +231,7 @@ def send_request(
     )
     until_s = time.monotonic() + patience_s
     while time.monotonic() < until_s and opened.engine is not None:
-        reply = requests.reply(number)
-        if reply is not None:
+        if (reply := requests.reply(number)) is not None:
             return RequestReply(granted=reply.granted, text=reply.text)
         time.sleep(_PAUSE_S)
     if requests.withdraw(number):

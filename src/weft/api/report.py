@@ -134,8 +134,7 @@ def _read_products(opened: OpenProject, execution: int, runs: list[RunState]) ->
     found = {}
     for run in runs:
         for task in range(len(run)):
-            product = stored.of(execution, run.index, task)
-            if product is not None:
+            if (product := stored.of(execution, run.index, task)) is not None:
                 found[product.attempt] = product
     return found
 
@@ -147,8 +146,7 @@ def write_reports(
 
     Returns None if the execution ended before a run began.
     """
-    runs = opened.runs.of(execution)
-    if not runs:
+    if not (runs := opened.runs.of(execution)):
         return None
     report = read_report(opened, execution, compiled=compiled)
     folder = reports_folder(opened.layout, runs[0].number)

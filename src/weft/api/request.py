@@ -85,8 +85,7 @@ class Request:
         """Raise InvalidInput if the planner cannot minimise the makespan of some workflow."""
         goal, chosen = make_objective("makespan"), make_planner(planner)
         for key, instance in self.instances.items():
-            refusal = chosen.supports(instance, goal)
-            if refusal is not None:
+            if (refusal := chosen.supports(instance, goal)) is not None:
                 what = f"planner {planner!r} cannot plan {key!r}: {refusal.reason}"
                 raise InvalidInput(what, advice="`weft planners` lists the others")
 

@@ -337,8 +337,7 @@ def resume(
 def _resumable(database: Database, execution: int | None) -> int:
     runs = RunTable(database)
     if execution is None:
-        found = runs.unfinished()
-        if found is None:
+        if (found := runs.unfinished()) is None:
             earlier = [run.number for run in runs.all() if runs.execution(run.execution).state in UNFINISHED]
             begin = "`weft run WORKFLOW` starts a new run; `weft ls` lists all runs"
             advice = f"`weft resume {earlier[-1]}` resumes an earlier run" if earlier else begin

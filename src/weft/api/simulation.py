@@ -323,8 +323,7 @@ def simulate(
     _check_clash(first, arriving)
     flows = {**first, **arriving}
     if not flows:
-        advice = "give one, or a scenario with arrivals"
-        raise InvalidInput("no workflow to simulate", advice=advice)
+        raise InvalidInput("no workflow to simulate", advice="give one, or a scenario with arrivals")
     check_scenario(truth, platform, flows)
     prepared = _PreparedSimulation(
         request=compile_request(flows, platform),
@@ -370,8 +369,7 @@ def _load_first(
 
 
 def _check_clash(first: Mapping[str, Workflow], arriving: Mapping[str, Workflow]) -> None:
-    clash = sorted(first.keys() & arriving.keys())
-    if clash:
+    if clash := sorted(first.keys() & arriving.keys()):
         what = f"workflow {clash[0]!r} is named on the command line and by the scenario"
         raise InvalidInput(what, advice="name it only once")
 

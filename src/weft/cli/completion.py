@@ -18,7 +18,6 @@ def command(shell: str) -> None:
 
     from weft.cli.main import weft
 
-    found = get_completion_class(shell)
-    if found is None:
+    if (found := get_completion_class(shell)) is None:
         raise click.ClickException(f"no completion for {shell}")
     click.echo(found(weft, {}, "weft", "_WEFT_COMPLETE").source())

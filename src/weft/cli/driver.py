@@ -222,8 +222,7 @@ def _reuse_lines(driver: RunDriver) -> list[str]:
         for kind in dict.fromkeys(task.program for task in run.compiled.graph.workflow.tasks):
             key = run.index, kind
             parts = [f"{counters.taken_over[key]} reused"] if counters.taken_over[key] else []
-            stale = counters.stale.get(key)
-            if stale:
+            if stale := counters.stale.get(key):
                 why = "; ".join(text for text, _ in stale.most_common(_STALE_SHOWN))
                 more = f"; and {len(stale) - _STALE_SHOWN} more reasons" if len(stale) > _STALE_SHOWN else ""
                 parts.append(f"{stale.total()} stale ({why}{more})")

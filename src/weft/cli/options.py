@@ -124,8 +124,7 @@ def given_seconds(option: str, text: str | None) -> float | None:
     """Parse the time given to an option."""
     if text is None:
         return None
-    seconds = parse_seconds(text)
-    if seconds is None:
+    if (seconds := parse_seconds(text)) is None:
         what, rule = f"{option} {shorten(text)!r}", "must be a time, at least 0"
         raise InvalidInput(what, rule=rule, advice="write 90, 1h30m or 0-01:30:00")
     return seconds

@@ -113,8 +113,7 @@ def describe(name: str, registry: Registry) -> Description:
 
 
 def _values(kind: Any) -> str:
-    words = get_args(kind)
-    if words:
+    if words := get_args(kind):
         return ", ".join(map(str, words))
     return {bool: "true, false", int: "a whole number", float: "a number"}.get(kind, "a text")
 

@@ -37,8 +37,7 @@ def sum_by_workflow(counts: Sequence[KindCount]) -> list[KindCount]:
 
     found: dict[tuple[str, str], KindCount] = {}
     for each in counts:
-        before = found.get((each.workflow, each.kind))
-        if before is not None:
+        if (before := found.get((each.workflow, each.kind))) is not None:
             numbers = ("tasks", "waiting", "running", "done", "taken_over", "failed", "held", "cancelled")
             both = {name: getattr(before, name) + getattr(each, name) for name in numbers}
             each = KindCount(run=before.run, workflow=each.workflow, kind=each.kind, **both)

@@ -123,8 +123,7 @@ def _list_modes(
     compiled = run.compiled
     compute = compiled.kind[task] == COMPUTE
     for count in compiled.options(task).counts.get(machine, ()) if compute else (0,):
-        mode = view.mode(view.run(run.index), task, machine, count)
-        if mode is None:
+        if (mode := view.mode(view.run(run.index), task, machine, count)) is None:
             continue
         demand = run.demand(task, machine, count) if compute and compiled.demands else ()
         yield CandidateMode(
@@ -156,8 +155,7 @@ def _list_current_conditions(
         text = STATE_UNKNOWN if unknown else "its state is known"
         yield Condition(name="state", holds=not unknown, text=text)
     variable = run.compiled.variable[task]
-    bound = run.binding.get(variable)
-    if bound is not None:
+    if (bound := run.binding.get(variable)) is not None:
         name = run.compiled.graph.variables[variable]
         text = f"{name!r} is bound to {state.machines[bound].name}"
         yield Condition(name="bound", holds=bound == machine.index, text=text)
@@ -203,18 +201,15 @@ def describe_entry(
     ``attempts`` holds the attempts of the task so far; new ones are added.
     """
     number = getattr(entry.event, "attempt", None)
-    if number is not None and number in attempts:
-        text = _describe_event(entry.event)
-        if text:
-            yield -1, text
+    if number is not None and number in attempts and (text := _describe_event(entry.event)):
+        yield -1, text
     for position, command in enumerate(entry.commands):
         if isinstance(command, messages.Assign) and (command.run, command.task) == (run, task):
             attempts.add(command.attempt)
         mine = (getattr(command, "run", -1), getattr(command, "task", -1)) == (run, task)
-        if mine or getattr(command, "attempt", -1) in attempts:
-            text = _describe_command(state, command)
-            if text:
-                yield position, text
+        mine = mine or getattr(command, "attempt", -1) in attempts
+        if mine and (text := _describe_command(state, command)):
+            yield position, text
 
 
 def _describe_event(event: messages.Event) -> str:
@@ -331,8 +326,7 @@ def _describe_attempt(state: EngineState, run: RunState, attempt: Attempt) -> li
         return []
     machine = state.machines[attempt.machine]
     found = []
-    old = state.find_attempt(attempt.replaces)
-    if old is not None:
+    if (old := state.find_attempt(attempt.replaces)) is not None:
         found.append(f"attempt {old.number} on {state.machines[old.machine].name} to end")
     if run.missing[attempt.task]:
         found += _describe_predecessors(run, attempt.task)

@@ -329,15 +329,13 @@ class History:
         """Add an entry; ``state`` is the engine's state after it."""
         self.now = entry.now
         self.entries += 1
-        hear = self._hear.get(type(entry.event))
-        if hear is not None:
+        if (hear := self._hear.get(type(entry.event))) is not None:
             hear(entry.event, state)
             self.acted_s = self.now
         touched = {getattr(entry.event, "run", -1)}
         for command in entry.commands:
             kind = type(command)
-            obey = self._obey.get(kind)
-            if obey is not None:
+            if (obey := self._obey.get(kind)) is not None:
                 obey(command, state)
                 self.acted_s = self.acted_s if kind in messages.RECORDS else self.now
             if obey is not None or kind in messages.RECORDS:
@@ -400,8 +398,7 @@ class History:
             attempt.work_done = event.work_done
 
     def _staged_in(self, event: messages.StagedIn, state: EngineState) -> None:  # noqa: ARG002
-        attempt = self.attempts.get(event.attempt)
-        if attempt is not None:
+        if (attempt := self.attempts.get(event.attempt)) is not None:
             attempt.staged_s = self.now
 
     def _progressed(self, event: messages.Progressed, state: EngineState) -> None:  # noqa: ARG002
@@ -410,21 +407,18 @@ class History:
             attempt.work_done = event.work_done
 
     def _checkpointed(self, event: messages.Checkpointed, state: EngineState) -> None:  # noqa: ARG002
-        attempt = self.attempts.get(event.attempt)
-        if attempt is not None:
+        if (attempt := self.attempts.get(event.attempt)) is not None:
             attempt.checkpoint = event.work_done
 
     def _suspend(self, event: messages.Suspended, state: EngineState) -> None:  # noqa: ARG002
         self._suspended.setdefault(event.attempt, self.now)
 
     def _resumed(self, event: messages.Resumed, state: EngineState) -> None:  # noqa: ARG002
-        attempt = self.attempts.get(event.attempt)
-        if attempt is not None:
+        if (attempt := self.attempts.get(event.attempt)) is not None:
             self._end_suspension(attempt)
 
     def _end_suspension(self, attempt: AttemptRecord) -> None:
-        since = self._suspended.pop(attempt.number, None)
-        if since is not None:
+        if (since := self._suspended.pop(attempt.number, None)) is not None:
             until_s = self.now if attempt.ended_s is None else attempt.ended_s
             attempt.suspended_s += max(0.0, until_s - since)
 

@@ -398,8 +398,7 @@ def _check_place(state: EngineState, attempt: Attempt) -> None:
         )
     else:
         require(leads or behind or attempt.stage == Stage.CLEANING, "an attempt belongs to its task", told)
-    before = state.find_attempt(attempt.replaces)
-    if before is not None:
+    if (before := state.find_attempt(attempt.replaces)) is not None:
         require(before.replaced_by == attempt.number, "the replaced attempt names the replacing one", told)
 
 
@@ -544,8 +543,7 @@ class JournalAudit:
             del self._running[task]
 
     def _checkpointed(self, event: messages.Checkpointed) -> None:
-        task = self._task_of.get(event.attempt)
-        if task is not None:
+        if (task := self._task_of.get(event.attempt)) is not None:
             self._reach(event.attempt, event.work_done)
             self._saved[task] = (event.work_done, self._try.get(event.attempt))
 
@@ -595,8 +593,7 @@ class JournalAudit:
         """Check that the completed attempt and its checkpoints cover all the work; the rest is replicated
         (I7).
         """
-        tries = self._tries.pop(task, [])
-        if not tries:
+        if not (tries := self._tries.pop(task, [])):
             return
         built_on: _AuditedAttempt | None = tries[-1]
         needed = 1.0
@@ -610,8 +607,7 @@ class JournalAudit:
 
     def _settle(self, command: messages.Settle) -> None:
         task = (command.run, command.task)
-        attempt = self._running.get(task)
-        if attempt is not None:
+        if (attempt := self._running.get(task)) is not None:
             # An attempt lost with its machine has no Ended event; the cause replaces it.
             require(command.cause != "", self._say(task, "a running task is settled with a cause"))
             self._stop(attempt)

@@ -144,8 +144,7 @@ class JournalEntry:
 
 def encode_message(message: Event | Command) -> list[Any]:
     """Return a message as [name, {field: value}] without the fields that have their default value."""
-    kind = type(message)
-    return [TYPE_NAMES[kind], encode_fields(message)]
+    return [TYPE_NAMES[type(message)], encode_fields(message)]
 
 
 def encode_fields(message: Event | Command | Parcel) -> dict[str, Any]:
@@ -188,8 +187,7 @@ def decode_message(record: Sequence[Any]) -> Any:
     name, fields = record
     if name == "Note":
         name, fields = _convert_note(fields)
-    kind = _TYPES.get(name)
-    if kind is None:
+    if (kind := _TYPES.get(name)) is None:
         what = f"the journal holds a message of unknown type {name!r}"
         raise InvalidInput(what, advice="read it with the version of weft that wrote it")
     decoders = _field_decoders(kind)
@@ -281,8 +279,7 @@ _NOTES: Mapping[str, _NoteKind] = {
 
 def _convert_note(fields: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """Convert a Note of schema 1 to the command that replaces it."""
-    kind = _NOTES.get(fields["kind"])
-    if kind is None:
+    if (kind := _NOTES.get(fields["kind"])) is None:
         raise InvalidInput(f"the journal holds a note of unknown kind {fields['kind']!r}")
     names = {"value": kind.value, "text": kind.text}
     found = dict(kind.constants)

@@ -258,8 +258,7 @@ def list_candidate_machines(
 
 def may_use(run: RunState, task: int, machine: int) -> bool:
     """Return whether a machine is a candidate of the task and not excluded by a binding."""
-    bound = run.bound_machine(task)
-    return bound in (None, machine) and _is_candidate(run, task, machine)
+    return run.bound_machine(task) in (None, machine) and _is_candidate(run, task, machine)
 
 
 def _is_candidate(run: RunState, task: int, machine: int) -> bool:

@@ -97,8 +97,7 @@ def _carry_over(old: RunState, new: RunState, moved: Mapping[int, int]) -> None:
     new.stopping, new.plan_wanted, new.plan_asked_s = old.stopping, old.plan_wanted, old.plan_asked_s
     names = {name: variable for variable, name in enumerate(new.compiled.graph.variables)}
     for variable, machine in old.binding.items():
-        found = names.get(old.compiled.graph.variables[variable])
-        if found is not None:
+        if (found := names.get(old.compiled.graph.variables[variable])) is not None:
             new.binding[found] = machine
     for body in new.loops.bodies:
         before = next((other for other in old.loops.bodies if _is_same_body(old, other, new, body)), None)
@@ -242,8 +241,7 @@ def _on_cleaned_up(state: EngineState, event: messages.CleanedUp) -> None:
 
 
 def _on_progressed(state: EngineState, event: messages.Progressed) -> None:
-    attempt = state.attempts.get(event.attempt)
-    if attempt is None:
+    if (attempt := state.attempts.get(event.attempt)) is None:
         return
     if event.work_done is not None:
         attempt.work_done = event.work_done
@@ -255,8 +253,7 @@ def _on_progressed(state: EngineState, event: messages.Progressed) -> None:
 
 
 def _on_checkpointed(state: EngineState, event: messages.Checkpointed) -> None:
-    attempt = state.attempts.get(event.attempt)
-    if attempt is None:
+    if (attempt := state.attempts.get(event.attempt)) is None:
         return
     attempt.checkpoint = event.work_done
     run = state.runs[attempt.run]
@@ -558,8 +555,7 @@ def _start(state: EngineState, command: messages.Start) -> None:
 
 
 def _cancel(state: EngineState, command: messages.Cancel) -> None:
-    attempt = state.attempts.get(command.attempt)
-    if attempt is not None:
+    if (attempt := state.attempts.get(command.attempt)) is not None:
         attempt.cancelled = command.reason or "cancelled"
     if state.unknown:
         state.unknown.get(command.machine, {}).pop(command.attempt, None)
@@ -572,8 +568,7 @@ def _stage_out(state: EngineState, command: messages.StageOut) -> None:
 
 
 def _clean_up(state: EngineState, command: messages.CleanUp) -> None:
-    attempt = state.attempts.get(command.attempt)
-    if attempt is None:
+    if (attempt := state.attempts.get(command.attempt)) is None:
         return
     attempt.stage = Stage.CLEANING
     run = state.runs[attempt.run]
@@ -586,8 +581,7 @@ def _clean_up(state: EngineState, command: messages.CleanUp) -> None:
 
 
 def _close_replaced(state: EngineState, command: messages.CloseAttempt) -> None:
-    attempt = state.attempts.get(command.attempt)
-    if attempt is None:
+    if (attempt := state.attempts.get(command.attempt)) is None:
         return
     forget_files(state.runs[attempt.run], attempt)
     attempt.stage = Stage.OVER
@@ -641,8 +635,7 @@ def _fetch(state: EngineState, command: messages.Fetch) -> None:
 def _probe(state: EngineState, command: messages.Probe) -> None:
     if command.of == ProbeTarget.ACCESS and command.machine is not None:
         state.inquiries.ask_for_access(command.machine, state.now)
-    attempt = state.find_attempt(command.attempt)
-    if attempt is not None:
+    if (attempt := state.find_attempt(command.attempt)) is not None:
         attempt.probed_s = state.now
 
 

@@ -439,10 +439,9 @@ class _ColumnEvaluation:
             return function()
         values = [self.value(argument, rows) for argument in node.arguments]
         fast = FAST_FUNCTIONS.get(node.function)
-        if fast is not None and any(isinstance(value, np.ndarray) for value in values):
-            result = fast(*values)
-            if result is not None:
-                return result
+        columns = any(isinstance(value, np.ndarray) for value in values)
+        if fast is not None and columns and (result := fast(*values)) is not None:
+            return result
         try:
             return _by_rows(lambda *ones: self._allowance.spend(function(*ones)), *values)
         except Refusal as refusal:
@@ -455,8 +454,7 @@ def _apply(
     fast: Callable[..., Array | None], single: Callable[..., Value], operator: str, *operands: Column
 ) -> Column:
     """Apply an operator to columns at once if that is exact, else row by row."""
-    if any(isinstance(operand, np.ndarray) for operand in operands):
-        result = fast(operator, *operands)
-        if result is not None:
-            return result
+    columns = any(isinstance(operand, np.ndarray) for operand in operands)
+    if columns and (result := fast(operator, *operands)) is not None:
+        return result
     return _by_rows(lambda *ones: single(operator, *ones), *operands)

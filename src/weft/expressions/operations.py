@@ -67,8 +67,7 @@ def _calculate(operator: str, left: float, right: float) -> float:
     try:
         result = _CALCULATIONS[operator](left, right)
     except ZeroDivisionError:
-        advice = "guard it, for example `a / b if b != 0 else 0`"
-        raise Refusal("division by zero", advice=advice) from None
+        raise Refusal("division by zero", advice="guard it, for example `a / b if b != 0 else 0`") from None
     except OverflowError:
         raise _too_large() from None
     return _check_bounds(result, left, right)
@@ -343,8 +342,7 @@ def _square_root(value: float) -> float:
 def _logarithm(name: str, function: Callable[[float], float]) -> Callable[[float], float]:
     def apply(value: float) -> float:
         if value <= 0:
-            rule = "the argument must be above 0"
-            raise Refusal(f"{name}() of {describe(value)}", rule=rule, argument=0)
+            raise Refusal(f"{name}() of {describe(value)}", rule="the argument must be above 0", argument=0)
         return function(value)
 
     return apply

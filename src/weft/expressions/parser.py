@@ -95,8 +95,7 @@ def scan(text: str) -> list[_Token]:
     tokens: list[_Token] = []
     position = begin
     while position < len(text):
-        match = _TOKEN.match(text, position)
-        if match is None:
+        if (match := _TOKEN.match(text, position)) is None:
             raise _stray(text[position], position)
         if match.lastgroup != "blank":
             token = _Token(kind=match.lastgroup or "", text=match[0], start=position)
@@ -207,8 +206,7 @@ def parse_tree(text: str) -> ExpressionNode:
 
 
 def _read(text: str) -> ExpressionNode:
-    tokens = scan(text)
-    if not tokens:
+    if not (tokens := scan(text)):
         raise Refusal("the expression is empty", advice="write a value, such as 1 or memory >= 4*GB").at(1)
     # Python reads a leading blank as indentation, so the text starts at the first token.
     offset = tokens[0].start

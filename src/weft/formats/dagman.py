@@ -180,8 +180,7 @@ class _DagmanReader:
             node.retries = int(words[1])
 
     def _find(self, name: str, line: int) -> _DagmanNode | None:
-        index = self._index_of.get(name.upper())
-        if index is not None:
+        if (index := self._index_of.get(name.upper())) is not None:
             return self.nodes[index]
         advice = suggest(name, [node.name for node in self.nodes], "name a JOB of this file")
         self.problems.add(f"no job {shorten(name, 40)!r}", advice=advice, line=line)

@@ -202,8 +202,7 @@ class _DaxHandler(ContentHandler):
             )
 
     def _required(self, element: str, attrs: Mapping[str, str], key: str) -> str:
-        value = attrs.get(key)
-        if not value:
+        if not (value := attrs.get(key)):
             self._add_problem(
                 f"a {element} without {key}", rule=f"every {element} must have the attribute {key}"
             )

@@ -147,8 +147,7 @@ class _DagReader:
         elif part.name in ("out", "inOut"):
             writes.append(file)
             self._outputs.add(file)
-            size = _port_bytes(attributes)
-            if size is not None:
+            if (size := _port_bytes(attributes)) is not None:
                 self.trace.sizes[file] = size
 
     def _connect_port(self, index: int, part: XmlElement) -> None:
@@ -158,8 +157,7 @@ class _DagReader:
             advice = 'name the port it reads: source="NODE#PORT"; a constant is an arg'
             self.problems.add(what, rule="an in port reads another port", advice=advice, line=part.line)
         for node, port in self._references(part, source or "") if reads else ():
-            found = self._find(part, node)
-            if found is None:
+            if (found := self._find(part, node)) is None:
                 continue
             file = f"{node}#{port}"
             if file not in self._outputs:
@@ -206,8 +204,7 @@ class _DagReader:
         return index
 
     def _required(self, element: XmlElement, key: str) -> str:
-        value = element.attributes.get(key, "").strip()
-        if not value:
+        if not (value := element.attributes.get(key, "").strip()):
             what, rule = (
                 f"{element.name} without {key}",
                 f"every {element.name} must have the attribute {key}",
@@ -313,8 +310,7 @@ def _read_processor(element: XmlElement, problems: ProblemCollector) -> _DietPro
 
 
 def _read_name(element: XmlElement, problems: ProblemCollector, key: str = "name") -> str:
-    value = element.attributes.get(key, "")
-    if not value:
+    if not (value := element.attributes.get(key, "")):
         what, rule = f"{element.name} without {key}", f"every {element.name} must have the attribute {key}"
         problems.add(what, rule=rule, line=element.line)
     return value

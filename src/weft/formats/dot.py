@@ -145,8 +145,7 @@ class _DotParser:
             self.edges.append(_DotEdge(source=source, target=target, line=line, attributes=own))
 
     def _node(self, name: str, line: int) -> _DotNode:
-        node = self.nodes.get(name)
-        if node is None:
+        if (node := self.nodes.get(name)) is None:
             node = _DotNode(name=name, line=line, attributes=dict(self.defaults["node"]))
             self.nodes[name] = node
         return node
@@ -188,8 +187,7 @@ class _DotParser:
         """Return the next token."""
         while self.position < len(self.text):
             start = self.position
-            match = _TOKEN.match(self.text, start)
-            if match is None:
+            if (match := _TOKEN.match(self.text, start)) is None:
                 self._fail_at(start, self._unreadable(start))
             self.position = match.end()
             kind, text = match.lastgroup or "", match[0]
@@ -347,8 +345,7 @@ def _read_weight(
     *,
     required: bool = False,
 ) -> float | None:
-    text = attributes.get("Weight")
-    if text is None:
+    if (text := attributes.get("Weight")) is None:
         if required:
             close = nearest("Weight", attributes)
             advice = f"did you mean Weight instead of {close!r}?" if close else "write [Weight=SECONDS]"

@@ -105,8 +105,7 @@ def load_platform(text: str | Path) -> Platform:
     from weft.platform.short_forms import parse_short_form
 
     if not Path(text).is_file():
-        found = parse_short_form(str(text))
-        if found is not None:
+        if (found := parse_short_form(str(text))) is not None:
             return found
         _refuse_short_form(str(text))
     source = open_source(text)

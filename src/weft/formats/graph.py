@@ -185,8 +185,7 @@ class RecordedWorkflow:
             for file in _distinct(self.reads[index]):
                 if find(file) == index:
                     continue
-                known = inputs.get(file)
-                if known is None:
+                if (known := inputs.get(file)) is None:
                     known = inputs[file] = Input(file=escape_braces(file), size=sizes.get(file))
                 taken.append(known)
             given = [
@@ -246,8 +245,7 @@ class ExportGraph:
 def export_graph(workflow: Workflow, title: str) -> ExportGraph:
     """Unfold a workflow for export. Raises InvalidInput for what a format with this title cannot express."""
     graph = unfold(workflow)
-    problems = list(_find_unsupported(graph, title))
-    if problems:
+    if problems := list(_find_unsupported(graph, title)):
         raise InvalidInput(list(locate_problems(problems, workflow.document)))
     pointer = graph.predecessor_pointer.tolist()
     columns = (graph.predecessor.tolist(), graph.edge_bytes.tolist(), graph.edge_seconds.tolist())

@@ -159,8 +159,7 @@ class _JobFiles:
             flags = _FLAGS.search(part)
             words = (part if flags is None else part[: flags.start()]).split()
             if pair := self._pair(entry, words):
-                name = self._add_input(entry, *pair)
-                if name is None:
+                if (name := self._add_input(entry, *pair)) is None:
                     self._keep(pair[0])
                 elif flags is not None:
                     self._flag(entry, name, flags[1])
@@ -266,8 +265,7 @@ class _JobFiles:
         self.inputs[name] = given
 
     def _size(self, entry: TemplateEntry, text: str) -> float | None:
-        size = parse_bytes(text)
-        if size is None:
+        if (size := parse_bytes(text)) is None:
             what = f"size={shorten(text, 40)} in {entry.key}"
             self.problems.add(
                 what, rule="must be a number of bytes, or a size with a unit such as 12.2MB", line=entry.line
@@ -380,8 +378,7 @@ class JobTemplate:
         entry = self.entries.get("ENVIRONMENT")
         for part in _split_list(entry.value) if entry is not None else ():
             assert entry is not None
-            match = _ASSIGNMENT.fullmatch(part)
-            if match is None:
+            if (match := _ASSIGNMENT.fullmatch(part)) is None:
                 what, rule = f"{shorten(repr(part), 60)} in ENVIRONMENT", "must be NAME=value"
                 self.problems.add(what, rule=rule, line=entry.line)
                 continue

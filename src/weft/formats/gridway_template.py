@@ -58,8 +58,7 @@ def parse_template(text: str, problems: ProblemCollector) -> Mapping[str, Templa
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
-        match = _LINE.fullmatch(line)
-        if match is None:
+        if (match := _LINE.fullmatch(line)) is None:
             rule = "a line must be KEYWORD = value, or a comment after #"
             problems.add(f"{shorten(repr(line.strip()), 60)}", rule=rule, line=number)
             continue
@@ -159,8 +158,7 @@ def _scan(text: str) -> list[_ExpressionToken]:
     tokens: list[_ExpressionToken] = []
     position = _skip(text, 0)
     while position < len(text):
-        match = _TOKEN.match(text, position)
-        if match is None:
+        if (match := _TOKEN.match(text, position)) is None:
             raise _ExpressionError(f"{text[position]!r}", "texts are in double quotes", position)
         kind = match.lastgroup or ""
         tokens.append(_ExpressionToken(match[0] if kind == "mark" else kind, match[0], position))

@@ -34,8 +34,7 @@ def find_description_edges(workflow: Workflow) -> dict[tuple[int, int], str]:
     }
     for index, task in enumerate(workflow.tasks):
         for dependency in task.after:
-            source = index_of.get(dependency.task)
-            if source is not None:
+            if (source := index_of.get(dependency.task)) is not None:
                 condition = "" if dependency.condition is None else str(dependency.condition)
                 edges[source, index] = condition or edges.get((source, index), "")
         for pattern in map(_file_pattern, _read_names(task)):
@@ -250,8 +249,7 @@ def _picture_edges(workflow: Workflow) -> Iterator[_PictureEdge]:
 
 def _dot_text(text: str) -> str:
     """Return a quoted text for Graphviz."""
-    plain = _CONTROL.sub(" ", text)
-    return '"' + plain.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return '"' + _CONTROL.sub(" ", text).replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _mermaid_text(text: str) -> str:

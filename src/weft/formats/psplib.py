@@ -273,6 +273,4 @@ def _amounts(job: _Activity, project: _ActivityNetwork, kind: str) -> dict[str, 
 
 def _amount(by_mode: tuple[int, ...]) -> Amount:
     """Return one amount if all modes use the same, else the amounts by node count."""
-    if len(set(by_mode)) == 1:
-        return by_mode[0]
-    return dict(enumerate(by_mode, start=1))
+    return by_mode[0] if len(set(by_mode)) == 1 else dict(enumerate(by_mode, start=1))

@@ -122,8 +122,7 @@ def _read_measurements(
             found: dict[str, float] = {}
             read_number(found, key, seconds, (*path, positions[index], key), problems)
             work.append(found.get(key))
-        command = ran.get("command")
-        if command is None:
+        if (command := ran.get("command")) is None:
             jobs.append(None)
         else:
             jobs.append(_read_command(command, (*path, positions[index], "command"), problems))
@@ -305,8 +304,7 @@ def _resolve(
     """Return the tasks with these ids or names; add a problem for every one that does not exist."""
     found = []
     for place, name in enumerate(names):
-        index = lookup.get(name)
-        if index is None:
+        if (index := lookup.get(name)) is None:
             add_unknown_task(name, lookup, (*path, place), problems)
         else:
             found.append(index)
@@ -330,8 +328,7 @@ def _read_lists(
     """Return one list of texts per task."""
     lists: list[Sequence[str]] = []
     for index, entry in enumerate(entries):
-        listed = entry.get(key)
-        if not listed:
+        if not (listed := entry.get(key)):
             lists.append(_NO_FILES)
             if listed is not None and type(listed) is not list:
                 problems.add(describe_value(listed), rule="must be a list", path=(*path, index, key))
@@ -476,9 +473,7 @@ def _fill_template(graph: TaskGraph, index: int, text: str) -> str:
 
 
 def _bytes(graph: TaskGraph, index: int, size: Quantity | None) -> float | None:
-    if isinstance(size, Expression):
-        return evaluate_quantity(size, graph.context(index))
-    return size
+    return evaluate_quantity(size, graph.context(index)) if isinstance(size, Expression) else size
 
 
 def make_ids(names: Iterable[str]) -> list[str]:

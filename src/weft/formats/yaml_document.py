@@ -189,8 +189,7 @@ class _DocumentBuilder:
         text: str = event.value
         if event.tag in _TEXT_TAGS:
             return text
-        wanted = _SCALAR_TAGS.get(event.tag)
-        if wanted is None:
+        if (wanted := _SCALAR_TAGS.get(event.tag)) is None:
             self._bad_tag(event)
             return text
         value = _resolve_scalar(text)
@@ -509,8 +508,7 @@ def _format_flow(value: object, width: int, height: int) -> str | None:
     for entry in value.items() if isinstance(value, Mapping) else value:
         key, item = entry if isinstance(value, Mapping) else ("", entry)
         head = f"{_format_key(key, in_flow=True)}: " if isinstance(value, Mapping) else ""
-        part = _format_flow(item, width - len(head) - 2, height - 1)
-        if part is None:
+        if (part := _format_flow(item, width - len(head) - 2, height - 1)) is None:
             return None
         parts.append(head + part)
         width -= len(parts[-1]) + 2

@@ -100,8 +100,7 @@ def find_candidates(
     of_task = [0] * len(graph)
     for task in np.flatnonzero(graph.kind == COMPUTE).tolist():
         signature = filters.signature(task)
-        index = of_signature.get(signature)
-        if index is None:
+        if (index := of_signature.get(signature)) is None:
             index = of_signature[signature] = len(masks)
             masks.append(filters.accepted(task))
         of_task[task] = index
@@ -232,8 +231,7 @@ class _MachineFilter:
         estimated[machine] = True
         # A machine that is too small has no estimate either; report it once.
         yield "has an estimate for a node count that fits", estimated | ~large_enough
-        demand = amounts_taken(graph, graph.demand_by_count, task, count)
-        if demand is not None:
+        if (demand := amounts_taken(graph, graph.demand_by_count, task, count)) is not None:
             served = np.zeros(len(self.machines), dtype=bool)
             served[machine[(demand <= self.amounts[machine]).all(axis=1)]] = True
             yield "has the resources for a node count that fits", served | ~estimated
@@ -247,8 +245,7 @@ class _MachineFilter:
 
     def _meets(self, task: int, requirements: Expression) -> _Mask:
         context = self.graph.context(task)
-        unknown = find_unknown_names(requirements, {*self.columns, *context})
-        if unknown:
+        if unknown := find_unknown_names(requirements, {*self.columns, *context}):
             raise self._at_requirements(task, [problem for error in unknown for problem in error.problems])
         try:
             found = evaluate_columns(requirements, self.columns, len(self.machines), context)

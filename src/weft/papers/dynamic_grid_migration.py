@@ -144,8 +144,7 @@ def execute_strategy(
         seed=seed,
     )
     watch = _ExecutionObserver()
-    engine = simulation.run(record=watch.entries.append, check=watch.look)
-    return watch.measured(engine)
+    return watch.measured(simulation.run(record=watch.entries.append, check=watch.look))
 
 
 _WORKFLOW_KEY = "workflow"

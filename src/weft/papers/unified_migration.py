@@ -139,14 +139,12 @@ def serve_files(files: Mapping[str, bytes]) -> Iterator[FileServer]:
             self._head()
 
         def do_GET(self) -> None:
-            content = self._head()
-            if content is not None:
+            if (content := self._head()) is not None:
                 fetched[self.path.lstrip("/")] += 1
                 self.wfile.write(content)
 
         def _head(self) -> bytes | None:
-            content = files.get(self.path.lstrip("/"))
-            if content is None:
+            if (content := files.get(self.path.lstrip("/"))) is None:
                 self.send_error(404)
                 return None
             self.send_response(200)

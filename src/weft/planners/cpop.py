@@ -77,7 +77,6 @@ def _bind_critical_path(instance: Instance, path: list[int]) -> Indices:
 def _allowed_seconds(instance: Instance, task: int) -> Floats:
     """Return the least seconds of a task per machine; infinite where it cannot run or is pinned elsewhere."""
     seconds = least_seconds(instance, task)
-    pinned = instance.pinned.get(int(instance.graph.variable[task]))
-    if pinned is not None:
+    if (pinned := instance.pinned.get(int(instance.graph.variable[task]))) is not None:
         seconds[np.arange(len(seconds)) != pinned] = np.inf
     return seconds

@@ -110,8 +110,7 @@ def encode_schedule(instance: Instance, schedule: Schedule) -> Genome:
         if (found == len(group)).any():
             task = int(group.tasks[int(np.argmax(found == len(group)))])
             place = f"{int(schedule.nodes[task])} nodes of {schedule.machines[schedule.machine[task]]}"
-            what = f"{graph.names[task]} takes {place}"
-            raise InvalidInput(what, rule="must be a mode of the task")
+            raise InvalidInput(f"{graph.names[task]} takes {place}", rule="must be a mode of the task")
         modes[group.tasks] = found
     return Genome(order=order, bound=bound, modes=modes)
 
@@ -174,8 +173,7 @@ def _find_modes(
     keys = group.machine.astype(np.int64) * most + values
     asked = machine.astype(np.int64) * most + value
     found = np.searchsorted(keys, asked)
-    exists = keys[np.minimum(found, len(keys) - 1)] == asked
-    return np.where(exists, found, len(keys))
+    return np.where(keys[np.minimum(found, len(keys) - 1)] == asked, found, len(keys))
 
 
 def _impossible_mode_error(instance: Instance, task: int, machine: int) -> WeftError:
@@ -185,8 +183,7 @@ def _impossible_mode_error(instance: Instance, task: int, machine: int) -> WeftE
         what = f"{name} is bound to machine number {machine}"
         return InvalidInput(what, rule=f"there are {len(instance.machines)} machines")
     place = instance.machines[machine].name
-    counts = group.count[group.machine == machine].tolist()
-    if not counts:
+    if not (counts := group.count[group.machine == machine].tolist()):
         return Infeasible(f"{name} cannot run on {place}: bind it to one of its candidates")
     what = f"{name} has no such mode on {place}"
     return InvalidInput(what, rule=f"its node counts there are {shorten(counts)}")
@@ -281,10 +278,9 @@ def decode_population(
     With ``times`` start and finish of all tasks are returned; without ``priced`` node-seconds and cost are 0.
     A search over bindings without both is twice as fast on machines that run one task at a time.
     """
-    if modes is None and seconds is None and not times and not priced:
-        route = find_fast_path(instance, rule, order)
-        if route is not None:
-            return _decode_fast_path(instance, route, order, bound)
+    plain = modes is None and seconds is None and not times and not priced
+    if plain and (route := find_fast_path(instance, rule, order)) is not None:
+        return _decode_fast_path(instance, route, order, bound)
     genomes = _pack_genomes(instance, order, bound, modes, seconds, times=times, priced=priced)
     return _run(instance, genomes, rule)[0]
 

@@ -86,8 +86,7 @@ class Loss(NamedTuple):
 
 def linearise_objective(instance: Instance, objective: Objective) -> LinearObjective | None:
     """Return an objective in linear form; None if it needs a whole schedule."""
-    scaled = _weights(instance, objective)
-    if scaled is None:
+    if (scaled := _weights(instance, objective)) is None:
         return None
     return LinearObjective(
         *scaled,

@@ -82,8 +82,7 @@ def plan_seeds(request: PlanRequest) -> Seeds:
         if found and not budget.allows(steps):
             break
         planner: Planner = PLANNERS.load(name)()
-        goal = supported_objective(planner, instance, objective)
-        if goal is not None:
+        if (goal := supported_objective(planner, instance, objective)) is not None:
             left = Budget(steps=None if budget.steps is None else budget.steps - steps, left=budget.left)
             plan = planner.plan(PlanRequest(instance=instance, objective=goal, budget=left, rng=request.rng))
             found.append(plan.schedule)

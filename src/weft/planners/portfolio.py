@@ -253,8 +253,7 @@ class PortfolioSearch:
         for turn in count():
             if self._is_over():
                 return
-            lineup = self._lineup(turn, islands)
-            if not lineup:
+            if not (lineup := self._lineup(turn, islands)):
                 return
             pieces = self._slices(turn, lineup)
             outcomes = self._run_parallel(pieces) if turn and islands > 1 else self._run_inline(pieces)

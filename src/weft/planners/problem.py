@@ -397,8 +397,7 @@ def _by_group(instance: Instance, tasks: Indices) -> Iterator[tuple[int, NDArray
 def _apply_pins(instance: Instance, variables: Indices, totals: Floats) -> None:
     """Set the sums of pinned variables to inf on all other machines."""
     for position, variable in enumerate(variables.tolist()) if instance.pinned else ():
-        pin = instance.pinned.get(variable)
-        if pin is not None:
+        if (pin := instance.pinned.get(variable)) is not None:
             there = totals[position, pin]
             totals[position] = np.inf
             totals[position, pin] = there

@@ -95,8 +95,7 @@ def run_queue_population(
     asked = check_rows("counts", counts, tasks)
     orders = submission_order(instance) if order is None else check_rows("order", order, tasks)
     number = count_individuals(asked, orders)
-    jobs = _jobs(instance)
-    if jobs is None:
+    if (jobs := _jobs(instance)) is None:
         return _one_by_one(instance, code, orders, asked, number, times=times)
     return _run(instance, jobs, code, _requests(number, orders, asked, times=times))
 

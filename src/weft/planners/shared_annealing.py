@@ -105,8 +105,7 @@ def search_shared(
     ``by`` is the name of the planner in progress reports. Raises Infeasible if no plan is found that keeps
     the budgets.
     """
-    workspace = build_workspace(instance, objective)
-    if workspace is None:
+    if (workspace := build_workspace(instance, objective)) is None:
         return _return_start(instance, start)
     state = (
         _initial_state(instance, workspace) if start is None else _encode_state(instance, workspace, start)
@@ -245,8 +244,7 @@ class _SharedSearch:
         self.score.missed[0], self.score.value[0] = self._best_score()
         batch = max(_LEAST_BATCH, min(int(_BATCH_S / self._evaluation_s), cycle.length // 50))
         while self.budget.allows(self.steps):
-            heat = cycle.temperature(self.steps, self._share())
-            if heat is None:
+            if (heat := cycle.temperature(self.steps, self._share())) is None:
                 return
             if self.budget.steps is not None:
                 # At most a hundredth of the budget, so that small budgets cool down as well.
@@ -349,8 +347,7 @@ def _initial_state(instance: Instance, workspace: SharedWorkspace) -> SharedStat
         after = graph.successors(index)
         if len(after):
             left[index] = max(left[index], seconds[index] + left[after].max())
-    order = np.lexsort((np.arange(len(graph)), -left)).astype(np.uint32)
-    return _state(order, way, bound)
+    return _state(np.lexsort((np.arange(len(graph)), -left)).astype(np.uint32), way, bound)
 
 
 def _bindings(

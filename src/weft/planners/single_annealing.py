@@ -400,8 +400,7 @@ def _links(instance: Instance) -> tuple[Floats, Floats, Floats]:
     apart = 1.0 - np.eye(hosts)
     between = np.ix_(location, location)
     inverse = np.where(apart > 0, network.inverse_bandwidth[between], 0.0)
-    latency = np.where(apart > 0, network.latency_s[between], 0.0)
-    return inverse, latency, apart
+    return inverse, np.where(apart > 0, network.latency_s[between], 0.0), apart
 
 
 def build_terms(instance: Instance, objective: LinearObjective, scale: float) -> SingleObjective:

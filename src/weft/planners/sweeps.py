@@ -55,8 +55,7 @@ def check_sweep_support(instance: Instance, objective: Objective, pool: Sharing)
     """Return why an instance cannot be planned as layers of sweeps; None if it can."""
     if objective.name != "makespan":
         return Unsupported(reason=f"sweep planners minimise the makespan, not the {objective.name}")
-    reason = next(_model_violations(instance), None)
-    if reason is not None:
+    if (reason := next(_model_violations(instance), None)) is not None:
         return Unsupported(reason=reason)
     found = find_layers(instance, pool)
     return found if isinstance(found, Unsupported) else None
@@ -95,8 +94,7 @@ def find_layers(instance: Instance, pool: Sharing) -> LayerAssignment | Unsuppor
     graph = instance.graph
     pools = _pools(instance)
     if pool == "own":
-        conflict = _layer_conflict(instance, pools)
-        if conflict is not None:
+        if (conflict := _layer_conflict(instance, pools)) is not None:
             return Unsupported(reason=f"{conflict}; pool=shared allows that")
         nodes = np.where(graph.kind == COMPUTE, pools, len(instance.groups) + np.arange(len(graph)))
     else:

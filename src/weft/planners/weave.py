@@ -107,8 +107,7 @@ def _slice_request(
 def _search(request: PlanRequest) -> Plan:
     """Search with the annealing that fits the instance."""
     instance, start = request.instance, request.incumbent
-    objective = linearise_objective(instance, request.objective)
-    if objective is None:
+    if (objective := linearise_objective(instance, request.objective)) is None:
         what = f"weave for the objective {request.objective.name!r}"
         raise InvalidInput(what, rule="must be a sum of makespan, node-seconds and price")
     if start is None or not serves_one_at_a_time(instance):

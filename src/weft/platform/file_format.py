@@ -62,8 +62,7 @@ def _read_unit(
     """Return a number, or a text with a unit converted by ``parse``."""
     if not isinstance(node.value, str):
         return _read_number(reader, node, wanted)
-    found = parse(node.value)
-    if found is None:
+    if (found := parse(node.value)) is None:
         reader.add_problem(node, f"{node.display()} is not allowed", rule=f"must be {wanted}")
     return found
 

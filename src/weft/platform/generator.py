@@ -153,7 +153,6 @@ def _check(
 
 
 def _checked(platform: Platform) -> Platform:
-    problems = list(platform.find_problems())
-    if problems:
+    if problems := list(platform.find_problems()):
         raise InvalidInput(problems)
     return platform

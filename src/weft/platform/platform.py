@@ -80,8 +80,7 @@ def _split_machine(machine: Machine, shares: tuple[Share, ...]) -> tuple[Machine
     if left <= 0:
         return tuple(parts)
     gpus = machine.gpus - sum(part.gpus for part in parts)
-    rest = dataclasses.replace(_scaled(machine, left), nodes=left, gpus=gpus)
-    return (rest, *parts)
+    return (dataclasses.replace(_scaled(machine, left), nodes=left, gpus=gpus), *parts)
 
 
 def _part(machine: Machine, share: Share) -> Machine:

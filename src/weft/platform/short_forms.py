@@ -35,8 +35,7 @@ class _ShortForm:
 def parse_short_form(text: str) -> Platform | None:
     """Return the platform of a short form; None if the text is not a short form but a file name."""
     word, colon, rest = text.strip().partition(":")
-    form = SHORT_FORMS.get(word)
-    if form is None:
+    if (form := SHORT_FORMS.get(word)) is None:
         return None
     first, *others = rest.split(",") if colon else [""]
     platform = form.make(_count(word, form, first), _options(word, form, others))

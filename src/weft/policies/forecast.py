@@ -31,8 +31,7 @@ _models: WeakKeyDictionary[Instance, _ForecastModel] = WeakKeyDictionary()
 
 def _forecast_model(instance: Instance, factors: _SpeedFactors) -> _ForecastModel:
     """Return the cached model of an instance, updated to the current speed factors."""
-    found = _models.get(instance)
-    if found is None:
+    if (found := _models.get(instance)) is None:
         found = _models[instance] = _ForecastModel(instance)
     found.update(factors)
     return found
@@ -96,8 +95,7 @@ class _ForecastModel:
 
     def choices(self, task: int) -> list[_ClassMode]:
         """Return the fastest mode of a compute task on each class of machines that can run it."""
-        found = self._choices.get(task)
-        if found is None:
+        if (found := self._choices.get(task)) is None:
             assert self._factors is not None
             best: dict[int, _ClassMode] = {}
             for number, machine, count, nodes in self._first_modes(self._group[task]):
@@ -109,8 +107,7 @@ class _ForecastModel:
 
     def _first_modes(self, group: int) -> list[tuple[int, int, int, int]]:
         """Return the modes of a group on the first machine of each class; O(modes) after a change."""
-        found = self._firsts.get(group)
-        if found is None:
+        if (found := self._firsts.get(group)) is None:
             first: dict[int, int] = {}
             found = self._firsts[group] = [
                 (number, machine, count, nodes)
@@ -250,8 +247,7 @@ class FinishForecast:
     def left_s(self, run: RunView) -> float:
         """Estimate the seconds to the end of a run; infinity if the next tasks cannot run."""
         model = _forecast_model(run.instance, self._factors)
-        attempts = self._attempts.get(run.index)
-        if attempts is None:
+        if (attempts := self._attempts.get(run.index)) is None:
             attempts = self._attempts[run.index] = self._view.attempts_of(run, _MOST_PLACED)
         tasks, behind_s = tuple(run.first_unfinished(_MOST_PLACED + 1)), None
         if len(tasks) > _MOST_PLACED:
@@ -260,8 +256,7 @@ class FinishForecast:
         if attempts or model.looks_back:
             return _left_s(model, run, tasks, attempts, self._now, behind_s)
         key, cached = (tasks, behind_s), model.cached
-        found = cached.get(key)
-        if found is None:
+        if (found := cached.get(key)) is None:
             if len(cached) >= _MOST_CACHED:
                 cached.clear()
             found = cached[key] = _left_s(model, run, tasks, (), self._now, behind_s)
@@ -467,11 +462,9 @@ class _ForecastSchedule:
         wide = (
             (self._free_from(each, nodes), each) for each in self._wide.get(number, ()) if each not in homes
         )
-        first = min(wide, default=None)
-        if first is not None:
+        if (first := min(wide, default=None)) is not None:
             found.append(first[1])
-        used = self._used.get(number)
-        if used is not None:
+        if (used := self._used.get(number)) is not None:
             while self._free[used[0][1]][0][0] != used[0][0]:
                 heappop(used)
             found.append(used[0][1])

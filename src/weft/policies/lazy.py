@@ -49,8 +49,7 @@ class LazyPolicy:
 
     def place(self, view: View, run: RunView, task: int) -> Place | None:
         """Choose machine and count of a ready task; None if no machine can run it."""
-        mode = self._lowest(view, run, task)
-        if mode is None:
+        if (mode := self._lowest(view, run, task)) is None:
             return None
         return Place(
             run=run.index,

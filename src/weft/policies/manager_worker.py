@@ -64,8 +64,7 @@ class ManagerWorker:
         """Return the first task that some machine can run now, and the fastest machine for it."""
         for run in view.runs:
             for task in run.ready.heads(view.free):
-                modes = size_modes(run, task, view.modes(run, task), self.sizing)
-                if modes:
+                if modes := size_modes(run, task, view.modes(run, task), self.sizing):
                     return min(modes, key=lambda mode: mode.seconds), run, task
         return None
 

@@ -58,8 +58,7 @@ class ByRank:
 
     def of(self, instance: Instance) -> RunOrder:
         """Return the order by rank, computed once per instance."""
-        keys = _rank_keys.get(instance)
-        if keys is None:
+        if (keys := _rank_keys.get(instance)) is None:
             keys = _rank_keys[instance] = (-upward_ranks(instance)).tolist()
         return _FixedOrder(keys.__getitem__)
 

@@ -165,8 +165,7 @@ def _send_ahead(view: View, run: RunView, task: int, follower: int) -> Place | N
             ways[mode.machine] = mode
     best: tuple[tuple[float, int], Mode] | None = None
     for machine, way in ways.items():
-        arrival = view.mode(run, task, machine, 0)
-        if arrival is not None:
+        if (arrival := view.mode(run, task, machine, 0)) is not None:
             free_s = way.finish_s - way.seconds + view.machines[machine].promised_s
             end = (max(arrival.ready_s, free_s) + way.seconds, machine)
             best = (end, arrival) if best is None or end < best[0] else best

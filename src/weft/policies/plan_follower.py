@@ -49,8 +49,7 @@ class PlanFollower:
     def _sent(self, view: View, run: RunView, plan: PlanView, *, early: bool) -> Iterator[Place]:
         turn = run.turn(early=early, strict=early or self.strict)
         while turn is not None and (task := turn.next()) is not None:
-            place = self._planned(view, run, plan, task, early)
-            if place is not None:
+            if (place := self._planned(view, run, plan, task, early)) is not None:
                 turn.pass_by(task)
                 yield place
             elif early or (self.strict and task in plan.line):
@@ -59,10 +58,8 @@ class PlanFollower:
                 turn.leave_out_kind(task)
 
     def _planned(self, view: View, run: RunView, plan: PlanView, task: int, early: bool) -> Place | None:
-        line = plan.line.get(task)
-        if line is not None:
-            mode = view.mode(run, task, line.machine, line.count)
-            if mode is not None:
+        if (line := plan.line.get(task)) is not None:
+            if (mode := view.mode(run, task, line.machine, line.count)) is not None:
                 return Place(
                     run=run.index,
                     task=task,

@@ -138,8 +138,7 @@ def place_first(
     """
     for task in run.ready.heads(view.free if free else None):
         if task not in refused:
-            place = placing.place(view, run, task)
-            if place is not None:
+            if (place := placing.place(view, run, task)) is not None:
                 return place
             refused.add(task)
     return None
@@ -157,8 +156,7 @@ def _by_tasks(view: View, priorities: _PriorityRule, placing: ModePlacer) -> Ite
     while heap and view.any_free:
         _, at, task = heappop(heap)
         run = runs[at]
-        place = placing.place(view, run, task)
-        if place is None:
+        if (place := placing.place(view, run, task)) is None:
             refused[at].add(task)
         else:
             yield place
@@ -180,8 +178,7 @@ def _by_workflows(view: View, priorities: _PriorityRule, placing: ModePlacer) ->
         active.sort(key=lambda run: -urgency[run.index])
         placed = []
         for run in active:
-            place = place_first(view, run, refused[run.index], placing)
-            if place is not None:
+            if (place := place_first(view, run, refused[run.index], placing)) is not None:
                 yield place
                 if not view.any_free:
                     return
@@ -191,8 +188,7 @@ def _by_workflows(view: View, priorities: _PriorityRule, placing: ModePlacer) ->
         active.sort(key=lambda run: (run.arrival_s, run.index))
     for run in active:  # a single run needs no priority
         while view.any_free:
-            place = place_first(view, run, refused[run.index], placing)
-            if place is None:
+            if (place := place_first(view, run, refused[run.index], placing)) is None:
                 return
             yield place
 

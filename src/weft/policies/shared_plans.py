@@ -74,16 +74,14 @@ class SharedPlans:
 
         def offer(at: int) -> None:
             run, turn = active[at]
-            task = turn.next()
-            if task is not None:
+            if (task := turn.next()) is not None:
                 heappush(heap, (-priority(run, task), at, task))
 
         for at in range(len(active)):  # runs are sorted by arrival, so the position breaks ties
             offer(at)
         while heap:
             _, at, task = heappop(heap)
-            place = self._placed(view, *active[at], task)
-            if place is not None:
+            if (place := self._placed(view, *active[at], task)) is not None:
                 yield place
                 if not view.any_free:
                     return
@@ -108,8 +106,7 @@ class SharedPlans:
         while active:
             placed = set()
             for run, turn in self._sorted(view, active):
-                place = self._first_placed(view, run, turn)
-                if place is not None:
+                if (place := self._first_placed(view, run, turn)) is not None:
                     yield place
                     placed.add(run.index)
                     if not view.any_free:
@@ -132,8 +129,7 @@ class SharedPlans:
     def _first_placed(self, view: View, run: RunView, turn: TaskCursor) -> Place | None:
         """Place the first task that can be placed, and advance past it."""
         while (task := turn.next()) is not None:
-            place = self._placed(view, run, turn, task)
-            if place is not None:
+            if (place := self._placed(view, run, turn, task)) is not None:
                 return place
         return None
 
@@ -176,8 +172,7 @@ class SharedPlans:
             ), False
         if hurried:
             return None, False
-        place = elsewhere.place(view, run, task)
-        if place is None:
+        if (place := elsewhere.place(view, run, task)) is None:
             return None, True
         found = view.mode(run, task, place.machine, place.count)
         return (place if found is not None and found.finish_s < planned.finish_s else None), False

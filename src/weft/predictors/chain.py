@@ -54,8 +54,7 @@ class PredictorChain:
     def table(self, graph: TaskGraph, machines: Sequence[Machine]) -> Seconds:
         """Return the layout ``related`` if all estimates are work over speed, else query class by class."""
         owner = self._owner(graph)
-        related = self._related(graph, machines, owner)
-        if related is not None:
+        if (related := self._related(graph, machines, owner)) is not None:
             return related
         for index, predictor in enumerate(self.predictors):
             if predictor.final and (owner[graph.kind == COMPUTE] == index).all():

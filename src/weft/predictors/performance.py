@@ -109,8 +109,7 @@ def _read_scaling(
     kind: str, sizes: Mapping[_Key, Mapping[_Key, float]], *, one_size: bool
 ) -> tuple[_MeasuredScaling | None, list[Problem]]:
     """Return the sorted measurements of one kind, or None and their problems."""
-    problems = list(_find_problems(kind, sizes, one_size))
-    if problems:
+    if problems := list(_find_problems(kind, sizes, one_size)):
         return None, problems
     rows = {_number(size): _row(times) for size, times in sizes.items()}
     order = sorted(rows)
@@ -218,8 +217,7 @@ class PerformanceTable:
 
     def lookup(self, kind: str, size: float, nodes: int) -> Estimate | None:
         """Return the estimate on rate 1; None where it is unknown."""
-        scaling = self._kinds.get(kind)
-        if scaling is None:
+        if (scaling := self._kinds.get(kind)) is None:
             return None
         found = scaling.at(np.array([size]), np.array([float(nodes)]))
         seconds, upper, measured = float(found.seconds[0]), float(found.upper[0]), bool(found.measured[0])
@@ -246,8 +244,7 @@ class PerformanceTable:
 
     def efficiency(self, kind: str, size: float, nodes: int) -> float | None:
         """Return the node-seconds on the smallest measured count divided by those on ``nodes``."""
-        found = self.lookup(kind, size, nodes)
-        if found is None:
+        if (found := self.lookup(kind, size, nodes)) is None:
             return None
         smallest = int(self.counts(kind, size)[0])
         return float(self.seconds(kind, size, smallest)) * smallest / (found.p50_s * nodes)
@@ -258,14 +255,12 @@ class PerformanceTable:
 
     def predict(self, features: TaskFeatures, machine: Machine, nodes: int) -> Estimate | None:
         """Return the measured or interpolated time divided by the machine's rate."""
-        scaling = self._kinds.get(features.kind)
-        if scaling is None:
+        if (scaling := self._kinds.get(features.kind)) is None:
             return None
         size = float(scaling.sizes[0]) if self.size is None else numeric_parameter(features, self.size)
         if size is None or not len(scaling.counts(size)):
             return None
-        found = self.lookup(features.kind, size, nodes)
-        if found is None:
+        if (found := self.lookup(features.kind, size, nodes)) is None:
             return impossible(_MEASURED)
         rate = machine.rate(features.service)
         p90_s = None if found.p90_s is None else found.p90_s / rate

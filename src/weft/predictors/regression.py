@@ -115,10 +115,9 @@ def _fit_families(x: Floats, y: Floats, max_degree: int) -> Iterator[Fit]:
     powers = [x**power for power in range(max_degree + 1)]
     trials += [("polynomial", True, powers[: degree + 1], y) for degree in range(2, max_degree + 1)]
     for family, allowed, columns, target in trials:
-        if allowed and len(x) > len(columns) and np.isfinite(columns).all():
-            fitted = _least_squares(family, columns, target, x, y)
-            if fitted is not None:
-                yield fitted
+        usable = allowed and len(x) > len(columns) and np.isfinite(columns).all()
+        if usable and (fitted := _least_squares(family, columns, target, x, y)) is not None:
+            yield fitted
 
 
 def _least_squares(family: str, columns: list[Floats], target: Floats, x: Floats, y: Floats) -> Fit | None:

@@ -271,8 +271,7 @@ def _query_predictor(
         for count in features.counts:
             if count > machine.nodes:
                 break
-            estimate = predictor.predict(features, machine, count)
-            if estimate is not None:
+            if (estimate := predictor.predict(features, machine, count)) is not None:
                 builder.record_source(estimate.source, estimate.spread)
                 if estimate.possible:
                     builder.add(index, count, estimate.p50_s)

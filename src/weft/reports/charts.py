@@ -34,8 +34,7 @@ def tick_times(end_s: float, most: int) -> list[float]:
     if end_s <= 0:
         return [0.0]
     step = _step(end_s / max(most, 1))
-    count = int(end_s / step * (1 + 1e-12))
-    return [index * step for index in range(count + 1)]
+    return [index * step for index in range(int(end_s / step * (1 + 1e-12)) + 1)]
 
 
 def tick_label(seconds: float) -> str:

@@ -149,8 +149,7 @@ class _CriticalPathSearch:
 
     def _own_candidates(self, attempt: AttemptRecord, by_s: float) -> Iterator[tuple[str, AttemptRecord]]:
         run = self._chronicle.runs[attempt.run]
-        task = self._task(run, attempt)
-        if task is not None:
+        if (task := self._task(run, attempt)) is not None:
             for before in self._sources(run, task):
                 yield from self._last_ended("data", attempt.run, run.compiled.names[before], by_s)
             if attempt.iteration > 1:
@@ -161,8 +160,7 @@ class _CriticalPathSearch:
 
     def _task(self, run: RunState, attempt: AttemptRecord) -> int | None:
         """Return the index of a task in the final graph; None if growth replaced it."""
-        index = self._index.get(run.index)
-        if index is None:
+        if (index := self._index.get(run.index)) is None:
             index = self._index[run.index] = {name: task for task, name in enumerate(run.compiled.names)}
         return index.get(attempt.task)
 

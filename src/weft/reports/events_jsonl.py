@@ -93,8 +93,7 @@ class EventLines:
                 name, iteration = run.compiled.names[message.task], run.loops.iteration(message.task)
                 self._of[message.attempt] = (message.run, name, iteration, message.machine)
         for message in (entry.event, *entry.commands):
-            told = EVENT_KINDS.get(type(message))
-            if told is not None:
+            if (told := EVENT_KINDS.get(type(message))) is not None:
                 yield self._line(entry, state, message, *told)
 
     def _line(

@@ -279,9 +279,7 @@ def find_deviations(attempts: Iterable[AttemptRecord], planned: Mapping[str, Pla
 
 def _line(planned: Mapping[str, PlanLine], attempt: AttemptRecord) -> PlanLine | None:
     numbered = planned.get(f"{attempt.task}#{attempt.iteration}")
-    if numbered is not None or attempt.iteration > 1:
-        return numbered
-    return planned.get(attempt.task)
+    return numbered if numbered is not None or attempt.iteration > 1 else planned.get(attempt.task)
 
 
 _UNKNOWN = ProcessUsage()

@@ -176,15 +176,13 @@ class AttemptLogs:
         folder = self.layout.records(self.execution, attempt).relative_to(self.layout.project)
         for name in ("err", "out"):
             path = str(folder / name)
-            found = _last_lines(_end_of(self.layout.project, path), lines)
-            if found:
+            if found := _last_lines(_end_of(self.layout.project, path), lines):
                 return LogTail(path=path, lines=found)
         return None
 
 
 def _last_lines(data: bytes, most: int) -> tuple[str, ...]:
-    text = data.decode("utf-8", "replace").rstrip()
-    if not text:
+    if not (text := data.decode("utf-8", "replace").rstrip()):
         return ()
     # A carriage return starts a line, as in progress displays of programs.
     found = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")[-most:]

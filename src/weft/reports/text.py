@@ -77,8 +77,7 @@ def promise_text(promise: Promise) -> str:
     """Return time, cost and unknowns of a prediction in one line."""
     cost = cost_text(promise)
     known = time_text(promise) + (f", cost {cost}" if cost else "")
-    doubt = doubt_text(promise)
-    if not doubt:
+    if not (doubt := doubt_text(promise)):
         return known
     return f"unknown: {doubt}" if promise.least_s is None else f"{known}; unknown: {doubt}"
 

@@ -187,8 +187,7 @@ class _Executed:
             yield positions[-1]
 
     def _made(self, instance: _WfFormatInstance) -> Iterator[tuple[str, float | None]]:
-        product = self.product(instance)
-        if product is not None:
+        if (product := self.product(instance)) is not None:
             yield from ((made.name, float(made.size_bytes)) for made in product.files)
         else:
             yield from ((name, self._files.sizes[name]) for name in self._files.writes[instance.task])
@@ -275,8 +274,7 @@ def _ran(
     over = is_reused(last)
     seconds = (product.seconds if product else 0.0) if over else sum(each.useful_s for each in instance.tries)
     entry: dict[str, Any] = {"id": ident, "runtimeInSeconds": seconds}
-    started = executed.records.wall(last.started_s)
-    if started is not None:
+    if (started := executed.records.wall(last.started_s)) is not None:
         entry["executedAt"] = started.isoformat()
     if (command := format_command(graph.graph, instance.task)) is not None:
         entry["command"] = command

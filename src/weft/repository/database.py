@@ -335,8 +335,7 @@ def open_database(path: Path, *, create: bool = False) -> Database:
     if create:
         _make_folder(path)
     elif not path.is_file():
-        advice = "`weft run` creates it; is this the project folder?"
-        raise InvalidInput(f"no file '{path}'", advice=advice)
+        raise InvalidInput(f"no file '{path}'", advice="`weft run` creates it; is this the project folder?")
     failure: sqlite3.Error | None = None
     for how in ("mode=rwc",) if create else _read_modes(path):
         try:

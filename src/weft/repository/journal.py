@@ -231,8 +231,7 @@ def read_header(record: Mapping[str, Any]) -> JournalHeader:
 def _read_settings(record: Mapping[str, Any]) -> EngineSettings:
     known = {field.name for field in fields(EngineSettings)}
     stated = dict(record)
-    unknown = sorted(stated.keys() - known)
-    if unknown:
+    if unknown := sorted(stated.keys() - known):
         what = f"unknown settings: {', '.join(unknown)}"
         raise InvalidInput(what, advice="read the journal with the version that wrote it")
     if stated.get("replanning") is not None:

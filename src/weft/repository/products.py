@@ -103,13 +103,10 @@ class ProductTable:
         with self._lock:
             recent = self._found.get(key)
             all_here = self._all_here
-        if recent is not None or all_here:
-            return recent
-        return self._stored(question, key)
+        return recent if recent is not None or all_here else self._stored(question, key)
 
     def _stored(self, question: str, key: _Key) -> Product | None:
-        row = self._database.row(question, key)
-        if row is None:
+        if (row := self._database.row(question, key)) is None:
             return None
         found = _product(row, self._database.rows(_FILES, (row[0],)))
         return replace(found, directory=self._absolute(found.directory))

@@ -105,8 +105,7 @@ class RunTable:
         predicted_p90_s: float | None = None,
     ) -> int:
         """Add a run and return its number; an existing run is left unchanged."""
-        known = self.at(execution, position)
-        if known is not None:
+        if (known := self.at(execution, position)) is not None:
             return known.number
         # Only the engine of the project adds runs, so the number is known before the commit.
         (newest,) = self._database.row("SELECT max(number) FROM run") or (None,)

@@ -97,8 +97,7 @@ def exclude_compilation(budget: Budget) -> Iterator[None]:
     Compilation takes seconds, but only once per machine; without this, the first plan would have no time to
     search.
     """
-    clock = find_deadline(budget)
-    if clock is None:
+    if (clock := find_deadline(budget)) is None:
         yield
         return
     with report_compilation(clock.stop):

@@ -308,8 +308,7 @@ class DriverLoop:
         """
         own, rest = self._own, list[cm.Command]()
         for command in commands:
-            handle = own.get(type(command))
-            if handle is None:
+            if (handle := own.get(type(command))) is None:
                 rest.append(command)
                 continue
             if rest:

@@ -195,8 +195,7 @@ def _check_alpha(objective: Objective, alpha: float) -> None:
         what = f"alpha {alpha:g} for the objective {objective.name!r}, which has no alpha"
         raise InvalidInput(what, advice=f"omit it, or use one of {those}")
     if not 0.0 <= alpha <= 1.0:
-        rule = "must be from 0 (cost alone) to 1 (time alone)"
-        raise InvalidInput(f"alpha is {alpha:g}", rule=rule)
+        raise InvalidInput(f"alpha is {alpha:g}", rule="must be from 0 (cost alone) to 1 (time alone)")
 
 
 def _check_limit(noun: str, limit: float | None, unit: str) -> None:

@@ -44,8 +44,7 @@ def verify(
 ) -> list[Violation]:
     """Return all rules that the schedule breaks; an empty list means it is valid."""
     checker = _ScheduleVerifier(schedule, graph, platform, predictor or default_chain())
-    complete = list(checker.completeness())
-    if complete:
+    if complete := list(checker.completeness()):
         return complete
     return [
         *checker.modes(),
@@ -163,8 +162,7 @@ class _ScheduleVerifier:
         return np.array(totals, dtype=np.float64) * (1 + 2e-9)
 
     def _duration(self, task: int, name: str, machine: Machine, nodes: int) -> Iterator[Violation]:
-        count = self._count(task)
-        if count is None:
+        if (count := self._count(task)) is None:
             allowed = self.graph.count_sets[self.graph.counts[task]]
             what = f"{name} takes {nodes} nodes of {machine.name}; allowed are {shorten(allowed)}"
             yield Violation(rule="count", what=what)
@@ -197,8 +195,7 @@ class _ScheduleVerifier:
                 yield from self._lasts(task, 0.0, f"{name}, a virtual task,")
 
     def _edge_seconds(self, edge: int, before: int, here: Machine) -> float:
-        link = link_between(self.platform, self.machine(before), here)
-        if link is None:
+        if (link := link_between(self.platform, self.machine(before), here)) is None:
             return 0.0
         graph = self.graph
         size = float(graph.edge_bytes[edge])

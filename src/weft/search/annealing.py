@@ -35,8 +35,7 @@ class AnnealingSettings:
     def __post_init__(self) -> None:
         for name in ("steps", "walkers", "coolings", "hot", "milder", "cold"):
             if not 0 < getattr(self, name) < np.inf:
-                what = f"{name} of annealing is {getattr(self, name)!r}"
-                raise InvalidInput(what, rule="must be above 0")
+                raise InvalidInput(f"{name} of annealing is {getattr(self, name)!r}", rule="must be above 0")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

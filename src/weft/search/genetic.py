@@ -65,11 +65,9 @@ class GeneticSettings:
     """Const as a multiple of the largest metric of the first generation."""
 
     def __post_init__(self) -> None:
-        invalid = self._invalid_field()
-        if invalid is not None:
+        if (invalid := self._invalid_field()) is not None:
             name, rule = invalid
-            what = f"{name} of the genetic algorithm is {getattr(self, name)!r}"
-            raise InvalidInput(what, rule=rule)
+            raise InvalidInput(f"{name} of the genetic algorithm is {getattr(self, name)!r}", rule=rule)
 
     def _invalid_field(self) -> tuple[str, str] | None:
         if self.population < 2:
@@ -170,5 +168,4 @@ def _const(values: Floats, factor: float) -> float:
 def _shuffle_parents(parents: ParentIndices, number: int, rng: np.random.Generator) -> ParentIndices:
     """Return ``number`` parents: shuffled, repeatedly if necessary."""
     rounds = -(-number // len(parents))
-    shuffled = rng.random((rounds, len(parents))).argsort(axis=1)
-    return parents[shuffled.reshape(-1)[:number]]
+    return parents[rng.random((rounds, len(parents))).argsort(axis=1).reshape(-1)[:number]]

@@ -57,8 +57,7 @@ class Space:
         """Return the nearest points of the space: positions are rounded and clipped to the valid range."""
         rows = np.asarray(points)
         if rows.shape[-1:] != (self.genes,):
-            rule = f"must have {self.genes} genes"
-            raise InvalidInput(f"points of shape {rows.shape}", rule=rule)
+            raise InvalidInput(f"points of shape {rows.shape}", rule=f"must have {self.genes} genes")
         whole = rows if rows.dtype.kind in "iu" else np.rint(rows)
         inside: Points = np.clip(whole, 0, self.sizes.astype(np.int64) - 1).astype(np.uint32)
         return inside

@@ -99,8 +99,7 @@ class Builder:
         entries["loops"] = DocumentNode(value=dict(self._loops), location=self._place, path=("loops",))
         document = Document(file=self._place.file, root=DocumentNode(value=entries, location=self._place))
         workflow, reader = read_workflow(document)
-        problems = find_problems(workflow, reader.problems)
-        if problems:
+        if problems := find_problems(workflow, reader.problems):
             raise InvalidInput(problems)
         return workflow
 

@@ -71,8 +71,7 @@ def topological_order(successors: _Adjacency) -> list[int] | None:
 
 def find_cycle(successors: _Adjacency) -> list[int] | None:
     """Return the nodes of one cycle in order; None if there is none."""
-    removed = back_edges(successors, ())
-    if not removed:
+    if not (removed := back_edges(successors, ())):
         return None
     last, first = removed[0]
     parent = {first: first}

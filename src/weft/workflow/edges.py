@@ -67,11 +67,9 @@ class _SubtaskIndex:
         exact = [evaluate(part, context) for part in index if isinstance(part, Expression)]
         if len(exact) < len(index):
             return self._several(task, index, context)
-        row = self.row(task, tuple(exact))
-        if row is None:
+        if (row := self.row(task, tuple(exact))) is None:
             what = f"{described.name}[{','.join(map(format_value, exact))}] does not exist"
-            advice = "a range such as a[k-1..k] omits subtasks that do not exist"
-            raise InvalidInput(what, advice=advice)
+            raise InvalidInput(what, advice="a range such as a[k-1..k] omits subtasks that do not exist")
         return [row]
 
     def _several(
@@ -293,8 +291,7 @@ class FileDependencies:
 
     def _numbers(self, name: str) -> list[int]:
         """Return the outputs that are the file of this name or contain it."""
-        first = self._writer.get(name)
-        if first is not None:
+        if (first := self._writer.get(name)) is not None:
             return [first, *self._more.get(name, ())]
         return [number for pattern, number in self._patterns if fnmatch.fnmatchcase(name, pattern)]
 
@@ -314,8 +311,7 @@ class FileDependencies:
         rows, task = self._rows, self._rows.tasks[self._rows.template[row]]
         assert task.transfer is not None
         name, machine = rows.fill_name(row, task.transfer.file), rows.fill_name(row, task.transfer.source)
-        source = rows.abstract.get(machine)
-        if source is None:
+        if (source := rows.abstract.get(machine)) is None:
             what = (
                 f"{rows.names[row]} moves {shorten(name)!r} from {shorten(machine)!r}, the machine of no task"
             )
@@ -353,8 +349,7 @@ class FileDependencies:
             name = self._rows.tasks[self._rows.template[row]].name
             self._rows.add_problem(("tasks", name, key), error)
             return
-        known = next((found for found in sizes if found is not None), None)
-        if known is None:
+        if (known := next((found for found in sizes if found is not None), None)) is None:
             self._edges.unsized += 1
         else:
             self.transfer_bytes[row] = known

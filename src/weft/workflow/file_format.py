@@ -108,8 +108,7 @@ def _read_number_or_unit(
             return None
         return value
     if isinstance(value, str):
-        number = parse_unit(value)
-        if number is not None:
+        if (number := parse_unit(value)) is not None:
             return int(number) if number.is_integer() else number
         return _read_expression(reader, node)
     reader.add_type_problem(node, f"a number of {what}, a quantity with unit, or an expression")
@@ -193,8 +192,7 @@ def _find_separators(text: str, separator: str) -> list[int]:
 
 def _read_range(reader: Reader, node: DocumentNode, text: str) -> Range | None:
     """Return ``low..high`` or ``low..high step s``; None if the text is not a range or is invalid."""
-    halves = split_range(text)
-    if halves is None:
+    if (halves := split_range(text)) is None:
         return None
     high, word, step = halves[1].partition(" step ")
     parts = (halves[0], high, *([step] if word else []))
@@ -343,8 +341,7 @@ def _parse_index(part: str, text: str) -> Expression | IndexRange | str:
         raise InvalidInput(f"{shorten(text)!r} has an empty index", advice="write name[index]")
     if part == ALL:
         return ALL
-    halves = split_range(part)
-    if halves is None:
+    if (halves := split_range(part)) is None:
         return parse(part)
     return IndexRange(low=parse(halves[0]), high=parse(halves[1]))
 

@@ -83,8 +83,7 @@ class SubtaskTable:
 
     def abstract_machine(self, name: str) -> int:
         """Return the binding variable of an abstract machine, adding it if necessary."""
-        index = self.abstract.get(name)
-        if index is None:
+        if (index := self.abstract.get(name)) is None:
             index = self.abstract[name] = len(self.variables)
             self.variables.append(name)
         return index

@@ -92,8 +92,7 @@ class AmountTable:
         pointer = np.concatenate(([0], np.cumsum(length)))
         rows = np.repeat(least, length, axis=0)
         for column, name in enumerate(names):
-            varied = self._by_count.get(name, {})
-            if varied:
+            if varied := self._by_count.get(name, {}):
                 listed = [varied.get(row) for row in order.tolist()]
                 own = np.repeat([amounts is not None for amounts in listed], length)
                 rows[own, column] = list(chain.from_iterable(amounts for amounts in listed if amounts))
@@ -280,8 +279,7 @@ def build_subgraph(
     successors: list[list[int]] = [[] for _ in rows]
     for link in links:
         successors[link.tail].append(link.head)
-    order = topological_order(successors)
-    if order is None:
+    if (order := topological_order(successors)) is None:
         raise ValueError("the edges of a subgraph must not form a cycle")
     tasks = np.array([rows[position].task for position in order], dtype=np.int64)
     finished = np.array([rows[position].finished for position in order], dtype=np.bool_)

@@ -193,8 +193,7 @@ def try_unfold(workflow: Workflow, *, strictly: bool = False) -> tuple[TaskGraph
         problems += _writer_problems(rows, shared, branches=_branches(workflow)) if shared else ()
     merged = MergedEdges(edges, len(rows.names))
     _cut_loops(rows, merged, workflow.loops)
-    order = merged.order()
-    if order is None:
+    if (order := merged.order()) is None:
         problems.append(_cycle_problem(rows, merged))
         return None, problems
     bodies, found = _find_loop_bodies(rows, merged, workflow.loops)

@@ -98,8 +98,7 @@ def find_growth_files(workflow: Workflow) -> dict[str, str]:
     found: dict[str, str] = {}
     for task in workflow.tasks:
         for _, values in task.sweep.variables if task.sweep is not None else ():
-            name = growth_file(values)
-            if name is not None:
+            if (name := growth_file(values)) is not None:
                 found.setdefault(name, task.name)
     return found
 
@@ -131,8 +130,7 @@ def evaluate_params(params: Mapping[str, Parameter]) -> tuple[dict[str, Value], 
     if not formulas:
         return values, []
     needed_by = _needed_by(formulas)
-    order = topological_order(needed_by)
-    if order is None:
+    if (order := topological_order(needed_by)) is None:
         first, *rest = find_cycle(needed_by) or [0]
         names = [formulas[index][0] for index in (first, *reversed(rest))]
         what = f"cyclic parameters: {', '.join(names[:8])}"

@@ -83,8 +83,7 @@ def describe_function(function: Callable[..., Any]) -> dict[str, Any]:
     """Return a description from which ``child`` can load the function. Raises InvalidInput if that is
     impossible.
     """
-    named = _import_path(function)
-    if named is not None:
+    if (named := _import_path(function)) is not None:
         # The source is not loaded there; it makes the task stale when the function changes.
         return {"import": named, "text": _source_or_empty(function)}
     package = _FunctionBundle()
@@ -177,8 +176,7 @@ class _FunctionBundle:
             self._take_name(name, own, user)
             self.parts.append({"import": own.__name__, "as": name})
             return
-        named = _import_path(own)
-        if named is not None:
+        if (named := _import_path(own)) is not None:
             self._take_name(name, own, user)
             self.parts.append({"from": named, "as": name})
         elif isinstance(own, FunctionType):
@@ -448,8 +446,7 @@ def _build_workflow(roots: Sequence[TaskCall], name: str, layout: ProjectLayout)
     texts: dict[int, str] = {}
     seen: Counter[str] = Counter()
     for call in _sort_calls(roots):
-        described = texts.get(id(call.function))
-        if described is None:
+        if (described := texts.get(id(call.function))) is None:
             described = texts[id(call.function)] = json.dumps(
                 describe_function(call.function), sort_keys=True
             )
@@ -587,8 +584,7 @@ def task(function: Callable[..., Any] | None = None, /, **facets: Any) -> Any:
     """
     for key in facets:
         if key in _RESERVED:
-            what = f"task(..., {key}=...)"
-            raise InvalidInput(what, rule="it is set by the call", advice="omit it")
+            raise InvalidInput(f"task(..., {key}=...)", rule="it is set by the call", advice="omit it")
     if function is None:
         return lambda found: TaskFunction(found, facets)
     return TaskFunction(function, facets)

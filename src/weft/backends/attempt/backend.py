@@ -165,8 +165,7 @@ class ProgramBackend:
     def execute(self, commands: Sequence[cm.Command]) -> None:
         """Start executing commands."""
         for command in commands:
-            action = self._actions.get(type(command))
-            if action is not None:
+            if (action := self._actions.get(type(command))) is not None:
                 action(command)
         self._transport.flush()
 
@@ -228,8 +227,7 @@ class ProgramBackend:
         elif prepared.order is None:
             self._program_ended(attempt, {"code": 0})
         else:
-            problem = self._transport.start(attempt.machine, prepared.order)
-            if problem:
+            if problem := self._transport.start(attempt.machine, prepared.order):
                 lost = ev.Ended(attempt=attempt.number, exit_code=None, cause=Cause.LOST, story=problem)
                 self._report_end(attempt, lost)
                 return
@@ -344,8 +342,7 @@ class ProgramBackend:
 
     def _process(self, reports: Iterable[ProgramReport]) -> None:
         for report in reports:
-            attempt = self._attempts.get(report.get("attempt", -1))
-            if attempt is None:
+            if (attempt := self._attempts.get(report.get("attempt", -1))) is None:
                 continue
             if report["is"] == "ended":
                 self._program_ended(attempt, report)

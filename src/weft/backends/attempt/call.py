@@ -38,8 +38,7 @@ def main(words: Sequence[str]) -> None:
         named = select_arguments(function, json.loads(given), positional)
     except TypeError as error:
         _end(f"{name} cannot be called: {error}")
-    answer = function(*positional, **named)
-    if answer is not None:
+    if (answer := function(*positional, **named)) is not None:
         task.result(**(answer if isinstance(answer, Mapping) else {"value": answer}))
 
 

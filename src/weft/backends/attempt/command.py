@@ -322,8 +322,7 @@ class ResultReferences:
         return found
 
     def _resolve(self, compiled: CompiledWorkflow, name: str, task: int) -> int:
-        rows = self._rows.get(name)
-        if rows is None:
+        if (rows := self._rows.get(name)) is None:
             rows = self._rows[name] = np.flatnonzero(compiled.graph.template == self._places[name]).tolist()
         if len(rows) != 1:
             rows = self._find_same_point(compiled, name, task)
@@ -344,8 +343,7 @@ class ResultReferences:
         if there is None or here is None:
             return self._rows[name]
         shared = tuple(variable for variable in there.names if variable in here.names)
-        table = self._by_point.get((name, shared))
-        if table is None:
+        if (table := self._by_point.get((name, shared))) is None:
             places = [there.names.index(variable) for variable in shared]
             table = {}
             for row in self._rows[name]:
@@ -573,8 +571,7 @@ class _TemplateCache:
     def template(self, compiled: CompiledWorkflow, task: int) -> CommandTemplate:
         """Return the compiled template of a task."""
         template = compiled.template(task)
-        found = self._recipes.get(template)
-        if found is None:
+        if (found := self._recipes.get(template)) is None:
             found = self._recipes[template] = compile_template(compiled.description(task))
         return found
 
@@ -583,8 +580,7 @@ _TEMPLATE_CACHES: WeakKeyDictionary[CompiledWorkflow, _TemplateCache] = WeakKeyD
 
 
 def _template_cache(compiled: CompiledWorkflow) -> _TemplateCache:
-    found = _TEMPLATE_CACHES.get(compiled)
-    if found is None:
+    if (found := _TEMPLATE_CACHES.get(compiled)) is None:
         found = _TEMPLATE_CACHES[compiled] = _TemplateCache(compiled)
     return found
 

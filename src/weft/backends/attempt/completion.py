@@ -221,8 +221,7 @@ class AttemptFinisher:
     def _collect_files(
         self, attempt: ActiveAttempt, compiled: CompiledWorkflow, *, all_required: bool
     ) -> tuple[FileRecord, ...]:
-        names = output_names(compiled, attempt.task, attempt.iteration)
-        if not names:
+        if not (names := output_names(compiled, attempt.task, attempt.iteration)):
             return ()
         files = collect_outputs(attempt.workdir, names, missing_ok=not all_required)
         make_read_only(attempt.workdir, files)
@@ -272,8 +271,7 @@ class AttemptFinisher:
         results = {fill_template(name, values) for name in compiled.results(attempt.task)}
         try:
             for file in product.files:
-                target = targets.get(file.name)
-                if target is not None:
+                if (target := targets.get(file.name)) is not None:
                     refuse_redirection(description, target, values)
                     publish(directory, file, fill_template(target, values), folder=folder)
                 elif _is_result(file.name, results):

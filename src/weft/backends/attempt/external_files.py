@@ -155,8 +155,7 @@ def _open_filesystem(url: str) -> tuple[Any, str]:
     import fsspec
 
     if "::" in url:
-        why = "chains of URLs ('::') are not allowed"
-        raise StagingProblem("cannot be used", url, why, lasting=True)
+        raise StagingProblem("cannot be used", url, "chains of URLs ('::') are not allowed", lasting=True)
     options: dict[str, Any] = {}
     if urlsplit(url).scheme in _WEB:
         from aiohttp import ClientTimeout
@@ -431,8 +430,7 @@ class InputCache:
         try:
             brought = request.fetch_copy(self._root, pending)
             make_read_only(self._root, [brought.file])
-            kept = self._find_content(brought.file.digest)
-            if kept is None:
+            if (kept := self._find_content(brought.file.digest)) is None:
                 name = _content_name(brought.file.digest)
                 remove_tree(self._root, name)
                 link_or_copy(self._root, pending, self._root, name)
@@ -485,8 +483,7 @@ class _CacheRequest:
 
     def key(self) -> tuple[str, bool]:
         """Return the key of the source's current version, and whether the version is identifiable later."""
-        path = self.source.path()
-        if path is None:
+        if (path := self.source.path()) is None:
             where, stamp = self.source.text, url_version(self.source.text)
         else:
             where, stamp = str(path), "{} {}".format(*extent(path.parent, path.name))

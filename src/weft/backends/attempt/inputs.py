@@ -116,8 +116,7 @@ class ProducerIndex:
 
     def of(self, name: str) -> list[int]:
         """Return the tasks that produce a file, or files matching a wildcard or inside a directory."""
-        found = self._producers.get(name)
-        if found is not None:
+        if (found := self._producers.get(name)) is not None:
             return found
         if _is_pattern(name):
             return [
@@ -181,8 +180,7 @@ class RunProducts:
 
     def of(self, run: int, task: int) -> Product | None:
         """Return the last product of a task, also one from an earlier process of the same execution."""
-        found = self._last.get((run, task))
-        if found is None:
+        if (found := self._last.get((run, task))) is None:
             found = self._products.of(self._execution, run, task)
         return found
 

@@ -227,8 +227,7 @@ class AttemptPreparer:
     def _results(self, attempt: ActiveAttempt, needed: Mapping[str, int]) -> dict[str, dict[str, Value]]:
         found: dict[str, dict[str, Value]] = {}
         for name, task in needed.items():
-            product = self._products.of(attempt.run, task)
-            if product is not None:
+            if (product := self._products.of(attempt.run, task)) is not None:
                 found[name] = {"exit_code": product.exit_code, "result": dict(product.result)}
         return found
 
@@ -305,14 +304,12 @@ class AttemptPreparer:
         return found[1]
 
     def _folder(self, run: int) -> Path:
-        found = self._folders.get(run)
-        if found is None:
+        if (found := self._folders.get(run)) is None:
             found = self._folders[run] = Path(self._context.workflow_folder(run))
         return found
 
     def _cache(self, machine: int) -> InputCache:
-        found = self._caches.get(machine)
-        if found is None:
+        if (found := self._caches.get(machine)) is None:
             described = self._context.machines[machine]
             found = self._caches[machine] = InputCache(self._context.layout.cache(described))
         return found

@@ -244,13 +244,11 @@ class _PathWalk:
             part = todo.pop()
             if part == "..":
                 self._go_up()
-            elif part not in ("", "."):
-                target = self._enter(part)
-                if target is not None:
-                    links += 1
-                    if links > _MOST_LINKS:
-                        raise OSError(errno.ELOOP, "")
-                    todo.extend(reversed(self._split_target(target)))
+            elif part not in ("", ".") and (target := self._enter(part)) is not None:
+                links += 1
+                if links > _MOST_LINKS:
+                    raise OSError(errno.ELOOP, "")
+                todo.extend(reversed(self._split_target(target)))
         if not self.fds:
             raise StagingProblem("cannot be used", self._name, "it is a link to the directory it lies in")
 

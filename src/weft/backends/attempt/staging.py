@@ -243,8 +243,7 @@ class DigestCache:
     def _lookup(self, status: os.stat_result) -> str | None:
         key = _key(status)
         with self._lock:
-            known = self._digests.get(key)
-            if known is not None:
+            if (known := self._digests.get(key)) is not None:
                 self._digests.move_to_end(key)
         return known
 

@@ -291,8 +291,7 @@ class TemplateValues:
                 f"{{{name}}} is unknown",
                 rule="other tasks provide {TASK.exit_code} and {TASK.result.NAME}",
             )
-        ended = self._results.get(task)
-        if ended is None:
+        if (ended := self._results.get(task)) is None:
             return ""  # In the first iteration of a loop the task that ends it has not run yet.
         if kind == "exit_code":
             return ended.get(kind)

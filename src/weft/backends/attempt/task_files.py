@@ -163,8 +163,7 @@ def _from_json(line: str) -> ReportedProgress:
 
 
 def _number(found: dict[str, object], key: str, line: str) -> float | None:
-    value = found.get(key)
-    if value is None:
+    if (value := found.get(key)) is None:
         return None
     if (
         isinstance(value, bool)
@@ -389,8 +388,7 @@ def read_sweep_lines(
 
     ``lines(split.parts)`` refers to a file of that name, or to the output ``parts`` of the task ``split``.
     """
-    sweep_files = _SWEEP_FILES.get(compiled)
-    if sweep_files is None:
+    if (sweep_files := _SWEEP_FILES.get(compiled)) is None:
         sweep_files = _SWEEP_FILES[compiled] = find_growth_files(compiled.graph.workflow)
     if not sweep_files:
         return {}
@@ -410,8 +408,7 @@ def read_sweep_lines(
 
 
 def _read_lines(workdir: Path, name: str) -> tuple[str, ...]:
-    text = read_task_file(workdir, name, max_bytes=_MOST_LINE_BYTES)
-    if text is None:
+    if (text := read_task_file(workdir, name, max_bytes=_MOST_LINE_BYTES)) is None:
         raise JobProblem(f"{shorten(name)} was not written", rule="a sweep needs its lines")
     lines = [line for line in (raw.strip() for raw in text.split("\n")) if line]
     fault = ""

@@ -209,8 +209,7 @@ def remove_tree(root: Path, name: str) -> None:
 
 def _remove(parent: int, last: str, name: str) -> None:
     for _ in range(_MOST_ROUNDS):
-        top = _open_for_removal(parent, last)
-        if top is None:
+        if (top := _open_for_removal(parent, last)) is None:
             os.unlink(last, dir_fd=parent)
             return
         try:
@@ -257,8 +256,7 @@ def _empty_directory(top: int) -> None:
         name = todo.pop()
         # An entry removed by another process needs no further work.
         with suppress(FileNotFoundError):
-            fd = _open_for_removal(top, name)
-            if fd is None:
+            if (fd := _open_for_removal(top, name)) is None:
                 os.unlink(name, dir_fd=top)
                 continue
             try:
@@ -304,8 +302,7 @@ def _try_rmdir(directory: int, name: str) -> bool:
 def _move_up(directory: int, name: str, top: int, numbers: count[int]) -> str:
     """Move a directory to ``top`` under an unused name and return the name."""
     # Opening makes the directory writable: moving it changes its ".." entry.
-    opened = _open_for_removal(directory, name)
-    if opened is not None:
+    if (opened := _open_for_removal(directory, name)) is not None:
         os.close(opened)
     while True:
         new = f".weft-removed-{next(numbers)}"
@@ -363,8 +360,7 @@ def _exists(root: Path, parts: Parts) -> bool:
 
 def _visible_names(root: Path, parts: Parts, *, only_directories: bool = False) -> list[str]:
     """Return the visible names in a directory; ``only_directories`` excludes files and links."""
-    fd = _open_listing(root, parts)
-    if fd is None:
+    if (fd := _open_listing(root, parts)) is None:
         return []
     try:
         with os.scandir(fd) as entries:

@@ -140,8 +140,7 @@ def _is_same_leader(start: Record) -> bool:
 
 def _last_moment_s(records: SealedRecords) -> float:
     """Return the latest time since boot at which the runner can have started a process."""
-    beat = records.read_again("beat")
-    if beat is None:
+    if (beat := records.read_again("beat")) is None:
         return float("inf")
     age_s = time.monotonic() - float(str(beat["monotonic_s"]))
     return time.clock_gettime(time.CLOCK_BOOTTIME) - age_s + _AFTER_BEAT_S
@@ -222,8 +221,7 @@ class RunnerLink:
         end_s = time.monotonic() + timeout_s
         while time.monotonic() < end_s:
             if self._open_socket():
-                here = self._authenticate(end_s)
-                if here is not None:
+                if (here := self._authenticate(end_s)) is not None:
                     return here
             elif not is_alive(self._records.read("pid")) and not self._check_child():
                 self.kill_orphans()
@@ -533,8 +531,7 @@ class RunnerPool:
             self._send_confirmed(machine)
 
     def _send_confirmed(self, machine: int) -> None:
-        confirmed = self._confirmed.get(machine)
-        if confirmed:
+        if confirmed := self._confirmed.get(machine):
             self._send(machine, {"do": "forget", "attempts": confirmed.copy()})
             confirmed.clear()
 
@@ -611,8 +608,7 @@ class RunnerPool:
 
     def _replace_runner(self, machine: int) -> list[ProgramReport]:
         """Start another runner and return the ends of the programs that did not survive."""
-        waiting = sorted(self._programs.get(machine, ()))
-        if not waiting:
+        if not (waiting := sorted(self._programs.get(machine, ()))):
             return []
         text, left = "its runner died", SurvivingPrograms()
         try:
@@ -647,8 +643,7 @@ class RunnerPool:
             del self._machine_of[descriptor]
 
     def _link(self, machine: int) -> RunnerLink:
-        link = self._links.get(machine)
-        if link is None:
+        if (link := self._links.get(machine)) is None:
             context = self._context
             described = context.machines[machine]
             self._make_folder()

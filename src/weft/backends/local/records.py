@@ -81,8 +81,7 @@ class SealedRecords:
     def read_again(self, name: str) -> Record | None:
         """Return a record that is overwritten in place; the read is repeated if it meets a write."""
         for _ in range(_READINGS):
-            record = self.read(name)
-            if record is not None:
+            if (record := self.read(name)) is not None:
                 return record
         return None
 
@@ -157,8 +156,7 @@ class SealedRecords:
         return b"".join(parts)
 
     def _seal(self, name: str, text: bytes) -> bytes:
-        begun = self._begun.get(name)
-        if begun is None:
+        if (begun := self._begun.get(name)) is None:
             begun = self._begun[name] = hashlib.blake2b(name.encode() + b"\0", key=self._key, digest_size=16)
         mark = begun.copy()
         mark.update(text)

@@ -313,8 +313,7 @@ class RunnerTasks:
 
     def cancel(self, attempt: int, grace_s: float | None) -> None:
         """Terminate an attempt; one that was not started yet will never be started."""
-        task = self.running.get(attempt)
-        if task is not None:
+        if (task := self.running.get(attempt)) is not None:
             self._end_group(
                 task, "cancelled", "it was cancelled", task.grace_s if grace_s is None else grace_s
             )
@@ -393,16 +392,14 @@ class RunnerTasks:
             if os.WIFSTOPPED(status) or os.WIFCONTINUED(status):
                 self._report_stop(pid, "stopped" if os.WIFSTOPPED(status) else "continued")
                 continue
-            task = self._leaders.pop(pid, None)
-            if task is not None:
+            if (task := self._leaders.pop(pid, None)) is not None:
                 task.status = status
                 peak_bytes = self._memory.program_peak_bytes(usage.ru_maxrss * 1024)
                 task.usage = (usage.ru_utime, usage.ru_stime, peak_bytes)
                 self._leader_ended(task)
 
     def _report_stop(self, pid: int, word: str) -> None:
-        task = self._leaders.get(pid)
-        if task is not None:
+        if (task := self._leaders.get(pid)) is not None:
             if task.stopping and word == "stopped":
                 _signal_task(task, self._members(task), signal.SIGSTOP)
             self._send(encode_record({"is": word, "attempt": task.attempt}))

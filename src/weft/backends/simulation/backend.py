@@ -97,8 +97,7 @@ class SimulationBackend:
     def execute(self, commands: Sequence[cm.Command]) -> None:
         """Start executing commands; ``poll`` reports the outcome."""
         for command in commands:
-            action = self._actions.get(type(command))
-            if action is not None:
+            if (action := self._actions.get(type(command))) is not None:
                 action(command)
 
     def poll(self, timeout_s: float) -> list[ev.Event]:  # noqa: ARG002 -- virtual time does not wait
@@ -123,8 +122,7 @@ class SimulationBackend:
                 queue.now_s = max(queue.now_s, moving)
                 staging.arrive()
             elif queued < math.inf:
-                event = queue.take()
-                if event is not None:
+                if (event := queue.take()) is not None:
                     return [event]
             else:
                 return []

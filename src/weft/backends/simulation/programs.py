@@ -102,8 +102,7 @@ class ProgramSimulator:
     def _work_s(self, command: cm.Start) -> float:
         """Return the seconds a program takes on an undisturbed host, from its restart point."""
         compiled = self._workflow_of(command.run)
-        truth = self._truths.get(command.run)
-        if truth is None:
+        if (truth := self._truths.get(command.run)) is None:
             durations = self._scenario.durations
             truth = TrueDurations(durations, compiled.names, seed=self._seed, run=command.run)
             self._truths[command.run] = truth
@@ -206,8 +205,7 @@ class ProgramSimulator:
             return None
         self._forget(program)
         compiled = self._workflow_of(program.run)
-        endings = self._endings.get(program.run)
-        if endings is None:
+        if (endings := self._endings.get(program.run)) is None:
             endings = self._endings[program.run] = TaskEndings(compiled, self._scenario)
         exit_code, cause, result, lines = endings.of(compiled, program.task, program.iteration)
         ended = ev.Ended(
@@ -272,8 +270,7 @@ class ProgramSimulator:
 
     def _cancelled(self, attempt: int) -> ev.Event | None:
         self._undelivered.pop(attempt, None)
-        program = self.programs.get(attempt)
-        if program is None:
+        if (program := self.programs.get(attempt)) is None:
             return ev.Ended(attempt=attempt, exit_code=None, cause=Cause.CANCELLED)
         checkpoint = self._description(program).recovery.checkpoint
         if checkpoint is None or checkpoint.every is not None:
@@ -281,8 +278,7 @@ class ProgramSimulator:
         # Without an interval, a checkpoint is written on cancellation; applications with iterations save
         # whole iterations.
         done = self.done(program)
-        iterations = self._iterations(program)
-        if iterations:
+        if iterations := self._iterations(program):
             done = max(program.checkpoint, math.floor(done * iterations + _ROUNDING) / iterations)
         self._queue.schedule(self._stop(program, Cause.CANCELLED))
         return ev.Checkpointed(attempt=attempt, work_done=done)

@@ -131,8 +131,7 @@ class _WorkflowNames:
 
 def _growth_files(task: Task) -> Iterator[str]:
     for _, values in task.sweep.variables if task.sweep is not None else ():
-        file = growth_file(values)
-        if file is not None:
+        if (file := growth_file(values)) is not None:
             yield file
 
 

@@ -198,8 +198,7 @@ def _read_patterns(reader: Reader, node: DocumentNode) -> tuple[str, ...]:
     """Return names and wildcards of machines, with ranges expanded."""
     names: list[str] = []
     for item in reader.listing(node):
-        text = reader.text(item)
-        if text is not None:
+        if (text := reader.text(item)) is not None:
             names += reader.collect_problems(item, functools.partial(expand_braces, text)) or []
     return tuple(names)
 
@@ -328,8 +327,7 @@ def _read_lists(
 ) -> dict[str, tuple[_Listed, ...]]:
     found: dict[str, tuple[_Listed, ...]] = {}
     for name, entry in reader.mapping(node).items():
-        items = reader.listing(entry)
-        if not items:
+        if not (items := reader.listing(entry)):
             reader.add_problem(entry, f"nothing for {name!r}", rule=f"must be {wanted}")
         each = [read(reader, item) for item in items]
         found[name] = tuple(item for item in each if item is not None)
@@ -498,8 +496,7 @@ def _read_arrival(
     if "trace" in entries:
         _refuse_beside(reader, entries, "trace", ("count", *_TIME_KEYS, "from"))
         return _read_trace(reader, entries["trace"], folder, owner)
-    workflows = _read_workflows(reader, node, entries, values)
-    if not workflows:
+    if not (workflows := _read_workflows(reader, node, entries, values)):
         return None
     if len(workflows) == 1 and not {"every", "poisson", "from"} & entries.keys():
         return Arrival(workflow=workflows[0], at_s=values.get("at", 0.0), owner=owner)
@@ -558,8 +555,7 @@ def _read_mix(reader: Reader, node: DocumentNode) -> list[tuple[str | None, int 
 
 
 def _read_order(reader: Reader, node: DocumentNode) -> list[tuple[str | None, int | None, DocumentNode]]:
-    items = reader.listing(node)
-    if not items:
+    if not (items := reader.listing(node)):
         reader.add_problem(node, "an order of no workflows", advice="list the files as they arrive")
     return [(reader.text(item), 1, item) for item in items]
 
@@ -589,8 +585,7 @@ def _read_trace(
     """Return the arrivals of a CSV file; ``owner`` is that of rows without one."""
     from weft.formats.files import open_source
 
-    name = reader.text(node)
-    if name is None:
+    if (name := reader.text(node)) is None:
         return None
     source = reader.collect_problems(node, lambda: open_source(str(folder / name)))
     text = None if source is None else reader.collect_problems(node, source.text)

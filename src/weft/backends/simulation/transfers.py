@@ -147,8 +147,7 @@ class SharedTransfers:
     def cancel(self, flow: int, now: float) -> None:
         """Cancel a transfer, even if it ended since the last call of ``ended``."""
         self.advance(now)
-        begun = self._under_way.pop(flow, None)
-        if begun is not None:
+        if (begun := self._under_way.pop(flow, None)) is not None:
             begun.queue.drop(begun, now)
             self._changed(begun.queue)
         else:
@@ -167,8 +166,7 @@ class SharedTransfers:
             queue = self._order[number]
             if queue.next_s != at_s:
                 continue
-            done = queue.step()
-            if done is not None:
+            if (done := queue.step()) is not None:
                 del self._under_way[done.flow]
                 self._ended.append((at_s, done.number, done.flow))
             self._changed(queue)
@@ -188,8 +186,7 @@ class SharedTransfers:
         return [flow for _, _, flow in found]
 
     def _queue(self, key: Hashable, inverse_bandwidth: float) -> _LinkQueue:
-        queue = self._queues.get(key)
-        if queue is None:
+        if (queue := self._queues.get(key)) is None:
             queue = self._queues[key] = _LinkQueue(len(self._order), inverse_bandwidth)
             self._order.append(queue)
         return queue

@@ -70,8 +70,7 @@ class TrueDurations:
     def _law_of(self, task: int) -> tuple[float, float]:
         """Return bias and spread of a task if the scenario states them by task."""
         label = self._labels[task]
-        law = self._laws.get(label)
-        if law is None:
+        if (law := self._laws.get(label)) is None:
             law = self._laws[label] = _lognormal_parameters(
                 find_task_value(self._durations.tasks, label) or self._durations
             )
@@ -162,15 +161,13 @@ class TaskEndings:
             return None, _CAUSES[stated], {}, {}
         if stated is not None:
             return stated, Cause.NONE, result, lines
-        loop = self._loops.get(description)
-        if loop is not None:
+        if (loop := self._loops.get(description)) is not None:
             _, iterations, going_on, converged = loop
             return (converged if iteration >= iterations else going_on), Cause.NONE, result, lines
         return 0, Cause.NONE, result, lines
 
     def _lines(self, file: str) -> tuple[str, ...]:
-        number = self._scenario.lines.get(file, 1)
-        return tuple(str(line) for line in range(1, number + 1))
+        return tuple(str(line) for line in range(1, self._scenario.lines.get(file, 1) + 1))
 
 
 def _nth(values: Sequence[_Found] | None, times: int) -> _Found | None:

@@ -152,9 +152,7 @@ def resolve_contract(
     """
     if evaluator is not None:
         default = _apply_evaluator(evaluator.strip(), default)
-    if facet is None:
-        return default
-    return replace(default, limit=facet.factor, grace_s=facet.grace_s)
+    return default if facet is None else replace(default, limit=facet.factor, grace_s=facet.grace_s)
 
 
 def _apply_evaluator(text: str, default: PerformanceContract) -> PerformanceContract:
@@ -335,8 +333,7 @@ def handle_progress(context: DecisionContext, event: messages.Progressed) -> Non
     if event.degraded:
         _handle_complaint(context, attempt, event.degraded)
         return
-    contract = find_contract(context, attempt)
-    if contract is None:
+    if (contract := find_contract(context, attempt)) is None:
         return
     watched = sample_attempt(attempt)
     behind = compute_ratio(watched, context.state.now)

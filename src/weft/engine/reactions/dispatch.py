@@ -156,8 +156,7 @@ def _check_placement(context: DecisionContext, run: RunState, place: Place) -> i
     if compiled.kind[task] != COMPUTE:
         return 0
     options = compiled.options(task)
-    nodes = options.nodes.get((place.machine, place.count))
-    if nodes is None:
+    if (nodes := options.nodes.get((place.machine, place.count))) is None:
         allowed = options.counts.get(place.machine)
         why = f"only {allowed} nodes are possible there" if allowed else "it cannot run there"
         raise _placement_error(context, run, place, f"it asks for {place.count} nodes; {why}")
@@ -191,8 +190,7 @@ def select_next(
     if not machine.has_room(1):
         return None
     racing = (attempts[number] for _, number in machine.queue if prepared(attempts[number]))
-    first = next(racing, None)
-    if first is None:
+    if (first := next(racing, None)) is None:
         return None
     if machine.unlimited:
         return first.number

@@ -250,8 +250,7 @@ def stop_run(context: DecisionContext, run: RunState, reason: str) -> None:
 
 def cancel_attempt(context: DecisionContext, run: RunState, task: int) -> None:
     """Cancel the live attempt of a task whose run stops."""
-    attempt = context.state.attempt_of(run, task)
-    if attempt is None:
+    if (attempt := context.state.attempt_of(run, task)) is None:
         return
     if attempt.stage == Stage.ASSIGNED and not attempt.staging:
         context.settle(run, task, TaskState.CANCELLED, reason="its run was stopped")

@@ -130,8 +130,7 @@ def _migrate(context: DecisionContext, run: RunState, task: int, machine: int | 
 
 def react(context: DecisionContext, event: messages.Event) -> None:
     """Run the reaction to an event, before the policy decides."""
-    reaction = _REACTIONS.get(type(event))
-    if reaction is not None:
+    if (reaction := _REACTIONS.get(type(event))) is not None:
         reaction(context, event)
 
 
@@ -139,8 +138,7 @@ def finish_runs(context: DecisionContext) -> None:
     """Complete virtual tasks and finish the runs that have nothing left to do."""
     state = context.state
     while state.pending.runs:
-        run = state.active.get(state.pending.pop_run())
-        if run is None:
+        if (run := state.active.get(state.pending.pop_run())) is None:
             continue
         while run.virtual:
             complete_task(context, run, next(iter(run.virtual)))
@@ -182,8 +180,7 @@ def _on_submitted(context: DecisionContext, event: messages.Submitted) -> None:
 
 
 def _on_started(context: DecisionContext, event: messages.Started) -> None:
-    attempt = context.state.attempts.get(event.attempt)
-    if attempt is not None:
+    if (attempt := context.state.attempts.get(event.attempt)) is not None:
         contracts.start_monitoring(context, attempt)
         replanning.schedule_replan(context, context.state.runs[attempt.run])
 

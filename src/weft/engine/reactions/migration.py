@@ -102,8 +102,7 @@ def rebind_members(context: DecisionContext, run: RunState, task: int, machine: 
 
 def prepare_successor(context: DecisionContext, old: Attempt) -> None:
     """Step 2: request the data of the new attempt after the old one has ended."""
-    new = context.state.find_attempt(old.replaced_by)
-    if new is None:
+    if (new := context.state.find_attempt(old.replaced_by)) is None:
         _discard_attempt(context, old)
     elif not is_prepared(context, new):
         request_data(context, new, first=True)
@@ -203,8 +202,7 @@ def relocate_attempt(
     ):
         _record_stay(context, attempt, reason, f"it has moved {allowed} times for that")
         return
-    found = _find_best_mode(context, run, attempt)
-    if found is None:
+    if (found := _find_best_mode(context, run, attempt)) is None:
         if must:
             context.cancel(attempt, reason)
         else:

@@ -88,8 +88,7 @@ def replan_on_iteration(context: DecisionContext, run: RunState) -> None:
 
 def replan_on_growth(context: DecisionContext, event: messages.TasksAdded) -> None:
     """Request a plan because the current one lacks new tasks."""
-    run = context.state.active.get(event.run)
-    if run is not None:
+    if (run := context.state.active.get(event.run)) is not None:
         request_plan(context, run, "tasks were added")
 
 
@@ -177,8 +176,7 @@ def _is_worthwhile(context: DecisionContext, attempt: Attempt, line: PlanLine) -
 def _migrate_violator(
     context: DecisionContext, run: RunState, plan: RunPlan, attempt: Attempt, line: PlanLine
 ) -> None:
-    before = _list_tied_tasks(run, plan, attempt.task)
-    if not before:
+    if not (before := _list_tied_tasks(run, plan, attempt.task)):
         migrate_attempt(context, attempt, line.machine, line.count, MigrationReason.PERFORMANCE)
         return
     # It depends on the tasks that run again, so it frees its nodes and waits.

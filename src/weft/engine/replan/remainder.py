@@ -369,8 +369,7 @@ class _RemainderBuilder:
 
     def _variable(self, variable: WindowVariable) -> int:
         """Return the number of a variable; pin it if it keeps its machine."""
-        number = self.number.get(variable)
-        if number is None:
+        if (number := self.number.get(variable)) is None:
             number = self.number[variable] = len(self.variables)
             self.variables.append(
                 f"{self.run.compiled.graph.variables[variable.machine]}#{variable.iteration}"
@@ -383,19 +382,16 @@ class _RemainderBuilder:
 
     def _machine_of(self, variable: int) -> int | None:
         """Return the current machine of an abstract machine; None: none."""
-        bound = self.run.binding.get(variable)
-        if bound is not None:
+        if (bound := self.run.binding.get(variable)) is not None:
             return bound
         for task in np.flatnonzero(self.run.compiled.graph.variable == variable).tolist():
-            place = self._place(task)
-            if place is not None:
+            if (place := self._place(task)) is not None:
                 return place
         return None
 
     def _place(self, task: int) -> int | None:
         """Return the machine of a task's current or last attempt."""
-        number = self.run.attempt_of.get(task)
-        if number is not None:
+        if (number := self.run.attempt_of.get(task)) is not None:
             return self.state.attempts[number].machine
         return self.run.where[task] if self.run.where[task] >= 0 else None
 
@@ -433,11 +429,9 @@ class _RemainderBuilder:
         place = self._place(tail)
         if place is None or not (running or (moves and self.run.state[tail] == TaskState.COMPLETED)):
             return None
-        row = self.standing_row.get(tail)
-        if row is None:
+        if (row := self.standing_row.get(tail)) is None:
             end_s = self.state.now
-            number = self.run.attempt_of.get(tail)
-            if number is not None:
+            if (number := self.run.attempt_of.get(tail)) is not None:
                 end_s = self.occupation.ends_s[number]
             row = self._standing(
                 tail, f"data of {self.run.compiled.names[tail]}", place, end_s - self.state.now
@@ -669,7 +663,6 @@ def _make_plan(
     planner: Planner, instance: Instance, compiled: CompiledWorkflow, budget: Budget, rng: np.random.Generator
 ) -> Plan:
     goal = make_objective("makespan")
-    refusal = planner.supports(instance, goal)
-    if refusal is not None:
+    if (refusal := planner.supports(instance, goal)) is not None:
         raise Infeasible(f"planner {planner.name!r} cannot plan {compiled.key!r}: {refusal.reason}")
     return planner.plan(PlanRequest(instance=instance, objective=goal, budget=budget, rng=rng))

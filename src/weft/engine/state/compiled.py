@@ -198,8 +198,7 @@ class CompiledWorkflow:
     def options(self, task: int) -> GroupModes:
         """Return the modes of a compute task."""
         group = self.group[task]
-        found = self._options.get(group)
-        if found is None:
+        if (found := self._options.get(group)) is None:
             found = self._options[group] = GroupModes(self.instance, group)
         return found
 
@@ -423,8 +422,7 @@ BoundExpression = tuple[str, tuple[tuple[str, str], ...]]
 
 def bind_expression(compiled: CompiledWorkflow, task: int, text: str) -> BoundExpression:
     """Bind the names of an expression to the values of a task; equal for most tasks of a sweep."""
-    expression = parse_or_none(text)
-    if expression is None:
+    if (expression := parse_or_none(text)) is None:
         return text, ()
     context = compiled.graph.context(task)
     heads = dict.fromkeys(name.partition(".")[0] for name in expression.names)
@@ -553,8 +551,7 @@ def _find_leaving_edges(compiled: CompiledWorkflow, loops: Loops) -> None:
     leaving: dict[int, list[tuple[int, int]]] = {}
     for task in sorted(loops.around):
         for successor in compiled.after(task):
-            held = loops.held_back_by(task, successor)
-            if held is not None:
+            if (held := loops.held_back_by(task, successor)) is not None:
                 leaving.setdefault(held, []).append((task, successor))
     for body in loops.bodies:
         body.leaving = tuple(leaving.get(body.index, ()))

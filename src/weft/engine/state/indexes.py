@@ -110,8 +110,7 @@ class FreeMachines:
             ):  # there are few plain node counts; keep their groups
                 del self._marks[before]
         if after is not None:
-            found = self._marks.get(after)
-            if found is None:
+            if (found := self._marks.get(after)) is None:
                 found = self._marks[after] = IndexSet()
             found.add(machine)
 
@@ -179,8 +178,7 @@ class AvailabilityQueue:
         """Insert the changed machines with a new version."""
         for machine in self._changed:
             look = self._look[machine] = self._look.get(machine, 0) + 1
-            found = self._load(machine)
-            if found is not None:
+            if (found := self._load(machine)) is not None:
                 end_s, behind_s = found
                 self._behind_s[machine] = behind_s
                 heappush(self._ends, (end_s, machine, look))
@@ -290,8 +288,7 @@ class PartitionedIndexSet:
 
     def change(self, part: Hashable, before: int | None, after: int | None) -> None:
         """Replace a position of a part by another; ``before`` None: only add, ``after`` None: only remove."""
-        marks = self.of.get(part)
-        if marks is None:
+        if (marks := self.of.get(part)) is None:
             marks = self.of[part] = IndexSet()
         led = marks.first
         if before is not None:

@@ -219,8 +219,7 @@ class MachineStates:
     def destinations(self, compiled: CompiledWorkflow, transfer: int) -> list[MachineClass]:
         """Return the machine classes for a transfer."""
         key = (compiled, compiled.candidate_set(transfer))
-        found = self._possible.get(key)
-        if found is None:
+        if (found := self._possible.get(key)) is None:
             machines = compiled.instance.candidates_of(compiled.variable[transfer]).tolist()
             found = self._possible[key] = self._sorted(machines)
         return found
@@ -236,16 +235,14 @@ class MachineStates:
 
         ``demanded`` and ``ranks`` hold the value of each machine; None: equal for all.
         """
-        found = self._possible.get((options, wish))
-        if found is None:
+        if (found := self._possible.get((options, wish))) is None:
             machines = [each for each in options.machines if demanded is None or demanded[each]]
             found = self._possible[options, wish] = self._sorted(machines, ranks)
         return found
 
     def classes(self, options: GroupModes) -> list[MachineClass]:
         """Return the machine classes for tasks of a group; O(machines) on the first call."""
-        found = self._possible.get(options)
-        if found is None:
+        if (found := self._possible.get(options)) is None:
             found = self._possible[options] = self._sorted(options.machines)
         return found
 

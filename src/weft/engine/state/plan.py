@@ -169,8 +169,7 @@ class RunPlan:
             found = (name, int(number)) if name and number.isdigit() else (label, 0)
             by_name.setdefault(found[0], []).append((found[1], line))
         for task, name in enumerate(compiled.names):
-            lines = by_name.get(name, ())
-            if lines:
+            if lines := by_name.get(name, ()):
                 now = iteration_of(task)
                 past = [each for each in lines if each[0] <= now]
                 if past:
@@ -197,8 +196,7 @@ class RunPlan:
 
         Ended tasks are skipped permanently; a started task may become ready again.
         """
-        turn = self._turn.get(machine)
-        if turn is None:
+        if (turn := self._turn.get(machine)) is None:
             return None
         position = self._ended.get(machine, 0)
         while position < len(turn) and ended(turn[position]):

@@ -134,8 +134,7 @@ class PlannedTasks:
 
     def remove(self, task: int) -> None:
         """Remove a task."""
-        whole = self.kind.pop(task, None)
-        if whole is not None:
+        if (whole := self.kind.pop(task, None)) is not None:
             del self.since[task]
             self._take_out(task, whole)
 
@@ -283,8 +282,7 @@ class ReadyTasks:
         kind = self._kinds[task] = self._kind_of(task)
         for index in self._kept:
             index.add(task, kind)
-        heap = self._heaps.get(kind)
-        if heap is None:
+        if (heap := self._heaps.get(kind)) is None:
             self._heaps[kind] = [(key, task)]
             self._listed.setdefault(_list_key(kind), {})[kind] = None
         else:

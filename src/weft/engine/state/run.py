@@ -68,8 +68,7 @@ class RunProgress:
 
     def stop(self, task: int) -> None:
         """Remove a task, if it runs."""
-        share = self._shares.pop(task, None)
-        if share is None:
+        if (share := self._shares.pop(task, None)) is None:
             return
         if task in self._overdue:
             self._overdue.remove(task)
@@ -331,8 +330,7 @@ class RunState:
 
     def change_facts(self, task: int) -> TaskFacts:
         """Return the facts of a task, to be changed by a transition."""
-        facts = self.facts.get(task)
-        if facts is None:
+        if (facts := self.facts.get(task)) is None:
             facts = self.facts[task] = TaskFacts()
         return facts
 

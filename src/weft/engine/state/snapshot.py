@@ -250,8 +250,7 @@ def digest_state(state: EngineState) -> dict[str, Any]:
         record["facts"] = {task: facts for task, facts in record["facts"] if facts}
     for attempt in found["attempts"].values():
         # The starts of a task are counted by its live attempt or, after a restore, by its facts.
-        tries = attempt.pop("tries")
-        if tries:
+        if tries := attempt.pop("tries"):
             facts = found["runs"][attempt["run"]]["facts"]
             facts.setdefault(attempt["task"], {})["tries"] = tries
     return found

@@ -208,8 +208,7 @@ class _OccupancyConstraints:
         moments = sorted({moment for moment, _, _ in events})
         found = []
         for first, last in pairwise(moments):
-            taken = sum(amount for moment, amount, _ in events if moment <= first)
-            if taken:
+            if taken := sum(amount for moment, amount, _ in events if moment <= first):
                 most = min(taken, events[0][2])
                 found.append((self.model.interval(first, last - first, last), most))
         return found

@@ -60,8 +60,7 @@ class ColocationBound:
         for turn in range(_ROUNDS):
             if (head_s + self.shortest_s + tail_s > limit_s).any():
                 return True
-            clusters = self._clusters(limit_s, head_s, tail_s)
-            if clusters is None:
+            if (clusters := self._clusters(limit_s, head_s, tail_s)) is None:
                 return False
             if clusters.overloaded(limit_s, head_s, tail_s):
                 return True

@@ -142,8 +142,7 @@ class _BoundCase:
     def critical_path_s(self) -> float:
         """Return the length of the longest path."""
         longest = 0.0
-        found = follow_machine_paths(self.instance, self.modes)
-        if found is not None:
+        if (found := follow_machine_paths(self.instance, self.modes)) is not None:
             self.head_s = np.maximum(self.head_s, found.head_s)
             self.tail_s = np.maximum(self.tail_s, found.tail_s)
             longest = found.longest_s
