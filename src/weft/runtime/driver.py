@@ -151,10 +151,8 @@ class StandstillRule:
         self._quiet_since_s = math.inf
         self._events_left = _PATIENCE_EVENTS
 
-    def count_event(self, event: ev.Event, commands: Sequence[cm.Command]) -> bool:
-        """Count an event of a virtual clock; return whether the patience is used up."""
-        if type(event) not in _IDLE_EVENTS:
-            return False
+    def count_event(self, commands: Sequence[cm.Command]) -> bool:
+        """Count an idle event of a virtual clock and its commands; return whether the patience is used up."""
         if (commands and type(commands[0]) not in _IDLE_COMMANDS) or self._backend.busy:
             self._events_left = _PATIENCE_EVENTS
             return False
@@ -250,25 +248,21 @@ class DriverLoop:
 
     def turn(self, wait_s: float) -> None:
         """Wait for events, decide on all of them, commit the journal, and execute the commands."""
-        events = [event for source in self._sources for event in source()]
+        events: list[ev.Event] = []
+        for source in self._sources:
+            events += source()
         events += self._backend.poll(0.0 if events else wait_s)
-        if len(events) == 1:
-            commands = self._decide(events[0])
-        else:
-            commands = [command for event in events for command in self._decide(event)]
+        commands: list[cm.Command] = []
+        for event in events:
+            commands += self._decide(event)
         if self._journal is not None:
             self._journal.commit()  # also without an event: an invalid request has an answer
         if not self.halting:
             self._execute(commands)
-        if self._virtual:
-            self.stuck = not events or (
-                not self._expected and self._standstill.count_event(events[0], commands)
-            )
-        else:
+        if not self._virtual:
             self.stuck = self._standstill.check_time(expected=bool(self._expected))
-
-    def _is_idle(self, event: ev.Event, commands: Sequence[cm.Command]) -> bool:
-        return not self._expected and self._standstill.count_event(event, commands)
+        elif not events or (not self._expected and type(events[0]) in _IDLE_EVENTS):
+            self.stuck = not events or self._standstill.count_event(commands)
 
     def _take_requests(self) -> Sequence[ev.Event]:
         if self._requests is None:
@@ -306,7 +300,12 @@ class DriverLoop:
 
         The order matters on a virtual clock: events at equal times happen in the order of their causes.
         """
-        own, rest = self._own, list[cm.Command]()
+        own = self._own
+        if own.keys().isdisjoint(map(type, commands)):
+            if commands:
+                self._backend.execute(commands)
+            return
+        rest: list[cm.Command] = []
         for command in commands:
             if (handle := own.get(type(command))) is None:
                 rest.append(command)

@@ -110,7 +110,8 @@ class SimulationBackend:
         queue, staging = self._queue, self._staging
         silent = 0
         while True:
-            queued, moving = queue.next_s(), staging.next_s()
+            queued = queue.heap[0][0] if queue.heap else math.inf
+            moving = staging.next_s() if staging.flows else math.inf
             disturbed = self._next.at_s if self._next is not None else math.inf
             silent += queued == moving == math.inf
             if silent > _MAX_SILENT_DISTURBANCES:

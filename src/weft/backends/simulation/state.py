@@ -172,7 +172,7 @@ class EventQueue:
     def __init__(self) -> None:
         self.now_s = 0.0
         self._timers: dict[str, float] = {}
-        self._queue: list[tuple[float, int, Event | None, Action | None]] = []
+        self.heap: list[tuple[float, int, Event | None, Action | None]] = []
         self._sequence = count()
 
     def now(self) -> float:
@@ -181,7 +181,7 @@ class EventQueue:
 
     def schedule(self, event: Event, at_s: float | None = None) -> None:
         """Insert an event; by default it is due now."""
-        heapq.heappush(self._queue, (self.now_s if at_s is None else at_s, next(self._sequence), event, None))
+        heapq.heappush(self.heap, (self.now_s if at_s is None else at_s, next(self._sequence), event, None))
 
     def set_timer(self, name: str, at_s: float) -> None:
         """Set a timer; it replaces the timer of the same name."""
@@ -200,14 +200,14 @@ class EventQueue:
 
     def put(self, at_s: float, action: Action) -> None:
         """Insert a callback."""
-        heapq.heappush(self._queue, (at_s, next(self._sequence), None, action))
+        heapq.heappush(self.heap, (at_s, next(self._sequence), None, action))
 
     def next_s(self) -> float:
         """Return the time of the next entry; infinity: the queue is empty."""
-        return self._queue[0][0] if self._queue else math.inf
+        return self.heap[0][0] if self.heap else math.inf
 
     def take(self) -> Event | None:
         """Remove the next entry, advance the clock to it, and return its event, if it has one."""
-        at_s, _, event, action = heapq.heappop(self._queue)
+        at_s, _, event, action = heapq.heappop(self.heap)
         self.now_s = max(self.now_s, at_s)
         return action() if action is not None else event

@@ -330,7 +330,7 @@ class DataStaging:
         kind = SharedTransfers if scenario.network == "shared" else UnsharedTransfers
         self._transfers: Transfers = kind(instance.platform, instance.machines)
         self._default_link = instance.platform.default_link
-        self._flows: dict[int, _PendingStage] = {}
+        self.flows: dict[int, _PendingStage] = {}
         self._stages: dict[tuple[int, int], _PendingStage] = {}
         self._numbers = count()
 
@@ -341,7 +341,7 @@ class DataStaging:
 
     def next_s(self) -> float:
         """Return a lower bound of the time of the next arrival."""
-        return self._transfers.next_end() if self._flows else math.inf
+        return self._transfers.next_end() if self.flows else math.inf
 
     def stage_in(self, command: cm.StageIn, host: Host, host_of: Callable[[int], Host]) -> None:
         """Start the transfers of a stage; sources on failed hosts are recorded as lost."""
@@ -369,7 +369,7 @@ class DataStaging:
                 stage.sources[parcel.source] = None
                 flow = next(self._numbers)
                 stage.flows.add(flow)
-                self._flows[flow] = stage
+                self.flows[flow] = stage
                 self._transfers.start(
                     flow, parcel.source, command.machine, parcel.size_bytes, parcel.files, parcel.fixed_s, now
                 )
@@ -381,7 +381,7 @@ class DataStaging:
         """Process the transfers that end now; stage latency starts when all data have arrived."""
         now = self._queue.now_s
         for flow in self._transfers.ended(now):
-            stage = self._flows.pop(flow)
+            stage = self.flows.pop(flow)
             stage.flows.discard(flow)
             if not stage.flows:
                 self._queue.put(max(now, stage.not_before_s) + self._latency_s, partial(self._staged, stage))
@@ -409,7 +409,7 @@ class DataStaging:
                 stage.lost.update(dict.fromkeys(gone))
                 for flow in sorted(stage.flows):
                     self._transfers.cancel(flow, self._queue.now_s)
-                    del self._flows[flow]
+                    del self.flows[flow]
                 stage.flows.clear()
                 self._queue.put(self._queue.now_s + self._latency_s, partial(self._staged, stage))
 
@@ -418,4 +418,4 @@ class DataStaging:
         for key in [key for key in self._stages if key[0] == attempt]:
             for flow in sorted(self._stages.pop(key).flows):
                 self._transfers.cancel(flow, self._queue.now_s)
-                del self._flows[flow]
+                del self.flows[flow]
