@@ -170,8 +170,7 @@ def _needed_tasks(workflow: Workflow, wanted: set[str]) -> set[str]:
     needed: set[str] = set()
     todo = list(wanted)
     while todo:
-        name = todo.pop()
-        if name in needed:
+        if (name := todo.pop()) in needed:
             continue
         needed.add(name)
         todo += before.get(name, ())

@@ -453,8 +453,7 @@ def explain(
             if position >= 0 and isinstance(entry.commands[position], Assign):
                 placed = index, position
     there = _find_run(engine, run)
-    number = finder.index(there)
-    if number < 0:
+    if (number := finder.index(there)) < 0:
         raise _unknown_task(there, task)
     choice = None
     if placed is not None:

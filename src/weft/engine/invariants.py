@@ -533,8 +533,7 @@ class JournalAudit:
         self._stop(event.attempt)
 
     def _reach(self, attempt: int, work_done: float | None) -> None:
-        begun = self._try.get(attempt)
-        if begun is not None and work_done is not None:
+        if (begun := self._try.get(attempt)) is not None and work_done is not None:
             begun.reached = max(begun.reached, work_done)
 
     def _stop(self, attempt: int) -> None:

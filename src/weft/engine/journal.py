@@ -151,8 +151,7 @@ def encode_fields(message: Event | Command | Parcel) -> dict[str, Any]:
     """Return the fields of a message that do not have their default value, as plain data."""
     found: dict[str, Any] = {}
     for name, default in _field_defaults(typing.cast("Hashable", type(message))):
-        value = getattr(message, name)
-        if value is not default and value != default:
+        if (value := getattr(message, name)) is not default and value != default:
             found[name] = _to_plain(value)
     return found
 
@@ -284,8 +283,7 @@ def _convert_note(fields: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     names = {"value": kind.value, "text": kind.text}
     found = dict(kind.constants)
     for key, value in fields.items():
-        name = names.get(key, key)
-        if name and key != "kind":
+        if (name := names.get(key, key)) and key != "kind":
             found[name] = value
     if kind.command is messages.CountRequeue:
         found["times"] = int(found["times"])

@@ -187,8 +187,7 @@ def _is_leading(state: EngineState, attempt: Attempt) -> bool:
 
 
 def _on_ended(state: EngineState, event: messages.Ended) -> None:
-    attempt = state.attempts.get(event.attempt)
-    if attempt is None or not attempt.live:
+    if (attempt := state.attempts.get(event.attempt)) is None or not attempt.live:
         return
     attempt.stage = Stage.ENDED
     attempt.ended_s = state.now
@@ -206,8 +205,7 @@ def _on_ended(state: EngineState, event: messages.Ended) -> None:
 
 
 def _on_staged_in(state: EngineState, event: messages.StagedIn) -> None:
-    attempt = state.attempts.get(event.attempt)
-    if attempt is None or not attempt.live:
+    if (attempt := state.attempts.get(event.attempt)) is None or not attempt.live:
         return
     attempt.staging -= 1
     run = state.runs[attempt.run]

@@ -79,8 +79,7 @@ _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
 
 def pack(values: Sequence[Value]) -> Array:
     """Return values as a column of numbers or booleans if all have one type, else of objects."""
-    types = set(map(type, values))
-    if types == {float} or types == {bool}:
+    if (types := set(map(type, values))) == {float} or types == {bool}:
         return np.array(values)
     if types == {int} and min(values) >= -_INT64 and max(values) < _INT64:  # type: ignore[type-var, operator]
         return np.array(values, dtype=np.int64)
@@ -346,8 +345,7 @@ class _ColumnEvaluation:
         first, *rest = name.split(".")
         if rest and first in self._columns:
             return _by_rows(lambda value: self._below(node, value, rest), self._column(first)[rows])
-        value = find_variable(name, self._constants)
-        if value is not MISSING:
+        if (value := find_variable(name, self._constants)) is not MISSING:
             return to_value(value)
         if name in BUILT_IN:
             return BUILT_IN[name]
@@ -361,8 +359,7 @@ class _ColumnEvaluation:
         return self._cache[name]
 
     def _below(self, node: tree.Name, value: Value, parts: list[str]) -> Value:
-        found = find_nested(value, parts)
-        if found is not MISSING:
+        if (found := find_nested(value, parts)) is not MISSING:
             return to_value(found)
         if node.optional:
             return None

@@ -37,8 +37,7 @@ def evaluate(expression: Expression, context: Mapping[str, Any]) -> Value:
 def evaluate_number(expression: Expression, context: Mapping[str, Any]) -> float:
     """Return the value of an expression as a number; unknown is NaN."""
     value = evaluate(expression, context)
-    kind = kind_of(value)
-    if kind is ValueKind.UNKNOWN:
+    if (kind := kind_of(value)) is ValueKind.UNKNOWN:
         return math.nan
     if kind is ValueKind.NUMBER:
         return cast("float", value)
@@ -197,8 +196,7 @@ class _Inference:
                 return self._call(node)
 
     def _condition(self, node: tree.ExpressionNode) -> ValueKind:
-        kind = self.kind(node)
-        if kind not in (ValueKind.BOOLEAN, ValueKind.UNKNOWN):
+        if (kind := self.kind(node)) not in (ValueKind.BOOLEAN, ValueKind.UNKNOWN):
             rule, advice = "conditions are true or false", "compare it, for example `x != 0`"
             raise Refusal(f"a {kind.value} used as a condition", rule=rule, advice=advice).at(node.column)
         return ValueKind.BOOLEAN

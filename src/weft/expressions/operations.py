@@ -122,8 +122,7 @@ def _join(left: str, right: str) -> str:
 
 def apply_sign(operator: str, operand: Value) -> Value:
     """Return the operand with the sign ``-`` or ``+`` applied."""
-    kind = kind_of(operand)
-    if kind is ValueKind.UNKNOWN:
+    if (kind := kind_of(operand)) is ValueKind.UNKNOWN:
         return math.nan
     if kind is not ValueKind.NUMBER:
         raise Refusal(f"`{operator}` before {describe(operand)}", rule="a sign takes a number")
@@ -133,8 +132,7 @@ def apply_sign(operator: str, operand: Value) -> Value:
 
 def to_condition(value: Value) -> bool:
     """Return a value as a condition; unknown is false."""
-    kind = kind_of(value)
-    if kind is ValueKind.BOOLEAN:
+    if (kind := kind_of(value)) is ValueKind.BOOLEAN:
         return bool(value)
     if kind is ValueKind.UNKNOWN:
         return False
@@ -182,8 +180,7 @@ def _order(operator: str, left: Value, right: Value, kinds: tuple[ValueKind, Val
 
 
 def _equal(left: Value, right: Value) -> bool:
-    kind = kind_of(left)
-    if kind is ValueKind.UNKNOWN or kind is not kind_of(right):
+    if (kind := kind_of(left)) is ValueKind.UNKNOWN or kind is not kind_of(right):
         return False
     if isinstance(left, list) and isinstance(right, list):
         return len(left) == len(right) and all(

@@ -158,8 +158,7 @@ def _from_numpy(value: object) -> Value:
 
 def describe(value: Value) -> str:
     """Return a value as messages name it: ``the number 3``."""
-    kind = kind_of(value)
-    if kind is ValueKind.UNKNOWN:
+    if (kind := kind_of(value)) is ValueKind.UNKNOWN:
         return "an unknown value"
     if isinstance(value, int) and value.bit_length() > 200:
         return "a very large number"
@@ -213,8 +212,7 @@ def find_nested(value: object, parts: Iterable[str]) -> object:
 
 def look_up(name: str, context: Mapping[str, Any], *, optional: bool = False) -> Value:
     """Return the value of a name. An undefined name raises Refusal, or is unknown if it is optional."""
-    value = find_variable(name, context)
-    if value is not MISSING:
+    if (value := find_variable(name, context)) is not MISSING:
         return to_value(value)
     if name in BUILT_IN:
         return BUILT_IN[name]

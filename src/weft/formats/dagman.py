@@ -105,8 +105,7 @@ class _DagmanReader:
             words = line.split()
             if not words or words[0].startswith("#"):
                 continue
-            keyword = words[0].upper()
-            if keyword == "JOB":
+            if (keyword := words[0].upper()) == "JOB":
                 self._job(words[1:], number)
             elif keyword in readers:
                 self._statements.append((number, keyword, words[1:]))
@@ -218,8 +217,7 @@ class _DagmanReader:
         writers = {output.file: task for task in tasks for output in task.outputs}
         for task in tasks:
             for given in task.inputs:
-                writer = writers.get(given.source or "", task)
-                if writer is not task:
+                if (writer := writers.get(given.source or "", task)) is not task:
                     what = (
                         f"{task.name} reads {given.source!r} of {writer.name} under the name {given.file!r}"
                     )

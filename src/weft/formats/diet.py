@@ -165,8 +165,7 @@ class _DagReader:
                 self.problems.add(what, rule=rule, line=part.line)
             self._edge(found, index, file)
         for node, _ in self._references(part, part.attributes.get("sink", "")):
-            found = self._find(part, node)
-            if found is not None and part.name != "in":
+            if (found := self._find(part, node)) is not None and part.name != "in":
                 self._edge(index, found, f"{self.trace.names[index]}#{part.attributes.get('name', '')}")
 
     def _edge(self, source: int, target: int, file: str) -> None:
@@ -196,8 +195,7 @@ class _DagReader:
             self.problems.add(f"{shorten(repr(text), 60)}", rule=rule, line=part.line)
 
     def _find(self, part: XmlElement, ident: str) -> int | None:
-        index = self._index_of.get(ident)
-        if index is None and ident:
+        if (index := self._index_of.get(ident)) is None and ident:
             candidates = self._index_of if len(self.problems.found) < _MAX_HINTS else ()
             advice = suggest(ident, candidates, "name the id of a node in this file")
             self.problems.add(f"no node {shorten(ident, 40)!r}", advice=advice, line=part.line)

@@ -218,8 +218,7 @@ def read_object(
     parent: Mapping[str, Any], key: str, path: DocumentPath, problems: ProblemCollector
 ) -> Mapping[str, Any]:
     """Return an object inside another; an empty one if it is missing."""
-    value = parent.get(key)
-    if value is not None and type(value) is not dict:
+    if (value := parent.get(key)) is not None and type(value) is not dict:
         problems.add(describe_value(value), rule="must be an object", path=(*path, key))
     return value if type(value) is dict else _EMPTY_OBJECT
 

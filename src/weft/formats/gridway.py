@@ -177,8 +177,7 @@ class _JobFiles:
 
     def write(self, entry: TemplateEntry) -> str:
         """Add the file of an output stream, which GridWay always stages out; return its name there."""
-        name = self.variables.in_name(entry, entry.value)
-        if name == "/dev/null":
+        if (name := self.variables.in_name(entry, entry.value)) == "/dev/null":
             return name
         if not _is_elsewhere(name):
             self.outputs.setdefault(name, Output(file=name))
@@ -389,8 +388,7 @@ class JobTemplate:
         return fixed, filled
 
     def _module(self, key: str, variables: _TemplateVariables, files: _JobFiles) -> str | None:
-        entry = self.entries.get(key)
-        if entry is None or entry.value == _OWN_WRAPPER:
+        if (entry := self.entries.get(key)) is None or entry.value == _OWN_WRAPPER:
             return None
         words = [files.program(entry)]
         if arguments := self.entries.get(f"{key}_ARGUMENTS"):

@@ -83,8 +83,7 @@ def _sections(text: str) -> dict[str, list[_Line]]:
     current: list[_Line] | None = None
     for number, line in enumerate(text.split("\n"), start=1):
         words = line.split()
-        heading = "".join(words).upper().rstrip(":")
-        if heading in _HEADINGS:
+        if (heading := "".join(words).upper().rstrip(":")) in _HEADINGS:
             current = found.setdefault(_HEADINGS[heading], [])
         elif heading.startswith("***"):
             current = None

@@ -195,8 +195,7 @@ def _check_version(document: Any, problems: ProblemCollector) -> None:
     if type(document) is not dict:
         problems.add(f"the file holds {name_json_type(document)}", rule="a WfFormat file is one JSON object")
         problems.finish()
-    version = document.get("schemaVersion")
-    if version is not None and version not in _VERSIONS:
+    if (version := document.get("schemaVersion")) is not None and version not in _VERSIONS:
         rule = f"weft reads {', '.join(_VERSIONS)}"
         problems.add(f"version {shorten(version)} of WfFormat", rule=rule, path=("schemaVersion",))
         problems.finish()

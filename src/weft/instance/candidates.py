@@ -213,8 +213,7 @@ class _MachineFilter:
         yield open_to, self.offers[service]
         if description.requirements is not None:
             yield f"requirements {description.requirements}", self._meets(task, description.requirements)
-        cores = max(1, math.ceil(graph.cores[task]))
-        if cores > 1:
+        if (cores := max(1, math.ceil(graph.cores[task]))) > 1:
             yield f"has {cores} cores per node", (self.cores >= cores) | self.node_is_core
         least = graph.count_sets[graph.counts[task]][0]
         taken = nodes_taken(float(graph.cores[task]), np.full(len(self.nodes), least), self.node_is_core)
@@ -222,8 +221,7 @@ class _MachineFilter:
         large_enough = taken <= self.nodes
         yield f"has {least} nodes (the largest has {most})", large_enough
         for column, name in enumerate(graph.resource_names):
-            amount = float(graph.demand[task, column])
-            if amount > 0:
+            if (amount := float(graph.demand[task, column])) > 0:
                 shown = format_bytes(amount) if name == "memory" else f"{amount:g}"
                 yield f"has {name} {shown} in all", self.amounts[:, column] >= amount
         machine, count = self._fitting(task)

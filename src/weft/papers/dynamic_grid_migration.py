@@ -411,8 +411,7 @@ class MigrationStudy:
 
     def run(self, cell: ExperimentCell, rng: np.random.Generator) -> Measures:
         """Simulate a case once with all its strategies."""
-        case = str(cell.settings["case"])
-        if case == "calm":
+        if (case := str(cell.settings["case"])) == "calm":
             return _run_undisturbed()
         if case == "one":
             return _run_one_violation(rng)

@@ -78,8 +78,7 @@ def find_sources(module: str) -> set[Path]:
     found: set[Path] = set()
     todo = [module]
     while todo:
-        path = _find_file(todo.pop())
-        if path is not None and path not in found:
+        if (path := _find_file(todo.pop())) is not None and path not in found:
             found.add(path)
             todo += _find_imports(ast.parse(path.read_bytes()))
     return found

@@ -587,8 +587,7 @@ def _decode_fast_path(
         work_s=number
         * (tasks * _FAST_TASK_S + len(route.course.before) * _FAST_EDGE_S + machines * _FAST_MACHINE_S),
     )
-    wrong = min(wrong, violation)
-    if wrong < number:
+    if (wrong := min(wrong, violation)) < number:
         turns = np.arange(tasks, dtype=np.uint32) if order is None else check_rows("order", order, tasks)
         raise _explain_invalid_genome(instance, turns, bounds[wrong] if bounds.ndim == 2 else bounds, None)
     nothing = np.zeros(number)

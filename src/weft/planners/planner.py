@@ -199,8 +199,7 @@ class BasePlanner:
     def require_at_least(self, least: int, *options: str, note: str = "") -> None:
         """Raise InvalidInput if one of these options is below ``least``."""
         for option in options:
-            value = getattr(self, option)
-            if not value >= least:
+            if not (value := getattr(self, option)) >= least:
                 what, rule = f"{self.name}:{option}={value}", f"must be at least {least}{note}"
                 raise InvalidInput(what, rule=rule)
 

@@ -189,8 +189,7 @@ class _SingleSearch:
     def _report(self) -> None:
         assert self.budget.on_progress is not None
         schedule = self._decoded(APPEND)
-        loss = self.objective.loss(self.instance, schedule)
-        if loss < self.reported:
+        if (loss := self.objective.loss(self.instance, schedule)) < self.reported:
             self.reported = loss
             self.budget.on_progress(
                 PlanProgress(

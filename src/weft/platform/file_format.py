@@ -272,8 +272,7 @@ def _read_machines(reader: Reader, node: DocumentNode) -> tuple[Machine, ...]:
     ]
     if not all(names):
         return ()
-    count = sum(len(group) for group in names)
-    if count > MOST_NAMES:
+    if (count := sum(len(group) for group in names)) > MOST_NAMES:
         reader.add_problem(node, f"{count:,} machines", rule=f"a platform has at most {MOST_NAMES:,}")
         return ()
     groups = zip(templates, names, strict=True)

@@ -131,16 +131,14 @@ def _machine_problems(platform: Platform) -> Iterator[Problem]:
     for machine in platform.machines:
         problems = list(find_name_problems(machine.name))
         # Machines of one kind are adjacent; their common values are checked once.
-        values = _VALUES(machine)
-        if values != checked:
+        if (values := _VALUES(machine)) != checked:
             problems += machine.find_value_problems()
             checked = values
         for problem in problems:
             if keys is None:
                 keys = _written_keys(platform)
             path = ("machines", keys.get(machine.name, machine.name), *problem.path)
-            placed = dataclasses.replace(problem, path=path)
-            if placed not in seen:
+            if (placed := dataclasses.replace(problem, path=path)) not in seen:
                 seen.add(placed)
                 yield placed
 

@@ -47,8 +47,7 @@ def parse_short_form(text: str) -> Platform | None:
 def _count(word: str, form: _ShortForm, text: str) -> int | None:
     if not text.strip() and not form.needs_count:
         return None
-    count = _whole(text)
-    if count is None or not 1 <= count <= form.most:
+    if (count := _whole(text)) is None or not 1 <= count <= form.most:
         raise InvalidInput(
             f"{word}:{shorten(text)}" if text.strip() else f"{word!r} without a number",
             rule=f"the number of {form.counts} must be a whole number from 1 to {form.most:,}",

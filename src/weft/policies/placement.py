@@ -160,8 +160,7 @@ def _send_ahead(view: View, run: RunView, task: int, follower: int) -> Place | N
     """Place a transfer where the task after it finishes first; None if there is no such machine."""
     ways: dict[int, Mode] = {}
     for mode in view.modes(run, follower, free=False):
-        known = ways.get(mode.machine)
-        if known is None or mode.finish_s < known.finish_s:
+        if (known := ways.get(mode.machine)) is None or mode.finish_s < known.finish_s:
             ways[mode.machine] = mode
     best: tuple[tuple[float, int], Mode] | None = None
     for machine, way in ways.items():

@@ -169,8 +169,7 @@ class _CriticalPathSearch:
         seen = {task}
         above = run.compiled.before(task)
         while above:
-            before = above.pop()
-            if before in seen:
+            if (before := above.pop()) in seen:
                 continue
             seen.add(before)
             if (run.index, run.compiled.names[before]) in self._of_task:

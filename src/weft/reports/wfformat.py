@@ -166,8 +166,7 @@ class _Executed:
         """Yield the predecessors of a task; one that never completed is replaced by its own predecessors."""
         seen, above = {task}, self._run.compiled.before(task)
         while above:
-            before = above.pop(0)
-            if before in seen:
+            if (before := above.pop(0)) in seen:
                 continue
             seen.add(before)
             if before in self._of_task:
@@ -199,8 +198,7 @@ class _Executed:
 
     def _read(self, instance: _WfFormatInstance) -> Iterator[str]:
         for name in self._files.reads[instance.task]:
-            writer = self._writers.get(name)
-            if writer is None or not self._of_task.get(writer):
+            if (writer := self._writers.get(name)) is None or not self._of_task.get(writer):
                 self.sizes.setdefault(name, self._files.sizes[name])
                 yield name
                 continue
@@ -290,8 +288,7 @@ def _ran(
 
 def _machine(machine: Machine, host: str) -> dict[str, Any]:
     entry: dict[str, Any] = {"nodeName": host}
-    system = (machine.os or "").lower()
-    if system in _SYSTEMS:
+    if (system := (machine.os or "").lower()) in _SYSTEMS:
         entry["system"] = system
     if machine.arch:
         entry["architecture"] = machine.arch

@@ -402,8 +402,7 @@ def _check_version(path: Path, connection: sqlite3.Connection) -> None:
         if not empty:
             what, advice = "the database was not created by weft", "name another file, or move it away"
         raise InvalidInput(what, advice=advice, location=location)
-    version = _query_number(connection, "PRAGMA user_version")
-    if version != SCHEMA_VERSION:
+    if (version := _query_number(connection, "PRAGMA user_version")) != SCHEMA_VERSION:
         raise InvalidInput(
             f"the database has version {version}",
             rule=f"this weft reads version {SCHEMA_VERSION}",

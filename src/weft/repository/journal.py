@@ -71,8 +71,7 @@ def _encode_fields(message: Any, kind: type) -> str:
     """Encode the fields that differ from their defaults."""
     shape = _message_shape(kind)
     first = shape.first % shape.read_first(message)
-    values = shape.read_rest(message)
-    if values == shape.usual:
+    if (values := shape.read_rest(message)) == shape.usual:
         return f"{{{first}}}"
     found = [first] if first else []
     for value, usual, key in zip(values, shape.usual, shape.keys, strict=True):
@@ -128,8 +127,7 @@ def _default_value(field: dataclasses.Field[Any]) -> Any:
 
 def _encode_value(value: Any) -> str:
     """Encode a value of a simple type; "" for any other."""
-    kind = type(value)
-    if kind is str:
+    if (kind := type(value)) is str:
         return encode_basestring_ascii(value)
     if kind is float and math.isfinite(value):
         return float.__repr__(value)

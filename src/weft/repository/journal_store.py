@@ -245,8 +245,7 @@ def read_journal_file(file: str | Path | SourceFile) -> Journal:
     """Return the whole journal of a file."""
     source = file if isinstance(file, SourceFile) else open_source(file)
     # Not splitlines: strings may contain Unicode line separators.
-    lines = source.text().removesuffix("\n").split("\n")
-    if lines == [""]:
+    if (lines := source.text().removesuffix("\n").split("\n")) == [""]:
         advice = "`weft simulate --journal FILE` writes one"
         raise InvalidInput("the file is empty", advice=advice, location=SourceLocation(file=source.name))
     header = _read_line(source.name, 1, lines[0], read_header)

@@ -164,8 +164,7 @@ class StandstillRule:
 
         ``expected``: an event is scheduled from outside. A task that a user holds is reason to wait, too.
         """
-        now = self._clock.now()
-        if now < self._check_at_s:
+        if (now := self._clock.now()) < self._check_at_s:
             return False
         self._check_at_s = now + _CHECK_EVERY_S
         state = self._state
@@ -275,8 +274,7 @@ class DriverLoop:
 
     def _decide(self, event: ev.Event) -> list[cm.Command]:
         engine = self.engine
-        now = self._clock.now()
-        if now < engine.state.now:
+        if (now := self._clock.now()) < engine.state.now:
             now = engine.state.now  # events of one turn share their time
         commands = engine.handle(event, now)
         if self._expected:

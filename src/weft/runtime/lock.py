@@ -192,8 +192,7 @@ class Lock:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return True
             except BlockingIOError:
-                found = _read_owner(self.path)
-                if found is not None and found.alive:
+                if (found := _read_owner(self.path)) is not None and found.alive:
                     raise _locked_error(self.path, found) from None
                 # The owner is being written or has just ended, or another process is checking the lock: wait
                 # a moment.
@@ -207,8 +206,7 @@ class Lock:
     def _take_by_name(self) -> None:
         """Acquire the lock without flock, by creating a file exclusively."""
         for _ in range(_TRIES):
-            before = _read_owner(self.path)
-            if before is not None and before.alive:
+            if (before := _read_owner(self.path)) is not None and before.alive:
                 raise _locked_error(self.path, before)
             _remove_stale(self.path, before)
             self.previous_owner = before or self.previous_owner

@@ -56,8 +56,7 @@ _TOURNAMENT_SIZE = 3
 
 def select_by_remainder(fitness: Floats, number: int, rng: np.random.Generator) -> ParentIndices:
     """Select by the integer part of the expected copies of each point; draw the rest by the fractions."""
-    most = float(fitness.max())
-    if not most > 0.0:
+    if not (most := float(fitness.max())) > 0.0:
         return rng.integers(0, len(fitness), number)
     # Divide by the best, so that the sum neither underflows nor overflows.
     shares = fitness / most

@@ -187,8 +187,7 @@ class Evaluator:
 
     def _evaluate_batch(self, points: Points) -> Floats:
         """Evaluate points and keep the best."""
-        workers = min(self._pool.workers, len(points))
-        if workers == 1:
+        if (workers := min(self._pool.workers, len(points))) == 1:
             values = self._function(points)
         else:
             parts = np.array_split(points, workers)

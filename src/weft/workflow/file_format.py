@@ -485,8 +485,7 @@ def _write_outputs(outputs: tuple[Output, ...]) -> object:
 
 def _read_file_names(reader: Reader, node: DocumentNode) -> list[str]:
     """Return the names that a text stands for; a range in braces stands for several."""
-    text = reader.text(node)
-    if text is not None and not text.strip():
+    if (text := reader.text(node)) is not None and not text.strip():
         reader.add_problem(node, "an empty file name", advice="name the file, or remove the entry")
         return []
     names = None if text is None else reader.collect_problems(node, partial(expand_braces, text))
@@ -997,8 +996,7 @@ def _read_budgets(reader: Reader, node: DocumentNode) -> dict[str, Quantity]:
 
 
 def _read_tasks(reader: Reader, node: DocumentNode, defaults: Mapping[str, DocumentNode]) -> tuple[Task, ...]:
-    entries = reader.mapping(node)
-    if not entries and isinstance(node.value, dict):
+    if not (entries := reader.mapping(node)) and isinstance(node.value, dict):
         reader.add_problem(node, "no tasks", rule="a workflow has at least one task")
     return tuple(_read_task(reader, name, value, defaults) for name, value in entries.items())
 

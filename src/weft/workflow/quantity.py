@@ -204,8 +204,7 @@ def list_points(sweep: Sweep, context: Context) -> list[tuple[Value, ...]]:
             what = f"zip of sweep variables of different length: {sizes}"
             raise InvalidInput(what, rule="paired variables need equally many values")
         return list(zip(*columns, strict=True))
-    total = math.prod(len(column) for column in columns)
-    if total > MAX_POINTS:
+    if (total := math.prod(len(column) for column in columns)) > MAX_POINTS:
         what = f"a sweep of {total} points"
         raise InvalidInput(what, rule=f"at most {MAX_POINTS:,} are allowed")
     return list(itertools.product(*columns))

@@ -207,8 +207,7 @@ class Recovery:
         """Yield the problems of this record."""
         if self.contract is not None:
             yield from self.contract.find_problems()
-        limit = constant_value(self.time_limit)
-        if limit is not None and not limit > 0:
+        if (limit := constant_value(self.time_limit)) is not None and not limit > 0:
             yield Problem(what=f"time limit of {limit} s", rule="must be above 0", path=("time_limit",))
         every = constant_value(self.checkpoint.every) if self.checkpoint else None
         if every is not None and not every > 0:

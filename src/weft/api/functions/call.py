@@ -96,8 +96,7 @@ def _import_path(found: Any) -> str | None:
     module, name = getattr(found, "__module__", None), getattr(found, "__qualname__", None)
     if not module or not name or "<" in name or module == "__main__":
         return None
-    home = sys.modules.get(module)
-    if home is None or not _is_importable(home):
+    if (home := sys.modules.get(module)) is None or not _is_importable(home):
         return None
     there: Any = home
     for part in name.split("."):

@@ -412,8 +412,7 @@ class InputCache:
                 del self._pending[key]
 
     def _find_or_fetch(self, request: _CacheRequest, key: str, lasting: bool) -> tuple[FileRecord, int]:
-        known = self._verified.get(key)
-        if known is not None and is_intact(self._root, known):
+        if (known := self._verified.get(key)) is not None and is_intact(self._root, known):
             return known, 0
         stored = self._read_key(key) if lasting else None
         if stored is not None and is_intact(self._root, stored, thorough=True):

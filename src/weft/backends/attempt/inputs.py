@@ -173,8 +173,7 @@ class RunProducts:
         if not product.files and not product.result and not product.exit_code:
             return
         key = product.run, product.task
-        old = self._last.get(key)
-        if old is not None and old.iteration < product.iteration:
+        if (old := self._last.get(key)) is not None and old.iteration < product.iteration:
             self._before[key] = old
         self._last[key] = product
 

@@ -298,8 +298,7 @@ class AttemptPreparer:
     def _task_inputs(self, run: int) -> TaskInputs:
         """Return the inputs of a run's tasks; recomputed when the workflow has grown."""
         compiled = self._context.compiled_workflow(run)
-        found = self._inputs.get(run)
-        if found is None or found[0] is not compiled:
+        if (found := self._inputs.get(run)) is None or found[0] is not compiled:
             found = self._inputs[run] = compiled, TaskInputs(compiled)
         return found[1]
 

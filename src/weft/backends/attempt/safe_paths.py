@@ -241,8 +241,7 @@ class _PathWalk:
         todo = list(reversed(parts))
         links = 0
         while todo:
-            part = todo.pop()
-            if part == "..":
+            if (part := todo.pop()) == "..":
                 self._go_up()
             elif part not in ("", ".") and (target := self._enter(part)) is not None:
                 links += 1

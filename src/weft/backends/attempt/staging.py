@@ -494,8 +494,7 @@ def collect_outputs(
     """
     made: dict[str, FileRecord] = {}
     for pattern in patterns:
-        names = match_names(workdir, pattern)
-        if not names and not missing_ok:
+        if not (names := match_names(workdir, pattern)) and not missing_ok:
             raise _missing_output(workdir, pattern)
         for name in names:
             if name not in made:

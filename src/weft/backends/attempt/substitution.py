@@ -274,8 +274,7 @@ class TemplateValues:
         if self._by_name and (name in ALLOCATED or name.startswith("machine.")):
             return f"@{name}@"  # Harmless at any position of a line.
         if name in self._known:
-            value = self._known[name]
-            if value is None:
+            if (value := self._known[name]) is None:
                 advice = "state `memory` of the task or of the machine" if name == "memory_mb" else ""
                 raise JobProblem(f"{{{name}}} has no value", advice=advice)
             return value
@@ -331,8 +330,7 @@ def _machine_value(machine: Mapping[str, Value], name: str) -> Value:
         close = nearest(name, machine)
         advice = f"did you mean {{machine.{close}}}?" if close else f"known: {', '.join(machine)}"
         raise JobProblem(f"{{machine.{name}}} is unknown", advice=advice)
-    value = machine[name]
-    if value is None:
+    if (value := machine[name]) is None:
         advice = f"state `{name}` of the machine in the platform file"
         raise JobProblem(f"{{machine.{name}}} is not stated for machine {machine['name']}", advice=advice)
     return value

@@ -230,8 +230,7 @@ def _parse_demand(text: str, file: str, wanted: ValueKind) -> Demand:
 
 
 def _check_kind(expression: Expression, wanted: ValueKind) -> Expression:
-    kind = infer_kind(expression, {})
-    if kind not in (wanted, ValueKind.UNKNOWN):
+    if (kind := infer_kind(expression, {})) not in (wanted, ValueKind.UNKNOWN):
         raise InvalidInput(f"it evaluates to a {kind.value}", rule=f"must evaluate to a {wanted.value}")
     return expression
 
@@ -316,8 +315,7 @@ class TaskFiles:
         self, name: str, read: Callable[[str, str], _Found], problems: list[str], *, tail: bool = False
     ) -> _Found | None:
         """Parse a file if its signature changed since the previous observation."""
-        signature = read_signature(self._workdir, name)
-        if signature == self._signatures.get(name):
+        if (signature := read_signature(self._workdir, name)) == self._signatures.get(name):
             return None
         # A file modified during the read has another signature at the next observation.
         self._signatures[name] = signature
@@ -335,8 +333,7 @@ class TaskFiles:
         """Return whether the restart files changed and all of them exist."""
         if not self.restart_files:
             return False
-        state = self._restart_state()
-        if state == self._restart or None in state:
+        if (state := self._restart_state()) == self._restart or None in state:
             return False
         self._restart = state
         return True
@@ -360,8 +357,7 @@ _SWEEP_FILES: WeakKeyDictionary[CompiledWorkflow, dict[str, str]] = WeakKeyDicti
 
 def read_result(workdir: Path, name: str = RESULT_FILE) -> dict[str, Value]:
     """Return the content of a task's result file; {} if there is none."""
-    text = read_task_file(workdir, name)
-    if text is None or not text.strip():
+    if (text := read_task_file(workdir, name)) is None or not text.strip():
         return {}
     try:
         found = json.loads(text, parse_constant=_refuse_constant)

@@ -327,8 +327,7 @@ class RunnerLink:
         if not found:
             return True
         self._child = None
-        code = os.waitstatus_to_exitcode(status)
-        if code >= runner.CANNOT_WRITE:
+        if (code := os.waitstatus_to_exitcode(status)) >= runner.CANNOT_WRITE:
             why = os.strerror(code - runner.CANNOT_WRITE)
             raise RunnerFailed(f"no runner can use {self.directory}: {why}")
         if code not in (0, runner.ALREADY_RUNNING) and code > 0:
@@ -474,8 +473,7 @@ class RunnerLink:
         return self.kill_orphans()
 
     def _signal_runner(self, number: int) -> None:
-        identity = self._records.read("pid")
-        if identity is not None and is_alive(identity):
+        if (identity := self._records.read("pid")) is not None and is_alive(identity):
             os.kill(int(str(identity["pid"])), number)
 
 

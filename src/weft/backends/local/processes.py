@@ -253,8 +253,7 @@ class ProgramLauncher:
             raise LaunchFailure(
                 126, f"the directory {order.cwd} cannot be entered: {_reason(error)}"
             ) from None
-        here = os.getcwd()
-        if here != order.cwd and here != os.path.normpath(order.cwd):
+        if (here := os.getcwd()) != order.cwd and here != os.path.normpath(order.cwd):
             os.chdir("/")
             raise LaunchFailure(
                 126, f"the directory {order.cwd} is not entered: its path contains a symbolic link"
@@ -360,8 +359,7 @@ def _reason(error: Exception) -> str:
 
 def _field(message: dict[str, object], key: str, kind: Any, noun: str, *, required: bool = False) -> Any:
     """Return a field of a message; raise ValueError if its type is wrong."""
-    value = message.get(key)
-    if value is None and not required:
+    if (value := message.get(key)) is None and not required:
         return None
     if isinstance(value, bool) or not isinstance(value, kind):
         raise ValueError(f"{key} is not {noun}: {value!r}")

@@ -213,7 +213,6 @@ def _write_all(file: int, content: bytes) -> None:
     """Write all of ``content``; raise ENOSPC if the file accepts no more."""
     written = 0
     while written < len(content):
-        part = os.write(file, content[written:] if written else content)
-        if part == 0:
+        if (part := os.write(file, content[written:] if written else content)) == 0:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         written += part

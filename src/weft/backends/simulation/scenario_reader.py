@@ -347,8 +347,7 @@ def _read_end(reader: Reader, node: DocumentNode) -> End | None:
         what = f"{node.display()} is no exit code and no kind of failure"
         reader.add_problem(node, what, rule="must be a code or a word", advice=advice)
         return None
-    code = reader.integer(node, least=0)
-    if code is not None and code > _MAX_EXIT_CODE:
+    if (code := reader.integer(node, least=0)) is not None and code > _MAX_EXIT_CODE:
         reader.add_problem(node, f"exit code {code}", rule=f"must be at most {_MAX_EXIT_CODE}")
     return code
 
@@ -548,8 +547,7 @@ def _read_workflows(
 
 
 def _read_mix(reader: Reader, node: DocumentNode) -> list[tuple[str | None, int | None, DocumentNode]]:
-    entries = reader.mapping(node)
-    if not entries and isinstance(node.value, dict):
+    if not (entries := reader.mapping(node)) and isinstance(node.value, dict):
         reader.add_problem(node, "a mix of no workflows", advice="write {FILE: how many}")
     return [(name, reader.integer(count, least=1), count) for name, count in entries.items()]
 
@@ -633,8 +631,7 @@ class _TraceRows:
         if "" in row:
             self.add_problem(line, "more values than columns")
             return None
-        at_s = parse_seconds(values["at"])
-        if at_s is None or not math.isfinite(at_s):
+        if (at_s := parse_seconds(values["at"])) is None or not math.isfinite(at_s):
             what = f"{shorten(repr(values['at']))} is not allowed"
             self.add_problem(line, what, rule="`at` must be a time such as 90 or 1h30m, at least 0")
         if not values["workflow"]:

@@ -274,8 +274,7 @@ def _handle_cancelled(
 
 
 def _on_staged_in(context: DecisionContext, event: messages.StagedIn) -> None:
-    attempt = context.state.attempts.get(event.attempt)
-    if attempt is None or not attempt.live:
+    if (attempt := context.state.attempts.get(event.attempt)) is None or not attempt.live:
         return
     run = context.state.runs[attempt.run]
     if event.problem:
@@ -319,8 +318,7 @@ def _on_machine_changed(context: DecisionContext, event: messages.MachineChanged
 
 def _on_tasks_added(context: DecisionContext, event: messages.TasksAdded) -> None:
     """Skip the sweeps over files without lines; plan again for the new tasks."""
-    run = context.state.active.get(event.run)
-    if run is None or run.stopping:
+    if (run := context.state.active.get(event.run)) is None or run.stopping:
         return
     for file in sorted(file for file, lines in event.lines.items() if not lines):
         for task in range(len(run)):

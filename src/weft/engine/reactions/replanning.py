@@ -64,8 +64,7 @@ def schedule_replan(context: DecisionContext, run: RunState) -> None:
 
 def handle_replan_timer(context: DecisionContext, index: int) -> None:
     """Request a plan because the interval has passed or enough tasks violate their contracts."""
-    run = context.state.active.get(index)
-    if run is None or not run.attempt_of:
+    if (run := context.state.active.get(index)) is None or not run.attempt_of:
         return
     slow = len(find_violators(context.state, run))
     request_plan(context, run, f"{slow} running tasks violate their contracts" if slow else "interval")

@@ -480,8 +480,7 @@ def carry_over_plan(state: EngineState, run: RunState, remainder: Remainder) -> 
 
 def _find_line(state: EngineState, run: RunState, remainder: Remainder, name: str) -> PlanLine | None:
     """Return the plan line of a row; for a running task its current machine."""
-    task = remainder.tasks.get(name)
-    if task is None or run.plan is None:
+    if (task := remainder.tasks.get(name)) is None or run.plan is None:
         return None
     number = run.attempt_of.get(task)
     if name in remainder.moving and number is not None:
@@ -499,8 +498,7 @@ def _bind_machines(instance: Instance, lines: list[PlanLine | None]) -> Indices 
     bound = np.zeros(len(instance.graph.variables), dtype=np.uint32)
     for variable in range(len(bound)):
         allowed = instance.candidates_of(variable)
-        machine = chosen.get(variable)
-        if machine is None or machine not in allowed:
+        if (machine := chosen.get(variable)) is None or machine not in allowed:
             return None
         bound[variable] = machine
     return bound

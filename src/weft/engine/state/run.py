@@ -406,8 +406,7 @@ class RunState:
         if not compiled.demands:
             return ()
         stated = compiled.demand(task, machine, count)
-        factor = self.facts_of(task).growth.get(Cause.OUT_OF_MEMORY, 1.0)
-        if factor == 1.0:
+        if (factor := self.facts_of(task).growth.get(Cause.OUT_OF_MEMORY, 1.0)) == 1.0:
             return stated
         return tuple((name, amount * factor if name == "memory" else amount) for name, amount in stated)
 
@@ -473,8 +472,7 @@ class RunState:
         """Return the machine of a bound task that is ready or whose transfer has started; None: none."""
         compiled, state = self.compiled, self.state
         variable = compiled.variable[task]
-        machine = self.binding.get(variable)
-        if machine is None or state[task] == _READY:
+        if (machine := self.binding.get(variable)) is None or state[task] == _READY:
             return machine
         is_ahead = state[task] == _WAITING and any(
             compiled.kind[other] == TRANSFER

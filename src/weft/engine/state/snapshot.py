@@ -183,8 +183,7 @@ def _record_facts(facts: TaskFacts) -> dict[str, Any]:
     """Return the facts of a task that differ from the defaults."""
     found: dict[str, Any] = {}
     for each in dataclasses.fields(facts):
-        value = getattr(facts, each.name)
-        if value and each.name == "outcome":
+        if (value := getattr(facts, each.name)) and each.name == "outcome":
             found["outcome"] = [value.exit_code, dict(value.result)]
         elif value:
             found[each.name] = sorted(value) if isinstance(value, set) else copy(value)

@@ -62,8 +62,7 @@ class CpSat(BasePlanner):
         """Support linear objectives, with budgets, if the model is small."""
         if linearise_objective(instance, objective) is None:
             return Unsupported(reason=f"CP-SAT supports sums of time and cost, not the {objective.name}")
-        terms = count_terms(instance)
-        if terms > MAX_TERMS:
+        if (terms := count_terms(instance)) > MAX_TERMS:
             reason = f"its model would have about {terms:,} terms, at most {MAX_TERMS:,} are allowed"
             return Unsupported(reason=f"the instance is too large for CP-SAT: {reason}")
         return None

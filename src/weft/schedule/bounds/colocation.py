@@ -194,8 +194,7 @@ def find_colocation(
 ) -> ColocationBound | None:
     """Return the bound for an instance; None if nothing can tie tasks."""
     graph, tied = instance.graph, _bound_pairs(instance)
-    glue = bool(moving.apart_s.any())
-    if not glue and not len(tied[0]):
+    if not (glue := bool(moving.apart_s.any())) and not len(tied[0]):
         return None
     # With transfers a place is a host, otherwise a machine.
     place = (instance.network.host if glue else np.arange(len(instance.machines))).astype(np.intp)
