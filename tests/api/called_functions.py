@@ -1,4 +1,4 @@
-"""Functions that tests call as tasks. Another process imports this module for every call: it must stay light."""
+"""Functions that tests call as tasks. Every task process imports this module, so it imports nothing heavy."""
 
 from __future__ import annotations
 

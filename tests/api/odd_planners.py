@@ -47,7 +47,7 @@ class Lost(Odd):
 
 @dataclass(frozen=True)
 class Cheating(Odd):
-    """Lets every task start at once."""
+    """Starts every task at time 0."""
 
     def plan(self, request):
         made = super().plan(request)
@@ -64,7 +64,7 @@ class Cheating(Odd):
 
 @dataclass(frozen=True)
 class Endless(Odd):
-    """Never ends."""
+    """Returns infinite times."""
 
     def plan(self, request):
         made = super().plan(request)
@@ -74,7 +74,7 @@ class Endless(Odd):
 
 @dataclass(frozen=True)
 class Dawdling(Odd):
-    """Starts late, by as many seconds as asked for, or by random ones."""
+    """Starts late by a fixed or random number of seconds."""
 
     by: float = 0.0
     at_random: bool = False
@@ -91,7 +91,7 @@ class Dawdling(Odd):
 
 @dataclass(frozen=True)
 class Proving(Odd):
-    """Claims a lower bound, whatever its plan says."""
+    """Claims a lower bound that its plan does not support."""
 
     claim: float = 0.0
 
@@ -102,4 +102,4 @@ class Proving(Odd):
 
 ODD = {kind.__name__.lower(): f"api.odd_planners:{kind.__name__}"
        for kind in (Picky, Lost, Cheating, Endless, Dawdling, Proving)}  # fmt: skip
-"""The lines by which they stand on the registry."""
+"""Registry entries of these planners."""

@@ -1,4 +1,4 @@
-"""``weft.compare``: every planner on every workflow, verified, with those that cannot."""
+"""``weft.compare``: every planner on every workflow, verified; planners that cannot plan are listed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def named(name, tasks, **head):
 
 @pytest.fixture
 def odd(monkeypatch):
-    """Put the odd planners on the registry."""
+    """Register the odd planners."""
     monkeypatch.setattr(PLANNERS, "_builtin", {**PLANNERS._builtin, **ODD})
     monkeypatch.setattr(PLANNERS, "_all", None)
 
@@ -108,7 +108,7 @@ class TestPlanners:
         assert set(found.planners) <= set(PLANNERS)
         assert row(found, "heft").makespan_s == 7
 
-    def test_all_unknown_names_are_told_at_once_and_before_anything_is_read(self):
+    def test_all_unknown_names_are_reported_before_reading(self):
         with pytest.raises(weft.InvalidInput) as refused:
             weft.compare("nothing.yaml", planners="hefty,heft,zzzzz")
         told = str(refused.value)
@@ -127,7 +127,7 @@ class TestPlanners:
             ("endless", "w2", "the times of this plan exceed the range of floating-point numbers"),
         )
 
-    def test_where_nobody_can_it_is_an_error(self, odd):
+    def test_it_is_an_error_if_no_planner_can(self, odd):
         with pytest.raises(weft.InvalidInput) as refused:
             compared(FORK, planners="picky,lost")
         assert str(refused.value).splitlines() == [
@@ -155,7 +155,7 @@ class TestWorkflows:
             == 7
         )
 
-    def test_workflows_of_one_name_are_told_apart_by_their_files(self, tmp_path):
+    def test_workflows_of_one_name_are_labelled_by_their_files(self, tmp_path):
         paths = [tmp_path / "one.yaml", tmp_path / "two.yaml"]
         for path in paths:
             path.write_text("weft: 1\nname: same\ntasks: {a: {work: 3}}\n")
@@ -169,11 +169,11 @@ class TestWorkflows:
         flow = named("same", CHAIN)
         assert labels(flow, flow) == ["same (1)", "same (2)"]
 
-    def test_what_cannot_run_is_infeasible_and_named(self):
+    def test_an_infeasible_task_is_named(self):
         with pytest.raises(weft.Infeasible, match=r"w2: .*wide"):
             compared(CHAIN, {"wide": {"work": 1, "nodes": 3}})
 
-    def test_no_workflow_is_refused(self):
+    def test_a_missing_workflow_is_rejected(self):
         with pytest.raises(weft.InvalidInput, match="no workflow"):
             weft.compare([])
 
@@ -182,7 +182,7 @@ class TestWorkflows:
             compared(CHAIN, seed=-1)
 
 
-def test_progress_is_told_for_every_plan(odd, tmp_path):
+def test_progress_is_reported_for_every_plan(odd, tmp_path):
     path = tmp_path / "flow.yaml"
     path.write_text("weft: 1\nname: flow\ntasks: {a: {work: 3}}\n")
     told = []

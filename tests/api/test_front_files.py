@@ -1,4 +1,4 @@
-"""Fronts that are kept: what is chosen later is exactly what was shown, and nothing else is taken for it."""
+"""Stored fronts: a chosen plan is exactly the one shown, and other fronts are not used."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def same(one, other) -> bool:
     return all(np.array_equal(getattr(one, column), getattr(other, column)) for column in columns)
 
 
-def test_what_is_kept_comes_back_exactly(shown, tmp_path) -> None:
+def test_a_stored_front_is_restored_exactly(shown, tmp_path) -> None:
     again = load_front(workflow(TASKS), on=GRID, folder=tmp_path)
     assert again is not None
     assert again.as_record() == shown.as_record()
@@ -92,7 +92,7 @@ def _slower(known):
     return known
 
 
-def test_a_front_is_searched_for_where_none_is_kept(tmp_path) -> None:
+def test_a_front_is_searched_if_none_is_stored(tmp_path) -> None:
     folder = tmp_path / "new" / "fronts"
     first = choose(workflow(TASKS), 2, on=GRID, folder=folder, plan_steps=300)
     assert front_path(workflow(TASKS), GRID, folder).is_file()

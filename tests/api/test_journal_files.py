@@ -1,4 +1,4 @@
-"""Journal files: alone enough to rebuild, replay and explain a run; damage is told with its line."""
+"""Journal files: sufficient to rebuild, replay and explain a run; damage is reported with its line."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EXAMPLES = ROOT / "examples"
 
 @pytest.fixture(scope="module")
 def journal(tmp_path_factory):
-    """The journal of a loop on a grid, followed by plan."""
+    """Return the journal of a loop on a grid under the policy plan."""
     file = tmp_path_factory.mktemp("journal") / "wien2k.jsonl"
     weft.simulate(EXAMPLES / "wien2k.yaml", on=EXAMPLES / "grid.yaml", policy="plan", journal=file)
     return file
@@ -43,8 +43,8 @@ def test_a_journal_rebuilds_the_end(journal):
 
 
 def test_a_state_is_rebuilt_from_the_last_snapshot_on(tmp_path, monkeypatch):
-    """Snapshots change nothing but what has to be applied: every prefix gives the same state."""
-    monkeypatch.setattr("weft.repository.journal_store.SNAPSHOT_EVERY", 20)
+    """Rebuilding from a snapshot gives the same state for every prefix."""
+    monkeypatch.setattr("weft.repository.journal_store.FILE_SNAPSHOT_EVERY", 20)
     file = tmp_path / "short.jsonl"
     weft.simulate(EXAMPLES / "wien2k.yaml", on=EXAMPLES / "grid.yaml", policy="plan", journal=file)
     read = read_journal(file)
@@ -84,7 +84,7 @@ def test_a_task_can_be_explained(journal):
     "name", ["hello", "wien2k", "moldable", "docking", "pipeline", "transfers", "shares"]
 )
 def test_every_example_is_frozen_and_read_back(name):
-    """What stands in a header unfolds to the same tasks, on the same platform."""
+    """A stored workflow unfolds to the same tasks on the same platform."""
     try:
         workflow = load_workflow(EXAMPLES / f"{name}.yaml")
     except InvalidInput:
@@ -129,7 +129,7 @@ def damaged(journal: Path, folder: Path, change) -> Path:
         ),
     ],
 )
-def test_damage_is_told_with_its_line(journal, tmp_path, change, line, words):
+def test_damage_is_reported_with_its_line(journal, tmp_path, change, line, words):
     file = damaged(journal, tmp_path, change)
     with pytest.raises(InvalidInput) as caught:
         read_journal(file)
@@ -145,6 +145,6 @@ def test_an_empty_file_is_no_journal(tmp_path):
         read_journal(tmp_path / "empty")
 
 
-def test_a_journal_that_cannot_be_written_is_refused_before_the_run(tmp_path):
+def test_an_unwritable_journal_is_rejected_before_the_run(tmp_path):
     with pytest.raises(InvalidInput, match="cannot write"):
         weft.simulate(EXAMPLES / "hello.yaml", on="identical:2", journal=tmp_path / "nowhere" / "j")

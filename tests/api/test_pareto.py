@@ -1,4 +1,4 @@
-"""``weft.pareto``: the front of small instances is the one that counting gives, and cannot hide."""
+"""``weft.pareto``: the front of small instances equals the one found by enumeration."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ STEPS = 2_000
 
 
 def serial(counts, order) -> float:
-    """Start one task after the other at the first moment at which all of it fits; give the makespan."""
+    """Start the tasks in order, each at the first time at which it fits; return the makespan."""
     placed: dict[str, tuple[float, float, int]] = {}
     for name in order:
         ready = max((placed[before][1] for before in AFTER[name]), default=0.0)
@@ -49,7 +49,7 @@ def serial(counts, order) -> float:
 
 
 def brute_force() -> set[tuple[float, float]]:
-    """Give shortest makespan and node-seconds of every vector of node counts."""
+    """Return the shortest makespan and node-seconds of every vector of node counts."""
     orders = [
         order
         for order in permutations(TIMES)
@@ -96,7 +96,7 @@ def test_time_against_idle_share_is_what_enumeration_gives() -> None:
     best = undominated(pairs)
     found = [(point.makespan_s, point.idle_share) for point in tiny(against="idle").points]
     assert len(best) >= 2
-    # What is found is possible and nowhere worse than anything possible.
+    # Every point is feasible and not dominated.
     for time, idle in found:
         assert any(time == pytest.approx(t) and idle == pytest.approx(i, abs=1e-9) for t, i in pairs)
     assert [time for time, _ in found] == [pytest.approx(time) for time, _ in best]
@@ -112,7 +112,7 @@ def test_the_same_steps_give_the_same_front_on_any_number_of_workers(against) ->
         assert np.array_equal(one.schedule.start_s, other.schedule.start_s)
 
 
-def test_there_are_not_more_points_than_asked_for(front) -> None:
+def test_there_are_at_most_the_requested_points(front) -> None:
     few = tiny(points=3)
     assert len(few) <= 3 < len(front)
     assert few.points[-1].node_seconds == pytest.approx(front.points[-1].node_seconds)
@@ -167,7 +167,7 @@ def test_unlike_machines_trade_time_for_price() -> None:
     tasks = {f"t{index}": {"work": 10 + index} for index in range(6)}
     grid = platform({"speed": 4, "price_per_node_hour": 90.0}, {"speed": 1, "price_per_node_hour": 3.0})
     front = weft.pareto(workflow(tasks), on=grid, plan_steps=1_000)
-    # Cheapest of all: everything on the slow machine; nothing runs faster than all on the fast one and some beside.
+    # The cheapest plan runs everything on the slow machine.
     assert front.points[-1].cost == pytest.approx(sum(range(10, 16)) * 3.0 / 3600)
     assert front.points[-1].machines == (("m1", 6),)
     assert len(front) > 3
@@ -222,7 +222,7 @@ def test_the_published_procedure() -> None:
     assert {point.alpha for point in front.points} <= set(ALPHAS)
     assert {point.by for point in front.points} == {"moldable-genetic"}
     assert front.view.by_alpha
-    # Of every alpha only the best run may stay.
+    # Only the best run of each alpha is kept.
     alphas = [point.alpha for point in front.points]
     assert len(alphas) == len(set(alphas))
     for point in front.points:
@@ -239,7 +239,7 @@ def _on_demand(makespan_s: float, node_s: float, alpha: float) -> float:
     return alpha * makespan_s / whole + (1 - alpha) * node_s / whole
 
 
-def test_what_the_published_procedure_cannot_do() -> None:
+def test_unsupported_cases_of_the_published_procedure() -> None:
     with pytest.raises(InvalidInput, match=r"preset 's2' cannot plan this.*one machine"):
         weft.pareto(workflow(TASKS), on="identical:2", preset="s2")
     with pytest.raises(InvalidInput, match="neither deadline nor maximal cost"):

@@ -1,4 +1,4 @@
-"""``weft.plan``: the record it gives, parameters, objectives, loops and notes."""
+"""``weft.plan``: its record, parameters, objectives, loops and notes."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ FORK = {
 
 PRICED = platform({"price_per_node_hour": 3600.0}, {"price_per_node_hour": 7200.0})
 TIGHT = {f"t{index}": {"work": work} for index, work in enumerate([3, 3, 2, 2, 2])}
-"""12 s of work on two machines: the best plan takes 6 s, that of HEFT 7 s."""
+"""12 s of work on two machines: the optimum is 6 s, HEFT needs 7 s."""
 
 
 def plan_of(tasks, loops=(), on="identical:2", planner="heft", **options):
@@ -121,7 +121,7 @@ class TestRecord:
         record = plan_of({"a": {"kind": "virtual"}}).as_record()
         assert (record["makespan_s"], record["gap"], record["lower_bound_s"]) == (0, 0, 0)
 
-    def test_without_spread_the_plan_is_its_own_outlook(self):
+    def test_without_spread_the_forecast_equals_the_plan(self):
         record = plan_of(FORK, on=PRICED).as_record()
         assert record["makespan_p50_s"] == record["makespan_p90_s"] == record["makespan_s"]
         assert record["cost_p50"] == record["cost_p90"] == record["cost"] > 0
@@ -154,7 +154,7 @@ class TestChoices:
         with pytest.raises(weft.InvalidInput, match="did you mean 'makespan'"):
             plan_of(FORK, objective="makespam")
 
-    def test_an_objective_the_planner_cannot_serve_is_refused_with_the_reason(self):
+    def test_an_unsupported_objective_is_rejected_with_the_reason(self):
         with pytest.raises(weft.InvalidInput, match="minimises the makespan, not the cost"):
             plan_of(FORK, objective="cost")
 
@@ -163,7 +163,7 @@ class TestChoices:
         machines = {line.task: line.machine for line in planned.schedule}
         assert (machines["prepare"], machines["best"]) == ("m2", "m2")
 
-    def test_what_cannot_run_is_infeasible(self):
+    def test_a_task_that_cannot_run_is_infeasible(self):
         with pytest.raises(weft.Infeasible, match="no machine can run a"):
             plan_of({"a": {"work": 1, "nodes": 3}})
 
@@ -179,9 +179,9 @@ class TestChoices:
 
 
 class TestLimits:
-    """FORK takes 23.001 s for 63 on these machines; no plan is shorter than 23 s or costs less than 43."""
+    """FORK takes 23.001 s and costs 63 on these machines; bounds: 23 s and 43."""
 
-    def test_a_plan_within_its_limits_says_what_is_left(self):
+    def test_a_plan_within_its_limits_reports_the_slack(self):
         planned = plan_of(FORK, on=PRICED, deadline_s=30.0, max_cost=100.0)
         record = planned.as_record()
         assert (record["deadline_s"], record["max_cost"]) == (30, 100)
@@ -241,7 +241,7 @@ class TestLimits:
             ({"max_cost": float("nan")}, "the maximal cost is nan"),
         ],
     )
-    def test_bad_limits_are_refused(self, options, message):
+    def test_bad_limits_are_rejected(self, options, message):
         with pytest.raises(weft.InvalidInput, match=message):
             plan_of(FORK, **options)
 
@@ -273,7 +273,7 @@ class TestLoops:
         total = plan_of(BODY, loops).total_s
         assert total == 5 + 4 * (2 + 3 * 3 + 1) + 4
 
-    def test_an_unknown_number_of_iterations_is_unknown_and_said(self):
+    def test_an_unknown_number_of_iterations_is_noted(self):
         planned = plan_of(BODY, {"scf": OUTER, "solve": {**INNER, "expect": 3}})
         assert planned.total_s is None
         assert planned.as_record()["total_s"] is None
@@ -282,10 +282,10 @@ class TestLoops:
 
 
 class TestNotes:
-    def test_a_plan_that_rests_on_what_was_said_has_one_about_spread(self):
+    def test_a_plan_without_spread_has_a_note(self):
         assert plan_of(FORK).notes == ["the spread of 6 of 6 tasks is unknown: treated as exact"]
 
-    def test_assumed_times_and_unknown_sizes_are_said(self):
+    def test_assumed_times_and_unknown_sizes_are_noted(self):
         tasks = {"a": {"command": "true", "outputs": ["x"]}, "b": {"work": 1, "inputs": ["x"]}}
         planned = plan_of(tasks)
         assert planned.estimate_sources == {"assumed": 1, "work/speed": 1}

@@ -1,4 +1,4 @@
-"""A request is unfolded and compiled once, whatever a command does with it."""
+"""A command unfolds and compiles its workflow once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``weft.simulate``: what arrives, how it ends, what is refused, and what repetitions give."""
+"""``weft.simulate``: arrivals, outcomes, rejected input and repetitions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def sweep(name="sweep", points=4, work=10, **keys):
     return flow.build()
 
 
-def test_a_plan_followed_ends_when_the_plan_says():
+def test_a_followed_plan_ends_as_planned():
     planned = weft.plan(sweep(), on="identical:3", planner="heft")
     simulated = weft.simulate(sweep(), on="identical:3", planner="heft")
     assert simulated.outcome == "completed"
@@ -86,7 +86,7 @@ def test_a_standstill_ends_with_a_reason():
         assert "(ready) wait for a machine: m1: is down" in simulated.first.stuck[0]
         assert any(note.startswith("standstill: ") for note in simulation_notes(simulated.first))
         assert ("outcome", "stuck") in simulation_facts(simulated.first)
-        # What timers did afterwards does not count: the failure is noticed within a few probes.
+        # Later timers do not count: the failure is detected within a few probes.
         assert simulated.end_s <= 34
 
 
@@ -130,7 +130,7 @@ def test_a_loop_that_is_exhausted_fails():
 
 
 def test_a_graph_that_grows_keeps_its_story(tmp_path):
-    """Tasks are told by name: their numbers change when the graph grows."""
+    """Tasks are identified by name: their numbers change when the graph grows."""
     flow = weft.Builder("grow")
     flow.task("split", outputs=["parts"], work=5)
     flow.task("piece", sweep={"chunk": "lines(parts)"}, after="split", work=10)
@@ -151,7 +151,7 @@ def test_a_graph_that_grows_keeps_its_story(tmp_path):
         explain_task(file, "piece[3]", at_s=3)
 
 
-def test_what_cannot_run_anywhere_is_infeasible():
+def test_a_task_without_a_machine_is_infeasible():
     with pytest.raises(Infeasible, match="wide: no machine can run work"):
         weft.simulate(sweep("wide", points=1, nodes=9), on="identical:3")
 
@@ -168,18 +168,18 @@ def test_what_cannot_run_anywhere_is_infeasible():
         ({"repeat": 2, "journal": "j"}, "a journal of several runs"),
     ],
 )
-def test_what_makes_no_sense_is_refused(how, words):
+def test_contradictory_options_are_rejected(how, words):
     with pytest.raises(InvalidInput, match=words):
         weft.simulate(sweep(), on="identical:2", **how)
 
 
-def test_nothing_to_simulate_is_refused():
+def test_an_empty_simulation_is_rejected():
     with pytest.raises(InvalidInput, match="no workflow to simulate"):
         weft.simulate(on="identical:2")
 
 
 def test_names_of_other_formats_become_plain_before_the_run():
-    """A journal must be able to name what ran: tasks are renamed as they are when written to a file."""
+    """Tasks are renamed as when written to a file, so that a journal can name them."""
     from dataclasses import replace
 
     flow = sweep(points=1)
@@ -188,7 +188,7 @@ def test_names_of_other_formats_become_plain_before_the_run():
     assert [attempt.task for attempt in simulated.first.history.attempts.values()] == ["a_1_"]
 
 
-def test_progress_is_told():
+def test_progress_is_reported():
     heard = []
     weft.simulate(
         sweep(points=600), on="identical:8", policy="fcfs", progress=lambda *news: heard.append(news)

@@ -1,4 +1,4 @@
-"""Functions as tasks: values by handle, what can be sent to another process, and exceptions that come back."""
+"""Functions as tasks: results, transfer to another process, and exceptions."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_calls_make_a_workflow_and_run_in_other_processes(here: Path) -> None:
     assert [path.name for path in here.iterdir()] == [".weft"]
 
 
-def test_values_come_back_from_one_run_and_are_taken_over_by_the_next() -> None:
+def test_values_are_returned_and_reused_by_the_next_run() -> None:
     first = gather(double(7), double(8), double(8))
     assert first.result() == [14, 16, 16]
     ran = weft.run(gather(double(7), double(9)))
@@ -54,7 +54,7 @@ def test_values_come_back_from_one_run_and_are_taken_over_by_the_next() -> None:
     assert "double" in ran._repr_html_()
     handle = double(9)
     assert weft.run(handle).report.executed.taken_over == 1
-    assert handle.result() == 18  # without another run
+    assert handle.result() == 18  # without running again
     assert len(weft.run(double(9)).runs) == 1
     assert handle.name in handle._repr_html_()
 
@@ -68,7 +68,7 @@ def test_exceptions_come_back_with_the_other_traceback() -> None:
     assert "raise KeyError" in str(caught.value.__cause__)
 
 
-def test_exceptions_of_ones_own_are_told_by_name(here: Path) -> None:
+def test_other_exceptions_are_reported_by_name(here: Path) -> None:
     (here / "own_errors.py").write_text(
         "from weft.api import task\nclass Odd(Exception):\n    pass\n"
         "@task(retries=0)\ndef odd():\n    raise Odd('very')\n"
@@ -115,7 +115,7 @@ def _layout():
     return find_project()
 
 
-def test_what_cannot_be_sent_is_refused_with_what_to_do() -> None:
+def test_functions_that_cannot_be_sent_are_rejected_with_advice() -> None:
     @dataclass
     class Local:
         x: int
@@ -151,13 +151,13 @@ def test_a_value_that_cannot_come_back() -> None:
         lock().result()
 
 
-def test_a_value_that_somebody_changed_is_not_read(here: Path) -> None:
+def test_a_changed_value_is_not_read(here: Path) -> None:
     handle = double(Decimal(2))
     assert handle.result() == 4
     (kept,) = here.glob(".weft/sandbox/*/*/*/*.value")
     kept.chmod(0o644)
     kept.write_bytes(b"weft pickle 1\n" + b"cos\nsystem\n(S'touch owned'\ntR.")
-    assert handle.result() == 4  # made again
+    assert handle.result() == 4  # computed again
     assert not (here / "owned").exists()
 
 
@@ -201,6 +201,6 @@ def test_references_are_resolved_wherever_they_stand(value) -> None:
     assert back == [value, {"deep": "value of f"}, ("value of g",)]
 
 
-def test_what_is_not_ours_is_not_read() -> None:
+def test_foreign_files_are_not_read() -> None:
     with pytest.raises(UnsupportedValue, match="not written by weft"):
         decode_value(b"cos\nsystem\n(S'true'\ntR.", lambda _: None)

@@ -1,4 +1,4 @@
-"""The counters and the time left: counted entry by entry, judged by the plan and by the pace of what has ended."""
+"""Progress counters and the time left, estimated from the plan and the pace of completed tasks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from weft.workflow.checks import check_and_unfold
 
 
 class Hand:
-    """An engine that follows a plan, with a counters that hears every entry."""
+    """An engine that follows a plan, with counters over its entries."""
 
     def __init__(self, workflow, *, predictor=None):
         instance = compile_instance(check_and_unfold(workflow), platform_of(1), predictor=predictor)
@@ -93,20 +93,22 @@ def test_the_time_left_falls_with_the_plan_and_grows_with_the_pace():
     assert hand.counts() == [("a", 0, 0, 1, 0), ("b", 0, 0, 1, 0), ("c", 0, 0, 1, 0)]
 
 
-def test_nobody_knows_without_estimates_until_one_of_the_kind_has_ended():
+def test_without_estimates_the_time_left_is_unknown_until_a_task_of_the_kind_ends():
     flow = Builder("unknown")
     flow.task("a")
     flow.task("b", after="a", sweep={"k": "1..2"})
     hand = Hand(flow.build())
     assert str(hand.left(0.0)) == "unknown (3 tasks of unknown duration)"
     hand.tell(ev.Ended(attempt=0), 3.0)
-    assert str(hand.left(3.0)) == "unknown (2 tasks of unknown duration)"  # how long b takes, a does not say
+    assert (
+        str(hand.left(3.0)) == "unknown (2 tasks of unknown duration)"
+    )  # the time of a says nothing about b
     hand.tell(ev.Ended(attempt=1), 8.0)
     assert hand.left(8.0) == TimeLeft(p50_s=pytest.approx(5.0), p90_s=None)
     assert hand.counters.paces == {}
 
 
-def test_stated_and_measured_times_are_told_apart():
+def test_stated_and_measured_times_are_distinguished():
     flow = Builder("mixed")
     flow.task("probe", command="true", sweep={"k": "1..2"})
     flow.task("solve", work=10, after="probe", sweep={"k": "1..2"})
@@ -124,13 +126,13 @@ def test_before_anything_has_ended_the_range_is_that_of_the_promise():
     first = unsure.left(0.0)
     assert (first.p50_s, first.p90_s) == pytest.approx((unsure.promise.p50_s, unsure.promise.p90_s))
     assert first.p90_s > first.p50_s + 1
-    unsure.tell(ev.Ended(attempt=0), 20.0)  # one measured time: as spread as before, twice as long
+    unsure.tell(ev.Ended(attempt=0), 20.0)  # a single measured time: twice as long, with the predicted spread
     later = unsure.left(20.0)
     assert later.p50_s == pytest.approx(40.0)
     assert later.p90_s / later.p50_s == pytest.approx(first.p90_s / first.p50_s)
 
 
-def test_a_plan_that_begins_with_waiting_has_that_left_too():
+def test_initial_idle_time_counts_as_time_left():
     hand = Hand(chain())
     run = hand.engine.state.runs[0]
     run.attempt_of.clear()
@@ -147,7 +149,7 @@ def test_a_loop_that_is_not_left_may_take_any_time():
 
 
 def looped(expect, inner=None):
-    """A loop of 2 + 3 s (and a loop inside of it of the 3 s) between tasks of 1 and 4 s."""
+    """Return a loop of 2 + 3 s (with an inner loop of the 3 s) between tasks of 1 and 4 s."""
     flow = Builder("loops")
     flow.task("before", work=1)
     flow.task("first", work=2, after="before")
@@ -183,7 +185,7 @@ def test_iterations_that_are_over_are_left_no_more():
     hand.tell(ev.Ended(attempt=6, exit_code=1), 16.0)  # a fourth one was not expected
     assert hand.left(16.0).p50_s is None
     hand.tell(ev.Ended(attempt=7), 18.0)
-    hand.tell(ev.Ended(attempt=8, exit_code=0), 21.0)  # it is left
+    hand.tell(ev.Ended(attempt=8, exit_code=0), 21.0)  # the loop ends
     assert hand.left(21.0).p50_s == pytest.approx(4)
 
 
@@ -195,7 +197,7 @@ def test_of_several_runs_the_last_counts():
     assert str(latest_of([])) == "0 s"
 
 
-def test_what_was_taken_over_is_no_measure_and_setbacks_are_told():
+def test_reused_tasks_are_not_measured_and_failures_are_kept():
     hand = Hand(chain(retries=1))
     hand.tell(ev.Ended(attempt=0, taken_over=3), 0.1)
     assert hand.counters.taken_over == {(0, "a"): 1}

@@ -1,4 +1,4 @@
-"""Pools as planners get them, and what is heard of a search."""
+"""Worker pools of planners, and the progress of a search."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNLIKE = platform({"speed": 1.0}, {"speed": 1.7})
 
 
 class TestPool:
-    def test_one_worker_is_nobody_else(self):
+    def test_one_worker_needs_no_pool(self):
         with open_pool() as pool:
             assert pool is INLINE_POOL
 
@@ -43,19 +43,19 @@ class TestPool:
             ({"pool": "fibres"}, "unknown pool 'fibres'"),
         ],
     )
-    def test_what_cannot_be_is_refused(self, given, told):
+    def test_impossible_values_are_rejected(self, given, told):
         with pytest.raises(InvalidInput, match=told):
             weft.plan(workflow(FORK), on=UNLIKE, **given)
 
 
 class TestProgress:
-    def test_better_plans_are_told(self):
+    def test_improved_plans_are_reported(self):
         heard = []
         planned = weft.plan(workflow(FORK), on=UNLIKE, plan_steps=200, progress=heard.append)
         assert heard[-1].makespan_s == planned.makespan_s
         assert heard[-1].bound_s <= planned.lower_bound_s
 
-    def test_the_record_says_who_found_and_who_proved(self):
+    def test_the_record_names_planner_and_bound(self):
         planned = weft.plan(workflow(FORK), on=UNLIKE, plan_steps=200, pool="threads:2")
         record = planned.as_record()
         assert record["found_by"] == planned.plan.by

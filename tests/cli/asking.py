@@ -1,4 +1,4 @@
-"""Be ``weft`` in a shell by asking ``forking`` for it: its socket is the first argument, the rest is the command."""
+"""Act as ``weft`` in a shell: forward the command to ``forking`` over the socket given as first argument."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["ask"]
 
 
 def ask(path: str, request: dict[str, object], streams: list[int]) -> socket.socket:
-    """Ask for a command with its streams; give the connection on which its exit code comes."""
+    """Send a command with its streams; return the connection that delivers the exit code."""
     asking = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     asking.connect(path)
     socket.send_fds(asking, [json.dumps(request).encode()], streams)

@@ -1,4 +1,4 @@
-"""A folder with a workflow and a platform in it, where commands are run."""
+"""A folder with a workflow and a platform for commands."""
 
 from __future__ import annotations
 

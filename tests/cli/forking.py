@@ -1,8 +1,8 @@
-"""A Python that has loaded all of weft and waits: each command asked for is a copy of it that becomes ``weft``.
+"""A process that has imported weft and forks for each requested command.
 
-``cli.warm`` runs it as a program, with the number of a socket that listens. A connection asks for one command with one message of
-JSON, which brings the three streams along, and gets the exit code; where it is closed before, the command is killed.
-The end of the standard input is the end of it all.
+``cli.warm`` starts it with the number of a listening socket. A connection requests one command with one JSON
+message, which carries the three streams, and receives the exit code; if it is closed before, the command is
+killed. The server ends at the end of its standard input.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__: list[str] = []
 
 LONGEST_REQUEST_BYTES = 1 << 20
 SELDOM = "weft.planners.exact."
-"""Loads the solver, which makes every copy larger and is hardly ever asked for."""
+"""Loads the solver, which enlarges every fork and is rarely needed."""
 
 Request = tuple[dict[str, Any], list[int]]
 
@@ -38,12 +38,12 @@ def load() -> None:
     for module in pkgutil.walk_packages(weft.__path__, "weft."):
         if not module.name.startswith(SELDOM) and not module.name.endswith("__main__"):
             import_module(module.name)
-    gc.freeze()  # what is shared with the copies stays shared
+    gc.freeze()  # pages shared with the forks stay shared
 
 
 def serve(door: socket.socket) -> Request | None:
-    """Copy this process for each command; give, in the copy only, what is asked for. Nothing at the end."""
-    living: dict[int, tuple[int, socket.socket]] = {}  # process and who asked, by the handle of the process
+    """Fork for each command; return the request in the child, and None at the end in the parent."""
+    living: dict[int, tuple[int, socket.socket]] = {}  # process and connection, by process handle
     while True:
         askers = {asker.fileno(): handle for handle, (_, asker) in living.items()}
         ready, _, _ = select([sys.stdin, door, *living, *askers], [], [])
@@ -64,9 +64,9 @@ def serve(door: socket.socket) -> Request | None:
             child, asker = living.pop(handle)
             os.close(handle)
             _, status = os.waitpid(child, 0)
-            with asker, suppress(BrokenPipeError):  # who asked may have gone
+            with asker, suppress(BrokenPipeError):  # the client may have closed the connection
                 asker.send(str(os.waitstatus_to_exitcode(status)).encode())
-        for number in {*ready} & {*askers}:  # nothing more is asked: it has gone
+        for number in {*ready} & {*askers}:  # the client closed the connection
             if askers[number] in living:
                 os.kill(living[askers[number]][0], signal.SIGKILL)
         if sys.stdin in ready:
@@ -74,7 +74,7 @@ def serve(door: socket.socket) -> Request | None:
 
 
 def open_stream(number: int) -> None:
-    """Open a standard stream as Python does when it starts: what is behind it now may be no file but a pipe."""
+    """Open a standard stream as Python does at start: the descriptor may now be a pipe."""
     name = ("stdin", "stdout", "stderr")[number]
     old = getattr(sys, name)
     new = open(  # noqa: SIM115 - as long as the process lives
@@ -87,7 +87,9 @@ def open_stream(number: int) -> None:
 
 
 def become(request: dict[str, Any], streams: list[int]) -> int:
-    """Be ``python -m weft``: its streams, folder, variables and arguments. Gives its exit code."""
+    """Act as ``python -m weft`` with the given streams, folder, variables and arguments; return the exit
+    code.
+    """
     for own, given in enumerate(streams):
         os.dup2(given, own)
         os.close(given)
@@ -108,7 +110,7 @@ def become(request: dict[str, Any], streams: list[int]) -> int:
 
 
 def leave(code: int) -> None:
-    """End as Python does, but do not take apart what was loaded: that takes longer than most commands."""
+    """Exit without destroying the loaded modules, which would take longer than most commands."""
     threading._shutdown()
     atexit._run_exitfuncs()
     try:

@@ -1,4 +1,4 @@
-"""A project in which commands are run: in this process where that is enough, else in one of their own."""
+"""A project for commands, run in this process or in one of their own."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ machines:
 
 
 def wait_for(condition: Callable[[], Any], within_s: float = 30.0) -> Any:
-    """Wait until something is true, and give it."""
+    """Wait until a condition is true and return its value."""
     until_s = time.monotonic() + within_s
     while time.monotonic() < until_s:
         found = condition()
@@ -48,7 +48,7 @@ def wait_for(condition: Callable[[], Any], within_s: float = 30.0) -> Any:
 
 
 class Project:
-    """A folder, and the command in it."""
+    """A folder with a method that runs commands in it."""
 
     def __init__(self, folder: Path, capture: Any) -> None:
         self.folder = folder
@@ -61,7 +61,7 @@ class Project:
         return path
 
     def weft(self, *arguments: str) -> Outcome:
-        """Call the command in this process; the current directory is the project's."""
+        """Run a command in this process, in the project's directory."""
         self._capture.readouterr()
         try:
             main(arguments)
@@ -73,18 +73,18 @@ class Project:
         return Outcome(code=code, out=found.out, err=found.err)
 
     def json(self, *arguments: str) -> Any:
-        """Call a command with ``--json`` and read what it prints."""
+        """Run a command with ``--json`` and parse its output."""
         return json.loads(self.weft(*arguments, "--json").out)
 
     def start(self, *arguments: str, **how: Any) -> subprocess.Popen[str]:
-        """Start the command in a process of its own."""
+        """Start a command in a process of its own."""
         streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | how
         return subprocess.Popen(
             [sys.executable, "-m", "weft", *arguments], cwd=self.folder, env=environment(), **streams
         )
 
     def running(self, process: subprocess.Popen[str], word: str, task: str = "a") -> None:
-        """Wait until a task's program has written a word."""
+        """Wait until the program of a task has written a word."""
 
         def found() -> bool:
             assert process.poll() is None, process.communicate()
@@ -94,7 +94,7 @@ class Project:
         wait_for(found)
 
     def programs(self) -> list[int]:
-        """List the processes that work in the project's sandboxes."""
+        """Return the processes in the project's sandboxes."""
         found = []
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit():
@@ -107,7 +107,7 @@ class Project:
         return found
 
     def end(self, process: subprocess.Popen[str]) -> None:
-        """End what a failed test may have left."""
+        """Stop processes that a failed test may have left."""
         if process.poll() is None:
             process.kill()
             process.wait()
@@ -115,10 +115,10 @@ class Project:
             if stream is not None:
                 stream.close()
         for pid in self.programs():
-            with suppress(ProcessLookupError):  # a short one ends by itself
+            with suppress(ProcessLookupError):  # a short program ends by itself
                 os.kill(pid, signal.SIGKILL)
 
 
 def plain(text: str) -> str:
-    """Take out what a terminal obeys."""
+    """Remove terminal escape sequences."""
     return re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", text)

@@ -1,4 +1,4 @@
-"""The command as a user's shell sees it: what it prints, and the code it ends with."""
+"""The command as a shell sees it: output and exit code."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ machines:
 links: {default: {bandwidth: 100MB/s, latency: 1ms}}
 """
 LONGEST_LINE = 400
-"""A message is read by a person; a huge value is shortened in it."""
+"""Messages are for people; large values are shortened."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a command printed, and its exit code."""
+    """Output and exit code of a command."""
 
     code: int
     out: str
@@ -42,7 +42,7 @@ class Outcome:
 
 
 def weft(*arguments: str, folder: Path, given: bytes = b"", **variables: str) -> Outcome:
-    """Run ``weft`` in a folder; a minute is more than any of these may take."""
+    """Run ``weft`` in a folder, for at most a minute."""
     command = [sys.executable, "-m", "weft", *arguments]
     done = subprocess.run(
         command,
@@ -57,7 +57,7 @@ def weft(*arguments: str, folder: Path, given: bytes = b"", **variables: str) ->
 
 
 def start(*arguments: str, folder: Path, **streams: int) -> subprocess.Popen[bytes]:
-    """Start ``weft`` and leave it running."""
+    """Start ``weft`` without waiting for it."""
     return subprocess.Popen(
         [sys.executable, "-m", "weft", *arguments], cwd=folder, env=environment(), **streams
     )
@@ -68,7 +68,7 @@ def text(printed: bytes) -> str:
 
 
 def refused(outcome: Outcome, code: int, *words: str) -> list[str]:
-    """Assert one clear refusal: the code, every word in the message, nothing else. Gives its lines."""
+    """Assert an error with this exit code, all words in the message and no other output; return its lines."""
     assert outcome.code == code, outcome
     assert "Traceback" not in outcome.err
     assert outcome.out == ""

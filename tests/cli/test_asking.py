@@ -1,4 +1,4 @@
-"""``weft hold``, ``release``, ``migrate``, ``cancel`` while an engine is at work, and what is said without one."""
+"""``weft hold``, ``release``, ``migrate`` and ``cancel``, with and without a running engine."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_an_engine_that_hangs_is_not_waited_for_forever(
         refused(project.weft("hold", "b"), 1, "did not reply within 0.3 s", "`weft status`")
     finally:
         engine.send_signal(signal.SIGCONT)
-    # What was withdrawn is not done later.
+    # A withdrawn request is not executed later.
     assert project.weft("release", "b[1]").code == 1
 
 

@@ -1,4 +1,4 @@
-"""Files as a new user gets them wrong and as somebody hostile makes them: a message, a code, no hang."""
+"""Malformed and hostile files: a message, an exit code, no hang."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ ATTACKS = {
     ("command", "name"),
     [*(("check", name) for name in (MISTAKES | ATTACKS)), *(("plan", name) for name in MISTAKES)],
 )
-def test_a_bad_workflow_is_refused_with_its_place(name: str, command: str, folder: Path) -> None:
+def test_a_bad_workflow_is_rejected_with_its_position(name: str, command: str, folder: Path) -> None:
     content, words = (MISTAKES | ATTACKS)[name]
     (folder / "bad.yaml").write_text(content)
     options = ["--on", "identical:2"] if command == "plan" else []
@@ -228,7 +228,7 @@ IMPOSSIBLE = {
 
 
 @pytest.mark.parametrize("rule", sorted(IMPOSSIBLE))
-def test_what_no_machine_can_run_has_a_code_of_its_own(rule: str, folder: Path) -> None:
+def test_infeasible_has_its_own_exit_code(rule: str, folder: Path) -> None:
     (folder / "big.yaml").write_text(tasks(IMPOSSIBLE[rule]))
     for command in (
         ("plan", "big.yaml", "--on", "identical:2"),

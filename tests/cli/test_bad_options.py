@@ -1,4 +1,4 @@
-"""Commands and options as they are mistyped."""
+"""Mistyped commands and options."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_values_that_are_far_too_long(arguments: tuple[str, ...], crowded: Path)
     assert 1 <= len(shown.err.splitlines()) <= 4
 
 
-def test_nothing_asked_for_shows_the_help(folder: Path) -> None:
+def test_without_arguments_the_help_is_shown(folder: Path) -> None:
     shown = weft(folder=folder)
     assert shown.code == 2
     assert "Commands:" in shown.err

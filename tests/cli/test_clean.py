@@ -1,4 +1,4 @@
-"""``weft clean``: what it removes, what it leaves, and that it reaches nothing else."""
+"""``weft clean``: removed and kept files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from cli.shell import refused
 
 
 def left(project: Project) -> set[str]:
-    """Name the folders of executions that are left."""
+    """Return the remaining folders of executions."""
     home = project.folder / ".weft"
     found = [*home.glob("sandbox/*/[0-9]*"), *home.glob("attempts/*"), *home.glob("runners/*")]
     return {str(path.relative_to(home)) for path in found}
@@ -27,7 +27,7 @@ def test_finished_runs_are_cleaned_and_results_stay(project: Project) -> None:
     assert record["runs"] == [1]
     assert record["files"] > 0
     assert left(project) == {each for each in before if not each.endswith("1")}
-    # What the second run has taken over is its own.
+    # Reused files belong to the second run too.
     again = project.weft("run", "tiny.yaml")
     assert again.code == 0
     assert project.weft("clean").code == 0
@@ -59,7 +59,7 @@ def test_all_removes_reports_and_caches_too(project: Project) -> None:
     assert (project.folder / "in.txt").read_text() == "1\n"
 
 
-def test_logs_that_were_removed_are_not_said_to_be_empty(project: Project) -> None:
+def test_removed_logs_are_not_reported_as_empty(project: Project) -> None:
     assert project.weft("run", "tiny.yaml", "-q").code == 0
     assert project.weft("logs", "a").out == "made a\n"
     assert project.weft("clean").code == 0
@@ -85,7 +85,7 @@ def test_links_out_of_the_sandbox_are_removed_and_not_followed(project: Project)
     assert left(project) == set()
 
 
-def test_what_lives_or_can_be_resumed_is_left_alone(project: Project) -> None:
+def test_running_and_resumable_runs_are_kept(project: Project) -> None:
     project.write("slow.yaml", "weft: 1\nname: slow\ntasks: {a: {command: 'echo on; sleep 60', work: 60}}\n")
     process = project.start("run", "slow.yaml")
     try:

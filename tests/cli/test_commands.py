@@ -1,4 +1,4 @@
-"""Good use of every command."""
+"""Correct use of every command."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_the_help_of_plan_names_every_objective(folder: Path) -> None:
 
 def test_a_planner_shows_its_options() -> None:
     for name in PLANNERS:
-        # In this process: to start one for each of so many planners takes longer than all they are asked.
+        # Run in this process: starting one per planner would take longer than the command.
         record = json.loads(CliRunner().invoke(group, ["planners", name, "--json"]).stdout)
         assert record["name"] == name
         assert record["title"] == PLANNERS.load(name).title
@@ -143,7 +143,7 @@ def test_plan_writes_json_and_csv_and_html(folder: Path) -> None:
     assert not re.search(r"""(src|href)=["']?https?:""", page), "the page needs no network"
 
 
-def test_plan_prints_only_what_was_asked_for_on_the_standard_output(folder: Path) -> None:
+def test_plan_prints_only_the_requested_output(folder: Path) -> None:
     assert json.loads(warm_weft(*PLAN, "--out", "-", folder=folder).out)["workflow"] == "hello"
     page = warm_weft(*PLAN, "--html", "-", folder=folder).out.strip().lower()
     assert page.startswith("<!doctype html>")
@@ -191,7 +191,7 @@ def test_parameters_from_the_command_line_win_over_those_of_a_file(folder: Path)
     assert tasks("-p", "seeds=7", "-p", "seeds=1") == 3
 
 
-def test_check_says_that_all_is_well(folder: Path) -> None:
+def test_check_reports_no_problems(folder: Path) -> None:
     shown = weft("check", "hello.yaml", "grid.yaml", "--on", "grid.yaml", folder=folder)
     assert shown.code == 0
     first, second = shown.out.splitlines()
@@ -205,7 +205,7 @@ def test_check_as_json(folder: Path) -> None:
     assert [entry["kind"] for entry in record["files"]] == ["workflow", "platform"]
 
 
-def test_check_says_what_a_run_would_refuse(folder: Path) -> None:
+def test_check_reports_what_a_run_would_reject(folder: Path) -> None:
     (folder / "here.txt").write_text("")
     (folder / "w.yaml").write_text(
         "weft: 1\nname: w\ntasks:\n"
@@ -248,7 +248,7 @@ def test_check_notes_files_that_do_not_exist_yet(folder: Path) -> None:
     assert [f"note: {note}" for note in record["notes"]] == notes
 
 
-def test_check_says_what_a_run_refuses_of_machines_of_this_computer(folder: Path) -> None:
+def test_check_reports_local_machines_that_a_run_rejects(folder: Path) -> None:
     (folder / "here.yaml").write_text(
         "weft: 1\nmachines:\n  here: {backend: {kind: local, cors: [0], sandbox: 5}}\n  there: {}\n"
     )
@@ -275,7 +275,7 @@ def test_show(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("ending", [".yaml", ".json"])
-def test_what_was_converted_gives_the_same_plan(ending: str, folder: Path) -> None:
+def test_a_converted_workflow_gives_the_same_plan(ending: str, folder: Path) -> None:
     target = f"other{ending}"
     shown = warm_weft("convert", "hello.yaml", target, folder=folder)
     assert shown.out.startswith(f"wrote {target} (")

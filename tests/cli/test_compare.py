@@ -1,4 +1,4 @@
-"""``weft compare``: its tables, files and refusals."""
+"""``weft compare``: tables, files and rejected input."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_wrong_values(arguments: tuple[str, ...], folder: Path) -> None:
     assert len(refused(weft(*arguments, folder=folder), 2, *VALUES[arguments])) == 1
 
 
-def test_what_cannot_run_is_infeasible(folder: Path) -> None:
+def test_a_task_that_cannot_run_is_infeasible(folder: Path) -> None:
     (folder / "wide.yaml").write_text("weft: 1\nname: wide\ntasks: {a: {work: 1, nodes: 99}}\n")
     lines = refused(weft(*COMPARE, "wide.yaml", folder=folder), 3, "wide: ", "no machine can run a")
     assert len(lines) == 1

@@ -1,4 +1,4 @@
-"""``weft generate``: what it writes, lists and refuses."""
+"""``weft generate``: output, lists and rejected input."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_other_formats_by_ending_and_by_name(tmp_path: Path) -> None:
     assert weft(*arguments, "--to", "mermaid", folder=tmp_path).out.startswith("flowchart TD")
 
 
-def test_what_was_written_as_json(tmp_path: Path) -> None:
+def test_contents_of_the_json_file(tmp_path: Path) -> None:
     record = json.loads(weft(*BARRIER, "-o", "b.yaml", "--json", folder=tmp_path).out)
     assert record == {
         "kind": "barrier", "seed": 0, "workflow": "barrier-8", "out": "b.yaml", "format": "weft",

@@ -1,4 +1,4 @@
-"""Live progress: nothing wraps on a narrow terminal, no colour where none is wanted, lines without a terminal."""
+"""Live display: no wrapping on a narrow terminal, no unwanted colour, single lines without a terminal."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ tasks:
 
 
 def on_terminal(project: Project, columns: int, rows: int, **variables: str) -> tuple[int, str]:
-    """Run the workflow on a terminal of this size; give the exit code and everything that was written to it."""
+    """Run the workflow on a terminal of this size; return the exit code and the output."""
     leader, follower = pty.openpty()
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     env = environment(**variables)
@@ -48,7 +48,7 @@ def on_terminal(project: Project, columns: int, rows: int, **variables: str) -> 
         while data := os.read(leader, 65536):
             found += data
     except OSError:
-        pass  # how Linux says that the other side is closed
+        pass  # Linux reports the closed terminal like this
     finally:
         os.close(leader)
         process.wait(timeout=30)
@@ -69,7 +69,7 @@ def test_the_block_fits_its_terminal(
         lines = block.rstrip("\n").split("\n")
         assert len(lines) < rows
         assert max(map(len, lines)) < columns
-    # What was drawn is taken back to the line where it began.
+    # The block is erased up to its first line.
     heights = [block.count("\n") for block in blocks]
     taken_back = [int(number) for number in re.findall(r"\x1b\[(\d+)A\x1b\[J", shown)]
     assert taken_back[: len(heights)] == heights

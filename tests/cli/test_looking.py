@@ -1,4 +1,4 @@
-"""``weft ls``, ``status``, ``watch``, ``logs``, ``report`` and ``explain``: what they show of runs that are over."""
+"""``weft ls``, ``status``, ``watch``, ``logs``, ``report`` and ``explain`` for runs that have ended."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def done(project: Project) -> Project:
 
 
 @pytest.mark.parametrize("words", READING)
-def test_nothing_was_run_yet(words: str, project: Project) -> None:
+def test_a_project_without_runs_is_rejected(words: str, project: Project) -> None:
     refused(project.weft(*words.split()), 2, "no runs in", "`weft run WORKFLOW`")
 
 
@@ -83,7 +83,7 @@ def test_ls_lists_runs_with_their_promise(done: Project) -> None:
         ),
     ],
 )
-def test_a_promise_holds_what_was_stated_and_no_more(
+def test_a_promise_contains_only_stated_times(
     stated: dict[str, float], listed: str, told: str, project: Project
 ) -> None:
     text = (project.folder / "tiny.yaml").read_text()
@@ -140,7 +140,7 @@ def test_logs(done: Project) -> None:
     refused(done.weft("logs", "a", "--attempt", "2"), 2, "attempt 2 of 'a'", "it had 1")
 
 
-def test_logs_of_what_was_taken_over_and_of_errors(done: Project) -> None:
+def test_logs_of_reused_tasks_and_of_errors(done: Project) -> None:
     assert done.weft("run", "tiny.yaml", "-q").code == 0
     assert "reused from an earlier run" in done.weft("logs", "a").err
     assert done.weft("logs", "a", "--run", "1").out == "made a\n"

@@ -1,4 +1,4 @@
-"""Programs that outlive their engine: what they made is as good as any, and their times are their own."""
+"""Programs that outlive their engine: their results and times are used."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Outliving:
         engine.wait()
 
     def let_end(self, *names: str) -> None:
-        """Let programs end, and wait until their runner has written that down."""
+        """Let programs end and wait until their runner has recorded it."""
         before = self.ends()
         for name in names:
             self.project.write(f"go-{name}", "")
@@ -76,7 +76,7 @@ class Outliving:
         assert done.code == 0, done
 
     def again(self) -> str:
-        """Run it once more; give what is said of what was done before."""
+        """Run again and return the lines about reuse."""
         done = self.project.weft("run", "w.yaml", "--on", "only.yaml")
         assert done.code == 0, done
         return done.out.partition("reuse of earlier results:\n")[2].partition("run 2")[0]
@@ -95,11 +95,11 @@ def outliving(project: Project) -> Iterator[Outliving]:
     made.close()
 
 
-def test_what_ended_or_still_ran_without_an_engine_is_taken_over_later(outliving: Outliving) -> None:
+def test_programs_that_ended_or_run_without_an_engine_are_recovered(outliving: Outliving) -> None:
     outliving.begin_and_kill()
     outliving.let_end("early")
     engine = outliving.start("resume")
-    # Once the outputs of the first are there, its next engine has heard of the second, which still runs.
+    # When the outputs of the first exist, the new engine has recovered the second, which still runs.
     wait_for(lambda: list(outliving.project.folder.glob(".weft/attempts/1/*/exitcode")))
     outliving.project.write("go-late", "")
     assert engine.wait(timeout=60) == 0
@@ -108,7 +108,7 @@ def test_what_ended_or_still_ran_without_an_engine_is_taken_over_later(outliving
     assert (outliving.project.folder / "y").read_text() == "seed\n"
 
 
-def test_what_a_dead_runner_has_written_down_is_taken_over_later(outliving: Outliving) -> None:
+def test_records_of_a_dead_runner_are_recovered(outliving: Outliving) -> None:
     outliving.begin_and_kill()
     outliving.let_end("early", "late")
     os.kill(outliving.runner(), signal.SIGKILL)
@@ -139,7 +139,7 @@ def test_an_input_that_was_changed_while_the_program_ran_is_not_what_it_was_made
     assert (outliving.project.folder / "y").read_text() == "another\n"
 
 
-def test_why_an_earlier_product_was_stale_is_said_by_the_next_engine(outliving: Outliving) -> None:
+def test_the_next_engine_reports_why_a_product_was_stale(outliving: Outliving) -> None:
     outliving.project.write("go-early", "")
     outliving.project.write("go-late", "")
     assert outliving.project.weft("run", "w.yaml", "--on", "only.yaml").code == 0
@@ -148,7 +148,7 @@ def test_why_an_earlier_product_was_stale_is_said_by_the_next_engine(outliving: 
     outliving.project.write("seed.txt", "another\n")
     engine = outliving.start("run", "w.yaml", "--on", "only.yaml")
     logs = outliving.project.folder / ".weft" / "attempts" / "2"
-    wait_for(lambda: [path.read_text() for path in logs.glob("*/out")] == ["on\n"])  # the other is taken over
+    wait_for(lambda: [path.read_text() for path in logs.glob("*/out")] == ["on\n"])  # the other is reused
     engine.kill()
     engine.wait()
     outliving.project.write("go-early", "")
@@ -161,7 +161,7 @@ def test_times_are_those_of_the_program_not_of_the_engine_that_heard_of_it(outli
     outliving.begin_and_kill()
     outliving.let_end("early", "late")
     over_at = time.time()
-    time.sleep(1.0)  # nothing runs
+    time.sleep(1.0)  # no program runs
     resumed_at = time.time()
     outliving.resume()
     trace = outliving.project.weft("report", "--trace", "-").out

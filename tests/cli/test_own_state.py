@@ -1,4 +1,4 @@
-"""What weft keeps is kept in the project: a link in its place is refused, by every command, with what to do."""
+"""The state folder: every command rejects a link in its place, with advice."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ COMMANDS = [
 
 
 def story(folder: Path) -> dict[str, tuple[int, int, bytes]]:
-    """Everything about a folder that a command could change."""
+    """Return everything about a folder that a command could change."""
     found = {}
     for path in sorted(folder.rglob("*")):
         status = path.lstat()
@@ -54,7 +54,7 @@ def ran(project: Project) -> Project:
     return project
 
 
-def test_a_link_in_the_place_of_weft_is_refused(
+def test_a_link_instead_of_the_state_folder_is_rejected(
     ran: Project, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     elsewhere = tmp_path_factory.mktemp("elsewhere") / "state"
@@ -67,7 +67,7 @@ def test_a_link_in_the_place_of_weft_is_refused(
 
 
 @pytest.mark.parametrize("part", ["attempts", "sandbox/local", "runners/1", "reports/1", "weft.db"])
-def test_a_link_in_the_place_of_a_part_is_refused(
+def test_a_link_instead_of_a_subfolder_is_rejected(
     ran: Project, tmp_path_factory: pytest.TempPathFactory, part: str
 ) -> None:
     elsewhere = tmp_path_factory.mktemp("elsewhere") / "part"
@@ -80,7 +80,7 @@ def test_a_link_in_the_place_of_a_part_is_refused(
     assert story(elsewhere.parent) == before
 
 
-def test_what_is_no_directory_is_refused(project: Project) -> None:
+def test_a_project_that_is_no_directory_is_rejected(project: Project) -> None:
     project.write("w.yaml", WORKFLOW)
     project.write(".weft", "mine\n")
     refused(project.weft("run", "w.yaml"), 2, ".weft' is not a directory", "rename or remove it", "--project")

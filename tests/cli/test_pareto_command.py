@@ -1,4 +1,4 @@
-"""``weft pareto`` and ``weft plan --choose``: what they print, write and refuse."""
+"""``weft pareto`` and ``weft plan --choose``: output, files and rejected input."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_wrong_values(arguments: tuple[str, ...], folder: Path) -> None:
     assert len(refused(weft(*arguments, folder=folder), 2, *VALUES[arguments])) == 1
 
 
-def test_only_the_page_is_printed_where_it_is_asked_for(folder: Path) -> None:
+def test_only_the_page_is_printed_on_request(folder: Path) -> None:
     page = weft(*QUICK, "--html", "-", folder=folder).out.strip()
     assert page.startswith("<!DOCTYPE html>")
     assert page.endswith("</html>")
@@ -99,7 +99,7 @@ def test_the_same_front_under_every_hash_seed(folder: Path) -> None:
     assert found[0] == found[1]
 
 
-def test_what_is_written(folder: Path) -> None:
+def test_contents_of_the_file(folder: Path) -> None:
     shown = weft(*QUICK, "--against", "idle", "--out", "f.csv", "--html", "f.html", folder=folder)
     assert shown.out.endswith("wrote f.csv\nwrote f.html\n")
     assert weft(*QUICK, "--against", "idle", "--out", "f.json", folder=folder).code == 0
@@ -109,7 +109,7 @@ def test_what_is_written(folder: Path) -> None:
     assert (folder / "f.html").read_text().startswith("<!DOCTYPE html>")
 
 
-def test_a_folder_that_cannot_be_written_to_is_told(folder: Path) -> None:
+def test_an_unwritable_folder_is_noted(folder: Path) -> None:
     (folder / ".weft").write_text("not a folder")
     shown = weft(*QUICK, folder=folder)
     assert shown.code == 0

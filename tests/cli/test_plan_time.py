@@ -1,4 +1,4 @@
-"""``weft plan`` with a planner that searches: its time, its steps, its workers, and Ctrl-C."""
+"""``weft plan`` with a search planner: time, steps, workers and Ctrl-C."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SAME = ("schedule", "makespan_s", "lower_bound_s", "steps", "found_by", "islands
 
 @pytest.fixture
 def hard(folder: Path) -> Path:
-    """A folder with a workflow whose best plan nobody proves within seconds."""
+    """Return a folder with a workflow whose optimum is not proven within seconds."""
     (folder / "hard.yaml").write_text(HARD)
     (folder / "machines.yaml").write_text(MACHINES)
     return folder
@@ -85,7 +85,7 @@ def test_a_dask_cluster_gives_the_plan_of_as_many_islands(hard: Path, tmp_path_f
     assert there["workers"] == 2
 
 
-def test_the_time_is_kept_and_told(hard: Path) -> None:
+def test_the_time_is_stored_and_printed(hard: Path) -> None:
     found = record("--plan-time", "0.5", folder=hard)
     assert (found["plan_time_s"], found["plan_steps"], found["cut"]) == (0.5, None, True)
     assert found["makespan_s"] <= record("--planner", "heft", folder=hard)["makespan_s"]
@@ -93,7 +93,7 @@ def test_the_time_is_kept_and_told(hard: Path) -> None:
 
 
 def searching(folder: Path, *arguments: str) -> tuple[subprocess.Popen[bytes], int]:
-    """Start a search with a terminal as its standard error, and wait until it has told of a plan."""
+    """Start a search with a terminal as standard error and wait for the first plan."""
     ours, theirs = os.openpty()
     process = start(*PLAN, *arguments, folder=folder, stdout=subprocess.PIPE, stderr=theirs)
     os.close(theirs)

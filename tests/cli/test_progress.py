@@ -1,4 +1,4 @@
-"""The progress line: shown on a terminal, taken back afterwards, and it tells what is being compiled."""
+"""The progress line: shown on a terminal, erased afterwards, and naming compiled kernels."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def double_it(value):
 
 @pytest.fixture
 def cold(monkeypatch):
-    """Let every kernel be one that was never compiled; compiling it changes nothing."""
+    """Treat every kernel as not compiled; compiling it changes nothing."""
     monkeypatch.setenv("WEFT_KERNELS", "compiled")
     monkeypatch.setattr(compilation, "_needs_compilation", lambda function: True)
     monkeypatch.setattr(compilation, "compile_kernel", lambda function: function)
@@ -52,13 +52,13 @@ def test_the_line_is_taken_back_after_an_error(terminal):
     assert terminal.getvalue().endswith(CLEAR)
 
 
-def test_nothing_is_shown_where_it_could_not_be_taken_back(terminal, monkeypatch):
+def test_nothing_is_shown_on_a_dumb_terminal(terminal, monkeypatch):
     monkeypatch.setenv("TERM", "dumb")
     with stage("planning"):
         assert terminal.getvalue() == ""
 
 
-def test_nothing_is_shown_where_nobody_looks(monkeypatch, cold):
+def test_nothing_is_shown_without_a_terminal(monkeypatch, cold):
     shown = io.StringIO()
     monkeypatch.setattr(progress, "sys", SimpleNamespace(stderr=shown))
     with stage("planning"):
@@ -73,7 +73,7 @@ def test_a_kernel_that_must_be_compiled_is_named_as_long_as_it_takes(terminal, c
     assert terminal.getvalue() == f"{CLEAR}planning 3 tasks …{told}{CLEAR}planning 3 tasks …{CLEAR}"
 
 
-def test_after_the_stage_nobody_is_told(terminal, cold):
+def test_listeners_are_removed_after_the_stage(terminal, cold):
     with stage("planning"):
         pass
     compilation.run_kernel(double_it, (3,), (), work_s=1.0)
@@ -94,7 +94,7 @@ def news(**values):
     )
 
 
-def test_a_search_tells_plan_bound_gap_and_who_found_it(terminal):
+def test_a_search_reports_plan_bound_gap_and_planner(terminal):
     with stage("planning") as line:
         line.news(news())
     told = f"{CLEAR}planning: 2m 30s by weave, bound 2m 0s, gap 25.0% …"
@@ -107,14 +107,14 @@ def test_without_a_bound_there_is_no_gap(terminal):
     assert "planning: 2m 30s by weave …" in terminal.getvalue()
 
 
-def test_news_that_nobody_could_read_are_left_out(terminal):
+def test_updates_that_follow_too_fast_are_skipped(terminal):
     with stage("planning") as line:
         for _ in range(1000):
             line.news(news())
     assert terminal.getvalue().count("by weave") < 20
 
 
-def test_where_nobody_looks_nobody_need_tell(monkeypatch):
+def test_without_a_terminal_there_is_no_callback(monkeypatch):
     monkeypatch.setattr(progress, "sys", SimpleNamespace(stderr=io.StringIO()))
     with stage("planning") as line:
         assert line.news is None

@@ -1,4 +1,4 @@
-"""What planners say of their options, read from their dataclasses."""
+"""Descriptions of planner options, read from their dataclasses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``weft reproduce``: the tables, what it refuses, and that a killed one goes on where it was."""
+"""``weft reproduce``: tables, rejected input, and resumption after a kill."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def ledger_of(folder: Path) -> ResultLedger:
 
 
 def prepare(folder: Path, **changed: float) -> None:
-    """Write down runs as if they had been made; other values for the first cell."""
+    """Store runs as if they had been made, with other values for the first cell."""
     ledger = ledger_of(folder)
     with ledger:
         for number, cell in enumerate(REPRODUCTIONS.load("s2-alpha")().cells(full=False)):
@@ -94,12 +94,12 @@ def test_a_figure_outside_its_tolerance_is_named(tmp_path: Path) -> None:
 
 
 def decided(shown: str) -> list[dict[str, object]]:
-    """Give the rows that do not depend on the processor."""
+    """Return the rows that do not depend on the processor."""
     return [row for row in json.loads(shown)["rows"] if not row["table"].startswith("processor time")]
 
 
 def wait_for_runs(folder: Path, number: int, process: subprocess.Popen[bytes]) -> ResultLedger:
-    """Wait until so many runs are written down."""
+    """Wait until this many runs are stored."""
     ledger = ledger_of(folder)
     deadline_s = time.monotonic() + PATIENCE_S
     while len(ledger.read()) < number:
@@ -110,7 +110,7 @@ def wait_for_runs(folder: Path, number: int, process: subprocess.Popen[bytes]) -
 
 
 def ended(folder: Path, sign: signal.Signals) -> tuple[int, bytes, int]:
-    """End an experiment by a signal; give its code, what it said, and how many runs were made."""
+    """Stop an experiment by a signal; return exit code, output and number of runs."""
     streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
     process = start(*QUICK, folder=folder, **streams)
     ledger = wait_for_runs(folder, 3, process)
@@ -119,7 +119,7 @@ def ended(folder: Path, sign: signal.Signals) -> tuple[int, bytes, int]:
     return process.returncode, told, len(ledger.read())
 
 
-def test_a_killed_experiment_goes_on_and_gives_the_same_rows(tmp_path: Path) -> None:
+def test_a_killed_experiment_continues_and_gives_the_same_rows(tmp_path: Path) -> None:
     folder = tmp_path / "killed"
     folder.mkdir()
     code, _, made = ended(folder, signal.SIGKILL)
@@ -127,7 +127,7 @@ def test_a_killed_experiment_goes_on_and_gives_the_same_rows(tmp_path: Path) -> 
     assert 3 <= made < 12
     again = weft(*QUICK, "--json", folder=folder)
     assert json.loads(again.out)["taken_over"] == made
-    # Elsewhere, from the start, on two processes, under another order of sets.
+    # In another folder, from the start, with two processes and another hash seed.
     prepare(tmp_path, cost_percent=-20.0)
     whole = weft(*QUICK, "--json", "--workers", "2", "--fresh", folder=tmp_path, PYTHONHASHSEED="7")
     assert json.loads(whole.out)["taken_over"] == 0
@@ -136,7 +136,7 @@ def test_a_killed_experiment_goes_on_and_gives_the_same_rows(tmp_path: Path) -> 
     assert whole.code == again.code
 
 
-def test_an_interrupted_experiment_says_what_is_kept(tmp_path: Path) -> None:
+def test_an_interrupted_experiment_reports_its_stored_runs(tmp_path: Path) -> None:
     code, told, made = ended(tmp_path, signal.SIGINT)
     assert (code, b"the same command continues" in told) == (130, True)
     assert 3 <= made < 12

@@ -1,4 +1,4 @@
-"""``weft run``: what it does, what it says, and how it ends."""
+"""``weft run``: effects, output and exit codes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cli.shell import refused
 from weft.cli import driver
 
 
-def test_a_run_leaves_its_results_and_says_how_it_went(project: Project) -> None:
+def test_a_run_leaves_results_and_prints_a_summary(project: Project) -> None:
     done = project.weft("run", "tiny.yaml")
     assert (done.code, done.err) == (0, "")
     assert (project.folder / "z").read_text() == "hello\n1\nhello\n2\nhello\n3\n"
@@ -27,7 +27,7 @@ def test_a_run_leaves_its_results_and_says_how_it_went(project: Project) -> None
     assert names == {"report.html", "trace.tsv", "events.jsonl", "wfformat.json"}
 
 
-def test_what_was_done_is_taken_over_and_what_is_stale_is_named(project: Project) -> None:
+def test_valid_results_are_reused_and_stale_ones_named(project: Project) -> None:
     assert project.weft("run", "tiny.yaml").code == 0
     again = project.weft("run", "tiny.yaml")
     assert "  b: 3 reused" in again.out
@@ -56,7 +56,7 @@ def test_a_dry_run_plans_and_writes_nothing(project: Project) -> None:
     assert not (project.folder / ".weft").exists()
 
 
-def test_what_cannot_be_brought_is_not_tried_again(project: Project) -> None:
+def test_failed_staging_is_not_retried(project: Project) -> None:
     project.write("none.yaml", "weft: 1\nname: none\ntasks: {a: {command: 'true', inputs: [nothing]}}\n")
     assert project.weft("run", "none.yaml").code == 1
     report = project.json("report")
@@ -103,7 +103,7 @@ tasks:
 """
 
 
-def test_a_search_gets_the_time_or_the_steps_that_are_said(project: Project) -> None:
+def test_a_search_gets_the_given_time_or_steps(project: Project) -> None:
     project.write("hard.yaml", HARD)
     how = ("hard.yaml", "--on", "machines.yaml", "--planner", "genetic")
     said: tuple[tuple[str, str, float | None, int | None], ...] = (
@@ -159,7 +159,7 @@ def test_until_retries_and_parameters(project: Project) -> None:
     refused(part, 2, "'b[2]' is one point of a sweep", "name the task: 'b'")
 
 
-def test_who_could_not_be_run_is_counted_as_failed_or_cancelled(project: Project) -> None:
+def test_tasks_that_could_not_run_count_as_failed_or_cancelled(project: Project) -> None:
     project.write(
         "broken.yaml",
         "weft: 1\nname: broken\ntasks:\n"
@@ -174,7 +174,7 @@ def test_who_could_not_be_run_is_counted_as_failed_or_cancelled(project: Project
     assert re.search(r"^  later( +-){5} +1$", shown, re.MULTILINE)
 
 
-def test_what_a_wildcard_reads_is_waited_for_and_no_result(project: Project) -> None:
+def test_files_read_by_a_wildcard_are_no_results(project: Project) -> None:
     project.write(
         "wild.yaml",
         "weft: 1\nname: wild\ntasks:\n"
@@ -201,7 +201,7 @@ def test_as_json_and_files_of_ones_own(project: Project) -> None:
     refused(project.weft("run", "tiny.yaml", "--json", "--trace", "-"), 2, "cannot share the standard output")
 
 
-def test_quiet_says_nothing(project: Project) -> None:
+def test_quiet_prints_nothing(project: Project) -> None:
     done = project.weft("run", "tiny.yaml", "--quiet")
     assert (done.code, done.out, done.err) == (0, "", "")
 
@@ -243,7 +243,7 @@ def test_reports_name_runs_as_users_do(project: Project) -> None:
         ("sandbox: 7", ("sandbox 7", "must name a directory")),
     ],
 )
-def test_machines_that_this_computer_cannot_be_are_refused(
+def test_machines_larger_than_this_computer_are_rejected(
     project: Project, stated: str, words: tuple[str, str]
 ) -> None:
     project.write("odd.yaml", f"weft: 1\nmachines: {{m: {{backend: {{kind: local, {stated}}}}}}}\n")
@@ -251,7 +251,7 @@ def test_machines_that_this_computer_cannot_be_are_refused(
     assert not (project.folder / ".weft").exists()
 
 
-def test_bad_input_is_refused_before_anything_is_written(project: Project) -> None:
+def test_bad_input_is_rejected_before_writing(project: Project) -> None:
     refused(project.weft("run"), 2, "Give a WORKFLOW")
     refused(project.weft("run", "absent.yaml"), 2, "no file 'absent.yaml'")
     refused(project.weft("run", "tiny.yaml", "--on", "identical:2"), 2, "has no backend", "kind: local")
@@ -267,7 +267,7 @@ def test_a_task_that_fits_nowhere(project: Project) -> None:
     refused(project.weft("run", "wide.yaml"), 3, "wide: ", "nodes")
 
 
-def test_a_program_that_is_not_there_is_named_with_its_log(project: Project) -> None:
+def test_a_missing_program_is_named_with_its_log(project: Project) -> None:
     project.write(
         "bad.yaml",
         "weft: 1\nname: bad\ntasks:\n  a: {command: nosuchprogram --now, outputs: [x]}\n"
@@ -344,7 +344,7 @@ def test_a_run_that_waits_for_the_user_is_resumed(project: Project) -> None:
     refused(project.weft("resume"), 2, "nothing to resume", "`weft run WORKFLOW` starts a new run")
 
 
-def test_tasks_that_are_all_the_same_are_all_taken_over(project: Project) -> None:
+def test_identical_tasks_are_all_reused(project: Project) -> None:
     project.write("same.yaml", "weft: 1\nname: same\ntasks: {a: {sweep: {k: 1..4}, command: 'echo same'}}\n")
     assert project.weft("run", "same.yaml", "-q").code == 0
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""Ctrl-C and its like: once in order, twice at once; nothing is lost, and ``weft resume`` goes on."""
+"""Signals: the first stops in order, the second immediately; ``weft resume`` continues."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def slow(project: Project) -> Project:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
-def test_once_is_orderly_and_resumable(slow: Project, number: signal.Signals) -> None:
+def test_one_signal_stops_in_order_and_can_be_resumed(slow: Project, number: signal.Signals) -> None:
     process = slow.start("run", "slow.yaml")
     try:
         slow.running(process, "on")
         process.send_signal(number)
         out, err = process.communicate(timeout=30)
         assert process.returncode == 75, (out, err)
-        if number is not signal.SIGHUP:  # nobody is there to read it
+        if number is not signal.SIGHUP:  # the terminal is closed
             assert "stopping programs" in err
             assert "`weft resume` continues" in err
         assert slow.programs() == []
@@ -60,7 +60,7 @@ def test_once_is_orderly_and_resumable(slow: Project, number: signal.Signals) ->
         slow.end(process)
 
 
-def test_what_is_told_of_a_program_that_was_stopped_with_the_engine(slow: Project) -> None:
+def test_a_program_stopped_with_the_engine_is_reported(slow: Project) -> None:
     process = slow.start("run", "slow.yaml")
     try:
         slow.running(process, "on")
@@ -76,14 +76,16 @@ def test_what_is_told_of_a_program_that_was_stopped_with_the_engine(slow: Projec
         assert "asks to be run" not in everything + slow.weft("report", "--events", "-").out
         assert "exit code 99" not in everything
         assert slow.json("report")["attempts"][0]["exit_code"] is None
-        # The attempt that was decided on meanwhile has nothing to show.
+        # The attempt decided in the meantime has no output.
         assert slow.weft("logs", "a").out == "on\n"
     finally:
         slow.end(process)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_twice_is_at_once_and_still_resumable(slow: Project, number: signal.Signals, code: int) -> None:
+def test_two_signals_stop_immediately_and_can_be_resumed(
+    slow: Project, number: signal.Signals, code: int
+) -> None:
     process = slow.start("run", "stubborn.yaml")
     try:
         slow.running(process, "on")
@@ -99,7 +101,7 @@ def test_twice_is_at_once_and_still_resumable(slow: Project, number: signal.Sign
             assert (given_up.code, given_up.out) == (0, "run 1 is cancelled; no engine was running\n")
             wait_for(lambda: not slow.programs())
         else:
-            wait_for(lambda: not slow.programs())  # its runner goes on, and ends it
+            wait_for(lambda: not slow.programs())  # its runner remains and ends the program
             slow.write("go", "")
             done = slow.weft("resume")
             assert done.code == 0, done
@@ -108,7 +110,7 @@ def test_twice_is_at_once_and_still_resumable(slow: Project, number: signal.Sign
         slow.end(process)
 
 
-def test_a_killed_engine_is_gone_on_with_while_its_program_runs(slow: Project) -> None:
+def test_a_killed_engine_is_resumed_while_its_program_runs(slow: Project) -> None:
     process = slow.start("run", "slow.yaml", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         slow.running(process, "on")
@@ -139,7 +141,7 @@ def test_before_anything_has_begun(slow: Project) -> None:
         slow.end(process)
 
 
-def test_what_was_taken_over_is_still_there_after_the_engine_was_killed(slow: Project) -> None:
+def test_reused_results_survive_a_killed_engine(slow: Project) -> None:
     slow.write(
         "three.yaml",
         "weft: 1\nname: three\ntasks:\n  a: {command: 'echo 1 > x', outputs: [x]}\n"

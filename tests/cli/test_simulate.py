@@ -1,4 +1,4 @@
-"""``weft simulate``, ``weft replay``, ``weft explain``: what they print, write and refuse."""
+"""``weft simulate``, ``weft replay`` and ``weft explain``: output, files and rejected input."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_wrong_values(arguments: tuple[str, ...], folder: Path) -> None:
     assert len(refused(weft(*arguments, folder=folder), 2, *VALUES[arguments])) == 1
 
 
-def test_what_cannot_run_is_infeasible(folder: Path) -> None:
+def test_a_task_that_cannot_run_is_infeasible(folder: Path) -> None:
     (folder / "wide.yaml").write_text("weft: 1\nname: wide\ntasks: {a: {work: 1, nodes: 99}}\n")
     found = weft("simulate", "wide.yaml", "--on", "grid.yaml", folder=folder)
     assert found.code == 3
@@ -119,7 +119,7 @@ def test_a_journal_that_was_changed_does_not_replay(folder: Path) -> None:
     assert "  + " in found.out
 
 
-def test_a_standstill_is_told_with_its_reason(folder: Path) -> None:
+def test_a_standstill_is_reported_with_its_reason(folder: Path) -> None:
     (folder / "lost.yaml").write_text(LOST)
     found = weft(*SIMULATE, "--scenario", "lost.yaml", "--no-chart", folder=folder)
     assert found.code == 1
@@ -138,7 +138,7 @@ def test_a_failure_for_good_is_exit_code_1(folder: Path) -> None:
 
 
 def test_a_policy_that_errs_is_named(folder: Path) -> None:
-    """A policy of another package that places a task on a busy machine: the error names policy and task."""
+    """A foreign policy that places a task on a busy machine is named with the task."""
     (folder / "greedy.py").write_text(
         "from weft.policies.multi_workflow import Fcfs\n"
         "from weft.policies.policy import Place\n"

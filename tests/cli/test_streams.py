@@ -1,4 +1,4 @@
-"""Terminals, pipes and signals: colour, encodings, readers that go away, Ctrl-C."""
+"""Terminals, pipes and signals: colour, encodings, closed pipes, Ctrl-C."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PLAN = ("plan", "hello.yaml", "--on", "grid.yaml", "--plan-steps", "50")
 
 
 def on_a_terminal(*arguments: str, folder: Path, **variables: str) -> str:
-    """Run ``weft`` on a pseudo-terminal and give what the user sees."""
+    """Run ``weft`` on a pseudo-terminal and return its output."""
     own, its = pty.openpty()
     command = [sys.executable, "-m", "weft", *arguments]
     kept = {key: value for key, value in environment().items() if key not in ("NO_COLOR", "COLUMNS")}
@@ -34,7 +34,7 @@ def on_a_terminal(*arguments: str, folder: Path, **variables: str) -> str:
     while True:
         try:
             part = os.read(own, 65536)
-        except OSError:  # Linux says so when the other end is closed
+        except OSError:  # Linux reports the closed terminal like this
             break
         if not part:
             break
@@ -48,7 +48,7 @@ def test_colour_only_on_a_terminal_and_never_with_no_color(folder: Path) -> None
     assert ESCAPE not in weft(*PLAN, folder=folder, NO_COLOR="").out
     assert f"{ESCAPE}3" in on_a_terminal(*PLAN, folder=folder)
     quiet = on_a_terminal(*PLAN, folder=folder, NO_COLOR="1")
-    # The progress line takes itself back (2K); colours would end in m.
+    # The progress line erases itself (2K); colour sequences would end in m.
     assert not [part for part in quiet.split(ESCAPE)[1:] if part.lstrip("0123456789;").startswith("m")]
 
 
@@ -72,7 +72,7 @@ def test_every_encoding_can_show_everything(encoding: str, folder: Path) -> None
 
 
 @pytest.mark.parametrize("columns", ["1", "79", "99999999", "-5", "x", "²"])
-def test_every_width_can_be_asked_for(columns: str, folder: Path) -> None:
+def test_every_width_is_supported(columns: str, folder: Path) -> None:
     shown = warm_weft(*PLAN, folder=folder, COLUMNS=columns)
     assert shown.code == 0
     assert max(len(line) for line in shown.out.splitlines()) <= 140
@@ -123,7 +123,7 @@ def test_a_reader_of_messages_that_goes_away_does_not_change_the_code(folder: Pa
     "arguments",
     [("--help",), ("formats",), (*PLAN, "--json"), ("convert", "hello.yaml", "-", "--to", "dot-picture")],
 )
-def test_a_full_disk_is_told(arguments: tuple[str, ...], folder: Path) -> None:
+def test_a_full_disk_is_reported(arguments: tuple[str, ...], folder: Path) -> None:
     with Path("/dev/full").open("wb") as full:
         child = start(*arguments, folder=folder, stdout=full.fileno(), stderr=subprocess.PIPE)
         _, err = child.communicate(timeout=60)
@@ -153,7 +153,7 @@ def test_interrupted_by_ctrl_c(folder: Path) -> None:
     (folder / "pipe.yaml").unlink(missing_ok=True)
     os.mkfifo(folder / "pipe.yaml")
     child = start("plan", "pipe.yaml", folder=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    # Opening blocks until the command has opened its end: from then on it waits for us.
+    # Opening blocks until the command has opened the pipe; then the command waits for input.
     writing = os.open(folder / "pipe.yaml", os.O_WRONLY)
     try:
         child.send_signal(signal.SIGINT)

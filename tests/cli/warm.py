@@ -1,8 +1,8 @@
-"""The command in a process of its own whose Python has loaded weft already: for tests of what it says.
+"""The command in a process of its own that has already imported weft.
 
-To load weft takes ten times as long as to refuse a file. The process is a copy of one that waits (``forking``): its
-folder, variables, streams and exit code are its own, and what hangs or crashes is only itself. What Python does when it
-starts is not seen here: ``cli.shell.weft`` starts a new one.
+Importing weft takes ten times as long as rejecting a file. The process is a fork of ``forking`` with its own
+folder, variables, streams and exit code. The start of the interpreter is not tested here: ``cli.shell.weft``
+starts a new one.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from cli.shell import Outcome, text
 __all__ = ["program", "weft"]
 
 PATIENCE_S = 60
-"""More than any of these may take."""
+"""Longer than any command may take."""
 READ_BY_PYTHON = ("PYTHON", "LC_", "LANG")
-"""Variables that matter when Python starts begin with these; none of them can be given here."""
+"""Prefixes of variables that Python reads at start; they cannot be set here."""
 
 
 @cache
 def _waiting() -> str:
-    """Start the process that is copied, once; give the path of its socket."""
+    """Start the server once; return the path of its socket."""
     folder = tempfile.TemporaryDirectory(prefix="weft-warm-")
     path = str(Path(folder.name) / "door")
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as door:
@@ -75,6 +75,6 @@ def weft(*arguments: str, folder: Path, **variables: str) -> Outcome:
 
 
 def program() -> str:
-    """Give a shell script that is ``weft``."""
+    """Return a shell script that acts as ``weft``."""
     asking = shlex.join([sys.executable, "-I", "-S", _beside("asking.py"), _waiting()])
     return f'#!/bin/sh\nexec {asking} "$@"\n'

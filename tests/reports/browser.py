@@ -1,7 +1,7 @@
-"""A real browser to look at pages with, where there is one: what is asked is answered once the chart is drawn.
+"""A real browser for tests of pages, if there is one.
 
-It is driven through its debugging pipe, in real time. Its virtual time does not wait for frames, nor for
-streams, so that on a busy host a page was looked at before it was there.
+It is driven through its debugging pipe, in real time: its virtual time waits neither for frames nor for
+streams, so on a busy host a page was inspected before it was drawn.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ __all__ = ["needs_browser", "seen_in_browser"]
 
 _BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 _PATIENCE_S = 300.0
-"""A page that was not drawn by then never will be; only what is broken takes so long."""
+"""Timeout for drawing a page; only a broken page takes so long."""
 
-# With CI=true the browser must be there: without one the test runs, and fails.
+# With CI=true the tests run even without a browser, and fail.
 needs_browser = pytest.mark.skipif(
     _BROWSER is None and not os.environ.get("CI"), reason="no browser: install chromium"
 )
@@ -40,15 +40,15 @@ _ASK = """(async () => {
 
 
 def seen_in_browser(page: Path, script: str, profile: Path) -> Mapping[str, Any]:
-    """Open a page, wait until its chart is drawn, and run a script that notes what it sees in ``seen``.
+    """Open a page, wait until its chart is drawn, and run a script that stores results in ``seen``.
 
-    Whatever scripts of the page throw and nobody catches fails the test.
+    An uncaught exception of the page's scripts fails the test.
     """
     command = [str(_BROWSER), "--headless", "--no-sandbox", "--disable-gpu", "--window-size=1200,800"]
-    # Nothing is looked up or reported on the way.
+    # No network access of the browser itself.
     command += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
     command += ["--no-first-run", "--disable-quic", f"--user-data-dir={profile}", "--remote-debugging-pipe"]
-    # The browser reads commands from 3 and answers on 4.
+    # The browser reads commands from descriptor 3 and replies on 4.
     shell = ["sh", "-c", 'exec "$0" "$@" 3<&0 4>&1 </dev/null >&2', *command]
     profile.mkdir()
     with (
@@ -61,7 +61,7 @@ def seen_in_browser(page: Path, script: str, profile: Path) -> Mapping[str, Any]
             assert process.stdin is not None
             assert process.stdout is not None
             seen = _seen(_Pipe(process.stdin, process.stdout), page, script)
-            # It ends when its pipe does. One that is killed leaves processes that live on for a moment.
+            # The browser exits when its pipe is closed; killing it would leave child processes for a moment.
             process.stdin.close()
             process.wait()
         except (EOFError, BrokenPipeError):
@@ -74,7 +74,7 @@ def seen_in_browser(page: Path, script: str, profile: Path) -> Mapping[str, Any]
 
 
 class _Pipe:
-    """Commands to the browser and its answers, each of which ends with a zero."""
+    """Commands to the browser and its replies, terminated by zero bytes."""
 
     def __init__(self, commands: IO[bytes], answers: IO[bytes]) -> None:
         self._commands = commands
@@ -98,7 +98,7 @@ class _Pipe:
         return result
 
     def wait(self, event: str) -> None:
-        """Wait until something happened."""
+        """Wait for an event."""
         while self._next().get("method") != event:
             pass
 

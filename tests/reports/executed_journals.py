@@ -1,4 +1,4 @@
-"""Journals of simulated runs, and what the reports of executed runs make of them."""
+"""Journals of simulated runs and their reports."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from weft.workflow.workflow import Workflow
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 _ROUGH = 2
-"""The seed of a day on which machines are lost, tasks move, some runs fail and the loop converges."""
+"""Seed with lost machines, migrations, failed runs and a loop that converges."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,7 @@ class Written:
     plans: dict[str, StoredPlan]
 
     def engine(self) -> Engine:
-        """Give a fresh engine."""
+        """Return a new engine."""
         library = self.simulation.library
         first = library[next(iter(library))]
         return Engine(
@@ -52,13 +52,13 @@ class Written:
         )
 
     def projection(self) -> ExecutionHistory:
-        """Tell what happened."""
+        """Return the projection of the journal."""
         return read_history(self.engine(), self.entries, self.plans)
 
     def executed(
         self, records: ExecutionRecords = NO_RECORDS, runs: Sequence[int] | None = None
     ) -> ExecutedRun:
-        """Give what the reports show."""
+        """Return the data of the reports."""
         return build_executed_run(self.projection(), self.platform, records=records, runs=runs)
 
 
@@ -71,7 +71,7 @@ def journal_of(
     arrivals: Sequence[float] = (),
     settings: EngineSettings | None = None,
 ) -> Written:
-    """Simulate workflows that arrive at 0, or at the times given."""
+    """Simulate workflows that arrive at 0 or at the given times."""
     listed = [flows] if isinstance(flows, Workflow) else list(flows)
     platform = on if isinstance(on, Platform) else load_platform(on)
     times = arrivals or [0.0] * len(listed)

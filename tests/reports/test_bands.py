@@ -1,4 +1,4 @@
-"""Which machines share a row."""
+"""Bands of machines that share a row."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_too_many_sites_are_joined() -> None:
     assert bands(6, ["a", "a", "b", "b", "c", "d"], most=2) == [("a - b", [0, 1, 2, 3]), ("c - d", [4, 5])]
 
 
-def test_only_the_machines_asked_for() -> None:
+def test_only_the_requested_machines() -> None:
     assert bands(6, ["a", "a", "b", "b", "c", "c"], chosen=[1, 2, 3]) == [("a", [1]), ("b", [2, 3])]
     assert bands(3, chosen=[]) == []
 

@@ -26,7 +26,7 @@ NONE = "cannot do that"
 
 
 def comparison(table, bound_s=1.0, **head):
-    """Make a comparison from makespans by workflow and planner; None: no plan."""
+    """Create a comparison from makespans by workflow and planner; None means no plan."""
     rows = [
         WorkflowResults(
             workflow=name,
@@ -72,7 +72,7 @@ class TestStandings:
         assert [standing.wins for standing in made.standings] == [1, 1, 0]
         assert [standing.planner for standing in made.standings] == ["a", "b", "c"]
 
-    def test_what_was_not_planned_counts_for_nothing(self):
+    def test_unplanned_tasks_do_not_count(self):
         found = standings(comparison({"x": {"a": None, "b": 4.0}, "y": {"a": 6.0, "b": 3.0}}))
         assert (found["a"].planned, found["a"].wins, found["a"].mean_ratio) == (1, 0, 2.0)
         assert found["a"].planning_s == 0.25
@@ -125,7 +125,7 @@ class TestTables:
     def test_title(self):
         assert comparison_title(self.MADE) == "2 workflows on grid, 2 planners"
 
-    def test_reasons_are_told_once(self):
+    def test_reasons_are_printed_once(self):
         assert refusal_lines(self.MADE) == ["long-name, y: cannot do that"]
         many = comparison({f"w{n}": {"a": None, "b": 1.0} for n in range(5)})
         assert refusal_lines(many) == ["a, w0 and 4 others: cannot do that"]

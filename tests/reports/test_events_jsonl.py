@@ -1,4 +1,4 @@
-"""``events.jsonl``: every happening once, in order, with the same keys."""
+"""``events.jsonl``: every event once, in order, with the same keys."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_keys_are_stable_and_nothing_is_left_out():
     assert all(each["task"] and each["machine"] and each["workflow"] for each in attempts)
 
 
-def test_every_message_is_told_or_left_out_on_purpose():
+def test_every_message_is_an_event_or_excluded():
     silent = {
         "ProbeAnswered",
         "Discover",

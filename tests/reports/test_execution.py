@@ -1,4 +1,4 @@
-"""An executed run as data: what a journal and the records beside it say, and nothing else."""
+"""An executed run as data, from a journal and its records."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_run_as_planned_keeps_its_promise():
         (40, None, "late"),
     ],
 )
-def test_what_was_said_before_the_run_is_what_it_is_judged_by(p50, p90, word):
+def test_a_run_is_compared_with_the_recorded_prediction(p50, p90, word):
     promise = Promise(planned_s=p50, p50_s=p50, p90_s=p90, tasks=3)
     executed = journal_of(three_in_a_row(), platform_of(1.0)).executed(
         ExecutionRecords(promises={0: promise})
@@ -123,7 +123,7 @@ def test_a_placeholder_is_neither_a_promise_nor_an_estimate():
     assert f"<p>{told}</p>" in execution_html(executed)
 
 
-def test_what_is_known_of_an_unknown_time_is_said():
+def test_a_lower_bound_of_an_unknown_time_is_printed():
     said = Promise(planned_s=41, least_s=40, tasks=3, untimed=1, untimed_kinds=("middle",), least_cost=4)
     executed = journal_of(some_unknown(), platform_of(1.0)).executed(ExecutionRecords(promises={0: said}))
     told = "at least 40 s, cost at least 4; unknown: 1 of 3 tasks (kind middle) have no stated time"
@@ -165,7 +165,7 @@ def test_kinds_are_summed_up():
     assert kind_table(executed).rows[0][:5] == ("work", "4/4", "-", "1", "-")
 
 
-def test_a_failure_is_told_with_its_log(tmp_path):
+def test_a_failure_is_reported_with_its_log(tmp_path):
     scenario = Scenario(exit_codes={"work[2]": (7, 0)})
     written = journal_of(swept(retries=1), platform_of(1.0), scenario=scenario, policy="fcfs")
     (failed,) = written.projection().history.failures
@@ -188,7 +188,7 @@ def test_a_failure_is_told_with_its_log(tmp_path):
 
 
 def taken_over_journal():
-    """Give what an engine hears of a world that finds the outputs of the first task made already."""
+    """Return a journal in which the outputs of the first task are reused."""
     platform = platform_of(1.0)
     instance = compile_instance(check_and_unfold(three_in_a_row()), platform)
     engine = Engine(
@@ -218,7 +218,7 @@ def taken_over_journal():
     return projection.finish(engine.state), platform
 
 
-def test_what_an_earlier_run_had_made_is_counted_as_taken_over():
+def test_results_of_earlier_runs_count_as_reused():
     projection, platform = taken_over_journal()
     executed = build_executed_run(projection, platform)
     assert executed.outcome == "completed"
@@ -244,7 +244,7 @@ def test_one_run_of_several_can_be_shown():
         written.executed(runs=[2])
 
 
-def test_a_run_that_was_cut_off_is_told_as_far_as_it_went():
+def test_an_interrupted_run_is_reported_up_to_its_end():
     written = journal_of(three_in_a_row(), platform_of(1.0), policy="fcfs")
     ended = [entry for entry in written.entries if isinstance(entry.event, ev.Ended)]
     cut = written.entries[: ended[1].sequence + 1]

@@ -1,4 +1,4 @@
-"""The last lines of logs: read where they are, and nothing else, whatever a task has left there."""
+"""Last lines of logs: only regular files of the attempt are read."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_little_of_a_large_log_is_read(logs, records):
     assert max(map(len, last.lines)) <= 500
 
 
-def test_what_a_terminal_would_obey_is_taken_out(logs, records):
+def test_control_characters_are_removed(logs, records):
     (records / "err").write_bytes(b"\x1b]0;title\x07\x1b[2Jred\tblue\xff\r10%\r20%\n")
     assert logs.last(7).lines == ("?]0;title??[2Jred   blue\ufffd", "10%", "20%")
 

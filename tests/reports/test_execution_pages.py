@@ -1,4 +1,4 @@
-"""The page and the summary of an executed run: what they show is what happened, and nothing in it is obeyed."""
+"""Page and summary of an executed run: complete, and text of tasks is escaped."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EVIL = '<img src=x onerror="document.title=1"><script>document.title = "taken"</
 
 @pytest.fixture(scope="module")
 def executed(tmp_path_factory):
-    """A run with a failure whose log holds HTML, and a name that does too."""
+    """Return a run with a failure whose log and name contain HTML."""
     flow = weft.Builder("<b>flow</b>")
     flow.task("work", sweep={"k": "1..3"}, work=10, retries=1)
     flow.task("end", work=5, after=["work"])
@@ -66,7 +66,7 @@ def test_the_page_is_whole_and_needs_nothing_else(executed):
 
 
 @pytest.mark.parametrize("text", ["exit code 3", "nobody knows why"])
-def test_a_failure_says_nothing_twice(executed, text):
+def test_a_failure_repeats_no_text(executed, text):
     (failure,) = executed.failures
     measured = {failure.failed.attempt: ProcessUsage(text=text)}
     page = execution_html(replace(executed, records=replace(executed.records, measured=measured)))
@@ -74,7 +74,7 @@ def test_a_failure_says_nothing_twice(executed, text):
     assert sum(text in line for line in told.splitlines()[2:]) == 1
 
 
-def test_what_tasks_wrote_is_escaped(executed):
+def test_output_of_tasks_is_escaped(executed):
     page = execution_html(executed)
     assert EVIL not in page
     assert str(escape(EVIL)) in page
@@ -115,7 +115,7 @@ def test_promises_are_drawn_to_scale():
     verdict = PromiseOutcome(run=0, workflow="w", promise=said, took_s=20, completed=True)
     drawn = promise_chart([verdict])
     widths = dict(re.findall(r'<rect class="(\w+)" x="[\d.]+" y="\d+" width="([\d.]+)"', drawn))
-    # 694 units stand for the longest of them, 20 s.
+    # 694 units correspond to the longest time, 20 s.
     assert {kind: float(width) for kind, width in widths.items()} == {
         "promised": 347.0,
         "unsure": 173.5,
@@ -131,12 +131,12 @@ def test_estimates_are_set_against_reality(executed):
     drawn = estimate_chart(executed.attempts)
     points = re.findall(r'<circle cx="([\d.]+)" cy="([\d.]+)"', drawn)
     assert len(points) == 4
-    # 5 s and 10 s, as estimated: on the line from the lower left to the upper right.
+    # 5 s and 10 s as estimated: the points lie on the diagonal.
     assert all(float(x) - 70 == pytest.approx(434 - float(y), abs=0.11) for x, y in points)
     assert estimate_chart(()) == ""
 
 
-def test_the_summary_says_what_matters(executed):
+def test_the_summary_lists_the_main_facts(executed):
     lines = execution_lines(executed)
     text = "\n".join(lines)
     assert lines[0] == "<b>flow</b> on platform"

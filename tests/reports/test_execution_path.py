@@ -1,4 +1,4 @@
-"""The critical path of history: known chains, a slow twin, and times that add up."""
+"""The critical path of a run: known chains, a reference implementation, and times that add up."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_iterations_are_followed():
     assert executed.path.ran_s == executed.took_s == 16
 
 
-def test_a_skipped_or_virtual_task_stands_for_those_before_it():
+def test_a_skipped_or_virtual_task_is_replaced_by_its_predecessors():
     flow = weft.Builder("flow")
     flow.task("a", work=10)
     flow.task("gate", kind="virtual", after=["a"])
@@ -95,7 +95,7 @@ def journals(draw):
 
 
 def slow_twin(executed):
-    """Follow the path back by looking at everything at every step."""
+    """Reference implementation: examine all attempts at every step."""
     projection, story = executed.projection, executed.run_summaries[0]
     graph = projection.runs[0].compiled.graph
     ran, met, found = list(executed.ran), set(), []
@@ -142,7 +142,7 @@ def test_the_path_is_that_of_a_slow_twin_and_adds_up(written):
 
 @st.composite
 def unheard(draw):
-    """Journals in which some ends were told late, of programs that ran shorter than it seemed."""
+    """Journals in which some ends were reported late, for programs that ended earlier."""
     written = draw(journals())
 
     def late(event):
@@ -155,8 +155,8 @@ def unheard(draw):
 
 
 @given(unheard())
-def test_the_path_is_that_of_a_slow_twin_when_ends_were_told_late(pair):
-    """Nobody decided while there was no engine: that is waiting, on the path too."""
+def test_the_path_follows_a_slow_twin_if_ends_were_reported_late(pair):
+    """Without an engine no decision is made; this time counts as waiting on the path too."""
     told, written = pair
     executed = written.executed()
     if executed.outcome != "completed":

@@ -1,4 +1,4 @@
-"""The chart's script in a real browser, where there is one: bands, zoom, search, keys, explanations."""
+"""The chart's script in a real browser: bands, zoom, search, keys, tooltips."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_wide_plan_can_be_read(tasks: int, tmp_path: Path) -> None:
     seen = seen_in_browser(page, LOOK, tmp_path / "profile")
     assert str(seen["band"]).startswith("site0\n25 machines, 25 nodes\nat ")
     assert "100 % taken by" in str(seen["band"])
-    # One band of 25 machines of 22 pixels and a gap is unfolded, then folded again by the key.
+    # One band of 25 machines (22 pixels and a gap each) is unfolded, then folded by the key.
     assert seen["unfolded"] == int(str(seen["height"])) + 25 * 27
     assert (seen["folded"], seen["button"]) == (seen["height"], "all machines")
     names = [name for name in view.schedule.tasks if "simulate3[1" in name]

@@ -1,4 +1,4 @@
-"""What the page carries: everything while it is small, less and packed when it is large, never too much."""
+"""Data of the page: complete for small plans, reduced and compressed for large ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from weft.schedule.schedule import Schedule
 
 
 def wide_plan(tasks: int, machines: int, sites: int = 8) -> GanttView:
-    """Make a plan of many short tasks of ten kinds, one after another on machines of one node."""
+    """Return a plan of many short tasks of ten kinds on machines with one node."""
     rng = np.random.default_rng(7)
     machine = rng.integers(0, machines, tasks)
     seconds = rng.uniform(1.0, 20.0, tasks)

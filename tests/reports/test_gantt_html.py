@@ -1,4 +1,4 @@
-"""The chart as a page: self-contained, escaped, and the plan in it is the plan."""
+"""The chart as a page: self-contained, escaped, and equal to the plan."""
 
 from __future__ import annotations
 
@@ -130,5 +130,5 @@ def test_a_plan_with_nothing_in_it(lines: list[tuple[str, int, int, float, float
     assert data["end"] == 0
 
 
-def test_it_stands_registered() -> None:
+def test_it_is_registered() -> None:
     assert REPORTS.load("gantt-html") is HtmlGantt

@@ -1,4 +1,4 @@
-"""The chart in the terminal: bars where they belong, shares, axis, legend."""
+"""The chart in the terminal: bars, shares, axis and legend."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class TestSkyline:
 
 class TestManyMachines:
     def test_neighbours_share_a_skyline(self) -> None:
-        # 60 machines in 20 bands of 3, two rows each; in the last bands one machine ends at half time.
+        # 60 machines in 20 bands of 3, two rows each; one machine of the last bands ends at half time.
         lines = [(f"t{i}", i, 1, 0, 50 if i % 3 == 2 and i > 50 else 100, "k") for i in range(60)]
         out = rendered(view_of(lines, [1] * 70), width=121, heading=False)
         walls = [line for line in out if "│" in line]
@@ -180,5 +180,5 @@ class TestAround:
     def test_only_transfers_take_time(self) -> None:
         assert "1 machine not used" in TextGantt().render(view_of([("move", 0, 0, 0, 5, "k")], [1]))
 
-    def test_it_stands_registered(self) -> None:
+    def test_it_is_registered(self) -> None:
         assert REPORTS.load("gantt-text") is TextGantt

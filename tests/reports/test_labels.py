@@ -1,4 +1,4 @@
-"""Names that fit into a terminal."""
+"""Labels for a terminal."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_fitted(text: str, width: int, expected: str) -> None:
 
 
 @given(st.text(), st.integers(1, 20))
-def test_fitted_is_exactly_as_wide_as_asked(text: str, width: int) -> None:
+def test_fitted_has_the_requested_width(text: str, width: int) -> None:
     assert shown_width(fitted(printable(text), width)) == width
 
 
@@ -33,6 +33,6 @@ def test_fitted_in_ascii() -> None:
     assert fitted("abcdef", 4, ascii_only=True) == "abc~"
 
 
-def test_what_a_terminal_would_obey_is_replaced() -> None:
+def test_control_characters_are_replaced() -> None:
     assert printable("a\x1b[31m\nb") == "a?[31m?b"
     assert printable("größe", ascii_only=True) == "gr??e"

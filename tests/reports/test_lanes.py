@@ -1,4 +1,4 @@
-"""Lanes: no two tasks on one node at a time, whatever the plan."""
+"""Lanes: tasks on one lane never overlap."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How busy machines are."""
+"""Occupancy of machines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reports of a front: every point in table, values and chart, and a page that needs nobody else."""
+"""Reports of a front: every point in table, CSV and chart; the page is self-contained."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def places(chart: tree.Element) -> list[tuple[float, float]]:
     return [(float(circle.get("cx", "")), float(circle.get("cy", ""))) for circle in circles]
 
 
-def test_the_table_says_what_was_chosen() -> None:
+def test_the_table_lists_the_choices() -> None:
     lines = front_lines(VIEW, width=100)
     assert lines[0].split() == ["point", "time", "longer", "cost", "idle", "alpha", "nodes"]
     assert lines[1].split() == ["1", "100", "s", "9.5", "10.0%", "1", "solve", "2–3"]
@@ -73,7 +73,7 @@ def test_the_table_says_what_was_chosen() -> None:
     assert cut[1].endswith("k…")
 
 
-def test_machines_are_told_where_there_are_several_or_nothing_else_to_choose() -> None:
+def test_machines_are_listed_if_there_are_several_or_no_other_choice() -> None:
     fixed = (NodeRange(kind="solve", tasks=8, least=1, most=1, chosen=False),)
     lines = front_lines(replace(VIEW, points=(point(1, 9.0, 1.0, nodes=fixed),)), width=100)
     assert lines[0].endswith("tasks")
@@ -119,7 +119,7 @@ def test_the_page_needs_no_network_no_script_and_escapes_names() -> None:
     assert page.count("<tr>") == 1 + len(VIEW.points)
 
 
-def test_points_are_coloured_by_alpha_where_that_says_something() -> None:
+def test_points_are_coloured_by_alpha_for_given_alphas() -> None:
     assert "alpha (weight of time)" not in front_html(VIEW)
     page = front_html(replace(VIEW, by_alpha=True))
     legend = page[page.index('class="legend"') : page.index("<svg")]

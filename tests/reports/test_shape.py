@@ -31,7 +31,7 @@ def test_a_shape_counts_tasks_work_and_the_longest_path():
     assert shape.loops == ("again",)
 
 
-def test_lines_say_what_is_unknown_and_use_the_singular():
+def test_lines_name_unknowns_and_use_the_singular():
     text = "\n".join(shape_lines(measure_shape(_looping())))
     assert "unknown work   1 task without a stated time" in text
     alone = shape_lines(measure_shape(weft.unfold(Workflow(name="one", tasks=(Task(name="a", work=1),)))))

@@ -1,4 +1,4 @@
-"""Charts, tables and the page of a simulation: what is drawn is what happened."""
+"""Charts, tables and page of a simulation agree with its history."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from weft.reports.simulation import attempts_csv, migration_table, run_table, si
 
 @pytest.fixture(scope="module")
 def simulated():
-    """Two workflows on two machines, one of which is lost for a while."""
+    """Return a simulation of two workflows on two machines, one of which is lost temporarily."""
     flows = []
     for name in ("<first> & co", "second"):
         flow = weft.Builder(name)
@@ -48,7 +48,7 @@ def test_the_chart_is_drawn_in_the_terminal(simulated):
     assert "failed: lost" in drawn
 
 
-def test_tables_say_what_the_history_says(simulated):
+def test_tables_agree_with_the_history(simulated):
     history = simulated.first.history
     assert [row[:4] for row in run_table(history.runs).rows] == [
         ("0", "<first> & co", "-", "completed"),
@@ -60,7 +60,7 @@ def test_tables_say_what_the_history_says(simulated):
 
 
 class Reader(HTMLParser):
-    """Collects the elements of a page, and sees that each is closed."""
+    """Collects the elements of a page and checks that each is closed."""
 
     VOID = frozenset({"meta", "input", "line", "path", "rect", "circle", "br"})
 

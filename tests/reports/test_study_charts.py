@@ -1,4 +1,4 @@
-"""Charts of experiments in the terminal: one scale for all, nothing wider than the terminal."""
+"""Terminal charts of experiments: one scale, within the width of the terminal."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BOXES = Boxes(
 )
 
 
-def test_curves_have_one_scale_and_what_is_not_nothing_is_seen():
+def test_curves_have_one_scale_and_show_small_values():
     title, first, second, axis = chart_lines(CURVES, width=60, ascii_only=False)
     assert title.startswith("active workflows")
     drawn = first.split("│")[1]
@@ -52,6 +52,6 @@ def test_no_line_of_a_chart_is_wider_than_the_terminal(chart, ascii_only, width)
     assert not ascii_only or "".join(lines).isascii()
 
 
-def test_nothing_at_all_is_drawn_too():
+def test_an_empty_plan_is_drawn():
     empty = Curves(title="nothing", times_s=[0.0], values={"a": [0.0]})
     assert len(chart_lines(empty, width=60, ascii_only=False)) == 3

@@ -27,7 +27,7 @@ def test_labels(end_s: float, most: int, labels: list[str]) -> None:
 
 
 @given(st.floats(1e-6, 1e12), st.integers(1, 20))
-def test_never_more_than_asked_for_and_never_beyond_the_end(end_s: float, most: int) -> None:
+def test_ticks_stay_within_the_limit_and_the_end(end_s: float, most: int) -> None:
     times = tick_times(end_s, most)
     assert times[0] == 0
     assert len(times) <= most + 1

@@ -1,4 +1,4 @@
-"""``trace.tsv``: Nextflow's columns, a line per attempt, ``-`` for what nobody knows."""
+"""``trace.tsv``: Nextflow's columns, a line per attempt, ``-`` for unknown values."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_the_first_columns_are_nextflows_in_its_order(written):
     assert all(line.count("\t") == len(TRACE_COLUMNS) - 1 for line in lines)
 
 
-def test_what_is_known_is_written_as_nextflow_does(written):
+def test_known_values_are_formatted_as_in_nextflow(written):
     product = Product(
         execution=1,
         run=0,
@@ -102,7 +102,7 @@ def test_without_a_clock_there_are_no_dates(written):
     assert row["duration"] == "1m 30s"
 
 
-def test_what_was_taken_over_is_cached():
+def test_reused_tasks_are_cached():
     projection, platform = taken_over_journal()
     rows = rows_of(trace_tsv(build_executed_run(projection, platform)))
     assert [(row["name"], row["status"], row["realtime"]) for row in rows] == [

@@ -1,4 +1,4 @@
-"""The executed run as WfFormat: by the schema, the graph that was executed, and back as a workflow."""
+"""The executed run as WfFormat: valid by the schema, the executed graph, and readable as a workflow."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def validate(schema, text):
 
 
 def read_back(text):
-    """Give the names, edges and work of the workflow that weft reads from a file."""
+    """Return names, edges and work of the workflow that weft reads from a file."""
     graph = unfold(WfFormat().read(SourceFile(name="run.json", data=text.encode())))
     edges = {
         (graph.names[before], name)
@@ -151,7 +151,7 @@ def test_the_executed_graph_is_the_described_one_where_nothing_repeats(written):
     assert work == pytest.approx(done)
 
 
-def test_a_task_that_never_ran_stands_for_those_before_it():
+def test_a_task_that_never_ran_is_replaced_by_its_predecessors():
     flow = weft.Builder("flow")
     flow.task("a", work=1)
     flow.task("gate", kind="virtual", after=["a"])
@@ -167,14 +167,14 @@ def test_a_rough_day_is_valid_and_without_cycles(schema):
         validate(schema, text)
         edges, work = read_back(text)
         graph = executed.projection.runs[run].compiled.graph
-        # Run 0 went through its loop three times, and only its last task is outside.
+        # Run 0 repeated its loop three times; only its last task is outside the loop.
         assert len(work) == ((len(graph) - 1) * 3 + 1 if run == 0 else len(graph))
         assert len(edges) >= graph.edge_count
     with pytest.raises(InvalidInput, match="several runs; a WfFormat file holds one"):
         write_wfformat(executed)
 
 
-def test_what_was_taken_over_took_what_it_took_then():
+def test_a_reused_task_has_its_original_time():
     projection, platform = taken_over_journal()
     product = Product(
         execution=1, run=0, task=0, name="first", kind="first", workflow="row", attempt=0, seconds=42
