@@ -21,8 +21,8 @@ from weft.engine.state.compiled import WorkflowLibrary
 from weft.errors import InvalidInput
 from weft.instance.compilation import compile_instance
 from weft.policies.policy import make_policy
+from weft.reports.charts import promise_chart
 from weft.reports.execution import build_executed_run
-from weft.reports.execution_charts import promise_chart
 from weft.reports.execution_history import AttemptLogs, ExecutionHistory, ExecutionRecords, ProcessUsage
 from weft.reports.execution_page import (
     deviation_table,

@@ -16,8 +16,8 @@ from reports.test_simulation_pages import Reader
 from weft.backends.layout import ProjectLayout
 from weft.backends.simulation.scenario import Scenario
 from weft.engine.replan.promise import Promise
+from weft.reports.charts import estimate_chart, promise_chart
 from weft.reports.execution import PromiseOutcome
-from weft.reports.execution_charts import estimate_chart, promise_chart
 from weft.reports.execution_history import AttemptLogs, ExecutionRecords, ProcessUsage
 from weft.reports.execution_page import execution_chart, execution_html, execution_lines, path_table
 

@@ -14,10 +14,9 @@ from dataclasses import replace
 
 from weft.engine.history import AttemptRecord
 from weft.papers.statistics import Summary, summarise
-from weft.reports.charts import box_plots, steps_chart
+from weft.reports.charts import box_plots, estimate_chart, promise_chart, steps_chart
 from weft.reports.critical_path import PathStep
 from weft.reports.execution import ExecutedRun, FailureReport, PromiseOutcome
-from weft.reports.execution_charts import estimate_chart, promise_chart
 from weft.reports.gantt_html import HtmlGantt
 from weft.reports.report import GanttView
 from weft.reports.simulation import attempts_chart, migration_table, run_table, use_table
