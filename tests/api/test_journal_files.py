@@ -44,7 +44,7 @@ def test_a_journal_rebuilds_the_end(journal):
 
 def test_a_state_is_rebuilt_from_the_last_snapshot_on(tmp_path, monkeypatch):
     """Rebuilding from a snapshot gives the same state for every prefix."""
-    monkeypatch.setattr("weft.repository.journal_store.FILE_SNAPSHOT_EVERY", 20)
+    monkeypatch.setattr("weft.repository.journal_store.SNAPSHOT_EVERY", 20)
     file = tmp_path / "short.jsonl"
     weft.simulate(EXAMPLES / "wien2k.yaml", on=EXAMPLES / "grid.yaml", policy="plan", journal=file)
     read = read_journal(file)
