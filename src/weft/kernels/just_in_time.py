@@ -9,6 +9,7 @@ from weft.kernels.compilation import kernel
 from weft.kernels.placement import (
     PartialSchedule,
     PlacementRule,
+    PlacementState,
     commit_task,
     evaluate_task,
     find_modes,
@@ -27,7 +28,6 @@ from weft.kernels.problem import (
     Doubles,
     Indices,
     Integers,
-    MachineArrays,
     ModeArrays,
     ProblemArrays,
     TaskArrays,
@@ -74,6 +74,7 @@ def place_when_ready(
     """
     tasks, modes, machines = problem.tasks, problem.modes, problem.machines
     reset_schedule(problem, timelines, arrivals, schedule)
+    state = PlacementState(tasks, modes, machines, timelines, arrivals, schedule)
     size = 0
     for task in range(tasks.number):
         pending.left[task] = 0 + tasks.pointer[task + 1] - tasks.pointer[task]
@@ -84,22 +85,22 @@ def place_when_ready(
     while size > 0:
         task = pop_task(pending.heap, size, pending.ready, rank)
         size -= 1
-        settle_transfers(tasks, machines, arrivals, schedule, task)
+        settle_transfers(state, task)
         variable = tasks.variable[task]
         binds = by_transfer != 0 and schedule.bound[variable] == machines.number
         if tasks.kind[task] == COMPUTE:
             if binds:
-                gather_all_data(tasks, machines, arrivals, schedule, task)
-                schedule.bound[variable] = _first_data(tasks, modes, machines, arrivals, task, draw[task])
-            mode, start = evaluate_task(tasks, modes, machines, timelines, arrivals, schedule, rule, task)
+                gather_all_data(state, task)
+                schedule.bound[variable] = _first_data(state, task, draw[task])
+            mode, start = evaluate_task(state, rule, task)
             if start == INFINITY:
                 return task
-            commit_task(tasks, modes, machines, timelines, arrivals, schedule, task, mode, start)
+            commit_task(state, task, mode, start)
         else:
             source = tasks.source[task]
             if binds and tasks.kind[task] == TRANSFER and schedule.bound[source] < machines.number:
-                schedule.bound[variable] = _least_moving(tasks, machines, schedule, task, draw[task])
-            place_without_nodes(tasks, machines, arrivals, schedule, task)
+                schedule.bound[variable] = _least_moving(state, task, draw[task])
+            place_without_nodes(state, task)
         size = _release(tasks, schedule, pending, size, task, rank)
     return tasks.number
 
@@ -124,10 +125,9 @@ def _release(
 
 
 @kernel
-def _first_data(
-    tasks: TaskArrays, modes: ModeArrays, machines: MachineArrays, arrivals: Arrivals, task: int, draw: float
-) -> int:
+def _first_data(state: PlacementState, task: int, draw: float) -> int:
     """Return the candidate on which all data arrive first. Ties: fewest seconds, then ``draw``."""
+    tasks, modes, machines, _, arrivals, _ = state
     found = tasks.candidate_set[tasks.variable[task]]
     first, end = tasks.candidate_pointer[found], tasks.candidate_pointer[found + 1]
     best = INFINITY
@@ -167,10 +167,9 @@ def _shortest(modes: ModeArrays, task: int, machine: int) -> float:
 
 
 @kernel
-def _least_moving(
-    tasks: TaskArrays, machines: MachineArrays, schedule: PartialSchedule, transfer: int, draw: float
-) -> int:
+def _least_moving(state: PlacementState, transfer: int, draw: float) -> int:
     """Return the candidate with the shortest transfer; ties by ``draw``."""
+    tasks, machines, schedule = state.tasks, state.machines, state.schedule
     found = tasks.candidate_set[tasks.variable[transfer]]
     first, end = tasks.candidate_pointer[found], tasks.candidate_pointer[found + 1]
     source = schedule.bound[tasks.source[transfer]]

@@ -9,6 +9,7 @@ from weft.kernels.compilation import kernel
 from weft.kernels.placement import (
     PartialSchedule,
     PlacementRule,
+    PlacementState,
     commit_task,
     find_modes,
     gather_all_data,
@@ -23,10 +24,8 @@ from weft.kernels.problem import (
     Doubles,
     Indices,
     Integers,
-    MachineArrays,
     ModeArrays,
     ProblemArrays,
-    TaskArrays,
 )
 from weft.kernels.timelines import Timelines, earliest_start
 
@@ -68,64 +67,34 @@ def place_with_lookahead(
     """
     tasks, modes, machines = problem.tasks, problem.modes, problem.machines
     reset_schedule(problem, timelines, arrivals, schedule)
+    state = PlacementState(tasks, modes, machines, timelines, arrivals, schedule)
     for position in range(tasks.number):
         task = order[position]
-        settle_transfers(tasks, machines, arrivals, schedule, task)
+        settle_transfers(state, task)
         if tasks.kind[task] != COMPUTE:
-            place_without_nodes(tasks, machines, arrivals, schedule, task)
+            place_without_nodes(state, task)
             continue
-        choices = _choices(tasks, modes, machines, timelines, arrivals, schedule, scratch, rule.factor, task)
+        choices = _choices(state, scratch, rule.factor, task)
         if choices == 0:
             return task
         if choices > 1:
             for edge in range(tasks.after_pointer[task], tasks.after_pointer[task + 1]):
                 following = tasks.after[edge]
                 if tasks.kind[following] == COMPUTE:
-                    _follow(
-                        tasks,
-                        modes,
-                        machines,
-                        timelines,
-                        arrivals,
-                        schedule,
-                        scratch,
-                        choices,
-                        task,
-                        following,
-                        tasks.after_edge[edge],
-                    )
+                    _follow(state, scratch, choices, task, following, tasks.after_edge[edge])
         best = _best(modes, scratch, choices)
-        commit_task(
-            tasks,
-            modes,
-            machines,
-            timelines,
-            arrivals,
-            schedule,
-            task,
-            scratch.mode[best],
-            scratch.start[best],
-        )
+        commit_task(state, task, scratch.mode[best], scratch.start[best])
     return tasks.number
 
 
 @kernel
-def _choices(
-    tasks: TaskArrays,
-    modes: ModeArrays,
-    machines: MachineArrays,
-    timelines: Timelines,
-    arrivals: Arrivals,
-    schedule: PartialSchedule,
-    scratch: LookaheadScratch,
-    factor: float,
-    task: int,
-) -> int:
+def _choices(state: PlacementState, scratch: LookaheadScratch, factor: float, task: int) -> int:
     """List the feasible machines of a task, each with its best mode there; return their number.
 
     The best mode has the smallest count that finishes within a factor of the earliest finish on the machine.
     """
-    gather_all_data(tasks, machines, arrivals, schedule, task)
+    tasks, modes, machines, timelines, arrivals, schedule = state
+    gather_all_data(state, task)
     group = modes.group[task]
     low = 0 + modes.first[group]
     high = 0 + modes.first[group + 1]
@@ -166,19 +135,10 @@ def _choices(
 
 @kernel
 def _follow(
-    tasks: TaskArrays,
-    modes: ModeArrays,
-    machines: MachineArrays,
-    timelines: Timelines,
-    arrivals: Arrivals,
-    schedule: PartialSchedule,
-    scratch: LookaheadScratch,
-    choices: int,
-    task: int,
-    following: int,
-    edge: int,
+    state: PlacementState, scratch: LookaheadScratch, choices: int, task: int, following: int, edge: int
 ) -> None:
     """Raise the score of every choice to the earliest finish of one successor."""
+    tasks, modes, machines, timelines, arrivals, schedule = state
     gather_data(tasks, machines, arrivals, following, schedule.machine, schedule.finish)
     group = modes.group[following]
     first = 0 + modes.first[group]

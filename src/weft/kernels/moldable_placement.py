@@ -22,6 +22,7 @@ from weft.kernels.arrivals import Arrivals, data_ready_s
 from weft.kernels.compilation import kernel
 from weft.kernels.placement import (
     PartialSchedule,
+    PlacementState,
     commit_task,
     find_modes,
     gather_all_data,
@@ -36,8 +37,6 @@ from weft.kernels.problem import (
     INFINITY,
     Doubles,
     Indices,
-    MachineArrays,
-    ModeArrays,
     ProblemArrays,
     TaskArrays,
 )
@@ -170,43 +169,33 @@ def place_tasks_by_due_date(
     """Place all tasks in a topological order; return the task that fits nowhere, or the number of tasks."""
     tasks, modes, machines = problem.tasks, problem.modes, problem.machines
     reset_schedule(problem, timelines, arrivals, schedule)
+    state = PlacementState(tasks, modes, machines, timelines, arrivals, schedule)
     for position in range(tasks.number):
         task = order[position]
-        settle_transfers(tasks, machines, arrivals, schedule, task)
+        settle_transfers(state, task)
         if tasks.kind[task] != COMPUTE:
-            place_without_nodes(tasks, machines, arrivals, schedule, task)
+            place_without_nodes(state, task)
             continue
-        gather_all_data(tasks, machines, arrivals, schedule, task)
+        gather_all_data(state, task)
         group = modes.group[task]
         low = 0 + modes.first[group]
         high = 0 + modes.first[group + 1]
         bound = schedule.bound[tasks.variable[task]]
         if bound < machines.number:
             low, high = find_modes(modes, task, bound)
-        mode, start = _cheapest_in_time(
-            tasks, modes, machines, timelines, arrivals, task, low, high, due[task]
-        )
+        mode, start = _cheapest_in_time(state, task, low, high, due[task])
         if start == INFINITY:
-            mode, start = _first_to_end(tasks, modes, machines, timelines, arrivals, task, low, high)
+            mode, start = _first_to_end(state, task, low, high)
         if start == INFINITY:
             return task
-        commit_task(tasks, modes, machines, timelines, arrivals, schedule, task, mode, start)
+        commit_task(state, task, mode, start)
     return tasks.number
 
 
 @kernel
-def _cheapest_in_time(
-    tasks: TaskArrays,
-    modes: ModeArrays,
-    machines: MachineArrays,
-    timelines: Timelines,
-    arrivals: Arrivals,
-    task: int,
-    low: int,
-    high: int,
-    due: float,
-) -> tuple[int, float]:
+def _cheapest_in_time(state: PlacementState, task: int, low: int, high: int, due: float) -> tuple[int, float]:
     """Return the cheapest mode that finishes by the due date and its start; infinity if there is none."""
+    tasks, modes, machines, timelines, arrivals, _ = state
     best = INFINITY
     best_finish = INFINITY
     chosen = high
@@ -234,17 +223,9 @@ def _cheapest_in_time(
 
 
 @kernel
-def _first_to_end(
-    tasks: TaskArrays,
-    modes: ModeArrays,
-    machines: MachineArrays,
-    timelines: Timelines,
-    arrivals: Arrivals,
-    task: int,
-    low: int,
-    high: int,
-) -> tuple[int, float]:
+def _first_to_end(state: PlacementState, task: int, low: int, high: int) -> tuple[int, float]:
     """Return the mode that finishes first and its start; infinity if no mode fits."""
+    tasks, modes, machines, timelines, arrivals, _ = state
     best = INFINITY
     chosen = high
     chosen_start = INFINITY

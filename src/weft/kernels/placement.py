@@ -37,6 +37,7 @@ __all__ = [
     "START",
     "PartialSchedule",
     "PlacementRule",
+    "PlacementState",
     "commit_task",
     "evaluate_task",
     "find_modes",
@@ -79,6 +80,42 @@ class PlacementRule(NamedTuple):
     """Per task: the only allowed count; 0 for any."""
 
 
+class PartialSchedule(NamedTuple):
+    """A schedule under construction."""
+
+    machine: Indices
+    nodes: Integers
+    start: Doubles
+    finish: Doubles
+    """Per task; ``finish`` is nan until the task is placed."""
+    mode: Indices
+    """Per compute task: its mode."""
+    bound: Indices
+    """Per variable: its machine; the number of machines if not bound yet."""
+    waiting: Indices
+    """Per variable: head of the list of transfers that wait for it to be bound; the number of tasks ends the
+    list.
+    """
+    next_waiting: Indices
+    """Per transfer: the next one in that list."""
+    departure: Doubles
+    """Per waiting transfer: when it can start."""
+    mode_start: Doubles
+    mode_finish: Doubles
+    """Scratch: per mode of one task."""
+
+
+class PlacementState(NamedTuple):
+    """Problem, timelines, arrivals and partial schedule: the common input of the steps of list scheduling."""
+
+    tasks: TaskArrays
+    modes: ModeArrays
+    machines: MachineArrays
+    timelines: Timelines
+    arrivals: Arrivals
+    schedule: PartialSchedule
+
+
 @kernel
 def mode_seconds(modes: ModeArrays, task: int, mode: int) -> float:
     """Return the seconds of a mode of a task."""
@@ -109,54 +146,9 @@ def find_modes(modes: ModeArrays, task: int, machine: int) -> tuple[int, int]:
 
 
 @kernel
-def _choose_mode(
-    needs: int,
-    amount: Doubles,
-    modes: ModeArrays,
-    machines: MachineArrays,
-    timelines: Timelines,
-    arrivals: Arrivals,
-    rule: PlacementRule,
-    task: int,
-    bound: int,
-    homes: int,
-    mode_start: Doubles,
-    mode_finish: Doubles,
-) -> tuple[int, float]:
-    """Return mode and start of a task; the start is infinity if no mode fits.
-
-    There are three choices of a mode. ``_choose_earliest_finish`` goes through the modes by ascending seconds
-    and stops at the first one that would finish too late even on an idle machine. ``_choose_frugal`` takes
-    the smallest count that finishes within a factor of the earliest finish. ``_choose_best_score`` evaluates
-    every mode, for planners whose score is more than the finish. Ties: smaller count, then lower machine
-    index.
-
-    ``bound`` is the machine the task is bound to, or the number of machines. ``needs`` is its first row of
-    ``amount``.
-    """
-    group = modes.group[task]
-    if rule.criterion != FINISH or rule.weighs != 0 or rule.price_weight != 0.0 or rule.counts != 0:
-        return _choose_best_score(needs, amount, modes, machines, timelines, arrivals, rule, task, bound)
-    if rule.factor > 1.0 and modes.moldable[group] != 0:
-        return _choose_frugal(
-            needs, amount, modes, machines, timelines, arrivals, rule, task, bound, mode_start, mode_finish
-        )
-    if bound < machines.number or rule.place == APPENDED:
-        return _choose_best_score(needs, amount, modes, machines, timelines, arrivals, rule, task, bound)
-    return _choose_earliest_finish(needs, amount, modes, machines, timelines, arrivals, task, homes)
-
-
-@kernel
-def _choose_earliest_finish(
-    needs: int,
-    amount: Doubles,
-    modes: ModeArrays,
-    machines: MachineArrays,
-    timelines: Timelines,
-    arrivals: Arrivals,
-    task: int,
-    homes: int,
-) -> tuple[int, float]:
+def _choose_earliest_finish(state: PlacementState, task: int, homes: int) -> tuple[int, float]:
+    tasks, modes, machines, timelines, arrivals, _ = state
+    needs, amount = tasks.need[task], tasks.amount
     group = modes.group[task]
     first = 0 + modes.first[group]
     end = 0 + modes.first[group + 1]
@@ -235,19 +227,10 @@ def _precedes(modes: ModeArrays, mode: int, other: int) -> bool:
 
 
 @kernel
-def _choose_frugal(
-    needs: int,
-    amount: Doubles,
-    modes: ModeArrays,
-    machines: MachineArrays,
-    timelines: Timelines,
-    arrivals: Arrivals,
-    rule: PlacementRule,
-    task: int,
-    bound: int,
-    mode_start: Doubles,
-    mode_finish: Doubles,
-) -> tuple[int, float]:
+def _choose_frugal(state: PlacementState, rule: PlacementRule, task: int) -> tuple[int, float]:
+    tasks, modes, machines, timelines, arrivals, schedule = state
+    needs, amount, bound = tasks.need[task], tasks.amount, schedule.bound[tasks.variable[task]]
+    mode_start, mode_finish = schedule.mode_start, schedule.mode_finish
     group = modes.group[task]
     first = 0 + modes.first[group]
     end = 0 + modes.first[group + 1]
@@ -294,18 +277,10 @@ def _choose_frugal(
 
 
 @kernel
-def _choose_best_score(
-    needs: int,
-    amount: Doubles,
-    modes: ModeArrays,
-    machines: MachineArrays,
-    timelines: Timelines,
-    arrivals: Arrivals,
-    rule: PlacementRule,
-    task: int,
-    bound: int,
-) -> tuple[int, float]:
+def _choose_best_score(state: PlacementState, rule: PlacementRule, task: int) -> tuple[int, float]:
     """Evaluate every mode and return the one with the least score, and its start."""
+    tasks, modes, machines, timelines, arrivals, schedule = state
+    needs, amount, bound = tasks.need[task], tasks.amount, schedule.bound[tasks.variable[task]]
     group = modes.group[task]
     low = 0 + modes.first[group]
     high = 0 + modes.first[group + 1]
@@ -347,31 +322,6 @@ def _choose_best_score(
 
 
 _NOT_YET = float("nan")
-
-
-class PartialSchedule(NamedTuple):
-    """A schedule under construction."""
-
-    machine: Indices
-    nodes: Integers
-    start: Doubles
-    finish: Doubles
-    """Per task; ``finish`` is nan until the task is placed."""
-    mode: Indices
-    """Per compute task: its mode."""
-    bound: Indices
-    """Per variable: its machine; the number of machines if not bound yet."""
-    waiting: Indices
-    """Per variable: head of the list of transfers that wait for it to be bound; the number of tasks ends the
-    list.
-    """
-    next_waiting: Indices
-    """Per transfer: the next one in that list."""
-    departure: Doubles
-    """Per waiting transfer: when it can start."""
-    mode_start: Doubles
-    mode_finish: Doubles
-    """Scratch: per mode of one task."""
 
 
 @kernel
@@ -416,54 +366,46 @@ def place_in_order(
     """
     tasks, modes, machines = problem.tasks, problem.modes, problem.machines
     reset_schedule(problem, timelines, arrivals, schedule)
+    state = PlacementState(tasks, modes, machines, timelines, arrivals, schedule)
     for position in range(tasks.number):
         task = order[position]
-        settle_transfers(tasks, machines, arrivals, schedule, task)
+        settle_transfers(state, task)
         if tasks.kind[task] != COMPUTE:
-            place_without_nodes(tasks, machines, arrivals, schedule, task)
+            place_without_nodes(state, task)
             continue
-        mode, start = evaluate_task(tasks, modes, machines, timelines, arrivals, schedule, rule, task)
+        mode, start = evaluate_task(state, rule, task)
         if start == INFINITY:
             return task
-        commit_task(tasks, modes, machines, timelines, arrivals, schedule, task, mode, start)
+        commit_task(state, task, mode, start)
     return tasks.number
 
 
 @kernel
-def evaluate_task(
-    tasks: TaskArrays,
-    modes: ModeArrays,
-    machines: MachineArrays,
-    timelines: Timelines,
-    arrivals: Arrivals,
-    schedule: PartialSchedule,
-    rule: PlacementRule,
-    task: int,
-) -> tuple[int, float]:
-    """Return the mode that a rule prefers for a compute task, and its start."""
-    homes = gather_all_data(tasks, machines, arrivals, schedule, task)
-    bound = schedule.bound[tasks.variable[task]]
-    return _choose_mode(
-        tasks.need[task],
-        tasks.amount,
-        modes,
-        machines,
-        timelines,
-        arrivals,
-        rule,
-        task,
-        bound,
-        homes,
-        schedule.mode_start,
-        schedule.mode_finish,
-    )
+def evaluate_task(state: PlacementState, rule: PlacementRule, task: int) -> tuple[int, float]:
+    """Return the mode that a rule prefers for a compute task, and its start; infinity if no mode fits.
+
+    There are three choices of a mode. ``_choose_earliest_finish`` goes through the modes by ascending seconds
+    and stops at the first one that would finish too late even on an idle machine. ``_choose_frugal`` takes
+    the smallest count that finishes within a factor of the earliest finish. ``_choose_best_score`` evaluates
+    every mode, for planners whose score is more than the finish. Ties: smaller count, then lower machine
+    index.
+    """
+    modes = state.modes
+    homes = gather_all_data(state, task)
+    if rule.criterion != FINISH or rule.weighs != 0 or rule.price_weight != 0.0 or rule.counts != 0:
+        return _choose_best_score(state, rule, task)
+    if rule.factor > 1.0 and modes.moldable[modes.group[task]] != 0:
+        return _choose_frugal(state, rule, task)
+    bound = state.schedule.bound[state.tasks.variable[task]]
+    if bound < state.machines.number or rule.place == APPENDED:
+        return _choose_best_score(state, rule, task)
+    return _choose_earliest_finish(state, task, homes)
 
 
 @kernel
-def gather_all_data(
-    tasks: TaskArrays, machines: MachineArrays, arrivals: Arrivals, schedule: PartialSchedule, task: int
-) -> int:
+def gather_all_data(state: PlacementState, task: int) -> int:
     """Compute the arrivals from predecessors, including transfers that wait for the machine of this task."""
+    tasks, _, machines, _, arrivals, schedule = state
     homes = gather_data(tasks, machines, arrivals, task, schedule.machine, schedule.finish)
     if schedule.waiting[tasks.variable[task]] == tasks.number:
         return homes
@@ -486,18 +428,9 @@ def gather_all_data(
 
 
 @kernel
-def commit_task(
-    tasks: TaskArrays,
-    modes: ModeArrays,
-    machines: MachineArrays,
-    timelines: Timelines,
-    arrivals: Arrivals,
-    schedule: PartialSchedule,
-    task: int,
-    mode: int,
-    start: float,
-) -> None:
+def commit_task(state: PlacementState, task: int, mode: int, start: float) -> None:
     """Place a compute task in a mode, and the transfers that waited for its machine."""
+    tasks, modes, machines, timelines, _, schedule = state
     machine = modes.machine[mode]
     spent = mode_seconds(modes, task, mode)
     need = 0 + tasks.need[task] + modes.shift[mode]
@@ -510,14 +443,13 @@ def commit_task(
     variable = tasks.variable[task]
     schedule.bound[variable] = machine
     if schedule.waiting[variable] != tasks.number:
-        _place_waiting(tasks, machines, arrivals, schedule, variable)
+        _place_waiting(state, variable)
 
 
 @kernel
-def settle_transfers(
-    tasks: TaskArrays, machines: MachineArrays, arrivals: Arrivals, schedule: PartialSchedule, task: int
-) -> None:
+def settle_transfers(state: PlacementState, task: int) -> None:
     """Place waiting transfers to other machines; compute the departure of those that wait for this task."""
+    tasks, schedule = state.tasks, state.schedule
     if tasks.transfers == 0:
         return
     own = tasks.variables if tasks.kind[task] == TRANSFER else tasks.variable[task]
@@ -526,40 +458,39 @@ def settle_transfers(
         done = schedule.finish[transfer]
         if done != done and tasks.variable[transfer] != own:
             variable = tasks.variable[transfer]
-            _find_departure(tasks, machines, arrivals, schedule, transfer)
-            schedule.bound[variable] = _first_destination(tasks, machines, schedule, transfer)
-            _place_waiting(tasks, machines, arrivals, schedule, variable)
+            _find_departure(state, transfer)
+            schedule.bound[variable] = _first_destination(state, transfer)
+            _place_waiting(state, variable)
     for edge in range(tasks.pointer[task], tasks.pointer[task + 1]):
         transfer = tasks.before[edge]
         done = schedule.finish[transfer]
         if done != done:
-            _find_departure(tasks, machines, arrivals, schedule, transfer)
+            _find_departure(state, transfer)
 
 
 @kernel
-def place_without_nodes(
-    tasks: TaskArrays, machines: MachineArrays, arrivals: Arrivals, schedule: PartialSchedule, task: int
-) -> None:
+def place_without_nodes(state: PlacementState, task: int) -> None:
     """Place a transfer or a virtual task; neither occupies a machine."""
+    tasks, _, machines, _, arrivals, schedule = state
     variable = tasks.variable[task]
     if tasks.kind[task] == TRANSFER:
         if schedule.bound[variable] == machines.number and tasks.anchors[variable] != 0:
             schedule.next_waiting[task] = schedule.waiting[variable]
             schedule.waiting[variable] = task
             return
-        _find_departure(tasks, machines, arrivals, schedule, task)
+        _find_departure(state, task)
         if schedule.bound[variable] == machines.number:
-            schedule.bound[variable] = _first_destination(tasks, machines, schedule, task)
-        _place_transfer(tasks, machines, schedule, task)
+            schedule.bound[variable] = _first_destination(state, task)
+        _place_transfer(state, task)
         return
-    gather_all_data(tasks, machines, arrivals, schedule, task)
+    gather_all_data(state, task)
     machine = schedule.bound[variable]
     if machine == machines.number:
-        machine = _first_candidate(tasks, machines, arrivals, variable)
+        machine = _first_candidate(state, variable)
     ready = data_ready_s(machines, arrivals, machine)
     _record(tasks, schedule, task, machine, ready, ready)
     if schedule.waiting[variable] != tasks.number:
-        _place_waiting(tasks, machines, arrivals, schedule, variable)
+        _place_waiting(state, variable)
 
 
 @kernel
@@ -574,10 +505,9 @@ def _record(
 
 
 @kernel
-def _find_departure(
-    tasks: TaskArrays, machines: MachineArrays, arrivals: Arrivals, schedule: PartialSchedule, transfer: int
-) -> None:
+def _find_departure(state: PlacementState, transfer: int) -> None:
     """Compute when a transfer can start; bind its source to the first candidate if it is not bound yet."""
+    tasks, _, machines, _, arrivals, schedule = state
     source = tasks.source[transfer]
     if schedule.bound[source] == machines.number:
         schedule.bound[source] = tasks.candidate[tasks.candidate_pointer[tasks.candidate_set[source]]]
@@ -595,10 +525,9 @@ def transfer_seconds(machines: MachineArrays, source: int, target: int, size: fl
 
 
 @kernel
-def _place_transfer(
-    tasks: TaskArrays, machines: MachineArrays, schedule: PartialSchedule, transfer: int
-) -> None:
+def _place_transfer(state: PlacementState, transfer: int) -> None:
     """Place a transfer whose destination is bound."""
+    tasks, machines, schedule = state.tasks, state.machines, state.schedule
     source = schedule.bound[tasks.source[transfer]]
     target = schedule.bound[tasks.variable[transfer]]
     start = schedule.departure[transfer]
@@ -613,21 +542,21 @@ def _place_transfer(
 
 
 @kernel
-def _place_waiting(
-    tasks: TaskArrays, machines: MachineArrays, arrivals: Arrivals, schedule: PartialSchedule, variable: int
-) -> None:
+def _place_waiting(state: PlacementState, variable: int) -> None:
     """Place the transfers that waited for a variable."""
+    tasks, schedule = state.tasks, state.schedule
     transfer = schedule.waiting[variable]
     schedule.waiting[variable] = tasks.number
     while transfer != tasks.number:
-        _find_departure(tasks, machines, arrivals, schedule, transfer)
-        _place_transfer(tasks, machines, schedule, transfer)
+        _find_departure(state, transfer)
+        _place_transfer(state, transfer)
         transfer = schedule.next_waiting[transfer]
 
 
 @kernel
-def _first_candidate(tasks: TaskArrays, machines: MachineArrays, arrivals: Arrivals, variable: int) -> int:
+def _first_candidate(state: PlacementState, variable: int) -> int:
     """Return the candidate of a variable on which all data arrive first."""
+    tasks, machines, arrivals = state.tasks, state.machines, state.arrivals
     chosen = machines.number
     best = INFINITY
     found = tasks.candidate_set[variable]
@@ -641,10 +570,9 @@ def _first_candidate(tasks: TaskArrays, machines: MachineArrays, arrivals: Arriv
 
 
 @kernel
-def _first_destination(
-    tasks: TaskArrays, machines: MachineArrays, schedule: PartialSchedule, transfer: int
-) -> int:
+def _first_destination(state: PlacementState, transfer: int) -> int:
     """Return the candidate of a transfer's destination at which it arrives first."""
+    tasks, machines, schedule = state.tasks, state.machines, state.schedule
     variable = tasks.variable[transfer]
     if schedule.bound[variable] != machines.number:
         return schedule.bound[variable]

@@ -11,6 +11,7 @@ from weft.kernels.placement import (
     START,
     PartialSchedule,
     PlacementRule,
+    PlacementState,
     commit_task,
     evaluate_task,
     find_modes,
@@ -32,7 +33,6 @@ from weft.kernels.problem import (
     Indices,
     Integers,
     MachineArrays,
-    ModeArrays,
     ProblemArrays,
     TaskArrays,
 )
@@ -69,21 +69,13 @@ def _data_made_s(tasks: TaskArrays, schedule: PartialSchedule, task: int) -> flo
 
 @kernel
 def _find_two_best(
-    tasks: TaskArrays,
-    modes: ModeArrays,
-    machines: MachineArrays,
-    timelines: Timelines,
-    arrivals: Arrivals,
-    criterion: int,
-    place: int,
-    task: int,
-    bound: int,
-    made: float,
+    state: PlacementState, criterion: int, place: int, task: int, bound: int, made: float
 ) -> tuple[int, float, float, int, float]:
     """Return mode, start and value on the best machine of a task, then the second-best machine and its value.
 
     Ties: earlier finish, then smaller count, then lower machine index.
     """
+    _, modes, machines, timelines, arrivals, _ = state
     group = modes.group[task]
     first = 0 + modes.first[group]
     low = first
@@ -129,9 +121,7 @@ def _find_two_best(
                 start = max(start, free)
                 moment = max(moment, free)
         elif form[machine] != OPEN:
-            start, moment = _earliest_starts(
-                tasks, modes, machines, timelines, place, task, mode, spent, ready, made
-            )
+            start, moment = _earliest_starts(state, place, task, mode, spent, ready, made)
         finish = start + spent
         if finish == INFINITY:
             continue
@@ -159,18 +149,10 @@ def _find_two_best(
 
 @kernel
 def _earliest_starts(
-    tasks: TaskArrays,
-    modes: ModeArrays,
-    machines: MachineArrays,
-    timelines: Timelines,
-    place: int,
-    task: int,
-    mode: int,
-    spent: float,
-    ready: float,
-    made: float,
+    state: PlacementState, place: int, task: int, mode: int, spent: float, ready: float, made: float
 ) -> tuple[float, float]:
     """Return the earliest start of a mode, and the earliest start if data needed no transfer."""
+    tasks, modes, machines, timelines, _, _ = state
     machine = modes.machine[mode]
     nodes = modes.nodes[mode]
     need = 0 + tasks.need[task] + modes.shift[mode]
@@ -266,6 +248,7 @@ def place_by_selection(
     """
     tasks, modes, machines = problem.tasks, problem.modes, problem.machines
     reset_schedule(problem, timelines, arrivals, schedule)
+    state = PlacementState(tasks, modes, machines, timelines, arrivals, schedule)
     head, tail, size, due, looked_at = 0, _reset_ready(tasks, machines, selection, ready), 0, 0, 0
     queue, heap, value, rank = ready.queue, ready.heap, ready.value, selection.rank
     pace = 0.0
@@ -275,9 +258,9 @@ def place_by_selection(
         if new:
             task = queue[head]
             head += 1
-            settle_transfers(tasks, machines, arrivals, schedule, task)
+            settle_transfers(state, task)
             if tasks.kind[task] != COMPUTE:
-                place_without_nodes(tasks, machines, arrivals, schedule, task)
+                place_without_nodes(state, task)
                 tail = _release(tasks, selection, ready, task, tail)
                 continue
             known = False
@@ -293,11 +276,11 @@ def place_by_selection(
             else:
                 task = pop_task(heap, size, value, rank)
                 size -= 1
-            known = _is_current(tasks, modes, machines, schedule, ready, task)
+            known = _is_current(state, ready, task)
         elif looked_at < size:
             task = heap[looked_at]
             looked_at += 1
-            if _is_current(tasks, modes, machines, schedule, ready, task):
+            if _is_current(state, ready, task):
                 continue
             known = False
         else:
@@ -309,9 +292,7 @@ def place_by_selection(
             known = True
 
         if not known:
-            _evaluate_ready(
-                tasks, modes, machines, timelines, arrivals, schedule, rule, selection, ready, task
-            )
+            _evaluate_ready(state, rule, selection, ready, task)
             if selection.sense == LEAST:
                 push_task(heap, size, task, value, rank)
                 size += 1
@@ -324,8 +305,8 @@ def place_by_selection(
         if start == INFINITY:
             return task
         if rule.factor > 1.0 and modes.moldable[modes.group[task]] != 0:
-            mode, start = evaluate_task(tasks, modes, machines, timelines, arrivals, schedule, rule, task)
-        commit_task(tasks, modes, machines, timelines, arrivals, schedule, task, mode, start)
+            mode, start = evaluate_task(state, rule, task)
+        commit_task(state, task, mode, start)
         ready.taken[modes.machine[mode]] += 1
         tail = _release(tasks, selection, ready, task, tail)
         if selection.paced != 0:
@@ -400,15 +381,9 @@ def _find_least(some: Indices, size: int, value: Doubles, rank: Indices) -> int:
 
 
 @kernel
-def _is_current(
-    tasks: TaskArrays,
-    modes: ModeArrays,
-    machines: MachineArrays,
-    schedule: PartialSchedule,
-    ready: SelectionQueue,
-    task: int,
-) -> bool:
+def _is_current(state: PlacementState, ready: SelectionQueue, task: int) -> bool:
     """Tell whether the cached mode of a task is still exact."""
+    tasks, modes, machines, _, _, schedule = state
     if ready.taken[modes.machine[ready.mode[task]]] != ready.seen[task]:
         return False
     other = ready.other[task]
@@ -419,25 +394,17 @@ def _is_current(
 
 @kernel
 def _evaluate_ready(
-    tasks: TaskArrays,
-    modes: ModeArrays,
-    machines: MachineArrays,
-    timelines: Timelines,
-    arrivals: Arrivals,
-    schedule: PartialSchedule,
-    rule: PlacementRule,
-    selection: SelectionRule,
-    ready: SelectionQueue,
-    task: int,
+    state: PlacementState, rule: PlacementRule, selection: SelectionRule, ready: SelectionQueue, task: int
 ) -> None:
     """Compute and cache the best mode of a task; the start is infinity if it fits nowhere."""
-    gather_all_data(tasks, machines, arrivals, schedule, task)
+    tasks, modes, machines, _, _, schedule = state
+    gather_all_data(state, task)
     bound = schedule.bound[tasks.variable[task]]
     made = 0.0
     if selection.criterion == AVAILABILITY:
         made = _data_made_s(tasks, schedule, task)
     mode, start, value, other, next_value = _find_two_best(
-        tasks, modes, machines, timelines, arrivals, selection.criterion, rule.place, task, bound, made
+        state, selection.criterion, rule.place, task, bound, made
     )
     if start < INFINITY:
         ready.mode[task] = mode
