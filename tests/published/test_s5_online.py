@@ -64,13 +64,13 @@ def test_a5_1_the_applications_alone(figures, policy):
 @pytest.mark.parametrize("name", POLICIES)
 def test_a5_2_the_scenario(figures, arrivals, name):
     expected = figures["expected_no_overhead"][name]
-    world = run_all(applications(figures, 4), arrivals, POLICIES[name])
-    assert sum(map(len, world.lines.values())) == 928
+    result = run_all(applications(figures, 4), arrivals, POLICIES[name])
+    assert sum(map(len, result.lines.values())) == 928
     slowdown = [
-        (world.ended_s(run) - time) / figures["apps"][kind]["alone_4"]
+        (result.ended_s(run) - time) / figures["apps"][kind]["alone_4"]
         for run, (time, kind) in enumerate(arrivals)
     ]
-    assert world.end_s == pytest.approx(expected["experiment_end"], rel=0.005)
+    assert result.end_s == pytest.approx(expected["experiment_end"], rel=0.005)
     assert fmean(slowdown) == pytest.approx(expected["mean_slowdown"], rel=0.05)
     # Not required by A5.2: the dispersion and the largest slowdown.
     assert pstdev(slowdown) == pytest.approx(expected["pstdev"], rel=0.05)
@@ -82,7 +82,7 @@ def test_a5_2_the_scenario(figures, arrivals, name):
 
 @pytest.mark.parametrize("policy", POLICIES.values())
 def test_a5_7_without_contention_all_policies_are_equal(figures, arrivals, policy):
-    world = run_all(applications(figures, 600), arrivals, policy)
-    assert world.end_s == pytest.approx(1896.0)
-    flow = sum(world.ended_s(run) - time for run, (time, _) in enumerate(arrivals))
+    result = run_all(applications(figures, 600), arrivals, policy)
+    assert result.end_s == pytest.approx(1896.0)
+    flow = sum(result.ended_s(run) - time for run, (time, _) in enumerate(arrivals))
     assert flow == pytest.approx(6715.0, abs=0.05)

@@ -59,7 +59,7 @@ class TestBudget:
         assert not timed.allows(0)
 
     @pytest.mark.parametrize(
-        ("given", "told"),
+        ("given", "message"),
         [
             ({"plan_time_s": 1.0, "plan_steps": 5}, "1 s and 5 planning steps; only one"),
             ({"plan_time_s": 0.0}, "planning time of 0 s; must be a number of seconds above 0"),
@@ -68,8 +68,8 @@ class TestBudget:
             ({"plan_steps": 0}, "0 planning steps; must be at least 1"),
         ],
     )
-    def test_invalid_budgets_are_refused(self, given, told):
-        with pytest.raises(InvalidInput, match=told):
+    def test_invalid_budgets_are_refused(self, given, message):
+        with pytest.raises(InvalidInput, match=message):
             weft.plan(workflow(FORK), on=UNLIKE, **given)
 
     def test_only_planners_that_search_get_a_default_deadline(self):

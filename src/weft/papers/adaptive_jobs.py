@@ -324,11 +324,11 @@ class DegradationStudy:
         "a job migrates from a machine that became slow (Huedo et al., GridWay; adaptive-jobs, section 9)"
     )
 
-    def cells(self, *, full: bool) -> Sequence[ExperimentCell]:  # noqa: ARG002 -- nothing is drawn: one run says it all
+    def cells(self, *, full: bool) -> Sequence[ExperimentCell]:  # noqa: ARG002 -- deterministic
         """Return the only cell."""
         return [ExperimentCell(name=_DEGRADATION_CELL, runs=1)]
 
-    def run(self, cell: ExperimentCell, rng: np.random.Generator) -> Measures:  # noqa: ARG002 -- nothing is drawn
+    def run(self, cell: ExperimentCell, rng: np.random.Generator) -> Measures:  # noqa: ARG002 -- deterministic
         """Simulate the scenario."""
         return measure_degradation(
             run_jobs(_DEGRADATION_UNITS, degradation_scenario(), poll_every_s=_DEGRADATION_POLL_S)
@@ -415,11 +415,11 @@ class RequirementsStudy:
     name: ClassVar[str] = "s3-requirements"
     title: ClassVar[str] = "jobs change their requirements (Huedo et al., GridWay; adaptive-jobs, section 9)"
 
-    def cells(self, *, full: bool) -> Sequence[ExperimentCell]:  # noqa: ARG002 -- nothing is drawn: one run says it all
+    def cells(self, *, full: bool) -> Sequence[ExperimentCell]:  # noqa: ARG002 -- deterministic
         """Return the only cell."""
         return [ExperimentCell(name=_REQUIREMENTS_CELL, runs=1)]
 
-    def run(self, cell: ExperimentCell, rng: np.random.Generator) -> Measures:  # noqa: ARG002 -- nothing is drawn
+    def run(self, cell: ExperimentCell, rng: np.random.Generator) -> Measures:  # noqa: ARG002 -- deterministic
         """Simulate the scenario."""
         return measure_requirements(
             run_jobs(_REQUIREMENTS_UNITS, requirements_scenario(), poll_every_s=_REQUIREMENTS_POLL_S)

@@ -237,14 +237,14 @@ def sample_measure(curve: str, time_s: float) -> str:
 def _measures(ran: SimulationHistory) -> Iterator[tuple[str, float]]:
     history = ran.history
     by_application = list_slowdowns(history)
-    everybody = [value for values in by_application.values() for value in values]
+    all_slowdowns = [value for values in by_application.values() for value in values]
     ends_s = [run.ended_s for run in history.runs if run.ended_s is not None]
     yield "end_s", history.end_s
-    yield "completed", float(len(everybody))
+    yield "completed", float(len(all_slowdowns))
     yield "over_bound_percent", 100.0 * (history.end_s / BOUND_S - 1.0)
     yield "flow_s", math.fsum(run.response_s or 0.0 for run in history.runs)
-    yield from _dispersion(everybody)
-    for name, values in ((ALL_APPLICATIONS, everybody), *by_application.items()):
+    yield from _dispersion(all_slowdowns)
+    for name, values in ((ALL_APPLICATIONS, all_slowdowns), *by_application.items()):
         found = summarise(values)
         yield from ((box_measure(name, number), getattr(found, number)) for number in BOX_NUMBERS)
     yield "wave_tasks", _mean_wave(ran)

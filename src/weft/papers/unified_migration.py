@@ -227,7 +227,7 @@ def run_jobs_locally(case: JobCase, scale: float, *, core: int) -> JobOutcome:
             project=project,
             policy="rank",
             settings=_settings(case, scale),
-            listeners=[_LoadTrigger(case, competitors).hear],
+            listeners=[_LoadTrigger(case, competitors).listen],
         )
         best = [json.loads((project / f"best.{number}").read_text()) for number in range(JOBS)]
         return JobOutcome(
@@ -244,7 +244,7 @@ class _LoadTrigger:
         self._after = math.inf if case.slow_after is None else case.slow_after
         self._competitors = competitors
 
-    def hear(self, entry: JournalEntry, engine: Engine) -> None:
+    def listen(self, entry: JournalEntry, engine: Engine) -> None:
         event = entry.event
         if isinstance(event, Progressed) and (event.iterations or 0) >= self._after:
             attempt = engine.state.attempts.get(event.attempt)
@@ -389,13 +389,13 @@ class JobMigrationStudy:
         self._scale = scale
         self._cases = cases
 
-    def cells(self, *, full: bool) -> Sequence[ExperimentCell]:  # noqa: ARG002 -- nothing is drawn: one run says it all
+    def cells(self, *, full: bool) -> Sequence[ExperimentCell]:  # noqa: ARG002 -- deterministic
         """Return the two scenarios."""
         return [
             ExperimentCell(name=name, settings={"scenario": name}, runs=1) for name in (DEGRADATION, DEMANDS)
         ]
 
-    def run(self, cell: ExperimentCell, rng: np.random.Generator) -> Measures:  # noqa: ARG002 -- nothing is drawn
+    def run(self, cell: ExperimentCell, rng: np.random.Generator) -> Measures:  # noqa: ARG002 -- deterministic
         """Execute a scenario; scenario A also without checkpoints, one after the other."""
         found = self._measure(cell.name)
         if cell.name == DEGRADATION:

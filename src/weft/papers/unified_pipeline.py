@@ -55,14 +55,14 @@ class PipelineStudy:
     def __init__(self, unit_s: float = 1.0) -> None:
         self._unit_s = unit_s
 
-    def cells(self, *, full: bool) -> Sequence[ExperimentCell]:  # noqa: ARG002 -- nothing is drawn: one run says it all
+    def cells(self, *, full: bool) -> Sequence[ExperimentCell]:  # noqa: ARG002 -- deterministic
         """Return one cell per policy."""
         return [
             ExperimentCell(name=policy, settings={"policy": policy}, runs=1, work=_TOTAL[policy])
             for policy in EXPECTED
         ]
 
-    def run(self, cell: ExperimentCell, rng: np.random.Generator) -> Measures:  # noqa: ARG002 -- nothing is drawn
+    def run(self, cell: ExperimentCell, rng: np.random.Generator) -> Measures:  # noqa: ARG002 -- deterministic
         """Execute the example under one policy."""
         ran, share = repeat_if_disturbed(lambda: self.execute(cell.name))
         return {**_measures(cell.name, find_starts(ran, self._unit_s)), "disturbance": share}

@@ -60,11 +60,11 @@ class SharingStudy:
     def __init__(self, scale: float = 0.01) -> None:
         self._scale = scale
 
-    def cells(self, *, full: bool) -> Sequence[ExperimentCell]:  # noqa: ARG002 -- nothing is drawn: one run says it all
+    def cells(self, *, full: bool) -> Sequence[ExperimentCell]:  # noqa: ARG002 -- deterministic
         """Return one cell per policy."""
         return [ExperimentCell(name=policy, settings={"policy": policy}, runs=1) for policy in POLICIES]
 
-    def run(self, cell: ExperimentCell, rng: np.random.Generator) -> Measures:  # noqa: ARG002 -- nothing is drawn
+    def run(self, cell: ExperimentCell, rng: np.random.Generator) -> Measures:  # noqa: ARG002 -- deterministic
         """Execute all workflows under one policy."""
         ran, share = repeat_if_disturbed(lambda: self.execute(reference_arrivals(0), cell.name))
         return {**dict(self._measures(ran)), "disturbance": share}
@@ -96,11 +96,11 @@ class SharingStudy:
     def _measures(self, ran: LocalRun) -> Iterator[tuple[str, float]]:
         history = ran.history
         by_application = list_slowdowns(history)
-        everybody = [value for values in by_application.values() for value in values]
-        yield "completed", float(len(everybody))
+        all_slowdowns = [value for values in by_application.values() for value in values]
+        yield "completed", float(len(all_slowdowns))
         yield "end_s", history.end_s
         yield "over_bound_percent", 100.0 * (history.end_s / (BOUND_S * self._scale) - 1.0)
-        yield "slowdown", summarise(everybody).mean
+        yield "slowdown", summarise(all_slowdowns).mean
         yield from ((f"{name}.slowdown", summarise(values).mean) for name, values in by_application.items())
 
     def rows(self, results: Results, *, full: bool) -> Sequence[ResultRow]:  # noqa: ARG002
