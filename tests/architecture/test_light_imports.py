@@ -24,6 +24,10 @@ MOST_MODULES_FOR_HELP = 20
 """Beyond those of a bare Python and of click; nine when this was written."""
 
 
+MOST_MODULES_FOR_RUN = 260
+"""Modules of weft for a run of one task, with its reports; about 200 when this was written."""
+
+
 def loaded(program: str) -> set[str]:
     """Run a program and return the names of all modules that were loaded when it ended."""
     tail = "\nimport json, sys\nsys.stderr.write(chr(10) + json.dumps(sorted(sys.modules)))"
@@ -103,3 +107,13 @@ def test_the_default_planner_loads_no_heavy_library_if_the_first_plan_is_optimal
 @pytest.mark.parametrize("arguments", [["--version"], ["plan"], ["paln"], ["completion", "bash"]])
 def test_small_commands_and_usage_errors_are_light(arguments: list[str]) -> None:
     assert not loaded(weft(*arguments)) & {*HEAVY[:2], *PACKAGES}
+
+
+def test_a_run_of_one_task_loads_few_modules(tmp_path: Path) -> None:
+    flow = tmp_path / "one.yaml"
+    flow.write_text("weft: 1\ntasks:\n  a: {command: 'true'}\n")
+    modules = loaded(weft("run", str(flow), "--project", str(tmp_path), "-q"))
+    own = {name for name in modules if name.split(".")[0] == "weft"}
+    assert "weft.reports.page" in own
+    assert len(own) <= MOST_MODULES_FOR_RUN
+    assert not own & {"weft.api.plan", "weft.api.simulation", "weft.backends.simulation"}
