@@ -96,7 +96,6 @@ def _request(
 
 
 def _cancel_without_engine(opened: OpenProject, found: RunRecord, *, as_json: bool) -> None:
-    """Cancel a run without an engine."""
     from weft.api.run import cancel_unfinished
     from weft.cli.driver import RunDriver
 

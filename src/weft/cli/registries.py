@@ -10,15 +10,12 @@ import inspect
 import textwrap
 from dataclasses import MISSING, asdict, dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import click
 
 from weft.cli import options
-from weft.registry import list_options
-
-if TYPE_CHECKING:
-    from weft.registry import Registry
+from weft.registry import Registry, list_options
 
 __all__ = ["Description", "OptionDescription", "describe", "formats", "planners", "policies"]
 

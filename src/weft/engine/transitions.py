@@ -605,7 +605,6 @@ def _revert_migration(state: EngineState, command: messages.RevertMigration) -> 
 
 
 def _live_state(attempt: Attempt) -> TaskState:
-    """Return the state of a task with a live attempt."""
     if attempt.suspended_since_s is not None:
         return TaskState.SUSPENDED
     if attempt.stage == Stage.ASSIGNED:

@@ -61,8 +61,6 @@ class _DotNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _DotEdge:
-    """An edge and its attributes."""
-
     source: str
     target: str
     line: int
@@ -184,7 +182,6 @@ class _DotParser:
         self.token = self._scan()
 
     def _scan(self) -> _DotToken:
-        """Return the next token."""
         while self.position < len(self.text):
             start = self.position
             if (match := _TOKEN.match(self.text, start)) is None:

@@ -222,8 +222,6 @@ def _invert(order: Sequence[int]) -> list[int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ExportEdge:
-    """An edge into a task."""
-
     source: int
     size: float
     """Bytes of all its files."""

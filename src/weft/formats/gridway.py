@@ -121,7 +121,6 @@ def _split_list(text: str) -> list[str]:
 
 
 def _is_url(name: str) -> bool:
-    """Return whether a file name is a URL."""
     return _URL.match(name) is not None
 
 

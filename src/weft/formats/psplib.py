@@ -34,8 +34,6 @@ _Line = tuple[int, list[str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ActivityMode:
-    """One mode of a job."""
-
     seconds: int
     amounts: tuple[int, ...]
     """Amount per resource, in the order of the project's ``kinds``."""
@@ -146,7 +144,6 @@ def _modes(lines: list[_Line], resources: int, problems: ProblemCollector) -> di
 def _jobs(
     lines: list[_Line], modes: dict[int, list[_ActivityMode]], problems: ProblemCollector
 ) -> tuple[_Activity, ...]:
-    """Return the jobs with their successors and modes."""
     jobs: dict[int, _Activity] = {}
     for number, row in _rows(lines, problems):
         if len(row) < 3 or len(row) != row[2] + 3:

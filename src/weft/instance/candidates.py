@@ -255,7 +255,6 @@ class _MachineFilter:
         return found
 
     def _at_requirements(self, task: int, problems: Iterable[Problem]) -> InvalidInput:
-        """Return the error for the requirements of a task."""
         path = ("tasks", self.graph.description(task).name, "requirements")
         here = [replace(problem, path=path, location=None) for problem in problems]
         return InvalidInput(list(locate_problems(here, self.graph.workflow.document)))

@@ -526,7 +526,6 @@ def transfer_seconds(machines: MachineArrays, source: int, target: int, size: fl
 
 @kernel
 def _place_transfer(state: PlacementState, transfer: int) -> None:
-    """Place a transfer whose destination is bound."""
     tasks, machines, schedule = state.tasks, state.machines, state.schedule
     source = schedule.bound[tasks.source[transfer]]
     target = schedule.bound[tasks.variable[transfer]]
@@ -543,7 +542,6 @@ def _place_transfer(state: PlacementState, transfer: int) -> None:
 
 @kernel
 def _place_waiting(state: PlacementState, variable: int) -> None:
-    """Place the transfers that waited for a variable."""
     tasks, schedule = state.tasks, state.schedule
     transfer = schedule.waiting[variable]
     schedule.waiting[variable] = tasks.number

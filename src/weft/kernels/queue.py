@@ -339,7 +339,6 @@ def _look_up_choices(
 
 @kernel
 def _insert_rank(ready: Indices, begin: int, end: int, rank: int) -> None:
-    """Insert a rank into an ascending list."""
     position = end
     while position > begin and ready[position - 1] > rank:
         ready[position] = ready[position - 1]

@@ -317,7 +317,6 @@ class SharedState(NamedTuple):
 
 @kernel
 def _copy_state(tasks: int, variables: int, state: SharedState, other: SharedState) -> None:
-    """Copy a state to another one."""
     for task in range(tasks):
         other.order[task] = state.order[task]
         other.place[task] = state.place[task]

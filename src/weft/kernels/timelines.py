@@ -360,7 +360,6 @@ def _earliest_step(
 
 @kernel
 def _step_at(timelines: Timelines, machine: int, time: float) -> int:
-    """Return the step that contains a time."""
     step = timelines.near_step[machine]
     while timelines.step_time[step] > time:
         step = timelines.step_before[step]

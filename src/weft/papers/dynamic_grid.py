@@ -67,7 +67,6 @@ _RESTARTABLE = {"files": ["restart"]}
 
 
 def _lapw1_work(matrix: int) -> float:
-    """Return the work of LAPW1 at one k-point."""
     return 7.0 * _ATOMS * matrix**2 + float(matrix) ** 3
 
 

@@ -20,7 +20,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import groupby
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -40,9 +40,6 @@ from weft.runtime.simulation import Simulation
 from weft.workflow.builder import Builder
 from weft.workflow.checks import check_and_unfold
 from weft.workflow.workflow import Workflow
-
-if TYPE_CHECKING:
-    import numpy as np
 
 __all__ = [
     "ALL_APPLICATIONS",

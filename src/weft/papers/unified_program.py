@@ -53,7 +53,6 @@ def main(machine: str, speed: str, how: str, memory_mb: str) -> None:
 
 
 def _iteration(take: Callable[[float], None], seconds: float) -> float:
-    """Run one iteration; return its seconds."""
     began_s = time.monotonic()
     take(seconds)
     return time.monotonic() - began_s

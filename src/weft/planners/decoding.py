@@ -177,7 +177,6 @@ def _find_modes(
 
 
 def _impossible_mode_error(instance: Instance, task: int, machine: int) -> WeftError:
-    """Return the error for a mode that a task does not have."""
     name, group = instance.graph.names[task], instance.groups[int(instance.group[task])]
     if machine >= len(instance.machines):
         what = f"{name} is bound to machine number {machine}"

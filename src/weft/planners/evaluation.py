@@ -210,7 +210,6 @@ class PopulationEvaluator:
         return alpha * decoded.makespan_s / (whole_s if whole_s > 0 else 1.0) + (1.0 - alpha) * idle
 
     def _penalty_of(self, decoded: DecodedPopulation) -> Floats:
-        """Return the penalty of every individual."""
         limits = (
             (decoded.makespan_s, self._objective.deadline_s),
             (decoded.cost, self._objective.max_cost),

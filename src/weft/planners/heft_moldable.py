@@ -118,8 +118,6 @@ class HeftMoldable(BasePlanner):
 
 
 class _ScoredSchedule(NamedTuple):
-    """A schedule and its score."""
-
     score: tuple[float, float]
     """Total relative excess of the limits, then the objective value; lower is better."""
     schedule: Schedule
@@ -321,7 +319,6 @@ def restrict_to_efficient(instance: Instance, least: float) -> ProblemArrays:
 
 
 def _efficiency(group: ModeGroup, seconds: Floats) -> Floats:
-    """Return the efficiency of tasks x modes."""
     _, first, number = np.unique(group.machine, return_index=True, return_inverse=True)
     taken = seconds * group.count
     smallest = taken[:, first][:, number]

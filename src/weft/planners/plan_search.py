@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -15,11 +15,8 @@ from weft.planners.planner import Budget, Plan, Planner, PlanProgress, PlanReque
 from weft.planners.problem import compile_problem
 from weft.schedule.objective import OBJECTIVES, Objective
 from weft.schedule.schedule import Schedule
-from weft.search.optimiser import SearchState
-
-if TYPE_CHECKING:
-    from weft.search.optimiser import Optimiser
-    from weft.search.space import Floats, Points, Space
+from weft.search.optimiser import Optimiser, SearchState
+from weft.search.space import Floats, Points, Space
 
 __all__ = ["Encoding", "Seeds", "plan_seeds", "search_encoding", "supported_objective"]
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import field
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import ClassVar, Protocol
+
+import numpy as np
 
 from weft.errors import InvalidInput
 from weft.instance.instance import Instance
@@ -18,9 +20,6 @@ from weft.registry import make_by_name
 from weft.schedule.objective import Objective
 from weft.schedule.schedule import Schedule
 from weft.search.pool import INLINE_POOL, Pool
-
-if TYPE_CHECKING:
-    import numpy as np
 
 __all__ = [
     "GAP_TOLERANCE",

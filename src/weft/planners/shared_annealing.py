@@ -147,8 +147,6 @@ def _empty_score() -> SharedScore:
 
 
 class _SharedCycle(NamedTuple):
-    """One cycle of cooling."""
-
     heat: float
     length: int
     first_step: int
@@ -259,7 +257,6 @@ class _SharedSearch:
             self._report()
 
     def _decode(self, state: SharedState, score: SharedScore) -> None:
-        """Decode a state and fill its score."""
         self._anneal(0.0, np.zeros(DRAWS), np.zeros(1), (state, self.best, score), fresh=True)
 
     def _anneal(

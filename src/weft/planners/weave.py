@@ -135,7 +135,6 @@ class _IslandTask:
 
 
 def _search_islands(request: PlanRequest, known: Plan, islands: int, goal_s: float) -> Plan:
-    """Search on several islands, in rounds."""
     instance, objective, budget = request.instance, request.objective, request.budget
     best, steps, ended = known.schedule, known.steps, False
     try:
@@ -188,6 +187,5 @@ def _rounds(request: PlanRequest, known: Plan, islands: int, goal_s: float) -> I
 
 
 def _search_island(instance: Instance, objective: Objective, task: _IslandTask) -> Plan:
-    """Run the search of one island for one round."""
     request = PlanRequest(instance=instance, objective=objective, rng=task.rng)
     return _search(_slice_request(request, task.start, task.steps, task.clock))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+from dataclasses import asdict
 from typing import Any
 
 from weft.records import dataclass
@@ -124,16 +125,6 @@ class PlannerStanding:
     """Geometric mean of makespan over best makespan; None without any plan."""
     planning_s: float
 
-    def as_record(self) -> dict[str, Any]:
-        """Return a JSON-ready record."""
-        return {
-            "planner": self.planner,
-            "planned": self.planned,
-            "wins": self.wins,
-            "mean_ratio": self.mean_ratio,
-            "planning_s": self.planning_s,
-        }
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannerComparison:
@@ -176,7 +167,7 @@ class PlannerComparison:
         return {
             "platform": self.platform,
             "seed": self.seed,
-            "planners": [standing.as_record() for standing in self.standings],
+            "planners": [asdict(standing) for standing in self.standings],
             "workflows": [row.as_record() for row in self.workflows],
         }
 

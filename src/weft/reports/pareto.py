@@ -157,7 +157,6 @@ class FrontView:
 
 
 def _node_seconds_text(amount: float) -> str:
-    """Format node-seconds."""
     return f"{amount:,.0f}" if amount >= 1000 else f"{amount:.4g}"
 
 
@@ -324,7 +323,6 @@ def _grid(view: FrontView, across: _ChartAxis, up: _ChartAxis) -> Iterator[str]:
 
 
 def _round_numbers(least: float, most: float) -> list[float]:
-    """Return round numbers for an axis."""
     wanted = (most - least) / _TICKS
     power = 10.0 ** math.floor(math.log10(wanted))
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= wanted)

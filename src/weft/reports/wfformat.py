@@ -71,8 +71,6 @@ class _WfFormatInstance:
 
 
 class _Executed:
-    """The executed graph."""
-
     def __init__(self, executed: ExecutedRun, run: RunState) -> None:
         self._executed = executed
         self._run = run

@@ -5,15 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from weft.errors import InvalidInput
 from weft.kernels.compilation import report_compilation
-from weft.planners.planner import Budget, PlanProgress
+from weft.planners.planner import Budget, Planner, PlanProgress
 from weft.records import dataclass
-
-if TYPE_CHECKING:
-    from weft.planners.planner import Planner
 
 __all__ = [
     "DEFAULT_PLAN_TIME_S",

@@ -186,7 +186,6 @@ class Evaluator:
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def _evaluate_batch(self, points: Points) -> Floats:
-        """Evaluate points and keep the best."""
         if (workers := min(self._pool.workers, len(points))) == 1:
             values = self._function(points)
         else:

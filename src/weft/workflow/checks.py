@@ -214,7 +214,6 @@ def _size_problems(task: Task) -> list[Problem]:
 
 
 def _loop_problems(workflow: Workflow) -> Iterator[Problem]:
-    """Yield the problems of the loops."""
     if not workflow.loops:
         return
     tasks = {task.name: task for task in workflow.tasks}

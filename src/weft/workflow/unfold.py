@@ -331,7 +331,6 @@ def _explicit(rows: SubtaskTable, order: Sequence[int]) -> dict[str, Any]:
 
 
 def _conditions(edges: EdgeList, position: NDArray[np.int64], merged: MergedEdges) -> dict[int, Expression]:
-    """Return the conditions by position of their edge."""
     return {
         merged.position(int(position[there]), int(position[here])): condition
         for (there, here), condition in edges.conditions.items()

@@ -498,7 +498,6 @@ def _find_calls(value: Any) -> Iterator[TaskCall]:
 
 
 def _replace_calls(value: Any) -> Any:
-    """Return the value with calls replaced by references."""
     if isinstance(value, TaskCall):
         return ValueReference(f"{value.name}{VALUE}")
     if type(value) in (list, tuple):

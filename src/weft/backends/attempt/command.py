@@ -586,8 +586,6 @@ def _template_cache(compiled: CompiledWorkflow) -> _TemplateCache:
 
 
 class _CommandRenderer:
-    """Renderer for one attempt."""
-
     def __init__(
         self,
         compiled: CompiledWorkflow,

@@ -332,7 +332,6 @@ def _refuse_state_folder(name: str) -> None:
 
 
 def _classify_end(attempt: ActiveAttempt, report: ProgramReport) -> ev.Ended:
-    """Return the event for the end of a program."""
     number, code, by, cause = (
         attempt.number,
         report.get("code"),

@@ -333,8 +333,6 @@ def open_directory(root: Path, parts: Sequence[str], *, make: bool = False) -> _
 
 
 class _DirectoryContext:
-    """Context manager of ``open_directory``."""
-
     __slots__ = ("_fd", "_make", "_parts", "_root")
 
     def __init__(self, root: Path, parts: Sequence[str], make: bool) -> None:

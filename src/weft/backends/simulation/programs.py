@@ -222,7 +222,6 @@ class ProgramSimulator:
         return news[0]
 
     def _is_delivered(self, program: Program) -> bool:
-        """Return whether events of a program are delivered now."""
         host = self._hosts[program.host]
         return self._always_reports or self.answers(program.attempt, host)
 

@@ -645,7 +645,6 @@ class _TraceRows:
 
 
 def _entries_type(record: Record, read: Callable[[Reader, DocumentNode], object]) -> ValueType:
-    """Return the type of a list of entries."""
     return ValueType(
         "list",
         list_shape(record.shape()),

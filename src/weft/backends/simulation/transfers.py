@@ -199,8 +199,6 @@ class SharedTransfers:
 
 
 class _Transfer:
-    """One transfer in progress."""
-
     __slots__ = ("done_at_bytes", "dropped", "flow", "number", "queue", "ready_s", "size_bytes")
 
     def __init__(self, flow: int, number: int, queue: _LinkQueue, size_bytes: float, ready_s: float) -> None:
@@ -213,8 +211,6 @@ class _Transfer:
 
 
 class _LinkQueue:
-    """The transfers of one link."""
-
     __slots__ = ("_count", "_served_bytes", "_since_s", "inverse_bandwidth", "moving", "next_s", "number",
                  "waiting")  # fmt: skip
 

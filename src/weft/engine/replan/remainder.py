@@ -137,7 +137,6 @@ def _build_window_graph(run: RunState) -> WindowGraph:
 
 
 def _list_back_edges(run: RunState, body: LoopState) -> list[Edge]:
-    """Return the edges from the last to the first tasks of a loop body."""
     firsts = [task for task in body.tasks if run.compiled.graph.description(task).name == body.loop.first]
     return [(last, first) for last in body.lasts for first in firsts]
 

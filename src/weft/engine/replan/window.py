@@ -291,7 +291,6 @@ def bind_variables(
 
 
 def _next_run_iteration(situation: RunSituation, members: WindowMembers, task: int) -> int:
-    """Return the iteration in which a task runs next."""
     return situation.iteration[task] + (task in members.fresh)
 
 
@@ -430,7 +429,6 @@ def _find_frontier(situation: RunSituation, members: WindowMembers) -> list[int]
 
 
 def _list_cycle_edges(successors: _Adjacency) -> Iterator[Edge]:
-    """Yield the edges that lie on a cycle."""
     component = strong_components(successors)
     for tail, heads in enumerate(successors):
         for head in heads:

@@ -120,8 +120,6 @@ def _one_after_another(near: _Numbers, task: _Numbers, share_s: Floats, base_s: 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _TaskClusters:
-    """Clusters of tasks that share a host."""
-
     label: _Numbers
     """Per task: its cluster."""
     order: _Numbers

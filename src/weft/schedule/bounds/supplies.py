@@ -303,7 +303,6 @@ def _step(unit_s: Floats, rate: Floats) -> _Steps:
 
 
 def _steps(unit_s: Floats, rate: Floats) -> _Steps:
-    """Return the steps of every row."""
     if (rate == rate[0]).all():
         return _step(unit_s, rate)
     order = np.lexsort((np.broadcast_to(rate, unit_s.shape), unit_s), axis=1)

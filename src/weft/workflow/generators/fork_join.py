@@ -76,7 +76,6 @@ class ForkJoin:
         )
 
     def _scattered(self, rng: np.random.Generator, stage: int) -> tuple[Output, ...]:
-        """Return the outputs of a split, one per part of the stage."""
         sizes = draw_bytes(rng, self.part_bytes, self.bytes_spread, self.width)
         return tuple(Output(file=f"in{stage}.{part}", size=size) for part, size in enumerate(sizes, start=1))
 

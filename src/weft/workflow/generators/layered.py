@@ -13,8 +13,9 @@ workflows, so the size of an edge depends on its source.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -32,9 +33,6 @@ from weft.workflow.generators.generator import (
 )
 from weft.workflow.task import Input, Output, Task
 from weft.workflow.workflow import Workflow
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 __all__ = ["LayeredGraph"]
 

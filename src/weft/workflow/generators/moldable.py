@@ -14,7 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
+
+import numpy as np
 
 from weft.platform.short_forms import parse_short_form
 from weft.workflow.builder import Builder
@@ -25,9 +27,6 @@ from weft.workflow.generators.generator import (
     parameter,
     round_digits,
 )
-
-if TYPE_CHECKING:
-    import numpy as np
 
 __all__ = [
     "MOST_NODES",
@@ -100,7 +99,6 @@ def _fluctuation(rng: np.random.Generator, count: int) -> np.ndarray[tuple[int],
 
 
 def _join_stages(name: str, stages: Mapping[str, _MoldableStage], nodes: int) -> GeneratedWorkflow:
-    """Return the workflow of the stages and its cluster."""
     work = {
         stage_name: [round_digits(stage.seconds[1] * factor) for factor in stage.factors]
         for stage_name, stage in stages.items()

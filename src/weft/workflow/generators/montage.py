@@ -16,7 +16,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
+
+import numpy as np
 
 from weft.workflow.builder import Builder
 from weft.workflow.generators.generator import (
@@ -30,9 +32,6 @@ from weft.workflow.generators.generator import (
     parameter,
     round_digits,
 )
-
-if TYPE_CHECKING:
-    import numpy as np
 
 __all__ = ["Montage", "count_images_and_overlaps", "find_overlaps"]
 

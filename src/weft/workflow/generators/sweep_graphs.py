@@ -17,9 +17,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 
@@ -31,9 +31,6 @@ from weft.workflow.generators.generator import MOST_TASKS, GeneratedWorkflow, ch
 from weft.workflow.quantity import Range, Sweep
 from weft.workflow.task import Dependency, Task
 from weft.workflow.workflow import Workflow
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 __all__ = [
     "Parents",
