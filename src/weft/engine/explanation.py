@@ -39,11 +39,8 @@ __all__ = [
     "Explanation",
     "ExplanationStep",
     "PlacementChoice",
-    "describe_entry",
     "describe_standstill",
     "explain",
-    "judge_candidates",
-    "list_wait_reasons",
 ]
 
 
@@ -97,7 +94,7 @@ class Candidate:
         return asdict(self) | {"possible": self.possible}
 
 
-def judge_candidates(state: EngineState, run: RunState, task: int) -> list[Candidate]:
+def _judge_candidates(state: EngineState, run: RunState, task: int) -> list[Candidate]:
     """Check all conditions of every machine for a task, in the current state."""
     view = EngineView(state)
     compute = run.compiled.kind[task] == COMPUTE
@@ -193,7 +190,7 @@ _SHOWN_RECORDS = (
 """Record commands shown in the story of a task."""
 
 
-def describe_entry(
+def _describe_entry(
     state: EngineState, entry: JournalEntry, run: int, task: int, attempts: set[int]
 ) -> Iterator[tuple[int, str]]:
     """Yield what an entry says about a task: the position of the command (-1 for the event) and a sentence.
@@ -274,7 +271,7 @@ _MAX_TASKS = 100
 """Tasks of a stalled run that are examined."""
 
 
-def list_wait_reasons(state: EngineState, run: RunState, task: int) -> list[str]:
+def _list_wait_reasons(state: EngineState, run: RunState, task: int) -> list[str]:
     """Return what a task waits for, in words; an empty list if it runs or has ended."""
     match TaskState(run.state[task]):
         case TaskState.WAITING:
@@ -308,7 +305,7 @@ def _describe_machines(state: EngineState, run: RunState, task: int) -> list[str
     """Return why no machine takes a ready task, or that the policy has not chosen one yet."""
     if run.planned and run.plan is None:
         return ["a plan"] if run.plan_wanted else ["a plan, which could not be made"]
-    judged = judge_candidates(state, run, task)
+    judged = _judge_candidates(state, run, task)
     if any(candidate.possible for candidate in judged):
         names = ", ".join(candidate.machine for candidate in judged if candidate.possible)
         return [f"the policy's decision: nodes are free on {names}"]
@@ -350,7 +347,7 @@ def _describe_run(state: EngineState, run: RunState) -> Iterator[str]:
     stuck = [task for task in left if run.state[task] != TaskState.WAITING] or left
     groups: dict[tuple[str, str], list[str]] = {}
     for task in stuck[:_MAX_TASKS]:
-        reasons = "; ".join(list_wait_reasons(state, run, task)) or "an unknown cause"
+        reasons = "; ".join(_list_wait_reasons(state, run, task)) or "an unknown cause"
         groups.setdefault((_state_word(run, task), reasons), []).append(run.name(task))
     for (word, reasons), names in groups.items():
         wait = "waits" if len(names) == 1 else "wait"
@@ -448,7 +445,7 @@ def explain(
         if len(engine.state.runs) <= run:
             continue
         number = finder.index(engine.state.runs[run])
-        for position, text in describe_entry(engine.state, entry, run, number, attempts):
+        for position, text in _describe_entry(engine.state, entry, run, number, attempts):
             story.append(ExplanationStep(entry=entry.sequence, now=entry.now, text=text))
             if position >= 0 and isinstance(entry.commands[position], Assign):
                 placed = index, position
@@ -470,9 +467,9 @@ def explain(
         state=TaskState(there.state[number]).name.lower(),
         waits_for=()
         if there.state[number] in FINAL
-        else tuple(list_wait_reasons(engine.state, there, number)),
+        else tuple(_list_wait_reasons(engine.state, there, number)),
         choice=choice,
-        candidates=tuple(judge_candidates(engine.state, there, number)) if waiting else (),
+        candidates=tuple(_judge_candidates(engine.state, there, number)) if waiting else (),
         story=tuple(story),
     )
 
@@ -534,5 +531,5 @@ def _reconstruct_choice(engine: Engine, entry: JournalEntry, position: int) -> P
         count=command.count,
         by=by,
         queued=not command.reserve,
-        candidates=tuple(judge_candidates(state, run, command.task)),
+        candidates=tuple(_judge_candidates(state, run, command.task)),
     )

@@ -32,10 +32,8 @@ __all__ = [
     "MigrationRecord",
     "RunSummary",
     "StepFunction",
-    "assign_useful_shares",
     "count_causes",
     "count_migration_reasons",
-    "count_node_seconds",
     "list_slowdowns",
     "measure_machines",
     "replicated_share",
@@ -250,7 +248,7 @@ class StepFunction:
         return [*joined, pairs[-1]]
 
 
-def assign_useful_shares(attempts: Iterable[AttemptRecord]) -> None:
+def _assign_useful_shares(attempts: Iterable[AttemptRecord]) -> None:
     """Set the useful share of every attempt; the shares of a completed task sum to 1."""
     stories: dict[tuple[int, str, int], list[AttemptRecord]] = {}
     for attempt in attempts:
@@ -344,7 +342,7 @@ class History:
 
     def finish(self) -> History:
         """Compute what depends on the whole journal (the useful shares) and return the history."""
-        assign_useful_shares(self.attempts.values())
+        _assign_useful_shares(self.attempts.values())
         return self
 
     @property
@@ -604,8 +602,8 @@ def measure_machines(history: History, machines: Sequence[tuple[str, int]]) -> l
     busy, waste, number = ([0.0] * len(machines) for _ in range(3))
     for attempt in history.attempts.values():
         if attempt.started_s is not None:
-            busy[attempt.machine] += count_node_seconds(attempt, end_s)
-            waste[attempt.machine] += count_node_seconds(attempt, end_s) - attempt.nodes * attempt.useful_s
+            busy[attempt.machine] += _count_node_seconds(attempt, end_s)
+            waste[attempt.machine] += _count_node_seconds(attempt, end_s) - attempt.nodes * attempt.useful_s
             number[attempt.machine] += 1
     down = [0.0] * len(machines)
     for machine, since_s, until_s in history.down:
@@ -623,7 +621,7 @@ def measure_machines(history: History, machines: Sequence[tuple[str, int]]) -> l
     ]
 
 
-def count_node_seconds(attempt: AttemptRecord, end_s: float) -> float:
+def _count_node_seconds(attempt: AttemptRecord, end_s: float) -> float:
     """Return the node-seconds of an attempt up to a time."""
     if attempt.started_s is None:
         return 0.0

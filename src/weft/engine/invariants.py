@@ -28,17 +28,7 @@ from weft.errors import WeftError
 from weft.instance.instance import Instance
 from weft.workflow.task_graph import COMPUTE, VIRTUAL
 
-__all__ = [
-    "InvariantViolation",
-    "JournalAudit",
-    "audit_journal",
-    "check_engine",
-    "check_machines",
-    "check_run",
-    "describe_attempt",
-    "describe_task",
-    "require",
-]
+__all__ = ["InvariantViolation", "JournalAudit", "audit_journal", "check_engine", "check_machines", "require"]
 
 
 class InvariantViolation(WeftError):
@@ -51,7 +41,7 @@ def require(holds: bool, rule: str, *stories: str) -> None:
         raise InvariantViolation("; ".join((rule, *stories)))
 
 
-def describe_attempt(state: EngineState, attempt: Attempt) -> str:
+def _describe_attempt(state: EngineState, attempt: Attempt) -> str:
     """Return all facts about an attempt as one line."""
     facts: Iterable[str] = (
         f"attempt {attempt.number} of {state.runs[attempt.run].name(attempt.task)!r} of run {attempt.run}",
@@ -70,7 +60,7 @@ def describe_attempt(state: EngineState, attempt: Attempt) -> str:
     return ", ".join(fact for fact in facts if fact)
 
 
-def describe_task(state: EngineState, run: RunState, task: int) -> str:
+def _describe_task(state: EngineState, run: RunState, task: int) -> str:
     """Return all facts about a task and its attempt as one line."""
     number = run.attempt_of.get(task)
     attempt = state.attempts.get(number) if number is not None else None
@@ -79,7 +69,7 @@ def describe_task(state: EngineState, run: RunState, task: int) -> str:
         f"{run.missing[task]} predecessors missing, failures {run.facts_of(task).failures}"
     )
     if attempt is not None:
-        return f"{told}; {describe_attempt(state, attempt)}"
+        return f"{told}; {_describe_attempt(state, attempt)}"
     return f"{told}; its attempt {number} does not exist" if number is not None else told
 
 
@@ -92,7 +82,7 @@ def check_machines(state: EngineState, instance: Instance) -> None:
     holders: dict[int, set[int]] = {machine.index: set() for machine in state.machines}
     queued: dict[int, list[tuple[float, int]]] = {machine.index: [] for machine in state.machines}
     for attempt in state.attempts.values():
-        told = describe_attempt(state, attempt)
+        told = _describe_attempt(state, attempt)
         if attempt.holds:
             holders[attempt.machine].add(attempt.number)
             require(attempt.stage in _HOLDING, "an ended attempt holds no nodes", told)
@@ -198,7 +188,7 @@ _STAGES: dict[TaskState, tuple[Stage, ...]] = {
 _BEGUN = (Stage.SUBMITTED, Stage.RUNNING, Stage.ENDED, Stage.STAGING_OUT)
 
 
-def check_run(state: EngineState, run: RunState) -> None:
+def _check_run(state: EngineState, run: RunState) -> None:
     """Check the tasks, counters and bindings of one run; O(tasks + edges)."""
     for task in range(len(run)):
         _check_attempt(state, run, task)
@@ -207,7 +197,7 @@ def check_run(state: EngineState, run: RunState) -> None:
             require(
                 run.missing[task] == missing,
                 f"{missing} predecessors are missing, but {run.missing[task]} are counted",
-                describe_task(state, run, task),
+                _describe_task(state, run, task),
             )
     _check_counts(state, run)
     _check_bindings(state, run)
@@ -220,40 +210,40 @@ def _check_attempt(state: EngineState, run: RunState, task: int) -> None:
     require(
         (place in ACTIVE) == (number is not None),
         "exactly the active tasks have an attempt",
-        describe_task(state, run, task),
+        _describe_task(state, run, task),
     )
     if number is None:
         if place is _S.WAITING:
             require(
                 run.missing[task] > 0,
                 "a waiting task has missing predecessors",
-                describe_task(state, run, task),
+                _describe_task(state, run, task),
             )
         elif place is _S.READY:
             require(
                 run.missing[task] == 0,
                 "a ready task has no missing predecessors",
-                describe_task(state, run, task),
+                _describe_task(state, run, task),
             )
         return
-    require(attempt is not None, "the attempt of a task exists", describe_task(state, run, task))
+    require(attempt is not None, "the attempt of a task exists", _describe_task(state, run, task))
     assert attempt is not None
     require(
         (attempt.run, attempt.task) == (run.index, task),
         "the attempt of a task names the task",
-        describe_task(state, run, task),
+        _describe_task(state, run, task),
     )
     require(
         attempt.stage in _STAGES[place],
         f"an attempt cannot be {Stage(attempt.stage).name} while its task is {place.name}",
-        describe_task(state, run, task),
+        _describe_task(state, run, task),
     )
     _check_progress(state, run, attempt, place)
 
 
 def _check_progress(state: EngineState, run: RunState, attempt: Attempt, place: TaskState) -> None:
     """Check that an attempt starts only after its predecessors ended and its data arrived (I1)."""
-    told = describe_task(state, run, attempt.task)
+    told = _describe_task(state, run, attempt.task)
     require(attempt.replaced_by is None, "the attempt of a task is not replaced", told)
     if attempt.stage in _BEGUN:
         # An attempt that started before a predecessor was reopened has the data of the first run.
@@ -353,7 +343,7 @@ def _check_bindings(state: EngineState, run: RunState) -> None:
         require(
             bound == attempt.machine,
             f"abstract machine {run.compiled.graph.variables[variable]!r} is bound to machine {bound}",
-            describe_task(state, run, task),
+            _describe_task(state, run, task),
         )
 
 
@@ -361,9 +351,9 @@ def check_engine(engine: Engine) -> None:
     """Raise InvariantViolation if the parts of the engine's state contradict each other."""
     state = engine.state
     for run in state.runs:
-        check_run(state, run)
+        _check_run(state, run)
     for number, attempt in state.attempts.items():
-        told = describe_attempt(state, attempt)
+        told = _describe_attempt(state, attempt)
         require(attempt.number == number < state.next_attempt, "attempts are numbered in order", told)
         require(attempt.stage != Stage.OVER, "an attempt that is over is removed", told)
         require(attempt.staging >= 0, "no more data arrive than were requested", told)
@@ -383,7 +373,7 @@ def _check_place(state: EngineState, attempt: Attempt) -> None:
     """Check that every attempt belongs to its task, is replaced by the task's attempt, or is being cleaned
     up.
     """
-    run, told = state.runs[attempt.run], describe_attempt(state, attempt)
+    run, told = state.runs[attempt.run], _describe_attempt(state, attempt)
     leads = run.attempt_of.get(attempt.task) == attempt.number
     behind = run.left_behind.get(attempt.task) == attempt.number
     if attempt.replaced_by is not None:
@@ -406,7 +396,7 @@ def _check_times(state: EngineState, attempt: Attempt) -> None:
     """Check that the times of an attempt ascend (I6)."""
     times = [attempt.assigned_s, attempt.started_s, attempt.ended_s, state.now]
     reached = [at_s for at_s in times if at_s is not None]
-    require(reached == sorted(reached), "times go forward", describe_attempt(state, attempt))
+    require(reached == sorted(reached), "times go forward", _describe_attempt(state, attempt))
 
 
 _ROUNDING = 1e-9

@@ -45,12 +45,10 @@ __all__ = [
     "check_requirement",
     "estimate_work_done",
     "external_staging_s",
-    "find_file_holders",
     "list_candidate_machines",
     "list_external_files",
     "may_use",
     "rank_machine",
-    "resolve_preferences",
     "spared_share",
     "spared_share_if_ended",
     "suits_task",
@@ -68,7 +66,7 @@ class MachinePreferences(NamedTuple):
     """Per machine; None: the task has no rank."""
 
 
-def resolve_preferences(state: EngineState, run: RunState, task: int) -> MachinePreferences:
+def _resolve_preferences(state: EngineState, run: RunState, task: int) -> MachinePreferences:
     """Evaluate the current requirement and rank of a task, beyond what the workflow states."""
     demanded, _ = run.facts_of(task).requirements or (None, None)
     rank = _find_rank(run, task)
@@ -191,7 +189,7 @@ def _list_stated_files(compiled: CompiledWorkflow, task: int) -> list[tuple[Exte
     return found
 
 
-def find_file_holders(state: EngineState, run: RunState, task: int, machines: Iterable[int]) -> list[int]:
+def _find_file_holders(state: EngineState, run: RunState, task: int, machines: Iterable[int]) -> list[int]:
     """Return the machines that already have shared files the task would need on ``machines`` and that are
     missing there.
     """
@@ -280,7 +278,7 @@ def _list_classes(state: EngineState, run: RunState, task: int) -> list[MachineC
         return machines.destinations(compiled, task)
     options = compiled.options(task)
     if compiled.ranked or run.facts_of(task).requirements is not None:
-        return machines.classes_for(options, *resolve_preferences(state, run, task))
+        return machines.classes_for(options, *_resolve_preferences(state, run, task))
     return machines.classes(options)
 
 
@@ -304,7 +302,7 @@ def _list_data_holders(
     elif compiled.moves_data:
         found += [run.where[predecessor] for predecessor in compiled.before(task)]
     if compiled.stages:
-        found += find_file_holders(state, run, task, places)
+        found += _find_file_holders(state, run, task, places)
     for machine in dict.fromkeys(found):
         if machine is None or machine < 0 or not state.machines.is_usable(machine):
             continue

@@ -35,20 +35,10 @@ from weft.workflow.task_graph import COMPUTE
 from weft.workflow.unfold import unfold
 from weft.workflow.workflow import set_growth_lines
 
-__all__ = [
-    "ENACT",
-    "absorb",
-    "enact",
-    "forget_files",
-    "grow_run",
-    "keep_files",
-    "keep_predecessor_files",
-    "note_arrival",
-    "reopen_task",
-]
+__all__ = ["ENACT", "absorb", "enact"]
 
 
-def grow_run(state: EngineState, index: int, lines: Mapping[str, Sequence[str]]) -> None:
+def _grow_run(state: EngineState, index: int, lines: Mapping[str, Sequence[str]]) -> None:
     """Unfold the sweeps over some files and continue with the larger graph."""
     old = state.runs[index]
     lines = {file: found for file, found in lines.items() if found}
@@ -211,10 +201,10 @@ def _on_staged_in(state: EngineState, event: messages.StagedIn) -> None:
     run = state.runs[attempt.run]
     if not event.problem and attempt.staging == 0 and run.state[attempt.task] == TaskState.PROLOG:
         run.move(attempt.task, TaskState.SCHEDULED)
-    note_arrival(state, attempt)
+    _note_arrival(state, attempt)
 
 
-def note_arrival(state: EngineState, attempt: Attempt) -> None:
+def _note_arrival(state: EngineState, attempt: Attempt) -> None:
     """Record that an attempt may be able to start now."""
     if attempt.holds:
         state.pending.attempts[attempt.number] = None
@@ -235,7 +225,7 @@ def _on_cleaned_up(state: EngineState, event: messages.CleanedUp) -> None:
         successor = state.find_attempt(attempt.replaced_by)
         state.close(attempt)
         if successor is not None:
-            note_arrival(state, successor)
+            _note_arrival(state, successor)
 
 
 def _on_progressed(state: EngineState, event: messages.Progressed) -> None:
@@ -343,7 +333,7 @@ def _on_timer_fired(state: EngineState, event: messages.TimerFired) -> None:
 
 
 def _on_tasks_added(state: EngineState, event: messages.TasksAdded) -> None:
-    grow_run(state, event.run, event.lines)
+    _grow_run(state, event.run, event.lines)
     state.pending.runs[event.run] = None
     state.pending.policy = True
 
@@ -375,7 +365,7 @@ _ABSORB: dict[type, Callable[[EngineState, Any], None]] = {
 }
 
 
-def keep_files(state: EngineState, run: RunState, attempt: Attempt, reason: str) -> None:
+def _keep_files(state: EngineState, run: RunState, attempt: Attempt, reason: str) -> None:
     """Keep the files of an ended attempt for the next attempt of its task."""
     attempt.left_for = reason or attempt.cancelled
     if attempt.tries:
@@ -388,7 +378,7 @@ def keep_files(state: EngineState, run: RunState, attempt: Attempt, reason: str)
     state.pending.queues[attempt.machine] = None
 
 
-def keep_predecessor_files(state: EngineState, run: RunState, attempt: Attempt) -> None:
+def _keep_predecessor_files(state: EngineState, run: RunState, attempt: Attempt) -> None:
     """Keep the files of the replaced attempt if the replacing one is closed first."""
     old = state.find_attempt(attempt.replaces)
     if old is None or old.replaced_by != attempt.number:
@@ -402,13 +392,13 @@ def keep_predecessor_files(state: EngineState, run: RunState, attempt: Attempt) 
         run.left_behind[attempt.task] = old.number
 
 
-def forget_files(run: RunState, attempt: Attempt) -> None:
+def _forget_files(run: RunState, attempt: Attempt) -> None:
     """Stop keeping the files of an attempt."""
     if run.left_behind.get(attempt.task) == attempt.number:
         del run.left_behind[attempt.task]
 
 
-def reopen_task(state: EngineState, run: RunState, task: int, *, failed: bool) -> None:
+def _reopen_task(state: EngineState, run: RunState, task: int, *, failed: bool) -> None:
     """Make a task ready or waiting again; after a failure its abstract machine is unbound."""
     variable = run.compiled.variable[task]
     if run.compiled.shared[variable] and (failed or not _is_held(state, run, variable, besides=task)):
@@ -509,7 +499,7 @@ def _assign(state: EngineState, command: messages.Assign) -> None:
         attempt.expected_end_s = state.now + seconds / state.machines.all[command.machine].speed_factor
     else:
         state.machines[command.machine].enqueue(attempt)
-    note_arrival(state, attempt)
+    _note_arrival(state, attempt)
 
 
 def _stage_in(state: EngineState, command: messages.StageIn) -> None:
@@ -570,7 +560,7 @@ def _clean_up(state: EngineState, command: messages.CleanUp) -> None:
         return
     attempt.stage = Stage.CLEANING
     run = state.runs[attempt.run]
-    forget_files(run, attempt)
+    _forget_files(run, attempt)
     files = run.facts_of(attempt.task).restart_files
     successor = state.find_attempt(attempt.replaced_by)
     if files is not None and successor is not None and files.machine == attempt.machine:
@@ -581,12 +571,12 @@ def _clean_up(state: EngineState, command: messages.CleanUp) -> None:
 def _close_replaced(state: EngineState, command: messages.CloseAttempt) -> None:
     if (attempt := state.attempts.get(command.attempt)) is None:
         return
-    forget_files(state.runs[attempt.run], attempt)
+    _forget_files(state.runs[attempt.run], attempt)
     attempt.stage = Stage.OVER
     successor = state.find_attempt(attempt.replaced_by)
     state.close(attempt)
     if successor is not None:
-        note_arrival(state, successor)
+        _note_arrival(state, successor)
 
 
 def _revert_migration(state: EngineState, command: messages.RevertMigration) -> None:
@@ -659,10 +649,10 @@ def _settle(state: EngineState, command: messages.Settle) -> None:
         _settle_otherwise(state, run, task, wanted, command)
     if attempt is not None and wanted not in ACTIVE:
         if command.keep:
-            keep_files(state, run, attempt, _REASONS.get(command.cause, command.cause))
+            _keep_files(state, run, attempt, _REASONS.get(command.cause, command.cause))
         else:
             _close_attempt(state, attempt)
-            keep_predecessor_files(state, run, attempt)
+            _keep_predecessor_files(state, run, attempt)
     run.version += 1
     state.pending.policy = True
     # Attempts assigned early do not keep a run active whose other tasks wait for the user.
@@ -721,21 +711,21 @@ def _release_after(state: EngineState, run: RunState, task: int) -> None:
         if inside and loops.waits_for_end(task, successor):
             continue
         if release(successor) and (number := attempt_of.get(successor)) in state.attempts:
-            note_arrival(state, state.attempts[number])
+            _note_arrival(state, state.attempts[number])
     for changed in run.order.completed(task):
         run.ready.changed(changed)
 
 
 def _release(state: EngineState, run: RunState, successor: int) -> None:
     if run.release(successor) and (number := run.attempt_of.get(successor)) in state.attempts:
-        note_arrival(state, state.attempts[number])
+        _note_arrival(state, state.attempts[number])
 
 
 def _settle_otherwise(
     state: EngineState, run: RunState, task: int, wanted: TaskState, command: messages.Settle
 ) -> None:
     if wanted in (TaskState.READY, TaskState.WAITING):
-        reopen_task(state, run, task, failed=bool(command.cause))
+        _reopen_task(state, run, task, failed=bool(command.cause))
     else:
         run.early.discard(task)
         run.move(task, wanted)

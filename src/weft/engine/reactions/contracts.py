@@ -50,7 +50,6 @@ __all__ = [
     "end_suspension",
     "end_waiting",
     "find_breach",
-    "find_contract",
     "handle_progress",
     "handle_requirements",
     "handle_suspension",
@@ -59,7 +58,6 @@ __all__ = [
     "next_check_s",
     "poll_attempts",
     "resolve_contract",
-    "sample_attempt",
     "start_monitoring",
 ]
 
@@ -286,13 +284,13 @@ _SLOW, _USUAL = 0.9, 1.0
 
 def start_monitoring(context: DecisionContext, attempt: Attempt) -> None:
     """Set the poll timer for a started attempt with a contract."""
-    if TimerKind.WATCH not in context.state.timers and find_contract(context, attempt) is not None:
+    if TimerKind.WATCH not in context.state.timers and _find_contract(context, attempt) is not None:
         context.emit(
             messages.SetTimer(timer=TimerKind.WATCH, at_s=context.state.now + context.settings.poll_every_s)
         )
 
 
-def find_contract(context: DecisionContext, attempt: Attempt) -> PerformanceContract | None:
+def _find_contract(context: DecisionContext, attempt: Attempt) -> PerformanceContract | None:
     """Return the contract of an attempt; None: no limits."""
     settings, compiled = context.settings, context.state.runs[attempt.run].compiled
     if settings.contract is None and settings.iteration_limit_s is None and not compiled.has_contracts:
@@ -314,7 +312,7 @@ def poll_attempts(context: DecisionContext) -> None:
         for attempt in state.attempts.values()
         if attempt.stage == Stage.RUNNING
         and not attempt.cancelled
-        and find_contract(context, attempt) is not None
+        and _find_contract(context, attempt) is not None
     ]
     for attempt in watched:
         context.emit(messages.Probe(of=ProbeTarget.PROGRESS, attempt=attempt.number))
@@ -333,9 +331,9 @@ def handle_progress(context: DecisionContext, event: messages.Progressed) -> Non
     if event.degraded:
         _handle_complaint(context, attempt, event.degraded)
         return
-    if (contract := find_contract(context, attempt)) is None:
+    if (contract := _find_contract(context, attempt)) is None:
         return
-    watched = sample_attempt(attempt)
+    watched = _sample_attempt(attempt)
     behind = compute_ratio(watched, context.state.now)
     _update_speed_estimate(context, attempt, behind)
     if find_breach(watched, contract, context.state.now) is Breach.PERFORMANCE:
@@ -371,7 +369,7 @@ def _record_violation(
     )
 
 
-def sample_attempt(attempt: Attempt) -> PerformanceSample:
+def _sample_attempt(attempt: Attempt) -> PerformanceSample:
     """Return the measured progress of a running attempt."""
     done = None if attempt.work_done is None else max(0.0, attempt.work_done - attempt.restart_from)
     return PerformanceSample(

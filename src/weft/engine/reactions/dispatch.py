@@ -33,7 +33,7 @@ from weft.policies.policy import Decision, Hold, Migrate, Place, RequestPlan
 from weft.workflow.quantity import evaluate_quantity
 from weft.workflow.task_graph import COMPUTE
 
-__all__ = ["PolicyError", "can_start", "dispatch", "select_next", "start_prepared_attempts"]
+__all__ = ["PolicyError", "dispatch", "start_prepared_attempts"]
 
 
 class PolicyError(WeftError):
@@ -182,7 +182,7 @@ _ROUNDING = 1e-9
 """Relative difference below which two times are equal: sums in another order."""
 
 
-def select_next(
+def _select_next(
     context: DecisionContext, machine: MachineState, prepared: Callable[[Attempt], bool]
 ) -> int | None:
     """Return the attempt in a machine's queue that may start now; None: none may."""
@@ -354,13 +354,13 @@ def start_prepared_attempts(context: DecisionContext) -> None:
     pending = state.pending
     while pending.attempts:
         attempt = state.attempts.get(pending.pop_attempt())
-        if attempt is not None and can_start(context, attempt):
+        if attempt is not None and _can_start(context, attempt):
             _start_attempt(context, attempt)
     while pending.queues:
         _serve_queue(context, pending.pop_queue())
 
 
-def can_start(context: DecisionContext, attempt: Attempt) -> bool:
+def _can_start(context: DecisionContext, attempt: Attempt) -> bool:
     """Return whether only nodes are missing."""
     if (
         attempt.stage != Stage.ASSIGNED
@@ -388,7 +388,7 @@ def _defer_service(context: DecisionContext, machine: MachineState) -> bool:
     if state.pending.pop_due_queue(machine.index) or state.planned or machine.nodes == 1:
         return False
     waiting = (state.attempts[number] for _, number in machine.queue)
-    if not any(attempt.replaces is None and can_start(context, attempt) for attempt in waiting):
+    if not any(attempt.replaces is None and _can_start(context, attempt) for attempt in waiting):
         return False
     if timer not in state.timers:
         context.emit(SetTimer(timer=timer, at_s=state.now))
@@ -401,7 +401,7 @@ def _serve_queue(context: DecisionContext, index: int) -> None:
     if not machine.queue or not machine.up or _defer_service(context, machine):
         return
     while machine.queue:
-        number = select_next(context, machine, lambda attempt: can_start(context, attempt))
+        number = _select_next(context, machine, lambda attempt: _can_start(context, attempt))
         if number is None:
             return
         _start_attempt(context, context.state.attempts[number])

@@ -22,17 +22,7 @@ from weft.engine.reactions.migration import rebind_members
 from weft.engine.state.run import RunState
 from weft.engine.states import FINAL, Attempt, Cause, Stage, TaskState
 
-__all__ = [
-    "cancel_attempt",
-    "fail_task",
-    "find_cause",
-    "list_bound_ancestors",
-    "requests_rerun",
-    "rerun_bound_ancestors",
-    "rerun_lost",
-    "rerun_task",
-    "stop_run",
-]
+__all__ = ["fail_task", "find_cause", "requests_rerun", "rerun_lost", "rerun_task", "stop_run"]
 
 
 def rerun_lost(context: DecisionContext, attempt: Attempt, machines: Container[int]) -> bool:
@@ -53,16 +43,16 @@ def rerun_lost(context: DecisionContext, attempt: Attempt, machines: Container[i
     return True
 
 
-def rerun_bound_ancestors(context: DecisionContext, run: RunState, task: int) -> None:
+def _rerun_bound_ancestors(context: DecisionContext, run: RunState, task: int) -> None:
     """Run the completed ancestors on a failed task's abstract machine again, if the settings require it."""
     if context.settings.bound_ancestors == "always":
-        for before in list_bound_ancestors(run, task):
+        for before in _list_bound_ancestors(run, task):
             _reopen_task(
                 context, run, before, f"its abstract machine moves with {run.name(task)}, which failed"
             )
 
 
-def list_bound_ancestors(run: RunState, task: int) -> list[int]:
+def _list_bound_ancestors(run: RunState, task: int) -> list[int]:
     """Return the completed ancestors of a task on the same abstract machine, ascending."""
     compiled = run.compiled
     variable = compiled.variable[task]
@@ -188,7 +178,7 @@ def _retry_task(
     keep = cause in _RESUMABLE and attempt is not None and attempt.started_s is not None
     context.settle(run, task, run.open_state(task), cause=cause, reason=reason, keep=keep, growth=growth)
     rebind_members(context, run, task, None)
-    rerun_bound_ancestors(context, run, task)
+    _rerun_bound_ancestors(context, run, task)
 
 
 def _give_up(context: DecisionContext, run: RunState, task: int, cause: Cause, reason: str) -> None:
@@ -231,7 +221,7 @@ def _fail_permanently(context: DecisionContext, run: RunState, task: int, cause:
                 context.settle(run, successor, TaskState.CANCELLED, reason=text)
                 stack.append(successor)
             elif run.state[successor] not in FINAL:
-                cancel_attempt(context, run, successor)
+                _cancel_attempt(context, run, successor)
                 stack.append(successor)
 
 
@@ -245,10 +235,10 @@ def stop_run(context: DecisionContext, run: RunState, reason: str) -> None:
         if state in (TaskState.WAITING, TaskState.READY, TaskState.HELD):
             context.settle(run, task, TaskState.CANCELLED, reason=reason)
         elif state not in FINAL:
-            cancel_attempt(context, run, task)
+            _cancel_attempt(context, run, task)
 
 
-def cancel_attempt(context: DecisionContext, run: RunState, task: int) -> None:
+def _cancel_attempt(context: DecisionContext, run: RunState, task: int) -> None:
     """Cancel the live attempt of a task whose run stops."""
     if (attempt := context.state.attempt_of(run, task)) is None:
         return

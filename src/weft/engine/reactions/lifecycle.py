@@ -42,10 +42,10 @@ from weft.engine.states import (
 )
 from weft.workflow.quantity import growth_file
 
-__all__ = ["finish_runs", "handle_request", "handle_timer", "react"]
+__all__ = ["finish_runs", "react"]
 
 
-def handle_timer(context: DecisionContext, event: messages.TimerFired) -> None:
+def _handle_timer(context: DecisionContext, event: messages.TimerFired) -> None:
     """Run the action of a timer."""
     kind, number = TimerKind.parse(event.timer)
     match kind:
@@ -65,7 +65,7 @@ def handle_timer(context: DecisionContext, event: messages.TimerFired) -> None:
             contracts.end_waiting(context, number)
 
 
-def handle_request(context: DecisionContext, event: messages.RequestReceived) -> None:
+def _handle_request(context: DecisionContext, event: messages.RequestReceived) -> None:
     """Carry out a user's request; an impossible one is recorded as refused."""
     if not 0 <= event.run < len(context.state.runs):
         context.emit(messages.Refuse(run=event.run, reason=f"{event.what}: there is no such run"))
@@ -342,6 +342,6 @@ _REACTIONS: dict[type, Callable[[DecisionContext, Any], None]] = {
     messages.Discovered: _on_discovered,
     messages.PlanReady: replanning.adopt_plan,
     messages.TasksAdded: _on_tasks_added,
-    messages.TimerFired: handle_timer,
-    messages.RequestReceived: handle_request,
+    messages.TimerFired: _handle_timer,
+    messages.RequestReceived: _handle_request,
 }

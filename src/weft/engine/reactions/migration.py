@@ -31,7 +31,6 @@ from weft.engine.view import EngineView
 from weft.policies.policy import Mode
 
 __all__ = [
-    "MANDATORY_REASONS",
     "cancel_migration",
     "clean_up_leftovers",
     "clean_up_or_drop",
@@ -167,7 +166,7 @@ def clean_up_leftovers(context: DecisionContext, run: RunState) -> None:
         _discard_attempt(context, context.state.attempts[number])
 
 
-MANDATORY_REASONS = frozenset(
+_MANDATORY_REASONS = frozenset(
     {
         MigrationReason.SELF_MIGRATION,
         MigrationReason.SUSPENSION,
@@ -192,7 +191,7 @@ def relocate_attempt(
 ) -> None:
     """Migrate an attempt for a reason, if the move is mandatory or saves enough time."""
     run = context.state.runs[attempt.run]
-    must = reason in MANDATORY_REASONS
+    must = reason in _MANDATORY_REASONS
     if not must and context.settings.migrate == "never":
         return
     allowed = context.count_retries(run, attempt.task, Cause.CONTRACT)

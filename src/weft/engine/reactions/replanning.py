@@ -33,12 +33,11 @@ __all__ = [
     "replan_on_iteration",
     "replan_on_machine_change",
     "replan_on_violation",
-    "request_plan",
     "schedule_replan",
 ]
 
 
-def request_plan(context: DecisionContext, run: RunState, reason: str) -> None:
+def _request_plan(context: DecisionContext, run: RunState, reason: str) -> None:
     """Request a new plan, unless one was requested."""
     if run.planned and not run.plan_wanted and run.index in context.state.active and not run.stopping:
         context.emit(messages.Replan(run=run.index, version=run.version, reason=reason))
@@ -67,7 +66,7 @@ def handle_replan_timer(context: DecisionContext, index: int) -> None:
     if (run := context.state.active.get(index)) is None or not run.attempt_of:
         return
     slow = len(find_violators(context.state, run))
-    request_plan(context, run, f"{slow} running tasks violate their contracts" if slow else "interval")
+    _request_plan(context, run, f"{slow} running tasks violate their contracts" if slow else "interval")
 
 
 def replan_on_machine_change(context: DecisionContext, event: messages.MachineChanged) -> None:
@@ -75,20 +74,20 @@ def replan_on_machine_change(context: DecisionContext, event: messages.MachineCh
     rule = context.settings.replanning
     if rule is not None and rule.on_machines and event.up is not None:
         for run in list(context.state.active.values()):
-            request_plan(context, run, "machines changed")
+            _request_plan(context, run, "machines changed")
 
 
 def replan_on_iteration(context: DecisionContext, run: RunState) -> None:
     """Request a plan because a loop starts its next iteration."""
     rule = context.settings.replanning
     if rule is not None and rule.on_iteration:
-        request_plan(context, run, "next iteration")
+        _request_plan(context, run, "next iteration")
 
 
 def replan_on_growth(context: DecisionContext, event: messages.TasksAdded) -> None:
     """Request a plan because the current one lacks new tasks."""
     if (run := context.state.active.get(event.run)) is not None:
-        request_plan(context, run, "tasks were added")
+        _request_plan(context, run, "tasks were added")
 
 
 def replan_on_violation(context: DecisionContext, attempt: Attempt) -> bool:

@@ -71,7 +71,6 @@ __all__ = [
     "ReplanRequest",
     "build_remainder",
     "carry_over_plan",
-    "describe_situation",
     "expected_end_s",
     "find_violators",
     "plan_remaining",
@@ -90,7 +89,7 @@ _RUNNING = frozenset(
 )
 
 
-def describe_situation(state: EngineState, run: RunState, *, migrating: bool = True) -> RunSituation:
+def _describe_situation(state: EngineState, run: RunState, *, migrating: bool = True) -> RunSituation:
     """Return the standing of every task; ``migrating``: whether violating tasks may move."""
     return RunSituation(
         graph=_build_window_graph(run),
@@ -244,7 +243,7 @@ class Remainder:
 
 def build_remainder(state: EngineState, run: RunState) -> Remainder:
     """Build the remainder of a run."""
-    situation = describe_situation(state, run, migrating=state.settings.migrate != "never")
+    situation = _describe_situation(state, run, migrating=state.settings.migrate != "never")
     return _RemainderBuilder(state, run, situation, build_window(situation)).remainder()
 
 

@@ -37,13 +37,9 @@ __all__ = [
     "WindowGraph",
     "WindowMembers",
     "WindowVariable",
-    "bind_variables",
     "build_graph",
     "build_window",
-    "find_members",
-    "find_tied_ancestors",
     "initial_dag",
-    "rebound_variable",
 ]
 
 
@@ -132,19 +128,19 @@ class RunSituation:
     """Edges that will not be followed: ended or exhausted loops, branches not taken."""
 
 
-def rebound_variable(situation: RunSituation, task: int) -> tuple[int, int]:
+def _rebound_variable(situation: RunSituation, task: int) -> tuple[int, int]:
     """Return the (abstract machine, iteration) that is re-bound when a task moves."""
     source = situation.graph.source[task]
     machine = situation.graph.machine[task] if source is None else source
     return machine, situation.iteration[task]
 
 
-def find_tied_ancestors(
+def _find_tied_ancestors(
     situation: RunSituation, present: Sequence[Sequence[int]], moving: Iterable[int]
 ) -> set[int]:
     """Return the tasks that must run again for the moving ones, along present edges."""
     graph = situation.graph
-    variables = {task: rebound_variable(situation, task) for task in moving}
+    variables = {task: _rebound_variable(situation, task) for task in moving}
     written: dict[tuple[int, int], list[int]] = {variable: [] for variable in variables.values()}
     for task, standing in enumerate(situation.standing):
         variable = (graph.machine[task], situation.iteration[task])
@@ -188,13 +184,13 @@ class WindowMembers:
     """Queued tasks that are completed and in no loop, after a task that must run again."""
 
 
-def find_members(situation: RunSituation) -> WindowMembers:
+def _find_members(situation: RunSituation) -> WindowMembers:
     """Classify the tasks of a situation."""
     unreached = _find_unreached(situation)
     present = _list_present(situation, unreached)
     running = _tasks_with(situation, TaskStanding.RUNNING)
     moved = _tasks_with(situation, TaskStanding.FAILED) | (running & situation.violating)
-    moving = moved | find_tied_ancestors(situation, present, moved)
+    moving = moved | _find_tied_ancestors(situation, present, moved)
     waiting = _tasks_with(situation, TaskStanding.QUEUED) - unreached
     active = running | waiting | moving
     descendants = reachable(present, {child for task in active for child in present[task]})
@@ -269,7 +265,7 @@ class WindowBindings:
     """Variables that keep their machine, ascending."""
 
 
-def bind_variables(
+def _bind_variables(
     situation: RunSituation, members: WindowMembers, edges: Collection[Edge]
 ) -> WindowBindings:
     """Return the variables of a window with these edges."""
@@ -336,7 +332,7 @@ def _find_completed_variables(
         for task, standing in enumerate(situation.standing)
         if standing is TaskStanding.COMPLETED and task not in members.moving
     }
-    return (written & used) - {WindowVariable(*rebound_variable(situation, task)) for task in members.moved}
+    return (written & used) - {WindowVariable(*_rebound_variable(situation, task)) for task in members.moved}
 
 
 _Adjacency = list[list[int]]
@@ -374,7 +370,7 @@ class Window:
 
 def build_window(situation: RunSituation) -> Window:
     """Build the window of a situation."""
-    members = find_members(situation)
+    members = _find_members(situation)
     moving, queued, fresh = members.moving, members.queued, members.fresh
     iteration = situation.iteration
     inside = moving | queued
@@ -405,7 +401,7 @@ def build_window(situation: RunSituation) -> Window:
         unreached=tuple(sorted(members.unreached)),
         fresh=tuple(sorted(fresh)),
         repeated=tuple(sorted(members.repeated)),
-        bindings=bind_variables(situation, members, frozenset(edges)),
+        bindings=_bind_variables(situation, members, frozenset(edges)),
     )
 
 

@@ -20,29 +20,20 @@ from weft.engine.state.indexes import ChangeLog, IndexSet, PartitionedIndexSet
 from weft.engine.state.plan import RunPlan, invert_order
 from weft.records import dataclass
 
-__all__ = [
-    "EarlyTasks",
-    "PlanCursor",
-    "PlannedTasks",
-    "ReadyTasks",
-    "SelectedTasks",
-    "SuitabilityTest",
-    "TaskClass",
-    "class_kind",
-]
+__all__ = ["EarlyTasks", "PlanCursor", "PlannedTasks", "ReadyTasks", "SelectedTasks"]
 
 
-TaskClass = tuple[float, ...]
+_TaskClass = tuple[float, ...]
 """(kind by seconds, planned machine, planned count, then the kind: mode group, bound machine, ...)."""
 
-SuitabilityTest = Callable[[int, int, int], bool]
+_SuitabilityTest = Callable[[int, int, int], bool]
 """Returns whether a machine and a node count meet the current requirements of a task."""
 
 _UNPLANNED, _NOWHERE = -1, -2
 """Home of a class without a planned machine; home of a class that cannot run as planned."""
 
 
-def class_kind(whole: TaskClass) -> TaskClass:
+def _class_kind(whole: _TaskClass) -> _TaskClass:
     """Return the kind part of a class."""
     return whole[3:]
 
@@ -57,7 +48,7 @@ class PlannedTasks:
         self,
         plan: RunPlan,
         compiled: CompiledWorkflow,
-        suits: SuitabilityTest | None = None,
+        suits: _SuitabilityTest | None = None,
         *,
         by_rank: bool = False,
         selector: str = "",
@@ -79,9 +70,9 @@ class PlannedTasks:
         """Whether tasks of one kind need the same free capacity."""
         self.places = IndexSet()
         """Positions of all tasks."""
-        self.classes: dict[TaskClass, IndexSet] = {}
+        self.classes: dict[_TaskClass, IndexSet] = {}
         """Positions of the tasks of each class."""
-        self.kind: dict[int, TaskClass] = {}
+        self.kind: dict[int, _TaskClass] = {}
         """Per task: its class."""
         self.since: dict[int, int] = {}
         """Per task: the number of tasks added before it."""
@@ -96,9 +87,9 @@ class PlannedTasks:
         """First positions of the classes, by kind: planned machine usable; no planned machine; planned
         machine not usable.
         """
-        self.homes: dict[int, dict[TaskClass, None]] = {}
+        self.homes: dict[int, dict[_TaskClass, None]] = {}
         """Classes by home: the planned machine, ``_UNPLANNED`` or ``_NOWHERE``."""
-        self._home: dict[TaskClass, int] = {}
+        self._home: dict[_TaskClass, int] = {}
         self._lost: set[int] = set()
         """Planned machines that are not usable."""
         self._unsure: list[int] = []
@@ -138,7 +129,7 @@ class PlannedTasks:
             del self.since[task]
             self._take_out(task, whole)
 
-    def _take_out(self, task: int, whole: TaskClass) -> None:
+    def _take_out(self, task: int, whole: _TaskClass) -> None:
         place, marks = self.place[task], self.classes[whole]
         first = marks.first
         marks.remove(place)
@@ -147,12 +138,12 @@ class PlannedTasks:
         if marks.first is None:
             self._move_out(whole)
 
-    def _class_of(self, task: int, kind: tuple[int, ...]) -> TaskClass:
+    def _class_of(self, task: int, kind: tuple[int, ...]) -> _TaskClass:
         line, seconds = self.plan.line.get(task), self._compiled.seconds_kinds
         planned = (-1, -1) if line is None else (line.machine, line.count)
         return (-1 if seconds is None else seconds[task], *planned, *kind)
 
-    def _home_of(self, task: int, whole: TaskClass) -> int:
+    def _home_of(self, task: int, whole: _TaskClass) -> int:
         """Return the planned machine of a class if its tasks can run there when it is usable."""
         machine, count, group, bound = (int(each) for each in whole[1:5])
         if machine < 0:
@@ -163,25 +154,25 @@ class PlannedTasks:
             possible = group < 0 or (machine, count) in self._compiled.options(task).nodes
         return machine if possible and bound in (-1, machine) else _NOWHERE
 
-    def _settle_in(self, task: int, whole: TaskClass) -> None:
+    def _settle_in(self, task: int, whole: _TaskClass) -> None:
         """Determine the home of a new class."""
         home = self._home[whole] = self._home_of(task, whole)
         if home not in self.homes and home >= 0:
             self._unsure.append(home)
         self.homes.setdefault(home, {})[whole] = None
 
-    def _move_out(self, whole: TaskClass) -> None:
+    def _move_out(self, whole: _TaskClass) -> None:
         """Remove an empty class."""
         home = self._home.pop(whole)
         del self.classes[whole], self.homes[home][whole]
         if not self.homes[home]:
             del self.homes[home]
 
-    def _update_first(self, whole: TaskClass, before: int | None, after: int | None) -> None:
+    def _update_first(self, whole: _TaskClass, before: int | None, after: int | None) -> None:
         """Update the partition after the first position of a class changed; None: empty."""
         home = self._home[whole]
         if before != after:
-            self._partition(home).change(class_kind(whole), before, after)
+            self._partition(home).change(_class_kind(whole), before, after)
         self.revision += 1
         if home >= 0:
             self._revised[home] = self.revision
@@ -214,8 +205,8 @@ class PlannedTasks:
         self.added += 1
         for whole in self.homes[home]:
             first = self.classes[whole].first
-            before.change(class_kind(whole), first, None)
-            after.change(class_kind(whole), None, first)
+            before.change(_class_kind(whole), first, None)
+            after.change(_class_kind(whole), None, first)
 
     def open_homes(self, is_free: Callable[[int], bool]) -> list[int]:
         """Return the free machines on which a planned task may be able to start.
@@ -318,7 +309,7 @@ class ReadyTasks:
         self,
         plan: RunPlan,
         compiled: CompiledWorkflow,
-        suits: SuitabilityTest | None = None,
+        suits: _SuitabilityTest | None = None,
         *,
         by_rank: bool = False,
         selector: str = "",
@@ -395,7 +386,7 @@ class _CursorStream:
     """Positions to traverse: of the kinds, of the classes of a kind, or of the tasks of a class."""
 
     marks: IndexSet
-    opens: Callable[[TaskClass], None] | None = None
+    opens: Callable[[_TaskClass], None] | None = None
     """Callback that expands the group starting here; None: positions are tasks."""
     outs: tuple[_Exclusion, ...] = ()
     """(shared property, excluded values) pairs; the stream ends when one property is excluded."""
@@ -429,9 +420,9 @@ class PlanCursor:
         self._strict = strict
         self._came = tasks.came
         self._place = 0
-        self._left_out: set[TaskClass] = set()
-        self._kinds_out: set[TaskClass] = set()
-        self._waiting: dict[TaskClass, int] = {}
+        self._left_out: set[_TaskClass] = set()
+        self._kinds_out: set[_TaskClass] = set()
+        self._waiting: dict[_TaskClass, int] = {}
         """Per class: number of tasks that prefer to wait."""
         self._busy: _BusyMachines | None = None
         self._open_homes: list[int] = []
@@ -503,7 +494,7 @@ class PlanCursor:
         self.pass_by(task)
         whole = self._tasks.kind[task]
         self._left_out.add(whole)
-        self._kinds_out.add(class_kind(whole))
+        self._kinds_out.add(_class_kind(whole))
 
     def hurry(self, is_free: Callable[[int], bool]) -> None:
         """From now on return a planned task only while its machine is free."""
@@ -535,16 +526,16 @@ class PlanCursor:
                 self._open_partition(partition)
 
     def _open_partition(self, partition: PartitionedIndexSet) -> None:
-        def open_class(whole: TaskClass) -> None:
-            self._open_class(whole, (class_kind(whole), self._kinds_out))
+        def open_class(whole: _TaskClass) -> None:
+            self._open_class(whole, (_class_kind(whole), self._kinds_out))
 
-        def open_kind(whole: TaskClass) -> None:
-            kind = class_kind(whole)
+        def open_kind(whole: _TaskClass) -> None:
+            kind = _class_kind(whole)
             self._open(_CursorStream(partition.of[kind], open_class, ((kind, self._kinds_out),)))
 
         self._open(_CursorStream(partition.firsts, open_kind))
 
-    def _open_class(self, whole: TaskClass, out: _Exclusion) -> None:
+    def _open_class(self, whole: _TaskClass, out: _Exclusion) -> None:
         self._open(_CursorStream(self._tasks.classes[whole], None, ((whole, self._left_out), out)))
 
     def _open(self, stream: _CursorStream) -> None:
@@ -596,7 +587,7 @@ class EarlyTasks:
         self,
         plan: RunPlan,
         compiled: CompiledWorkflow,
-        suits: SuitabilityTest | None = None,
+        suits: _SuitabilityTest | None = None,
         *,
         selector: str = "",
     ) -> PlannedTasks:
