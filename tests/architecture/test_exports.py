@@ -31,7 +31,8 @@ def defined(path: Path) -> set[str]:
                 }
             case ast.AnnAssign(target=ast.Name(id=name)):
                 found.add(name)
-    return {name for name in found if not name.startswith("_")}
+    # Modules of the runner define TYPE_CHECKING themselves, because importing typing is slow.
+    return {name for name in found if not name.startswith("_") and name != "TYPE_CHECKING"}
 
 
 def is_docstring_only(path: Path) -> bool:
