@@ -4,7 +4,7 @@ Called by the Makefile as ``python3 .ci/environment.py STAMP REQUIREMENTS``. The
 one that is newer than every file it rests on means that there is nothing to do. A lock keeps two runs apart.
 """
 
-# An old Python must get as far as this message: no syntax here that Python 3.6 does not know.
+# An old Python must get as far as this message: use only syntax of Python 3.6 here.
 import sys
 
 if sys.version_info < (3, 11):
@@ -86,7 +86,7 @@ def pip(*arguments: str) -> None:
 
 
 def say(text: str) -> None:
-    """Tell the user what takes time."""
+    """Print a message about a step that takes time."""
     sys.stderr.write(f"{text} ...\n")
 
 

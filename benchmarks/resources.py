@@ -32,7 +32,7 @@ def searched(instance: Instance, optimum_s: float, limit_s: float, seed: int) ->
     goal = make_objective("makespan")
     started, best = time.process_time(), [float("inf")]
 
-    def hear(news: PlanProgress) -> None:
+    def record(news: PlanProgress) -> None:
         best[0] = min(best[0], news.makespan_s)
 
     def left() -> float:
@@ -44,7 +44,7 @@ def searched(instance: Instance, optimum_s: float, limit_s: float, seed: int) ->
     best[0] = heft.schedule.makespan_s
     aim = linearise_objective(instance, goal)
     assert aim is not None
-    budget = Budget(left=left, on_progress=hear)
+    budget = Budget(left=left, on_progress=record)
     plan = search_shared(instance, aim, heft.schedule, budget, generator(seed, "search"))
     spent_s = time.process_time() - started
     return plan.schedule.makespan_s, spent_s, not verify(plan.schedule, instance.graph, instance.platform)

@@ -4,9 +4,9 @@ One JSON line per row: the point of all defaults, the five sweeps of table I (ra
 one factor varied at a time), how often an algorithm is the best, and the sample graphs of table II. A row has
 the mean percentage (ASE, lower is better) and the number of graphs on which an algorithm is the best (BDT;
 ties count for all) of xDCP, M-S and pM-S; ``prototype`` are the figures of that page for comparison.
-``within`` tells whether the row meets its expectations (A4.5 to A4.8). A factor is expected to change the ASE
-of xDCP in one direction; ``by_chance`` tells that a difference is below two standard errors, so that other
-seeds may reverse it (as for #PST). ``masters_as_claimed`` tells for information whether M-S and pM-S change
+``within``: whether the row meets its expectations (A4.5 to A4.8). A factor is expected to change the ASE
+of xDCP in one direction; ``by_chance`` means that a difference is below two standard errors, so that other
+seeds may reverse it (as for #PST). ``masters_as_claimed``, for information: whether M-S and pM-S change
 as the paper claims.
 
 The runs are those of ``masters.py``; ``weft reproduce s4-tables`` and ``s4-samples`` use the engine.
@@ -158,11 +158,11 @@ class Change:
 
     @property
     def by_chance(self) -> bool:
-        """Tell whether the difference is below two standard errors."""
+        """Return whether the difference is below two standard errors."""
         return abs(self.difference) < 2 * self.error
 
     def is_as(self, claim: Claim) -> bool:
-        """Tell whether the difference has the claimed direction; "stays" allows chance."""
+        """Return whether the difference has the claimed direction; "stays" allows chance."""
         if claim == "stays":
             return self.by_chance
         return (self.difference > 0) == (claim == "rises")

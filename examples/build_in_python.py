@@ -1,4 +1,4 @@
-"""The same workflow as hello.yaml, built in Python and planned on four unlike machines.
+"""The same workflow as hello.yaml, built in Python and planned on four heterogeneous machines.
 
 Run it: python examples/build_in_python.py
 """

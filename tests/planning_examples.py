@@ -1,4 +1,4 @@
-"""What tests of planning share: building small instances, planning them, reading schedules."""
+"""Helpers of planning tests: small instances, their plans, and schedules as plain data."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def workflow(tasks, loops=(), **head):
 
 
 def platform(*machines, link=MB_PER_S, **more):
-    """Make a platform of machines given by their keys; names count up from m0."""
+    """Return a platform of machines m0, m1, ... given by their keys."""
     named = [Machine(**{"name": f"m{index}"} | keys) for index, keys in enumerate(machines)]
     return Platform(machines=tuple(named), default_link=link, **more)
 
@@ -40,7 +40,7 @@ def instance(tasks, on, loops=(), budgets=None, **options):
 
 
 def planned(made, planner="heft"):
-    """Plan an instance and give the schedule."""
+    """Plan an instance and return the schedule."""
     found = PLANNERS.load(planner)()
     return found.plan(
         PlanRequest(instance=made, objective=MAKESPAN, budget=Budget(), rng=generator(0, "test"))
@@ -48,12 +48,12 @@ def planned(made, planner="heft"):
 
 
 def lines(schedule):
-    """Give a schedule as {task: (machine, nodes, start, finish)}."""
+    """Return a schedule as {task: (machine, nodes, start, finish)}."""
     return {line.task: (line.machine, line.nodes, line.start_s, line.finish_s) for line in schedule}
 
 
 def matrix_tasks(seconds, communication):
-    """Give tasks with seconds per machine P1, P2, ... and fixed seconds per edge, as in the literature."""
+    """Return tasks with seconds per machine P1, P2, ... and fixed seconds per edge, as in the literature."""
     tasks = {}
     for index, row in enumerate(seconds, start=1):
         tasks[f"n{index}"] = {
@@ -67,5 +67,5 @@ def matrix_tasks(seconds, communication):
 
 
 def processors(number):
-    """Give machines P1, P2, ... of one node."""
+    """Return machines P1, P2, ... of one node."""
     return Platform(machines=tuple(Machine(name=f"P{index}") for index in range(1, number + 1)))

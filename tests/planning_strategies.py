@@ -1,4 +1,4 @@
-"""Random workflows and platforms with every facet that planning knows, small enough to be read."""
+"""Random workflows and platforms with all features of planning, in small sizes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LAWS = st.sampled_from(
 COUNTS = st.sampled_from([1, [1, 2], [1, 2, 4], [2, 3], "1..4"])
 SERVICES = st.sampled_from([None, None, None, "dock"])
 REQUIREMENTS = st.sampled_from([None, None, None, "speed > 1", "nodes >= 2", 'arch == "x86_64"'])
-# Strategies stand outside of what draws them: to make and check one takes longer than to draw from it.
+# Strategies are module constants: creating one takes longer than drawing from it.
 FORMS_OF_TIME = st.sampled_from(["work", "work", "seconds", "by machine", "nothing"])
 ABSTRACT_MACHINES = st.sampled_from([None, None, "A", "B"])
 MEMORY = st.sampled_from([None, None, "1GB", "3GB", "1*GB*nodes", "4*GB - 1*GB*nodes"])
@@ -36,11 +36,11 @@ MACHINES = st.integers(1, 4)
 UP_TO_3, UP_TO_5, UP_TO_9 = (st.integers(0, most) for most in (3, 5, 9))
 EITHER = st.booleans()
 EARLIER = [st.lists(st.integers(0, index), min_size=1, max_size=3, unique=True) for index in range(6)]
-"""Some tasks before a task, by its index less one."""
+"""Strategies of the predecessors of task i + 1, by i."""
 
 
 def _time(draw):
-    """Say how long a task takes, in one of the ways users have."""
+    """Draw the keys of the duration of a task, in one of the supported forms."""
     form = draw(FORMS_OF_TIME)
     if form == "work":
         return {"work": draw(SECONDS)}
@@ -72,7 +72,7 @@ def _task(draw, index, sweeps):
 
 
 def _add_transfer(draw, flow, index, writer):
-    """Move a file between abstract machines, perhaps after another transfer, perhaps to a reader."""
+    """Draw a transfer between abstract machines, optionally after another one and with a reader."""
     source, target, size = draw(PLACES), draw(PLACES), draw(SIZES)
     after = [f"move{index - 1}"] if index and draw(EITHER) else []
     file = f"g{writer}.{index}"
@@ -176,11 +176,11 @@ BUSY = st.lists(
     ),
     max_size=3,
 )
-"""What is busy beforehand: machine, start, seconds, nodes."""
+"""Busy intervals: machine, start, seconds, nodes."""
 
 
 def compiled_busy(flow, where, held):
-    """Compile an instance on which something is busy and tasks may not start at once; drop what cannot be."""
+    """Compile an instance with busy intervals and earliest starts; reject infeasible ones."""
     busy = tuple(
         BusyInterval(machine=machine, start_s=start, finish_s=start + spent, nodes=nodes)
         for machine, start, spent, nodes in held

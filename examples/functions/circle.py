@@ -24,7 +24,7 @@ def throw(seed: int, points: int) -> int:
 
 @task(work="0.1s")
 def together(inside: list[int], points: int) -> float:
-    """Give the area of a circle of radius 1."""
+    """Return the area of a circle of radius 1."""
     return 4.0 * sum(inside) / (points * len(inside))
 
 

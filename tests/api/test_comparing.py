@@ -41,7 +41,7 @@ def row(comparison, planner, place=0):
 
 
 class TestResults:
-    def test_each_is_what_plan_promises(self):
+    def test_each_result_equals_that_of_plan(self):
         grid = platform({"speed": 2.0}, {"speed": 3.0})
         found = compared(CHAIN, FORK, on=grid)
         for tasks, results in zip((CHAIN, FORK), found.workflows, strict=True):
@@ -64,7 +64,7 @@ class TestResults:
         first, second = (row(compared(CHAIN, planners=[name], seed=seed), name).makespan_s for seed in (0, 5))
         assert first != second
 
-    def test_results_stand_in_the_order_of_planners_and_workflows(self, odd):
+    def test_results_are_ordered_by_planner_and_workflow(self, odd):
         found = compared(CHAIN, FORK, planners=["dawdling:by=1", "heft", "proving"])
         assert found.planners == ("dawdling:by=1", "heft", "proving")
         assert [results.workflow for results in found.workflows] == ["w1", "w2"]
@@ -75,14 +75,14 @@ class TestResults:
     def test_a_planner_is_compared_once_however_often_it_is_named(self):
         assert compared(CHAIN, planners="heft, heft").planners == ("heft",)
 
-    def test_a_bound_that_one_planner_proved_serves_all(self, odd):
+    def test_a_bound_proved_by_one_planner_applies_to_all(self, odd):
         late = "dawdling:by=3"
         for planners, bound_s in ((late, 7), (f"{late},proving:claim=8", 8), (f"{late},proving:claim=1", 7)):
             found = compared(CHAIN, planners=planners)
             assert found.workflows[0].lower_bound_s == bound_s
             assert found.workflows[0].gap(row(found, late)) == pytest.approx(10 / bound_s - 1)
 
-    def test_parameters_are_given_to_every_workflow(self):
+    def test_parameters_apply_to_every_workflow(self):
         flows = [
             named("short", {"a": {"work": "n"}}, params={"n": 3}),
             named("long", {"a": {"work": "10*n"}}, params={"n": 3}),
@@ -92,7 +92,7 @@ class TestResults:
 
 
 class TestPlanners:
-    def test_without_names_those_that_can_plan_some_of_it_are_compared(self, odd, monkeypatch):
+    def test_without_names_all_planners_that_support_a_workflow_are_compared(self, odd, monkeypatch):
         monkeypatch.setattr(
             PLANNERS, "_builtin", {key: PLANNERS._builtin[key] for key in ("heft", "picky", "lost")}
         )
@@ -103,7 +103,7 @@ class TestPlanners:
         assert [len(results.results) for results in both.workflows] == [2, 2]
         assert compared(FORK, planners="all").planners == ("heft", "lost", "picky")
 
-    def test_every_planner_of_the_shelf_is_verified_on_a_small_workflow(self):
+    def test_every_registered_planner_is_verified_on_a_small_workflow(self):
         found = compared(CHAIN, planners=())
         assert set(found.planners) <= set(PLANNERS)
         assert row(found, "heft").makespan_s == 7
@@ -116,7 +116,7 @@ class TestPlanners:
         assert "unknown planner 'zzzzz'" in told
         assert "nothing.yaml" not in told
 
-    def test_those_that_cannot_are_listed_with_the_reason(self, odd):
+    def test_unsupported_planners_are_listed_with_the_reason(self, odd):
         found = compared(CHAIN, FORK, planners="heft,picky,lost,endless")
         assert row(found, "picky").makespan_s == 7
         assert found.refusals == (
@@ -127,7 +127,7 @@ class TestPlanners:
             ("endless", "w2", "the times of this plan exceed the range of floating-point numbers"),
         )
 
-    def test_it_is_an_error_if_no_planner_can(self, odd):
+    def test_no_supported_planner_is_an_error(self, odd):
         with pytest.raises(weft.InvalidInput) as refused:
             compared(FORK, planners="picky,lost")
         assert str(refused.value).splitlines() == [

@@ -43,7 +43,7 @@ def test_a_stored_front_is_restored_exactly(shown, tmp_path) -> None:
         assert chosen.verify() == []
 
 
-def test_the_published_procedure_comes_back_exactly(tmp_path) -> None:
+def test_a_front_of_the_published_procedure_is_restored_exactly(tmp_path) -> None:
     one = platform({"nodes": 4, "queue": "fifo"})
     front = weft.pareto(workflow(TASKS), on=one, preset="s2", plan_steps=1_000)
     save_front(front, tmp_path)
@@ -77,7 +77,7 @@ def test_another_workflow_parameter_or_platform_has_no_front(shown, tmp_path) ->
     ],
     ids=["cut", "version", "order", "key", "time"],
 )
-def test_a_damaged_or_outdated_front_is_made_anew(shown, tmp_path, damage) -> None:
+def test_a_damaged_or_outdated_front_is_computed_again(shown, tmp_path, damage) -> None:
     path = front_path(workflow(TASKS), GRID, tmp_path)
     path.write_text(damage(path.read_text()))
     assert load_front(workflow(TASKS), on=GRID, folder=tmp_path) is None
@@ -99,7 +99,7 @@ def test_a_front_is_searched_if_none_is_stored(tmp_path) -> None:
     assert same(first.schedule, choose(workflow(TASKS), 2, on=GRID, folder=folder, seed=9).schedule)
 
 
-def test_points_that_are_not_there_and_limits(shown, tmp_path) -> None:
+def test_missing_points_and_limits_are_rejected(shown, tmp_path) -> None:
     with pytest.raises(InvalidInput, match=rf"point 99 of the front; it has {len(shown)} points"):
         choose(workflow(TASKS), 99, on=GRID, folder=tmp_path)
     slowest = len(shown)

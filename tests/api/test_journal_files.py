@@ -56,7 +56,7 @@ def test_a_state_is_rebuilt_from_the_last_snapshot_on(tmp_path, monkeypatch):
     assert list(explanation_lines(explain_task(file, "lapw1[3]")))
 
 
-def test_plans_stand_before_the_entries_that_name_them(journal):
+def test_plans_precede_the_entries_that_name_them(journal):
     seen = set()
     for line in journal.read_text().splitlines()[1:]:
         record = json.loads(line)
@@ -68,7 +68,7 @@ def test_plans_stand_before_the_entries_that_name_them(journal):
     assert seen
 
 
-def test_another_policy_is_a_what_if(journal):
+def test_replay_with_another_policy_lists_differences(journal):
     found = replay_journal(journal, policy="fcfs")
     assert not found.replayed.same
     assert found.as_record()["recorded_policy"] == "plan"
@@ -83,7 +83,7 @@ def test_a_task_can_be_explained(journal):
 @pytest.mark.parametrize(
     "name", ["hello", "wien2k", "moldable", "docking", "pipeline", "transfers", "shares"]
 )
-def test_every_example_is_frozen_and_read_back(name):
+def test_a_journal_header_restores_every_example(name):
     """A stored workflow unfolds to the same tasks on the same platform."""
     try:
         workflow = load_workflow(EXAMPLES / f"{name}.yaml")

@@ -39,7 +39,7 @@ def test_the_shortest_task_with_a_contract_is_polled_five_times(works, every_s):
     )
 
 
-def test_with_a_contract_for_everybody_everybody_counts():
+def test_a_contract_in_the_settings_applies_to_every_task():
     assert set_poll_interval(replace(EngineSettings(), contract=1.0), [compiled(free=20)]).poll_every_s == 2.0
 
 

@@ -84,14 +84,14 @@ def rows(front) -> list[tuple[float, ...]]:
     return [(p.makespan_s, p.node_seconds, p.idle_share, p.alpha) for p in front.points]
 
 
-def test_time_against_cost_is_what_enumeration_gives(front) -> None:
+def test_time_against_cost_equals_enumeration(front) -> None:
     best = undominated(brute_force())
     found = [(point.makespan_s, point.node_seconds) for point in front.points]
     assert len(best) >= 4, "an instance in which there is something to choose"
     assert found == [(pytest.approx(time), pytest.approx(paid)) for time, paid in best]
 
 
-def test_time_against_idle_share_is_what_enumeration_gives() -> None:
+def test_time_against_idle_share_equals_enumeration() -> None:
     pairs = {(time, round(1 - paid / (NODES * time), 12)) for time, paid in brute_force()}
     best = undominated(pairs)
     found = [(point.makespan_s, point.idle_share) for point in tiny(against="idle").points]
@@ -118,7 +118,7 @@ def test_there_are_at_most_the_requested_points(front) -> None:
     assert few.points[-1].node_seconds == pytest.approx(front.points[-1].node_seconds)
 
 
-def test_points_are_numbered_verified_and_say_their_node_counts(front) -> None:
+def test_points_are_numbered_verified_and_list_node_counts(front) -> None:
     assert [point.number for point in front.points] == list(range(1, len(front) + 1))
     for point, entry in zip(front.points, front.entries, strict=True):
         assert verify(entry.schedule, front.instance.graph, front.instance.platform) == []
@@ -155,7 +155,7 @@ def test_limits_cut_the_front() -> None:
     assert not any("price" in note for note in kept.notes)
 
 
-def test_limits_that_nothing_keeps_are_infeasible() -> None:
+def test_limits_below_every_point_are_infeasible() -> None:
     with pytest.raises(Infeasible, match="no plan can meet the deadline of 5 s"):
         tiny(deadline_s=5.0)
     priced = platform({"nodes": NODES, "price_per_node_hour": 3600.0})
@@ -163,7 +163,7 @@ def test_limits_that_nothing_keeps_are_infeasible() -> None:
         weft.pareto(workflow(TASKS), on=priced, max_cost=30, plan_steps=50)
 
 
-def test_unlike_machines_trade_time_for_price() -> None:
+def test_heterogeneous_machines_trade_time_for_price() -> None:
     tasks = {f"t{index}": {"work": 10 + index} for index in range(6)}
     grid = platform({"speed": 4, "price_per_node_hour": 90.0}, {"speed": 1, "price_per_node_hour": 3.0})
     front = weft.pareto(workflow(tasks), on=grid, plan_steps=1_000)
@@ -192,7 +192,7 @@ def test_ctrl_c_gives_the_front_so_far() -> None:
     assert any("interrupted" in note for note in front.notes)
 
 
-def test_ctrl_c_in_the_midst_of_a_search_gives_the_front_so_far() -> None:
+def test_ctrl_c_during_a_search_gives_the_front_so_far() -> None:
     heard: list[pareto_search.FrontProgress] = []
 
     def watch(progress) -> None:

@@ -90,7 +90,7 @@ def test_a_standstill_ends_with_a_reason():
         assert simulated.end_s <= 34
 
 
-def test_a_machine_that_will_come_back_is_waited_for():
+def test_a_run_waits_for_a_machine_that_is_repaired():
     scenario = Scenario(failures=(Failure(machines=("m1",), at_s=4, repair_s=30_000),))
     simulated = weft.simulate(
         sweep(points=1), on="identical:1", policy="fcfs", scenario=scenario, preset="s3"
@@ -99,7 +99,7 @@ def test_a_machine_that_will_come_back_is_waited_for():
     assert simulated.end_s >= 30_014
 
 
-def test_endless_disturbances_keep_nothing_alive():
+def test_endless_disturbances_do_not_hide_a_standstill():
     scenario = Scenario(
         failures=(Failure(machines=("m1",), at_s=4), Failure(machines=("m2",), mtbf_s=100, repair_s=10)),
     )
@@ -129,7 +129,7 @@ def test_a_loop_that_is_exhausted_fails():
     assert "has not converged after 3 iterations" in simulated.first.history.runs[0].reason
 
 
-def test_a_graph_that_grows_keeps_its_story(tmp_path):
+def test_a_growing_graph_keeps_its_history(tmp_path):
     """Tasks are identified by name: their numbers change when the graph grows."""
     flow = weft.Builder("grow")
     flow.task("split", outputs=["parts"], work=5)
@@ -197,7 +197,7 @@ def test_progress_is_reported():
     assert (entries, now_s, active) == (0, 0.0, 1)
 
 
-def test_it_can_be_shown():
+def test_the_result_can_be_displayed():
     simulated = weft.simulate(sweep(), on="identical:2", policy="fcfs")
     assert simulation_title(simulated) == "sweep on identical-2, policy fcfs"
     assert dict(simulation_facts(simulated.first))["end"] == "20 s"

@@ -59,7 +59,7 @@ def test_values_are_returned_and_reused_by_the_next_run() -> None:
     assert handle.name in handle._repr_html_()
 
 
-def test_exceptions_come_back_with_the_other_traceback() -> None:
+def test_exceptions_are_raised_with_the_remote_traceback() -> None:
     with pytest.raises(KeyError, match="no") as caught:
         fails(double(1)).result()
     assert caught.value.args == ("no", 2)
@@ -140,7 +140,7 @@ def test_functions_that_cannot_be_sent_are_rejected_with_advice() -> None:
         double()
 
 
-def test_a_value_that_cannot_come_back() -> None:
+def test_a_result_that_cannot_be_pickled_is_an_error() -> None:
     @task
     def lock():
         import threading
@@ -186,14 +186,14 @@ PLAIN = st.recursive(
 
 
 @given(PLAIN)
-def test_values_come_back_as_they_were(value) -> None:
+def test_values_are_unchanged_by_serialisation(value) -> None:
     back = decode_value(encode_value(value), lambda _: None)
     assert back == value
     assert repr(back) == repr(value)
 
 
 @given(PLAIN)
-def test_references_are_resolved_wherever_they_stand(value) -> None:
+def test_references_are_resolved_at_any_depth(value) -> None:
     back = decode_value(
         encode_value([value, {"deep": ValueReference("f")}, (ValueReference("g"),)]),
         lambda file: f"value of {file}",

@@ -102,7 +102,7 @@ def test_without_estimates_the_time_left_is_unknown_until_a_task_of_the_kind_end
     hand.tell(ev.Ended(attempt=0), 3.0)
     assert (
         str(hand.left(3.0)) == "unknown (2 tasks of unknown duration)"
-    )  # the time of a says nothing about b
+    )  # b is not predicted from the time of a
     hand.tell(ev.Ended(attempt=1), 8.0)
     assert hand.left(8.0) == TimeLeft(p50_s=pytest.approx(5.0), p90_s=None)
     assert hand.counters.paces == {}
@@ -164,14 +164,14 @@ def looped(expect, inner=None):
 
 
 @pytest.mark.parametrize(("expect", "inner"), [(1, None), (4, None), (2, 3)])
-def test_expected_iterations_are_left_as_they_were_promised(expect, inner):
+def test_remaining_iterations_follow_the_prediction(expect, inner):
     hand = Hand(looped(expect, inner))
     assert (
         hand.left(0.0).p50_s == hand.promise.p50_s == 10 + 5 * (expect - 1) + 3 * expect * ((inner or 1) - 1)
     )
 
 
-def test_iterations_that_are_over_are_left_no_more():
+def test_finished_iterations_do_not_count_as_remaining():
     hand = Hand(looped(3))
     hand.tell(ev.Ended(attempt=0), 1.0)
     hand.tell(ev.Ended(attempt=1), 3.0)
@@ -189,7 +189,7 @@ def test_iterations_that_are_over_are_left_no_more():
     assert hand.left(21.0).p50_s == pytest.approx(4)
 
 
-def test_of_several_runs_the_last_counts():
+def test_the_time_left_of_several_runs_is_the_maximum():
     one, two = TimeLeft(p50_s=1.0, p90_s=9.0), TimeLeft(p50_s=2.0, p90_s=3.0)
     assert latest_of([one, two]) == TimeLeft(p50_s=2.0, p90_s=9.0)
     assert str(latest_of([one, TimeLeft(p50_s=None, p90_s=None)])) == "unknown"

@@ -28,7 +28,7 @@ class TestPool:
         with open_pool(pool="threads:3") as pool:
             assert (type(pool).__name__, pool.workers) == ("ThreadPool", 3)
 
-    def test_an_open_pool_is_taken_as_it_is(self):
+    def test_an_open_pool_is_used_unchanged(self):
         given = SerialPool()
         with open_pool(pool=given) as pool:
             assert pool is given

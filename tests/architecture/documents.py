@@ -57,7 +57,7 @@ def blocks(text: str) -> Iterator[Block]:
 
 
 def prose(text: str) -> str:
-    """Give a page without its fenced blocks and inline code, where brackets are no links."""
+    """Return a page without its fenced blocks and inline code, where brackets are no links."""
     return re.sub(r"(`+)(?!`).+?(?<!`)\1(?!`)", "", FENCE.sub("", text))
 
 
@@ -67,7 +67,7 @@ def links(text: str) -> list[str]:
 
 
 def anchors(text: str) -> set[str]:
-    """Give the names under which a page's headings can be linked to."""
+    """Return the names under which a page's headings can be linked to."""
     found: set[str] = set()
     for heading in HEADING.findall(FENCE.sub("", text)):
         plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "").replace("*", "")

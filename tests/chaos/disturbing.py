@@ -50,23 +50,23 @@ def disturb(
     return done
 
 
-def _whom(scene: Scene, whom: str) -> list[int]:
-    return scene.runners() if whom == "runner" else [each.pid for each in scene.living()]
+def _pids_of(scene: Scene, target: str) -> list[int]:
+    return scene.runners() if target == "runner" else [each.pid for each in scene.living()]
 
 
 def _harm(scene: Scene, rnd: random.Random, harm: str) -> int:
-    whom, how = harm.split()
+    target, how = harm.split()
     until_s = time.monotonic() + _PATIENCE_S
-    while not (pids := _whom(scene, whom)) and time.monotonic() < until_s:
+    while not (pids := _pids_of(scene, target)) and time.monotonic() < until_s:
         time.sleep(0.01)
     if not pids:
         return 0
     pid = rnd.choice(pids)
     try:
-        if whom == "task":
+        if target == "task":
             pid = -os.getpgid(pid)  # as a batch system does
         os.kill(pid, signal.SIGSTOP if how == "stopped" else signal.SIGKILL)
-        if how == "stopped" and whom == "task":
+        if how == "stopped" and target == "task":
             time.sleep(0.3 * rnd.random())
             os.kill(pid, signal.SIGCONT)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""The command as a shell sees it: output and exit code."""
+"""The command as run by a shell: output and exit code."""
 
 from __future__ import annotations
 

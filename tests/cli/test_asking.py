@@ -82,7 +82,7 @@ def test_a_run_is_cancelled_and_watched_to_its_end(project: Project, engine) -> 
         project.end(following)
 
 
-def test_an_engine_that_hangs_is_not_waited_for_forever(
+def test_waiting_for_a_hanging_engine_times_out(
     project: Project, engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from weft.api import project as requesting

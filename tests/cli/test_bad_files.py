@@ -180,7 +180,7 @@ def test_files_of_other_editors_are_read(change: object, folder: Path) -> None:
     assert weft("check", "other.yaml", folder=folder).code == 0
 
 
-def test_a_long_command_is_no_mistake(folder: Path) -> None:
+def test_a_long_command_is_accepted(folder: Path) -> None:
     (folder / "long.yaml").write_text(tasks(f"  a: {{work: 1, command: '{'x' * LONG}'}}\n"))
     assert weft("plan", "long.yaml", "--on", "identical:1", folder=folder).code == 0
 

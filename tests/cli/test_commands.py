@@ -308,7 +308,7 @@ def test_convert_as_json(folder: Path) -> None:
     assert (record["in"], record["out"], record["format"]) == ("hello.yaml", "out.json", "wfformat")
 
 
-def test_formats_planners_and_policies_list_the_shelves(folder: Path) -> None:
+def test_formats_planners_and_policies_list_the_registries(folder: Path) -> None:
     for command, registry in (("formats", FORMATS), ("planners", PLANNERS), ("policies", POLICIES)):
         lines = weft(command, folder=folder).out.splitlines()
         assert [line.split()[0] for line in lines] == list(registry)
@@ -336,7 +336,7 @@ def test_completion_scripts(shell: str, folder: Path) -> None:
     assert "_WEFT_COMPLETE" in shown.out
 
 
-def test_the_shell_is_given_completions(folder: Path) -> None:
+def test_the_shell_gets_completions(folder: Path) -> None:
     asked = {"_WEFT_COMPLETE": "bash_complete", "COMP_WORDS": "weft pl", "COMP_CWORD": "1"}
     assert weft(folder=folder, **asked).out.split() == ["plain,plan", "plain,planners"]
     asked |= {"COMP_WORDS": "weft plan --ob", "COMP_CWORD": "2"}

@@ -77,7 +77,7 @@ def test_tables(folder: Path) -> None:
     assert re.fullmatch(r"heft +2 +1\.000 +2 of 2 +[\d.]+ m?s", lines[7])
 
 
-def test_all_planners_that_can_are_the_default(folder: Path) -> None:
+def test_all_supported_planners_are_the_default(folder: Path) -> None:
     record = json.loads(new_weft(*ALL, "--json", folder=folder).out)
     names = {standing["planner"] for standing in record["planners"]}
     assert "heft" in names
@@ -87,7 +87,7 @@ def test_all_planners_that_can_are_the_default(folder: Path) -> None:
     assert listed == set(PLANNERS)
 
 
-def test_it_promises_what_plan_promises(folder: Path) -> None:
+def test_compare_and_plan_predict_the_same(folder: Path) -> None:
     record = json.loads(weft(*COMPARE, "--json", folder=folder).out)
     planned = json.loads(weft("plan", "hello.yaml", "--on", "grid.yaml", "--json", folder=folder).out)
     (results,) = record["workflows"]

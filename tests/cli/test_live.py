@@ -108,7 +108,7 @@ def test_lines_come_now_and_then_and_only_if_something_changed(monkeypatch: pyte
     assert stream.getvalue() == "0 done\n1 done\n"
 
 
-def test_a_terminal_that_is_gone_is_no_error() -> None:
+def test_a_closed_terminal_is_no_error() -> None:
     class Gone(io.StringIO):
         def isatty(self) -> bool:
             return True
@@ -123,7 +123,7 @@ def test_a_terminal_that_is_gone_is_no_error() -> None:
     assert not live.drawn
 
 
-def test_a_signal_in_the_middle_of_writing_gets_its_last_line_out(
+def test_a_signal_during_a_write_does_not_lose_the_last_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TERM", "xterm")

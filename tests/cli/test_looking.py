@@ -36,7 +36,9 @@ def test_a_project_without_runs_is_rejected(words: str, project: Project) -> Non
     refused(project.weft(*words.split()), 2, "no runs in", "`weft run WORKFLOW`")
 
 
-def test_commands_find_the_project_above(done: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_search_parent_directories_for_the_project(
+    done: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
     below = done.folder / "some" / "where"
     below.mkdir(parents=True)
     monkeypatch.chdir(below)

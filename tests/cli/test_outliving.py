@@ -116,7 +116,7 @@ def test_records_of_a_dead_runner_are_recovered(outliving: Outliving) -> None:
     assert "stale" not in outliving.again()
 
 
-def test_a_command_that_was_changed_since_is_the_reason(outliving: Outliving) -> None:
+def test_a_changed_command_is_reported_as_the_reason(outliving: Outliving) -> None:
     outliving.begin_and_kill()
     outliving.let_end("early", "late")
     outliving.resume()
@@ -127,7 +127,7 @@ def test_a_command_that_was_changed_since_is_the_reason(outliving: Outliving) ->
     assert "  after: 1 stale (input x changed)" in said
 
 
-def test_an_input_that_was_changed_while_the_program_ran_is_not_what_it_was_made_from(
+def test_an_input_changed_during_the_run_makes_the_product_stale(
     outliving: Outliving,
 ) -> None:
     outliving.begin_and_kill()
@@ -157,7 +157,7 @@ def test_the_next_engine_reports_why_a_product_was_stale(outliving: Outliving) -
     assert "early: 1 stale (input seed.txt changed)" in done.out
 
 
-def test_times_are_those_of_the_program_not_of_the_engine_that_heard_of_it(outliving: Outliving) -> None:
+def test_times_are_measured_at_the_program_not_at_its_report(outliving: Outliving) -> None:
     outliving.begin_and_kill()
     outliving.let_end("early", "late")
     over_at = time.time()

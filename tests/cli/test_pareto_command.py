@@ -58,7 +58,7 @@ def test_only_the_page_is_printed_on_request(folder: Path) -> None:
     assert page.endswith("</html>")
 
 
-def test_limits_that_no_plan_keeps(folder: Path) -> None:
+def test_limits_below_every_plan(folder: Path) -> None:
     told = refused(
         weft(*QUICK, "--deadline", "1m", folder=folder), 3, "no plan can meet the deadline of 60 s"
     )
@@ -83,7 +83,7 @@ def test_the_table_and_the_plan_that_is_chosen_from_it(folder: Path) -> None:
     refused(new_weft(*CHOOSE, "77", folder=folder), 2, "point 77", f"it has {len(known)} points")
 
 
-def test_choosing_without_a_front_makes_one(folder: Path) -> None:
+def test_choosing_without_a_front_computes_one(folder: Path) -> None:
     shown = weft(*CHOOSE, "1", "--plan-steps", "200", "--no-chart", folder=folder)
     assert shown.code == 0
     assert re.search(r"note: point 1 of \d+ of the front of time against cost", shown.out)

@@ -40,13 +40,13 @@ def cold(monkeypatch):
     monkeypatch.setattr(compilation, "compile_kernel", lambda function: function)
 
 
-def test_the_line_is_shown_and_taken_back(terminal):
+def test_the_line_is_shown_and_erased(terminal):
     with stage("planning"):
         assert terminal.getvalue() == f"{CLEAR}planning …"
     assert terminal.getvalue() == f"{CLEAR}planning …{CLEAR}"
 
 
-def test_the_line_is_taken_back_after_an_error(terminal):
+def test_the_line_is_erased_after_an_error(terminal):
     with pytest.raises(ValueError, match="wrong"), stage("planning"):
         raise ValueError("wrong")
     assert terminal.getvalue().endswith(CLEAR)
@@ -66,7 +66,7 @@ def test_nothing_is_shown_without_a_terminal(monkeypatch, cold):
     assert shown.getvalue() == ""
 
 
-def test_a_kernel_that_must_be_compiled_is_named_as_long_as_it_takes(terminal, cold):
+def test_a_kernel_is_named_while_it_is_compiled(terminal, cold):
     with stage("planning 3 tasks"):
         assert compilation.run_kernel(double_it, (3,), (), work_s=1.0) == 6
     told = f"{CLEAR}planning 3 tasks: compiling double_it for this processor (once) …"

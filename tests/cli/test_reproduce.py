@@ -66,7 +66,7 @@ def prepare(folder: Path, **changed: float) -> None:
             ledger.add((cell.name, 0), GOOD | makespan | (changed if number == 0 else {}))
 
 
-def test_all_figures_within_their_tolerances_are_fine(tmp_path: Path) -> None:
+def test_figures_within_their_tolerances_exit_with_0(tmp_path: Path) -> None:
     prepare(tmp_path)
     shown = weft(*QUICK, folder=tmp_path)
     assert shown.code == 0

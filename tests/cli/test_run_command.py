@@ -64,7 +64,7 @@ def test_failed_staging_is_not_retried(project: Project) -> None:
     assert "not tried again, since it would not change" in report["failures"][0]["reason"]
 
 
-def test_a_project_that_was_moved_takes_over_what_it_has_made(project: Project, monkeypatch) -> None:
+def test_a_moved_project_reuses_its_results(project: Project, monkeypatch) -> None:
     project.write(
         "machines.yaml",
         "weft: 1\nmachines:\n  here: {backend: {kind: local, sandbox: box}}\n"
@@ -186,7 +186,7 @@ def test_files_read_by_a_wildcard_are_no_results(project: Project) -> None:
     assert not list(project.folder.glob("one.*"))
 
 
-def test_as_json_and_files_of_ones_own(project: Project) -> None:
+def test_json_output_and_requested_files(project: Project) -> None:
     done = project.weft("run", "tiny.yaml", "--json", "--report", "page.html", "--trace", "trace.tsv")
     record = json.loads(done.out)
     assert (done.code, record["outcome"], record["numbers"], record["resumed"]) == (
@@ -287,7 +287,7 @@ def test_a_missing_program_is_named_with_its_log(project: Project) -> None:
         assert word in done.out
 
 
-def test_a_program_that_may_not_be_executed(project: Project) -> None:
+def test_a_program_without_execute_permission_fails(project: Project) -> None:
     project.write("program", "echo hi\n")
     project.write("list.yaml", "weft: 1\nname: list\ntasks: {a: {command: [./program]}}\n")
     done = project.weft("run", "list.yaml")
@@ -311,7 +311,7 @@ def test_an_output_that_is_missing(project: Project) -> None:
     assert re.search(r"'x'.*", done.out)
 
 
-def test_keep_going_does_what_does_not_depend_on_the_failure(project: Project) -> None:
+def test_keep_going_runs_tasks_that_do_not_depend_on_the_failure(project: Project) -> None:
     project.write(
         "two.yaml",
         "weft: 1\nname: two\ntasks:\n  bad: {command: 'exit 3'}\n  needs: {command: 'echo', after: bad}\n"

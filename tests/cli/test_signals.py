@@ -128,7 +128,7 @@ def test_a_killed_engine_is_resumed_while_its_program_runs(slow: Project) -> Non
         slow.end(process)
 
 
-def test_before_anything_has_begun(slow: Project) -> None:
+def test_a_signal_before_the_first_task(slow: Project) -> None:
     process = slow.start("run", "slow.yaml")
     try:
         wait_for(lambda: (slow.folder / ".weft" / "lock").exists())

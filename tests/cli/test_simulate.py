@@ -128,7 +128,7 @@ def test_a_standstill_is_reported_with_its_reason(folder: Path) -> None:
     assert "fast, slow: is down" in found.out
 
 
-def test_a_failure_for_good_is_exit_code_1(folder: Path) -> None:
+def test_a_permanent_failure_is_exit_code_1(folder: Path) -> None:
     (folder / "bad.yaml").write_text("weft: 1\nexit_codes: {prepare: [3]}\n")
     found = weft(*SIMULATE, "--scenario", "bad.yaml", "--json", folder=folder)
     assert found.code == 1
@@ -137,7 +137,7 @@ def test_a_failure_for_good_is_exit_code_1(folder: Path) -> None:
     assert record["simulations"][0]["failures"][0]["cause"] == "error"
 
 
-def test_a_policy_that_errs_is_named(folder: Path) -> None:
+def test_a_policy_that_raises_is_named(folder: Path) -> None:
     """A foreign policy that places a task on a busy machine is named with the task."""
     (folder / "greedy.py").write_text(
         "from weft.policies.multi_workflow import Fcfs\n"

@@ -78,7 +78,7 @@ def test_every_width_is_supported(columns: str, folder: Path) -> None:
     assert max(len(line) for line in shown.out.splitlines()) <= 140
 
 
-def test_a_reader_that_has_enough_is_no_error(folder: Path) -> None:
+def test_a_reader_that_closes_early_is_no_error(folder: Path) -> None:
     tasks = "".join(f"  t{index}: {{work: 1}}\n" for index in range(3000))
     (folder / "many.yaml").write_text(f"weft: 1\ntasks:\n{tasks}")
     child = start(
@@ -101,7 +101,7 @@ def test_a_reader_that_has_enough_is_no_error(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", [("--help",), ("formats",), PLAN])
-def test_a_reader_that_was_never_there_is_no_error(arguments: tuple[str, ...], folder: Path) -> None:
+def test_a_pipe_without_reader_is_no_error(arguments: tuple[str, ...], folder: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     child = start(*arguments, folder=folder, stdout=writing, stderr=subprocess.PIPE)
@@ -110,7 +110,7 @@ def test_a_reader_that_was_never_there_is_no_error(arguments: tuple[str, ...], f
     assert (child.returncode, err) == (0, b"")
 
 
-def test_a_reader_of_messages_that_goes_away_does_not_change_the_code(folder: Path) -> None:
+def test_a_closed_standard_error_does_not_change_the_exit_code(folder: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     child = start("check", "nothing.yaml", folder=folder, stdout=subprocess.DEVNULL, stderr=writing)

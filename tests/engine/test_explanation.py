@@ -127,7 +127,7 @@ def test_machine_that_is_down_fails_its_condition():
     assert lines[1] == "run 0: 2 more tasks not ended"
 
 
-def test_story_of_a_task_is_in_order():
+def test_history_of_a_task_is_in_order():
     story = Recorded().explain("first").story
     assert [step.now for step in story] == sorted(step.now for step in story)
     assert story[0].text.startswith("attempt 0: bound to quick")

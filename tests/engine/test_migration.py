@@ -67,7 +67,7 @@ def test_restart_files_that_are_written_when_it_is_cancelled_count():
     assert words == ["clean-up 0 m0", "start 1 m1 from 0.4"]
 
 
-def test_restart_files_are_ignored_if_the_settings_say_so():
+def test_restart_files_are_ignored_if_disabled():
     engine = running(settings=EngineSettings(checkpoints=False))
     engine.tell(ev.Checkpointed(attempt=0, work_done=0.2), at=10)
     moving(engine)

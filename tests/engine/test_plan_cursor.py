@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plan_cursor_reference import ReferenceCursor
 from planning_examples import instance, planned, platform
-from turn_twin import TurnTwin
 from weft.engine.state.compiled import CompiledWorkflow
 from weft.engine.state.indexes import ChangeLog, PartitionedIndexSet
 from weft.engine.state.plan import RunPlan, store_schedule
@@ -83,7 +83,7 @@ class Scene:
         self.known_down.clear()
         self.known_down.update(self.down)
         self.tasks.refresh(self.changes, lambda machine: machine not in self.down)
-        twin = TurnTwin(
+        twin = ReferenceCursor(
             self.plan, self.tasks.place, ROOM.seconds_kinds, self.kinds, self.known_down, wants, strict=strict
         )
         return PlanCursor(self.tasks, strict=strict), twin

@@ -1,4 +1,4 @@
-"""Every example runs as it stands."""
+"""Every example runs unchanged."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def test_a_platform_reads(name):
 
 
 @pytest.mark.parametrize("name", sorted(SCENARIOS))
-def test_a_scenario_speaks_of_machines_and_tasks_that_exist(name):
+def test_a_scenario_names_existing_machines_and_tasks(name):
     scenario = load_scenario(EXAMPLES / name)
     workflows = load_arrival_workflows(scenario)
     check_scenario(scenario, weft.load_platform(EXAMPLES / "grid.yaml"), workflows)
     assert workflows
 
 
-def test_the_broken_one_shows_all_its_mistakes_at_once():
+def test_the_broken_example_reports_all_problems():
     with pytest.raises(weft.InvalidInput) as caught:
         weft.load_workflow(EXAMPLES / "broken.yaml")
     assert [problem.location.line for problem in caught.value.problems] == [5, 8, 9]

@@ -74,7 +74,7 @@ def test_the_loop_converges_with_the_right_number_of_iterations(converged, tmp_p
     assert completed == {"start": 1, "potential": 5, "solve": 20, "mix": 5, "report": 1}
 
 
-def test_who_falls_behind_goes_on_elsewhere_from_its_restart_file(converged):
+def test_a_slow_task_migrates_with_its_restart_file(converged):
     _, history, _ = converged
     slow = [move for move in history.moves if move.source == ATTIC and move.iteration == 2 and not move.off]
     assert slow
@@ -95,7 +95,7 @@ def test_the_promise_counts_all_iterations(converged):
     assert one.total_s > 3 * one.makespan_s
 
 
-def test_scripts_count_words_in_parts_that_nobody_knew_before(tmp_path):
+def test_scripts_count_words_in_a_growing_graph(tmp_path):
     folder, history, _ = run_copy("words", tmp_path)
     assert (folder / "most").read_text().splitlines() == ["31 the", "10 and", "8 a", "8 is", "7 cloth"]
     completed = Counter(each.kind for each in history.attempts.values() if each.ending == "completed")
@@ -113,7 +113,7 @@ def test_functions_are_tasks(tmp_path):
 
 
 @pytest.mark.parametrize("name", sorted(FOLDERS))
-def test_the_machines_of_an_example_are_of_this_computer(name):
+def test_the_machines_of_an_example_are_local(name):
     machines = weft.load_platform(EXAMPLES / name / "machines.yaml").machines
     assert 2 <= len(machines) <= 3
     assert {machine.backend["kind"] for machine in machines} == {"local"}
@@ -125,7 +125,7 @@ def test_every_folder_is_covered():
     } == FOLDERS
 
 
-def test_the_demo_runs_the_loop_and_says_where_to_look():
+def test_the_demo_runs_the_loop_and_names_the_report():
     makefile = (EXAMPLES.parent / "Makefile").read_text()
     recipe = makefile.partition("\ndemo:")[2].partition("\n\n")[0]
     assert "examples/convergence" in recipe

@@ -1,6 +1,4 @@
-"""The slow reference of the allotment: whole paths are carried along as lists, and nothing is kept between
-passes.
-"""
+"""Slow reference implementation of the allotment: paths are lists and are computed again in every pass."""
 
 from __future__ import annotations
 
@@ -8,7 +6,7 @@ __all__ = ["allotment", "longest_path"]
 
 
 def allotment(ways, after, communication, shorter):
-    """Return the position of every task's way, and the number of steps.
+    """Return the index of the mode of every task, and the number of steps.
 
     ``ways`` lists (seconds, share, gain of the next) per task, ``after`` the successors per task,
     ``communication`` is by (task, successor).

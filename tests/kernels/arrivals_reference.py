@@ -1,9 +1,8 @@
-"""Arrivals: when everything a task needs would be on each machine.
+"""Reference of arrivals: when all input data of a task would be on each machine.
 
-Machines of one location are reached alike, so data are followed to locations, not to machines. Only
-machines on a host where some of the data already lie differ from their location; for them the latest
-arrival from *another* host counts, which is why every location remembers its latest two, of different
-hosts. O(d l + p) for a task with d predecessors on a platform of l locations and p machines.
+Machines of one location have the same links, so arrivals are computed per location. Machines on a host
+that has some of the data differ: for them the latest arrival from *another* host counts. Every location
+therefore stores its two latest arrivals from different hosts. O(d l + p) for a task with d predecessors on a platform of l locations and p machines.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _ROWS = 256
 
 
 class Arrivals:
-    """Follows data through the network, in plain numbers: arrays of a few elements are slow."""
+    """Arrival times of data, in Python floats because arrays of a few elements are slow."""
 
     def __init__(self, instance: Instance) -> None:
         graph, self.network = instance.graph, instance.network
@@ -44,7 +43,7 @@ class Arrivals:
     def ready_s(
         self, task: int, earliest_s: float, machine: Sequence[int], finish_s: Sequence[float]
     ) -> list[float]:
-        """Give, per machine, when the data of all predecessors that have a finish are there."""
+        """Return, per machine, when the data of all predecessors that have a finish are there."""
         base, arrivals = earliest_s, []
         for edge in range(self.pointer[task], self.pointer[task + 1]):
             before = self.before[edge]
@@ -87,7 +86,7 @@ class Arrivals:
         return ready
 
     def moved_s(self, start_s: float, source: int, size: float) -> list[float]:
-        """Give, per machine, when one file that leaves a machine at a moment arrives there."""
+        """Return, per machine, when one file that leaves a machine at a moment arrives there."""
         links, home = self.links(self.location[source]), self.host[source]
         at_place = [start_s + (latency + size * inverse) for latency, inverse in links]
         return [

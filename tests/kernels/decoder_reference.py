@@ -1,4 +1,4 @@
-"""The decoder once more, slowly: every machine keeps a list of what it holds, and every moment is tried.
+"""Slow reference implementation of the decoder: machines have lists of intervals, and every start is tried.
 
 Works from the instance and the records of the graph, not from the arrays that kernels read.
 """
@@ -15,7 +15,7 @@ __all__ = ["decode_by_reference"]
 
 @dataclass
 class Held:
-    """A stretch of time on a machine."""
+    """An interval of time on a machine."""
 
     start: float
     finish: float
@@ -25,14 +25,14 @@ class Held:
 
 @dataclass
 class Place:
-    """A machine: its totals, what is busy on it, and the tasks it was given."""
+    """A machine: its totals, its busy intervals and its tasks."""
 
     nodes: int
     totals: tuple[float, ...]
     busy: list[Held] = field(default_factory=list)
     tasks: list[Held] = field(default_factory=list)
 
-    def has_room(self, held, moment, nodes, amounts):
+    def fits_at(self, held, moment, nodes, amounts):
         running = [one for one in held if one.start <= moment < one.finish]
         if sum(one.nodes for one in running) + nodes > self.nodes:
             return False
@@ -44,17 +44,17 @@ class Place:
 
     def fits(self, held, start, finish, nodes, amounts):
         moments = {start} | {one.start for one in held if start < one.start < finish}
-        return all(self.has_room(held, moment, nodes, amounts) for moment in moments)
+        return all(self.fits_at(held, moment, nodes, amounts) for moment in moments)
 
     def first(self, held, ready, seconds, nodes, amounts):
-        """Try the moment everything is ready, then each at which something ends."""
+        """Try the ready time, then the end of every interval, as a start."""
         moments = [ready, *sorted({one.finish for one in held if one.finish > ready})]
         fitting = (at for at in moments if self.fits(held, at, at + seconds, nodes, amounts))
         return next(fitting, math.inf)
 
 
 def start_on(place, rule, ready, seconds, nodes, amounts):
-    """Return when a machine lets a task start."""
+    """Return the earliest start of a task on a machine."""
     if rule == "unlimited":
         return ready
     if rule == "insertion":
@@ -75,7 +75,7 @@ def decode_by_reference(made, order, bound, modes, rule, seconds=None):
     ]
     for one in made.busy:
         start = max(0.0, one.start_s)
-        # The sum is what a duration is added to, not the end that was written down.
+        # Add the duration to the computed sum, not to the stored end.
         finish = start + max(0.0, one.finish_s - start)
         amounts = one.amounts or (0.0,) * len(graph.resource_names)
         places[one.machine].busy.append(Held(start, finish, one.nodes, amounts))

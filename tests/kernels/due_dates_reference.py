@@ -1,6 +1,4 @@
-"""The slow reference of placement by due dates: every mode is written down, and the best is the least of a
-list.
-"""
+"""Slow reference implementation of placement by due dates: the minimum of a list of all modes."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ __all__ = ["InTime"]
 
 
 class InTime(Placement):
-    """Places tasks in the cheapest mode that ends by the due date, else in the one that ends first."""
+    """Placement of tasks in the cheapest mode that ends by the due date, else in the one that ends first."""
 
     def __init__(self, instance, due_s, prices):
         super().__init__(instance)

@@ -1,4 +1,4 @@
-"""HEFT's placement as the paper tells it, in plain Python: every task on every machine, every gap in order.
+"""The placement of HEFT as published, in plain Python: every machine and every gap for each task.
 
 For machines of one node and tasks of one count, without abstract machines, transfers or countable amounts.
 """

@@ -1,6 +1,4 @@
-"""The slow reference of placement when predecessors finish: the next event is the least of a list, nothing is
-kept in a heap.
-"""
+"""Slow reference implementation of just-in-time placement: the next event is the minimum of a list."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ _UNBOUND = -1
 
 
 class JustInTime(Placement):
-    """Binds tasks when they become ready, and puts them behind everything where they are bound."""
+    """Placement that binds tasks when they become ready and appends them to their machine."""
 
     def __init__(self, instance, *, by, draw):
         super().__init__(instance)
@@ -40,12 +38,12 @@ class JustInTime(Placement):
             moment, task = min(ready)
             self._bind(task)
             self.place(task)
-            # Who waits for a transfer without a destination can be bound once that could leave.
+            # Successors of a transfer without a destination can be bound when the transfer could start.
             moments[task] = moment
         return self.schedule()
 
     def _bind(self, task):
-        """Choose the machine by transfer, where that is asked for and nobody has."""
+        """Bind a task by transfer time if the rule requires it and the variable is unbound."""
         arriving, variable = self._unsettled(task), self.variable[task]
         if self.by != "transfer" or self.bound[variable] != _UNBOUND:
             return
@@ -88,7 +86,7 @@ class JustInTime(Placement):
         return machine, nodes, start, spent
 
     def _behind(self, task, machine, ready, spent, nodes):
-        """Find when a task can start behind everything on a machine."""
+        """Return the earliest start of a task after all others on a machine."""
         line = self.timelines[machine]
         if spent == 0:
             return ready

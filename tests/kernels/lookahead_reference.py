@@ -1,6 +1,4 @@
-"""The slow reference of looking ahead: every pair of a task's machine and a successor's mode, as lists of
-tuples.
-"""
+"""Slow reference implementation of lookahead: all pairs of a machine and a mode of a successor."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ __all__ = ["LookingAhead"]
 
 
 class LookingAhead(Placement):
-    """Places each task on the machine that lets its successors end first."""
+    """Placement of each task on the machine with the earliest finish of its successors."""
 
     def __init__(self, instance, *, factor):
         super().__init__(instance)
@@ -40,7 +38,7 @@ class LookingAhead(Placement):
         self._record(task, machine, nodes, start, finish)
 
     def follow(self, task, after, edge, machine, finish):
-        """Return the earliest finish of a successor of a task that ends on a machine at a moment."""
+        """Return the earliest finish of a successor of a task that ends on a machine at a time."""
         ready = self.arrivals.ready_s(after, self.earliest_s[after], self.machine, self.finish_s)
         bound = machine if self.variable[after] == self.variable[task] else self.bound[self.variable[after]]
         found = []
@@ -59,7 +57,7 @@ class LookingAhead(Placement):
         return [mode for mode in zip(*columns, strict=True) if bound in (-1, mode[0])]
 
     def successors(self, task):
-        """List (task, edge) of the compute tasks that wait for one."""
+        """List (task, edge) of the compute tasks that depend on a task."""
         graph = self.graph
         return [
             (after, edge)
@@ -72,5 +70,5 @@ class LookingAhead(Placement):
         ]
 
     def is_finished(self):
-        """Tell whether every task has a place."""
+        """Return whether every task is placed."""
         return not any(map(math.isnan, self.finish_s))

@@ -1,4 +1,4 @@
-"""Placement: put one task after another where it finishes first. List planners differ in the order."""
+"""Reference of placement: place tasks in a given order, each where it finishes first."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Placement:
         )
 
     def place(self, task: int) -> None:
-        """Put one task where it finishes first."""
+        """Place one task where it finishes first."""
         kind, variable = self.kind[task], self.variable[task]
         arriving = self._unsettled(task) if self.waiting else []
         if kind == TRANSFER:
@@ -77,7 +77,7 @@ class Placement:
         self._settle_waiting(variable)
 
     def _unsettled(self, task: int) -> list[int]:
-        """Return the preceding transfers that arrive wherever this task will be; decide on all others now."""
+        """Return the preceding transfers to the machine of this task; place all others now."""
         before = [
             other for other in self.graph.predecessors(task).tolist() if math.isnan(self.finish_s[other])
         ]
@@ -133,7 +133,7 @@ class Placement:
         return machine, nodes[mode], start, seconds[mode]
 
     def _place_transfer(self, task: int, variable: int) -> None:
-        """Place a transfer if its destination is decided or nobody else will decide it; else let it wait."""
+        """Place a transfer if its destination is bound or no task will bind it; otherwise postpone it."""
         if self.bound[variable] == _UNBOUND and self.anchors[variable]:
             self.waiting.setdefault(variable, []).append(task)
             return
@@ -142,12 +142,12 @@ class Placement:
         self._settle(task)
 
     def _arrival_s(self, transfer: int) -> list[float]:
-        """Give, per machine, when a transfer would arrive there."""
+        """Return, per machine, when a transfer would arrive there."""
         source, start = self._departure(transfer)
         return self.arrivals.moved_s(start, source, float(self.graph.transfer_bytes[transfer]))
 
     def _departure(self, transfer: int) -> tuple[int, float]:
-        """Return the machine a transfer starts from and the moment it can."""
+        """Return the source of a transfer and its earliest start."""
         source = int(self.graph.source_variable[transfer])
         if self.bound[source] == _UNBOUND:
             self.bound[source] = int(self.instance.candidates_of(source)[0])
@@ -168,7 +168,7 @@ class Placement:
 
 
 def _listed(group: ModeGroup, tolerance: float) -> _Listed:
-    # Where there is nothing to give up, a later finish cannot win, and fewer modes need to be looked at.
+    # Without a choice of counts a later finish cannot be better, so fewer modes are evaluated.
     moldable = len(np.unique(group.count)) > 1
     columns = (group.machine.tolist(), group.count.tolist(), group.nodes.tolist())
     return (group.seconds_of, *columns, 1.0 + tolerance if moldable else 1.0)

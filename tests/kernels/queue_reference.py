@@ -1,4 +1,4 @@
-"""The queue of a machine once more, slowly: sets of tasks, and every moment tried for a reservation."""
+"""Slow reference implementation of the queue of a machine: every time is tried for a reservation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Job", "jobs_of", "queue_by_reference"]
 
 
 class Job:
-    """What a task takes on the machine."""
+    """A task on the machine: seconds, nodes and amounts."""
 
     def __init__(self, nodes, seconds, amounts=(), before=(), earliest=0.0):
         self.nodes, self.seconds, self.amounts = nodes, seconds, amounts
@@ -33,12 +33,12 @@ def jobs_of(made, counts):
 
 
 class Queue:
-    """A machine and the stretches it holds: (start, finish, nodes, amounts)."""
+    """A machine and its reservations: (start, finish, nodes, amounts)."""
 
     def __init__(self, nodes, totals, held):
         self.nodes, self.totals, self.held = nodes, totals, list(held)
 
-    def has_room(self, held, moment, job):
+    def fits(self, held, moment, job):
         running = [one for one in held if one[0] <= moment < one[1]]
         if sum(one[2] for one in running) + job.nodes > self.nodes:
             return False
@@ -49,17 +49,15 @@ class Queue:
         )
 
     def earliest(self, held, now, job):
-        """Find the first moment from which there is room for as long as the job takes."""
+        """Return the earliest time at which the job fits for its whole duration."""
         for moment in [now, *sorted({one[1] for one in held if one[1] > now})]:
             inside = {one[0] for one in held if moment < one[0] < moment + job.seconds}
-            if all(self.has_room(held, at, job) for at in {moment} | inside):
+            if all(self.fits(held, at, job) for at in {moment} | inside):
                 return moment
         return math.inf
 
     def chosen(self, now, ready, rule):
-        """Return when the ready jobs, listed by submission, start; those that must wait for another turn are
-        left out.
-        """
+        """Return the starts of ready jobs, in order of submission; jobs that cannot start yet are omitted."""
         starts, reserved = {}, []
         for index, job in ready:
             moment = self.earliest(self.held + reserved, now, job)
@@ -75,13 +73,13 @@ class Queue:
 
 
 def queue_by_reference(jobs, order, nodes, rule, totals=(), busy=()):
-    """Return start and finish of every job; busy stretches are (finish, nodes, amounts)."""
+    """Return start and finish of every job; busy intervals are (finish, nodes, amounts)."""
     queue = Queue(nodes, totals, [(0.0, finish, taken, amounts) for finish, taken, amounts in busy])
     rank = {job: place for place, job in enumerate(order)}
     start, finish = {}, {}
     now = 0.0
     while len(finish) < len(jobs):
-        # What takes nothing or no time starts when it is ready, and may make others ready at the same moment.
+        # Jobs without nodes or duration start when they are ready; others may become ready at the same time.
         while True:
             ended = {index for index, moment in finish.items() if moment <= now}
             ready = {

@@ -1,6 +1,6 @@
-"""The slow reference of the selection kernel: every ready task is looked at in every mode, again and again.
+"""Slow reference implementation of the selection kernel: all modes of all ready tasks in every step.
 
-Nothing is remembered between two placements; the best is the least of a list of tuples.
+Nothing is cached between two placements; the best is the minimum of a list of tuples.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["Selection"]
 
 
 class Selection(Placement):
-    """Places the ready task that is preferred, where it prefers to be."""
+    """Placement that selects a ready task by a rule and places it by a criterion."""
 
     def __init__(self, instance, *, criterion, sense, offset, rank, gaps, factor):
         super().__init__(instance)
@@ -45,7 +45,7 @@ class Selection(Placement):
         return self.schedule()
 
     def preference(self, task):
-        """Return what is least for the task that comes first."""
+        """Return the sort key of a task; the minimum is placed first."""
         options = self.options(task)
         best = min(options)
         if self.sense == "least":
@@ -91,17 +91,17 @@ class Selection(Placement):
             strict=True,
         ):
             if bound in (-1, machine):
-                start = self.room(task, machine, ready[machine], spent, nodes)
+                start = self.earliest_start(task, machine, ready[machine], spent, nodes)
                 values = {
                     "finish": start + spent,
                     "start": start,
-                    "moment": self.room(task, machine, made, spent, nodes),
+                    "moment": self.earliest_start(task, machine, made, spent, nodes),
                 }
                 found.append((values[self.criterion], start + spent, count, machine, nodes, start, spent))
         return found
 
-    def room(self, task, machine, ready, spent, nodes):
-        """Find when a task that is ready at a moment could start."""
+    def earliest_start(self, task, machine, ready, spent, nodes):
+        """Return the earliest start of a task for a ready time."""
         line, amounts = self.timelines[machine], self.demand[task]
         if self.gaps:
             return line.earliest(ready, spent, nodes, amounts)
@@ -115,7 +115,7 @@ class Selection(Placement):
 
 
 def free_for_good(line, nodes, amounts):
-    """Return the first step of a skyline from which on there is always enough."""
+    """Return the time after which enough nodes and amounts are always free."""
     enough = [
         free >= nodes
         and all(left >= need - slack for left, need, slack in zip(rest, amounts, line.slack, strict=True))

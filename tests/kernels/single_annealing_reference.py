@@ -1,6 +1,6 @@
-"""Where a search on machines of one task at a time stands, found slowly from an order and machines alone.
+"""Slow reference implementation of the state of annealing on machines that run one task at a time.
 
-Works from the instance, not from the arrays that kernels read; paths are followed by recursion.
+Works from the instance, not from the arrays that kernels read; paths are computed recursively.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["Standing"]
 
 
 class Standing:
-    """What an order of tasks and a machine per task come to."""
+    """The schedule of an order of tasks and a machine per task."""
 
     def __init__(self, made, order, machine):
         self.made, self.order, self.machine = made, order, machine
@@ -37,7 +37,7 @@ class Standing:
         return float(modes.seconds[modes.machine.tolist().index(self.machine[task])])
 
     def neighbours(self):
-        """Return per task the one before and the one behind it on its line; the number of tasks: none."""
+        """Return per task its neighbours on its machine; the number of tasks stands for none."""
         none = len(self.made)
         before, behind = [none] * none, [none] * none
         for line in self.lines.values():
@@ -46,7 +46,7 @@ class Standing:
         return before, behind
 
     def finishes(self):
-        """Return the ends of all tasks, each as early as data and line allow."""
+        """Return the ends of all tasks, each as early as its data and its machine allow."""
         before = self.neighbours()[0]
 
         @cache
@@ -80,7 +80,7 @@ class Standing:
         return [tail(task) for task in range(len(self.made))]
 
     def is_valid_order(self):
-        """Tell whether every task stands in the order once, behind its predecessors."""
+        """Return whether the order contains every task once, after its predecessors."""
         place = {task: index for index, task in enumerate(self.order)}
         follows = all(place[before] < place[after] for before, after in self._edges)
         return sorted(self.order) == list(range(len(self.made))) and follows

@@ -139,7 +139,7 @@ AMOUNTS = st.tuples(st.sampled_from([0.0, 0.1, 0.7, 1.0]), st.sampled_from([0.0,
 @given(jobs=st.lists(st.tuples(TIMES, LENGTHS, st.integers(1, 4), AMOUNTS), max_size=20))
 def test_the_first_time_with_enough_nodes_and_amounts_is_found(form, jobs):
     totals = (1.0, math.inf)
-    # Resources stand by name: memory (without a total) first.
+    # Resources are ordered by name: memory (without a total) first.
     swapped = [(ready, seconds, nodes, amounts[::-1]) for ready, seconds, nodes, amounts in jobs]
     assert_like_its_reference(Line(form, 4, totals), ReferenceTimeline(4, totals[::-1]), swapped)
 

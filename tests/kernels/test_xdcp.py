@@ -122,7 +122,7 @@ def test_no_step_makes_the_schedule_longer(shared, ties, monkeypatch):
 
 
 def assert_possible(case, state):
-    """Everybody in one queue of an allowed machine, nobody waits for himself, the order fits."""
+    """Assert that every subtask is in one queue of an allowed machine, and that there is no cycle."""
     queues = state.queues()
     assert sorted(task for queue in queues for task in queue) == sorted(
         set(range(case.number)) - case.virtual

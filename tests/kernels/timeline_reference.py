@@ -1,8 +1,8 @@
-"""Timelines: what is free on a machine, and the earliest place a task fits into.
+"""Reference of timelines: the free capacity of a machine, and the earliest start of a task.
 
-Three forms with one interface. ``Gaps`` serves machines of one node: a sorted list of the free intervals
-that are left. ``Skyline`` serves machines of several nodes and countable resources: a step function of
-what is free. ``Open`` serves machines on which tasks do not disturb each other.
+Three forms with one interface. ``Gaps`` is for machines of one node: a sorted list of free intervals.
+``Skyline`` is for machines of several nodes and countable resources: a step function of the free capacity.
+``Open`` is for machines without limits.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Timeline(Protocol):
     """The occupancy of one machine."""
 
     def earliest(self, ready_s: float, seconds: float, nodes: int, amounts: tuple[float, ...]) -> float:
-        """Find the earliest start not before ``ready_s``; inf where it never fits."""
+        """Return the earliest start not before ``ready_s``; inf if it never fits."""
         ...
 
     def take(self, start_s: float, seconds: float, nodes: int, amounts: tuple[float, ...]) -> None:
@@ -29,14 +29,14 @@ class Timeline(Protocol):
 
 
 class Open:
-    """A machine on which tasks do not disturb each other."""
+    """A machine without limits."""
 
     def earliest(self, ready_s: float, seconds: float, nodes: int, amounts: tuple[float, ...]) -> float:
-        """Start at once."""
+        """Return the ready time."""
         return ready_s
 
     def take(self, start_s: float, seconds: float, nodes: int, amounts: tuple[float, ...]) -> None:
-        """Nothing is occupied."""
+        """Do nothing: there are no limits."""
 
 
 class Gaps:
@@ -49,7 +49,7 @@ class Gaps:
         self.ends = [math.inf]
 
     def earliest(self, ready_s: float, seconds: float, nodes: int, amounts: tuple[float, ...]) -> float:
-        """Find the first gap that holds the task. A task of no length fits anywhere."""
+        """Return the start in the first gap that is long enough. A task of 0 s fits anywhere."""
         starts = self.starts
         if ready_s >= starts[-1] or seconds == 0.0:
             return ready_s
@@ -62,7 +62,7 @@ class Gaps:
         return start
 
     def take(self, start_s: float, seconds: float, nodes: int, amounts: tuple[float, ...]) -> None:
-        """Cut the gap that holds the task; what is left of it stays free."""
+        """Remove the time of the task from its gap."""
         if seconds == 0.0:
             return
         finish = start_s + seconds
@@ -90,11 +90,11 @@ class Skyline:
         self.times = [0.0]
         self.nodes = [nodes]
         self.amounts = [amounts]
-        # Amounts are doubles that are taken and given back: compare with a tolerance, nodes exactly.
+        # Amounts are sums of doubles: compare with a tolerance, nodes exactly.
         self.slack = tuple(1e-9 * total if math.isfinite(total) else 0.0 for total in amounts)
 
     def earliest(self, ready_s: float, seconds: float, nodes: int, amounts: tuple[float, ...]) -> float:
-        """Find the first moment from which enough is free for as long as it takes."""
+        """Return the earliest time at which enough is free for the whole duration."""
         if seconds == 0.0:
             return ready_s
         times, free, left = self.times, self.nodes, self.amounts
@@ -127,7 +127,7 @@ class Skyline:
         self._merge(first)
 
     def _cut(self, time_s: float) -> int:
-        """Make a step begin at a time and return its position."""
+        """Insert a step at a time if there is none; return its index."""
         position = bisect.bisect_left(self.times, time_s)
         if position == len(self.times) or self.times[position] != time_s:
             self.times.insert(position, time_s)
@@ -136,7 +136,7 @@ class Skyline:
         return position
 
     def _merge(self, position: int) -> None:
-        """Drop a step that is like the one before it, so that a full stretch of time is one step."""
+        """Remove a step that equals the one before it."""
         if (
             position > 0
             and self.nodes[position] == self.nodes[position - 1]
@@ -146,7 +146,7 @@ class Skyline:
 
 
 def timelines(instance: Instance) -> list[Timeline]:
-    """Make the timelines of all machines, with what is already busy on them."""
+    """Return the timelines of all machines, with their busy intervals."""
     found: list[Timeline] = []
     shared = {held.machine for held in instance.busy}
     for machine, nodes in enumerate(instance.capacity.tolist()):

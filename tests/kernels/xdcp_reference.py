@@ -1,8 +1,7 @@
-"""The slow reference of the xDCP kernel: docs/papers/parameter-sweeps.md, section 3 word by word, on lists
-and dictionaries.
+"""Slow reference implementation of the xDCP kernel with lists and dictionaries.
 
-Times are recursive definitions. A subtask that is out of its queue is stood in for by its fastest time, as
-the text says; whether a slot closes a cycle is asked of the set of everything that can be reached.
+It follows docs/papers/parameter-sweeps.md, section 3. Times are recursive definitions. A subtask that is in no
+queue counts with its shortest time. Cycles are detected by the set of all reachable subtasks.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ ROUNDING = 1e-12
 
 @dataclass
 class Case:
-    """A random problem: who waits for whom, how long everybody takes where, and first queues."""
+    """A random problem: dependencies, seconds per subtask and machine, and initial queues."""
 
     parents: list[list[int]]
     layer: list[int]
@@ -72,7 +71,7 @@ def random_case(rng, *, shared, ties):
 
 
 class Times:
-    """AEFT and ALFT of some queues; ``out`` is in no queue and as fast as it can be."""
+    """AEFT and ALFT of some queues; ``out`` is in no queue and has its shortest time."""
 
     def __init__(self, case, queues, *, out=None, deadline=None):
         where = {task: machine for machine, queue in enumerate(queues) for task in queue}
@@ -110,7 +109,7 @@ class Times:
 
 
 def reachable(case, queues, start, *, backwards):
-    """Return everything that must come after a subtask, or before it."""
+    """Return all descendants of a subtask, or all ancestors."""
     steps: dict[int, set[int]] = {task: set() for task in range(case.number)}
     edges = [(parent, task) for task in range(case.number) for parent in case.parents[task]]
     edges += [(a, b) for queue in queues for a, b in itertools.pairwise(queue)]
@@ -149,7 +148,7 @@ def xdcp_pass(case, queues, limit):
 
 
 def allowed_slots(case, queues, task, length):
-    """List (finish, machine, place) of every slot a subtask may take."""
+    """List (finish, machine, position) of every feasible slot of a subtask."""
     times = Times(case, queues, out=task, deadline=length)
     before, after = (reachable(case, queues, task, backwards=way) for way in (True, False))
     ready = max([case.earliest[task], *(times.aeft[parent] for parent in case.parents[task])])

@@ -1,4 +1,4 @@
-"""Stand-ins for the planners of a portfolio; worker processes import them from here."""
+"""Test planners for a portfolio; worker processes import them from here."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ calls: list[str] = []
 
 @contextmanager
 def registered(**doubles):
-    """Register these classes under names of anytime planners; planners without a stand-in are removed."""
+    """Register these classes under names of anytime planners; anytime planners without one are removed."""
     before = dict(PLANNERS._builtin)
     rivals = ("weave", "cp-sat", "genetic", "moldable-genetic", "annealing")
     kept = {name: target for name, target in before.items() if name not in rivals}
@@ -34,7 +34,7 @@ def registered(**doubles):
 
 
 class Double:
-    """A stand-in for an anytime planner; it only improves incumbents."""
+    """A test planner that only improves incumbents."""
 
     name: ClassVar[str] = "double"
     title: ClassVar[str] = "a planner for tests of others"

@@ -18,7 +18,7 @@ from weft.policies.forecast import FinishForecast
 
 
 def reference_left_s(made, view, run, live):
-    """Place what is left, one task after the other, each node with a time from which it is free."""
+    """Return the remaining seconds: place unfinished tasks one by one on nodes with free times."""
     nodes = [[0.0] * int(capacity) for capacity in made.capacity]
     ends, homes = {}, {}
     for running in live:

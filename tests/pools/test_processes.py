@@ -27,7 +27,7 @@ def pool():
 
 
 def gone(process: int) -> bool:
-    """Tell whether a process has ended, collected or not."""
+    """Return whether a process has ended, collected or not."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except OSError:

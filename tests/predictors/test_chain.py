@@ -102,7 +102,7 @@ def test_chain_queries_once_per_class():
     assert seconds.layout == "classes"
     assert (
         [name for name, _, _ in asked].count("a[0]") == len(asked) - 1 == 2
-    )  # z and its twin are equivalent
+    )  # z and the other task are equivalent
 
 
 def test_reads_and_final_combine_those_of_the_predictors():

@@ -1,6 +1,6 @@
-"""Random runs of the engine under every policy: what must hold after every event and over a whole journal.
+"""Random runs of the engine under every policy: invariants after every event and of whole journals.
 
-Spec unified section 8, I1 to I7 and I10. ``WEFT_PROPERTY_RUNS=5000`` asks for more runs than the suite has time for.
+Invariants I1 to I7 and I10 of docs/papers/unified.md, section 8. ``WEFT_PROPERTY_RUNS=5000`` sets more runs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from weft.engine.states import TaskState
 
 RUNS = int(os.environ.get("WEFT_PROPERTY_RUNS", "60"))
 IDLE, MOST = 1_000, 6_000
-"""Idle entries after which a run that waits for a lost machine is seen to wait for ever, and entries at most."""
+"""Idle entries after which a run that waits for a lost machine is stuck, and the maximal number of entries."""
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -32,7 +32,7 @@ def _little_patience():
 
 
 def simulated(simulation):
-    """Simulate with all invariants checked after every event; give the engine and the journal."""
+    """Simulate with all invariants checked after every event; return the engine and the journal."""
     entries = []
 
     def record(entry):
@@ -43,7 +43,7 @@ def simulated(simulation):
 
 
 def fresh(simulation, like):
-    """Make an engine that knows the same plans and nothing else."""
+    """Return a new engine with the same plans."""
     first = simulation.library[simulation.arrivals[0].workflow]
     engine = Engine(simulation.library, first.instance, simulation.policy, simulation.settings)
     engine.state.plans = dict(like.state.plans)
@@ -51,7 +51,7 @@ def fresh(simulation, like):
 
 
 def assert_replays(simulation, engine, entries):
-    """The recorded events give the same commands; the commands alone, read from text, the same state (I10)."""
+    """Assert that recorded events give the same commands, and parsed commands the same state (I10)."""
     deciding, applying = fresh(simulation, engine), fresh(simulation, engine)
     for entry in entries:
         assert tuple(deciding.handle(entry.event, entry.now)) == entry.commands
@@ -62,8 +62,8 @@ def assert_replays(simulation, engine, entries):
     assert digest_state(applying.state) == digest_state(engine.state)
 
 
-def assert_goes_on(simulation, engine, entries):
-    """An engine rebuilt in the middle of a journal decides the rest as the first one did."""
+def assert_continues(simulation, engine, entries):
+    """Assert that an engine rebuilt from half a journal decides the rest equally."""
     rebuilt, middle = fresh(simulation, engine), len(entries) // 2
     for entry in entries[:middle]:
         rebuilt.apply(entry.event, entry.now, entry.commands)
@@ -72,14 +72,14 @@ def assert_goes_on(simulation, engine, entries):
 
 
 def assert_ended(engine, entries):
-    """Every run is over and says how, or nothing that is ready can be placed anywhere."""
+    """Assert that every run ended with a reason, or that no ready task can be placed."""
     for run in engine.state.runs:
         if run.ending == "completed":
             assert set(run.state) <= {TaskState.COMPLETED, TaskState.SKIPPED}
         if run.ending in ("failed", "stopped", "cancelled"):
-            assert any(_says_why(command, run.index) for entry in entries for command in entry.commands)
+            assert any(_has_reason(command, run.index) for entry in entries for command in entry.commands)
     for index, run in engine.state.active.items():
-        # Under a plan a task may wait on its machine for one that finds none.
+        # Under a plan a task may wait on its machine for a task without a machine.
         attempts = [engine.state.attempts[number] for number in run.attempt_of.values()]
         assert all(engine.state.is_early(attempt) for attempt in attempts)
         assert len(run.ready) > 0
@@ -87,7 +87,7 @@ def assert_ended(engine, entries):
         assert all(not view.modes(view.run(index), task) for task in run.ready)
 
 
-def _says_why(command, run):
+def _has_reason(command, run):
     return (
         (isinstance(command, cm.Settle | cm.FinishRun) or type(command) in cm.RECORDS)
         and getattr(command, "run", None) == run
@@ -105,11 +105,11 @@ LIMITS = (
     "weft.engine.state.compiled._MAX_KINDS",
     "weft.engine.state.machines._MAX_SERVED",
 )
-"""How many of many are looked at; small platforms and workflows never reach them."""
+"""Limits of examined candidates; small platforms and workflows never reach them."""
 
 
 @pytest.fixture
-def _narrow_view(monkeypatch):
+def _small_limits(monkeypatch):
     for limit in LIMITS:
         monkeypatch.setattr(limit, 1)
 
@@ -122,15 +122,15 @@ def test_random_runs_keep_the_invariants_replay_and_end(simulation):
 
 @settings(max_examples=RUNS // 3, suppress_health_check=list(HealthCheck))
 @given(simulations())
-@pytest.mark.usefixtures("_narrow_view")
-def test_so_they_do_where_of_many_only_the_first_is_looked_at(simulation):
+@pytest.mark.usefixtures("_small_limits")
+def test_invariants_hold_with_small_candidate_limits(simulation):
     assert_sound(simulation)
 
 
 def assert_sound(simulation):
-    """Simulate, and look at everything that must hold."""
+    """Simulate and check all properties."""
     engine, entries = simulated(simulation)
     audit_journal(entries, [run.compiled for run in engine.state.runs])
     assert_replays(simulation, engine, entries)
-    assert_goes_on(simulation, engine, entries)
+    assert_continues(simulation, engine, entries)
     assert_ended(engine, entries)

@@ -1,8 +1,7 @@
-"""A plan that is followed where everything is as believed ends exactly when it says, task by task.
+"""Without disturbances every task of a followed plan starts and ends exactly as planned.
 
-Left out, because plans mean by it what cannot happen: tasks of no seconds beside others that take everything (a
-plan lets them share a moment), data that virtual tasks pass on (they are nowhere), and transfers of files that
-were made on another machine than the transfer takes them from (a plan moves them there first).
+Excluded, because plans and runs differ there: tasks of 0 s beside tasks that use the whole machine, data passed
+on by virtual tasks (which have no machine), and transfers of files from another machine than their producer's.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from weft.workflow.generators.sweep_graphs import SweepLayers, build_layered_swe
 from weft.workflow.unfold import unfold
 
 DENSE = ["heft", "cpop", "peft", "lookahead", "heft-moldable"]
-"""They leave no gap in which a later task could start earlier."""
+"""Planners that leave no gap in which a later task could start earlier."""
 OTHERS = [
     "dls", "etf", "hlfet", "minmin", "sufferage", "olb", "lazy", "round-robin", "random", "cpa",
     "local-optimum", "weave", "genetic",
@@ -71,7 +70,7 @@ def instances(draw):
 
 
 def follow(made, planner):
-    """Plan and follow; give what was planned and what was done, by task."""
+    """Plan and simulate; return the planned and the actual times by task."""
     ran = run_all({"w": made}, [(0, "w")], "plan", planner=planner, plan_steps=30)
     (run,) = ran.engine.state.runs
     assert run.ending == "completed"
@@ -97,7 +96,7 @@ def test_undisturbed_every_task_starts_and_ends_as_planned(made, planner):
 
 @settings(suppress_health_check=list(HealthCheck))
 @given(instances(), st.sampled_from(OTHERS))
-def test_where_a_plan_leaves_gaps_tasks_start_earlier_and_never_later(made, planner):
+def test_tasks_start_no_later_than_planned_if_the_plan_has_gaps(made, planner):
     assume(make_planner(planner).supports(made, MAKESPAN) is None)
     planned, ran = follow(made, planner)
     for task, line in ran.lines[0].items():

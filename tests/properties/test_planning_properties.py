@@ -1,4 +1,4 @@
-"""What holds for every plan of every workflow on every platform."""
+"""Properties of all plans: random workflows on random platforms."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SOME = settings(max_examples=40, deadline=None, derandomize=True)
 
 
 def compiled(workflow, platform, **options):
-    """Compile, or give None where no plan can exist; then the reason must be said."""
+    """Compile an instance; return None, after checking the message, if no plan can exist."""
     graph = unfold(workflow)
     try:
         return compile_instance(graph, platform, **options)
@@ -79,7 +79,7 @@ def test_metrics_fit_together(workflow, platform):
 
 @given(workflows(), platforms())
 @SOME
-def test_iterations_never_take_less_than_one(workflow, platform):
+def test_several_iterations_never_take_less_time_than_one(workflow, platform):
     made = compiled(workflow, platform)
     if made is None:
         return
@@ -101,7 +101,7 @@ HELD = st.lists(
 
 @given(workflows(), platforms(), HELD)
 @SOME
-def test_what_is_held_by_others_is_left_alone(workflow, platform, held):
+def test_plans_respect_busy_intervals(workflow, platform, held):
     busy = tuple(
         BusyInterval(machine=machine, start_s=start, finish_s=start + seconds, nodes=nodes)
         for machine, start, seconds, nodes in held

@@ -88,5 +88,5 @@ def test_schedules_verify_and_stay_above_the_published_bounds(planner, reference
         assert verify(plan.schedule, made.graph, made.platform) == []
         assert plan.schedule.makespan_s >= float(reference[name, processors]["pub_lb"])
         served += 1
-    # Only these refuse: sweep planners want machines of its own for every layer, the last plans one machine.
+    # Only these are unsupported: sweep planners need separate machines per layer, the last plans one machine.
     assert served == (0 if planner in (Shuffle(), Xdcp(), MoldableGeneticPlanner()) else 40)

@@ -83,7 +83,7 @@ def test_g_heft_delays_short_workflows(whole, g_heft):
     assert slowdowns[1][2] + slowdowns[1][3] > slowdowns[0][2] + slowdowns[0][3]
 
 
-def test_the_variants_differ_as_their_names_say():
+def test_the_variants_differ_as_named():
     whole, staying, g_heft = VARIANTS.values()
     assert (whole.policy, whole.settings.migrate, whole.settings.checkpoints) == (
         staying.policy,

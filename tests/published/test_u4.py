@@ -32,7 +32,7 @@ CASES = {
     FROM_ZERO: JobCase(units=20, slow_after=8, competitors=9, contract=3.0, restarts=False),
     DEMANDS: JobCase(units=90, demand_after=50, poll_every_s=30.0),
 }
-"""Shorter jobs than in the paper. More competing processes and a tolerant contract tell them from other load."""
+"""Shorter jobs than in the paper. More competing processes and a tolerant contract distinguish them from other load."""
 
 
 def run_all():

@@ -34,7 +34,7 @@ class Sender:
     def __init__(self, made, counts, rule):
         self._counts = counts
         self._turn = np.argsort(submission_order(made)).tolist()
-        # With reservations who came first keeps its own; all other rules go by submission alone.
+        # With reservations, earlier arrivals keep theirs; the other rules order by submission only.
         self._by_arrival = rule == "conservative"
 
     def decide(self, view):

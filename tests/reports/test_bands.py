@@ -19,7 +19,7 @@ def test_machines_of_a_site_are_a_band_in_the_order_of_the_first() -> None:
     assert bands(5, ["b", "a", "b", "", "a"]) == [("b", [0, 2]), ("a", [1, 4]), ("m4", [3])]
 
 
-def test_without_sites_neighbours_are() -> None:
+def test_neighbours_form_bands_without_sites() -> None:
     expected = [("m1 - m2", [0, 1]), ("m3 - m4", [2, 3]), ("m5", [4])]
     assert bands(5, most=3) == expected
     assert bands(5, ["s"] * 5, most=3) == expected

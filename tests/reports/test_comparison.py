@@ -130,7 +130,7 @@ class TestTables:
         many = comparison({f"w{n}": {"a": None, "b": 1.0} for n in range(5)})
         assert refusal_lines(many) == ["a, w0 and 4 others: cannot do that"]
 
-    def test_an_unknown_gap_is_called_so(self):
+    def test_an_unknown_gap_is_shown_as_unknown(self):
         table = result_table(comparison({"x": {"a": 1.0}}, bound_s=0.0))
         assert table.rows[0][4] == "unknown"
 
@@ -138,7 +138,7 @@ class TestTables:
         assert TextTable(heading=("a", "bc"), rows=(), texts=1).lines() == ["a  bc"]
 
 
-def test_csv_has_every_number_whole():
+def test_csv_has_every_number_in_full_precision():
     made = comparison({"x, y": {"a": 1 / 3, "b": None}}, bound_s=0.1)
     first, second = csv.DictReader(comparison_csv(made).splitlines())
     assert float(first["makespan_s"]) == 1 / 3
@@ -150,7 +150,7 @@ def test_csv_has_every_number_whole():
     assert (second["makespan_s"], second["ratio"], second["wins"], second["reason"]) == ("", "", "0", NONE)
 
 
-def test_the_page_is_whole_and_shows_names_as_they_are():
+def test_the_page_is_complete_and_shows_names_unchanged():
     made = comparison({"<script>x": {"a&b": 1.0, "b": None}}, platform="<grid>")
     page = comparison_html(made)
     assert page.startswith("<!DOCTYPE html>")

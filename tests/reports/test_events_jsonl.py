@@ -27,7 +27,7 @@ def told(written, zero_at_s=None):
     return [json.loads(line) for line in lines]
 
 
-def test_the_story_of_a_task_that_failed_once():
+def test_events_of_a_task_that_failed_once():
     flow = weft.Builder("flow")
     flow.task("job", work=10, retries=1)
     scenario = Scenario(exit_codes={"job": (7, 0)})
@@ -70,7 +70,7 @@ def test_the_story_of_a_task_that_failed_once():
     assert story[-1]["outcome"] == "completed"
 
 
-def test_keys_are_stable_and_nothing_is_left_out():
+def test_keys_are_stable_and_complete():
     written = example_journal()
     story = told(written)
     keys = {word: [*FIRST, *own] for word, own in EVENT_KINDS.values()}
@@ -108,7 +108,7 @@ def test_every_message_is_an_event_or_excluded():
     assert len(set(words)) == len(words)
 
 
-def test_the_reference_lists_every_happening_with_its_keys():
+def test_the_reference_lists_every_event_with_its_keys():
     page = (PROJECT / "docs" / "reference" / "reports.md").read_text(encoding="utf-8")
     for word, keys in EVENT_KINDS.values():
         shown = ", ".join(f"`{key}`" for key in keys) or "-"
@@ -116,13 +116,13 @@ def test_the_reference_lists_every_happening_with_its_keys():
 
 
 @pytest.mark.parametrize("message", sorted(EVENT_KINDS, key=lambda kind: kind.__name__))
-def test_the_keys_of_a_happening_are_fields_of_its_message(message):
+def test_the_keys_of_an_event_are_fields_of_its_message(message):
     renamed = {"asked": "what", "signal": "what", "bytes": "parcels"}
     fields = set(NoteFields._fields if message in cm.RECORDS else message.__dataclass_fields__)
     assert {renamed.get(key, key) for key in EVENT_KINDS[message][1]} <= fields
 
 
-def test_numbers_without_end_are_texts():
+def test_infinite_numbers_are_strings():
     written = journal_of(_one(), platform_of(1.0), policy="fcfs")
     engine = written.engine()
     lines = EventLines()

@@ -77,7 +77,7 @@ def test_a_run_is_compared_with_the_recorded_prediction(p50, p90, word):
     assert promise_table(executed).rows[0][2] == word
 
 
-def test_tasks_that_went_otherwise_are_found_in_the_plan():
+def test_deviations_from_the_plan_are_listed():
     slow = Scenario(durations=Durations(tasks={"middle": Durations(bias=1.5)}))
     executed = journal_of(three_in_a_row(), platform_of(1.0), scenario=slow).executed()
     assert {name: (line.start_s, line.finish_s) for name, line in executed.planned(0).items()} == {
@@ -133,7 +133,7 @@ def test_a_lower_bound_of_an_unknown_time_is_printed():
     assert '<rect class="promised"' not in execution_html(executed)
 
 
-def test_of_several_runs_those_without_a_promise_are_counted():
+def test_runs_without_a_promise_are_counted():
     flows = [three_in_a_row(), some_unknown()]
     executed = journal_of(flows, platform_of(1.0), arrivals=[0.0, 100.0]).executed()
     assert dict(execution_facts(executed))["promises"] == "1 of 1 kept, 1 unknown"

@@ -37,7 +37,7 @@ def test_no_log_is_no_error(logs):
     assert logs.last(8) is None
 
 
-def test_little_of_a_large_log_is_read(logs, records):
+def test_only_the_end_of_a_large_log_is_read(logs, records):
     with (records / "err").open("wb") as file:
         file.truncate(1 << 30)
         file.seek(0, os.SEEK_END)

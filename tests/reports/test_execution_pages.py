@@ -45,7 +45,7 @@ def executed(tmp_path_factory):
     return written.executed(records)
 
 
-def test_the_page_is_whole_and_needs_nothing_else(executed):
+def test_the_page_is_complete_and_self_contained(executed):
     page = execution_html(executed)
     reader = Reader()
     reader.feed(re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL))
@@ -92,7 +92,7 @@ def test_the_critical_path_is_marked_in_the_chart(executed):
     assert chart.schedule.makespan_s == executed.took_s
 
 
-def test_a_rough_day_has_a_page_too():
+def test_a_run_with_disturbances_has_a_page():
     written = example_journal()
     page = execution_html(written.executed())
     assert page.count('<div class="failure">') == len(written.projection().history.failures)
@@ -127,7 +127,7 @@ def test_promises_are_drawn_to_scale():
     assert 'class="unsure"' not in unsure
 
 
-def test_estimates_are_set_against_reality(executed):
+def test_estimates_are_compared_with_measurements(executed):
     drawn = estimate_chart(executed.attempts)
     points = re.findall(r'<circle cx="([\d.]+)" cy="([\d.]+)"', drawn)
     assert len(points) == 4
@@ -158,7 +158,7 @@ def test_the_summary_keeps_to_its_width(executed, width):
 
 
 @needs_browser
-def test_a_browser_draws_the_page_and_runs_nothing_of_it(executed, tmp_path):
+def test_a_browser_draws_the_page_and_executes_no_injected_code(executed, tmp_path):
     look = """
       const width = (kind) => document.querySelector(`rect.${kind}`).getBoundingClientRect().width;
       seen.drawn = drawn(by("chart"));

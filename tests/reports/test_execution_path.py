@@ -30,7 +30,7 @@ def test_data_and_nodes_are_followed():
     assert (executed.path.ran_s, executed.path.waited_s, executed.path.staged_s) == (25, 0, 0)
 
 
-def test_a_machine_with_room_is_no_reason():
+def test_a_machine_with_free_nodes_is_no_reason():
     flow = weft.Builder("flow")
     flow.task("short", work=3)
     flow.task("long", work=10)
@@ -129,7 +129,7 @@ def slow_twin(executed):
 
 
 @given(journals())
-def test_the_path_is_that_of_a_slow_twin_and_adds_up(written):
+def test_the_path_equals_the_reference_and_adds_up(written):
     executed = written.executed()
     if executed.outcome != "completed":
         return
@@ -155,7 +155,7 @@ def unheard(draw):
 
 
 @given(unheard())
-def test_the_path_follows_a_slow_twin_if_ends_were_reported_late(pair):
+def test_the_path_equals_the_reference_for_late_reports(pair):
     """Without an engine no decision is made; this time counts as waiting on the path too."""
     told, written = pair
     executed = written.executed()
@@ -170,7 +170,7 @@ def test_the_path_follows_a_slow_twin_if_ends_were_reported_late(pair):
             assert attempt.submitted_s <= attempt.started_s <= attempt.ended_s <= heard[number].ended_s
 
 
-def test_times_add_up_for_every_run_of_a_rough_day():
+def test_times_add_up_for_every_disturbed_run():
     executed = example_journal().executed()
     nodes = [machine.nodes for machine in executed.machines]
     for story in executed.run_summaries:

@@ -63,7 +63,7 @@ def test_the_same_plan_gives_the_same_page() -> None:
     assert HtmlGantt().render(wide_plan(3_000, 100)) == HtmlGantt().render(wide_plan(3_000, 100))
 
 
-def test_large_plans_are_packed_and_come_out_as_they_went_in() -> None:
+def test_large_plans_are_packed_without_loss() -> None:
     view = wide_plan(30_000, 100)
     how, text = pack_plan(view)
     assert how == "deflate"

@@ -67,11 +67,11 @@ def test_the_plan_in_the_page_is_the_plan() -> None:
 
 
 @pytest.mark.parametrize("bound", [None, float("inf"), float("nan")])
-def test_no_bound_no_line(bound: float | None) -> None:
+def test_without_a_bound_there_is_no_line(bound: float | None) -> None:
     assert page_of(view_of(HEFT, [1, 1, 1], lower_bound_s=bound))[1]["bound"] is None
 
 
-def test_names_cannot_break_out() -> None:
+def test_names_are_escaped() -> None:
     view = view_of([(NASTY, 0, 1, 0, 5, NASTY)], [1], machines=(NASTY,), title=NASTY, facts=((NASTY, NASTY),))
     page, data = page_of(view)
     assert data["bars"]["name"] == data["machines"] == data["kinds"] == [NASTY]
@@ -83,7 +83,7 @@ def test_names_cannot_break_out() -> None:
 
 
 @given(st.text("</script>!-&\"'@\\u2028xé", max_size=40))
-def test_any_name_comes_through(name: str) -> None:
+def test_any_name_is_preserved(name: str) -> None:
     page, data = page_of(view_of([(name, 0, 1, 0, 5, name)], [1], title=name))
     assert data["bars"]["name"] == [name]
     assert "".join(page.texts.get("h1", [""])) == name
@@ -115,7 +115,7 @@ def test_the_table_holds_the_first_tasks_by_start() -> None:
     assert len(page_of(many)[0].texts["td"]) == 200 * 6
 
 
-def test_every_element_the_script_asks_for_is_on_the_page() -> None:
+def test_every_element_used_by_the_script_is_on_the_page() -> None:
     text = HtmlGantt().render(view_of(HEFT, [1, 1, 1]))
     asked = set(re.findall(r'(?:by|getElementById)\("(\w+)"\)', text))
     there = {attributes.get("id") for _, attributes in Page(text).tags}
@@ -124,7 +124,7 @@ def test_every_element_the_script_asks_for_is_on_the_page() -> None:
 
 
 @pytest.mark.parametrize("lines", [[], [("a", 0, 0, 0, 0, "k")]])
-def test_a_plan_with_nothing_in_it(lines: list[tuple[str, int, int, float, float, str]]) -> None:
+def test_a_plan_without_tasks_has_a_page(lines: list[tuple[str, int, int, float, float, str]]) -> None:
     _, data = page_of(view_of(lines, [1]))
     assert not any(data["bars"].values())
     assert data["end"] == 0

@@ -69,7 +69,7 @@ class TestSkyline:
         ]
         assert out[-1] == "▁█ few to all nodes taken"
 
-    def test_crowded_rows(self) -> None:
+    def test_rows_with_many_tasks(self) -> None:
         lines = [(f"t{i}", 0, 1, i, i + 1, "k") for i in range(1000)]
         row = rendered(view_of(lines, [1]), width=91, heading=False)[0]
         assert row == "m1 │" + "█" * 80 + "│ 100 %"
@@ -157,7 +157,7 @@ class TestAround:
         assert text.isascii()
         assert "[t" in text
 
-    def test_colours_change_nothing_but_the_filling(self) -> None:
+    def test_colours_change_only_the_fill(self) -> None:
         view = view_of(HEFT, [1, 1, 1])
         colored, plain = TextGantt().render(view, color=True), TextGantt().render(view)
         assert "\x1b[48;5;" in colored

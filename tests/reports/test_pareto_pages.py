@@ -130,6 +130,6 @@ def test_points_are_coloured_by_alpha_for_given_alphas() -> None:
 
 
 @pytest.mark.parametrize("unit", ["price", "node-seconds", "share"])
-def test_a_front_of_one_point_and_of_nothing_to_pay_can_be_drawn(unit) -> None:
+def test_a_front_of_one_point_or_without_cost_can_be_drawn(unit) -> None:
     free = replace(VIEW, unit=unit, points=(point(1, 0.0, 0.0, idle_share=0.0),), tried=())
     assert len(places(drawn(front_html(free)))) == 1

@@ -88,7 +88,7 @@ class Reader(HTMLParser):
             self.headings.append(data)
 
 
-def test_the_page_is_whole_and_needs_nothing_else(simulated):
+def test_the_page_is_complete_and_self_contained(simulated):
     page = render_simulation(simulated)
     reader = Reader()
     reader.feed(re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL))
@@ -120,7 +120,7 @@ def test_boxes_are_drawn_to_scale():
     assert box_plots("Slowdown", []) == ""
 
 
-def test_a_chart_of_nothing_is_still_a_chart():
+def test_an_empty_chart_is_valid():
     assert "<svg" in steps_chart("Ready", StepFunction(), 0.0)
 
 
@@ -132,7 +132,7 @@ def test_attempts_are_written_as_lines(simulated):
 
 
 @needs_browser
-def test_a_browser_draws_the_page_without_complaints(simulated, tmp_path):
+def test_a_browser_draws_the_page_without_errors(simulated, tmp_path):
     look = """
       const area = document.querySelector("path.area").getBoundingClientRect();
       seen.area = [area.width > 100, area.height > 20];

@@ -135,7 +135,7 @@ def test_measurements_files_and_machines_are_those_of_the_run(schema):
 
 
 @given(journals())
-def test_the_executed_graph_is_the_described_one_where_nothing_repeats(written):
+def test_without_loops_the_executed_graph_equals_the_workflow(written):
     executed = written.executed()
     if executed.outcome != "completed":
         return
@@ -160,7 +160,7 @@ def test_a_task_that_never_ran_is_replaced_by_its_predecessors():
     assert edges == {("a", "b")}
 
 
-def test_a_rough_day_is_valid_and_without_cycles(schema):
+def test_a_run_with_disturbances_is_valid_and_acyclic(schema):
     executed = example_journal().executed()
     for run in (0, 4, 5):
         text = write_wfformat(executed, run)
@@ -187,7 +187,7 @@ def test_a_reused_task_has_its_original_time():
     assert work == {"first": 42, "middle": 10, "last": 10}
 
 
-def test_a_run_in_which_nothing_completed_is_no_trace():
+def test_a_run_without_completed_tasks_has_no_trace():
     flow = weft.Builder("flow")
     flow.task("job", work=1, retries=0)
     scenario = Scenario(exit_codes={"job": (1,)})

@@ -238,7 +238,7 @@ class TestLevels:
         assert found.levels_s == pytest.approx(3 * (9.25 / 2 + 0.5))
         assert found.argument == "area of levels"
 
-    def test_the_turns_of_successive_levels_add_up(self):
+    def test_the_lengths_of_successive_levels_add_up(self):
         tasks = {
             "a": {"sweep": {"k": "1..6"}, "work": 4.5},
             "b": {"sweep": {"k": "1..3"}, "work": 7.5, "after": "a"},

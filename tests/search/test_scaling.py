@@ -14,7 +14,7 @@ FACTORS = st.sampled_from([1.2, 1.5, 2.0, 3.0])
 
 
 def reference(fitness, factor):
-    """Scale one number after the other, as in the spec; say which branch was taken."""
+    """Scale the numbers one by one, as published; return them and the branch taken."""
     mean, most, least = sum(fitness) / len(fitness), max(fitness), min(fitness)
     if least > (factor * mean - most) / (factor - 1):
         delta, branch = most - mean, "best"

@@ -27,25 +27,25 @@ def again(workflow):
 
 @settings(suppress_health_check=list(HealthCheck))
 @given(workflows())
-def test_any_workflow_comes_back_equal(workflow):
+def test_any_workflow_is_read_back_unchanged(workflow):
     assert again(workflow) == workflow
 
 
 @settings(suppress_health_check=list(HealthCheck))
 @given(workflows())
-def test_plain_data_come_back_equal_without_yaml(workflow):
+def test_plain_data_are_read_back_unchanged_without_yaml(workflow):
     found, reader = read_workflow(Document(root=from_python(workflow_document(workflow))))
     assert (found, reader.problems) == (workflow, [])
 
 
 @settings(suppress_health_check=list(HealthCheck))
 @given(platforms())
-def test_any_platform_comes_back_equal(platform):
+def test_any_platform_is_read_back_unchanged(platform):
     assert read_platform_file(SourceFile(name="p.yaml", data=write_platform(platform).encode())) == platform
 
 
 @pytest.mark.parametrize("text", KEYS)
-def test_every_key_comes_back_equal(text):
+def test_every_key_is_read_back_unchanged(text):
     task = Task(name="t", **KEYS[text])
     assert again(Workflow(name="w", tasks=(task,))).tasks == (task,)
 
@@ -56,7 +56,7 @@ def test_defaults_are_written_into_the_tasks():
     assert again(workflow).tasks == workflow.tasks
 
 
-def test_what_is_default_is_left_out():
+def test_defaults_are_not_written():
     assert workflow_document(Workflow(name="w", tasks=(Task(name="t"),))) == {
         "weft": 1,
         "name": "w",

@@ -160,7 +160,7 @@ def _called_kernels(function: FunctionType) -> Iterator[tuple[str, FunctionType]
 
 
 def _needs_compilation(function: Callable[..., Any]) -> bool:
-    """Tell whether a kernel has no cached machine code, so that its first call takes seconds."""
+    """Return whether a kernel has no cached machine code, so that its first call takes seconds."""
     return not _is_cached(function.__name__)
 
 
@@ -232,7 +232,7 @@ def _kernel_digest() -> str:
 
 
 def _is_cached(name: str) -> bool:
-    """Tell whether the cache folder contains machine code of a kernel."""
+    """Return whether the cache folder contains machine code of a kernel."""
     found = _cache_folder()
     return found is not None and any(found.rglob(f"*.{name}-*.nbi"))
 

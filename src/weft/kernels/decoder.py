@@ -316,7 +316,7 @@ def decode_bindings(
 def _is_topological(
     tasks: int, pointer: Indices, before: Indices, order: Indices, first: int, seen: Flags
 ) -> bool:
-    """Tell whether an order contains every task once, after its predecessors."""
+    """Return whether an order contains every task once, after its predecessors."""
     for task in range(tasks):
         seen[task] = 0
     for position in range(tasks):

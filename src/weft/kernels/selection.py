@@ -382,7 +382,7 @@ def _find_least(some: Indices, size: int, value: Doubles, rank: Indices) -> int:
 
 @kernel
 def _is_current(state: PlacementState, ready: SelectionQueue, task: int) -> bool:
-    """Tell whether the cached mode of a task is still exact."""
+    """Return whether the cached mode of a task is still exact."""
     tasks, modes, machines, _, _, schedule = state
     if ready.taken[modes.machine[ready.mode[task]]] != ready.seen[task]:
         return False

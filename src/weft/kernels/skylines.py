@@ -13,8 +13,8 @@ __all__ = ["Skylines", "first_fit", "occupy_skyline", "permanent_fit", "write_de
 class Skylines(NamedTuple):
     """``nodes`` and ``left`` are free from ``time`` of a step to the next step.
 
-    Decoders know in advance how many tasks a machine gets, so every skyline has its own section of common
-    arrays and steps are found by bisection. Placement does not know it and uses linked lists
+    In decoders the number of tasks of a machine is known in advance, so every skyline has its own section of
+    common arrays and steps are found by bisection. Placement uses linked lists instead
     (``weft.kernels.timelines``). A skyline always has a step at time 0.
 
     Nodes are compared exactly. Amounts are sums of doubles, so callers pass the least amount that must be

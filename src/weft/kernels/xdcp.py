@@ -264,7 +264,7 @@ def _forward_without(
 
 @kernel
 def _is_next_to(pointer: Indices, neighbour: Indices, mark: Flags, task: int, wanted: int) -> bool:
-    """Tell whether a parent (with the arrays of children: a child) of a subtask has a mark."""
+    """Return whether a parent (with the arrays of children: a child) of a subtask has a mark."""
     found = False
     for position in range(pointer[task], pointer[task + 1]):
         if mark[neighbour[position]] == wanted:

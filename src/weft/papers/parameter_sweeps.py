@@ -439,7 +439,7 @@ def _sample_rows(results: Results) -> Iterator[ResultRow]:
 
 
 def _comparison_rows(results: Results) -> Iterator[ResultRow]:
-    for first, second, said, band in _COMPARED:
+    for first, second, published, band in _COMPARED:
         for place, name in enumerate(ALGORITHMS):
             found, other = results.summary(first, name), results.summary(second, name)
             judged = name == "xDCP"
@@ -452,7 +452,7 @@ def _comparison_rows(results: Results) -> Iterator[ResultRow]:
                 unit="%",
                 error=error,
                 runs=found.number,
-                paper=said,
+                paper=published,
                 prototype=f"{known:+.1f} %",
                 band=band if judged else None,
                 accepts="A4.8" if judged else "",

@@ -2,7 +2,7 @@
 
 A reproduction repeats an experiment of a paper. Its cells are parameter settings. Every cell is run several
 times, each time with its own random generator, and every run returns measures. Rows compare the figures of
-all runs with those of the paper and tell which lie within the tolerance of docs/papers. A reproduction with
+all runs with those of the paper and state which lie within the tolerance of docs/papers. A reproduction with
 charts also has a method ``charts``; ``weft.reports`` draws them.
 """
 

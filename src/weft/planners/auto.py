@@ -180,7 +180,7 @@ def _is_late(budget: Budget, latest_s: float | None) -> bool:
 
 
 def _half_budget(budget: Budget, taken: int) -> Budget:
-    """Return half of what is left of a budget after some steps; the rest is for the planners that follow."""
+    """Return half of the budget that remains after some steps; the rest is for the next planners."""
     steps = None if budget.steps is None else max(1, (budget.steps - taken) // 2)
     if budget.left is None:
         return Budget(steps=steps)

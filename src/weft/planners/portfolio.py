@@ -334,6 +334,6 @@ class PortfolioSearch:
 
 
 def _slice_size(left: float, share: float, least: float) -> float:
-    """Return a share of what is left, at least ``least``; all of it if the rest would be less than that."""
+    """Return a share of the remainder, at least ``least``; all of it if the rest would be less than that."""
     wanted = max(least, share * left)
     return wanted if left - wanted >= least else left

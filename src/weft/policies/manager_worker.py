@@ -15,7 +15,7 @@ __all__ = ["ManagerWorker", "PriorityManagerWorker"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManagerWorker:
-    """Gives tasks to idle machines by index.
+    """Policy that assigns tasks to idle machines by index.
 
     M-S and pM-S of T. Ma, R. Buyya, Critical-Path and Priority based Algorithms for Scheduling Workflows with
     Parameter Sweep Tasks on Global Grids (docs/papers/parameter-sweeps.md, sections 4 and 5). Machines are
@@ -71,7 +71,7 @@ class ManagerWorker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriorityManagerWorker(ManagerWorker):
-    """Gives tasks first whose children have other parents that finished."""
+    """Policy that prefers tasks whose children have other finished parents."""
 
     name: ClassVar[str] = "priority-manager-worker"
     title: ClassVar[str] = "manager and workers, what others wait for first (Ma and Buyya, pM-S)"

@@ -77,7 +77,7 @@ class TaskCursor(Protocol):
 
     @property
     def hurried(self) -> bool:
-        """Tell whether tasks planned on busy machines are skipped."""
+        """Return whether tasks planned on busy machines are skipped."""
 
     def head(self) -> int | None:
         """Return the first task that was not passed, even if it was left out; None at the end."""
@@ -220,7 +220,7 @@ class RunView(Protocol):
 
     @property
     def transfers(self) -> bool:
-        """Tell whether the run has transfer tasks."""
+        """Return whether the run has transfer tasks."""
 
     @property
     def alone_s(self) -> float:
@@ -274,7 +274,7 @@ class MachineView(Protocol):
 
     @property
     def up(self) -> bool:
-        """Tell whether it is up."""
+        """Return whether it is up."""
 
     @property
     def nodes(self) -> int:
@@ -346,7 +346,7 @@ class View(Protocol):
 
     @property
     def any_free(self) -> bool:
-        """Tell whether some usable machine has a free node."""
+        """Return whether some usable machine has a free node."""
 
     def run(self, index: int) -> RunView:
         """Return an active run by its number."""

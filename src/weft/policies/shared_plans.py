@@ -149,7 +149,7 @@ class SharedPlans:
         return place
 
     def _waits_alone(self, view: View, run: RunView, task: int) -> bool:
-        """Tell whether all tasks of the class of a waiting task must wait, too, in this event."""
+        """Return whether all tasks of the class of a waiting task must wait, too, in this event."""
         line = None if run.plan is None else run.plan.line.get(task)
         return line is not None and view.machines[line.machine].nodes == 1
 
@@ -157,7 +157,7 @@ class SharedPlans:
         """Choose the planned machine, or a free one where the task finishes earlier; None if it waits.
 
         ``hurried``: other machines are considered only if the planned one cannot be used. The second value
-        tells whether no free machine can run a task of this class.
+        is whether no free machine can run a task of this class.
         """
         elsewhere = ModePlacer(sizing=self.sizing)
         line = None if run.plan is None else run.plan.line.get(task)

@@ -80,7 +80,7 @@ def attempts_chart(
 ) -> GanttView:
     """Return the Gantt chart of attempts, with times relative to ``origin_s``.
 
-    ``machines`` lists (name, nodes); ``several`` tells that the attempts belong to several runs.
+    ``machines`` lists (name, nodes); ``several``: whether the attempts belong to several runs.
     """
     looping = {run.index for run in history.runs if any(count > 1 for count in run.iterations.values())}
     schedule = Schedule(

@@ -117,8 +117,8 @@ class PlanningBudget:
 
     def budget(self, planner: Planner, *, first: bool) -> Budget:
         """Return the budget of a plan, starting now. ``first``: the plan before the run starts."""
-        said = self.time_s is not None or self.steps is not None
-        if said or not is_search(planner):
+        given = self.time_s is not None or self.steps is not None
+        if given or not is_search(planner):
             return self._budget()
         if first:
             return make_budget(plan_time_s=DEFAULT_PLAN_TIME_S, plan_steps=None)

@@ -36,7 +36,7 @@ parentheses.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockOwner:
-    """The process that holds a lock; the start time tells it from a later process with the same pid."""
+    """The process that holds a lock; its start time excludes a later process with the same pid."""
 
     pid: int
     start_ticks: int

@@ -35,7 +35,7 @@ def _local_fitness(schedule: Schedule, instance: Instance, alpha: float) -> floa
 
 
 def _on_demand_fitness(schedule: Schedule, instance: Instance, alpha: float) -> float:
-    """Fitness 2: ``alpha * makespan / t_max + (1 - alpha) * c / c_min``; only nodes in use are paid for."""
+    """Return fitness 2: ``alpha * makespan / t_max + (1 - alpha) * c / c_min``; only used nodes are paid."""
     least = sequential_execution(instance).node_seconds
     cost = _share(_priced_node_seconds(schedule, instance), least)
     return _weighed(alpha, schedule, instance, cost)

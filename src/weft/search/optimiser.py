@@ -36,7 +36,7 @@ class Limit(Protocol):
     """The limit of a search, checked before every generation except the first."""
 
     def allows(self, steps_taken: int) -> bool:
-        """Tell whether another generation may be evaluated after so many points."""
+        """Return whether another generation may be evaluated after so many points."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class StepLimit:
     """None for no limit."""
 
     def allows(self, steps_taken: int) -> bool:
-        """Tell whether another generation may be evaluated."""
+        """Return whether another generation may be evaluated."""
         return self.most is None or steps_taken < self.most
 
 

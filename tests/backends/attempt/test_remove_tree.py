@@ -84,7 +84,7 @@ sys.stdout.write(str(sorted(root.iterdir())))
 
 
 def test_tree_without_permissions_is_removed() -> None:
-    # Not as root, for whom permissions have no effect; below a directory that another user can reach.
+    # Not as root, because permissions do not restrict root; below a directory that another user can reach.
     with tempfile.TemporaryDirectory() as above:
         Path(above).chmod(0o755)
         root = Path(os.path.realpath(above)) / "root"

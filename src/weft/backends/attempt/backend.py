@@ -215,7 +215,7 @@ class ProgramBackend:
             self._threads.run(lambda: self._preparer.prepare(attempt), partial(self._launch, attempt))
 
     def _launch(self, attempt: ActiveAttempt, prepared: PreparedAttempt) -> None:
-        """Give a prepared program to the transport, or report why there is none to run."""
+        """Pass a prepared program to the transport, or report why there is none."""
         if attempt.over:
             return
         if attempt.cancelled or attempt.halted:

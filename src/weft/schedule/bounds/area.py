@@ -118,7 +118,7 @@ class SupplyLoad:
         return replace(self, front=self.front.backwards(), widest=self.widest[::-1])
 
     def all_at_once(self, tasks: _Positions) -> bool:
-        """Tell whether all tasks can run at the same time in their widest modes; then area gives no bound."""
+        """Return whether all tasks can run at once in their widest modes; then area gives no bound."""
         return self.reach is None and float(self.front.peak[tasks].sum()) <= 1.0
 
 
@@ -404,7 +404,7 @@ class TimeWindows:
     """Number of starts, and of ends, of windows that are tried."""
 
     def refutes(self, limit_s: float) -> bool:
-        """Tell whether the tasks cannot all finish by a time."""
+        """Return whether the tasks cannot all finish by a time."""
         end_s, slack = limit_s - self.tail_s, SLACK * limit_s
         fits = self.seconds_s <= (end_s - self.head_s + slack)[:, None]
         if not fits.any(axis=1).all():

@@ -55,7 +55,7 @@ class ColocationBound:
     """Tasks x places: the least node-seconds over the nodes of the place."""
 
     def refutes(self, limit_s: float, head_s: Floats, tail_s: Floats) -> bool:
-        """Tell whether the tasks cannot all finish by a time."""
+        """Return whether the tasks cannot all finish by a time."""
         limit_s *= 1 + SLACK
         for turn in range(_ROUNDS):
             if (head_s + self.shortest_s + tail_s > limit_s).any():
@@ -151,7 +151,7 @@ class _TaskClusters:
         )
 
     def overloaded(self, limit_s: float, head_s: Floats, tail_s: Floats) -> bool:
-        """Tell whether some cluster fits on no place; exclude the places where a cluster does not fit."""
+        """Return whether some cluster fits on no place; exclude the places where a cluster does not fit."""
         self.share_s[(self.head_s + self.tail_s)[:, None] + self.share_s > limit_s] = np.inf
         if np.isinf(self.share_s).all(axis=1).any():
             return True

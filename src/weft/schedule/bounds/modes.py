@@ -153,7 +153,7 @@ _FEW = 64
 
 
 def has_whole_times(instance: Instance, modes: list[BoundModes]) -> bool:
-    """Tell whether all durations, transfers and given times are whole seconds.
+    """Return whether all durations, transfers and given times are whole seconds.
 
     If all times are integers, so is the optimal makespan, and bounds may be rounded up: in some optimal
     schedule every task starts at 0, at its earliest start, when data arrive, or at the end of another task or

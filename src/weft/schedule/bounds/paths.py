@@ -161,7 +161,7 @@ class _CandidateSets:
         return values[:, 0], values[:, 1]
 
     def _common(self, codes: _Numbers) -> bool:
-        """Tell whether some machine is in all sets that occur."""
+        """Return whether some machine is in all sets that occur."""
         occurring = np.unique(np.concatenate(np.divmod(codes, len(self.sets))))
         counts = np.zeros(len(self.network.host), dtype=np.int64)
         for index in occurring.tolist():
@@ -233,7 +233,7 @@ def follow_machine_paths(instance: Instance, modes: list[BoundModes]) -> Machine
 
 
 def _one_place_is_best(instance: Instance, modes: list[BoundModes]) -> bool:
-    """Tell whether one machine is the fastest for every task; all shortest paths are there."""
+    """Return whether one machine is the fastest for every task; all shortest paths are there."""
     graph, best = instance.graph, np.ones(len(instance.machines), dtype=bool)
     for found in modes:
         machine, unit_s = found.least_by(np.arange(len(best)), found.unit_s)

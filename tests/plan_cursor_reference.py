@@ -1,13 +1,13 @@
-"""A slow reference of plan cursors: it sorts all tasks at every call, without partitions or streams."""
+"""Slow reference implementation of plan cursors: it sorts all tasks at every call, without partitions or streams."""
 
 from __future__ import annotations
 
-__all__ = ["TurnTwin"]
+__all__ = ["ReferenceCursor"]
 
 _MOST_WAITING = 16
 
 
-class TurnTwin:
+class ReferenceCursor:
     """Traverse tasks given by their kind; classes and homes are computed for each task again."""
 
     def __init__(self, plan, place, seconds, kinds, down, wants=None, *, strict=False):
