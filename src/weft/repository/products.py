@@ -137,8 +137,8 @@ def _keys(product: Product) -> list[_Key]:
 
 
 def _row(number: int, product: Product, directory: str) -> list[Any]:
-    encoded = {name: encode_json(dict(getattr(product, name))) for name in ("result", "parts")}
-    stated = {"directory": directory, **encoded}
+    result = encode_json(dict(product.result)) if product.result else "{}"
+    stated = {"directory": directory, "result": result, "parts": encode_json(dict(product.parts))}
     return [number, *(storable(stated.get(name, getattr(product, name))) for name in _COLUMNS)]
 
 
