@@ -17,20 +17,6 @@ from typing import Any
 from weft.errors import DocumentPath, InvalidInput, Problem, SourceLocation, shorten, suggest
 from weft.records import dataclass
 
-__all__ = [
-    "MOST_NAMES",
-    "Document",
-    "DocumentNode",
-    "Reader",
-    "Scalar",
-    "caller_location",
-    "expand_braces",
-    "from_python",
-    "has_range",
-    "locate_problems",
-]
-
-
 Scalar = str | int | float | bool | None
 
 

@@ -10,20 +10,6 @@ from collections.abc import Iterable, Sequence
 
 from weft.records import dataclass
 
-__all__ = [
-    "DocumentPath",
-    "Infeasible",
-    "InvalidInput",
-    "Locked",
-    "Problem",
-    "SourceLocation",
-    "WeftError",
-    "format_path",
-    "nearest",
-    "shorten",
-    "suggest",
-]
-
 DocumentPath = tuple[str | int, ...]
 """Keys and indices that lead to a value inside a document: ``("tasks", "lapw1", "after", 0)``."""
 

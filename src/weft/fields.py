@@ -11,30 +11,6 @@ from typing import Any
 from weft.documents import DocumentNode, Reader
 from weft.records import dataclass
 
-__all__ = [
-    "ANY_SHAPE",
-    "FLAG",
-    "NULL_SHAPE",
-    "QUANTITY_SHAPE",
-    "TEXT",
-    "TEXTS",
-    "TEXT_SHAPE",
-    "VERSION",
-    "Field",
-    "Record",
-    "Shape",
-    "ValueType",
-    "any_of",
-    "choice",
-    "integer",
-    "keep_node",
-    "list_shape",
-    "mapping_shape",
-    "never_written",
-    "replace_tables",
-    "version_field",
-]
-
 Shape = dict[str, Any]
 """A piece of JSON Schema, draft 2020-12."""
 

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["generator"]
-
 
 def generator(seed: int, *component: str) -> np.random.Generator:
     """Return a generator for a component. Generators of different components of one seed are independent.

@@ -15,8 +15,6 @@ from typing import Any, get_args, get_type_hints
 
 from weft.errors import InvalidInput, nearest, suggest
 
-__all__ = ["Registry", "list_options", "make_by_name"]
-
 
 class Registry:
     """A mapping from names to implementations; ``load`` imports one of them."""

@@ -8,17 +8,6 @@ from __future__ import annotations
 import math
 import re
 
-__all__ = [
-    "BYTES",
-    "SECONDS",
-    "format_bytes",
-    "format_count",
-    "format_seconds",
-    "parse_bytes",
-    "parse_rate",
-    "parse_seconds",
-]
-
 BYTES: dict[str, int] = {
     "B": 1,
     **{f"{prefix}B": 1000**power for power, prefix in enumerate("kMGTP", start=1)},

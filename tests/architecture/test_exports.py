@@ -1,4 +1,4 @@
-"""Every module has a docstring and a complete ``__all__``."""
+"""Every module has a docstring; ``__all__`` is where it matters, and complete."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ast
 import importlib
 from pathlib import Path
 
-from architecture.package import files, module_name, tree
+from architecture.package import PACKAGE, files, module_name, tree
 
 
 def exported(path: Path) -> list[str] | None:
@@ -31,26 +31,30 @@ def defined(path: Path) -> set[str]:
                 }
             case ast.AnnAssign(target=ast.Name(id=name)):
                 found.add(name)
-    # Modules of the runner define TYPE_CHECKING themselves, because importing typing is slow.
-    return {name for name in found if not name.startswith("_") and name != "TYPE_CHECKING"}
-
-
-def is_docstring_only(path: Path) -> bool:
-    return path.name == "__init__.py" and len(tree(path).body) == 1
+    return {name for name in found if not name.startswith("_")}
 
 
 def test_every_module_has_a_docstring() -> None:
     assert [module_name(path) for path in files() if not ast.get_docstring(tree(path))] == []
 
 
+def test_packages_that_define_names_list_them() -> None:
+    wrong = [
+        module_name(path)
+        for path in files()
+        if path.name == "__init__.py" and len(tree(path).body) > 1 and exported(path) is None
+    ]
+    assert wrong == []
+    assert exported(PACKAGE / "task.py") is not None, "programs of users import it"
+
+
 def test_every_all_is_complete() -> None:
-    wrong = {}
-    for path in files():
-        names = exported(path)
-        if is_docstring_only(path):
-            continue
-        if names is None or len(names) != len(set(names)) or not defined(path) <= set(names):
-            wrong[module_name(path)] = names
+    wrong = {
+        module_name(path): sorted(defined(path) - set(names))
+        for path in files()
+        if (names := exported(path)) is not None
+        and (len(names) != len(set(names)) or not defined(path) <= set(names))
+    }
     assert wrong == {}
 
 
@@ -62,3 +66,15 @@ def test_every_exported_name_exists() -> None:
         if not hasattr(importlib.import_module(module_name(path)), name)
     ]
     assert missing == []
+
+
+def test_private_names_are_not_imported_by_other_modules() -> None:
+    wrong = [
+        f"{module_name(path)}: {alias.name} of {node.module}"
+        for path in files()
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "weft"
+        for alias in node.names
+        if alias.name.startswith("_") and not alias.name.startswith("__")
+    ]
+    assert wrong == []

@@ -22,8 +22,14 @@ def print_journals():
     """Print a digest of the journal of every drawn simulation, in order."""
     digests = []
 
+    # Outside pytest, so without the profile of conftest.py.
     @settings(
-        max_examples=EXAMPLES, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
+        max_examples=EXAMPLES,
+        deadline=None,
+        database=None,
+        derandomize=True,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
     )
     @given(engine_strategies.simulations())
     def simulate(simulation):

@@ -29,9 +29,6 @@ from weft.schedule.schedule import Schedule
 from weft.schedule.verification import verify
 from weft.workflow.workflow import Workflow, set_params
 
-__all__ = ["ALL", "Progress", "compare"]
-
-
 ALL = "all"
 """Selects every registered planner."""
 

@@ -20,8 +20,6 @@ from weft.workflow.task_graph import TaskGraph
 from weft.workflow.templates import fill_template, list_fields, split_template
 from weft.workflow.workflow import Workflow
 
-__all__ = ["check_file_names", "find_missing_inputs"]
-
 _OUTPUT_ADVICE = "use a name inside the task directory; `to:` sets the destination"
 _INPUT_ADVICE = "use a name inside the task directory; `from:` sets the source"
 

@@ -7,8 +7,6 @@ from weft.randomness import generator
 from weft.workflow.generators import GENERATORS
 from weft.workflow.generators.generator import GeneratedWorkflow, configure_generator
 
-__all__ = ["generate"]
-
 
 def generate(kind: str, /, *, seed: int = 0, **parameters: object) -> GeneratedWorkflow:
     """Make a workflow of a kind (``weft generate`` lists them), with the platform it is meant for.

@@ -15,9 +15,6 @@ from weft.repository.journal import Journal
 from weft.repository.journal_store import SelectedJournal, find_journal
 from weft.units import format_count, format_seconds
 
-__all__ = ["ReplayedJournal", "explain_task", "explanation_lines", "replay_journal"]
-
-
 _SHOWN = 12
 """Maximal number of machines, and of events, that are printed."""
 _MOST_MACHINES = 1_000_000

@@ -61,20 +61,6 @@ from weft.workflow.file_format import workflow_document
 from weft.workflow.task_graph import COMPUTE
 from weft.workflow.workflow import Workflow
 
-__all__ = [
-    "DEFAULT_FRONT_TIME_S",
-    "DEFAULT_POINTS",
-    "FRONTS",
-    "Front",
-    "Preset",
-    "choose",
-    "front_path",
-    "load_front",
-    "pareto",
-    "save_front",
-]
-
-
 _ALPHA_OBJECTIVES = {"cost": "on-demand", "idle": "static-literal"}
 """Objective whose alpha led to a point, by the measure traded against time."""
 

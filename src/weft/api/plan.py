@@ -40,18 +40,6 @@ from weft.units import format_count, format_seconds
 from weft.workflow.task_graph import COMPUTE, TaskGraph
 from weft.workflow.workflow import Workflow
 
-__all__ = [
-    "DEFAULT_PLANNER",
-    "PlannedWorkflow",
-    "measure_plan",
-    "open_pool",
-    "plan",
-    "plan_facts",
-    "plan_view",
-    "render_plan",
-    "schedule_csv",
-]
-
 
 @contextmanager
 def open_pool(

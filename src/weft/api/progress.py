@@ -35,18 +35,6 @@ from weft.records import dataclass
 from weft.units import format_count, format_seconds
 from weft.workflow.task_graph import COMPUTE
 
-__all__ = [
-    "UNKNOWN",
-    "AttemptFailure",
-    "ExecutionCounters",
-    "KindCount",
-    "RunningAttempt",
-    "TimeLeft",
-    "latest_of",
-    "time_left",
-]
-
-
 _S = TaskState
 _WAITING = (_S.WAITING, _S.READY, _S.SCHEDULED, _S.PROLOG)
 _RUNNING = (_S.SUBMITTED, _S.RUNNING, _S.EPILOG, _S.MIGRATING, _S.SUSPENDED)

@@ -40,20 +40,6 @@ from weft.repository.runs import UNFINISHED, ExecutionRecord, RunRecord, RunTabl
 from weft.runtime.execution import Execution
 from weft.runtime.lock import Lock, LockOwner, find_holder
 
-__all__ = [
-    "REPLY_TIMEOUT_S",
-    "CleanupResult",
-    "JournalFollower",
-    "OpenProject",
-    "RequestReply",
-    "clean",
-    "count_journal",
-    "find_project",
-    "follow_run",
-    "require_project",
-    "send_request",
-]
-
 
 def find_project(stated: str | Path | None = None) -> ProjectLayout:
     """Return the stated project, else the nearest parent directory with a project, else the current

@@ -36,8 +36,6 @@ from weft.repository.journal_store import JournalStore
 from weft.repository.products import ProductTable
 from weft.repository.runs import RunRecord, RunTable
 
-__all__ = ["ExecutionReport", "TaskLog", "find_attempt", "read_report", "reports_folder", "write_reports"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ExecutionReport:

@@ -29,23 +29,6 @@ from weft.workflow.workflow import Workflow, set_params
 if TYPE_CHECKING:
     from weft.backends.layout import ProjectLayout
 
-__all__ = [
-    "DEFAULT_PLANNER",
-    "DEFAULT_POLICY",
-    "Arrivals",
-    "Buildable",
-    "LoadedWorkflows",
-    "Request",
-    "WorkflowSource",
-    "compile_request",
-    "load_arrivals",
-    "load_machines",
-    "load_request",
-    "load_workflows",
-    "select_until",
-    "unique_key",
-]
-
 
 _log = logging.getLogger(__name__)
 

@@ -52,17 +52,6 @@ from weft.runtime.lock import Lock
 if TYPE_CHECKING:
     from weft.api.plan import PlannedWorkflow
 
-__all__ = [
-    "SIGNALS",
-    "RunResult",
-    "SignalHandler",
-    "Watcher",
-    "cancel_unfinished",
-    "plan_dry_run",
-    "resume",
-    "run",
-    "set_poll_interval",
-]
 
 _log = logging.getLogger(__name__)
 

@@ -18,17 +18,6 @@ from weft.instance.instance import Instance
 from weft.platform.machine import Machine
 from weft.records import dataclass, message
 
-__all__ = [
-    "Backend",
-    "BackendContext",
-    "Capabilities",
-    "FileRecord",
-    "Product",
-    "ProductStore",
-    "ProjectContext",
-    "RecoveredAttempt",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:

@@ -18,8 +18,6 @@ from weft.errors import InvalidInput
 from weft.platform.machine import Machine
 from weft.records import dataclass
 
-__all__ = ["ProjectLayout", "path_component", "refuse_links"]
-
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 _LONGEST = 80
 _ENTERED_WITH_CARE = ("attempts", "checkpoints")

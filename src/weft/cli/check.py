@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from weft.platform.platform import Platform
     from weft.workflow.task_graph import TaskGraph
 
-__all__ = ["command"]
 
 _TASKS_KEY = re.compile(r"^tasks\s*:", re.MULTILINE)
 

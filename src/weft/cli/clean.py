@@ -10,8 +10,6 @@ from weft.cli import options
 from weft.cli.terminal import stage
 from weft.units import format_bytes, format_count
 
-__all__ = ["command"]
-
 
 @click.command("clean")
 @click.argument("runs", nargs=-1, type=click.IntRange(min=1), metavar="[RUN]...")

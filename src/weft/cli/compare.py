@@ -12,8 +12,6 @@ from weft.cli.terminal import stage
 if TYPE_CHECKING:
     from weft.reports.comparison import PlannerComparison
 
-__all__ = ["command"]
-
 
 @click.command("compare")
 @click.argument("workflows", nargs=-1, required=True, type=click.Path(path_type=str), metavar="WORKFLOW...")

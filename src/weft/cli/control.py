@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from weft.api.project import OpenProject, RequestReply
     from weft.repository.runs import RunRecord
 
-__all__ = ["cancel", "hold", "migrate", "release"]
-
 
 @click.command("cancel")
 @options.run_argument

@@ -6,8 +6,6 @@ import click
 
 from weft.cli import options
 
-__all__ = ["command"]
-
 
 @click.command("convert")
 @click.argument("source", metavar="IN", type=click.Path(path_type=str))

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from weft.runtime.driver import Listener
     from weft.runtime.execution import Execution
 
-__all__ = ["INTERRUPTED", "RunDriver", "command_line", "drive_run"]
-
 
 INTERRUPTED = 75
 """Exit code after a signal; the run can be resumed."""

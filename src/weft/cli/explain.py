@@ -7,8 +7,6 @@ import click
 from weft.cli import options
 from weft.cli.terminal import stage
 
-__all__ = ["command"]
-
 
 @click.command("explain")
 @click.argument("words", nargs=-1, required=True, metavar="[JOURNAL] TASK")

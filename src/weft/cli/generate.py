@@ -12,8 +12,6 @@ from weft.cli.terminal import stage
 if TYPE_CHECKING:
     from weft.workflow.generators.generator import GeneratedWorkflow
 
-__all__ = ["command"]
-
 
 @click.command("generate")
 @click.argument("kind", required=False)

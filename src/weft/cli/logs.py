@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from weft.engine.history import AttemptRecord
     from weft.repository.runs import RunRecord
 
-__all__ = ["command"]
 
 _PAUSE_S = 0.2
 _MOST_BYTES = 10_000_000

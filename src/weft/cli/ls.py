@@ -13,8 +13,6 @@ from weft.units import format_seconds
 if TYPE_CHECKING:
     from weft.repository.runs import RunRecord
 
-__all__ = ["command"]
-
 
 @click.command("ls")
 @options.project

@@ -17,8 +17,6 @@ import click
 from weft import __version__
 from weft.errors import InvalidInput, WeftError, nearest, shorten
 
-__all__ = ["COMMANDS", "SHARED_MODULES", "main", "weft"]
-
 COMMANDS = {
     "cancel": "Cancel a run: stop its programs and keep its results.",
     "check": "Report all problems of workflow, platform and scenario files.",

@@ -12,25 +12,6 @@ import click
 from weft.errors import InvalidInput, shorten
 from weft.units import parse_seconds
 
-__all__ = [
-    "as_json",
-    "given_params",
-    "given_seconds",
-    "json_text",
-    "on_platform",
-    "parameters",
-    "planning_budget",
-    "planning_workers",
-    "print_json",
-    "project",
-    "read_format",
-    "run_argument",
-    "run_option",
-    "seed",
-    "verbose",
-    "workflow_argument",
-]
-
 _Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 workflow_argument: _Decorator = click.argument("workflow", type=click.Path(path_type=str))

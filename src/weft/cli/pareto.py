@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from weft.planners.pareto_front import Against
     from weft.planners.pareto_search import FrontProgress
 
-__all__ = ["command", "front_progress"]
-
 
 @click.command("pareto")
 @options.workflow_argument

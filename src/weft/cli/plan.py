@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from weft.api.plan import PlannedWorkflow
     from weft.workflow.workflow import Workflow
 
-__all__ = ["command", "show"]
 
 _OBJECTIVE_HELP = """Objective of the plan: makespan, cost, local, on-demand, static, static-literal,
 static-idle-fraction, speedup, efficiency, communication, synchronisation, overhead, lost-parallelism,

@@ -17,8 +17,6 @@ import click
 from weft.cli import options
 from weft.registry import Registry, list_options
 
-__all__ = ["Description", "OptionDescription", "describe", "formats", "planners", "policies"]
-
 
 @click.command("planners")
 @click.argument("name", required=False)

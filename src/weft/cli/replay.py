@@ -13,7 +13,6 @@ from weft.units import format_seconds
 if TYPE_CHECKING:
     from weft.engine.replay import ReplayResult
 
-__all__ = ["command"]
 
 _SHOWN = 20
 

@@ -9,8 +9,6 @@ import click
 from weft.cli import options
 from weft.cli.terminal import stage
 
-__all__ = ["command"]
-
 
 @click.command("report")
 @options.run_argument

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from weft.papers.repetition import ReproductionProgress, ReproductionResult, ResultLedger
     from weft.papers.reproduction import Reproduction, ResultRow
 
-__all__ = ["command"]
 
 _FOLDER = Path(".weft") / "reproduce"
 _PAUSE_S = 0.1

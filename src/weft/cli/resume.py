@@ -7,8 +7,6 @@ import click
 from weft.cli import options
 from weft.cli.terminal import stage
 
-__all__ = ["command"]
-
 
 @click.command("resume")
 @options.run_argument

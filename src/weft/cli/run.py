@@ -7,8 +7,6 @@ import click
 from weft.cli import options
 from weft.cli.terminal import stage
 
-__all__ = ["command"]
-
 
 @click.command("run")
 @click.argument("workflows", nargs=-1, type=click.Path(path_type=str), metavar="WORKFLOW...")

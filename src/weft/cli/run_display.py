@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from weft.engine.state.state import EngineState
     from weft.reports.execution_history import AttemptLogs
 
-__all__ = ["RunDisplay", "sum_by_workflow"]
-
 
 _COLUMNS = ("kind", "waiting", "running", "done", "reused", "failed")
 _FAILURES = 3

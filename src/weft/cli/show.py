@@ -6,8 +6,6 @@ import click
 
 from weft.cli import options
 
-__all__ = ["command"]
-
 
 @click.command("show")
 @options.workflow_argument

@@ -15,7 +15,6 @@ from weft.units import format_count, format_seconds
 if TYPE_CHECKING:
     from weft.api.simulation import SimulatedRuns, SimulationProgress
 
-__all__ = ["command"]
 
 _SHOWN = 20
 """Maximal number of table rows printed."""

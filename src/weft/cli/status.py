@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from weft.cli.run_display import RunDisplay
     from weft.repository.runs import RunRecord
 
-__all__ = ["command"]
 
 _SHOWN = 20
 """Maximal number of running tasks listed."""

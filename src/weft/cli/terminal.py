@@ -19,17 +19,6 @@ from weft.units import format_seconds
 if TYPE_CHECKING:
     from weft.planners.planner import PlanProgress
 
-__all__ = [
-    "LiveDisplay",
-    "ProgressLine",
-    "colored",
-    "colored_errors",
-    "redraws",
-    "stage",
-    "terminal_size",
-    "width",
-]
-
 
 def width() -> int:
     """Return the width to use: COLUMNS or that of the terminal, limited to 60..140; default 100."""

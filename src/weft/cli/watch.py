@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from weft.cli.run_display import RunDisplay
     from weft.repository.runs import RunRecord
 
-__all__ = ["command"]
 
 _PAUSE_S = 0.2
 

@@ -13,8 +13,6 @@ from weft.engine.states import Attempt, Cause, TaskState
 from weft.engine.transitions import ENACT
 from weft.policies.policy import Policy
 
-__all__ = ["DecisionContext"]
-
 
 class DecisionContext:
     """Give reactions the state to read, the settings, and a method to emit commands."""

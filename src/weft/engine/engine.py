@@ -24,8 +24,6 @@ from weft.errors import InvalidInput, WeftError
 from weft.instance.instance import Instance
 from weft.policies.policy import Policy
 
-__all__ = ["Engine"]
-
 _MAY_BEGIN = (Submitted, RequestReceived)
 """Events that may activate a run, so that the periodic timers are needed."""
 

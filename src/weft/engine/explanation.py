@@ -32,17 +32,6 @@ from weft.records import dataclass
 from weft.units import format_count, format_seconds
 from weft.workflow.task_graph import COMPUTE
 
-__all__ = [
-    "Candidate",
-    "CandidateMode",
-    "Condition",
-    "Explanation",
-    "ExplanationStep",
-    "PlacementChoice",
-    "describe_standstill",
-    "explain",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:

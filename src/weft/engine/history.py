@@ -24,21 +24,6 @@ from weft.engine.states import TaskState
 from weft.records import dataclass
 from weft.workflow.task_graph import COMPUTE
 
-__all__ = [
-    "AttemptRecord",
-    "FailureRecord",
-    "History",
-    "MachineUse",
-    "MigrationRecord",
-    "RunSummary",
-    "StepFunction",
-    "count_causes",
-    "count_migration_reasons",
-    "list_slowdowns",
-    "measure_machines",
-    "replicated_share",
-]
-
 
 @dataclass(slots=True, kw_only=True)
 class AttemptRecord:

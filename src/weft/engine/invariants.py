@@ -28,8 +28,6 @@ from weft.errors import WeftError
 from weft.instance.instance import Instance
 from weft.workflow.task_graph import COMPUTE, VIRTUAL
 
-__all__ = ["InvariantViolation", "JournalAudit", "audit_journal", "check_engine", "check_machines", "require"]
-
 
 class InvariantViolation(WeftError):
     """An invariant does not hold: a bug of weft."""

@@ -25,18 +25,6 @@ from weft.engine.states import STATES, TaskState
 from weft.errors import InvalidInput
 from weft.records import dataclass
 
-__all__ = [
-    "READABLE_SCHEMAS",
-    "SCHEMA",
-    "TYPE_NAMES",
-    "JournalEntry",
-    "NoteFields",
-    "decode_message",
-    "encode_fields",
-    "encode_message",
-    "note_fields",
-]
-
 SCHEMA = 2
 """Version of the entries that are written."""
 

@@ -19,8 +19,6 @@ from weft.engine.messages import Command
 from weft.engine.state.plan import StoredPlan
 from weft.records import dataclass
 
-__all__ = ["CommandDifference", "ReplayResult", "rebuild", "replay"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandDifference:

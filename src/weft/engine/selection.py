@@ -38,22 +38,6 @@ from weft.platform.arrays import machine_columns
 from weft.workflow.task_graph import COMPUTE, TRANSFER
 from weft.workflow.templates import fill_template
 
-__all__ = [
-    "ExternalFile",
-    "MachinePreferences",
-    "accepts_machine",
-    "check_requirement",
-    "estimate_work_done",
-    "external_staging_s",
-    "list_candidate_machines",
-    "list_external_files",
-    "may_use",
-    "rank_machine",
-    "spared_share",
-    "spared_share_if_ended",
-    "suits_task",
-]
-
 
 class MachinePreferences(NamedTuple):
     """Current requirement and rank of a task, evaluated for all machines."""

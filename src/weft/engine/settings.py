@@ -12,8 +12,6 @@ from dataclasses import field
 from weft.errors import InvalidInput, nearest
 from weft.records import dataclass
 
-__all__ = ["DEFAULT_RETRIES", "PRESETS", "EngineSettings", "ReplanRule", "find_settings"]
-
 DEFAULT_RETRIES: Mapping[str, int] = {
     "error": 0,
     "oom": 1,

@@ -11,24 +11,6 @@ import math
 
 from weft.records import dataclass
 
-__all__ = [
-    "ACTIVE",
-    "FINAL",
-    "STATES",
-    "TRANSITIONS",
-    "Attempt",
-    "Cause",
-    "Demand",
-    "MigrationReason",
-    "ProbeTarget",
-    "RequestKind",
-    "RunOutcome",
-    "SignalKind",
-    "Stage",
-    "TaskState",
-    "TimerKind",
-]
-
 
 class TaskState(enum.IntEnum):
     """The state of a task."""

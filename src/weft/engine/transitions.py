@@ -35,8 +35,6 @@ from weft.workflow.task_graph import COMPUTE
 from weft.workflow.unfold import unfold
 from weft.workflow.workflow import set_growth_lines
 
-__all__ = ["ENACT", "absorb", "enact"]
-
 
 def _grow_run(state: EngineState, index: int, lines: Mapping[str, Sequence[str]]) -> None:
     """Unfold the sweeps over some files and continue with the larger graph."""

@@ -26,8 +26,6 @@ from weft.instance.instance import Instance
 from weft.policies.policy import MachineView, Mode, RunView
 from weft.workflow.task_graph import COMPUTE, TRANSFER
 
-__all__ = ["EngineMachineView", "EngineRunView", "EngineView"]
-
 
 class EngineMachineView:
     """One machine, as a policy sees it."""

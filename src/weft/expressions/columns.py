@@ -40,18 +40,6 @@ from weft.expressions.values import (
     unknown_name,
 )
 
-__all__ = [
-    "FAST_FUNCTIONS",
-    "Array",
-    "Column",
-    "evaluate_columns",
-    "fast_arithmetic",
-    "fast_compare",
-    "fast_sign",
-    "pack",
-]
-
-
 Array: TypeAlias = npt.NDArray[Any]
 Column: TypeAlias = Array | Value
 """One value per row, or one value for all rows."""

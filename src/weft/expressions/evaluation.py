@@ -23,8 +23,6 @@ from weft.expressions.operations import (
 from weft.expressions.parser import Expression
 from weft.expressions.values import Refusal, Value, ValueKind, describe, kind_of, look_up
 
-__all__ = ["Allowance", "evaluate", "evaluate_boolean", "evaluate_number", "infer_kind"]
-
 
 def evaluate(expression: Expression, context: Mapping[str, Any]) -> Value:
     """Return the value of an expression; names are looked up in the context, then among the units."""

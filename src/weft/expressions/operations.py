@@ -19,19 +19,6 @@ from weft.errors import shorten, suggest
 from weft.expressions.values import Refusal, Value, ValueKind, describe, format_kinds, kind_of, to_value
 from weft.records import dataclass
 
-__all__ = [
-    "FUNCTIONS",
-    "MAX_BITS",
-    "MAX_ENTRIES",
-    "Function",
-    "apply_arithmetic",
-    "apply_sign",
-    "compare",
-    "take_entry",
-    "to_condition",
-]
-
-
 MAX_BITS = 4096
 """Maximum number of bits of an integer."""
 _MAX_EXPONENT = 1024

@@ -20,18 +20,6 @@ from weft.expressions.tree import ExpressionNode
 from weft.expressions.values import BUILT_IN, ExpressionError, Refusal, unknown_name
 from weft.records import dataclass
 
-__all__ = [
-    "MAX_DEPTH",
-    "MAX_LENGTH",
-    "MAX_NODES",
-    "Expression",
-    "find_unknown_names",
-    "parse",
-    "parse_tree",
-    "scan",
-]
-
-
 MAX_LENGTH = 10_000
 """Maximum length of an expression in characters."""
 MAX_DEPTH = 100

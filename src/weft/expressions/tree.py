@@ -11,23 +11,6 @@ from dataclasses import field
 
 from weft.records import dataclass
 
-__all__ = [
-    "Binary",
-    "Compare",
-    "Conditional",
-    "ExpressionNode",
-    "FunctionCall",
-    "Index",
-    "ListOf",
-    "Literal",
-    "Logical",
-    "Name",
-    "Unary",
-    "children",
-    "format_tree",
-    "walk",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PositionedNode:

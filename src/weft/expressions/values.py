@@ -16,25 +16,6 @@ from typing import Any, Final, TypeAlias
 from weft.errors import InvalidInput, Problem, shorten, suggest
 from weft.units import BYTES, SECONDS
 
-__all__ = [
-    "BUILT_IN",
-    "MISSING",
-    "UNITS",
-    "ExpressionError",
-    "Refusal",
-    "Value",
-    "ValueKind",
-    "describe",
-    "find_nested",
-    "find_variable",
-    "format_kinds",
-    "kind_of",
-    "look_up",
-    "to_value",
-    "unknown_name",
-]
-
-
 _BEFORE, _AFTER = 30, 40
 
 

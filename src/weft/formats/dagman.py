@@ -17,8 +17,6 @@ from weft.formats.gridway_template import parse_template
 from weft.workflow.task import Dependency, Input, JobSpec, Task, TaskKind
 from weft.workflow.workflow import Workflow
 
-__all__ = ["Dagman"]
-
 _JOB = re.compile(r"^[ \t]*JOB[ \t]+\S+[ \t]+\S+", re.MULTILINE | re.IGNORECASE)
 _COUNT = re.compile(r"[0-9]{1,9}")
 _IGNORED = ("CONFIG", "DOT", "NODE_STATUS_FILE", "JOBSTATE_LOG")

@@ -16,8 +16,6 @@ from weft.formats.xml_document import parse_xml
 from weft.workflow.task import JobSpec
 from weft.workflow.workflow import Workflow
 
-__all__ = ["Dax"]
-
 _ROOT = re.compile(r"<(?:\w+:)?adag[\s>/]")
 _COUNT = re.compile(r"[0-9]{1,9}")
 _MAX_HINTS = 3

@@ -22,9 +22,6 @@ from weft.workflow.quantity import Range, Sweep
 from weft.workflow.task import ALL, Dependency, IndexRange, Input, Output, Task
 from weft.workflow.workflow import Workflow
 
-__all__ = ["Diet"]
-
-
 _COUNT = re.compile(r"[0-9]{1,9}")
 _BYTES: Mapping[str, float] = {
     "DIET_CHAR": 1, "DIET_SHORT": 2, "DIET_INT": 4, "DIET_LONGINT": 8, "DIET_FLOAT": 4, "DIET_DOUBLE": 8,

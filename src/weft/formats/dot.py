@@ -16,9 +16,6 @@ from weft.formats.graph import check_acyclic, escape_braces, export_graph
 from weft.workflow.task import Dependency, Input, Output, Task
 from weft.workflow.workflow import Workflow
 
-__all__ = ["Dot", "parse_dot"]
-
-
 _TOKEN = re.compile(
     r"""(?P<blank>[\s\ufeff]+)
     |(?P<comment>//[^\n]*|/\*.*?\*/|(?:(?<=\n)|\A)\#[^\n]*)

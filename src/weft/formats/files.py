@@ -12,18 +12,6 @@ from weft.platform.platform import Platform
 from weft.workflow.checks import check
 from weft.workflow.workflow import Workflow
 
-__all__ = [
-    "STDIN",
-    "detect_format",
-    "find_writer",
-    "load_platform",
-    "load_workflow",
-    "open_source",
-    "read_workflow_file",
-    "save_text",
-    "save_workflow",
-]
-
 STDIN = "-"
 """The file name that stands for standard input or output."""
 

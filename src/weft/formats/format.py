@@ -15,24 +15,6 @@ from weft.platform.platform import Platform
 from weft.records import dataclass
 from weft.workflow.workflow import Workflow
 
-__all__ = [
-    "MAX_PROBLEMS",
-    "Format",
-    "PlatformReader",
-    "ProblemCollector",
-    "ReadOnlyFormat",
-    "SourceFile",
-    "add_unknown_task",
-    "describe_value",
-    "file_error",
-    "load_json",
-    "name_json_type",
-    "pause_garbage_collection",
-    "read_number",
-    "read_object",
-    "read_objects",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFile:

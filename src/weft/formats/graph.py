@@ -17,15 +17,6 @@ from weft.workflow.task_graph import EVERYWHERE, TRANSFER, VIRTUAL, TaskGraph
 from weft.workflow.unfold import unfold
 from weft.workflow.workflow import Workflow
 
-__all__ = [
-    "ExportGraph",
-    "RecordedWorkflow",
-    "check_acyclic",
-    "escape_braces",
-    "export_graph",
-]
-
-
 _MAX_CYCLE_NAMES = 8
 """Tasks of a cycle that a message names."""
 

@@ -19,9 +19,6 @@ from weft.workflow.quantity import Range, Sweep
 from weft.workflow.task import NO_RECOVERY, Checkpoint, Input, JobSpec, Output, Recovery, Task
 from weft.workflow.workflow import Workflow
 
-__all__ = ["INDEX", "GridWay", "JobTemplate"]
-
-
 INDEX = "task_id"
 """The sweep variable of an array job: 0 for its first task."""
 

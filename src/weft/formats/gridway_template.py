@@ -22,9 +22,6 @@ from weft.expressions.tree import (
 from weft.formats.format import ProblemCollector
 from weft.records import dataclass
 
-__all__ = ["TemplateEntry", "parse_template", "translate_rank", "translate_requirement"]
-
-
 _KEYWORDS = (
     "NAME", "EXECUTABLE", "ARGUMENTS", "ENVIRONMENT", "INPUT_FILES", "OUTPUT_FILES", "STDIN_FILE",
     "STDOUT_FILE", "STDERR_FILE", "RESTART_FILES", "CHECKPOINT_INTERVAL", "CHECKPOINT_URL", "REQUIREMENTS",

@@ -22,8 +22,6 @@ from weft.platform.platform import Link, NamedPair, Platform
 from weft.workflow.task import Dependency, Input, MeasuredSeconds, Output, Task
 from weft.workflow.workflow import Workflow
 
-__all__ = ["InstanceJson"]
-
 _MARK = re.compile(r'"kind"\s*:\s*"(?:hetero-dag|moldable)"|"cost"\s*:\s*\[\s*[0-9]|"t"\s*:\s*\[\s*\[')
 _OTHERS = re.compile(r'"weft"\s*:|"schemaVersion"\s*:|"workflow"\s*:')
 _MOST = 1e300

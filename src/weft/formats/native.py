@@ -12,15 +12,6 @@ from weft.platform.platform import Platform
 from weft.workflow.task import Task
 from weft.workflow.workflow import Workflow
 
-__all__ = [
-    "WeftYaml",
-    "describes_platform",
-    "read_platform_file",
-    "replace_unwritable_names",
-    "write_platform",
-]
-
-
 _UNWRITABLE = re.compile(r"[\[\]{},\n]")
 
 

@@ -13,9 +13,6 @@ from weft.workflow.quantity import is_growing, list_points
 from weft.workflow.task import Task, TaskKind
 from weft.workflow.workflow import Workflow, evaluate_params
 
-__all__ = ["DotPicture", "MermaidPicture", "find_description_edges"]
-
-
 _FIELD = re.compile(r"\{\{|\}\}|\{[^{}]*\}|\*")
 _ANY = "\0"
 """Wildcard for any text in a pattern; file names cannot contain it."""

@@ -16,9 +16,6 @@ from weft.workflow.quantity import Amount
 from weft.workflow.task import Dependency, MeasuredSeconds, Task, TaskKind
 from weft.workflow.workflow import Workflow
 
-__all__ = ["Psplib"]
-
-
 _PRECEDENCE = re.compile(r"^[ \t]*PRECEDENCE RELATIONS[ \t]*:", re.MULTILINE | re.IGNORECASE)
 """A heading that every file has."""
 

@@ -12,8 +12,6 @@ from weft.fields import Shape
 from weft.platform.file_format import platform_schema
 from weft.workflow.file_format import workflow_schema
 
-__all__ = ["KINDS", "add_schema_header", "build_schema", "schema_text", "write_schemas"]
-
 _BUILDERS: dict[str, Callable[[], Shape]] = {"workflow": workflow_schema, "platform": platform_schema}
 
 KINDS = tuple(_BUILDERS)

@@ -13,8 +13,6 @@ from weft.formats.graph import check_acyclic
 from weft.workflow.task import Dependency, Task, TaskKind
 from weft.workflow.workflow import Workflow
 
-__all__ = ["Stg"]
-
 _WHOLE = re.compile(r"[0-9]{1,9}")
 _TIME = re.compile(r"[0-9]{1,18}(?:\.[0-9]{0,18})?")
 _REMARKS = r"(?:[ \t\r]*(?:#[^\n]*)?\n)*"

@@ -30,19 +30,6 @@ from weft.workflow.task_graph import TaskGraph
 from weft.workflow.templates import fill_template
 from weft.workflow.workflow import Workflow
 
-__all__ = [
-    "RUNTIME_SYSTEM",
-    "UNKNOWN_TIME",
-    "SubtaskFiles",
-    "WfFormat",
-    "file_table",
-    "format_command",
-    "json_lines",
-    "json_text",
-    "make_file_ids",
-    "make_ids",
-]
-
 _MARK = re.compile(r'"schemaVersion"\s*:|"workflow"\s*:\s*\{')
 _WEFT_KEY = re.compile(r'"weft"\s*:')  # the version key of weft's own files, which may be JSON
 

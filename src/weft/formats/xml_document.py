@@ -15,8 +15,6 @@ from defusedxml.common import DefusedXmlException
 from weft.errors import shorten
 from weft.formats.format import SourceFile, file_error
 
-__all__ = ["XmlElement", "parse_xml", "read_xml_tree"]
-
 
 def parse_xml(source: SourceFile, handler: ContentHandler, *, names_grammar: bool = False) -> None:
     """Send the parser events of a file to a handler. Raises InvalidInput if it is not XML.

@@ -14,15 +14,6 @@ from weft.documents import Document, DocumentNode, Scalar
 from weft.errors import DocumentPath, InvalidInput, Problem, SourceLocation, shorten
 from weft.formats.format import MAX_PROBLEMS
 
-__all__ = [
-    "MAX_DEPTH",
-    "MAX_KEY_LENGTH",
-    "MAX_NODES",
-    "MAX_NODES_PER_LINE",
-    "parse_document",
-    "write_document",
-]
-
 _MAX_NUMBER_LENGTH = 300
 _WORDS: dict[str, Scalar] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),

@@ -23,16 +23,6 @@ from weft.workflow.task_graph import COMPUTE, AmountsByCount, Floats, Indices, T
 if TYPE_CHECKING:
     from weft.instance.instance import Instance
 
-__all__ = [
-    "Candidates",
-    "Shapes",
-    "amounts_taken",
-    "find_candidates",
-    "list_conditions",
-    "nodes_taken",
-    "number_mode_shapes",
-]
-
 
 Shapes = NDArray[np.int64]
 """A number per task; tasks with the same number have the same machines and counts in the estimates."""

@@ -19,8 +19,6 @@ from weft.predictors.predictor import Predictor
 from weft.predictors.seconds import rescale_seconds
 from weft.workflow.task_graph import COMPUTE, Floats, Indices, TaskGraph
 
-__all__ = ["compile_instance", "extract_part"]
-
 
 @np.errstate(over="ignore")  # overflowing seconds make an impossible mode
 def compile_instance(

@@ -18,19 +18,6 @@ from weft.platform.platform import Platform
 from weft.predictors.seconds import ClassSeconds, RelatedSeconds, Seconds
 from weft.workflow.task_graph import COMPUTE, Floats, Indices, TaskGraph
 
-__all__ = [
-    "BusyInterval",
-    "Instance",
-    "ModeGroup",
-    "TaskModes",
-    "check_budgets",
-    "find_exceeded",
-    "group_modes",
-    "largest_consumption",
-    "number_rows",
-]
-
-
 _CHUNK = 1_000_000
 """Seconds that are expanded at a time."""
 

@@ -7,8 +7,6 @@ from typing import NamedTuple
 from weft.kernels.compilation import kernel
 from weft.kernels.problem import Doubles, Indices, MachineArrays, TaskArrays
 
-__all__ = ["Arrivals", "data_ready_s", "gather_data", "reset_arrivals", "send_data"]
-
 
 class Arrivals(NamedTuple):
     """The arrivals of one task.

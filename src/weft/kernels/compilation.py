@@ -21,15 +21,6 @@ import numpy as np
 
 from weft.errors import InvalidInput
 
-__all__ = [
-    "CompilationListener",
-    "compile_kernel",
-    "kernel",
-    "report_compilation",
-    "run_kernel",
-]
-
-
 _COMPILING_PAYS_S = 0.4
 """Seconds of plain-Python work above which loading numba and the machine code takes less time."""
 _CHOICE = "WEFT_KERNELS"

@@ -20,19 +20,6 @@ from weft.kernels.problem import (
 )
 from weft.kernels.skylines import Skylines, first_fit, occupy_skyline, permanent_fit, write_demand
 
-__all__ = [
-    "APPEND",
-    "EXCLUSIVE",
-    "INSERTION",
-    "UNLIMITED",
-    "BindingProblem",
-    "DecoderScratch",
-    "Genomes",
-    "decode",
-    "decode_bindings",
-]
-
-
 APPEND, INSERTION, EXCLUSIVE, UNLIMITED = 0, 1, 2, 3
 """Rules: when a machine is available to a task."""
 

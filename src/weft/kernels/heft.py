@@ -8,8 +8,6 @@ from weft.kernels.placement import PartialSchedule
 from weft.kernels.problem import CLASSES, COMPUTE, INFINITY, OPEN, RELATED, Indices, ProblemArrays
 from weft.kernels.timelines import Timelines, append_gap, cut_gap, find_gap, reset_gaps
 
-__all__ = ["place_earliest_finish"]
-
 _NEARLY_ONE = 1.0 - 1e-15
 """Modes are sorted by 1 / rate / gain, which may differ in the last bits from work / rate / gain."""
 

@@ -34,8 +34,6 @@ from weft.kernels.problem import (
 )
 from weft.kernels.timelines import Timelines
 
-__all__ = ["PendingTasks", "place_when_ready"]
-
 
 class PendingTasks(NamedTuple):
     """Tasks that are not placed yet."""

@@ -29,8 +29,6 @@ from weft.kernels.problem import (
 )
 from weft.kernels.timelines import Timelines, earliest_start
 
-__all__ = ["LookaheadScratch", "place_with_lookahead"]
-
 
 class LookaheadScratch(NamedTuple):
     """Scratch: the feasible machines of a task, and the modes of one of its successors."""

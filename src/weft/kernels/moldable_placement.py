@@ -42,9 +42,6 @@ from weft.kernels.problem import (
 )
 from weft.kernels.timelines import Timelines, earliest_start_by
 
-__all__ = ["AllotmentModes", "CriticalPaths", "allot_nodes", "place_tasks_by_due_date"]
-
-
 _SHORTER = 0.99
 """Share of its length down to which a path counts as critical without recomputation."""
 

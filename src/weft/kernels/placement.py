@@ -31,26 +31,6 @@ from weft.kernels.timelines import (
     reset_timelines,
 )
 
-__all__ = [
-    "APPENDED",
-    "FINISH",
-    "START",
-    "PartialSchedule",
-    "PlacementRule",
-    "PlacementState",
-    "commit_task",
-    "evaluate_task",
-    "find_modes",
-    "gather_all_data",
-    "mode_seconds",
-    "place_in_order",
-    "place_without_nodes",
-    "reset_schedule",
-    "settle_transfers",
-    "transfer_seconds",
-]
-
-
 FINISH, START = 0, 1
 """Criteria: the base of a score."""
 APPENDED = 1

@@ -10,15 +10,6 @@ from weft.kernels.compilation import kernel
 from weft.kernels.placement import mode_seconds
 from weft.kernels.problem import COMPUTE, INFINITY, Doubles, Indices, Integers, ModeArrays, TaskArrays
 
-__all__ = [
-    "fill_downward_ranks",
-    "fill_optimistic_costs",
-    "fill_upward_ranks",
-    "order_ready",
-    "pop_task",
-    "push_task",
-]
-
 
 @kernel
 def fill_upward_ranks(

@@ -9,28 +9,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-__all__ = [
-    "CLASSES",
-    "COMPUTE",
-    "INFINITY",
-    "OPEN",
-    "RELATED",
-    "SHARED",
-    "SINGLE",
-    "TABLE",
-    "TRANSFER",
-    "VIRTUAL",
-    "Doubles",
-    "Flags",
-    "Indices",
-    "Integers",
-    "MachineArrays",
-    "ModeArrays",
-    "ProblemArrays",
-    "TaskArrays",
-]
-
-
 Doubles = Any
 """float64 elements."""
 Indices = Any

@@ -8,19 +8,6 @@ from weft.kernels.compilation import kernel
 from weft.kernels.problem import INFINITY, Doubles, Indices, Integers
 from weft.kernels.skylines import Skylines, first_fit, occupy_skyline, write_demand
 
-__all__ = [
-    "CONSERVATIVE",
-    "EASY",
-    "FIFO",
-    "FIRST_FIT",
-    "JobRequests",
-    "QueueJobs",
-    "QueueState",
-    "run_amount_queue",
-    "run_queue",
-]
-
-
 FIFO, FIRST_FIT, EASY, CONSERVATIVE = 0, 1, 2, 3
 """Queue rules, in the order of ``weft.platform.machine.QUEUES``."""
 _WRONG = -1.0

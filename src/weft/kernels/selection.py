@@ -38,17 +38,6 @@ from weft.kernels.problem import (
 )
 from weft.kernels.timelines import Timelines, earliest_append, earliest_start
 
-__all__ = [
-    "AVAILABILITY",
-    "LEAST",
-    "MOST",
-    "SUFFERAGE",
-    "SelectionQueue",
-    "SelectionRule",
-    "place_by_selection",
-]
-
-
 AVAILABILITY = 2
 """A criterion beside FINISH and START: when the data exist, on any machine, and the machine is free."""
 

@@ -7,20 +7,6 @@ from typing import NamedTuple
 from weft.kernels.compilation import kernel
 from weft.kernels.problem import INFINITY, Doubles, Flags, Indices, Integers
 
-__all__ = [
-    "DRAWS",
-    "SharedGoal",
-    "SharedLinks",
-    "SharedModes",
-    "SharedMoves",
-    "SharedProblem",
-    "SharedSchedule",
-    "SharedScore",
-    "SharedScratch",
-    "SharedState",
-    "anneal_shared",
-]
-
 
 class SharedModes(NamedTuple):
     """The modes of all tasks, by task, then machine, then nodes."""

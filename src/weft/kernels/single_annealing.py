@@ -7,14 +7,6 @@ from typing import NamedTuple
 from weft.kernels.compilation import kernel
 from weft.kernels.problem import Doubles, Flags, Indices, Integers
 
-__all__ = [
-    "WORDS",
-    "SingleObjective",
-    "SingleProblem",
-    "SingleState",
-    "anneal_single",
-]
-
 
 class SingleProblem(NamedTuple):
     """The instance. Tasks are in topological order."""

@@ -7,8 +7,6 @@ from typing import NamedTuple
 from weft.kernels.compilation import kernel
 from weft.kernels.problem import INFINITY, Doubles, Integers
 
-__all__ = ["Skylines", "first_fit", "occupy_skyline", "permanent_fit", "write_demand"]
-
 
 class Skylines(NamedTuple):
     """``nodes`` and ``left`` are free from ``time`` of a step to the next step.

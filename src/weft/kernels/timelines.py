@@ -7,23 +7,6 @@ from typing import NamedTuple
 from weft.kernels.compilation import kernel
 from weft.kernels.problem import INFINITY, OPEN, SINGLE, Doubles, Indices, Integers, MachineArrays
 
-__all__ = [
-    "INITIAL_GAPS",
-    "Gaps",
-    "Timelines",
-    "append_gap",
-    "cut_gap",
-    "earliest_append",
-    "earliest_start",
-    "earliest_start_by",
-    "earliest_start_single",
-    "find_gap",
-    "occupy",
-    "reset_gaps",
-    "reset_timelines",
-]
-
-
 INITIAL_GAPS = 4
 """Gaps for which every machine has space at first."""
 _ROUNDING = 1e-12

@@ -8,8 +8,6 @@ from weft.kernels.compilation import kernel
 from weft.kernels.placement import mode_seconds
 from weft.kernels.problem import INFINITY, Doubles, Flags, Indices, ModeArrays
 
-__all__ = ["SubtaskGraph", "move_subtasks"]
-
 _ROUNDING = 1e-12
 """Times that differ by less than this share of the schedule length are equal."""
 

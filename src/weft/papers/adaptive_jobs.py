@@ -48,25 +48,6 @@ from weft.workflow.builder import Builder
 from weft.workflow.unfold import unfold
 from weft.workflow.workflow import Workflow
 
-__all__ = [
-    "JOBS",
-    "LATENCY_S",
-    "MOVING_S",
-    "DegradationStudy",
-    "RequirementsStudy",
-    "StageLog",
-    "StageLogLine",
-    "array_job",
-    "degradation_scenario",
-    "grid",
-    "measure_degradation",
-    "measure_requirements",
-    "read_stage_log",
-    "requirements_scenario",
-    "run_jobs",
-]
-
-
 JOBS = 5
 LATENCY_S = 19.0
 """Latency of every stage; half of it to cancel and to clean up."""

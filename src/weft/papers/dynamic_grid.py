@@ -18,9 +18,6 @@ from weft.platform.platform import Link, Platform
 from weft.workflow.builder import Builder
 from weft.workflow.workflow import Workflow
 
-__all__ = ["FAST_MACHINES", "grid_testbed", "lapw1_stage", "wien2k"]
-
-
 FAST_MACHINES = 16
 """Number of fast machines (3 GHz, idle); they come first."""
 _INSIDE_BPS = {"A": 12.5e6, "B": 160e6, "C": 12.5e6, "D": 12.5e6}

@@ -41,17 +41,6 @@ from weft.runtime.simulation import Simulation
 from weft.workflow.unfold import unfold
 from weft.workflow.workflow import Workflow
 
-__all__ = [
-    "EVENT_S",
-    "STRATEGIES",
-    "ExecutionMeasures",
-    "MigrationStudy",
-    "Strategy",
-    "execute_strategy",
-    "migration_rows",
-]
-
-
 EVENT_S = 30.0
 """Interval of scheduling events, as in the prototype; the paper raises one as soon as the last plan is ready.
 """

@@ -42,25 +42,6 @@ from weft.search.operators import scale_fitness, select_by_remainder
 from weft.search.space import Floats
 from weft.workflow.unfold import unfold
 
-__all__ = [
-    "FACTORS",
-    "GRID",
-    "OPERATORS",
-    "TRENDS",
-    "TUNED",
-    "VARIANTS",
-    "Trend",
-    "TuningFactor",
-    "TuningStudy",
-    "cell_name",
-    "grid_cells",
-    "measure_operators",
-    "operator_rows",
-    "reference_s",
-    "tuning_rows",
-]
-
-
 TUNED = "tuned"
 """Cell with the chosen settings."""
 OPERATORS = "operators"

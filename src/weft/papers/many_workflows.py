@@ -41,30 +41,6 @@ from weft.workflow.builder import Builder
 from weft.workflow.checks import check_and_unfold
 from weft.workflow.workflow import Workflow
 
-__all__ = [
-    "ALL_APPLICATIONS",
-    "ALONE_S",
-    "APPLICATIONS",
-    "BOUND_S",
-    "BOX_NUMBERS",
-    "POLICY_LABELS",
-    "REFERENCES",
-    "SERIES",
-    "SERVERS",
-    "TIMES_S",
-    "WORK_S",
-    "StarvationStudy",
-    "box_measure",
-    "compare_policies",
-    "compile_applications",
-    "draw_order",
-    "reference_arrivals",
-    "run_policy",
-    "sample_measure",
-    "starvation_arrivals",
-]
-
-
 SERVERS = 4
 """Number of identical servers, each with one task at a time."""
 ALONE_S = {"MAXDo": 32.9, "PipeAlign": 96.0, "GEE": 123.0}

@@ -52,16 +52,6 @@ from weft.papers.reproduction import (
 )
 from weft.papers.statistics import Summary, summarise
 
-__all__ = [
-    "CASES",
-    "OnlineStudy",
-    "alone_measure",
-    "delayed_case",
-    "scenario_charts",
-    "scenario_rows",
-    "work_measure",
-]
-
 
 class _Cases(NamedTuple):
     """The names of the cells."""

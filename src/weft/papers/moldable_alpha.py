@@ -38,24 +38,6 @@ from weft.schedule.objective import make_objective
 from weft.search.genetic import GeneticSettings
 from weft.search.operators import Selection
 
-__all__ = [
-    "ALPHAS",
-    "INDEPENDENT",
-    "OBJECTIVES",
-    "TABLE",
-    "AlphaCase",
-    "AlphaStudy",
-    "TableSettings",
-    "alpha_rows",
-    "compared_cases",
-    "list_cells",
-    "sweep_cases",
-    "table_case",
-    "table_settings",
-    "timed_case",
-]
-
-
 ALPHAS = (0.95, 0.8, 0.5, 0.2, 0.05)
 OBJECTIVES = ("on-demand", "static", "static-literal")
 INDEPENDENT = (8, 16, 32, 64)

@@ -42,25 +42,6 @@ from weft.workflow.generators.moldable import Barrier, Independent, ReductionTre
 from weft.workflow.task_graph import Indices
 from weft.workflow.unfold import unfold
 
-__all__ = [
-    "JUDGED",
-    "POPULATIONS",
-    "QUEUE",
-    "SELECTIONS",
-    "SIZES",
-    "TABLE",
-    "LocalOptimumStudy",
-    "PublishedLine",
-    "dependent_instance",
-    "independent_instance",
-    "local_cell",
-    "local_counts",
-    "local_metrics",
-    "local_rows",
-    "workflow_label",
-]
-
-
 SIZES = (7, 8, 15, 16, 31, 32, 63, 64)
 QUEUE = "fifo"
 """No task overtakes a waiting one (docs/papers/moldable.md, section 5)."""

@@ -43,27 +43,6 @@ from weft.workflow.generators.sweep_graphs import (
 )
 from weft.workflow.unfold import unfold
 
-__all__ = [
-    "ALGORITHMS",
-    "DEFAULTS",
-    "FACTORS",
-    "SAMPLES_PROTOTYPE",
-    "Claim",
-    "SamplesStudy",
-    "SweepFactor",
-    "TablesStudy",
-    "compile_layers",
-    "count_best",
-    "find_best",
-    "measure_percents",
-    "planned_s",
-    "point_name",
-    "random_sweeps",
-    "simulated_s",
-    "table_rows",
-]
-
-
 ALGORITHMS = ("xDCP", "M-S", "pM-S")
 _POLICIES = {"M-S": "manager-worker", "pM-S": "priority-manager-worker"}
 _EQUAL = 1e-9

@@ -35,18 +35,6 @@ from weft.papers.reproduction import (
 from weft.randomness import generator
 from weft.search.pool import INLINE_POOL, Pool
 
-__all__ = [
-    "ReproductionProgress",
-    "ReproductionResult",
-    "ResultLedger",
-    "RunKey",
-    "find_sources",
-    "ledger_path",
-    "reproduce",
-    "source_digest",
-]
-
-
 _ENTRY = re.compile(r"weft(\.\w+)+:\w+")
 _SOURCE_ROOT = Path(__file__).parents[2]
 """The folder that contains the package."""

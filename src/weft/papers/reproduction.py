@@ -18,24 +18,6 @@ from weft.papers.statistics import Summary, summarise
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = [
-    "Box",
-    "Boxes",
-    "Chart",
-    "ChartedReproduction",
-    "Curves",
-    "ExperimentCell",
-    "Measures",
-    "Reproduction",
-    "ResultRow",
-    "Results",
-    "ToleranceBand",
-    "Value",
-    "mean_row",
-    "median_row",
-    "single_row",
-]
-
 
 Value = int | float | str | bool
 Measures = Mapping[str, float]

@@ -28,16 +28,6 @@ from weft.runtime.execution import Execution, open_project
 from weft.runtime.simulation import Simulation
 from weft.workflow.workflow import Workflow
 
-__all__ = [
-    "DISTURBANCE_LIMIT",
-    "LocalRun",
-    "SimulationHistory",
-    "place_locally",
-    "repeat_if_disturbed",
-    "run_locally",
-    "run_simulation",
-]
-
 DISTURBANCE_LIMIT = 0.25
 """Share of run queue delay above which the durations of an execution are not judged."""
 _REPETITIONS = 3

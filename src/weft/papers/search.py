@@ -8,8 +8,6 @@ from weft.search.genetic import GeneticAlgorithm, GeneticSettings
 from weft.search.optimiser import NO_LIMIT, Evaluate, SearchResult, SearchState
 from weft.search.space import Space
 
-__all__ = ["run_search"]
-
 
 def run_search(
     settings: GeneticSettings,

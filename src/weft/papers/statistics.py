@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from weft.errors import InvalidInput
 from weft.records import dataclass
 
-__all__ = ["Summary", "improvement_percent", "precision_percent", "share_percent", "summarise"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:

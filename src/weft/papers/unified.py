@@ -38,9 +38,6 @@ from weft.randomness import generator
 from weft.runtime.simulation import Simulation
 from weft.workflow.checks import check_and_unfold
 
-__all__ = ["VARIANTS", "UnifiedStudy", "UnifiedVariant", "make_simulation"]
-
-
 _SEEDS, _QUICK_SEEDS = 10, 3
 _PLANNER = "genetic"
 _PLAN_STEPS = 200

@@ -50,25 +50,6 @@ from weft.platform.platform import Platform
 from weft.workflow.builder import Builder
 from weft.workflow.workflow import Workflow
 
-__all__ = [
-    "CASES",
-    "DEGRADATION",
-    "DEMANDS",
-    "FAST",
-    "FROM_ZERO",
-    "CompetingProcesses",
-    "FileServer",
-    "JobCase",
-    "JobMigrationStudy",
-    "JobOutcome",
-    "list_cores",
-    "measure_jobs",
-    "run_jobs_locally",
-    "serve_files",
-    "to_paper_seconds",
-]
-
-
 _PROGRAM = """
 import os, sys, threading
 os.sched_setaffinity(0, {int(sys.argv[1])})

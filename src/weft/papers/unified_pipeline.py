@@ -26,9 +26,6 @@ from weft.platform.platform import Platform
 from weft.workflow.generators.sweep_graphs import SweepLayers, build_layered_sweeps
 from weft.workflow.task import JobSpec, Task
 
-__all__ = ["EXPECTED", "PipelineStudy", "find_starts"]
-
-
 EXPECTED: dict[str, dict[str, float]] = {
     "m-s": {"t11": 0, "t12": 1, "t13": 5, "t14": 9, "t22": 9, "t21": 10, "t31": 11, "t32": 12},
     "pm-s": {"t11": 0, "t14": 1, "t12": 2, "t21": 2, "t32": 4, "t13": 6, "t22": 10, "t31": 14},

@@ -19,9 +19,6 @@ from typing import Any
 
 from weft import task
 
-__all__ = ["MADE_FOR", "main"]
-
-
 MADE_FOR = "any"
 _PRIORITY = -15
 _CORES = 2

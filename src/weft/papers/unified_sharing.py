@@ -39,9 +39,6 @@ from weft.platform.platform import Platform
 from weft.workflow.task import JobSpec, Task
 from weft.workflow.workflow import Workflow
 
-__all__ = ["POLICIES", "SharingStudy"]
-
-
 POLICIES = ("srpt", "foft", "fcfs", "g-heft")
 """Ordered by mean slowdown, the smallest first."""
 _PROTOTYPE = {"srpt": 5.1, "foft": 7.4, "fcfs": 12.9, "g-heft": 39.2}

@@ -18,8 +18,6 @@ from weft.planners.planner import BasePlanner, Plan, PlanRequest, Unsupported
 from weft.search import annealing as search
 from weft.search.pool import INLINE_POOL
 
-__all__ = ["AnnealingPlanner"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnnealingPlanner(BasePlanner):

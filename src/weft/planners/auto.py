@@ -17,8 +17,6 @@ from weft.planners.portfolio import Contender, Incumbent, PortfolioSearch
 from weft.planners.problem import compile_problem
 from weft.schedule.objective import Objective
 
-__all__ = ["LIST_PLANNERS", "Auto", "run_list_planners"]
-
 _ANY = 2**62
 LIST_PLANNERS: tuple[tuple[str, int], ...] = (
     ("heft", _ANY),

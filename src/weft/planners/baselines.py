@@ -10,8 +10,6 @@ from weft.planners.planner import BasePlanner, Plan, PlanRequest
 from weft.schedule.schedule import Schedule
 from weft.workflow.task_graph import COMPUTE, Indices
 
-__all__ = ["RandomMachine", "RoundRobin"]
-
 
 class RoundRobin(ListPlanner):
     """Binding variables in turn over their candidate machines.

@@ -8,8 +8,6 @@ from weft.planners.list_planner import ListPlanner, check_evaluation_count, sele
 from weft.planners.planner import Unsupported
 from weft.schedule.schedule import Schedule
 
-__all__ = ["MaxMin", "MinMin", "Sufferage"]
-
 
 class MinMin(ListPlanner):
     """The ready task that ends first.

@@ -8,8 +8,6 @@ from weft.planners.problem import restrict_to_best_modes
 from weft.planners.ranks import order_by_rank, upward_ranks
 from weft.schedule.schedule import Schedule
 
-__all__ = ["Cheapest"]
-
 
 class Cheapest(ListPlanner):
     """The plan of least cost.

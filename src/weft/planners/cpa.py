@@ -18,8 +18,6 @@ from weft.planners.problem import ModeSubset, compile_problem, restrict_modes
 from weft.planners.ranks import mean_communication_s, mean_seconds, order_by_rank
 from weft.workflow.task_graph import COMPUTE, TRANSFER, Floats, Indices
 
-__all__ = ["Allotment", "Cpa", "plan_allotment", "restrict_to_counts"]
-
 _ELEMENT_S, _PASSES_PER_COUNT = 0.3e-6, 0.1
 """Approximate seconds per task or edge in plain Python, and passes over all of them per additional count."""
 

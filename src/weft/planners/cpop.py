@@ -10,8 +10,6 @@ from weft.planners.ranks import downward_ranks, least_seconds, mean_communicatio
 from weft.schedule.schedule import Schedule
 from weft.workflow.task_graph import COMPUTE, Floats, Indices
 
-__all__ = ["Cpop", "critical_tasks"]
-
 
 class Cpop(ListPlanner):
     """The critical path on one machine, all other tasks by earliest finish.

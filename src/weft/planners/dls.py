@@ -7,8 +7,6 @@ from weft.planners.list_planner import ListPlanner, select_tasks
 from weft.planners.ranks import median_seconds, static_levels
 from weft.schedule.schedule import Schedule
 
-__all__ = ["Dls"]
-
 
 class Dls(ListPlanner):
     """The highest dynamic level of all ready tasks and machines.

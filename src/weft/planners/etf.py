@@ -8,8 +8,6 @@ from weft.planners.list_planner import ListPlanner, select_tasks
 from weft.planners.ranks import rank_by_priority, static_levels
 from weft.schedule.schedule import Schedule
 
-__all__ = ["Etf"]
-
 
 class Etf(ListPlanner):
     """The earliest start of all ready tasks.

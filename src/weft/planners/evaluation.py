@@ -20,15 +20,6 @@ from weft.workflow.task_graph import COMPUTE, Floats, Indices
 if TYPE_CHECKING:
     from weft.planners.decoding import DecodedPopulation
 
-__all__ = [
-    "LinearObjective",
-    "Loss",
-    "PopulationEvaluator",
-    "compute_bounds",
-    "evaluate_loss",
-    "linearise_objective",
-]
-
 
 _ROUNDING = 1e-9
 """Relative rounding error of a sum that equals a limit."""

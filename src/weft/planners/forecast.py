@@ -14,9 +14,6 @@ from weft.schedule.costs import schedule_cost
 from weft.schedule.schedule import Schedule, expected_executions, total_seconds
 from weft.workflow.task_graph import COMPUTE, Floats, LoopBody
 
-__all__ = ["PlanForecast", "forecast_schedule"]
-
-
 _SAMPLES = 200
 _Z90 = 1.2815515655446004
 """The 90 % quantile of the standard normal distribution."""

@@ -31,16 +31,6 @@ from weft.search.optimiser import Optimiser
 from weft.search.space import Floats, Points, Space, make_space
 from weft.workflow.task_graph import COMPUTE, Indices
 
-__all__ = [
-    "DECODER_RULES",
-    "BindingEncoding",
-    "GeneticPlanner",
-    "OccupancyName",
-    "check_bindings_support",
-    "fill_gaps",
-    "make_optimiser",
-]
-
 OccupancyName = Literal["append", "insertion", "exclusive", "none"]
 DECODER_RULES = {"append": APPEND, "insertion": INSERTION, "exclusive": EXCLUSIVE, "none": UNLIMITED}
 _MAX_CELLS = 20_000_000

@@ -10,8 +10,6 @@ from weft.planners.ranks import mean_communication_s, order_by_rank, upward_rank
 from weft.records import dataclass
 from weft.schedule.schedule import Schedule
 
-__all__ = ["Heft"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heft(ListPlanner):

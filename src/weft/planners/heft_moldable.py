@@ -24,13 +24,6 @@ from weft.schedule.objective import Objective
 from weft.schedule.schedule import Schedule
 from weft.workflow.task_graph import COMPUTE, TRANSFER, Floats, Indices
 
-__all__ = [
-    "HeftMoldable",
-    "latest_finish_s",
-    "restrict_to_efficient",
-    "schedule_by_due_date",
-]
-
 _SECOND_EFFICIENCY = 0.8
 """Minimal efficiency of a further plan."""
 _TOLERANCE = 0.05

@@ -8,8 +8,6 @@ from weft.planners.list_planner import ListPlanner, select_tasks
 from weft.planners.ranks import rank_by_priority, static_levels
 from weft.schedule.schedule import Schedule
 
-__all__ = ["Hlfet"]
-
 
 class Hlfet(ListPlanner):
     """The ready task of the highest level on the machine that is free first.

@@ -8,8 +8,6 @@ from weft.planners.list_planner import FRUGAL, ListPlanner, append_rule, index_o
 from weft.planners.problem import best_machines
 from weft.schedule.schedule import Schedule
 
-__all__ = ["Fastest", "Mct", "Olb"]
-
 
 class Mct(ListPlanner):
     """Minimum completion time: every task where it ends first, after all other tasks there.

@@ -13,8 +13,6 @@ from weft.planners.list_planner import index_order, make_rule, run_placement
 from weft.planners.planner import BasePlanner, Plan, PlanRequest
 from weft.planners.problem import compile_problem
 
-__all__ = ["LazyPlanner"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LazyPlanner(BasePlanner):

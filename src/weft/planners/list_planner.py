@@ -25,21 +25,6 @@ from weft.planners.ranks import link_equal_tasks, static_levels
 from weft.schedule.schedule import Schedule
 from weft.workflow.task_graph import Floats, Indices
 
-__all__ = [
-    "FRUGAL",
-    "ListPlanner",
-    "append_rule",
-    "check_evaluation_count",
-    "estimate_python_s",
-    "index_order",
-    "make_rule",
-    "make_scratch",
-    "place_tasks",
-    "read_schedule",
-    "run_placement",
-    "select_tasks",
-]
-
 FRUGAL = 1.05
 """A moldable task takes fewer nodes as long as it ends within this factor of its earliest finish."""
 _TASK_S, _MODE_S = 8e-6, 0.35e-6

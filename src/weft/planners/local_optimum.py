@@ -11,8 +11,6 @@ from weft.planners.queue_decoding import run_queue, submission_order
 from weft.schedule.schedule import Schedule
 from weft.workflow.task_graph import Indices
 
-__all__ = ["LocalOptimum"]
-
 
 class LocalOptimum(ListPlanner):
     """Every task on its fastest node count.

@@ -11,8 +11,6 @@ from weft.planners.problem import compile_problem
 from weft.planners.ranks import order_by_rank, upward_ranks
 from weft.schedule.schedule import Schedule
 
-__all__ = ["Lookahead"]
-
 _PAIR_S = 0.5e-6
 """Approximate seconds per edge and pair of machines in plain Python."""
 

@@ -20,8 +20,6 @@ from weft.search import genetic as search
 from weft.search.space import Floats, Points, Space, make_numeric_space, make_space
 from weft.workflow.task_graph import COMPUTE, Indices
 
-__all__ = ["MoldableGeneticPlanner", "NodeCountEncoding", "recommended_settings"]
-
 _SMALL, _LARGE, _FROM_TASKS = 25, 50, 31
 """Population for few and for many tasks, and the number that counts as many (section 8)."""
 

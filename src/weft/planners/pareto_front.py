@@ -18,22 +18,6 @@ from weft.schedule.objective import Objective, make_objective
 from weft.schedule.schedule import Schedule
 from weft.workflow.task_graph import Floats, Indices
 
-__all__ = [
-    "Against",
-    "FrontDecoder",
-    "FrontEntry",
-    "ParetoArchive",
-    "Tradeoff",
-    "Unit",
-    "covers",
-    "decode_genome",
-    "hypervolume_share",
-    "make_entry",
-    "make_tradeoff",
-    "mix_genomes",
-    "thin_front",
-]
-
 FrontDecoder = Literal["append", "queue"]
 """The decoder of a genome: tasks appended in its order, or the queue of the only machine."""
 Against = Literal["cost", "idle"]

@@ -31,17 +31,6 @@ from weft.schedule.objective import Objective, make_objective
 from weft.schedule.schedule import Schedule
 from weft.workflow.task_graph import Floats
 
-__all__ = [
-    "ALPHAS",
-    "RUNS",
-    "FrontProgress",
-    "FrontResult",
-    "FrontSearch",
-    "FrontTrial",
-    "check_alpha_support",
-    "run_alphas",
-]
-
 ALPHAS = (0.95, 0.8, 0.5, 0.2, 0.05)
 RUNS = 20
 _KEPT_SHARE = 0.05

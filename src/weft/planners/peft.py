@@ -14,8 +14,6 @@ from weft.planners.ranks import mean_communication_s, mean_seconds, ready_order
 from weft.schedule.schedule import Schedule
 from weft.workflow.task_graph import Floats
 
-__all__ = ["Peft", "optimistic_table"]
-
 _MAX_CELLS = 20_000_000
 """Largest table; it takes 160 MB."""
 _CELL_S = 0.15e-6

@@ -18,8 +18,6 @@ from weft.schedule.schedule import Schedule
 from weft.search.optimiser import Optimiser, SearchState
 from weft.search.space import Floats, Points, Space
 
-__all__ = ["Encoding", "Seeds", "plan_seeds", "search_encoding", "supported_objective"]
-
 _FOR_ALL = ("heft", "cpop", "peft", "cheapest")
 _FOR_MOLDABLE = ("heft-moldable", "cpa", "local-optimum")
 _MAX_CELLS = 5_000_000

@@ -21,20 +21,6 @@ from weft.schedule.objective import Objective
 from weft.schedule.schedule import Schedule
 from weft.search.pool import INLINE_POOL, Pool
 
-__all__ = [
-    "GAP_TOLERANCE",
-    "BasePlanner",
-    "Budget",
-    "ClockSlice",
-    "Plan",
-    "PlanProgress",
-    "PlanRequest",
-    "Planner",
-    "Unsupported",
-    "check_no_budgets",
-    "make_planner",
-]
-
 GAP_TOLERANCE = 1e-9
 """Relative difference up to which a makespan and a lower bound count as equal."""
 

@@ -27,8 +27,6 @@ from weft.schedule.objective import Objective
 from weft.schedule.schedule import Schedule
 from weft.search.pool import Pool
 
-__all__ = ["Contender", "Incumbent", "PortfolioSearch", "SearchSlice", "SliceOutcome", "run_slice"]
-
 _SHARES = (0.15, 0.35, 0.6, 1.0)
 """Shares of the remaining budget for one slice after the other.
 

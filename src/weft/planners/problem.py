@@ -20,18 +20,6 @@ from weft.kernels.problem import TABLE, MachineArrays, ModeArrays, ProblemArrays
 from weft.predictors.seconds import ClassSeconds, RelatedSeconds
 from weft.workflow.task_graph import COMPUTE, TRANSFER, Floats, Indices, TaskGraph
 
-__all__ = [
-    "ModeSubset",
-    "best_machines",
-    "compile_problem",
-    "group_equal_rows",
-    "restrict_candidates",
-    "restrict_modes",
-    "restrict_to_best_modes",
-    "split_by_modes",
-]
-
-
 _problem_cache: WeakKeyDictionary[Instance, ProblemArrays] = WeakKeyDictionary()
 
 

@@ -25,9 +25,6 @@ from weft.platform.machine import QUEUES
 from weft.schedule.schedule import Schedule
 from weft.workflow.task_graph import COMPUTE, Floats, Indices
 
-__all__ = ["run_queue", "run_queue_population", "submission_order"]
-
-
 _JOB_S, _EDGE_S, _RESERVING = 1.2e-6, 0.3e-6, 3
 """Approximate seconds per job and edge in plain Python, and the factor if all jobs reserve nodes."""
 _MAX_CHOICES = 10_000_000

@@ -12,20 +12,6 @@ from weft.kernels.problem import TABLE
 from weft.planners.problem import compile_problem
 from weft.workflow.task_graph import COMPUTE, TRANSFER, Floats, Indices
 
-__all__ = [
-    "downward_ranks",
-    "least_seconds",
-    "link_equal_tasks",
-    "mean_communication_s",
-    "mean_seconds",
-    "median_seconds",
-    "order_by_rank",
-    "rank_by_priority",
-    "ready_order",
-    "static_levels",
-    "upward_ranks",
-]
-
 _EDGE_S, _READY_TASK_S = 0.2e-6, 3e-6
 """Approximate seconds in plain Python: per edge of a rank, per task of a ready order."""
 

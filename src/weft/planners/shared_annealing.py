@@ -35,13 +35,6 @@ from weft.planners.problem import compile_problem
 from weft.schedule.schedule import Schedule
 from weft.workflow.task_graph import COMPUTE, Floats, Indices, TaskGraph
 
-__all__ = [
-    "SharedWorkspace",
-    "build_workspace",
-    "pack",
-    "search_shared",
-]
-
 _COLDEST, _HEATS, _COOLING = 0.03, (1.0, 4.0, 16.0, 64.0), 0.15
 """Temperatures at the start of a cycle, as shares of the objective value: the lowest for one task (divided by
 the number of tasks), the factors of all; and the temperature at the end as a share of that at the start.

@@ -22,16 +22,6 @@ from weft.planners.shared_annealing import search_shared
 from weft.schedule.schedule import Schedule
 from weft.workflow.task_graph import COMPUTE, Floats, Indices
 
-__all__ = [
-    "build_field",
-    "build_state",
-    "build_terms",
-    "has_equal_machines",
-    "search_equal_machines",
-    "search_single",
-    "serves_one_at_a_time",
-]
-
 _HEATS, _COLD = (0.15, 0.6, 2.4), 0.015
 """Temperatures at the start of a cycle, and at its end, in mean seconds of a task and its data."""
 _CYCLE, _GROWTH = 500, 4.0

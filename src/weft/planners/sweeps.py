@@ -18,16 +18,6 @@ from weft.schedule.objective import Objective
 from weft.schedule.schedule import Schedule
 from weft.workflow.task_graph import COMPUTE, TRANSFER, Indices
 
-__all__ = [
-    "InitialQueues",
-    "LayerAssignment",
-    "Sharing",
-    "Shuffle",
-    "SweepQueues",
-    "check_sweep_support",
-    "find_layers",
-]
-
 Sharing = Literal["own", "shared"]
 """Whether every layer has its own machines, or all share one pool."""
 InitialQueues = Literal["shuffle", "sequential"]

@@ -32,8 +32,6 @@ from weft.planners.single_annealing import (
 from weft.schedule.objective import Objective
 from weft.schedule.schedule import Schedule
 
-__all__ = ["Weave"]
-
 _ROUNDS = 3
 """Number of rounds after which islands continue from the best plan of all."""
 _DEFAULT_STEPS = 1_000_000

@@ -10,8 +10,6 @@ from weft.planners.planner import BasePlanner, Plan, PlanRequest, Unsupported
 from weft.planners.sweeps import InitialQueues, Sharing, SweepQueues, check_sweep_support
 from weft.schedule.objective import Objective
 
-__all__ = ["Xdcp"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Xdcp(BasePlanner):

@@ -14,9 +14,6 @@ from weft.platform.machine import BUILT_IN_NAMES, Machine
 from weft.platform.platform import Link, Platform, site_link
 from weft.records import dataclass
 
-__all__ = ["MOST_LOCATIONS", "Network", "compile_network", "machine_columns"]
-
-
 MOST_LOCATIONS = 5_000
 """Maximum number of locations; the matrices grow with its square and then take 400 MB."""
 

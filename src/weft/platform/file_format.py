@@ -30,19 +30,6 @@ from weft.platform.machine import OCCUPANCIES, QUEUES, Attribute, Machine
 from weft.platform.platform import DEFAULT_LINK, Link, NamedPair, Platform, Share
 from weft.units import parse_bytes, parse_rate, parse_seconds
 
-__all__ = [
-    "LINK",
-    "LINKS",
-    "MACHINE",
-    "PAIR",
-    "PLATFORM",
-    "PLATFORM_RECORDS",
-    "SHARE",
-    "platform_document",
-    "platform_schema",
-    "read_platform",
-]
-
 _Item = TypeVar("_Item")
 
 _AT_LEAST_0: Shape = {"type": "number", "minimum": 0}

@@ -18,9 +18,6 @@ from weft.errors import InvalidInput, Problem, shorten, suggest
 from weft.platform.machine import Machine
 from weft.platform.platform import DEFAULT_LINK, Link, NamedPair, Platform
 
-__all__ = ["DISTRIBUTIONS", "Range", "random_platform"]
-
-
 DISTRIBUTIONS = ("uniform", "log-uniform", "classes")
 """Distributions of speeds: uniform, log-uniform, or a few classes in geometric steps."""
 

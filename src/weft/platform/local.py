@@ -8,8 +8,6 @@ from pathlib import Path
 
 from weft.platform.machine import Machine
 
-__all__ = ["local_machine", "usable_cores", "usable_memory"]
-
 
 def local_machine(most_nodes: int | None = None) -> Machine:
     """Return the local computer as a machine whose nodes are cores, at most ``most_nodes`` of them."""

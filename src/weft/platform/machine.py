@@ -11,8 +11,6 @@ from weft.documents import has_range
 from weft.errors import Problem, shorten, suggest
 from weft.records import dataclass
 
-__all__ = ["BUILT_IN_NAMES", "MOST", "OCCUPANCIES", "QUEUES", "Attribute", "Machine", "find_name_problems"]
-
 Attribute = str | float | bool
 """The type of a user-defined attribute of a machine."""
 

@@ -14,18 +14,6 @@ from weft.errors import DocumentPath, InvalidInput, Problem, shorten, suggest
 from weft.platform.machine import Machine, find_name_problems
 from weft.records import dataclass
 
-__all__ = [
-    "DEFAULT_LINK",
-    "Link",
-    "NamedPair",
-    "Platform",
-    "Share",
-    "find_link",
-    "link_between",
-    "planned_machines",
-    "site_link",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:

@@ -13,8 +13,6 @@ from weft.platform.platform import DEFAULT_LINK, Link, Platform
 from weft.records import dataclass
 from weft.units import parse_bytes, parse_rate, parse_seconds
 
-__all__ = ["SHORT_FORMS", "parse_short_form"]
-
 _Parser = Callable[[str], Any]
 """Converts the text of an option; None for invalid text."""
 

@@ -15,11 +15,6 @@ from weft.policies.policy import AttemptView, RunView, View
 from weft.predictors.seconds import ClassSeconds, RelatedSeconds
 from weft.workflow.task_graph import COMPUTE, TRANSFER
 
-__all__ = [
-    "FinishForecast",
-]
-
-
 _SpeedFactors = tuple[float, ...]
 """Per machine: its estimated speed factor; 0 if it is down."""
 

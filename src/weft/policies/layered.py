@@ -10,8 +10,6 @@ from weft.policies.placement import Placement
 from weft.policies.policy import Place, View
 from weft.policies.rounds import Inter, RoundPolicy, Rounds
 
-__all__ = ["LayeredPolicy"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayeredPolicy(RoundPolicy):

@@ -11,8 +11,6 @@ from weft.policies.placement import Sizing, earliest_finish, size_modes
 from weft.policies.policy import Mode, Place, RunView, TaskOrder, View
 from weft.policies.rounds import place_first
 
-__all__ = ["LazyPolicy"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LazyPolicy:

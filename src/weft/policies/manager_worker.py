@@ -10,8 +10,6 @@ from weft.policies.orders import ByIndex, ByPriority
 from weft.policies.placement import Sizing, send_transfers, size_modes
 from weft.policies.policy import Mode, Place, RunView, TaskOrder, View
 
-__all__ = ["ManagerWorker", "PriorityManagerWorker"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManagerWorker:

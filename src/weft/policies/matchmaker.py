@@ -10,8 +10,6 @@ from weft.policies.orders import Intra
 from weft.policies.policy import Place, View
 from weft.policies.rounds import RoundPolicy
 
-__all__ = ["Matchmaker"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matchmaker(RoundPolicy):

@@ -19,8 +19,6 @@ from weft.policies.placement import ModePlacer, send_transfers
 from weft.policies.policy import Place, View
 from weft.policies.rounds import Inter, RoundPolicy, Rounds, place_first
 
-__all__ = ["Aging", "AgingE", "Basic", "Fcfs", "Foft", "GHeft", "Srpt"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PriorityPolicy(RoundPolicy):

@@ -17,8 +17,6 @@ from weft.planners.ranks import upward_ranks
 from weft.policies.policy import RunOrder, TaskOrder
 from weft.records import dataclass
 
-__all__ = ["ORDERS", "ByIndex", "ByPriority", "ByRank", "Intra"]
-
 Intra = Literal["rank", "index", "priority"]
 
 _rank_keys: WeakKeyDictionary[Instance, Sequence[float]] = WeakKeyDictionary()

@@ -12,16 +12,6 @@ from weft.policies.policy import Mode, Place, RunView, View
 from weft.records import dataclass
 from weft.workflow.task_graph import COMPUTE
 
-__all__ = [
-    "ModePlacer",
-    "Placement",
-    "Sizing",
-    "earliest_finish",
-    "send_transfers",
-    "size_modes",
-]
-
-
 Sizing = Literal["fastest", "frugal"]
 
 _FRUGAL = 1.05

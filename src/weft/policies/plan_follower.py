@@ -10,8 +10,6 @@ from weft.policies.placement import ModePlacer, Sizing
 from weft.policies.policy import Place, PlanView, RunView, TaskOrder, View
 from weft.records import dataclass
 
-__all__ = ["PlanFollower"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanFollower:

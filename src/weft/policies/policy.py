@@ -9,27 +9,6 @@ from weft.instance.instance import Instance
 from weft.records import dataclass, message
 from weft.registry import make_by_name
 
-__all__ = [
-    "AttemptView",
-    "Decision",
-    "Hold",
-    "MachineView",
-    "Migrate",
-    "Mode",
-    "Place",
-    "PlanView",
-    "PlannedTaskView",
-    "Policy",
-    "ReadyQueue",
-    "RequestPlan",
-    "RunOrder",
-    "RunView",
-    "TaskCursor",
-    "TaskOrder",
-    "View",
-    "make_policy",
-]
-
 
 class PlannedTaskView(Protocol):
     """The planned mode and times of a task."""

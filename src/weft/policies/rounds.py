@@ -29,18 +29,6 @@ from weft.policies.orders import ORDERS, Intra
 from weft.policies.placement import ModePlacer, Placement, Sizing, send_transfers
 from weft.policies.policy import Place, RunView, TaskOrder, View
 
-__all__ = [
-    "PRIORITIES",
-    "ROUNDS",
-    "WORKFLOW_PRIORITIES",
-    "Inter",
-    "RoundPolicy",
-    "Rounds",
-    "Urgency",
-    "place_first",
-]
-
-
 Inter = Literal["g-heft", "aging", "aging-e", "fcfs", "srpt", "foft"]
 
 Urgency = Callable[[RunView, int], float]

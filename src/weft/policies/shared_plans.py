@@ -12,8 +12,6 @@ from weft.policies.placement import ModePlacer, Sizing, send_transfers
 from weft.policies.policy import Place, RunView, TaskCursor, TaskOrder, View
 from weft.policies.rounds import PRIORITIES, WORKFLOW_PRIORITIES, Inter, Rounds, Urgency
 
-__all__ = ["SharedPlans"]
-
 _MOST_WAITING = 64
 """Number of classes of a workflow that may prefer to wait before tasks planned on busy machines are skipped.
 

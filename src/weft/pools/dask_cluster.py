@@ -9,8 +9,6 @@ from typing import Any, ClassVar, Self, TypeVar
 from weft.errors import InvalidInput, WeftError, shorten
 from weft.pools.pool import OpenPool
 
-__all__ = ["DaskPool"]
-
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 

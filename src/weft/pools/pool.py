@@ -16,9 +16,6 @@ from typing import ClassVar, Self, TypeVar
 from weft.errors import InvalidInput, shorten
 from weft.search.pool import INLINE_POOL
 
-__all__ = ["OpenPool", "SerialPool", "ThreadPool", "WorkerPool", "make_pool"]
-
-
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 

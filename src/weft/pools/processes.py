@@ -19,8 +19,6 @@ from typing import Any, ClassVar, TypeVar
 from weft.errors import WeftError
 from weft.pools.pool import WorkerPool
 
-__all__ = ["ProcessPool"]
-
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 _Function = Callable[[Any], Any]

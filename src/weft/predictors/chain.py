@@ -20,8 +20,6 @@ from weft.predictors.work import AssumedWork, WorkOverSpeed
 from weft.records import dataclass
 from weft.workflow.task_graph import COMPUTE, TaskGraph
 
-__all__ = ["PredictorChain", "default_chain"]
-
 
 @dataclass(frozen=True, slots=True)
 class PredictorChain:

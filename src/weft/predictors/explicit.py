@@ -23,8 +23,6 @@ from weft.predictors.tabulation import Integers, concatenate_ranges, row_pointer
 from weft.records import dataclass
 from weft.workflow.task_graph import COMPUTE, EVERYWHERE, Floats, TaskGraph
 
-__all__ = ["ExplicitSeconds"]
-
 
 def _explicit_table(graph: TaskGraph, machines: Sequence[Machine], source: str) -> TableSeconds | None:
     """Return a table of every mode, built without a loop over tasks; None if it would be too large."""

@@ -25,9 +25,6 @@ from weft.predictors.seconds import ClassSeconds, TableSeconds
 from weft.predictors.tabulation import tabulate
 from weft.workflow.task_graph import Floats, TaskGraph
 
-__all__ = ["PerformanceTable"]
-
-
 _Key = str | float
 """A number as a key; keys in documents are text."""
 

@@ -17,20 +17,6 @@ from weft.records import dataclass
 from weft.workflow.task import SpeedUp, Task
 from weft.workflow.task_graph import COMPUTE, Floats, TaskGraph
 
-__all__ = [
-    "Estimate",
-    "Flags",
-    "Predictor",
-    "PredictorInputs",
-    "TaskFeatures",
-    "WorkModel",
-    "impossible",
-    "numeric_parameter",
-    "select_tasks",
-    "task_features",
-]
-
-
 Flags = NDArray[np.bool_]
 
 

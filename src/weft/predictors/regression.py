@@ -26,9 +26,6 @@ from weft.predictors.speedups import evaluate_law, reference_speedup
 from weft.predictors.tabulation import tabulate
 from weft.workflow.task_graph import Floats, TaskGraph
 
-__all__ = ["Fit", "Regression", "fit"]
-
-
 _FAMILIES: dict[str, Callable[[Floats, Floats], Floats]] = {
     "linear": lambda c, x: c[0] + c[1] * x,
     "logarithmic": lambda c, x: c[0] + c[1] * np.log(x),

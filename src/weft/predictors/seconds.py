@@ -14,16 +14,6 @@ from weft.errors import InvalidInput
 from weft.records import dataclass
 from weft.workflow.task_graph import Floats, Indices
 
-__all__ = [
-    "MAX_ENTRIES",
-    "ClassSeconds",
-    "RelatedSeconds",
-    "Seconds",
-    "TableSeconds",
-    "check_entries",
-    "rescale_seconds",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RelatedSeconds:

@@ -15,19 +15,6 @@ from weft.records import dataclass
 from weft.workflow.task import MeasuredSeconds, SpeedUp
 from weft.workflow.task_graph import COMPUTE, Floats, Indices, TaskGraph
 
-__all__ = [
-    "NO_WORK",
-    "UNKNOWN",
-    "Speedups",
-    "evaluate_law",
-    "evaluate_laws",
-    "largest_count",
-    "law_key",
-    "reference_speedup",
-    "relate_work",
-]
-
-
 _NO_LAW = 0
 """Row of tasks without a law, whose time is the same for every count."""
 

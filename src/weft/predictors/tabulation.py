@@ -17,9 +17,6 @@ from weft.predictors.speedups import NO_WORK, UNKNOWN, largest_count, law_key
 from weft.records import dataclass
 from weft.workflow.task_graph import COMPUTE, Floats, TaskGraph
 
-__all__ = ["SMALL", "Integers", "concatenate_ranges", "row_pointers", "tabulate"]
-
-
 Integers = NDArray[np.int64]
 
 

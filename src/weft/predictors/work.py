@@ -15,8 +15,6 @@ from weft.predictors.speedups import evaluate_law, relate_work
 from weft.records import dataclass
 from weft.workflow.task_graph import COMPUTE, Floats, TaskGraph
 
-__all__ = ["AssumedWork", "WorkOverSpeed"]
-
 
 def _estimate_work(work: float, features: TaskFeatures, rate: float, nodes: int, source: str) -> Estimate:
     """Return work / rate / speed-up; "impossible" where the law is undefined."""

@@ -11,9 +11,6 @@ from weft.papers.statistics import Summary
 from weft.reports.execution import PromiseOutcome
 from weft.units import format_seconds
 
-__all__ = ["box_plots", "estimate_chart", "promise_chart", "steps_chart", "tick_label", "tick_times"]
-
-
 _STEPS_S = (
     10, 20, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 432000,
 )  # fmt: skip

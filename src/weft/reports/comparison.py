@@ -16,20 +16,6 @@ from weft.reports.page import render_page
 from weft.reports.text import TextTable
 from weft.units import format_count, format_seconds
 
-__all__ = [
-    "PlannerComparison",
-    "PlannerResult",
-    "PlannerStanding",
-    "WorkflowResults",
-    "comparison_csv",
-    "comparison_html",
-    "comparison_title",
-    "refusal_lines",
-    "result_table",
-    "standing_table",
-]
-
-
 _TIE = 1e-9
 """Relative difference below which makespans are equal; sums differ by rounding."""
 

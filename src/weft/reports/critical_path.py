@@ -20,9 +20,6 @@ from weft.engine.state.run import RunState
 from weft.records import dataclass
 from weft.reports.execution_history import ExecutionHistory
 
-__all__ = ["CriticalPath", "PathStep", "find_critical_path"]
-
-
 _ORDER = ("data", "iteration", "retry", "nodes")
 """Reasons why an attempt could start, by precedence for equal times."""
 

@@ -20,8 +20,6 @@ from weft.engine.journal import JournalEntry, note_fields
 from weft.engine.state.plan import StoredPlan
 from weft.engine.state.state import EngineState
 
-__all__ = ["EVENT_KINDS", "EventLines", "events_jsonl"]
-
 EVENT_KINDS: Mapping[type, tuple[str, tuple[str, ...]]] = {
     ev.Submitted: ("run-submitted", ("owner",)),
     cm.FinishRun: ("run-ended", ("outcome", "reason")),

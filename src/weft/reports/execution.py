@@ -37,20 +37,6 @@ from weft.reports.execution_history import (
     ProcessUsage,
 )
 
-__all__ = [
-    "Deviation",
-    "ExecutedRun",
-    "FailureReport",
-    "KindSummary",
-    "PromiseOutcome",
-    "build_executed_run",
-    "find_deviations",
-    "is_reused",
-    "judge_promise",
-    "summarise_kinds",
-]
-
-
 _NOT_MEASURED = ProcessUsage()
 
 

@@ -32,17 +32,6 @@ from weft.engine.states import TaskState
 from weft.records import dataclass
 from weft.reports.text import printable
 
-__all__ = [
-    "NO_RECORDS",
-    "AttemptFacts",
-    "AttemptLogs",
-    "ExecutionHistory",
-    "ExecutionRecords",
-    "LogTail",
-    "ProcessUsage",
-    "read_history",
-]
-
 
 @dataclass(slots=True, kw_only=True)
 class AttemptFacts:

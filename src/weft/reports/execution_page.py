@@ -23,24 +23,6 @@ from weft.reports.simulation import attempts_chart, migration_table, run_table, 
 from weft.reports.text import TextTable, fitted, printable, promise_text, time_text
 from weft.units import format_bytes, format_count, format_seconds
 
-__all__ = [
-    "attempt_label",
-    "deviation_table",
-    "execution_chart",
-    "execution_facts",
-    "execution_html",
-    "execution_lines",
-    "execution_notes",
-    "failure_lines",
-    "kind_table",
-    "moved_table",
-    "path_sentence",
-    "path_table",
-    "promise_outcome_text",
-    "promise_table",
-]
-
-
 _NOTHING = "-"
 _NOTABLE = 0.01
 """Minimal relative deviation from the planned time of a listed task."""

@@ -20,9 +20,6 @@ from weft.reports.page import render_page
 from weft.reports.report import GanttView
 from weft.units import format_seconds
 
-__all__ = ["HtmlGantt", "Packed", "pack_plan", "plan_columns"]
-
-
 _MOST_BARS = 100_000
 """More bars are joined."""
 _EXACT = 2_000

@@ -27,19 +27,6 @@ from weft.reports.report import GanttView
 from weft.schedule.schedule import Schedule
 from weft.workflow.task_graph import Floats
 
-__all__ = [
-    "GanttBars",
-    "Lanes",
-    "MachineBand",
-    "build_bars",
-    "busy_seconds",
-    "busy_shares",
-    "group_machines",
-    "occupation",
-    "pack_lanes",
-    "tasks_by_machine",
-]
-
 
 def busy_seconds(schedule: Schedule) -> Floats:
     """Return the used node-seconds of each machine."""

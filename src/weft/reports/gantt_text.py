@@ -20,9 +20,6 @@ from weft.reports.gantt_layout import MachineBand, busy_seconds, group_machines,
 from weft.reports.report import GanttView
 from weft.reports.text import fitted, printable, shown_width
 
-__all__ = ["EDGES", "ChartCell", "Palette", "TextGantt", "bar_cells", "choose_palette", "skyline_cells"]
-
-
 _SIGNS = "▓▒░█▞▚▄▀"
 _ASCII_SIGNS = "#=+-*%o~"
 _COLORS = (75, 214, 78, 204, 141, 80, 185, 248)

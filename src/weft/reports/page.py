@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from markupsafe import Markup
 
-__all__ = ["render_page"]
 
 _TEMPLATES = Path(__file__).parent / "templates"
 

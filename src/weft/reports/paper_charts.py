@@ -12,9 +12,6 @@ from weft.papers.reproduction import Box, Boxes, Chart, Curves
 from weft.reports.charts import tick_label, tick_times
 from weft.reports.text import fitted
 
-__all__ = ["chart_lines"]
-
-
 _STEPS = (" ▁▂▃▄▅▆▇█", " .:-=+*#@")
 _WALL = ("│", "|")
 _BOX = (("─", "├", "┤", "▒", "┃"), ("-", "|", "|", "#", "I"))

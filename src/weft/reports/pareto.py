@@ -20,19 +20,6 @@ from weft.reports.page import render_page
 from weft.reports.text import TextTable, fitted, printable
 from weft.units import format_count, format_seconds
 
-__all__ = [
-    "FrontPoint",
-    "FrontView",
-    "NodeRange",
-    "TriedPlan",
-    "front_choices",
-    "front_csv",
-    "front_html",
-    "front_lines",
-    "front_table",
-]
-
-
 _MINUS = "–"
 
 

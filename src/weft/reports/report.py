@@ -11,8 +11,6 @@ from typing import Protocol
 from weft.records import dataclass
 from weft.schedule.schedule import Schedule
 
-__all__ = ["GanttView", "Report"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class GanttView:

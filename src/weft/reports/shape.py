@@ -9,8 +9,6 @@ import numpy as np
 from weft.units import format_bytes, format_count, format_seconds
 from weft.workflow.task_graph import COMPUTE, TRANSFER, VIRTUAL, TaskGraph
 
-__all__ = ["Shape", "draw_levels", "measure_shape", "shape_lines"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:

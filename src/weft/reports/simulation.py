@@ -22,20 +22,6 @@ from weft.reports.text import TextTable
 from weft.schedule.schedule import Schedule
 from weft.units import format_seconds
 
-__all__ = [
-    "SimulationView",
-    "attempts_chart",
-    "attempts_csv",
-    "failure_table",
-    "migration_table",
-    "run_table",
-    "simulation_chart",
-    "simulation_html",
-    "slowdown_table",
-    "use_table",
-]
-
-
 _MARKS = {"migrated": "→", "failed": "✗", "cancelled": "✗", "": "…"}
 """Suffixes of the names of attempts that did not complete."""
 

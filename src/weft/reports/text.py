@@ -8,18 +8,6 @@ from weft.engine.replan.promise import Promise
 from weft.records import dataclass
 from weft.units import format_seconds
 
-__all__ = [
-    "TextTable",
-    "cost_text",
-    "doubt_text",
-    "fitted",
-    "printable",
-    "promise_text",
-    "shown_width",
-    "time_text",
-    "untimed_text",
-]
-
 
 def printable(text: str, *, ascii_only: bool = False) -> str:
     """Replace control and unsupported characters by question marks."""

@@ -15,8 +15,6 @@ from weft.engine.history import AttemptRecord
 from weft.reports.execution import ExecutedRun, is_reused
 from weft.reports.text import printable
 
-__all__ = ["TRACE_COLUMNS", "trace_tsv"]
-
 TRACE_COLUMNS = (
     "task_id", "hash", "native_id", "name", "status", "exit", "submit", "duration", "realtime", "%cpu",
     "peak_rss", "peak_vmem", "rchar", "wchar", "process", "tag", "attempt", "cpus", "memory", "time", "start",

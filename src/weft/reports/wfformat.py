@@ -33,9 +33,6 @@ from weft.platform.machine import Machine
 from weft.records import dataclass
 from weft.reports.execution import ExecutedRun, is_reused
 
-__all__ = ["write_wfformat"]
-
-
 _SYSTEMS = ("linux", "macos", "windows")
 
 

@@ -20,20 +20,6 @@ from urllib.parse import quote
 
 from weft.errors import InvalidInput, SourceLocation, WeftError
 
-__all__ = [
-    "APPLICATION_ID",
-    "FAILPOINT_VARIABLE",
-    "SCHEMA_VERSION",
-    "TABLES",
-    "Database",
-    "Failpoint",
-    "StorageProblem",
-    "explain_sqlite_error",
-    "open_database",
-    "storable",
-]
-
-
 APPLICATION_ID = 0x77656674
 """SQLite's ``application_id``: the letters "weft"."""
 

@@ -42,9 +42,6 @@ from weft.workflow.checks import check_and_unfold
 from weft.workflow.file_format import read_workflow, workflow_document
 from weft.workflow.workflow import Workflow
 
-__all__ = ["Journal", "JournalHeader", "encode_entry", "encode_json", "read_header"]
-
-
 _dumps = json.JSONEncoder(separators=(",", ":")).encode
 
 

@@ -33,18 +33,6 @@ from weft.repository.database import Database, open_database
 from weft.repository.journal import Journal, JournalHeader, encode_entry, encode_json, read_header
 from weft.repository.runs import RunTable
 
-__all__ = [
-    "SNAPSHOT_EVERY",
-    "JournalFileWriter",
-    "JournalStore",
-    "RebuiltEngine",
-    "SelectedJournal",
-    "find_journal",
-    "open_journal_file",
-    "read_journal_file",
-]
-
-
 _Read = TypeVar("_Read")
 
 SNAPSHOT_EVERY = 10_000

@@ -17,8 +17,6 @@ from weft.backends.backend import FileRecord, Product
 from weft.repository.database import Database, storable
 from weft.repository.journal import encode_json
 
-__all__ = ["ProductTable"]
-
 _COLUMNS = (
     "execution", "run", "task", "name", "kind", "workflow", "attempt", "iteration", "machine", "directory",
     "exit_code", "result", "fingerprint", "parts", "seconds",

@@ -13,8 +13,6 @@ from typing import Any
 from weft.records import dataclass
 from weft.repository.database import Database
 
-__all__ = ["RequestTable", "StoredReply", "UserRequest"]
-
 _ASK = """INSERT INTO request (what, execution, run, task, machine, owner, asked_at_s)
     VALUES (?, ?, ?, ?, ?, ?, ?)"""
 _COLUMNS = ("number", "what", "execution", "run", "task", "machine", "owner", "asked_at_s")

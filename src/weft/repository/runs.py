@@ -16,8 +16,6 @@ from weft.errors import InvalidInput, SourceLocation
 from weft.records import dataclass
 from weft.repository.database import Database
 
-__all__ = ["STATES", "UNFINISHED", "ExecutionRecord", "RunRecord", "RunTable"]
-
 STATES = ("running", "completed", "failed", "stopped", "cancelled", "interrupted")
 UNFINISHED = ("running", "interrupted", "stopped")
 """States in which an execution can be resumed."""

@@ -11,17 +11,6 @@ from weft.kernels.compilation import report_compilation
 from weft.planners.planner import Budget, Planner, PlanProgress
 from weft.records import dataclass
 
-__all__ = [
-    "DEFAULT_PLAN_TIME_S",
-    "Deadline",
-    "PlanningBudget",
-    "exclude_compilation",
-    "find_deadline",
-    "is_search",
-    "make_budget",
-]
-
-
 DEFAULT_PLAN_TIME_S = 2.0
 """Default time of planners that search."""
 

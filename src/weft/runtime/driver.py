@@ -34,20 +34,6 @@ from weft.planners.planner import make_planner
 from weft.randomness import generator
 from weft.runtime.budget import Deadline, PlanningBudget, exclude_compilation, find_deadline
 
-__all__ = [
-    "Clock",
-    "DriverLoop",
-    "ExecutionClock",
-    "JournalSink",
-    "Listener",
-    "PlanService",
-    "PlannerThread",
-    "RequestSource",
-    "ScheduledArrival",
-    "StandstillRule",
-    "planner_name",
-]
-
 _LONGEST_WAIT_S = 0.25
 """Interval at which user requests and signals are checked."""
 

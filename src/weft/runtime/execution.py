@@ -44,18 +44,6 @@ from weft.runtime.budget import PlanningBudget
 from weft.runtime.driver import DriverLoop, ExecutionClock, Listener, PlannerThread, ScheduledArrival
 from weft.runtime.lock import Lock
 
-__all__ = [
-    "Execution",
-    "ExecutionOutcome",
-    "PendingCommands",
-    "RequestHandler",
-    "check_backend",
-    "find_backend_kind",
-    "find_pending_plans",
-    "open_project",
-]
-
-
 _ALLOWED_WHEN_STOPPED = (RequestKind.RELEASE, RequestKind.RESUME)
 """Requests that are valid for a run that has stopped and waits for the user."""
 

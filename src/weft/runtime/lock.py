@@ -24,9 +24,6 @@ from typing import Self
 from weft.errors import Locked, WeftError
 from weft.records import dataclass
 
-__all__ = ["Lock", "LockOwner", "find_holder"]
-
-
 _PROCESSES = Path("/proc")
 _FIRST_AFTER_NAME = 22 - 3
 """Index of the start time in ``/proc/PID/stat`` after the process name, which may contain spaces and

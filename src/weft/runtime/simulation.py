@@ -20,8 +20,6 @@ from weft.policies.policy import Policy, make_policy
 from weft.randomness import generator
 from weft.runtime.driver import Clock, DriverLoop, Listener, planner_name
 
-__all__ = ["Simulation"]
-
 
 @dataclass(slots=True)
 class Simulation:

@@ -11,9 +11,6 @@ from weft.records import dataclass
 from weft.schedule.schedule import Schedule
 from weft.workflow.task_graph import COMPUTE, Floats, Indices
 
-__all__ = ["SequentialExecution", "cheapest_cost", "relative_prices", "schedule_cost", "sequential_execution"]
-
-
 _CHUNK = 1_000_000
 """Costs (variables x machines) summed at a time."""
 

@@ -13,8 +13,6 @@ from weft.schedule.costs import schedule_cost, sequential_execution
 from weft.schedule.schedule import Schedule
 from weft.workflow.task_graph import TRANSFER, Indices, TaskGraph
 
-__all__ = ["Metrics", "critical_path", "measure_schedule"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metrics:

@@ -16,15 +16,6 @@ from weft.schedule.metrics import measure_schedule
 from weft.schedule.schedule import Schedule
 from weft.units import format_seconds
 
-__all__ = [
-    "OBJECTIVES",
-    "Objective",
-    "make_objective",
-    "refuse_impossible_limits",
-    "refuse_missed_limits",
-]
-
-
 _Measure = Callable[[Schedule, Instance, float], float]
 
 

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from weft.records import dataclass
 from weft.workflow.task_graph import Floats, LoopBody, TaskGraph
 
-__all__ = ["Assignment", "Schedule", "expected_executions", "expected_total_seconds", "total_seconds"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:

@@ -24,8 +24,6 @@ from weft.records import dataclass
 from weft.schedule.schedule import Schedule
 from weft.workflow.task_graph import COMPUTE, TRANSFER, VIRTUAL, Floats, TaskGraph
 
-__all__ = ["Violation", "verify"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Violation:

@@ -12,8 +12,6 @@ from weft.errors import InvalidInput
 from weft.search.optimiser import Evaluator, OptimiserBase
 from weft.search.space import Floats, Points, Space, change_one_gene
 
-__all__ = ["AnnealingSettings", "SimulatedAnnealing"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnnealingSettings:

@@ -14,8 +14,6 @@ from weft.errors import InvalidInput
 from weft.search.optimiser import Evaluator, OptimiserBase
 from weft.search.space import Floats, Points, Space
 
-__all__ = ["Coordinates", "Gradient", "Simplex"]
-
 
 class Coordinates:
     """The genes of a numeric space with more than one value, each scaled to 0 (least) to 1 (largest)."""

@@ -11,8 +11,6 @@ from numpy.typing import ArrayLike
 from weft.search.optimiser import Evaluator, OptimiserBase
 from weft.search.space import Points, Space
 
-__all__ = ["ExhaustiveSearch"]
-
 _MOST_POINTS = 10**9
 _TOGETHER = 1024
 """Points evaluated per batch."""

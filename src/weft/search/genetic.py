@@ -25,8 +25,6 @@ from weft.search.operators import (
 from weft.search.optimiser import Evaluator, OptimiserBase
 from weft.search.space import Floats, Points, Space
 
-__all__ = ["PRESETS", "GeneticAlgorithm", "GeneticSettings"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneticSettings:

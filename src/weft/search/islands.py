@@ -25,8 +25,6 @@ from weft.search.optimiser import (
 from weft.search.pool import INLINE_POOL, Pool
 from weft.search.space import Points, Space
 
-__all__ = ["Islands"]
-
 _SEARCH = GeneticAlgorithm()
 _Round = tuple[np.random.Generator, Points]
 """The generator of an island and the points it starts from."""

@@ -12,8 +12,6 @@ from weft.errors import InvalidInput
 from weft.search.optimiser import Evaluator, OptimiserBase
 from weft.search.space import Points, Space, list_changes
 
-__all__ = ["LocalSearch", "LocalSearchSettings"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalSearchSettings:

@@ -27,27 +27,6 @@ from numpy.typing import NDArray
 
 from weft.search.space import Floats, Points, Space
 
-__all__ = [
-    "CROSSOVERS",
-    "SELECTIONS",
-    "Crossover",
-    "ParentIndices",
-    "Selection",
-    "compute_fitness",
-    "cross_pairs",
-    "draw_hits",
-    "keep_best",
-    "mutate",
-    "scale_fitness",
-    "select_by_rank",
-    "select_by_remainder",
-    "select_by_roulette",
-    "select_by_tournament",
-    "select_elite",
-    "select_steady_state",
-]
-
-
 ParentIndices = NDArray[np.intp]
 Selection = Literal["remainder", "steady-state", "rank", "tournament", "roulette"]
 _COPY_ROUNDING = 1e-9

@@ -14,20 +14,6 @@ from numpy.typing import ArrayLike
 from weft.search.pool import INLINE_POOL, Pool
 from weft.search.space import Floats, Points, Space
 
-__all__ = [
-    "NO_LIMIT",
-    "Evaluate",
-    "Evaluator",
-    "Limit",
-    "Optimiser",
-    "OptimiserBase",
-    "ProgressCallback",
-    "SearchResult",
-    "SearchState",
-    "StepLimit",
-]
-
-
 Evaluate = Callable[[Points], Floats]
 """Returns the value of every row of points x genes; minus infinity for a forbidden point."""
 

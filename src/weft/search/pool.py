@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol, TypeVar
 
-__all__ = ["INLINE_POOL", "InlinePool", "Pool"]
-
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 

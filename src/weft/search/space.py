@@ -11,9 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from weft.errors import InvalidInput
 
-__all__ = ["Floats", "Points", "Space", "change_one_gene", "list_changes", "make_numeric_space", "make_space"]
-
-
 Points = NDArray[np.uint32]
 """Points x genes: positions; one point is one row."""
 Floats = NDArray[np.float64]

@@ -22,8 +22,6 @@ from weft.workflow.checks import find_problems
 from weft.workflow.file_format import read_workflow
 from weft.workflow.workflow import Workflow
 
-__all__ = ["Builder", "TaskHandle"]
-
 
 class TaskHandle:
     """A reference to a task, for ``after``; an index selects subtasks (``lapw1["k"]``)."""

@@ -23,9 +23,6 @@ from weft.workflow.templates import is_late, list_fields
 from weft.workflow.unfold import try_unfold
 from weft.workflow.workflow import Loop, Workflow
 
-__all__ = ["check", "check_and_unfold", "find_problems", "unknown_name_problems"]
-
-
 _TEMPLATE_KEYS = ("stdin", "stdout", "stderr", "prolog", "wrapper", "epilog")
 _TEMPLATE_PATHS: tuple[DocumentPath, ...] = tuple((key,) for key in _TEMPLATE_KEYS)
 _template_texts = attrgetter(*_TEMPLATE_KEYS)

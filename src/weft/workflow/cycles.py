@@ -13,16 +13,6 @@ import heapq
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, chain
 
-__all__ = [
-    "back_edges",
-    "find_cycle",
-    "reachable",
-    "reversed_edges",
-    "strong_components",
-    "topological_order",
-]
-
-
 _Adjacency = Sequence[Sequence[int]]
 
 

@@ -26,9 +26,6 @@ from weft.workflow.task import ALL, Dependency, IndexRange, Input, Output
 from weft.workflow.templates import format_value, is_pattern, match_names
 from weft.workflow.workflow import Loop
 
-__all__ = ["MAX_EDGES", "EdgeList", "FileDependencies", "MergedEdges", "connect_tasks"]
-
-
 _Column = tuple[list[float], dict[Value, list[int]]]
 """Of one sweep variable: its numeric values, ascending, and the rows of every value."""
 

@@ -64,27 +64,6 @@ from weft.workflow.task import (
 )
 from weft.workflow.workflow import ON_EXHAUSTED, Loop, Parameter, Workflow
 
-__all__ = [
-    "CHECKPOINT",
-    "CONTRACT",
-    "DEPENDENCY",
-    "ENVIRONMENT",
-    "EXPRESSION",
-    "INPUT",
-    "LOOP",
-    "OUTPUT",
-    "SPEEDUP",
-    "TASK",
-    "WORKFLOW",
-    "WORKFLOW_RECORDS",
-    "Indices",
-    "read_parameter",
-    "read_workflow",
-    "split_range",
-    "workflow_document",
-    "workflow_schema",
-]
-
 Indices = tuple[Expression | IndexRange | str, ...]
 """The index of ``a[i, 2*j-1..2*j]``, one entry per sweep variable."""
 

@@ -15,25 +15,6 @@ from weft.expressions import Expression, Value, evaluate, evaluate_number
 from weft.expressions.tree import FunctionCall, Literal, Name
 from weft.records import dataclass
 
-__all__ = [
-    "COUNT_NAME",
-    "MAX_POINTS",
-    "Amount",
-    "Context",
-    "Quantity",
-    "Range",
-    "Sweep",
-    "Values",
-    "constant_value",
-    "depends_on_count",
-    "evaluate_quantity",
-    "growth_file",
-    "is_growing",
-    "list_points",
-    "stated_quantities",
-]
-
-
 Quantity = float | Expression
 """A number or a formula: work, a size, a time, a node count."""
 

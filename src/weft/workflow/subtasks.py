@@ -26,9 +26,6 @@ from weft.workflow.task import MeasuredSeconds, Task, TaskKind
 from weft.workflow.task_graph import COMPUTE, EVERYWHERE, KINDS, AmountTable
 from weft.workflow.templates import fill_template, format_value
 
-__all__ = ["SubtaskTable", "expand_tasks"]
-
-
 _Points = list[tuple[Value, ...]]
 
 _NO_POINT: tuple[Value, ...] = ()

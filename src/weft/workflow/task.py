@@ -16,33 +16,6 @@ from weft.expressions import Expression, Value
 from weft.records import dataclass
 from weft.workflow.quantity import Amount, Quantity, Range, Sweep, constant_value, stated_quantities
 
-__all__ = [
-    "ALL",
-    "CAUSES",
-    "NO_RECOVERY",
-    "ON_FAILURE",
-    "RESERVED_CODES",
-    "Amdahl",
-    "Checkpoint",
-    "CommunicationOverhead",
-    "ContractTerms",
-    "Dependency",
-    "Environment",
-    "IndexRange",
-    "Input",
-    "JobSpec",
-    "MeasuredSeconds",
-    "NodeCounts",
-    "Output",
-    "Recovery",
-    "Roofline",
-    "SpeedUp",
-    "Task",
-    "TaskKind",
-    "Transfer",
-    "interpolate_log_log",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Input:

@@ -22,23 +22,6 @@ from weft.workflow.quantity import Context
 from weft.workflow.task import SpeedUp, Task, TaskKind
 from weft.workflow.workflow import Loop, Workflow
 
-__all__ = [
-    "COMPUTE",
-    "EVERYWHERE",
-    "KINDS",
-    "TRANSFER",
-    "VIRTUAL",
-    "AmountTable",
-    "AmountsByCount",
-    "Floats",
-    "Indices",
-    "LoopBody",
-    "SubgraphEdge",
-    "SubgraphTask",
-    "TaskGraph",
-    "build_subgraph",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AmountsByCount:

@@ -18,18 +18,6 @@ from collections.abc import Mapping, Sequence
 from weft.expressions import Value
 from weft.records import dataclass
 
-__all__ = [
-    "TemplateField",
-    "fill_template",
-    "format_value",
-    "is_late",
-    "is_pattern",
-    "list_fields",
-    "match_names",
-    "split_template",
-]
-
-
 _LATE_NAMES = ("inputs", "outputs", "nodes", "cores", "memory_mb", "iteration", "task")
 """Names that are defined when a task starts, as are ``machine.*`` and results of other tasks."""
 

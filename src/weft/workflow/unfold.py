@@ -27,8 +27,6 @@ from weft.workflow.subtasks import SubtaskTable, expand_tasks
 from weft.workflow.task_graph import LoopBody, TaskGraph
 from weft.workflow.workflow import Loop, Workflow, evaluate_params
 
-__all__ = ["try_unfold", "unfold"]
-
 
 def _duplicate_name_problems(rows: SubtaskTable) -> Iterator[Problem]:
     """Yield a problem for each sweep with duplicate points."""

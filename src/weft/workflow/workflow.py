@@ -21,20 +21,6 @@ from weft.workflow.cycles import find_cycle, topological_order
 from weft.workflow.quantity import Quantity, Sweep, constant_value, growth_file
 from weft.workflow.task import RESERVED_CODES, Task
 
-__all__ = [
-    "ON_EXHAUSTED",
-    "Loop",
-    "Parameter",
-    "Workflow",
-    "evaluate_params",
-    "find_growth_files",
-    "list_outcome_codes",
-    "outcome_codes",
-    "set_growth_lines",
-    "set_params",
-]
-
-
 ON_EXHAUSTED = ("fail", "continue")
 
 

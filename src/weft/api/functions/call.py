@@ -62,20 +62,6 @@ from weft.repository.products import ProductTable
 from weft.workflow.builder import Builder
 from weft.workflow.workflow import Workflow
 
-__all__ = [
-    "CallGroup",
-    "RemoteTraceback",
-    "TaskCall",
-    "TaskFailed",
-    "TaskFunction",
-    "describe_function",
-    "gather",
-    "load_exception",
-    "load_value",
-    "task",
-]
-
-
 _MOST_FUNCTIONS = 1_000
 
 

@@ -20,18 +20,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-__all__ = [
-    "CALL",
-    "EXCEPTION",
-    "VALUE",
-    "UnsupportedValue",
-    "ValueReference",
-    "call",
-    "decode_value",
-    "encode_value",
-]
-
-
 _JSON, _PICKLE = b"weft json 1\n", b"weft pickle 1\n"
 _MARK = "$weft"
 """Key of a reference in JSON."""

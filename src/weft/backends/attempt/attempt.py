@@ -26,8 +26,6 @@ from weft.backends.attempt.task_files import TaskFiles
 from weft.engine.messages import Assign, Start
 from weft.records import dataclass
 
-__all__ = ["ActiveAttempt", "AttemptRecords", "ProgramReport"]
-
 ProgramReport = Mapping[str, Any]
 """Report of a transport on a program: ``is`` (``ended``, ``stopped``, ``continued``) and ``attempt``.
 

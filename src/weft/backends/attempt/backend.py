@@ -37,7 +37,6 @@ from weft.records import dataclass
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
-__all__ = ["ProgramBackend", "SurvivingPrograms", "Transport"]
 
 _THREADS = 4
 _SIGNALS = {"checkpoint": "USR1", "suspend": "STOP", "resume": "CONT"}

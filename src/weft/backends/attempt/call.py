@@ -19,9 +19,6 @@ from typing import Any
 
 from weft import task
 
-__all__ = ["main", "select_arguments"]
-
-
 _WRONG_CALL = 2
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 

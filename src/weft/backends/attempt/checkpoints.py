@@ -29,9 +29,6 @@ from weft.backends.attempt.staging import atomic_file, digest_tree, extent, link
 from weft.backends.attempt.trees import match_names, remove_tree
 from weft.backends.backend import FileRecord
 
-__all__ = ["keep_checkpoint", "list_checkpoint", "restore_checkpoint"]
-
-
 _POINTER = "current"
 _LONGEST_POINTER_BYTES = 1 << 26
 _TICK_NS = 20_000_000

@@ -45,28 +45,6 @@ from weft.platform.machine import Machine
 from weft.records import dataclass, message
 from weft.workflow.task import NO_RECOVERY, Environment, JobSpec, Task, TaskKind
 
-__all__ = [
-    "NO_COMMAND",
-    "PROGRESS_FILE",
-    "RESULT_FILE",
-    "CommandEnvironment",
-    "CommandTemplate",
-    "RenderedCommand",
-    "RenderedJob",
-    "ResultReferences",
-    "compile_template",
-    "conda_prefix",
-    "find_command_files",
-    "find_result_tasks",
-    "monitored_files",
-    "program_command",
-    "render_job",
-    "shell_command",
-    "split_words",
-    "wrap_command",
-]
-
-
 _is_plain = re.compile(r"[A-Za-z0-9_@%+=:,./-]+").fullmatch
 
 

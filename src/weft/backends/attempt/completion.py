@@ -30,8 +30,6 @@ from weft.expressions import Value
 from weft.records import dataclass
 from weft.workflow.templates import fill_template
 
-__all__ = ["AttemptFinisher", "FinishedAttempt", "TaskMonitor", "add_measured_times", "halted_event"]
-
 _RERUN_CODE, _CHECKPOINTED_CODE = 99, 85
 _INTERVAL_S = 1.0
 _LEAST, _MOST = 1e-6, 0.999

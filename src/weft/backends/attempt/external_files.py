@@ -59,21 +59,6 @@ from weft.records import dataclass
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-__all__ = [
-    "FetchedInput",
-    "InputCache",
-    "InputSource",
-    "decompress",
-    "decompressed_name",
-    "download",
-    "fetch",
-    "file_url_path",
-    "is_url",
-    "publish",
-    "upload",
-    "url_version",
-]
-
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://|file:")
 _WEB = ("http", "https")

@@ -18,9 +18,6 @@ from weft.backends.backend import Product
 from weft.errors import shorten
 from weft.records import dataclass
 
-__all__ = ["Fingerprint", "compute_fingerprint", "explain_staleness"]
-
-
 _MOST_FILES = 100
 """Up to this number of files, digests are stored per file; beyond it, as one digest."""
 _MOST_CHARACTERS = 500

@@ -24,18 +24,6 @@ from weft.workflow.task import Input, Task
 from weft.workflow.task_graph import TaskGraph
 from weft.workflow.templates import fill_template, split_template
 
-__all__ = [
-    "DeclaredInput",
-    "ProducerIndex",
-    "RunProducts",
-    "TaskInputs",
-    "output_names",
-    "placed_values",
-    "refuse_redirection",
-    "select_files",
-    "start_values",
-]
-
 
 def refuse_redirection(task: Task, text: str, values: Mapping[str, Value]) -> None:
     """Raise StagingProblem if a value written by a task redirects a file name to another folder."""

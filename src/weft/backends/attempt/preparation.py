@@ -30,8 +30,6 @@ from weft.engine.states import Cause
 from weft.expressions import Value
 from weft.records import dataclass
 
-__all__ = ["AttemptPreparer", "PreparedAttempt"]
-
 
 @dataclass(slots=True)
 class PreparedAttempt:

@@ -23,30 +23,6 @@ from typing import Self
 from weft.errors import WeftError
 from weft.records import dataclass
 
-__all__ = [
-    "MAX_DEPTH",
-    "DirectoryCursor",
-    "OpenEntry",
-    "Parts",
-    "StagingProblem",
-    "describe_kind",
-    "list_names",
-    "make_directory",
-    "make_parents",
-    "open_child",
-    "open_directory",
-    "open_entry",
-    "open_inside",
-    "open_parent",
-    "open_root",
-    "quote_name",
-    "reopen_for_reading",
-    "split_name",
-    "staging_errors",
-    "staging_problem",
-]
-
-
 _LONGEST_NAME = 200
 
 

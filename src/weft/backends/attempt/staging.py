@@ -55,29 +55,6 @@ from weft.backends.backend import FileRecord
 from weft.errors import nearest
 from weft.records import dataclass
 
-__all__ = [
-    "DIGESTS",
-    "CopyMethod",
-    "CopyPermissions",
-    "DigestCache",
-    "atomic_file",
-    "collect_outputs",
-    "copy_content",
-    "create_file",
-    "digest_tree",
-    "extent",
-    "is_intact",
-    "is_unchanged",
-    "link_or_copy",
-    "make_read_only",
-    "measure_file",
-    "read_chunks",
-    "temporary_name",
-    "unnamed_file",
-    "write_all",
-]
-
-
 _NUMBERS = count()
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _CHUNK_BYTES = 1 << 20

@@ -21,21 +21,6 @@ from weft.workflow.templates import TemplateField, format_value, list_fields, sp
 if TYPE_CHECKING:
     from weft.platform.machine import Machine
 
-__all__ = [
-    "ALLOCATED",
-    "COMMENT",
-    "DOUBLE",
-    "PLAIN",
-    "SINGLE",
-    "UNSAFE",
-    "JobProblem",
-    "TemplateValues",
-    "machine_values",
-    "quote_words",
-    "quoting_contexts",
-    "template_names",
-]
-
 
 class JobProblem(WeftError):
     """An attempt cannot be started as described, or a file it wrote cannot be interpreted."""

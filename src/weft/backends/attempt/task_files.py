@@ -31,26 +31,6 @@ from weft.records import dataclass
 from weft.workflow.quantity import MAX_POINTS
 from weft.workflow.workflow import find_growth_files
 
-__all__ = [
-    "MAX_BYTES",
-    "PERFORMANCE_FILE",
-    "RANK_FILE",
-    "REQUIREMENT_FILE",
-    "Demand",
-    "Observation",
-    "ReportedProgress",
-    "Signature",
-    "TaskFiles",
-    "parse_progress",
-    "parse_rank",
-    "parse_requirement",
-    "read_result",
-    "read_signature",
-    "read_sweep_lines",
-    "read_task_file",
-]
-
-
 MAX_BYTES = 65_536
 """Maximal size of a file that is read whole."""
 

@@ -37,20 +37,6 @@ from weft.backends.attempt.safe_paths import (
 )
 from weft.records import dataclass
 
-__all__ = [
-    "DIGEST_SIZE",
-    "DirectoryEntry",
-    "TreeEntry",
-    "digest_entries",
-    "is_wildcard",
-    "list_tree",
-    "match_names",
-    "open_tree_file",
-    "remove_tree",
-    "walk_directories",
-    "walk_tree",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class DirectoryEntry:

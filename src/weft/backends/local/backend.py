@@ -13,8 +13,6 @@ from weft.backends.local.link import RunnerPool
 from weft.errors import InvalidInput, Problem, nearest
 from weft.platform.machine import Machine
 
-__all__ = ["LocalBackend"]
-
 _GRACE_S = 5.0
 _KEYS = ("kind", "cores", "sandbox")
 

@@ -40,18 +40,6 @@ from weft.backends.local.records import Record, RecordLog, SealedRecords, encode
 from weft.errors import WeftError
 from weft.platform.machine import Machine
 
-__all__ = [
-    "RunnerFailed",
-    "RunnerGone",
-    "RunnerLink",
-    "RunnerPool",
-    "RunnerUnresponsive",
-    "find_orphans",
-    "is_alive",
-    "kill_orphans",
-]
-
-
 _TICK_S = 2.0 / TICKS_PER_S
 """Possible difference between the kernel's start times and the clock."""
 _AFTER_BEAT_S = 3.0

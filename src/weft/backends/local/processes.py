@@ -25,29 +25,6 @@ TYPE_CHECKING = False  # importing typing would slow down the start of the runne
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = [
-    "MARK",
-    "TICKS_PER_S",
-    "LaunchFailure",
-    "MemoryMeter",
-    "Process",
-    "ProcessTracker",
-    "ProgramLauncher",
-    "StartOrder",
-    "catches_signal",
-    "describe_excess",
-    "list_processes",
-    "mark_prefix",
-    "marked_attempt",
-    "out_of_memory_kills",
-    "peak_bytes",
-    "proportional_bytes",
-    "read_process",
-    "signal_exactly",
-    "signal_group",
-    "used_bytes",
-]
-
 
 MARK = "WEFT_MARK"
 """Environment variable that identifies the processes started by a runner."""

@@ -17,9 +17,6 @@ import json
 import os
 import stat
 
-__all__ = ["Record", "RecordLog", "SealedRecords", "encode_record", "write_log"]
-
-
 Record = dict[str, object]
 
 _LONGEST_BYTES = 1 << 20

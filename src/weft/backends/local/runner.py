@@ -23,9 +23,6 @@ import json
 import os
 import sys
 
-__all__ = ["ALREADY_RUNNING", "CANNOT_WRITE", "NO_SETTINGS", "main"]
-
-
 ALREADY_RUNNING = 3
 """Exit code: another runner holds the directory."""
 NO_SETTINGS = 4

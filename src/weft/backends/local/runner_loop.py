@@ -37,9 +37,6 @@ from weft.backends.local.processes import (
 )
 from weft.backends.local.records import Record, RecordLog, SealedRecords, encode_record, write_log
 
-__all__ = ["EngineSocket", "Runner", "RunnerTask", "RunnerTasks"]
-
-
 _MAX_UNAUTHENTICATED = 8
 _MAX_HELLO_BYTES = 1 << 22
 """Limit of the first line: an environment has at most a few megabytes."""

@@ -22,8 +22,6 @@ from weft.engine import messages as ev
 from weft.engine.states import Cause
 from weft.platform.machine import Machine
 
-__all__ = ["SimulationBackend"]
-
 _MAX_SILENT_DISTURBANCES = 10_000
 """Number of successive disturbances without an event after which an otherwise empty queue counts as
 exhausted.

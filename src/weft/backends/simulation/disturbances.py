@@ -33,8 +33,6 @@ from weft.backends.simulation.scenario import (
 from weft.platform.machine import Machine
 from weft.randomness import generator
 
-__all__ = ["Disturbance", "DisturbanceKind", "generate_disturbances"]
-
 
 class DisturbanceKind(enum.Enum):
     """What happens to a machine. Every kind has an end, except a failure that is never repaired."""

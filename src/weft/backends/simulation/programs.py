@@ -18,9 +18,6 @@ from weft.engine.states import Cause
 from weft.workflow.quantity import evaluate_quantity
 from weft.workflow.task import Task
 
-__all__ = ["ProgramSimulator"]
-
-
 _ROUNDING = 1e-9
 
 

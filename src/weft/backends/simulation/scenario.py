@@ -18,33 +18,6 @@ import numpy as np
 from weft.documents import Document
 from weft.expressions import Expression
 
-__all__ = [
-    "FAILURE_WORDS",
-    "NETWORKS",
-    "SILENT_PARTS",
-    "UNDISTURBED",
-    "Arrival",
-    "ArrivalTrace",
-    "Cancellation",
-    "CompetingLoad",
-    "Durations",
-    "End",
-    "Failure",
-    "Perturbation",
-    "RequirementChange",
-    "Result",
-    "Scenario",
-    "Series",
-    "Silence",
-    "Span",
-    "Suspension",
-    "draw_arrivals",
-    "find_task_value",
-    "match_positions",
-    "matches_task",
-]
-
-
 NETWORKS = ("unshared", "shared")
 """Whether each transfer has the full bandwidth of its link, or transfers on a link share it."""
 

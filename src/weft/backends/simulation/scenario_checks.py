@@ -14,9 +14,6 @@ from weft.workflow.quantity import growth_file
 from weft.workflow.task import Task
 from weft.workflow.workflow import Workflow
 
-__all__ = ["check_scenario", "workflow_keys"]
-
-
 _SECTIONS = ("perturbations", "failures", "loads", "silences")
 
 

@@ -58,29 +58,6 @@ from weft.units import parse_seconds
 from weft.workflow.file_format import EXPRESSION, split_range
 from weft.workflow.workflow import Workflow
 
-__all__ = [
-    "ARRIVAL",
-    "CANCELLATION",
-    "DURATIONS",
-    "FAILURE",
-    "LOAD",
-    "MAX_ARRIVALS",
-    "PERTURBATION",
-    "REPLANNING",
-    "REQUIREMENT",
-    "SCENARIO",
-    "SCENARIO_RECORDS",
-    "SILENCE",
-    "SUSPENSION",
-    "TASK_DURATIONS",
-    "is_scenario",
-    "load_arrival_workflows",
-    "load_scenario",
-    "read_scenario",
-    "scenario_document",
-    "scenario_schema",
-]
-
 MAX_ARRIVALS = 1_000_000
 """Arrivals that one entry may stand for."""
 

@@ -15,8 +15,6 @@ from itertools import count
 from weft.backends.simulation.scenario import RequirementChange
 from weft.engine.messages import Event, TimerFired
 
-__all__ = ["Action", "EventQueue", "Host", "HostSpeed", "Program"]
-
 
 class HostSpeed:
     """The speed of a host as a piecewise constant function of time, integrated by a local clock.

@@ -34,9 +34,6 @@ from weft.instance.instance import Instance
 from weft.platform.machine import Machine
 from weft.platform.platform import Link, Platform, find_link
 
-__all__ = ["DataStaging", "SharedTransfers", "Transfers", "UnsharedTransfers"]
-
-
 _Value = TypeVar("_Value")
 
 

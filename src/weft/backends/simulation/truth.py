@@ -26,9 +26,6 @@ from weft.expressions import Value, evaluate_boolean
 from weft.randomness import generator
 from weft.workflow.workflow import Loop, Workflow, find_growth_files, outcome_codes
 
-__all__ = ["TaskEndings", "TrueDurations", "find_loop_exit_codes"]
-
-
 _BLOCK = 1024
 """Number of tasks whose noise is drawn together; a block costs about 0.1 ms."""
 

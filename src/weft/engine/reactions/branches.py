@@ -20,9 +20,6 @@ from weft.engine.states import Cause, TaskState
 from weft.errors import InvalidInput
 from weft.expressions import Expression, evaluate_boolean
 
-__all__ = ["complete_task", "skip_task"]
-
-
 _SKIPPABLE = (TaskState.WAITING, TaskState.READY)
 
 

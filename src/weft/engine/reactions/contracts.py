@@ -41,27 +41,6 @@ from weft.records import dataclass
 from weft.units import parse_seconds
 from weft.workflow import task
 
-__all__ = [
-    "NO_CONTRACT",
-    "Breach",
-    "PerformanceContract",
-    "PerformanceSample",
-    "compute_ratio",
-    "end_suspension",
-    "end_waiting",
-    "find_breach",
-    "handle_progress",
-    "handle_requirements",
-    "handle_suspension",
-    "is_violated",
-    "limit_waiting",
-    "next_check_s",
-    "poll_attempts",
-    "resolve_contract",
-    "start_monitoring",
-]
-
-
 _GRACE_SHARE = 0.1
 """Share of the predicted time before an attempt is first checked (docs/papers/dynamic-grid.md, section 9)."""
 

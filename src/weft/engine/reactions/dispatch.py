@@ -33,8 +33,6 @@ from weft.policies.policy import Decision, Hold, Migrate, Place, RequestPlan
 from weft.workflow.quantity import evaluate_quantity
 from weft.workflow.task_graph import COMPUTE
 
-__all__ = ["PolicyError", "dispatch", "start_prepared_attempts"]
-
 
 class PolicyError(WeftError):
     """A policy made an invalid decision: a bug in the policy, not in the user's files."""

@@ -22,8 +22,6 @@ from weft.engine.reactions.migration import rebind_members
 from weft.engine.state.run import RunState
 from weft.engine.states import FINAL, Attempt, Cause, Stage, TaskState
 
-__all__ = ["fail_task", "find_cause", "requests_rerun", "rerun_lost", "rerun_task", "stop_run"]
-
 
 def rerun_lost(context: DecisionContext, attempt: Attempt, machines: Container[int]) -> bool:
     """Run the tasks again whose outputs an attempt cannot get; return whether there are any."""

@@ -42,8 +42,6 @@ from weft.engine.states import (
 )
 from weft.workflow.quantity import growth_file
 
-__all__ = ["finish_runs", "react"]
-
 
 def _handle_timer(context: DecisionContext, event: messages.TimerFired) -> None:
     """Run the action of a timer."""

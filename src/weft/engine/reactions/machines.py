@@ -25,16 +25,6 @@ from weft.engine.reactions.failures import fail_task
 from weft.engine.reactions.migration import cancel_migration, prepare_successor, settle_cancelled
 from weft.engine.states import FINAL, Attempt, Cause, ProbeTarget, Stage, TimerKind
 
-__all__ = [
-    "handle_answer",
-    "handle_machine_loss",
-    "handle_machine_return",
-    "probe_attempts",
-    "probe_machine",
-    "refresh_inquiries",
-]
-
-
 _ON_THE_MACHINE = (Stage.SUBMITTED, Stage.RUNNING)
 
 

@@ -30,21 +30,6 @@ from weft.engine.states import Attempt, Cause, MigrationReason, Stage, TaskState
 from weft.engine.view import EngineView
 from weft.policies.policy import Mode
 
-__all__ = [
-    "cancel_migration",
-    "clean_up_leftovers",
-    "clean_up_or_drop",
-    "is_prepared",
-    "is_worth_moving",
-    "migrate_attempt",
-    "move_to_better_machines",
-    "prepare_successor",
-    "rebind_members",
-    "relocate_attempt",
-    "settle_cancelled",
-    "time_left_s",
-]
-
 
 def migrate_attempt(
     context: DecisionContext, attempt: Attempt, machine: int, count: int, reason: str

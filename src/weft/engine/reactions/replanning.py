@@ -26,16 +26,6 @@ from weft.engine.state.run import RunState
 from weft.engine.states import Attempt, MigrationReason, Stage, TaskState, TimerKind
 from weft.workflow.task_graph import TRANSFER
 
-__all__ = [
-    "adopt_plan",
-    "handle_replan_timer",
-    "replan_on_growth",
-    "replan_on_iteration",
-    "replan_on_machine_change",
-    "replan_on_violation",
-    "schedule_replan",
-]
-
 
 def _request_plan(context: DecisionContext, run: RunState, reason: str) -> None:
     """Request a new plan, unless one was requested."""

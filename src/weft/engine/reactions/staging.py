@@ -13,9 +13,6 @@ from weft.engine.state.run import RunState
 from weft.engine.states import Attempt, TaskState
 from weft.workflow.task_graph import TRANSFER
 
-__all__ = ["request_data"]
-
-
 _GONE = (TaskState.COMPLETED,)
 
 

@@ -26,16 +26,6 @@ from weft.records import dataclass
 from weft.schedule.schedule import Schedule, expected_executions, total_seconds
 from weft.workflow.task_graph import COMPUTE, LoopBody, TaskGraph
 
-__all__ = [
-    "Promise",
-    "compute_promise",
-    "derive_promise",
-    "is_untimed",
-    "list_untimed_kinds",
-    "map_loops",
-    "mark_untimed_tasks",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promise:

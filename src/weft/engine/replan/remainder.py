@@ -65,19 +65,6 @@ from weft.workflow.task_graph import (
     build_subgraph,
 )
 
-__all__ = [
-    "Occupation",
-    "Remainder",
-    "ReplanRequest",
-    "build_remainder",
-    "carry_over_plan",
-    "expected_end_s",
-    "find_violators",
-    "plan_remaining",
-    "prepare_replan",
-]
-
-
 _RUNNING = frozenset(
     {
         TaskState.SUBMITTED,

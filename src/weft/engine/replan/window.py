@@ -28,21 +28,6 @@ from typing import NamedTuple
 from weft.records import dataclass
 from weft.workflow.cycles import back_edges, reachable, strong_components, topological_order
 
-__all__ = [
-    "Edge",
-    "RunSituation",
-    "TaskStanding",
-    "Window",
-    "WindowBindings",
-    "WindowGraph",
-    "WindowMembers",
-    "WindowVariable",
-    "build_graph",
-    "build_window",
-    "initial_dag",
-]
-
-
 Edge = tuple[int, int]
 
 

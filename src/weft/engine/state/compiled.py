@@ -35,19 +35,6 @@ from weft.workflow.task_graph import COMPUTE, TRANSFER, LoopBody, TaskGraph
 from weft.workflow.templates import fill_template, is_pattern, match_names
 from weft.workflow.workflow import Loop, find_growth_files, list_outcome_codes
 
-__all__ = [
-    "BoundExpression",
-    "CompiledWorkflow",
-    "GroupModes",
-    "LoopState",
-    "Loops",
-    "WorkflowLibrary",
-    "bind_expression",
-    "build_loops",
-    "external_source",
-    "parse_or_none",
-]
-
 
 def _view_column(column: NDArray[Any]) -> memoryview[Any]:
     """Return a memory view of a column; single values are read faster than from an array."""

@@ -16,22 +16,6 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from heapq import heappop, heappush
 from typing import Protocol
 
-__all__ = [
-    "AvailabilityQueue",
-    "ChangeLog",
-    "ClassMember",
-    "FreeCapacity",
-    "FreeMachines",
-    "IndexSet",
-    "MachineClass",
-    "MachineLoad",
-    "PartitionedIndexSet",
-    "SharedFileCopies",
-    "to_seconds",
-    "to_units",
-]
-
-
 _WORD_BITS = 1024
 """Positions stored in one integer."""
 

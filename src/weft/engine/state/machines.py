@@ -19,8 +19,6 @@ from weft.engine.state.indexes import (
 from weft.engine.states import Attempt, Demand
 from weft.instance.instance import Instance
 
-__all__ = ["MachineState", "MachineStates"]
-
 _MAX_SERVED = 64
 """Attempts of a multi-node queue that are simulated one by one."""
 

@@ -12,8 +12,6 @@ from weft.engine.state.compiled import CompiledWorkflow
 from weft.records import dataclass
 from weft.schedule.schedule import Schedule
 
-__all__ = ["PlanLine", "RunPlan", "StoredPlan", "invert_order", "store_schedule"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanLine:

@@ -20,9 +20,6 @@ from weft.engine.state.indexes import ChangeLog, IndexSet, PartitionedIndexSet
 from weft.engine.state.plan import RunPlan, invert_order
 from weft.records import dataclass
 
-__all__ = ["EarlyTasks", "PlanCursor", "PlannedTasks", "ReadyTasks", "SelectedTasks"]
-
-
 _TaskClass = tuple[float, ...]
 """(kind by seconds, planned machine, planned count, then the kind: mode group, bound machine, ...)."""
 

@@ -25,18 +25,6 @@ from weft.policies.policy import TaskOrder
 from weft.records import dataclass
 from weft.workflow.task_graph import COMPUTE, TRANSFER, VIRTUAL
 
-__all__ = [
-    "IllegalTransition",
-    "PromisedWork",
-    "RestartFiles",
-    "RunProgress",
-    "RunState",
-    "TaskFacts",
-    "TaskOutcome",
-    "UnfinishedTasks",
-]
-
-
 _Share = tuple[int, int, int]
 """(units of mean seconds per second, start in units, all its units)."""
 

@@ -22,9 +22,6 @@ from weft.engine.states import Attempt, Cause, RunOutcome, Stage, TaskState
 from weft.workflow.unfold import unfold
 from weft.workflow.workflow import set_growth_lines
 
-__all__ = ["digest_state", "restore_snapshot", "take_snapshot"]
-
-
 _RUN = (
     "arrival_s", "ended_s", "ending", "version", "plan_wanted", "plan_asked_s",
     "unfinished", "failed", "stopping",

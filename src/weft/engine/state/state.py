@@ -23,8 +23,6 @@ from weft.engine.states import Attempt, Stage
 from weft.instance.instance import Instance
 from weft.policies.policy import TaskOrder
 
-__all__ = ["STATE_UNKNOWN", "EngineState", "InquiryAgenda", "MachineInquiries", "PendingWork"]
-
 
 class InquiryAgenda:
     """Machines to query next: those with changes and those whose time has come.

@@ -20,7 +20,6 @@ from weft.schedule.schedule import Schedule
 if TYPE_CHECKING:
     from weft.planners.exact.solver import Limits, Model, SolverResult, Value
 
-__all__ = ["STEPS_PER_DETERMINISTIC_SECOND", "CpSat"]
 
 STEPS_PER_DETERMINISTIC_SECOND = 20_000
 """Steps of a budget per deterministic second, the unit of work of CP-SAT (a few seconds of a processor)."""

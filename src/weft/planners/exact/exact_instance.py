@@ -12,24 +12,6 @@ from numpy.typing import NDArray
 from weft.instance.instance import Instance
 from weft.workflow.task_graph import COMPUTE, TRANSFER, Floats
 
-__all__ = [
-    "MAX_TERMS",
-    "ExactInstance",
-    "ExecutionOption",
-    "PlaceTable",
-    "TickGrid",
-    "TransferLag",
-    "choose_grid",
-    "compile_exact_instance",
-    "count_terms",
-    "equivalent_machines",
-    "equivalent_tasks",
-    "find_places",
-    "is_communication_free",
-    "list_options",
-    "scale_to_integers",
-]
-
 
 def _possible_links(instance: Instance) -> NDArray[np.bool_]:
     """Return locations x locations: whether there are two different hosts, one at each location."""

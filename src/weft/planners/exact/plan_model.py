@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     from weft.planners.exact.solver import Value
 
-__all__ = ["PlanModel", "add_hints", "read_schedule"]
-
 
 class _TransferConstraints:
     """Adds the constraints of transfers to a model in which variables are bound to places.

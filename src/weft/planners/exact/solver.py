@@ -13,17 +13,6 @@ from typing import Self
 
 from ortools.sat.python import cp_model, cp_model_helper
 
-__all__ = [
-    "Expression",
-    "Interval",
-    "Limits",
-    "Literal",
-    "Model",
-    "SolutionCallback",
-    "SolverResult",
-    "Value",
-]
-
 Expression = cp_model.LinearExpr
 """A variable, or a linear sum of variables."""
 Literal = cp_model_helper.Literal

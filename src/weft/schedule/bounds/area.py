@@ -16,21 +16,6 @@ from weft.schedule.bounds.paths import PathEdges
 from weft.schedule.bounds.supplies import AreaFront, Supply
 from weft.workflow.task_graph import Floats
 
-__all__ = [
-    "SLACK",
-    "SupplyLoad",
-    "TimeWindows",
-    "bound_by_area",
-    "bound_by_turns",
-    "build_windows",
-    "find_crossing",
-    "find_cuts",
-    "heads_after_ancestors",
-    "heads_after_stages",
-    "longest_refuted",
-]
-
-
 SLACK = 1e-9
 """Relative tolerance of times, which are sums of doubles."""
 _PRECISION = 1e-10

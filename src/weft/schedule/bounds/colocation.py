@@ -12,9 +12,6 @@ from weft.schedule.bounds.modes import BoundModes
 from weft.schedule.bounds.paths import TransferBounds, heads, tails
 from weft.workflow.task_graph import COMPUTE, Floats
 
-__all__ = ["ColocationBound", "find_colocation"]
-
-
 _ROUNDS = 4
 _CELLS = 500_000
 """Maximal tasks x hosts; above it every task is counted at its best host."""

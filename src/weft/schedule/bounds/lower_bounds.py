@@ -39,8 +39,6 @@ from weft.schedule.bounds.paths import (
 from weft.schedule.bounds.supplies import build_front, list_supplies
 from weft.workflow.task_graph import Floats
 
-__all__ = ["Bounds", "lower_bounds"]
-
 _DEEP_LOADS = 2
 """Number of supplies for the expensive arguments, the tightest first."""
 _MOST_ANCESTORS = 1_000

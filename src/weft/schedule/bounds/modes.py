@@ -12,9 +12,6 @@ from weft.predictors.seconds import ClassSeconds, RelatedSeconds
 from weft.records import dataclass
 from weft.workflow.task_graph import TRANSFER, Floats, Indices
 
-__all__ = ["BoundModes", "collect_modes", "has_whole_times", "shortest_seconds", "widest_nodes"]
-
-
 _ROUNDING = 1e-9
 """Relative tolerance when sums of amounts are compared with a budget."""
 

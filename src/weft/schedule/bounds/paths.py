@@ -12,18 +12,6 @@ from weft.records import dataclass
 from weft.schedule.bounds.modes import BoundModes
 from weft.workflow.task_graph import COMPUTE, TRANSFER, Floats, Indices, TaskGraph
 
-__all__ = [
-    "MachinePaths",
-    "PathEdges",
-    "TransferBounds",
-    "backward_edges",
-    "bound_transfers",
-    "follow_machine_paths",
-    "forward_edges",
-    "heads",
-    "tails",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PathEdges:

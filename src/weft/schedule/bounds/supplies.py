@@ -13,9 +13,6 @@ from weft.records import dataclass
 from weft.schedule.bounds.modes import BoundModes
 from weft.workflow.task_graph import Floats
 
-__all__ = ["AreaFront", "Supply", "build_front", "list_supplies"]
-
-
 _SETS = 8
 """Number of candidate sets with their own weights, those with the most work first."""
 _ROUNDINGS = (1, 2, 3)

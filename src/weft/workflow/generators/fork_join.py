@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-__all__ = ["ForkJoin"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForkJoin:

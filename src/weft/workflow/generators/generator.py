@@ -22,24 +22,6 @@ from weft.workflow.workflow import Workflow
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = [
-    "LARGEST",
-    "MOST_MACHINES",
-    "MOST_TASKS",
-    "GeneratedWorkflow",
-    "Generator",
-    "GeneratorParameter",
-    "Rule",
-    "check_parameters",
-    "configure_generator",
-    "draw_around",
-    "draw_bytes",
-    "draw_platform",
-    "list_parameters",
-    "parameter",
-    "round_digits",
-]
-
 
 MOST_TASKS = 1_000_000
 """Maximum number of tasks of a generated workflow."""

@@ -34,8 +34,6 @@ from weft.workflow.generators.generator import (
 from weft.workflow.task import Input, Output, Task
 from weft.workflow.workflow import Workflow
 
-__all__ = ["LayeredGraph"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayeredGraph:

@@ -28,16 +28,6 @@ from weft.workflow.generators.generator import (
     round_digits,
 )
 
-__all__ = [
-    "MOST_NODES",
-    "Barrier",
-    "Independent",
-    "ReductionTree",
-    "processing_seconds",
-    "simulation_seconds",
-]
-
-
 MOST_NODES = 1_000_000
 """Maximum number of nodes of the cluster; a simulation uses at most 36."""
 

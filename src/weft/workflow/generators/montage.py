@@ -33,8 +33,6 @@ from weft.workflow.generators.generator import (
     round_digits,
 )
 
-__all__ = ["Montage", "count_images_and_overlaps", "find_overlaps"]
-
 _SINGLE = 6
 """Number of single tasks: mConcatFit, mBgModel, mImgtbl, mAdd, mShrink and mJPEG."""
 _OVERLAPS_PER_IMAGE = 4

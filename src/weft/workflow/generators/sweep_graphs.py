@@ -32,23 +32,6 @@ from weft.workflow.quantity import Range, Sweep
 from weft.workflow.task import Dependency, Task
 from weft.workflow.workflow import Workflow
 
-__all__ = [
-    "Parents",
-    "RandomSweeps",
-    "SampleGraph",
-    "SampleName",
-    "SweepLayers",
-    "build_layered_sweeps",
-    "combined_trees",
-    "dense_in_tree",
-    "dense_out_tree",
-    "draw_layers",
-    "in_tree",
-    "out_tree",
-    "pipelines",
-]
-
-
 _LENGTH, _THROUGHPUT = 20.0, 10.0
 """Minimum length and throughput (base values of the paper)."""
 _DIGITS = 6

@@ -1,0 +1,57 @@
+"""The size and naming of the code base stay within the limits of CONTRIBUTING.md."""
+
+from __future__ import annotations
+
+import importlib.util
+from functools import cache
+from typing import Any
+
+from architecture.package import ROOT
+
+MOST_MODULES = 420
+MOST_LINES = 83_700
+MOST_HEADER_PERCENT = 9.0
+MOST_SMALL_MODULES = 25
+ALLOWED_SMALL_MODULES: dict[str, str] = {
+    "weft.backends.local.runner": "entry point of the runner process, which must import little",
+    "weft.platform.local": "detection of this computer, imported only for `--on local`",
+    "weft.reports.paper_charts": "charts of reproductions, imported only by `weft reproduce`",
+    "weft.search.annealing": "entry of the registry of optimisers",
+}
+"""Modules below 120 lines with one importer, each with the reason why it is a file of its own."""
+
+
+@cache
+def figures() -> dict[str, Any]:
+    """Run `.ci/figures.py`."""
+    specification = importlib.util.spec_from_file_location("figures", ROOT / ".ci" / "figures.py")
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module.figures()
+
+
+def test_the_package_has_few_whole_modules() -> None:
+    assert figures()["modules"] <= MOST_MODULES
+
+
+def test_small_modules_with_one_importer_have_a_reason() -> None:
+    assert set(figures()["small_modules_with_one_importer"]) <= set(ALLOWED_SMALL_MODULES)
+    assert len(ALLOWED_SMALL_MODULES) <= MOST_SMALL_MODULES
+
+
+def test_every_class_name_is_unique() -> None:
+    assert figures()["class_names_twice"] == []
+
+
+def test_no_comment_refers_to_a_document_outside_the_repository() -> None:
+    assert figures()["references_outside"] == []
+
+
+def test_headers_are_a_small_part_of_the_source() -> None:
+    assert figures()["header_percent"] <= MOST_HEADER_PERCENT
+
+
+def test_the_source_does_not_grow() -> None:
+    assert figures()["lines"] <= MOST_LINES
