@@ -128,11 +128,11 @@ def test_requirements_and_rank_are_written_as_weft_reads_them(monkeypatch, tmp_p
     news = TaskFiles(tmp_path, "progress")
     task.require("memory >= 512*MB")
     task.rank("2 * speed")
-    seen = news.look()
+    seen = news.observe()
     assert (seen.requirements, seen.mandatory) == ("memory >= 512 * MB", True)
     assert seen.rank == "2 * default(speed, 0)"
     task.require("memory >= 1*GB", mandatory=False)
-    seen = news.look()
+    seen = news.observe()
     assert (seen.requirements, seen.mandatory) == ("memory >= 1 * GB", False)
 
 
@@ -173,7 +173,7 @@ def test_a_stopped_program_continues_from_its_checkpoint(tmp_path):
         until(lambda: (work / "state.json").exists())
         assert running.poll() is None
         first = json.loads((work / "state.json").read_text())["step"]
-        until(lambda: TaskFiles.of(known, 0, work).look().iterations > first + 2)
+        until(lambda: TaskFiles.of(known, 0, work).observe().iterations > first + 2)
         running.send_signal(signal.SIGTERM)
         assert running.wait(timeout=20) == 85
     finally:
@@ -202,5 +202,5 @@ def test_a_shell_script_can_use_the_environment_variables(tmp_path):
     news = TaskFiles.of(known, 0, Path(job.workdir))
     assert run_job(job).returncode == 0
     assert read_result(Path(job.workdir)) == {"delta": 0.5}
-    seen = news.look()
+    seen = news.observe()
     assert (seen.done, seen.requirements) == (0.3, "default(speed, 0) > 1")

@@ -14,6 +14,7 @@ from weft.planners import PLANNERS
 from weft.planners.decoding import INSERTION, decode, encode_schedule, select_modes
 from weft.planners.evaluation import evaluate_loss
 from weft.planners.planner import Plan, PlanProgress, Unsupported
+from weft.pools import processes
 
 calls: list[str] = []
 
@@ -21,16 +22,19 @@ calls: list[str] = []
 @contextmanager
 def registered(**doubles):
     """Register these classes under names of anytime planners; anytime planners without one are removed."""
-    before = dict(PLANNERS._builtin)
+    before, context = dict(PLANNERS._builtin), processes._context
     rivals = ("weave", "cp-sat", "genetic", "moldable-genetic", "annealing")
     kept = {name: target for name, target in before.items() if name not in rivals}
     named = {name.replace("_", "-"): f"planners.auto_doubles:{kind}" for name, kind in doubles.items()}
     PLANNERS._builtin, PLANNERS._all = kept | named, None
+    # Only forked workers inherit the registry; a thread that another test left would make the pool spawn them.
+    processes._context = lambda: multiprocessing.get_context("fork")
     calls.clear()
     try:
         yield calls
     finally:
         PLANNERS._builtin, PLANNERS._all = before, None
+        processes._context = context
 
 
 class Double:
