@@ -177,11 +177,11 @@ def _try_planner(
     ), made.bound_s
 
 
-def _check_schedule(schedule: Schedule, instance: Instance, who: str) -> None:
+def _check_schedule(schedule: Schedule, instance: Instance, planner: str) -> None:
     if violations := verify(schedule, instance.graph, instance.platform):
         more = f" and {len(violations) - 1} more" if len(violations) > 1 else ""
         raise WeftError(
-            f"{who} gives an invalid schedule, which is a bug of the planner: {violations[0]}{more}"
+            f"{planner} gives an invalid schedule, which is a bug of the planner: {violations[0]}{more}"
         )
 
 

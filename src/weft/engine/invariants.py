@@ -62,13 +62,13 @@ def _describe_task(state: EngineState, run: RunState, task: int) -> str:
     """Return all facts about a task and its attempt as one line."""
     number = run.attempt_of.get(task)
     attempt = state.attempts.get(number) if number is not None else None
-    told = (
+    description = (
         f"task {run.name(task)!r} of run {run.index} is {TaskState(run.state[task]).name} at {state.now} s, "
         f"{run.missing[task]} predecessors missing, failures {run.facts_of(task).failures}"
     )
     if attempt is not None:
-        return f"{told}; {_describe_attempt(state, attempt)}"
-    return f"{told}; its attempt {number} does not exist" if number is not None else told
+        return f"{description}; {_describe_attempt(state, attempt)}"
+    return f"{description}; its attempt {number} does not exist" if number is not None else description
 
 
 _HOLDING = (Stage.ASSIGNED, Stage.SUBMITTED, Stage.RUNNING)
@@ -80,19 +80,19 @@ def check_machines(state: EngineState, instance: Instance) -> None:
     holders: dict[int, set[int]] = {machine.index: set() for machine in state.machines}
     queued: dict[int, list[tuple[float, int]]] = {machine.index: [] for machine in state.machines}
     for attempt in state.attempts.values():
-        told = _describe_attempt(state, attempt)
+        description = _describe_attempt(state, attempt)
         if attempt.holds:
             holders[attempt.machine].add(attempt.number)
-            require(attempt.stage in _HOLDING, "an ended attempt holds no nodes", told)
+            require(attempt.stage in _HOLDING, "an ended attempt holds no nodes", description)
         if attempt.queued:
             queued[attempt.machine].append(attempt.turn)
-            require(attempt.stage == Stage.ASSIGNED, "a started attempt is not in a queue", told)
-            require(not attempt.holds, "an attempt in a queue holds no nodes", told)
+            require(attempt.stage == Stage.ASSIGNED, "a started attempt is not in a queue", description)
+            require(not attempt.holds, "an attempt in a queue holds no nodes", description)
         if attempt.stage in (Stage.SUBMITTED, Stage.RUNNING):
-            require(attempt.holds, "a running attempt holds nodes", told)
+            require(attempt.holds, "a running attempt holds nodes", description)
         if attempt.stage in _HOLDING:
-            require(attempt.holds or attempt.queued, "an attempt is in a queue or holds nodes", told)
-            require(state.machines[attempt.machine].up, "a machine that is down has no attempts", told)
+            require(attempt.holds or attempt.queued, "an attempt is in a queue or holds nodes", description)
+            require(state.machines[attempt.machine].up, "a machine that is down has no attempts", description)
     free: set[int] = set()
     for machine in state.machines:
         _check_capacity(state, machine, instance)
@@ -241,28 +241,30 @@ def _check_attempt(state: EngineState, run: RunState, task: int) -> None:
 
 def _check_progress(state: EngineState, run: RunState, attempt: Attempt, place: TaskState) -> None:
     """Check that an attempt starts only after its predecessors ended and its data arrived (I1)."""
-    told = _describe_task(state, run, attempt.task)
-    require(attempt.replaced_by is None, "the attempt of a task is not replaced", told)
+    description = _describe_task(state, run, attempt.task)
+    require(attempt.replaced_by is None, "the attempt of a task is not replaced", description)
     if attempt.stage in _BEGUN:
         # An attempt that started before a predecessor was reopened has the data of the first run.
         before = _count_missing(
             run, attempt.task, besides={other for other, facts in run.facts.items() if facts.reopened}
         )
-        require(before == 0, "an attempt started before its predecessors ended", told)
-        require(attempt.staging == 0, "an attempt started before its data arrived", told)
+        require(before == 0, "an attempt started before its predecessors ended", description)
+        require(attempt.staging == 0, "an attempt started before its data arrived", description)
         require(
             attempt.replaces not in state.attempts,
             "an attempt started before the one it replaces ended",
-            told,
+            description,
         )
     if place is _S.SCHEDULED:
-        require(attempt.staging == 0, "a task with open data requests is in PROLOG", told)
+        require(attempt.staging == 0, "a task with open data requests is in PROLOG", description)
     if place is _S.PROLOG:
         require(
-            attempt.staging > 0 or attempt.cancelled != "", "a task in PROLOG has open data requests", told
+            attempt.staging > 0 or attempt.cancelled != "",
+            "a task in PROLOG has open data requests",
+            description,
         )
     if place is _S.SUSPENDED:
-        require(attempt.suspended_since_s is not None, "a suspended task has a suspension time", told)
+        require(attempt.suspended_since_s is not None, "a suspended task has a suspension time", description)
 
 
 def _count_missing(run: RunState, task: int, besides: Container[int] = ()) -> int:
@@ -351,10 +353,10 @@ def check_engine(engine: Engine) -> None:
     for run in state.runs:
         _check_run(state, run)
     for number, attempt in state.attempts.items():
-        told = _describe_attempt(state, attempt)
-        require(attempt.number == number < state.next_attempt, "attempts are numbered in order", told)
-        require(attempt.stage != Stage.OVER, "an attempt that is over is removed", told)
-        require(attempt.staging >= 0, "no more data arrive than were requested", told)
+        description = _describe_attempt(state, attempt)
+        require(attempt.number == number < state.next_attempt, "attempts are numbered in order", description)
+        require(attempt.stage != Stage.OVER, "an attempt that is over is removed", description)
+        require(attempt.staging >= 0, "no more data arrive than were requested", description)
         _check_place(state, attempt)
         _check_times(state, attempt)
     for index, run in enumerate(state.runs):
@@ -371,23 +373,29 @@ def _check_place(state: EngineState, attempt: Attempt) -> None:
     """Check that every attempt belongs to its task, is replaced by the task's attempt, or is being cleaned
     up.
     """
-    run, told = state.runs[attempt.run], _describe_attempt(state, attempt)
+    run, description = state.runs[attempt.run], _describe_attempt(state, attempt)
     leads = run.attempt_of.get(attempt.task) == attempt.number
     behind = run.left_behind.get(attempt.task) == attempt.number
     if attempt.replaced_by is not None:
         successor = state.attempts.get(attempt.replaced_by)
-        require(successor is not None, "the replacing attempt exists", told)
+        require(successor is not None, "the replacing attempt exists", description)
         assert successor is not None
-        require(successor.replaces == attempt.number, "the replacing attempt names the replaced one", told)
+        require(
+            successor.replaces == attempt.number, "the replacing attempt names the replaced one", description
+        )
         require(
             successor.task == attempt.task and successor.run == attempt.run,
             "both attempts are of the same task",
-            told,
+            description,
         )
     else:
-        require(leads or behind or attempt.stage == Stage.CLEANING, "an attempt belongs to its task", told)
+        require(
+            leads or behind or attempt.stage == Stage.CLEANING, "an attempt belongs to its task", description
+        )
     if (before := state.find_attempt(attempt.replaces)) is not None:
-        require(before.replaced_by == attempt.number, "the replaced attempt names the replacing one", told)
+        require(
+            before.replaced_by == attempt.number, "the replaced attempt names the replacing one", description
+        )
 
 
 def _check_times(state: EngineState, attempt: Attempt) -> None:
@@ -471,13 +479,13 @@ class JournalAudit:
         require(entry.sequence == self._sequence + 1, "entries are numbered in order", where)
         require(entry.now >= self._now, f"{entry.now} s comes after {self._now} s", where)
         self._sequence, self._now = entry.sequence, entry.now
-        self._hear(entry.event)
+        self._absorb_event(entry.event)
         for command in entry.commands:
             self._follow(command)
             if isinstance(entry.event, messages.PlanReady) and isinstance(command, messages.Cancel):
                 self._check_adoption(command)
 
-    def _hear(self, event: messages.Event) -> None:
+    def _absorb_event(self, event: messages.Event) -> None:
         match event:
             case messages.Ended():
                 self._ended(event)

@@ -69,7 +69,7 @@ class EngineMachineView:
 
     @property
     def promised_s(self) -> float:
-        """Return the seconds of the tasks bound but not yet assigned to it, spread over its nodes."""
+        """Return the seconds of tasks bound to this machine but not assigned yet, divided by its nodes."""
         return self._machine.promised_s
 
     def free_at_s(self, nodes: int) -> float:

@@ -416,7 +416,7 @@ class OnlineStudy:
         )
 
     def rows(self, results: Results, *, full: bool) -> Sequence[ResultRow]:
-        """Return the table of docs/papers/many-workflows.md, section 8, and the judged figures."""
+        """Return the table of docs/papers/many-workflows.md, section 8, and the figures with a tolerance."""
         return scenario_rows(results, full=full)
 
     def charts(self, results: Results, *, full: bool) -> Sequence[Chart]:  # noqa: ARG002

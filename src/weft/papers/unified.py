@@ -83,7 +83,7 @@ class UnifiedStudy:
         return {f"{name}.{measure}": value for name in VARIANTS for measure, value in _measures(name, seed)}
 
     def rows(self, results: Results, *, full: bool) -> Sequence[ResultRow]:  # noqa: ARG002
-        """Return the judged figures, then the medians of the variants."""
+        """Return the figures with a tolerance, then the medians of the variants."""
         return [*_demanded(results), *_medians(results)]
 
 

@@ -394,7 +394,7 @@ class JobMigrationStudy:
         return run_jobs_locally(self._cases[name], self._scale, core=list_cores()[0])
 
     def rows(self, results: Results, *, full: bool) -> Sequence[ResultRow]:  # noqa: ARG002
-        """Return the judged figures, then the times of events."""
+        """Return the figures with a tolerance, then the times of events."""
         return [*_demanded_rows(results), *_event_rows(results)]
 
 

@@ -101,7 +101,7 @@ class SharingStudy:
         yield from ((f"{name}.slowdown", summarise(values).mean) for name, values in by_application.items())
 
     def rows(self, results: Results, *, full: bool) -> Sequence[ResultRow]:  # noqa: ARG002
-        """Return the judged figures, then those of docs/papers/many-workflows.md, section 8."""
+        """Return the figures with a tolerance, then those of docs/papers/many-workflows.md, section 8."""
         return [*_demanded(results), *_figures(results)]
 
 

@@ -331,7 +331,7 @@ def _initial_state(instance: Instance, workspace: SharedWorkspace) -> SharedStat
     seconds = np.zeros(len(graph))
     computes = way < ways.first[1:]
     seconds[computes] = ways.seconds[way[computes]]
-    # A task of 0 s has no more left than its successors: ties go by index.
+    # A task of 0 s has the same remaining time as its successors: break ties by index.
     left = workspace.shop.tail + seconds
     for index in range(len(graph) - 1, -1, -1):
         after = graph.successors(index)

@@ -52,7 +52,7 @@ def check_sweep_support(instance: Instance, objective: Objective, pool: Sharing)
 
 
 def _model_violations(instance: Instance) -> Iterator[str]:
-    """Yield violations of the model. Amounts are no violation: a task has its machine to itself."""
+    """Yield violations of the model. Resources are not checked: a task uses its machine alone."""
     graph, network = instance.graph, instance.network
     if (graph.kind == TRANSFER).any():
         name = _first_name(instance, graph.kind == TRANSFER)

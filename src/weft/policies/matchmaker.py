@@ -13,7 +13,7 @@ from weft.policies.rounds import RoundPolicy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matchmaker(RoundPolicy):
-    """Matches jobs and machines by the jobs' rank expressions.
+    """Policy that matches jobs and machines by the rank expressions of the jobs.
 
     E. Huedo, R. Montero, I. Llorente, The GridWay Framework for Adaptive Scheduling and Execution on Grids
     (docs/papers/adaptive-jobs.md, section 3): machines that do not meet the requirements of a job are

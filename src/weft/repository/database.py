@@ -171,7 +171,7 @@ class Failpoint:
         self._place, self._left = (place, int(number)) if valid else ("", 0)
 
     def reach(self, place: str) -> None:
-        """Pass ``commit`` before and ``committed`` after each commit; kill the process at the chosen one."""
+        """Count ``commit`` before and ``committed`` after a commit; kill the process at the chosen one."""
         if self._place:
             self._left -= place == "commit"
             if self._place == place and self._left == 0:

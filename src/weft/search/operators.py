@@ -165,7 +165,7 @@ def draw_hits(number: int, rate: float, rng: np.random.Generator) -> NDArray[np.
     if rate <= 0.0:
         return np.zeros(0, dtype=np.int64)
     mean = number * rate
-    # Rarely too few; then draw as many again.
+    # In rare cases these are too few; then draw the same number again.
     enough = int(mean + 4.0 * mean**0.5) + 4
     found = _distances(number, rate, enough, rng).cumsum() - 1
     while found[-1] < number - 1:

@@ -13,7 +13,7 @@ _Result = TypeVar("_Result")
 
 
 class Pool(Protocol):
-    """Applies a function to many items."""
+    """Parallel application of a function to many items."""
 
     @property
     def workers(self) -> int:

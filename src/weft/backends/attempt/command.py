@@ -585,7 +585,7 @@ class _CommandRenderer:
         memory = machine.memory if start.memory_bytes is None else start.memory_bytes
         self.memory_mb = None if memory is None else int(memory // 1_000_000)
         """Allocated memory; without a request, the memory of the machine."""
-        # Where a node is a core, several nodes may form one node of the user.
+        # On machines whose nodes are cores, several of them form one node in the sense of the task.
         self.cores = max(1, start.nodes // max(1, start.count)) if machine.node_is_core else machine.cores
         self._values: TemplateValues | None = None
 

@@ -221,7 +221,7 @@ def _find_unreached(situation: RunSituation) -> frozenset[int]:
 
 
 def _list_present(situation: RunSituation, unreached: frozenset[int]) -> list[list[int]]:
-    """Return the successors that may still be followed."""
+    """Return the successors whose edges are not cut."""
     decided = situation.decided
     return [
         [child for child in children if child not in unreached and (task, child) not in decided]

@@ -115,7 +115,7 @@ class MachineState:
 
     @property
     def promised_s(self) -> float:
-        """Return the seconds of the tasks bound to it but not assigned yet, spread over its nodes."""
+        """Return the seconds of tasks bound to this machine but not assigned yet, divided by its nodes."""
         return to_seconds(self.promised_units) / self.speed_factor / self.nodes
 
     def changed(self) -> None:

@@ -64,7 +64,7 @@ class Bounds:
 
     @property
     def parts(self) -> dict[str, float]:
-        """Return every bound by the name of its argument, the simplest first."""
+        """Return the bounds by the name of the argument that proves them, the simplest first."""
         return {
             "critical path": self.critical_path_s,
             "area": self.area_s,

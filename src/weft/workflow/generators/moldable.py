@@ -60,7 +60,7 @@ def simulation_seconds() -> dict[int, float]:
 
 
 def processing_seconds(files: int) -> dict[int, float]:
-    """Return the seconds of processing so many files by node count."""
+    """Return the seconds that processing this number of files takes, by node count."""
     alone_s = _PER_TASK_S + _PER_FILE_S * files
     return {1: alone_s, 2: _ON_TWO_NODES * alone_s}
 
