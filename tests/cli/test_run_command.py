@@ -262,7 +262,7 @@ def test_bad_input_is_rejected_before_writing(project: Project) -> None:
     assert not (project.folder / ".weft").exists()
 
 
-def test_a_task_that_fits_nowhere(project: Project) -> None:
+def test_a_task_that_fits_no_machine_is_infeasible(project: Project) -> None:
     project.write("wide.yaml", "weft: 1\ntasks: {a: {command: 'true', nodes: [5000]}}\n")
     refused(project.weft("run", "wide.yaml"), 3, "wide: ", "nodes")
 

@@ -281,7 +281,7 @@ class History:
         self._suspended: dict[int, float] = {}
         self._ready_of: dict[int, int] = {}
         self._ready_total = 0
-        self._hear: dict[type, Callable[[Any, EngineState], None]] = {
+        self._event_handlers: dict[type, Callable[[Any, EngineState], None]] = {
             messages.Submitted: self._submitted,
             messages.Started: self._started,
             messages.Ended: self._ended,
@@ -312,8 +312,8 @@ class History:
         """Add an entry; ``state`` is the engine's state after it."""
         self.now = entry.now
         self.entries += 1
-        if (hear := self._hear.get(type(entry.event))) is not None:
-            hear(entry.event, state)
+        if (handle := self._event_handlers.get(type(entry.event))) is not None:
+            handle(entry.event, state)
             self.acted_s = self.now
         touched = {getattr(entry.event, "run", -1)}
         for command in entry.commands:
