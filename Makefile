@@ -48,11 +48,13 @@ test: lint $(BROWSER) ## lint, then every test (under ten minutes)
 	$(BIN)/python -m pytest -n $(JOBS) -m "not real_time" $(PYTEST_OPTIONS)
 	$(BIN)/python -m pytest -m real_time -rs $(PYTEST_OPTIONS)
 
-lint: $(DEVELOPMENT) ## style, types and import contracts
+lint: $(DEVELOPMENT) ## style, types and import contracts; style of scripts, style sheets and templates
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy $(MYPY_OPTIONS)
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/biome check --error-on-warnings
+	$(BIN)/djlint --quiet --lint --check src
 
 bench: $(BENCHMARK) ## run the benchmarks: one JSON line each
 	@set -e; for file in $(filter-out %/compare.py %/measurement.py %/masters.py,$(wildcard benchmarks/*.py)); do $(BIN)/python "$$file"; done

@@ -23,10 +23,15 @@ def render_page(template: str, **values: object) -> str:
 
 @cache
 def _environment() -> Environment:
-    from jinja2 import Environment, FileSystemLoader  # only commands that write a page load Jinja2
+    # Only commands that write a page load Jinja2.
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     found = Environment(
-        loader=FileSystemLoader(_TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
     )
     found.globals.update(format_count=format_count, source=_read_source)
     return found
