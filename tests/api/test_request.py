@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,20 +23,22 @@ from weft.cli.main import main
 from weft.instance.compilation import compile_instance
 from weft.workflow.unfold import try_unfold
 names = {try_unfold.__code__: "unfold", compile_instance.__wrapped__.__code__: "compile"}
-counts = dict.fromkeys(names.values(), 0)
 def count(frame, event, argument):
     if event == "call" and frame.f_code in names:
         counts[names[frame.f_code]] += 1
-threading.setprofile(count)
-sys.setprofile(count)
-try:
-    main(sys.argv[1:])
-except SystemExit as ended:
-    code = ended.code
-sys.setprofile(None)
-print("COUNTS", json.dumps([code, counts]))
+for line in sys.argv[1:]:
+    counts = dict.fromkeys(names.values(), 0)
+    threading.setprofile(count)
+    sys.setprofile(count)
+    try:
+        main(line.split())
+    except SystemExit as ended:
+        code = ended.code
+    sys.setprofile(None)
+    print("\\nCOUNTS", json.dumps([code, counts]))
 """
 
+ONCE = [0, {"unfold": 1, "compile": 1}]
 HELLO = "weft: 1\nname: hello\ntasks:\n  a: {command: echo on, work: 1}\n  b: {command: echo on, after: a, work: 2}\n"
 
 
@@ -56,10 +61,35 @@ def folder(tmp_path: Path) -> Path:
     ],
 )
 def test_a_command_unfolds_and_compiles_once(command: str, folder: Path) -> None:
-    words = [sys.executable, "-c", COUNTER, *command.split()]
-    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=120, check=True)
-    line = done.stdout.splitlines()[-1]
-    assert json.loads(line.removeprefix("COUNTS")) == [0, {"unfold": 1, "compile": 1}], done.stderr
+    assert count_calls([command], folder) == [ONCE]
+
+
+def count_calls(commands: list[str], folder: Path) -> list[Any]:
+    """Run commands; return the exit code of each, and how often it unfolds and compiles a workflow."""
+    words = [sys.executable, "-c", COUNTER, *commands]
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    lines = [line for line in done.stdout.splitlines() if line.startswith("COUNTS")]
+    assert len(lines) == len(commands), done.stderr
+    return [json.loads(line.removeprefix("COUNTS")) for line in lines]
+
+
+def test_commands_about_a_run_unfold_and_compile_once(folder: Path) -> None:
+    commands = ["run hello.yaml", "run hello.yaml", "report", "status", "explain b", "logs b", "replay ."]
+    commands += ["simulate hello.yaml --journal j.jsonl", "explain j.jsonl b", "replay j.jsonl"]
+    commands += ["check hello.yaml --on local"]
+    assert count_calls(commands, folder) == [ONCE] * len(commands)
+    assert count_calls(["check hello.yaml"], folder) == [[0, {"unfold": 1, "compile": 0}]]
+
+
+@pytest.mark.parametrize("command", ["resume", "run hello.yaml"])
+def test_a_resumed_run_unfolds_and_compiles_once(command: str, folder: Path) -> None:
+    words = [sys.executable, "-m", "weft", "run", "hello.yaml"]
+    killed = subprocess.run(
+        words, cwd=folder, capture_output=True, timeout=120, check=False,
+        env={**os.environ, "WEFT_FAILPOINT": "committed:2"},
+    )  # fmt: skip
+    assert killed.returncode == -signal.SIGKILL
+    assert count_calls([command], folder) == [ONCE]
 
 
 def test_a_request_serves_plan_and_front(folder: Path) -> None:

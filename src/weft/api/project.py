@@ -189,7 +189,7 @@ class RequestReply:
 
     granted: bool
     text: str
-    heard: bool = True
+    replied: bool = True
     """Whether an engine replied."""
 
 
@@ -204,7 +204,7 @@ def send_request(
 ) -> RequestReply:
     """Send a request about a run to the running engine and wait for the reply."""
     if opened.engine is None:
-        return RequestReply(granted=False, text="no engine is running in this project", heard=False)
+        return RequestReply(granted=False, text="no engine is running in this project", replied=False)
     requests = RequestTable(opened.database)
     number = requests.ask(
         what,
@@ -227,7 +227,7 @@ def send_request(
             if gone
             else f"the engine did not reply within {patience_s:g} s"
         )
-        return RequestReply(granted=False, text=why, heard=False)
+        return RequestReply(granted=False, text=why, replied=False)
     reply = requests.reply(number)
     assert reply is not None
     return RequestReply(granted=reply.granted, text=reply.text)

@@ -193,7 +193,7 @@ class SignalHandler:
             for each in self._signals:
                 # Signals ignored before (`nohup`) stay ignored.
                 if signal.getsignal(each) is not signal.SIG_IGN:
-                    self._before[each] = signal.signal(each, self._heard)
+                    self._before[each] = signal.signal(each, self._handle)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -201,7 +201,7 @@ class SignalHandler:
             signal.signal(each, signal.SIG_DFL if handler is None else handler)
         self._before.clear()
 
-    def _heard(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 -- a handler is given both
+    def _handle(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 -- a handler is given both
         if self.first is None:
             self.first = number
         else:

@@ -131,18 +131,18 @@ def _send_requests(
     answers: list[tuple[str | None, RequestReply]] = []
     for task in named:
         answers.append((task, send_request(opened, what, run, task=task, machine=machine)))
-        if not answers[-1][1].heard:
+        if not answers[-1][1].replied:
             break  # without an engine the other requests would get no reply either
     if as_json:
         records = [
-            {"task": task, "granted": each.granted, "heard": each.heard, "text": each.text}
+            {"task": task, "granted": each.granted, "heard": each.replied, "text": each.text}
             for task, each in answers
         ]
         options.print_json({"run": run.number, "asked": what, "answers": records})
     for task, answer in answers:
         of = f"{task} of run {run.number}" if task else f"run {run.number}"
         if not answer.granted:
-            resume = "" if answer.heard else _advice(opened, run)
+            resume = "" if answer.replied else _advice(opened, run)
             click.echo(f"error: {what} {of}: {answer.text}{resume}", err=True)
         elif not as_json:
             click.echo(f"{of} {done}")

@@ -14,7 +14,7 @@ from weft.backends.local.link import RunnerLink
 from weft.backends.local.processes import read_process
 from weft.backends.local.records import RecordLog, SealedRecords
 
-__all__ = ["TOKEN", "Bench", "lives", "wait_until"]
+__all__ = ["TOKEN", "Bench", "is_running", "wait_until"]
 
 TOKEN = "a secret of the tests"
 PATIENCE_S = 30.0
@@ -37,7 +37,7 @@ class Bench:
         self.settings = {"idle_s": 60.0, "grace_s": 5.0} | settings
         self.link = self.new_link()
         self.here = self.link.connect()
-        self.heard: list[dict[str, Any]] = []
+        self.received: list[dict[str, Any]] = []
 
     def new_link(self, token: str = TOKEN) -> RunnerLink:
         environment = {"PATH": os.environ["PATH"], "BASE": "base"}
@@ -47,9 +47,9 @@ class Bench:
         order: Mapping[str, Any] = {
             "do": "start", "attempt": attempt, "argv": list(argv), "env": {}, "cwd": str(self.work), "stdin": None,
             "stdout": str(self.work / f"out{attempt}"), "stderr": str(self.work / f"err{attempt}"), "append": False,
-            "time_s": None, "memory_bytes": None, "cores": None, "tells_start": True,
+            "time_s": None, "memory_bytes": None, "cores": None, "reports_start": True,
         }  # fmt: skip
-        self.say({**order, **more})
+        self.send({**order, **more})
 
     def sh(self, attempt: int, script: str, **more: Any) -> None:
         self.start(attempt, "/bin/sh", "-c", script, **more)
@@ -57,20 +57,20 @@ class Bench:
     def python(self, attempt: int, program: str, **more: Any) -> None:
         self.start(attempt, sys.executable, "-I", "-S", "-c", program, **more)
 
-    def say(self, message: Mapping[str, Any]) -> None:
+    def send(self, message: Mapping[str, Any]) -> None:
         self.link.send(message)
         self.link.flush()
 
-    def hear(self, kind: str, attempt: int | None = None) -> dict[str, Any]:
+    def wait_for(self, kind: str, attempt: int | None = None) -> dict[str, Any]:
         """Wait for a message and return it; other messages are kept."""
         end_s = time.monotonic() + PATIENCE_S
         while True:
-            for at, message in enumerate(self.heard):
+            for at, message in enumerate(self.received):
                 if message["is"] == kind and (attempt is None or message["attempt"] == attempt):
-                    return self.heard.pop(at)
-            assert time.monotonic() < end_s, f"no {kind} of {attempt}, but {self.heard}"
+                    return self.received.pop(at)
+            assert time.monotonic() < end_s, f"no {kind} of {attempt}, but {self.received}"
             select.select([self.link], [], [], 0.2)
-            self.heard += self.link.receive()
+            self.received += self.link.receive()
 
     def records(self, log: str) -> dict[int, dict[str, Any]]:
         """Return the records of a log of the runner by attempt."""
@@ -80,8 +80,8 @@ class Bench:
         finally:
             records.close()
 
-    def end_of(self, attempt: int) -> dict[str, Any]:
-        return self.hear("ended", attempt)
+    def wait_for_end(self, attempt: int) -> dict[str, Any]:
+        return self.wait_for("ended", attempt)
 
     def out(self, attempt: int) -> str:
         return (self.work / f"out{attempt}").read_text()
@@ -92,7 +92,7 @@ class Bench:
         wait_until(lambda: path.exists() and path.read_text().endswith("\n"), f"{name} is written")
         return path.read_text().strip()
 
-    def leaves(self, name: str) -> int:
+    def wait_for_pid(self, name: str) -> int:
         """Wait until a task has written a process number, and return it."""
         return int(self.written(name))
 
@@ -101,5 +101,5 @@ class Bench:
         self.link.close()
 
 
-def lives(pid: int) -> bool:
+def is_running(pid: int) -> bool:
     return read_process(pid) is not None

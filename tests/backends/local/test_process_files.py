@@ -81,7 +81,7 @@ def test_out_of_memory_kill_counts_once(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 def test_session_contains_only_its_own_processes(bench: Bench) -> None:
     bench.sh(1, "echo $$ > pid; sleep 1000")
-    pid = bench.leaves("pid")
+    pid = bench.wait_for_pid("pid")
     assert {one.group for one in list_processes() if one.session == bench.here["pid"]} == {
         bench.here["pid"],
         pid,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from backends.local.runner_bench import Bench, lives, wait_until
+from backends.local.runner_bench import Bench, is_running, wait_until
 from weft.backends.local.processes import (
     MARK,
     list_processes,
@@ -59,9 +59,9 @@ def zombies_of(pid: int) -> list[str]:
 @pytest.mark.parametrize("how", ["plain", "polite", "ignore"])
 def test_daemon_is_killed_before_the_end_is_reported(bench: Bench, daemon: str, how: str) -> None:
     bench.sh(1, f"{daemon} pid {how} 0; until [ -s pid ]; do sleep 0.01; done; exit 4", grace_s=0.3)
-    end = bench.end_of(1)
-    pid = bench.leaves("pid")
-    assert not lives(pid)
+    end = bench.wait_for_end(1)
+    pid = bench.wait_for_pid("pid")
+    assert not is_running(pid)
     assert (end["code"], end["signal"], end["cause"]) == (4, None, "")
     assert (bench.work / "saved").exists() == (how == "polite")
     wait_until(lambda: not zombies_of(bench.here["pid"]), "nothing is left to be waited for")
@@ -69,97 +69,97 @@ def test_daemon_is_killed_before_the_end_is_reported(bench: Bench, daemon: str, 
 
 def test_cancel_reaches_daemons_and_other_sessions(bench: Bench, daemon: str) -> None:
     bench.sh(1, f"{daemon} pid plain 0; setsid sh -c 'echo $$ > child; sleep 1000' & wait; sleep 1000")
-    pid, child = bench.leaves("pid"), bench.leaves("child")
+    pid, child = bench.wait_for_pid("pid"), bench.wait_for_pid("child")
     found = read_process(pid)
     assert found is not None
     assert (found.parent, found.session) == (bench.here["pid"], read_process(pid).session)
     assert found.session != bench.here["pid"]
-    bench.say({"do": "cancel", "attempt": 1, "grace_s": 20})
-    end = bench.end_of(1)
+    bench.send({"do": "cancel", "attempt": 1, "grace_s": 20})
+    end = bench.wait_for_end(1)
     assert end["cause"] == "cancelled"
     assert end["seconds"] < 20
-    assert not lives(pid)
-    assert not lives(child)
+    assert not is_running(pid)
+    assert not is_running(child)
 
 
 def test_time_limit_includes_daemons(bench: Bench, daemon: str) -> None:
     bench.sh(1, f"{daemon} pid ignore 0; sleep 1000", time_s=1.0, grace_s=0.2)
-    pid = bench.leaves("pid")
-    assert bench.end_of(1)["cause"] == "timeout"
-    assert not lives(pid)
+    pid = bench.wait_for_pid("pid")
+    assert bench.wait_for_end(1)["cause"] == "timeout"
+    assert not is_running(pid)
 
 
 def test_memory_limit_includes_daemons(bench: Bench, daemon: str) -> None:
     bench.sh(1, f"{daemon} pid plain 120000000; sleep 1000", memory_bytes=60_000_000)
-    end = bench.end_of(1)
+    end = bench.wait_for_end(1)
     assert end["cause"] == "oom"
     assert end["max_rss_bytes"] > 60_000_000
     if (bench.work / "pid").exists():
-        assert not lives(bench.leaves("pid"))
+        assert not is_running(bench.wait_for_pid("pid"))
 
 
 def test_signals_reach_daemons(bench: Bench, daemon: str) -> None:
     bench.sh(1, f"{daemon} pid polite 0; sleep 1000")
-    pid = bench.leaves("pid")
-    bench.say({"do": "signal", "attempt": 1, "signal": "STOP"})
-    assert bench.hear("signalled", 1)["processes"] == 3
+    pid = bench.wait_for_pid("pid")
+    bench.send({"do": "signal", "attempt": 1, "signal": "STOP"})
+    assert bench.wait_for("signalled", 1)["processes"] == 3
     state = Path(f"/proc/{pid}/stat")
     wait_until(lambda: state.read_text().rpartition(") ")[2][0] == "T", "it is stopped")
-    bench.say({"do": "cancel", "attempt": 1, "grace_s": 20})
-    assert bench.end_of(1)["seconds"] < 20
+    bench.send({"do": "cancel", "attempt": 1, "grace_s": 20})
+    assert bench.wait_for_end(1)["seconds"] < 20
     assert bench.written("saved") == "saved"
 
 
 def test_end_of_a_task_keeps_daemons_of_other_tasks(bench: Bench, daemon: str) -> None:
     bench.sh(1, f"{daemon} other plain 0; sleep 1000")
-    other = bench.leaves("other")
+    other = bench.wait_for_pid("other")
     for attempt in (2, 3):
         bench.sh(attempt, f"{daemon} pid{attempt} plain 0; until [ -s pid{attempt} ]; do sleep 0.01; done")
-        bench.end_of(attempt)
-        assert not lives(bench.leaves(f"pid{attempt}"))
-    assert lives(other)
-    bench.say({"do": "cancel", "attempt": 1, "grace_s": 20})
-    bench.end_of(1)
-    assert not lives(other)
+        bench.wait_for_end(attempt)
+        assert not is_running(bench.wait_for_pid(f"pid{attempt}"))
+    assert is_running(other)
+    bench.send({"do": "cancel", "attempt": 1, "grace_s": 20})
+    bench.wait_for_end(1)
+    assert not is_running(other)
 
 
 def test_process_without_mark_ends_with_the_runner(bench: Bench, daemon: str) -> None:
     bench.sh(1, f"{daemon} pid clean 0; until [ -s pid ]; do sleep 0.01; done")
-    assert bench.end_of(1)["code"] == 0
-    pid = bench.leaves("pid")
-    assert lives(pid)
+    assert bench.wait_for_end(1)["code"] == 0
+    pid = bench.wait_for_pid("pid")
+    assert is_running(pid)
     bench.sh(2, "exit 3")
-    assert bench.end_of(2)["code"] == 3, "other tasks do not wait for it"
-    bench.say({"do": "end"})
-    wait_until(lambda: not lives(bench.here["pid"]), "the runner has ended")
-    assert not lives(pid)
+    assert bench.wait_for_end(2)["code"] == 3, "other tasks do not wait for it"
+    bench.send({"do": "end"})
+    wait_until(lambda: not is_running(bench.here["pid"]), "the runner has ended")
+    assert not is_running(pid)
 
 
 def test_observed_process_is_tracked_without_its_mark(bench: Bench) -> None:
     hidden = "setsid env -i sh -c 'echo $$ > pid; exec sleep 1000' & until [ -s pid ]; do sleep 0.01; done"
     bench.sh(1, f"{hidden}; sleep 1", memory_bytes=10**9)
-    assert bench.end_of(1)["code"] == 0
-    assert not lives(bench.leaves("pid"))
+    assert bench.wait_for_end(1)["code"] == 0
+    assert not is_running(bench.wait_for_pid("pid"))
 
 
 def test_daemon_of_a_killed_runner_is_found_by_its_mark(bench: Bench, daemon: str) -> None:
     bench.sh(7, f"{daemon} pid ignore 0; sleep 1000")
-    pid = bench.leaves("pid")
+    pid = bench.wait_for_pid("pid")
     own = read_process(bench.here["pid"])
     assert own is not None
     mark = mark_prefix(own.pid, own.began_ticks)
     assert marked_attempt(pid, mark) == 7
     assert marked_attempt(pid, mark_prefix(own.pid, own.began_ticks + 1)) is None
     os.kill(bench.here["pid"], signal.SIGKILL)
-    wait_until(lambda: not lives(bench.here["pid"]), "the runner is dead")
+    wait_until(lambda: not is_running(bench.here["pid"]), "the runner is dead")
     assert pid in bench.link.kill_orphans()
-    assert not lives(pid)
+    assert not is_running(pid)
     assert [one.pid for one in list_processes() if marked_attempt(one.pid, mark) is not None] == []
 
 
 def test_program_inherits_only_its_mark_from_the_runner(bench: Bench) -> None:
     bench.start(5, "/usr/bin/env", env={"MINE": "1", MARK: "forged"})
-    assert bench.end_of(5)["code"] == 0
+    assert bench.wait_for_end(5)["code"] == 0
     names = dict(line.split("=", 1) for line in bench.out(5).splitlines())
     assert names.keys() == {"PATH", "BASE", "MINE", MARK}
     assert names[MARK].endswith(".5")

@@ -15,8 +15,8 @@ from weft.backends.local.processes import peak_bytes
 def test_end_record_states_code_or_signal(bench: Bench) -> None:
     before = time.time()
     bench.sh(1, "echo hello; echo woe >&2; exit 7")
-    started = bench.hear("started", 1)
-    end = bench.end_of(1)
+    started = bench.wait_for("started", 1)
+    end = bench.wait_for_end(1)
     assert (end["code"], end["signal"], end["cause"], end["text"]) == (7, None, "", "")
     assert before - 1 <= started["at"] == end["began"] <= end["at"] <= time.time() + 1
     assert bench.out(1) == "hello\n"
@@ -25,7 +25,7 @@ def test_end_record_states_code_or_signal(bench: Bench) -> None:
 
 def test_cpu_time_and_memory_are_measured(bench: Bench) -> None:
     bench.python(1, "x = bytearray(80_000_000)\nfor i in range(3_000_000): pass")
-    end = bench.end_of(1)
+    end = bench.wait_for_end(1)
     assert end["user_s"] > 0
     assert end["max_rss_bytes"] > 80_000_000
     assert 0 < end["user_s"] + end["system_s"] <= end["seconds"] + 0.1
@@ -37,15 +37,15 @@ def test_peak_memory_excludes_the_runner(bench: Bench) -> None:
     bench.sh(1, "exit 0")
     bench.start(2, "sleep", "2.5")
     bench.python(3, f"x = bytearray({2 * own_bytes})")
-    assert bench.end_of(1)["max_rss_bytes"] is None, "it is over before anybody looks"
-    assert 0 < bench.end_of(2)["max_rss_bytes"] < own_bytes // 2
-    assert 2 * own_bytes < bench.end_of(3)["max_rss_bytes"] < 8 * own_bytes
+    assert bench.wait_for_end(1)["max_rss_bytes"] is None, "it is over before anybody looks"
+    assert 0 < bench.wait_for_end(2)["max_rss_bytes"] < own_bytes // 2
+    assert 2 * own_bytes < bench.wait_for_end(3)["max_rss_bytes"] < 8 * own_bytes
 
 
 def test_environment_is_base_plus_order(bench: Bench) -> None:
     bench.sh(1, 'echo "$BASE ${HOME-none} $MINE"', env={"MINE": "two words; $(no) 'quotes'\nand lines"})
     bench.sh(2, 'echo "${BASE-none}"', env={"BASE": None})
-    assert bench.end_of(1)["code"] == bench.end_of(2)["code"] == 0
+    assert bench.wait_for_end(1)["code"] == bench.wait_for_end(2)["code"] == 0
     assert bench.out(1) == "base none two words; $(no) 'quotes'\nand lines\n"
     assert bench.out(2) == "none\n"
 
@@ -55,10 +55,10 @@ def test_streams_and_directory_follow_the_order(bench: Bench) -> None:
     (bench.work / "both").write_text("before\n")
     both = str(bench.work / "both")
     bench.sh(1, "cat; pwd >&2", stdin=str(bench.work / "in"), stdout=both, stderr=both, append=True)
-    bench.end_of(1)
+    bench.wait_for_end(1)
     assert Path(both).read_text() == f"before\nfrom a file\n{bench.work}\n"
     bench.sh(2, "cat; echo done", stdout=both)  # without stdin, reading ends at once
-    bench.end_of(2)
+    bench.wait_for_end(2)
     assert Path(both).read_text() == "done\n"
 
 
@@ -72,11 +72,11 @@ def test_program_starts_with_default_signals_and_no_open_files(bench: Bench) -> 
         "print(len(os.listdir('/proc/self/fd')))"
     )
     bench.python(1, program)
-    assert bench.end_of(1)["code"] == 0
+    assert bench.wait_for_end(1)["code"] == 0
     assert bench.out(1) == "True 0 [13, 25, 32, 33]\n4\n"
     # Python itself ignores 13 and 25, the C library reserves 32 and 33; the fourth file is the listing
     bench.sh(2, "yes | head -n 1; kill -PIPE $$")
-    assert bench.end_of(2)["signal"] == 13
+    assert bench.wait_for_end(2)["signal"] == 13
 
 
 def test_program_is_searched_in_the_path_of_its_order(bench: Bench) -> None:
@@ -88,11 +88,11 @@ def test_program_is_searched_in_the_path_of_its_order(bench: Bench) -> None:
     bench.start(1, "tool", env={"PATH": str(folder)})
     bench.start(2, "bin/tool")
     bench.start(3, "tool")
-    assert [bench.end_of(attempt)["code"] for attempt in (1, 2, 3)] == [0, 0, 127]
+    assert [bench.wait_for_end(attempt)["code"] for attempt in (1, 2, 3)] == [0, 0, 127]
     assert bench.out(1) == bench.out(2) == "mine\n"
     tool.unlink()
     bench.start(4, "tool", env={"PATH": str(folder)})  # the cached path is checked again
-    assert bench.end_of(4)["code"] == 127
+    assert bench.wait_for_end(4)["code"] == 127
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_failed_start_is_explained(
         (bench.work / name).write_text(first)
         (bench.work / name).chmod(0o755)
     bench.start(1, *argv, **change)
-    end = bench.end_of(1)
+    end = bench.wait_for_end(1)
     assert (end["code"], end["signal"], end["cause"]) == (code, None, "error")
     assert text in end["text"]
     assert canary.read_text() == "kept"
@@ -139,16 +139,16 @@ def test_program_is_restricted_to_its_cores(bench: Bench) -> None:
     program = "import os; print(sorted(os.sched_getaffinity(0)))"
     bench.python(1, program, cores=[cores[-1]])
     bench.python(2, program)
-    assert bench.end_of(1)["code"] == bench.end_of(2)["code"] == 0
+    assert bench.wait_for_end(1)["code"] == bench.wait_for_end(2)["code"] == 0
     assert bench.out(1) == f"{[cores[-1]]}\n"
     assert bench.out(2) == f"{cores}\n"
 
 
 def test_invalid_messages_are_reported_and_ignored(bench: Bench) -> None:
     for message in ({"do": "dance"}, {"do": "start", "attempt": "x"}, {"do": "cancel"}, {"do": "forget"}, {}):
-        bench.say(message)
-        assert bench.hear("problem")["text"]
-    bench.say({"do": "signal", "attempt": 1, "signal": "NONSENSE"})
-    assert "NONSENSE" in bench.hear("problem")["text"]
+        bench.send(message)
+        assert bench.wait_for("problem")["text"]
+    bench.send({"do": "signal", "attempt": 1, "signal": "NONSENSE"})
+    assert "NONSENSE" in bench.wait_for("problem")["text"]
     bench.sh(1, "exit 3")
-    assert bench.end_of(1)["code"] == 3
+    assert bench.wait_for_end(1)["code"] == 3

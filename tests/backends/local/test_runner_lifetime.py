@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from backends.local.runner_bench import TOKEN, Bench, lives, wait_until
+from backends.local.runner_bench import TOKEN, Bench, is_running, wait_until
 from weft.backends.local.link import (
     RunnerFailed,
     RunnerGone,
@@ -30,9 +30,9 @@ from weft.backends.local.records import RecordLog, SealedRecords, encode_record
 from weft.randomness import generator
 
 
-def hang_up(bench: Bench) -> None:
+def disconnect(bench: Bench) -> None:
     bench.link.disconnect()
-    bench.heard.clear()
+    bench.received.clear()
 
 
 def test_runner_has_its_own_session_and_hides_its_token(bench: Bench) -> None:
@@ -80,9 +80,9 @@ def test_task_continues_without_engine_and_its_end_is_kept(bench: Bench) -> None
     os.mkfifo(bench.work / "go")
     bench.sh(1, "read line < go; exit 3")
     bench.sh(2, "sleep 1000")
-    bench.hear("started", 1)
-    running = bench.hear("started", 2)
-    hang_up(bench)
+    bench.wait_for("started", 1)
+    running = bench.wait_for("started", 2)
+    disconnect(bench)
     (bench.work / "go").write_text("go\n")
     wait_until(lambda: 1 in bench.records("ends"), "the end is on disk")
     here = bench.link.connect()
@@ -90,8 +90,8 @@ def test_task_continues_without_engine_and_its_end_is_kept(bench: Bench) -> None
     assert here["running"] == [{"attempt": 2, "pid": running["pid"], "at": running["at"]}]
     assert [(end["attempt"], end["code"]) for end in here["ended"]] == [(1, 3)]
     assert here["ended"][0] == bench.records("ends")[1]
-    bench.say({"do": "forget", "attempt": 1})
-    hang_up(bench)
+    bench.send({"do": "forget", "attempt": 1})
+    disconnect(bench)
     assert bench.link.connect()["ended"] == []
 
 
@@ -103,23 +103,23 @@ def test_second_engine_replaces_the_first(bench: Bench) -> None:
     assert here["pid"] == bench.here["pid"]
     assert [each["attempt"] for each in here["running"]] == [1]
     with pytest.raises(RunnerGone):
-        bench.hear("nothing")
+        bench.wait_for("nothing")
     assert not bench.link.connected
     bench.link.close()
     bench.link = second
-    bench.say({"do": "cancel", "attempt": 1, "grace_s": 5})
-    assert bench.end_of(1)["cause"] == "cancelled"
+    bench.send({"do": "cancel", "attempt": 1, "grace_s": 5})
+    assert bench.wait_for_end(1)["cause"] == "cancelled"
 
 
 def test_connections_without_token_are_refused(bench: Bench) -> None:
-    def knock(line: bytes) -> socket.socket:
-        stranger = socket.socket(socket.AF_UNIX)
-        stranger.settimeout(20)
+    def connect_without_token(line: bytes) -> socket.socket:
+        connection = socket.socket(socket.AF_UNIX)
+        connection.settimeout(20)
         folder = os.open(bench.directory, os.O_RDONLY)
-        stranger.connect(f"/proc/self/fd/{folder}/socket")
+        connection.connect(f"/proc/self/fd/{folder}/socket")
         os.close(folder)
-        stranger.sendall(line)
-        return stranger
+        connection.sendall(line)
+        return connection
 
     order = json.dumps({"do": "start", "attempt": 1, "argv": ["touch", str(bench.work / "done")]}).encode()
     for first in (
@@ -130,13 +130,13 @@ def test_connections_without_token_are_refused(bench: Bench) -> None:
         b"",
     ):
         with (
-            contextlib.closing(knock(first + order + b"\n")) as stranger,
+            contextlib.closing(connect_without_token(first + order + b"\n")) as connection,
             contextlib.suppress(ConnectionResetError),
         ):
-            assert stranger.recv(100) == b""
-    silent = [knock(b"") for _ in range(20)]
+            assert connection.recv(100) == b""
+    silent = [connect_without_token(b"") for _ in range(20)]
     bench.sh(2, "exit 6")
-    assert bench.end_of(2)["code"] == 6
+    assert bench.wait_for_end(2)["code"] == 6
     for each in silent:
         each.close()
     assert not (bench.work / "done").exists()
@@ -145,14 +145,14 @@ def test_connections_without_token_are_refused(bench: Bench) -> None:
         wrong.connect(timeout_s=0.5)
     wrong.close()
     bench.sh(3, "exit 7")
-    assert bench.end_of(3)["code"] == 7
+    assert bench.wait_for_end(3)["code"] == 7
 
 
 def test_idle_runner_exits(tmp_path: Path) -> None:
     bench = Bench(tmp_path, idle_s=0.3)
     bench.sh(1, "echo up > up; sleep 0.8; exit 2")
     bench.written("up")
-    hang_up(bench)
+    disconnect(bench)
     wait_until(lambda: not bench.link.alive, "the runner ends")
     assert bench.records("ends")[1]["code"] == 2
     assert {path.name for path in bench.directory.iterdir()} == {"ends", "lock", "log", "starts"}
@@ -165,12 +165,12 @@ def test_idle_runner_exits(tmp_path: Path) -> None:
 def test_runner_exits_on_request_when_no_task_runs(bench: Bench) -> None:
     os.mkfifo(bench.work / "go")
     bench.sh(1, "read line < go; exit 1")
-    bench.say({"do": "end"})
-    bench.hear("started", 1)
+    bench.send({"do": "end"})
+    bench.wait_for("started", 1)
     (bench.work / "go").write_text("go\n")
-    assert bench.end_of(1)["code"] == 1
+    assert bench.wait_for_end(1)["code"] == 1
     with pytest.raises(RunnerGone):
-        bench.hear("nothing")
+        bench.wait_for("nothing")
     wait_until(lambda: not bench.link.alive, "the runner ends")
 
 
@@ -180,7 +180,7 @@ def test_long_directory_names_work(tmp_path: Path) -> None:
         deep = deep / ("d" * 60)
     bench = Bench(deep)
     bench.sh(1, "exit 8")
-    assert bench.end_of(1)["code"] == 8
+    assert bench.wait_for_end(1)["code"] == 8
     bench.close()
 
 
@@ -189,30 +189,30 @@ def test_terminated_runner_terminates_its_tasks(bench: Bench) -> None:
     bench.sh(2, "sleep 1000")
     bench.written("up")
     os.kill(bench.here["pid"], signal.SIGTERM)
-    first, second = bench.end_of(1), bench.end_of(2)
+    first, second = bench.wait_for_end(1), bench.wait_for_end(2)
     assert (first["code"], first["cause"]) == (85, "lost")
     assert (second["signal"], second["cause"]) == (15, "lost")
     with pytest.raises(RunnerGone):
-        bench.hear("nothing")
+        bench.wait_for("nothing")
     assert set(bench.records("ends")) == {1, 2}
 
 
 def test_orphans_of_a_killed_runner_are_killed(bench: Bench) -> None:
     bench.sh(1, "sleep 1000 & echo $! > child; echo $$ > leader; wait")
     bench.sh(3, "exit 9")
-    child, leader = bench.leaves("child"), bench.leaves("leader")
-    assert bench.end_of(3)["code"] == 9
+    child, leader = bench.wait_for_pid("child"), bench.wait_for_pid("leader")
+    assert bench.wait_for_end(3)["code"] == 9
     runner = bench.here["pid"]
     os.kill(runner, signal.SIGKILL)
     with pytest.raises(RunnerGone):
-        bench.hear("nothing")
+        bench.wait_for("nothing")
     wait_until(lambda: not bench.link.alive, "the runner is dead")
-    assert lives(child)
-    assert lives(leader)
+    assert is_running(child)
+    assert is_running(leader)
     killed = bench.link.kill_orphans()
     assert {child, leader} <= set(killed)
-    assert not lives(child)
-    assert not lives(leader)
+    assert not is_running(child)
+    assert not is_running(leader)
     assert bench.link.kill_orphans() == ()
     here = bench.link.connect()
     assert here["pid"] != runner
@@ -220,7 +220,7 @@ def test_orphans_of_a_killed_runner_are_killed(bench: Bench) -> None:
     assert (ends[1]["code"], ends[1]["signal"], ends[1]["cause"]) == (None, None, "lost")
     assert ends[3]["code"] == 9
     bench.sh(1, "echo again > again")  # an attempt that may have run does not run again
-    assert bench.end_of(1)["cause"] == "lost"
+    assert bench.wait_for_end(1)["cause"] == "lost"
     assert not (bench.work / "again").exists()
 
 
@@ -236,21 +236,21 @@ def test_orphans_that_fork_are_killed(bench: Bench) -> None:
 
 def test_connect_kills_orphans_first(bench: Bench) -> None:
     bench.sh(1, "echo $$ > pid; sleep 1000")
-    pid = bench.leaves("pid")
+    pid = bench.wait_for_pid("pid")
     os.kill(bench.here["pid"], signal.SIGKILL)
     bench.link.connect()
-    assert not lives(pid)
+    assert not is_running(pid)
 
 
 def test_orphan_without_start_record_is_found(bench: Bench) -> None:
     bench.sh(1, "echo $$ > pid; sleep 1000")
-    pid = bench.leaves("pid")
-    bench.hear("started", 1)
+    pid = bench.wait_for_pid("pid")
+    bench.wait_for("started", 1)
     os.kill(bench.here["pid"], signal.SIGKILL)
     (bench.directory / "starts").unlink()
     wait_until(lambda: not bench.link.alive, "the runner is dead")
     assert pid in bench.link.kill_orphans()
-    assert not lives(pid)
+    assert not is_running(pid)
 
 
 def test_reused_runner_number_is_not_touched(tmp_path: Path) -> None:
@@ -285,7 +285,7 @@ def test_forged_runner_record_kills_no_process(bench: Bench) -> None:
     victim = subprocess.Popen(["sleep", "1000"], start_new_session=True)
     own = read_process(victim.pid)
     assert own is not None
-    bench.say({"do": "end"})
+    bench.send({"do": "end"})
     wait_until(lambda: not bench.link.alive, "the runner ends")
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     forged = {"pid": victim.pid, "began_ticks": own.began_ticks, "boot": boot}
@@ -324,7 +324,7 @@ def test_runner_is_restricted_to_the_cores_of_its_machine(tmp_path: Path) -> Non
     last = max(os.sched_getaffinity(0))
     bench = Bench(tmp_path, cores=[last])
     bench.python(1, "import os; print(os.sched_getaffinity(0))")
-    assert bench.end_of(1)["code"] == 0
+    assert bench.wait_for_end(1)["code"] == 0
     assert bench.out(1) == f"{{{last}}}\n"
     bench.close()
 
@@ -333,12 +333,12 @@ def test_ends_on_a_full_disk_are_reported_and_written_later(bench: Bench) -> Non
     """A limit on the file size makes writes fail as on a full disk."""
     runner = bench.here["pid"]
     bench.sh(1, "exit 1")
-    bench.end_of(1)
+    bench.wait_for_end(1)
     size = (bench.directory / "ends").stat().st_size
     old = resource.prlimit(runner, resource.RLIMIT_FSIZE, (size + 50, resource.RLIM_INFINITY))
     bench.sh(2, "exit 2")
     bench.sh(3, "exit 3")
-    assert (bench.end_of(2)["code"], bench.end_of(3)["code"]) == (2, 3)
+    assert (bench.wait_for_end(2)["code"], bench.wait_for_end(3)["code"]) == (2, 3)
     assert set(bench.records("ends")) == {1}
     assert bench.link.beat_age_s() < 5
     resource.prlimit(runner, resource.RLIMIT_FSIZE, old)
@@ -353,13 +353,13 @@ def test_reminder_is_passed_to_the_next_engine(bench: Bench) -> None:
     bench.sh(2, "sleep 1000", reminder="of two")
     bench.sh(3, "exit 3")
     for kind, attempt in (("ended", 1), ("started", 2), ("ended", 3)):
-        bench.hear(kind, attempt)
+        bench.wait_for(kind, attempt)
     assert reminders(bench.link.connect()) == {1: text, 2: "of two", 3: None}
     bench.link.kill()
     here = bench.link.connect()
     assert reminders(here) == {1: text, 2: "of two", 3: None}
     assert {each["attempt"]: each["cause"] for each in here["ended"]} == {1: "", 2: "lost", 3: ""}
-    bench.say({"do": "forget", "attempts": [1, 2]})
+    bench.send({"do": "forget", "attempts": [1, 2]})
     assert reminders(bench.link.connect()) == {3: None}
 
 
@@ -372,8 +372,8 @@ def test_no_process_is_left_after_fifty_tasks(bench: Bench) -> None:
     for attempt in range(50):
         bench.sh(attempt, "sleep 1000 & sleep 1000; wait" if attempt % 2 == 0 else "sleep 1000 & exit 0")
     for attempt in range(0, 50, 2):
-        bench.say({"do": "cancel", "attempt": attempt, "grace_s": 5})
-    causes = [bench.end_of(attempt)["cause"] for attempt in range(50)]
+        bench.send({"do": "cancel", "attempt": attempt, "grace_s": 5})
+    causes = [bench.wait_for_end(attempt)["cause"] for attempt in range(50)]
     assert causes == ["cancelled", ""] * 25
     assert [one.pid for one in list_processes() if one.session == bench.here["pid"]] == [bench.here["pid"]]
 
@@ -404,17 +404,17 @@ def test_killed_runner_loses_no_end_and_runs_nothing_twice(bench: Bench) -> None
             )
         time.sleep(float(rng.uniform(0.0, 0.15)))
         os.kill(runner, signal.SIGKILL)
-        bench.heard.clear()
+        bench.received.clear()
         here = bench.link.connect()
         assert [one.pid for one in list_processes() if one.session == runner] == []
         ends = {end["attempt"]: end for end in here["ended"]}
         for attempt in attempts:
             if attempt not in ends:
                 bench.sh(attempt, f"echo begin >> runs{attempt}; echo end >> runs{attempt}")
-                ends[attempt] = bench.end_of(attempt)
+                ends[attempt] = bench.wait_for_end(attempt)
         for attempt in attempts:
             end, path = ends[attempt], bench.work / f"runs{attempt}"
             lines = path.read_text().splitlines() if path.exists() else []
             assert (end["code"], end["cause"]) in ((0, ""), (None, "lost"))
             assert lines == ["begin", "end"] or (end["code"] is None and lines in ([], ["begin"]))
-        bench.say({"do": "forget", "attempts": list(attempts)})
+        bench.send({"do": "forget", "attempts": list(attempts)})

@@ -34,10 +34,10 @@ def test_records_without_valid_seal_are_ignored(records: SealedRecords, tmp_path
     genuine = (tmp_path / "pid").read_bytes()
     (tmp_path / "beat").write_bytes(genuine)
     assert records.read("beat") is None
-    stranger = SealedRecords(str(tmp_path), "another token")
-    assert stranger.read("pid") is None
-    stranger.write("pid", {"pid": 1})
-    stranger.close()
+    connection = SealedRecords(str(tmp_path), "another token")
+    assert connection.read("pid") is None
+    connection.write("pid", {"pid": 1})
+    connection.close()
     assert records.read("pid") is None
     (tmp_path / "pid").write_bytes(genuine.replace(b'"pid":1', b'"pid":7'))
     assert records.read("pid") is None

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from backends.local.runner_bench import Bench, lives, wait_until
+from backends.local.runner_bench import Bench, is_running, wait_until
 from weft.backends.local import link
 from weft.backends.local.link import RunnerUnresponsive
 
@@ -16,7 +16,7 @@ def test_stopped_runner_is_detected_and_continued(bench: Bench, monkeypatch: pyt
     monkeypatch.setattr(link, "_SILENT_S", 2.5)
     monkeypatch.setattr(link, "_WAKING_S", 0.2)
     bench.sh(1, "sleep 1000")
-    bench.hear("started", 1)
+    bench.wait_for("started", 1)
     os.kill(bench.here["pid"], signal.SIGSTOP)
     assert bench.link.alive
     assert not bench.link.is_unresponsive
@@ -30,12 +30,12 @@ def test_stopped_runner_is_detected_and_continued(bench: Bench, monkeypatch: pyt
 
 def test_unresponsive_runner_is_killed_and_replaced(bench: Bench) -> None:
     bench.sh(1, "echo $$ > pid; sleep 1000")
-    pid = bench.leaves("pid")
+    pid = bench.wait_for_pid("pid")
     os.kill(bench.here["pid"], signal.SIGSTOP)
     with pytest.raises(RunnerUnresponsive):
         bench.link.connect(timeout_s=0.5)
     assert pid in bench.link.kill()
-    assert not lives(pid)
+    assert not is_running(pid)
     assert [end["cause"] for end in bench.link.connect()["ended"]] == ["lost"]
 
 
@@ -43,5 +43,5 @@ def test_stopped_runner_is_continued_to_exit(bench: Bench) -> None:
     pid = bench.here["pid"]
     os.kill(pid, signal.SIGSTOP)
     bench.link.end()
-    wait_until(lambda: not lives(pid), "the runner ends")
+    wait_until(lambda: not is_running(pid), "the runner ends")
     assert not bench.link.alive

@@ -523,9 +523,9 @@ def render_job(
 
 def find_result_tasks(compiled: CompiledWorkflow, task: int) -> Mapping[str, int]:
     """Return the tasks whose results the command of a task refers to, by description."""
-    kitchen = _template_cache(compiled)
-    names = kitchen.template(compiled, task).names
-    return kitchen.references.of(compiled, task, names) if any("." in name for name in names) else {}
+    cache = _template_cache(compiled)
+    names = cache.template(compiled, task).names
+    return cache.references.of(compiled, task, names) if any("." in name for name in names) else {}
 
 
 def monitored_files(compiled: CompiledWorkflow, task: int) -> tuple[str, tuple[str, ...]]:
@@ -544,13 +544,13 @@ class _TemplateCache:
 
     def __init__(self, compiled: CompiledWorkflow) -> None:
         self.references = ResultReferences(compiled)
-        self._recipes: dict[int, CommandTemplate] = {}
+        self._templates: dict[int, CommandTemplate] = {}
 
     def template(self, compiled: CompiledWorkflow, task: int) -> CommandTemplate:
         """Return the compiled template of a task."""
         template = compiled.template(task)
-        if (found := self._recipes.get(template)) is None:
-            found = self._recipes[template] = compile_template(compiled.description(task))
+        if (found := self._templates.get(template)) is None:
+            found = self._templates[template] = compile_template(compiled.description(task))
         return found
 
 

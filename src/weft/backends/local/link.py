@@ -480,6 +480,8 @@ class RunnerPool:
         """By file descriptor."""
         self._programs: dict[int, set[int]] = {}
         """By machine: attempts whose programs run."""
+        self._cancelled: dict[int, float] = {}
+        """By attempt: grace period. A cancellation is sent again if the connection broke meanwhile."""
         self._backlog: list[ProgramReport] = []
         """Ends found while another program was started; returned by ``check``."""
         self._unsent: set[int] = set()
@@ -503,6 +505,7 @@ class RunnerPool:
 
     def cancel(self, machine: int, attempt: int, grace_s: float) -> None:
         """Terminate a program, and kill it after a grace period."""
+        self._cancelled[attempt] = grace_s
         self._send(machine, {"do": "cancel", "attempt": attempt, "grace_s": grace_s})
 
     def signal(self, machine: int, attempt: int, name: str) -> None:
@@ -511,6 +514,7 @@ class RunnerPool:
 
     def forget(self, machine: int, attempt: int) -> None:
         """Drop the end of a program that is now in the journal."""
+        self._cancelled.pop(attempt, None)
         confirmed = self._confirmed.setdefault(machine, [])
         confirmed.append(attempt)
         if len(confirmed) >= _FORGET_BATCH:
@@ -603,6 +607,8 @@ class RunnerPool:
             text = str(error)
         ended = [attempt for attempt in waiting if attempt not in left.running]
         self._programs[machine].difference_update(ended)
+        for attempt in left.running & self._cancelled.keys():
+            self.cancel(machine, attempt, self._cancelled[attempt])
         lost = {"is": "ended", "cause": "lost", "text": text}
         return [left.ends.get(attempt, {**lost, "attempt": attempt}) for attempt in ended]
 

@@ -173,8 +173,20 @@ class StartOrder:
     """A validated ``start`` message."""
 
     __slots__ = (
-        "append", "argv", "attempt", "cores", "cwd", "env", "grace_s", "memory_bytes", "reminder", "stderr",
-        "stdin", "stdout", "tells_start", "time_s",
+        "append",
+        "argv",
+        "attempt",
+        "cores",
+        "cwd",
+        "env",
+        "grace_s",
+        "memory_bytes",
+        "reminder",
+        "reports_start",
+        "stderr",
+        "stdin",
+        "stdout",
+        "time_s",
     )  # fmt: skip
 
     def __init__(self, message: dict[str, object], grace_s: float) -> None:
@@ -189,7 +201,7 @@ class StartOrder:
         self.stdout: str = _field(message, "stdout", str, "a string") or os.devnull
         self.stderr: str = _field(message, "stderr", str, "a string") or os.devnull
         self.append = message.get("append") is True
-        self.tells_start = message.get("tells_start") is True
+        self.reports_start = message.get("reports_start") is True
         self.time_s: float | None = _field(message, "time_s", *number)
         self.memory_bytes: float | None = _field(message, "memory_bytes", *number)
         self.cores: list[int] | None = _field(message, "cores", list, "a list")

@@ -305,7 +305,7 @@ class RunnerTasks:
         within = f"[{before_s!r},{_since_boot_s()!r}]"
         count = f'"within":{within},"reminder":{encode_record(order.reminder)}'
         self._record_start(attempt, f'{{"attempt":{attempt},"pid":{pid},"at":{began!r},{count}}}')
-        if order.tells_start:
+        if order.reports_start:
             self._send(_encode_started(task))
 
     def cancel(self, attempt: int, grace_s: float | None) -> None:

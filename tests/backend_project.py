@@ -1,0 +1,103 @@
+"""A backend in a project of its own, to which tests give commands by hand."""
+
+from __future__ import annotations
+
+import time
+
+from planning_examples import instance
+from weft.backends import BACKENDS
+from weft.backends.backend import ProjectContext
+from weft.backends.layout import ProjectLayout
+from weft.engine import messages as cm
+from weft.engine import messages as ev
+from weft.engine.state.compiled import CompiledWorkflow
+from weft.platform.machine import Machine
+from weft.platform.platform import Platform
+from weft.repository.database import open_database
+from weft.repository.products import ProductTable
+
+__all__ = ["TIMEOUT_S", "BackendProject", "platform_of"]
+
+TIMEOUT_S = 60.0
+
+
+def platform_of(kind: str) -> Platform:
+    machines = (Machine(name=name, nodes=4, memory=8e9, backend={"kind": kind}) for name in ("m0", "m1"))
+    return Platform(machines=tuple(machines))
+
+
+class BackendProject:
+    """A backend in a project of its own; commands are given by hand."""
+
+    def __init__(self, kind, folder, tasks, backend=None):
+        """``backend``: a class that is not registered."""
+        self.folder = folder
+        self.platform = platform_of(kind)
+        self.compiled = CompiledWorkflow("flow", instance(tasks, self.platform))
+        self.layout = ProjectLayout(folder.resolve())
+        self.database = open_database(self.layout.database, create=True)
+        self.products = ProductTable(self.database)
+        self.kind = kind
+        self.make = backend or BACKENDS.load(kind)
+        self.attempts = {}
+        self.open()
+
+    def open(self):
+        """Create the backend, at first or as after the death of an engine."""
+        self.backend = self.make(
+            ProjectContext(
+                layout=self.layout,
+                execution=1,
+                machines=tuple(self.platform.machines),
+                instance=self.compiled.instance,
+                compiled_workflow=lambda run: self.compiled,
+                workflow_folder=lambda run: str(self.folder),
+                products=self.products,
+                token="secret",
+            )
+        )
+
+    def place(self, attempt, name, machine=0):
+        task = self.attempts[attempt] = self.compiled.names.index(name)
+        return {"attempt": attempt, "run": 0, "task": task, "machine": machine, "nodes": 1, "count": 1}
+
+    def commands(self, attempt, name, machine=0, **limits):
+        place = self.place(attempt, name, machine)
+        return [cm.Assign(**place), cm.Start(**place, **limits)]
+
+    def start(self, attempt, name, **limits):
+        self.backend.execute(self.commands(attempt, name, **limits))
+
+    def wait_for(self, *kinds, number=1):
+        """Poll until ``number`` events of these kinds have come; return them."""
+        found, end = [], time.monotonic() + TIMEOUT_S
+        while len(found) < number:
+            assert time.monotonic() < end, f"no {kinds}"
+            found += [event for event in self.backend.poll(0.2) if isinstance(event, kinds)]
+        return found
+
+    def poll_for(self, seconds=0.5):
+        """Poll for a time; return the events."""
+        found, end = [], time.monotonic() + seconds
+        while time.monotonic() < end:
+            found += self.backend.poll(0.05)
+        return found
+
+    def end(self):
+        return self.wait_for(ev.Ended)[0]
+
+    def workdir(self, attempt, machine=0):
+        return self.layout.workdir(1, self.platform.machines[machine], attempt)
+
+    def wait_for_file(self, attempt, name="ready", machine=0):
+        end = time.monotonic() + TIMEOUT_S
+        while not (self.workdir(attempt, machine) / name).exists():
+            assert time.monotonic() < end, f"{name} is not written"
+            self.poll_for(0.05)
+
+    def close(self):
+        self.backend.execute([cm.Cancel(attempt=attempt, machine=0) for attempt in self.attempts])
+        self.backend.halt(0.2)
+        self.poll_for(0.3)
+        self.backend.close(stop=True)
+        self.database.close()
