@@ -20,8 +20,9 @@ BENCHMARK := .venv/.benchmark
 BROWSER := .venv/.browser
 DEMO := demo
 
-# The tools must use this tree and ignore the caller's Python settings.
-unexport PYTHONPATH PYTHONHOME
+# The tools must use this tree and ignore the caller's Python settings. Without bytecode files every process that
+# a test starts would compile all modules anew.
+unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 ifneq ($(CI),)
 export NO_COLOR := 1
 unexport FORCE_COLOR CLICOLOR_FORCE PY_COLORS MYPY_FORCE_COLOR
@@ -45,7 +46,7 @@ demo: $(RUNTIME) ## run a real loop on this computer until it converges (under t
 	@echo "The same command without --fresh, in $(DEMO)/, reuses all results; 'weft explain TASK' shows the decisions about a task."
 
 test: lint $(BROWSER) ## lint, then every test (under ten minutes)
-	$(BIN)/python -m pytest -n $(JOBS) -m "not real_time" $(PYTEST_OPTIONS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not real_time" $(PYTEST_OPTIONS)
 	$(BIN)/python -m pytest -m real_time -rs $(PYTEST_OPTIONS)
 
 lint: $(DEVELOPMENT) ## style, types and import contracts; style of scripts, style sheets and templates

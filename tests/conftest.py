@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
+import gc
 import os
+import signal
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -15,6 +19,35 @@ if "WEFT_EXAMPLES" in os.environ:
 settings.load_profile("thorough" if "WEFT_EXAMPLES" in os.environ else "budget")
 
 PROJECT = Path(__file__).parents[1]
+
+
+def pytest_configure() -> None:
+    """Let child processes receive SIGINT and SIGHUP, which ``make test &`` or ``nohup`` makes them ignore."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, lambda *_: None)  # pytest itself continues to ignore it
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import only files that contain the mark if real-time tests alone are run: importing all takes seconds."""
+    if config.option.markexpr != "real_time" or not collection_path.match("test_*.py"):
+        return None
+    return "real_time" not in collection_path.read_text(encoding="utf-8") or None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect in one worker after the other, so that only the first one compiles the test modules."""
+    with (PROJECT / "tests" / "conftest.py").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return (yield)
+
+
+def pytest_collection_finish() -> None:
+    """Exclude the imported modules and collected tests from garbage collection: they stay until the end."""
+    gc.collect()
+    gc.freeze()
 
 
 def _folder(variable: str, beside: str) -> Path:

@@ -33,7 +33,7 @@ FEW, MANY = 32, 128
 PER_MACHINE = 16
 """Tasks that wait for each."""
 
-SETTLED, EVENTS = 4, 2
+SETTLED, EVENTS = 2, 2
 """Events per machine before anything is counted, and events per machine that are counted."""
 
 WAITING = 1
