@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from itertools import count
-from typing import Any, Protocol
+from typing import Protocol
 
 from weft.backends.backend import Backend
 from weft.engine import messages as cm
@@ -55,6 +55,9 @@ _IDLE_EVENTS = (
 )
 _IDLE_COMMANDS = (cm.SetTimer, cm.Probe, cm.Discover, cm.Fetch, cm.Replan, *cm.RECORDS)
 """Events and commands that do not change a task."""
+
+_DRIVER_COMMANDS = frozenset({cm.SetTimer, cm.Replan})
+"""Commands that no backend executes."""
 
 Listener = Callable[[JournalEntry, Engine], None]
 """Called with every entry after it was added to the journal."""
@@ -195,9 +198,8 @@ class DriverLoop:
         """Events scheduled from outside that have not happened, by identity."""
         self._requested_s = -math.inf
         # On a virtual clock all events come from the backend, one per poll; none: nothing will ever happen.
-        self._sources = () if self._virtual else (clock.due, self._take_requests, plans.answers)
+        self._poll = backend.poll if self._virtual else self._collect_events
         self._standstill = StandstillRule(engine, backend, clock, plans)
-        self._own: dict[type, Callable[[Any], None]] = {cm.SetTimer: self._set_timer, Replan: plans.request}
         self.stuck = False
         """Whether the execution stands still."""
         self.halting = False
@@ -233,13 +235,8 @@ class DriverLoop:
 
     def turn(self, wait_s: float) -> None:
         """Wait for events, decide on all of them, commit the journal, and execute the commands."""
-        events: list[ev.Event] = []
-        for source in self._sources:
-            events += source()
-        events += self._backend.poll(0.0 if events else wait_s)
-        commands: list[cm.Command] = []
-        for event in events:
-            commands += self._decide(event)
+        events = self._poll(wait_s)
+        commands = [command for event in events for command in self._decide(event)]
         if self._journal is not None:
             self._journal.commit()  # also without an event: an invalid request has an answer
         if not self.halting:
@@ -248,6 +245,10 @@ class DriverLoop:
             self.stuck = self._standstill.check_time(expected=bool(self._expected))
         elif not events or (not self._expected and type(events[0]) in _IDLE_EVENTS):
             self.stuck = not events or self._standstill.count_event(commands)
+
+    def _collect_events(self, wait_s: float) -> list[ev.Event]:
+        events = [*self._clock.due(), *self._take_requests(), *self._plans.answers()]
+        return events + self._backend.poll(0.0 if events else wait_s)
 
     def _take_requests(self) -> Sequence[ev.Event]:
         if self._requests is None:
@@ -284,25 +285,24 @@ class DriverLoop:
 
         The order matters on a virtual clock: events at equal times happen in the order of their causes.
         """
-        own = self._own
-        if own.keys().isdisjoint(map(type, commands)):
+        if _DRIVER_COMMANDS.isdisjoint(map(type, commands)):
             if commands:
                 self._backend.execute(commands)
             return
         rest: list[cm.Command] = []
         for command in commands:
-            if (handle := own.get(type(command))) is None:
+            if not isinstance(command, cm.SetTimer | Replan):
                 rest.append(command)
                 continue
             if rest:
                 self._backend.execute(rest)
                 rest = []
-            handle(command)
+            if isinstance(command, Replan):
+                self._plans.request(command)
+            else:
+                self._clock.set_timer(command.timer, command.at_s)
         if rest:
             self._backend.execute(rest)
-
-    def _set_timer(self, command: cm.SetTimer) -> None:
-        self._clock.set_timer(command.timer, command.at_s)
 
 
 class ExecutionClock:

@@ -107,9 +107,8 @@ class SimulationBackend:
         """
         queue, staging = self._queue, self._staging
         silent = 0
-        while True:
-            queued = queue.heap[0][0] if queue.heap else math.inf
-            moving = staging.next_s() if staging.flows else math.inf
+        while self._next is not None or staging.flows:
+            queued, moving = queue.next_s(), staging.next_s()
             disturbed = self._next.at_s if self._next is not None else math.inf
             silent += queued == moving == math.inf
             if silent > _MAX_SILENT_DISTURBANCES:
@@ -125,6 +124,10 @@ class SimulationBackend:
                     return [event]
             else:
                 return []
+        while queue.heap:
+            if (event := queue.take()) is not None:
+                return [event]
+        return []
 
     def find(self, attempts: Sequence[RecoveredAttempt]) -> None:
         """Report all attempts as lost: simulated programs do not survive their process."""

@@ -87,9 +87,9 @@ class ProgramSimulator:
             command.restart_from,
             self._queue.now_s,
             0.0,
+            command.time_limit_s,
             checkpoint=command.restart_from,
         )
-        program.limit_s = command.time_limit_s
         self.programs[command.attempt] = program
         if self._latency_s:
             self._queue.put(self._queue.now_s + self._latency_s, partial(self._begin, program))
@@ -113,7 +113,7 @@ class ProgramSimulator:
 
     def _begin(self, program: Program) -> ev.Event | None:
         host = self._hosts[program.host]
-        if not self._runs(program) or not host.up:
+        if host.failures or self.programs.get(program.attempt) is not program:
             return None
         now = self._queue.now_s
         program.began_s = now
@@ -129,8 +129,8 @@ class ProgramSimulator:
     def schedule_end(self, host: Host, program: Program) -> None:
         """Schedule the end of a program from the current speed of its host."""
         program.version += 1
-        end_s = max(self._queue.now_s, host.speed.time_of(program.end_clock_s))
-        self._queue.put(end_s, partial(self._end, program, program.version))
+        end_s = host.speed.time_of(program.clock_s + program.work_s)
+        self._queue.put(max(self._queue.now_s, end_s), partial(self._end, program, program.version))
 
     def _schedule_changes(self, host: Host, program: Program) -> None:
         """Schedule the checkpoints and requirement changes of a program."""
@@ -165,7 +165,7 @@ class ProgramSimulator:
                     self._time_of_share(host, program, change.after), partial(self._change, program, change)
                 )
             else:
-                program.deferred_changes.append(change)
+                program.deferred_changes += (change,)
             return None
         changed = ev.RequirementsChanged(
             attempt=program.attempt,
@@ -198,7 +198,7 @@ class ProgramSimulator:
         return program.done(host.speed.clock_s(self._queue.now_s))
 
     def _end(self, program: Program, version: int) -> ev.Event | None:
-        if program.version != version or not self._runs(program):
+        if program.version != version or self.programs.get(program.attempt) is not program:
             return None
         self._forget(program)
         compiled = self._workflow_of(program.run)
@@ -208,19 +208,17 @@ class ProgramSimulator:
         ended = ev.Ended(
             attempt=program.attempt, exit_code=exit_code, cause=cause, result=result, work_done=1.0
         )
-        news: list[ev.Event] = [ended]
-        if lines:
-            news.insert(0, ev.TasksAdded(run=program.run, lines=lines))
+        grown = [ev.TasksAdded(run=program.run, lines=lines)] if lines else []
         if not self._is_delivered(program):
-            self._undelivered[program.attempt] = (program.host, news)
+            self._undelivered[program.attempt] = (program.host, [*grown, ended])
             return None
-        for event in news[1:]:
-            self._queue.schedule(event)
-        return news[0]
+        if not grown:
+            return ended
+        self._queue.schedule(ended)
+        return grown[0]
 
     def _is_delivered(self, program: Program) -> bool:
-        host = self._hosts[program.host]
-        return self._always_reports or self.answers(program.attempt, host)
+        return self._always_reports or self.answers(program.attempt, self._hosts[program.host])
 
     def answers(self, attempt: int, host: Host) -> bool:
         """Return whether a job manager monitors this attempt and answers."""
@@ -323,7 +321,7 @@ class ProgramSimulator:
             self._queue.put(
                 self._time_of_share(host, program, change.after), partial(self._change, program, change)
             )
-        program.deferred_changes.clear()
+        program.deferred_changes = ()
         return ev.Resumed(attempt=program.attempt)
 
     def _preempt(self, name: str) -> None:

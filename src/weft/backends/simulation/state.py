@@ -108,7 +108,7 @@ class Program:
     """Work left at the time of suspension; None: not suspended."""
     checkpoint: float = 0.0
     """Share of the task's work saved by the last checkpoint."""
-    deferred_changes: list[RequirementChange] = field(default_factory=list)
+    deferred_changes: tuple[RequirementChange, ...] = ()
     """Requirement changes that became due during a suspension."""
 
     @property
@@ -207,5 +207,6 @@ class EventQueue:
     def take(self) -> Event | None:
         """Remove the next entry, advance the clock to it, and return its event, if it has one."""
         at_s, _, event, action = heapq.heappop(self.heap)
-        self.now_s = max(self.now_s, at_s)
-        return action() if action is not None else event
+        if at_s > self.now_s:
+            self.now_s = at_s
+        return event if action is None else action()

@@ -125,6 +125,9 @@ _Found = TypeVar("_Found")
 _TaskEnd = tuple[int | None, Cause, Mapping[str, Value], Mapping[str, tuple[str, ...]]]
 
 
+_SUCCESS: _TaskEnd = (0, Cause.NONE, {}, {})
+
+
 class TaskEndings:
     """The true ends of the tasks of one run."""
 
@@ -146,7 +149,7 @@ class TaskEndings:
     def of(self, compiled: CompiledWorkflow, task: int, iteration: int) -> _TaskEnd:
         """Return exit code, cause, result and lines of growing files for the next attempt of a task."""
         if self._plain:
-            return 0, Cause.NONE, {}, {}
+            return _SUCCESS
         name = compiled.names[task]
         description = compiled.graph.description(task).name
         times = self._times.get(task, 0)

@@ -21,6 +21,7 @@ from weft.errors import InvalidInput
 from weft.expressions import Expression, evaluate_boolean
 
 _SKIPPABLE = (TaskState.WAITING, TaskState.READY)
+_COMPLETED = TaskState.COMPLETED  # faster to read than the member of the class
 
 
 def complete_task(context: DecisionContext, run: RunState, task: int) -> None:
@@ -31,7 +32,7 @@ def complete_task(context: DecisionContext, run: RunState, task: int) -> None:
         edges = zip(compiled.after(task), compiled.edges_after(task), strict=True)
         now = [(after, edge) for after, edge in edges if not (inside and loops.waits_for_end(task, after))]
         _decide_branches(context, run, task, now)
-    context.emit(Settle(run=run.index, task=task, state=TaskState.COMPLETED))
+    context.emit(Settle(run=run.index, task=task, state=_COMPLETED))
     if task in loops.ended_by:
         _judge_loops(context, run, task)
 

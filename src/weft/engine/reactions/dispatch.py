@@ -33,6 +33,9 @@ from weft.policies.policy import Decision, Hold, Migrate, Place, RequestPlan
 from weft.workflow.quantity import evaluate_quantity
 from weft.workflow.task_graph import COMPUTE
 
+# Faster to read than the members of the classes.
+_READY, _HELD, _ASSIGNED = TaskState.READY, TaskState.HELD, Stage.ASSIGNED
+
 
 class PolicyError(WeftError):
     """A policy made an invalid decision: a bug in the policy, not in the user's files."""
@@ -102,54 +105,55 @@ def _find_run(context: DecisionContext, index: int) -> RunState:
 
 def _place(context: DecisionContext, place: Place) -> None:
     run = _find_run(context, place.run)
+    state, compiled, task = context.state, run.compiled, place.task
     nodes = _check_placement(context, run, place)
-    attempt = context.state.next_attempt
-    left = run.left_behind.get(place.task) if run.left_behind else None
+    attempt = state.next_attempt
+    left = run.left_behind.get(task) if run.left_behind else None
+    restart_from = spared_share(state, run, task, place.count) if run.facts else 0.0
     context.emit(
         messages.Assign(
             attempt=attempt,
             run=run.index,
-            task=place.task,
+            task=task,
             machine=place.machine,
             nodes=nodes,
             count=place.count,
             reserve=not place.queue,
             order=place.order,
             replaces=left,
-            restart_from=spared_share(context.state, run, place.task, place.count) if run.facts else 0.0,
-            reason=place.reason if left is None else context.state.attempts[left].left_for or place.reason,
+            restart_from=restart_from,
+            reason=place.reason if left is None else state.attempts[left].left_for or place.reason,
         )
     )
-    compiled = run.compiled
-    begun = context.state.attempts[attempt]
-    if compiled.shared[compiled.variable[place.task]]:
+    if compiled.shared[compiled.variable[task]]:
         # After a failure the abstract machine may move; members that have not started follow.
-        rebind_members(context, run, place.task, place.machine)
+        rebind_members(context, run, task, place.machine)
     if left is not None:
-        prepare_successor(context, context.state.attempts[left])
-        return
-    if compiled.moves_data or compiled.kind[place.task] != COMPUTE or compiled.stages or begun.restart_from:
-        request_data(context, begun, first=True)
+        prepare_successor(context, state.attempts[left])
+    elif compiled.moves_data or compiled.kind[task] != COMPUTE or compiled.stages or restart_from:
+        request_data(context, state.attempts[attempt], first=True)
 
 
 def _check_placement(context: DecisionContext, run: RunState, place: Place) -> int:
     """Check a placement and return the nodes it allocates."""
     state, compiled, task = context.state, run.compiled, place.task
+    machines = state.machines
     if not 0 <= task < len(run.state):
         raise PolicyError(
             f"policy {context.policy.name!r} places task {task}: run {run.index} has no such task"
         )
-    if not 0 <= place.machine < len(state.machines.all):
+    if not 0 <= place.machine < len(machines.all):
         raise _placement_error(context, run, place, "there is no such machine")
-    if run.state[task] != TaskState.READY and task not in run.early:
+    machine = machines.all[place.machine]
+    if run.state[task] != _READY and task not in run.early:
         raise _placement_error(
             context, run, place, f"the task is {TaskState(run.state[task]).name.lower()}, not ready"
         )
-    if why := state.obstacle(place.machine):
+    if not machine.usable and (why := state.obstacle(place.machine)):
         raise _placement_error(context, run, place, why)
     bound = run.binding.get(compiled.variable[task]) if run.binding else None
     if bound is not None and bound != place.machine:
-        name = state.machines[bound].name
+        name = machines.all[bound].name
         raise _placement_error(context, run, place, f"its abstract machine is bound to {name!r}")
     if compiled.kind[task] != COMPUTE:
         return 0
@@ -158,9 +162,8 @@ def _check_placement(context: DecisionContext, run: RunState, place: Place) -> i
         allowed = options.counts.get(place.machine)
         why = f"only {allowed} nodes are possible there" if allowed else "it cannot run there"
         raise _placement_error(context, run, place, f"it asks for {place.count} nodes; {why}")
-    demand = run.demand(task, place.machine, place.count)
-    if not place.queue and not state.machines.fits(place.machine, nodes, demand):
-        machine = state.machines[place.machine]
+    demand = run.demand(task, place.machine, place.count) if compiled.demands else ()
+    if not place.queue and not machines.fits(place.machine, nodes, demand):
         free = f"{machine.free_nodes} of {machine.nodes} nodes are free, it needs {nodes}"
         why = f"the machine is busy ({free}); a policy that lets tasks wait says queue=True"
         raise _placement_error(context, run, place, why)
@@ -360,18 +363,14 @@ def start_prepared_attempts(context: DecisionContext) -> None:
 
 def _can_start(context: DecisionContext, attempt: Attempt) -> bool:
     """Return whether only nodes are missing."""
-    if (
-        attempt.stage != Stage.ASSIGNED
-        or attempt.staging
-        or attempt.cancelled
-        or attempt.replaced_by is not None
-    ):
+    if attempt.stage != _ASSIGNED or attempt.staging or attempt.cancelled or attempt.replaced_by is not None:
         return False
-    run = context.state.runs[attempt.run]
-    if run.missing[attempt.task] or run.state[attempt.task] == TaskState.HELD:
+    state = context.state
+    run = state.runs[attempt.run]
+    if run.missing[attempt.task] or run.state[attempt.task] == _HELD:
         return False
     # The successor of a migration starts only after the old attempt is cleaned up.
-    return attempt.replaces is None or attempt.replaces not in context.state.attempts
+    return attempt.replaces is None or attempt.replaces not in state.attempts
 
 
 def _defer_service(context: DecisionContext, machine: MachineState) -> bool:

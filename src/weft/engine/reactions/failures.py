@@ -74,7 +74,7 @@ def _reopen_task(context: DecisionContext, run: RunState, task: int, reason: str
     context.reopen(run, task, reason)
 
 
-_AGAIN, _REQUEUE = 85, 99
+_RERUN_CODES = (85, 99)
 """Exit codes with which a task requests another run: from its checkpoint, or from any point."""
 
 _MAX_REQUEUES = 100
@@ -86,18 +86,17 @@ _RESUMABLE = (Cause.LOST, Cause.PREEMPTED)
 
 def find_cause(run: RunState, attempt: Attempt, event: Ended) -> Cause:
     """Return the cause of failure of an ended attempt; "": success."""
-    if event.cause:
+    if event.cause or event.exit_code == 0:
         return event.cause
     if event.exit_code is None:
         # adaptive-jobs.md, section 5: without an exit code the program ended prematurely.
         return Cause.ERROR
-    good = event.exit_code == 0 or event.exit_code in run.compiled.outcomes(attempt.task)
-    return Cause.NONE if good else Cause.ERROR
+    return Cause.NONE if event.exit_code in run.compiled.outcomes(attempt.task) else Cause.ERROR
 
 
 def requests_rerun(event: Ended) -> bool:
     """Return whether a task ended with a request to run again; with ``story`` set, its backend ended it."""
-    return not event.cause and event.exit_code in (_AGAIN, _REQUEUE)
+    return not event.cause and event.exit_code in _RERUN_CODES
 
 
 def rerun_task(context: DecisionContext, run: RunState, attempt: Attempt, event: Ended) -> None:

@@ -42,6 +42,8 @@ from weft.engine.states import (
 )
 from weft.workflow.quantity import growth_file
 
+_ENDED = Stage.ENDED  # faster to read than the member of the class
+
 
 def _handle_timer(context: DecisionContext, event: messages.TimerFired) -> None:
     """Run the action of a timer."""
@@ -185,7 +187,7 @@ def _on_started(context: DecisionContext, event: messages.Started) -> None:
 
 def _on_ended(context: DecisionContext, event: messages.Ended) -> None:
     attempt = context.state.attempts.get(event.attempt)
-    if attempt is None or attempt.stage != Stage.ENDED:
+    if attempt is None or attempt.stage != _ENDED:
         return
     run = context.state.runs[attempt.run]
     if run.left_behind and run.left_behind.get(attempt.task) == attempt.number:

@@ -179,7 +179,8 @@ class CompiledWorkflow:
             return 0.0
         if self._related is not None:
             work, service, rate, law, gain = self._related
-            return float(work[task] / rate[service[task]][machine] / gain[law[task]][count])
+            found: float = work[task] / rate[service[task]][machine] / gain[law[task]][count]
+            return found
         return self.instance.seconds.at(task, machine, count)
 
     def options(self, task: int) -> GroupModes:

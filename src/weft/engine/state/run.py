@@ -426,8 +426,9 @@ class RunState:
             self.ready.remove(task)
             self.virtual.pop(task, None)
         self.state[task] = state
-        if (state in FINAL) != (before in FINAL):
-            self._count(task, -1 if state in FINAL else 1)
+        is_final = state in FINAL
+        if is_final != (before in FINAL):
+            self._count(task, -1 if is_final else 1)
         if state == _READY:
             if self.compiled.kind[task] == VIRTUAL:
                 self.virtual[task] = None
