@@ -370,9 +370,7 @@ def check_engine(engine: Engine) -> None:
 
 
 def _check_place(state: EngineState, attempt: Attempt) -> None:
-    """Check that every attempt belongs to its task, is replaced by the task's attempt, or is being cleaned
-    up.
-    """
+    """Check that every attempt belongs to its task, is replaced by the task's attempt, or is cleaned up."""
     run, description = state.runs[attempt.run], _describe_attempt(state, attempt)
     leads = run.attempt_of.get(attempt.task) == attempt.number
     behind = run.left_behind.get(attempt.task) == attempt.number
@@ -585,9 +583,7 @@ class JournalAudit:
         self._tries.setdefault(task, []).append(begun)
 
     def _check_work(self, task: _Task) -> None:
-        """Check that the completed attempt and its checkpoints cover all the work; the rest is replicated
-        (I7).
-        """
+        """Check that a completed attempt and its checkpoints cover the work; the rest is replicated (I7)."""
         if not (tries := self._tries.pop(task, [])):
             return
         built_on: _AuditedAttempt | None = tries[-1]

@@ -101,9 +101,7 @@ def check_requirement(text: str, run: RunState, task: int) -> str:
 def _evaluate_cached(
     state: EngineState, run: RunState, task: int, key: BoundExpression
 ) -> Sequence[object] | None:
-    """Evaluate an expression for all machines; tasks with an equal key share the result. None: it has no
-    value.
-    """
+    """Evaluate an expression for all machines, once for all tasks with this key; None: it has no value."""
     if key not in state.evaluated:
         expression = parse_or_none(key[0])
         try:
@@ -174,9 +172,7 @@ def _list_stated_files(compiled: CompiledWorkflow, task: int) -> list[tuple[Exte
 
 
 def _find_file_holders(state: EngineState, run: RunState, task: int, machines: Iterable[int]) -> list[int]:
-    """Return the machines that already have shared files the task would need on ``machines`` and that are
-    missing there.
-    """
+    """Return the machines with shared files that the task needs and that are missing on ``machines``."""
     files = {
         file.source: None
         for machine in machines
@@ -188,9 +184,7 @@ def _find_file_holders(state: EngineState, run: RunState, task: int, machines: I
 
 
 def external_staging_s(state: EngineState, run: RunState, task: int, machine: int) -> float:
-    """Estimate the seconds to copy the external files of a task to a machine one by one, without those
-    already there.
-    """
+    """Estimate the seconds to copy the external files of a task that are missing on a machine."""
     link = run.instance.platform.default_link
     there = _cached_files(state, machine)
     return sum(

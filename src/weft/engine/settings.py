@@ -22,8 +22,7 @@ DEFAULT_RETRIES: Mapping[str, int] = {
     "contract": 10,
     "cancelled": 0,
 }
-"""Retries by cause, unless the task or the run states another number. Causes outside the program have more.
-"""
+"""Retries by cause, unless the task or the run states a number. Causes outside the program have more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,15 +31,13 @@ class ReplanRule:
 
     planner: str = "heft"
     violators: float | None = None
-    """Share of the running tasks that must violate their contracts; None: violations do not cause a new plan.
-    """
+    """Share of the running tasks that must violate their contracts; None: violations cause no new plan."""
     on_machines: bool = True
     """When a machine goes down or comes back."""
     on_iteration: bool = False
     """When a loop starts its next iteration."""
     every_s: float | None = None
-    """Interval in seconds; 0: as soon as the last plan is there (the maximal frequency of dynamic-grid.md).
-    """
+    """Interval in seconds; 0: as soon as the last plan is there (maximal frequency of dynamic-grid.md)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,9 +49,7 @@ class EngineSettings:
     contract: float | None = None
     """Contract factor of tasks that state none; None: no contract."""
     grace_s: float | None = None
-    """Seconds before an attempt is first checked if its task states no contract; None: a tenth of the
-    estimate.
-    """
+    """Seconds before the first check of an attempt without own contract; None: a tenth of the estimate."""
     iteration_limit_s: float | None = None
     """Seconds an iteration of an application may take (profile threshold of adaptive-jobs.md)."""
     belief_s: float = 600.0
@@ -74,20 +69,15 @@ class EngineSettings:
     restart_cost_s: float = 0.0
     """Estimated seconds of a restart beyond copying the files."""
     better_every_s: float | None = None
-    """Seconds between searches for a better machine (rescheduling interval of adaptive-jobs.md); None: never.
-    """
+    """Seconds between searches for a better machine (rescheduling in adaptive-jobs.md); None: never."""
     suspension_timeout_s: float | None = 600.0
     """Seconds an attempt may be suspended by the machine's scheduler before it migrates; None: no limit."""
     waiting_timeout_s: float | None = None
     """Seconds an attempt may wait in the machine's own queue before it migrates; None: no limit."""
     ladder_every_s: float | None = None
-    """Seconds between liveness probes (adaptive-jobs.md, section 5); None: the backend reports failures
-    itself.
-    """
+    """Seconds between liveness probes (adaptive-jobs.md, section 5); None: the backend reports failures."""
     discover_every_s: float | None = None
-    """Seconds for which a list of machines from the information service is valid; None: the platform is the
-    list.
-    """
+    """Seconds for which a list of the information service is valid; None: the platform is the list."""
     fetch_every_s: float | None = None
     """Seconds for which the dynamic state of a machine is valid; None: the backend reports changes itself."""
     authorise: bool = False

@@ -161,9 +161,7 @@ class EngineRunView:
 
     @property
     def computing_s(self) -> float:
-        """Return the sum of the mean seconds of all unfinished tasks that use nodes; running ones count
-        whole.
-        """
+        """Return the mean seconds of all unfinished tasks that use nodes; running ones count whole."""
         return self._run.left.computing_s
 
     @property
@@ -180,9 +178,7 @@ class EngineRunView:
         return self._run.left.first(most)
 
     def turn(self, *, early: bool = False, by_rank: bool = False, strict: bool = False) -> PlanCursor | None:
-        """Return a cursor over the tasks that may be placed, by planned start or by rank; None: there are
-        none.
-        """
+        """Return a cursor over the tasks that may be placed, by planned start or by rank; None: no task."""
         run, plan, state = self._run, self._run.plan, self._state
         if plan is None or not (run.early if early else run.ready):
             return None

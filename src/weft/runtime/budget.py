@@ -39,9 +39,7 @@ class Deadline:
         self.end_s = 0.0
 
     def stop(self, kernel: str) -> Callable[[], None]:  # noqa: ARG002
-        """Return a callback that moves the deadline by the time since this call: the compilation of a kernel
-        is free.
-        """
+        """Return a callback that moves the deadline by the time since this call, spent on compilation."""
         stopped_s = time.time()
 
         def go_on() -> None:

@@ -79,9 +79,7 @@ class Clock(Protocol):
         """Set a timer; it replaces the timer of the same name."""
 
     def due(self) -> Sequence[ev.Event]:
-        """Remove and return the events that are due; on a virtual clock, ``poll`` of the backend returns
-        them.
-        """
+        """Remove and return the events that are due; on a virtual clock none: the backend reports them."""
 
     def next_s(self) -> float:
         """Return the time of the next scheduled event; infinity: none."""
@@ -437,9 +435,7 @@ class PlannerThread:
         return any(not future.done() for _, future in self._pending)
 
     def answers(self) -> list[PlanReady]:
-        """Remove and return the finished answers in the order of the requests; store their plans in the
-        state.
-        """
+        """Remove and return the finished answers in the order of the requests, and store their plans."""
         found = []
         while self._pending and self._pending[0][1].done():
             command, future = self._pending.pop(0)

@@ -506,9 +506,7 @@ class Execution:
 
 @contextmanager
 def _infrequent_collection() -> Iterator[None]:
-    """Run the garbage collector less often: the loop creates hardly any reference cycles, and a collection is
-    slow.
-    """
+    """Run the garbage collector less often: it is slow, and the loop creates hardly any cycles."""
     before = gc.get_threshold()
     gc.set_threshold(max(before[0], _COLLECTION_THRESHOLD), *before[1:])
     try:

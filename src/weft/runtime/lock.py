@@ -26,9 +26,7 @@ from weft.records import dataclass
 
 _PROCESSES = Path("/proc")
 _FIRST_AFTER_NAME = 22 - 3
-"""Index of the start time in ``/proc/PID/stat`` after the process name, which may contain spaces and
-parentheses.
-"""
+"""Index of the start time in ``/proc/PID/stat`` after the process name, which may contain spaces."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

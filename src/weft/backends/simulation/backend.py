@@ -23,9 +23,7 @@ from weft.engine.states import Cause
 from weft.platform.machine import Machine
 
 _MAX_SILENT_DISTURBANCES = 10_000
-"""Number of successive disturbances without an event after which an otherwise empty queue counts as
-exhausted.
-"""
+"""Successive disturbances without an event after which an otherwise empty queue counts as exhausted."""
 
 
 class SimulationBackend:

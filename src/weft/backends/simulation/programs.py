@@ -1,6 +1,4 @@
-"""Simulate the programs of attempts: start, checkpoints, changed requirements, suspension, cancellation and
-end.
-"""
+"""Simulate programs of attempts: start, checkpoints, new requirements, suspension, cancellation, end."""
 
 from __future__ import annotations
 

@@ -99,9 +99,7 @@ class Perturbation:
     at_s: float = 0.0
     """When all these machines slow down; with ``every_s``: when the series of slowdowns starts."""
     every_s: float | None = None
-    """Mean interval between slowdowns of one machine drawn from the set; None: a single slowdown of all of
-    them.
-    """
+    """Mean interval between slowdowns of one machine of the set; None: a single slowdown of all."""
     until_s: float = math.inf
     """With ``every_s``: no slowdown starts after this time."""
 
@@ -168,9 +166,7 @@ class RequirementChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """Everything that happens in a simulated run. The default: all workflows arrive at 0 s and all estimates
-    are exact.
-    """
+    """Everything that happens in a simulated run. Default: arrivals at 0 s, and all estimates are exact."""
 
     name: str = "as-believed"
     arrivals: tuple[Arrival | Series | ArrivalTrace, ...] = ()
@@ -193,13 +189,9 @@ class Scenario:
     network: str = NETWORKS[0]
     overhead_per_task_s: float = 0.0
     stage_latency_s: float = 0.0
-    """Latency of every stage (prolog, start, epilog), data transfer excluded; half of it to cancel and to
-    clean up.
-    """
+    """Latency of every stage (prolog, start, epilog) without data; half of it to cancel and clean up."""
     profiles: Mapping[str, int] = field(default_factory=dict)
-    """By task: the number of iterations its application reports (performance profile,
-    docs/papers/adaptive-jobs.md).
-    """
+    """By task: the iterations its application reports (profile in docs/papers/adaptive-jobs.md)."""
     denied: tuple[str, ...] = ()
     """Machines that refuse access."""
     replanning_s_per_point: float = 0.0

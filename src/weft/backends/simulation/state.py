@@ -1,6 +1,4 @@
-"""State of a simulated platform: hosts with their speed and programs, and the event queue with the virtual
-clock.
-"""
+"""State of a simulated platform: hosts with speed and programs, and the event queue with the clock."""
 
 from __future__ import annotations
 

@@ -202,8 +202,7 @@ class _Transfer:
         self.flow, self.number, self.queue = flow, number, queue
         self.size_bytes, self.ready_s = size_bytes, ready_s
         self.done_at_bytes: float | None = None
-        """Value of the queue's byte count at which this transfer ends; None: it has not joined the link yet.
-        """
+        """Value of the queue's byte count at which this transfer ends; None: not on the link yet."""
         self.dropped = False
 
 

@@ -121,9 +121,7 @@ def _judge_loop(context: DecisionContext, run: RunState, body: LoopState, task: 
 
 
 def _loop_names(run: RunState, body: LoopState, last: int) -> dict[str, Any]:
-    """Return the names that ``until`` may use: the tasks of the body by name, the last one also without its
-    name.
-    """
+    """Return the names that ``until`` may use: the tasks of the body; the last one also without its name."""
     names = _outcome_names(run, last)
     names["iteration"] = body.iteration
     point = dict(run.compiled.graph.context(last))

@@ -169,9 +169,7 @@ def is_violated(watched: PerformanceSample, contract: PerformanceContract, now_s
 
 
 def next_check_s(watched: PerformanceSample, contract: PerformanceContract, now_s: float) -> float | None:
-    """Return the first time from now on at which the contract is violated if nothing is reported; None:
-    never.
-    """
+    """Return the first time from now on at which the contract is violated without a report; None: never."""
     moment_s = min(_waited_s(watched, contract), _late_s(watched, contract))
     return max(moment_s, now_s) if moment_s < math.inf else None
 

@@ -100,9 +100,7 @@ def requests_rerun(event: Ended) -> bool:
 
 
 def rerun_task(context: DecisionContext, run: RunState, attempt: Attempt, event: Ended) -> None:
-    """Run a task again that requested it or was ended by its backend; fail it after too many requests without
-    progress.
-    """
+    """Run a task again on its own or its backend's request; fail it after too many without progress."""
     task = attempt.task
     reason = f"exit code {event.exit_code}: asks to be run again"
     further, requeues = attempt.checkpoint > attempt.restart_from, run.facts_of(task).requeues

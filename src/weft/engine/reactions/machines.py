@@ -67,9 +67,7 @@ def probe_machine(context: DecisionContext, attempt: Attempt, cause: str) -> Non
 
 
 def handle_answer(context: DecisionContext, event: messages.ProbeAnswered) -> None:
-    """React to a probe's result: a silent job manager leads to a probe of the machine, a silent machine is
-    down.
-    """
+    """Handle an answer: a silent job manager causes a probe of the machine, a silent machine is down."""
     attempt = context.state.find_attempt(event.attempt)
     if attempt is not None and not (attempt.stage in _ON_THE_MACHINE or _is_unconfirmed(attempt)):
         attempt = None  # it has ended meanwhile

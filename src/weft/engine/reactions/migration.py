@@ -66,9 +66,7 @@ def migrate_attempt(
 
 
 def rebind_members(context: DecisionContext, run: RunState, task: int, machine: int | None) -> None:
-    """Make members of a task's abstract machine ready again that have not started on ``machine``; None: not
-    chosen yet.
-    """
+    """Reopen members of a task's abstract machine that have not started on ``machine`` (None: not chosen)."""
     variable = run.compiled.variable[task]
     if not run.compiled.shared[variable]:
         return
@@ -204,9 +202,7 @@ def relocate_attempt(
 def is_worth_moving(
     context: DecisionContext, attempt: Attempt, reason: str, there_s: float, *, behind: float | None = None
 ) -> bool:
-    """Return whether a move saves the required share of the remaining time; if not, record why the attempt
-    stays.
-    """
+    """Return whether a move saves the required share of the remaining time; record the reason if not."""
     here_s = time_left_s(context, attempt, behind)
     wanted = _required_gain(context, context.state.runs[attempt.run], attempt.task)
     if there_s < (1.0 - wanted) * here_s:
@@ -217,9 +213,7 @@ def is_worth_moving(
 
 
 def _required_gain(context: DecisionContext, run: RunState, task: int) -> float:
-    """Return the share of the remaining time that a migration must save; it grows to prevent moving back and
-    forth.
-    """
+    """Return the share of the remaining time that a migration must save; it grows with every migration."""
     settings = context.settings
     return min(_MAX_GAIN, settings.gain * settings.gain_growth ** run.facts_of(task).migrations)
 

@@ -87,9 +87,7 @@ def _without(successors: Sequence[Sequence[int]], removed: frozenset[Edge]) -> l
 
 
 class TaskStanding(Enum):
-    """The standing of a task in the paper's terms (docs/papers/dynamic-grid.md, section 2;
-    docs/papers/unified.md, section 2).
-    """
+    """The standing of a task in the terms of docs/papers/dynamic-grid.md, section 2."""
 
     QUEUED = "queued"
     """Not started in its iteration."""
@@ -391,9 +389,7 @@ def build_window(situation: RunSituation) -> Window:
 
 
 def _find_frontier(situation: RunSituation, members: WindowMembers) -> list[int]:
-    """Return the start tasks of the search: moving tasks, then those that can run next, each in program
-    order.
-    """
+    """Return the start tasks of the search: moving tasks, then those that can run next; by program order."""
     blocked: set[int] = set()
     following: set[int] = set()
     for task, children in enumerate(members.present):

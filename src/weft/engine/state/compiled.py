@@ -362,9 +362,7 @@ class CompiledWorkflow:
 
     @cached_property
     def alone_s(self) -> float:
-        """Return the makespan of the HEFT plan on the empty platform (mk in docs/papers/many-workflows.md,
-        section 3).
-        """
+        """Return the makespan of HEFT on the empty platform (mk in many-workflows.md, section 3)."""
         planner, goal = make_planner("heft"), make_objective("makespan")
         if planner.supports(self.instance, goal) is not None:
             return float(max(self.ranks, default=0.0))
@@ -466,9 +464,7 @@ class Loops:
         return self.bodies[around[0]].iteration if around else 1
 
     def held_back_by(self, task: int, successor: int) -> int | None:
-        """Return the outermost body that contains a task but not its successor; None: the edge leaves no
-        loop.
-        """
+        """Return the outermost body that contains a task but not its successor; None: there is none."""
         beyond = self.around.get(successor, ())
         outside = [index for index in self.around.get(task, ()) if index not in beyond]
         return outside[-1] if outside else None

@@ -89,8 +89,7 @@ class MachineState:
         self.location = int(instance.network.location[index])
         self.host = int(instance.network.host[index])
         self.machine_classes: list[MachineClass] = []
-        """Its class (equal description and network location) and the subsets of it that contain the machine.
-        """
+        """Its class (equal description and network location) and the subsets that contain the machine."""
         self.left: FreeCapacity | None = None
         """Free capacity as recorded in its classes."""
         self.waits: list[AvailabilityQueue] = []
@@ -160,9 +159,7 @@ class MachineState:
         return _advance_until_free(list(left), at, room, nodes)[0] + behind_s
 
     def _serve(self, ends: _Ends, waiting: list[Attempt], now: float) -> tuple[_Ends, float, int, int]:
-        """Simulate waiting attempts; return the heap of ends, the time, the free nodes, and the units of the
-        attempts.
-        """
+        """Simulate waiting attempts; return the heap of ends, the time, the free nodes, and their units."""
         heapify(ends)
         at, room, units = now, self.nodes - sum(taken for _, taken in ends), 0
         for attempt in waiting:

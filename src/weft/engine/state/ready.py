@@ -81,9 +81,7 @@ class PlannedTasks:
             PartitionedIndexSet(),
             PartitionedIndexSet(),
         )
-        """First positions of the classes, by kind: planned machine usable; no planned machine; planned
-        machine not usable.
-        """
+        """First positions of the classes, by kind: planned machine usable; none planned; not usable."""
         self.homes: dict[int, dict[_TaskClass, None]] = {}
         """Classes by home: the planned machine, ``_UNPLANNED`` or ``_NOWHERE``."""
         self._home: dict[_TaskClass, int] = {}
@@ -311,9 +309,7 @@ class ReadyTasks:
         by_rank: bool = False,
         selector: str = "",
     ) -> PlannedTasks:
-        """Return the tasks with a selector in the order of a plan, or by rank first; O(n log n) for a new
-        plan.
-        """
+        """Return the tasks with a selector by plan, or by rank first; O(n log n) for a new plan."""
         self._kept = [each for each in self._kept if each.plan is plan]
         for index in self._kept:
             if (index.by_rank, index.selector) == (by_rank, selector):
@@ -598,9 +594,7 @@ class EarlyTasks:
 
 
 class SelectedTasks:
-    """The ready tasks with one selector (docs/papers/adaptive-jobs.md, section 3); all tasks of a kind share
-    it.
-    """
+    """The ready tasks with one selector (docs/papers/adaptive-jobs.md, section 3); a kind has one."""
 
     __slots__ = ("_belongs", "_ready")
 

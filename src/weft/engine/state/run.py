@@ -82,9 +82,7 @@ class RunProgress:
 
 
 class PromisedWork:
-    """Node-seconds of tasks bound to a machine but not assigned yet, with the fastest node count; O(1) per
-    change.
-    """
+    """Node-seconds of bound tasks without an attempt, with the fastest node count; O(1) per change."""
 
     __slots__ = ("_compiled", "_of_task", "_tell")
 
@@ -124,9 +122,7 @@ class PromisedWork:
 
 
 class UnfinishedTasks:
-    """The unfinished tasks: sum of their mean seconds, and order by upward rank; O(n) once, then O(1) per
-    change.
-    """
+    """The unfinished tasks: their mean seconds, and order by upward rank; O(n) once, O(1) per change."""
 
     __slots__ = ("_compiled", "_computing", "_first", "_moving", "_places")
 

@@ -118,9 +118,7 @@ _PATIENCE_S = 30.0
 
 
 class MachineInquiries:
-    """Queries to the information service and the machines, and their answers; O(1) per answer, O(machines)
-    per list.
-    """
+    """Queries to information service and machines, and the answers; O(1) per answer, O(machines) per list."""
 
     def __init__(self, settings: EngineSettings, machines: MachineStates, changes: ChangeLog) -> None:
         self.needed = (
