@@ -13,14 +13,14 @@ import json
 import os
 import stat
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from weft.backends.attempt.command import RESULT_FILE
-from weft.backends.attempt.safe_paths import StagingProblem, open_directory, staging_errors
+from weft.backends.attempt.safe_paths import FileDescriptor, StagingProblem, open_directory, staging_errors
 from weft.backends.attempt.staging import write_all
 from weft.backends.attempt.task_files import TaskFiles
 from weft.engine.messages import Assign, Start
@@ -216,16 +216,11 @@ def _name(path: str) -> str:
 
 def _write_new(parent: int, attempt: str, name: str, content: bytes) -> None:
     """Write a record that does not exist yet; raises OSError."""
-    directory = os.open(attempt, _ENTER, dir_fd=parent)
-    try:
+    with FileDescriptor(os.open(attempt, _ENTER, dir_fd=parent)) as directory:
         file = os.open(name, _NEW, 0o666, dir_fd=directory)
-    finally:
-        os.close(directory)
-    try:
+    with FileDescriptor(file):
         if os.write(file, content) < len(content):
             raise OSError(errno.ENOSPC, name)
-    finally:
-        os.close(file)
 
 
 def _clear(records: Path, names: Sequence[str]) -> None:
@@ -247,22 +242,13 @@ def _replace(records: Path, name: str, content: bytes) -> None:
     ):
         with suppress(FileNotFoundError):
             os.unlink(name, dir_fd=directory)
-        file = os.open(name, _NEW, 0o666, dir_fd=directory)
-        try:
+        with FileDescriptor(os.open(name, _NEW, 0o666, dir_fd=directory)) as file:
             write_all(content, file)
-        finally:
-            os.close(file)
 
 
-@contextmanager
-def _open_nested(path: Path, depth: int) -> Iterator[int]:
+def _open_nested(path: Path, depth: int) -> FileDescriptor:
     """Open a directory whose last ``depth`` components are created if missing."""
     try:
-        opened = open_directory(path.parents[depth - 1], path.parts[-depth:], make=True)
-        directory = opened.__enter__()
+        return open_directory(path.parents[depth - 1], path.parts[-depth:], make=True)
     except StagingProblem as problem:
         raise StagingProblem("cannot be created", str(path), problem.why, number=problem.number) from problem
-    try:
-        yield directory
-    finally:
-        opened.__exit__()

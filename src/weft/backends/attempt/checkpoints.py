@@ -19,6 +19,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from weft.backends.attempt.safe_paths import (
+    FileDescriptor,
     StagingProblem,
     list_names,
     open_directory,
@@ -123,19 +124,16 @@ def _write_pointer(into: Path, number: int, extents: _Extents) -> None:
 
 def _read_pointer(kept: Path) -> tuple[str, tuple[FileRecord, ...]]:
     try:
-        fd = open_inside(kept, _POINTER)
+        with FileDescriptor(open_inside(kept, _POINTER)) as fd:
+            record = json.loads(os.pread(fd, _LONGEST_POINTER_BYTES, 0))
+        return str(record["directory"]), tuple(FileRecord(**file) for file in record["files"])
     except StagingProblem as problem:
         if problem.number == errno.ENOENT:
             return "", ()
         raise
-    try:
-        record = json.loads(os.pread(fd, _LONGEST_POINTER_BYTES, 0))
-        return str(record["directory"]), tuple(FileRecord(**file) for file in record["files"])
     except (ValueError, KeyError, TypeError) as error:
         why = "its content was not written by weft"
         raise StagingProblem("cannot be read", str(kept / _POINTER), why) from error
-    finally:
-        os.close(fd)
 
 
 def _remove_old_copies(into: Path) -> None:

@@ -31,6 +31,7 @@ from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from weft.backends.attempt.safe_paths import (
+    FileDescriptor,
     Parts,
     StagingProblem,
     open_entry,
@@ -337,11 +338,8 @@ def _open_compressed(source: InputSource, path: Path | None, scratch: int) -> It
             download(source.text, raw)
             yield raw
         return
-    raw = open_inside(path.parent, path.name)
-    try:
+    with FileDescriptor(open_inside(path.parent, path.name)) as raw:
         yield raw
-    finally:
-        os.close(raw)
 
 
 _LONGEST_KEY_BYTES = 65_536
@@ -432,12 +430,11 @@ class InputCache:
 
     def _read_key(self, key: str) -> FileRecord | None:
         """Return the record stored for a key; None if it is missing or unreadable."""
-        with suppress(StagingProblem, OSError, ValueError, TypeError):
-            fd = open_inside(self._root, f"keys/{key}")
-            try:
-                return FileRecord(**json.loads(os.pread(fd, _LONGEST_KEY_BYTES, 0)))
-            finally:
-                os.close(fd)
+        with (
+            suppress(StagingProblem, OSError, ValueError, TypeError),
+            FileDescriptor(open_inside(self._root, f"keys/{key}")) as fd,
+        ):
+            return FileRecord(**json.loads(os.pread(fd, _LONGEST_KEY_BYTES, 0)))
         return None
 
     def _write_key(self, key: str, kept: FileRecord) -> None:
@@ -524,9 +521,6 @@ def _upload(directory: Path, file: FileRecord, url: str) -> int:
 
 
 def _upload_file(directory: Path, parts: Parts, url: str) -> int:
-    fd = open_inside(directory, "/".join(parts))
-    try:
+    with FileDescriptor(open_inside(directory, "/".join(parts))) as fd:
         upload(fd, url)
         return os.fstat(fd).st_size
-    finally:
-        os.close(fd)

@@ -52,6 +52,11 @@ class StagingProblem(WeftError):
         tail = f"; {advice}" if advice else ""
         super().__init__(f"{quote_name(file)} {what}: {why}{tail}")
 
+    @property
+    def is_missing(self) -> bool:
+        """Return whether the file does not exist."""
+        return self.number in (errno.ENOENT, errno.ENOTDIR)
+
 
 def quote_name(name: str) -> str:
     """Return a file name for a message: quoted, on one line, shortened, with any bytes escaped."""
@@ -85,6 +90,11 @@ def staging_problem(what: str, file: str, error: OSError, *, lasting: bool = Fal
     """Return a StagingProblem that describes an OSError."""
     why = os.strerror(error.errno) if error.errno else str(error) or type(error).__name__
     return StagingProblem(what, file, why, number=error.errno, lasting=lasting)
+
+
+def wrong_kind(what: str, file: str, status: os.stat_result) -> StagingProblem:
+    """Return a StagingProblem for an entry that is neither a file nor a directory."""
+    return StagingProblem(what, file, f"it is {describe_kind(status)}, not a file or directory")
 
 
 Parts = tuple[str, ...]
@@ -136,10 +146,8 @@ def split_name(name: str) -> Parts:
 
 def open_root(root: Path, *, listing: bool = False) -> int:
     """Open a root directory; raise StagingProblem if its path contains a link."""
-    try:
+    with staging_errors("cannot be opened", str(root)):
         top = os.open(root, _LIST if listing else _ENTER)
-    except OSError as error:
-        raise staging_problem("cannot be opened", str(root), error) from error
     place = os.readlink(f"/proc/self/fd/{top}")  # noqa: PTH115 - it is a text to be compared
     if place != os.path.normpath(root):
         os.close(top)
@@ -148,14 +156,38 @@ def open_root(root: Path, *, listing: bool = False) -> int:
     return top
 
 
+class FileDescriptor:
+    """Context manager that closes a descriptor. A class, because a generator is slower than most blocks."""
+
+    __slots__ = ("_fd",)
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def __enter__(self) -> int:
+        return self._fd
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._fd)
+
+
 @dataclass(frozen=True, slots=True)
 class OpenEntry:
-    """A file system entry below a root, held by an ``O_PATH`` descriptor that neither reads nor writes."""
+    """A file system entry below a root, held by an ``O_PATH`` descriptor that neither reads nor writes.
+
+    As a context manager it closes the descriptor.
+    """
 
     fd: int
     status: os.stat_result
     parts: Parts
     """Location below the root, with links resolved."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self.fd)
 
     @property
     def is_file(self) -> bool:
@@ -168,39 +200,20 @@ class OpenEntry:
         return stat.S_ISDIR(self.status.st_mode)
 
 
-def open_entry(root: Path, parts: Sequence[str]) -> _EntryContext:
-    """Return a context manager that opens an entry, following links that stay below the root.
+def open_entry(root: Path, parts: Sequence[str]) -> OpenEntry:
+    """Open an entry, following links that stay below the root; the caller closes it.
 
     Raises StagingProblem if the entry is missing or a link leads out of the root.
     """
-    return _EntryContext(root, parts)
-
-
-class _EntryContext:
-    """Context manager of ``open_entry``. A class is used because it runs several times per file."""
-
-    __slots__ = ("_parts", "_root", "_top", "_walk")
-
-    def __init__(self, root: Path, parts: Sequence[str]) -> None:
-        self._root = root
-        self._parts = parts
-
-    def __enter__(self) -> OpenEntry:
-        name = "/".join(self._parts)
-        self._top = open_root(self._root)
-        walk = self._walk = _PathWalk(self._top, str(self._root), name)
+    name = "/".join(parts)
+    with FileDescriptor(open_root(root)) as top, staging_errors("cannot be opened", name):
+        walk = _PathWalk(top, str(root), name)
         try:
-            walk.resolve(self._parts)
-            return OpenEntry(walk.fds[-1], os.fstat(walk.fds[-1]), tuple(walk.names))
-        except BaseException as error:
-            self.__exit__()
-            if isinstance(error, OSError):
-                raise staging_problem("cannot be opened", name, error) from error
-            raise
-
-    def __exit__(self, *_: object) -> None:
-        self._walk.close_all()
-        os.close(self._top)
+            walk.resolve(parts)
+            status = os.fstat(walk.fds[-1])
+            return OpenEntry(walk.fds.pop(), status, tuple(walk.names))
+        finally:
+            walk.close_all()
 
 
 class _PathWalk:
@@ -239,17 +252,13 @@ class _PathWalk:
                 "cannot be opened", self._name, f"it is more than {MAX_DEPTH} directories deep"
             )
         fd = os.open(part, _LOOK, dir_fd=self.fds[-1] if self.fds else self._top)
-        try:
-            if stat.S_ISLNK(os.fstat(fd).st_mode):
-                # An empty name reads the link behind the descriptor, not a link that has replaced it since.
-                return os.readlink("", dir_fd=fd)
-            self.fds.append(fd)
+        self.fds.append(fd)
+        if not stat.S_ISLNK(os.fstat(fd).st_mode):
             self.names.append(part)
-            fd = -1
-        finally:
-            if fd >= 0:
-                os.close(fd)
-        return None
+            return None
+        with FileDescriptor(self.fds.pop()):
+            # An empty name reads the link behind the descriptor, not a link that has replaced it since.
+            return os.readlink("", dir_fd=fd)
 
     def _go_up(self) -> None:
         if not self.fds:
@@ -273,13 +282,9 @@ class _PathWalk:
 def reopen_for_reading(found: OpenEntry, name: str) -> int:
     """Open a regular file or a directory for reading; raise StagingProblem for any other kind."""
     if not (found.is_file or found.is_directory):
-        raise StagingProblem(
-            "cannot be read", name, f"it is {describe_kind(found.status)}, not a file or directory"
-        )
-    try:
+        raise wrong_kind("cannot be read", name, found.status)
+    with staging_errors("cannot be read", name):
         return os.open(f"/proc/self/fd/{found.fd}", _READ)
-    except OSError as error:
-        raise staging_problem("cannot be read", name, error) from error
 
 
 def open_child(directory: int, parts: Parts) -> OpenEntry:
@@ -287,11 +292,9 @@ def open_child(directory: int, parts: Parts) -> OpenEntry:
 
     ``parts`` is the location below the root; its last component is opened.
     """
-    try:
+    with staging_errors("cannot be opened", "/".join(parts)):
         fd = os.open(parts[-1], _LOOK, dir_fd=directory)
         return OpenEntry(fd, os.fstat(fd), parts)
-    except OSError as error:
-        raise staging_problem("cannot be opened", "/".join(parts), error) from error
 
 
 def open_inside(root: Path, name: str) -> int:
@@ -300,34 +303,16 @@ def open_inside(root: Path, name: str) -> int:
         return reopen_for_reading(found, name)
 
 
-def open_directory(root: Path, parts: Sequence[str], *, make: bool = False) -> _DirectoryContext:
-    """Return a context manager that opens a directory below a root for listing and changes.
+def open_directory(root: Path, parts: Sequence[str], *, make: bool = False) -> FileDescriptor:
+    """Open a directory below a root for listing and changes.
 
     With ``make`` missing directories are created. No link is followed, not even one inside the root.
     """
-    return _DirectoryContext(root, parts, make)
-
-
-class _DirectoryContext:
-    __slots__ = ("_fd", "_make", "_parts", "_root")
-
-    def __init__(self, root: Path, parts: Sequence[str], make: bool) -> None:
-        self._root = root
-        self._parts = parts
-        self._make = make
-
-    def __enter__(self) -> int:
-        self._fd = _enter_directory(self._root, self._parts, self._make)
-        return self._fd
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._fd)
+    return FileDescriptor(_enter_directory(root, parts, make))
 
 
 class DirectoryCursor:
     """Context manager that keeps the last directory open, for consecutive files in one directory."""
-
-    __slots__ = ("_fd", "_make", "_parts", "_root")
 
     def __init__(self, root: Path, *, make: bool = False) -> None:
         self._root = root
@@ -356,11 +341,8 @@ def _enter_directory(root: Path, parts: Sequence[str], make: bool) -> int:
     fd = open_root(root, listing=not parts)
     for depth, part in enumerate(parts, 1):
         flags = _LIST if depth == len(parts) else _ENTER
-        try:
-            below = _enter_child(fd, part, flags, "/".join(parts[:depth]), make)
-        finally:
-            os.close(fd)
-        fd = below
+        with FileDescriptor(fd):
+            fd = _enter_child(fd, part, flags, "/".join(parts[:depth]), make)
     return fd
 
 
@@ -383,9 +365,9 @@ def _make_child(above: int, part: str, flags: int, name: str) -> int:
         return os.open(part, flags, dir_fd=above)
 
 
-def open_parent(root: Path, parts: Sequence[str]) -> _DirectoryContext:
-    """Return a context manager that opens the parent directory of a name, created if missing."""
-    return _DirectoryContext(root, parts[:-1], True)
+def open_parent(root: Path, parts: Sequence[str]) -> FileDescriptor:
+    """Open the parent directory of a name, created if missing."""
+    return open_directory(root, parts[:-1], make=True)
 
 
 def make_parents(root: Path, name: str) -> None:

@@ -25,10 +25,10 @@ from typing import Literal
 
 from weft.backends.attempt.safe_paths import (  # fmt: skip
     DirectoryCursor,
+    FileDescriptor,
     OpenEntry,
     Parts,
     StagingProblem,
-    describe_kind,
     list_names,
     make_directory,
     open_directory,
@@ -38,7 +38,7 @@ from weft.backends.attempt.safe_paths import (  # fmt: skip
     reopen_for_reading,
     split_name,
     staging_errors,
-    staging_problem,
+    wrong_kind,
 )
 from weft.backends.attempt.trees import (
     DIGEST_SIZE,
@@ -71,10 +71,8 @@ def atomic_file(directory: int, name: str, *, mode: int = 0o666) -> Iterator[int
     """Open a file for writing; it is renamed to ``name`` when the block succeeds and removed otherwise."""
     temporary, fd = _create_temporary(directory, mode)
     try:
-        try:
+        with FileDescriptor(fd):
             yield fd
-        finally:
-            os.close(fd)
         os.rename(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
     except BaseException:
         with suppress(OSError):
@@ -83,24 +81,12 @@ def atomic_file(directory: int, name: str, *, mode: int = 0o666) -> Iterator[int
 
 
 @contextmanager
-def create_file(directory: int, name: str, *, mode: int = 0o666) -> Iterator[int]:
-    """Create a file directly under its name, for directories that are not visible yet."""
-    fd = os.open(name, _CREATE, mode, dir_fd=directory)
-    try:
-        yield fd
-    finally:
-        os.close(fd)
-
-
-@contextmanager
 def unnamed_file(directory: int) -> Iterator[int]:
     """Open an unlinked temporary file for writing and reading; it vanishes with the block."""
     temporary, fd = _create_temporary(directory, 0o600)
-    try:
+    with FileDescriptor(fd):
         os.unlink(temporary, dir_fd=directory)
         yield fd
-    finally:
-        os.close(fd)
 
 
 def _create_temporary(directory: int, mode: int) -> tuple[str, int]:
@@ -173,11 +159,8 @@ class DigestCache:
         known = self._lookup(found.status) if found.is_file else None
         if known is not None:
             return known
-        fd = reopen_for_reading(found, name)
-        try:
+        with FileDescriptor(reopen_for_reading(found, name)) as fd:
             return self._read(fd, name, found.status) if found.is_file else self.of(fd, name)
-        finally:
-            os.close(fd)
 
     def of_tree(self, root: Path, parts: Parts) -> tuple[str, list[TreeEntry]]:
         """Return the digest of a directory and its entries."""
@@ -195,21 +178,16 @@ class DigestCache:
             return self.of_entry(found, name)
 
     def _of_tree_entry(self, root: Path, directory: int, entry: TreeEntry) -> str:
-        found = open_tree_file(root, directory, entry)
-        try:
+        with open_tree_file(root, directory, entry) as found:
             return self.of_entry(found, "/".join(entry.location))
-        finally:
-            os.close(found.fd)
 
     def _read(self, fd: int, name: str, before: os.stat_result) -> str:
         settled = 0 <= before.st_mtime_ns <= time.time_ns() - _SETTLED_NS
         whole = hashlib.blake2b(digest_size=DIGEST_SIZE)
-        try:
+        with staging_errors("cannot be read", name):
             for chunk in read_chunks(fd, before.st_size):
                 whole.update(chunk)
             after = os.fstat(fd)
-        except OSError as error:
-            raise staging_problem("cannot be read", name, error) from error
         if not is_unchanged(before, after):
             raise StagingProblem("cannot be read", name, "it changed while it was read", number=errno.EAGAIN)
         digest = whole.hexdigest()
@@ -281,8 +259,7 @@ def link_or_copy(
         if found.is_directory:
             tree = _TreeCopy(source_root, found.parts, found.status, target_root, parts, how, modes)
             return tree.place(source, digest)
-        why = f"it is {describe_kind(found.status)}, not a file or directory"
-        raise StagingProblem("cannot be staged", source, why)
+        raise wrong_kind("cannot be staged", source, found.status)
 
 
 def _place_file(
@@ -339,14 +316,11 @@ def _copy(
     found: OpenEntry, source: str, target: int, modes: CopyPermissions, digest: str | None
 ) -> tuple[int, str]:
     before = found.status
-    fd = reopen_for_reading(found, source)
-    try:
+    with FileDescriptor(reopen_for_reading(found, source)) as fd:
         size_bytes, made = copy_content(fd, target, before.st_size)
         if not is_unchanged(before, os.fstat(fd)):
             why = "it changed while it was read"
             raise StagingProblem("cannot be copied", source, why, number=errno.EAGAIN)
-    finally:
-        os.close(fd)
     if digest and made != digest:
         raise _checksum_problem(source)
     if modes == "kept":
@@ -394,10 +368,8 @@ class _TreeCopy:
         with DirectoryCursor(self.root, make=True) as held:
             for directory, entry in walk_tree(self.source_root, self.source_parts):
                 goal = (*temporary, *entry.parts)
-                try:
+                with staging_errors("cannot be staged", "/".join(goal)):
                     size_bytes, digest = self._put(directory, entry, held.at(goal[:-1]))
-                except OSError as error:
-                    raise staging_problem("cannot be staged", "/".join(goal), error) from error
                 pairs.append((entry, digest))
                 total_bytes += size_bytes
         whole = all(digest or not entry.is_file for entry, digest in pairs)
@@ -406,11 +378,8 @@ class _TreeCopy:
     def _put(self, directory: int, entry: TreeEntry, parent: int) -> tuple[int, str]:
         last = entry.parts[-1]
         if entry.is_file:
-            found = open_tree_file(self.source_root, directory, entry)
-            try:
+            with open_tree_file(self.source_root, directory, entry) as found:
                 return self._put_file(found, parent, last)
-            finally:
-                os.close(found.fd)
         if entry.link:
             os.symlink(entry.link, last, dir_fd=parent)
         else:
@@ -421,7 +390,8 @@ class _TreeCopy:
         if self.how == "link" and _try_link(found.fd, parent, last):
             return 0, ""
         # No temporary name is needed: the directory around the file is not visible yet.
-        with create_file(parent, last, mode=_first_mode(found, self.modes)) as target:
+        mode = _first_mode(found, self.modes)
+        with FileDescriptor(os.open(last, _CREATE, mode, dir_fd=parent)) as target:
             return _copy(found, "/".join(found.parts), target, self.modes, None)
 
     def _date(self, temporary: Parts, entries: list[TreeEntry]) -> None:
@@ -518,9 +488,7 @@ def extent(directory: Path, name: str) -> tuple[int, int]:
             return _tree_extent(found, list(list_tree(directory, found.parts)))
         if found.is_file:
             return found.status.st_size, found.status.st_mtime_ns
-        raise StagingProblem(
-            "cannot be used", name, f"it is {describe_kind(found.status)}, not a file or directory"
-        )
+        raise wrong_kind("cannot be used", name, found.status)
 
 
 def is_intact(directory: Path, file: FileRecord, *, thorough: bool = False) -> bool:
@@ -548,11 +516,8 @@ def make_read_only(workdir: Path, files: Sequence[FileRecord]) -> None:
 
 
 def _make_entry_read_only(workdir: Path, directory: int, entry: TreeEntry) -> None:
-    found = open_tree_file(workdir, directory, entry)
-    try:
+    with open_tree_file(workdir, directory, entry) as found:
         done = _try_make_read_only(found)
-    finally:
-        os.close(found.fd)
     if not done:
         _make_file_read_only(workdir, entry.location)
 
@@ -578,9 +543,7 @@ def _try_make_read_only(found: OpenEntry) -> bool:
         return True
     if not found.is_file or found.status.st_nlink > 1:
         return False
-    try:
+    with staging_errors("cannot be made read-only", "/".join(found.parts)):
         # Use the descriptor: the name could refer to another file by now.
         os.chmod(f"/proc/self/fd/{found.fd}", mode & ~_WRITING)  # noqa: PTH101
-    except OSError as error:
-        raise staging_problem("cannot be made read-only", "/".join(found.parts), error) from error
     return True

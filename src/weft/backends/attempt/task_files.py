@@ -8,7 +8,6 @@ cannot be interpreted is reported and has no other effect.
 
 from __future__ import annotations
 
-import errno
 import json
 import math
 import os
@@ -16,13 +15,14 @@ import re
 import stat
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn, TypeVar
 from weakref import WeakKeyDictionary
 
 from weft.backends.attempt.command import RESULT_FILE, monitored_files
 from weft.backends.attempt.inputs import output_names
-from weft.backends.attempt.safe_paths import StagingProblem, open_inside
+from weft.backends.attempt.safe_paths import FileDescriptor, StagingProblem, open_inside
 from weft.backends.attempt.substitution import JobProblem
 from weft.engine.state.compiled import CompiledWorkflow
 from weft.errors import InvalidInput, shorten
@@ -40,14 +40,10 @@ Signature = tuple[int, int, int]
 
 def read_signature(workdir: Path, name: str) -> Signature | None:
     """Return the signature of a file without reading it; None if it is missing or not allowed."""
-    try:
-        fd = open_inside(workdir, name)
-    except StagingProblem:
-        return None
-    try:
-        return _signature(os.fstat(fd))
-    finally:
-        os.close(fd)
+    with suppress(StagingProblem), FileDescriptor(open_inside(workdir, name)) as fd:
+        status = os.fstat(fd)
+        return status.st_ino, status.st_size, status.st_mtime_ns
+    return None
 
 
 def read_task_file(workdir: Path, name: str, *, tail: bool = False, max_bytes: int = MAX_BYTES) -> str | None:
@@ -55,27 +51,21 @@ def read_task_file(workdir: Path, name: str, *, tail: bool = False, max_bytes: i
     try:
         fd = open_inside(workdir, name)
     except StagingProblem as problem:
-        if problem.number in (errno.ENOENT, errno.ENOTDIR):
+        if problem.is_missing:
             return None
         raise JobProblem(str(problem)) from None
-    try:
+    with FileDescriptor(fd):
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
             raise JobProblem(f"{shorten(name)} is not a regular file")
         if status.st_size > max_bytes and not tail:
             what = f"{shorten(name)} has {status.st_size} bytes"
             raise JobProblem(what, rule=f"at most {max_bytes} bytes are read")
-        start = max(0, status.st_size - max_bytes)
-        content = os.pread(fd, max_bytes, start)
-    except OSError as error:
-        raise JobProblem(f"{shorten(name)} cannot be read: {error.strerror}") from None
-    finally:
-        os.close(fd)
+        try:
+            content = os.pread(fd, max_bytes, max(0, status.st_size - max_bytes))
+        except OSError as error:
+            raise JobProblem(f"{shorten(name)} cannot be read: {error.strerror}") from None
     return content.decode("utf-8", "replace")
-
-
-def _signature(status: os.stat_result) -> Signature:
-    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 _PROGRESS_RULE = "must be 0.4, 40%, 3/10, or JSON with done, iterations, all_iterations, last_iteration_s"

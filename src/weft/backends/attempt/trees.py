@@ -22,6 +22,7 @@ from pathlib import Path
 
 from weft.backends.attempt.safe_paths import (
     MAX_DEPTH,
+    FileDescriptor,
     OpenEntry,
     Parts,
     StagingProblem,
@@ -34,6 +35,7 @@ from weft.backends.attempt.safe_paths import (
     reopen_for_reading,
     split_name,
     staging_errors,
+    wrong_kind,
 )
 from weft.records import dataclass
 
@@ -121,21 +123,17 @@ def walk_tree(root: Path, parts: Parts) -> Iterator[tuple[int, TreeEntry]]:
             elif stat.S_ISLNK(mode):
                 yield -1, _resolve_link(root, parts, entry)
             else:
-                what = f"it is {describe_kind(entry.status)}, not a file or directory"
-                raise StagingProblem("cannot be staged", "/".join(entry.parts), what)
+                raise wrong_kind("cannot be staged", "/".join(entry.parts), entry.status)
 
 
 def open_tree_file(root: Path, directory: int, entry: TreeEntry) -> OpenEntry:
     """Open a file found by ``walk_tree``. The caller closes the descriptor."""
-    if directory < 0:
-        with open_entry(root, entry.location) as behind:
-            found = OpenEntry(os.dup(behind.fd), behind.status, behind.parts)
-    else:
-        found = open_child(directory, entry.location)
+    location = entry.location
+    found = open_entry(root, location) if directory < 0 else open_child(directory, location)
     if not found.is_file:
         os.close(found.fd)
         why = f"it was replaced by {describe_kind(found.status)}"
-        raise StagingProblem("cannot be staged", "/".join(entry.location), why, number=errno.EAGAIN)
+        raise StagingProblem("cannot be staged", "/".join(location), why, number=errno.EAGAIN)
     return found
 
 
@@ -198,10 +196,8 @@ def _remove(parent: int, last: str, name: str) -> None:
         if (top := _open_for_removal(parent, last)) is None:
             os.unlink(last, dir_fd=parent)
             return
-        try:
+        with FileDescriptor(top):
             _empty_directory(top)
-        finally:
-            os.close(top)
         if _try_rmdir(parent, last):
             return
     raise StagingProblem("cannot be removed", name, "another process keeps writing into it")
@@ -224,14 +220,11 @@ def _open_for_removal(parent: int, name: str) -> int | None:
 
 def _open_by_force(parent: int, name: str) -> int:
     """Open a directory whose owner has no access permission."""
-    closed = os.open(name, _LOOK, dir_fd=parent)
-    try:
+    with FileDescriptor(os.open(name, _LOOK, dir_fd=parent)) as closed:
         handle = f"/proc/self/fd/{closed}"
         # Use the descriptor: a path could have been replaced by a link.
         os.chmod(handle, stat.S_IRWXU)  # noqa: PTH101
         return os.open(handle, _LIST & ~os.O_NOFOLLOW)
-    finally:
-        os.close(closed)
 
 
 def _empty_directory(top: int) -> None:
@@ -245,10 +238,8 @@ def _empty_directory(top: int) -> None:
             if (fd := _open_for_removal(top, name)) is None:
                 os.unlink(name, dir_fd=top)
                 continue
-            try:
+            with FileDescriptor(fd):
                 todo.extend(_clear_directory(fd, top, numbers))
-            finally:
-                os.close(fd)
             _try_rmdir(top, name)
 
 
@@ -339,7 +330,7 @@ def _exists(root: Path, parts: Parts) -> bool:
         with open_entry(root, parts):
             return True
     except StagingProblem as problem:
-        if problem.number in (errno.ENOENT, errno.ENOTDIR):
+        if problem.is_missing:
             return False
         raise
 
@@ -348,18 +339,12 @@ def _visible_names(root: Path, parts: Parts, *, only_directories: bool = False) 
     """Return the visible names in a directory; ``only_directories`` excludes files and links."""
     if (fd := _open_listing(root, parts)) is None:
         return []
-    try:
-        with os.scandir(fd) as entries:
-            return sorted(
-                entry.name
-                for entry in entries
-                if not entry.name.startswith(".")
-                and not (only_directories and not entry.is_dir(follow_symlinks=False))
-            )
-    except NotADirectoryError:
-        return []
-    finally:
-        os.close(fd)
+    with FileDescriptor(fd), suppress(NotADirectoryError), os.scandir(fd) as entries:
+        visible = [entry for entry in entries if not entry.name.startswith(".")]
+        return sorted(
+            entry.name for entry in visible if not only_directories or entry.is_dir(follow_symlinks=False)
+        )
+    return []
 
 
 def _open_listing(root: Path, parts: Parts) -> int | None:
@@ -369,6 +354,6 @@ def _open_listing(root: Path, parts: Parts) -> int | None:
         with open_entry(root, parts) as found:
             return reopen_for_reading(found, "/".join(parts)) if found.is_directory else None
     except StagingProblem as problem:
-        if problem.number in (errno.ENOENT, errno.ENOTDIR):
+        if problem.is_missing:
             return None
         raise

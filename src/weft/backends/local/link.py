@@ -26,6 +26,7 @@ from weft.backends.attempt.backend import SurvivingPrograms
 from weft.backends.attempt.safe_paths import StagingProblem, open_directory
 from weft.backends.backend import ProjectContext
 from weft.backends.local import runner
+from weft.backends.local.message_socket import MessageSocket
 from weft.backends.local.processes import (
     TICKS_PER_S,
     Process,
@@ -143,7 +144,6 @@ _Message = dict[str, Any]
 _SILENT_S = 5.0
 """Age of the last heartbeat from which a runner counts as unresponsive."""
 _WAKING_S = 2.0
-_PART_BYTES = 1 << 18
 _decode = json.JSONDecoder().decode
 
 
@@ -189,11 +189,8 @@ class RunnerLink:
             self._records = SealedRecords(str(directory.absolute()), token)
         except OSError as error:
             raise RunnerFailed(f"no runner can use {directory}: {error.strerror}") from error
-        self._socket: socket.socket | None = None
+        self._connection: MessageSocket | None = None
         self._lost = False
-        self._outgoing: list[str] = []
-        self._unsent = b""
-        self._incoming = b""
         self._child: int | None = None
         self._received_at_s = -math.inf
 
@@ -237,8 +234,7 @@ class RunnerLink:
         except OSError:
             connection.close()
             return False
-        connection.setblocking(False)
-        self._socket = connection
+        self._connection = MessageSocket(connection)
         self._lost = False
         return True
 
@@ -338,60 +334,31 @@ class RunnerLink:
 
     def fileno(self) -> int:
         """Return the socket's descriptor; -1 without a connection."""
-        return -1 if self._socket is None else self._socket.fileno()
+        return -1 if self._connection is None else self._connection.socket.fileno()
 
     @property
     def connected(self) -> bool:
         """Return whether messages can be sent and received."""
-        return self._socket is not None and not self._lost
-
-    @property
-    def has_unsent(self) -> bool:
-        """Return whether ``flush`` must be called again when the socket is writable."""
-        return bool(self._unsent or self._outgoing)
+        return self._connection is not None and not self._lost
 
     def send(self, message: Mapping[str, Any]) -> None:
-        """Queue a message; ``flush`` sends all queued messages."""
-        self._outgoing.append(encode_record(message))
+        """Queue a message; ``flush`` sends all queued messages. Without a connection it is dropped."""
+        if self._connection is not None:
+            self._connection.send(encode_record(message))
 
     def flush(self) -> None:
         """Send what the socket accepts now. ``receive`` reports a lost connection."""
-        if self._socket is None or self._lost:
-            return
-        if self._outgoing:
-            self._outgoing.append("")
-            self._unsent += "\n".join(self._outgoing).encode()
-            self._outgoing.clear()
-        try:
-            while self._unsent:
-                self._unsent = self._unsent[self._socket.send(self._unsent) :]
-        except BlockingIOError:
-            return
-        except OSError:
-            self._lost = True
+        if self._connection is not None and not self._lost:
+            try:
+                self._connection.flush()
+            except OSError:
+                self._lost = True
 
     def receive(self) -> list[_Message]:
         """Return the received messages without waiting; raise RunnerGone after the last one."""
-        if self._socket is None:
+        if self._connection is None:
             raise RunnerGone(f"no runner is connected in {self.directory}")
-        gone = False
-        parts = [self._incoming]
-        while True:
-            try:
-                part = self._socket.recv(_PART_BYTES)
-            except BlockingIOError:
-                break
-            except OSError:
-                part = b""
-            if not part:
-                gone = True
-                break
-            parts.append(part)
-            if len(part) < _PART_BYTES:
-                break
-        lines = b"".join(parts).split(b"\n")
-        self._incoming = lines.pop()
-        if gone and not lines:
+        if (lines := self._connection.receive()) is None:
             self.disconnect()
             raise RunnerGone(f"the runner in {self.directory} has exited, or serves another engine")
         if lines:
@@ -406,11 +373,9 @@ class RunnerLink:
 
     def disconnect(self) -> None:
         """Close the connection; the runner and its tasks continue."""
-        if self._socket is not None:
-            self._socket.close()
-        self._socket = None
-        self._outgoing.clear()
-        self._unsent = self._incoming = b""
+        if self._connection is not None:
+            self._connection.socket.close()
+        self._connection = None
 
     def close(self) -> None:
         """Close the connection and the directory."""
@@ -484,8 +449,6 @@ class RunnerPool:
         """By attempt: grace period. A cancellation is sent again if the connection broke meanwhile."""
         self._backlog: list[ProgramReport] = []
         """Ends found while another program was started; returned by ``check``."""
-        self._unsent: set[int] = set()
-        """Machines with buffered messages."""
         self._confirmed: dict[int, list[int]] = {}
         """By machine: attempts whose end is in the journal, not yet sent to the runner."""
         self._environment = dict(os.environ)
@@ -527,11 +490,8 @@ class RunnerPool:
 
     def flush(self) -> None:
         """Send buffered messages."""
-        for machine in list(self._unsent):
-            link = self._links[machine]
+        for link in self._links.values():
             link.flush()
-            if not link.has_unsent:
-                self._unsent.discard(machine)
 
     def receive(self, descriptor: int) -> list[ProgramReport]:
         """Return the reports of a runner; if it is gone, those of its replacement."""
@@ -627,7 +587,6 @@ class RunnerPool:
     def _send(self, machine: int, message: Mapping[str, Any]) -> None:
         if self._is_connected(machine):
             self._links[machine].send(message)
-            self._unsent.add(machine)
 
     def _unregister(self, machine: int) -> None:
         for descriptor in [each for each, of in self._machine_of.items() if of == machine]:

@@ -69,7 +69,7 @@ def signal_group(group: int, number: int) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        return True  # It has members that belong to another user.
+        pass  # It has members that belong to another user.
     return True
 
 
@@ -107,34 +107,31 @@ def marked_attempt(pid: int, mark: str) -> int | None:
 
 def catches_signal(pid: int, number: int) -> bool:
     """Return whether a process has a handler for a signal, so that the signal does not terminate it."""
-    for line in _read(f"/proc/{pid}/status").splitlines():
-        if line.startswith(b"SigCgt:"):
-            return bool(int(line.split()[1], 16) >> (number - 1) & 1)
-    return False
+    return bool(int(_read_field(f"/proc/{pid}/status", b"SigCgt:") or b"0", 16) >> (number - 1) & 1)
 
 
 def proportional_bytes(pid: int) -> int | None:
     """Return the memory of a process with shared pages divided among their users; None if unreadable."""
-    for line in _read(f"/proc/{pid}/smaps_rollup").splitlines():
-        if line.startswith(b"Pss:"):
-            return int(line.split()[1]) * 1024
-    return None
+    found = _read_field(f"/proc/{pid}/smaps_rollup", b"Pss:")
+    return int(found) * 1024 if found else None
 
 
 def peak_bytes(pid: int) -> int:
     """Return the peak resident memory of a process; 0 if unreadable."""
-    for line in _read(f"/proc/{pid}/status").splitlines():
-        if line.startswith(b"VmHWM:"):
-            return int(line.split()[1]) * 1024
-    return 0
+    return int(_read_field(f"/proc/{pid}/status", b"VmHWM:") or 0) * 1024
 
 
 def out_of_memory_kills() -> int:
     """Return how many processes the kernel has killed for lack of memory since boot."""
-    for line in _read("/proc/vmstat").splitlines():
-        if line.startswith(b"oom_kill "):
-            return int(line.split()[1])
-    return 0
+    return int(_read_field("/proc/vmstat", b"oom_kill ") or 0)
+
+
+def _read_field(name: str, key: bytes) -> bytes:
+    """Return the number after a key in a ``/proc`` file; b"" if there is none."""
+    for line in _read(name).splitlines():
+        if line.startswith(key):
+            return line[len(key) :].split()[0]
+    return b""
 
 
 def _read(name: str) -> bytes:
@@ -172,23 +169,6 @@ class LaunchFailure(Exception):
 class StartOrder:
     """A validated ``start`` message."""
 
-    __slots__ = (
-        "append",
-        "argv",
-        "attempt",
-        "cores",
-        "cwd",
-        "env",
-        "grace_s",
-        "memory_bytes",
-        "reminder",
-        "reports_start",
-        "stderr",
-        "stdin",
-        "stdout",
-        "time_s",
-    )  # fmt: skip
-
     def __init__(self, message: dict[str, object], grace_s: float) -> None:
         number = (int, float), "a number"
         self.attempt: int = _field(message, "attempt", int, "a whole number", required=True)
@@ -212,8 +192,6 @@ class StartOrder:
 
 class ProgramLauncher:
     """Starts programs with a common base environment and set of cores."""
-
-    __slots__ = ("_all_cores", "_base", "_cores", "_found", "_mark")
 
     def __init__(self, mark: str) -> None:
         self._mark = mark

@@ -21,6 +21,7 @@ import signal
 import socket
 import time
 
+from weft.backends.local.message_socket import MessageSocket
 from weft.backends.local.processes import (
     LaunchFailure,
     MemoryMeter,
@@ -40,19 +41,7 @@ from weft.backends.local.records import Record, RecordLog, SealedRecords, encode
 _MAX_UNAUTHENTICATED = 8
 _MAX_HELLO_BYTES = 1 << 22
 """Limit of the first line: an environment has at most a few megabytes."""
-_PART_BYTES = 1 << 18
-
 _decode = json.JSONDecoder().decode
-
-
-class _Connection:
-    """A connection with its incomplete last line."""
-
-    __slots__ = ("incoming", "socket")
-
-    def __init__(self, connection: socket.socket) -> None:
-        self.socket = connection
-        self.incoming = b""
 
 
 class EngineSocket:
@@ -61,10 +50,10 @@ class EngineSocket:
     def __init__(self, folder: int, token: str) -> None:
         self._folder = folder
         self._token = token.encode()
-        self._peers: dict[int, _Connection] = {}
-        self._engine: _Connection | None = None
-        self._outgoing: list[str] = []
-        self._unsent = b""
+        self._peers: dict[int, MessageSocket] = {}
+        self._engine: MessageSocket | None = None
+        self._is_full = False
+        """Whether the connection accepts no more messages now."""
         self._listener = self._listen()
         self.poll = select.poll()
         self.poll.register(self._listener, select.POLLIN)
@@ -103,29 +92,21 @@ class EngineSocket:
     def send(self, text: str) -> None:
         """Buffer an encoded message for the engine; without an engine it is dropped."""
         if self._engine is not None:
-            self._outgoing.append(text)
+            self._engine.send(text)
 
     def flush(self) -> None:
         """Send the buffered messages, as far as the socket accepts them."""
         engine = self._engine
         if engine is None:
             return
-        if self._outgoing:
-            self._outgoing.append("")
-            self._unsent += "\n".join(self._outgoing).encode()
-            self._outgoing.clear()
-        if not self._unsent:
-            return
         try:
-            sent = engine.socket.send(self._unsent)
-        except BlockingIOError:
-            sent = 0
+            is_full = not engine.flush()
         except OSError:
             self._drop(engine)
             return
-        was_waiting = sent < len(self._unsent)
-        self._unsent = self._unsent[sent:]
-        self.poll.modify(engine.socket, select.POLLIN | (select.POLLOUT if was_waiting else 0))
+        if is_full != self._is_full:
+            self._is_full = is_full
+            self.poll.modify(engine.socket, select.POLLIN | (select.POLLOUT if is_full else 0))
 
     def receive(self, descriptor: int) -> list[Record]:
         """Read from one socket and return the messages of the engine, including its ``hello``."""
@@ -140,33 +121,25 @@ class EngineSocket:
             connection, _ = self._listener.accept()
         except OSError:
             return  # The connection was closed again, or too many files are open; the engine will retry.
-        connection.setblocking(False)
         unauthenticated = [peer for peer in self._peers.values() if peer is not self._engine]
         if len(unauthenticated) >= _MAX_UNAUTHENTICATED:
             self._drop(unauthenticated[0])
-        self._peers[connection.fileno()] = _Connection(connection)
+        self._peers[connection.fileno()] = MessageSocket(connection)
         self.poll.register(connection, select.POLLIN)
 
-    def _receive(self, peer: _Connection) -> list[Record]:
-        try:
-            part = peer.socket.recv(_PART_BYTES)
-        except BlockingIOError:
-            return []
-        except OSError:
-            part = b""
-        lines = (peer.incoming + part).split(b"\n")
-        peer.incoming = lines.pop()
+    def _receive(self, peer: MessageSocket) -> list[Record]:
+        lines = peer.receive()
         messages: list[Record] = []
-        for line in lines:
+        for line in lines or ():
             if peer is not self._engine and not self._admit(peer, line):
                 self._drop(peer)
                 return messages
             messages.append(_decode_line(line))
-        if not part or (peer is not self._engine and len(peer.incoming) > _MAX_HELLO_BYTES):
+        if lines is None or (peer is not self._engine and len(peer.incoming) > _MAX_HELLO_BYTES):
             self._drop(peer)
         return messages
 
-    def _admit(self, peer: _Connection, line: bytes) -> bool:
+    def _admit(self, peer: MessageSocket, line: bytes) -> bool:
         """Accept a connection as the engine if its line contains the token; drop the previous engine."""
         token = _decode_line(line).get("token")
         if not isinstance(token, str) or not hmac.compare_digest(token.encode(), self._token):
@@ -176,14 +149,13 @@ class EngineSocket:
         self._engine = peer
         return True
 
-    def _drop(self, peer: _Connection) -> None:
+    def _drop(self, peer: MessageSocket) -> None:
         self._peers.pop(peer.socket.fileno(), None)
         self.poll.unregister(peer.socket)
         peer.socket.close()
         if peer is self._engine:
             self._engine = None
-            self._outgoing.clear()
-            self._unsent = b""
+            self._is_full = False
 
 
 def _decode_line(line: bytes) -> Record:
@@ -213,11 +185,6 @@ _WHOLE_GROUP = {"STOP", "CONT", "TERM", "INT", "QUIT", "KILL"}
 
 class RunnerTask:
     """An attempt whose process group still exists."""
-
-    __slots__ = (
-        "attempt", "began", "began_s", "cause", "grace_s", "kill_at_s", "killed", "look_s", "memory_bytes",
-        "peak_bytes", "pid", "status", "stopping", "text", "usage",
-    )  # fmt: skip
 
     def __init__(self, order: StartOrder, pid: int, began: float, began_s: float) -> None:
         self.attempt = order.attempt
