@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft.repository.database import open_database
-from weft.repository.requests import RequestTable, StoredReply
+from weft.repository.requests import RequestReply, RequestTable
 
 
 @pytest.fixture
@@ -41,11 +41,11 @@ def test_request_is_found_and_answered(engine, shell):
     assert [each.number for each in here.pending()] == [second]
     assert there.reply(first) is None, "not before the commit"
     engine.commit()
-    assert there.reply(first) == StoredReply(granted=True, text="cancelled")
+    assert there.reply(first) == RequestReply(granted=True, text="cancelled")
     assert there.reply(second) is None
     here.done(second, "no such machine", granted=False)
     engine.commit()
-    assert there.reply(second) == StoredReply(granted=False, text="no such machine")
+    assert there.reply(second) == RequestReply(granted=False, text="no such machine")
     assert list(here.pending()) == []
 
 

@@ -35,7 +35,7 @@ from weft.repository.database import Database, open_database
 from weft.repository.journal import Journal, JournalHeader
 from weft.repository.journal_store import JournalStore
 from weft.repository.products import ProductTable
-from weft.repository.requests import RequestTable
+from weft.repository.requests import RequestReply, RequestTable
 from weft.repository.runs import UNFINISHED, ExecutionRecord, RunRecord, RunTable
 from weft.runtime.execution import Execution
 from weft.runtime.lock import Lock, LockOwner, find_holder
@@ -183,16 +183,6 @@ REPLY_TIMEOUT_S = 10.0
 _PAUSE_S = 0.05
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestReply:
-    """Result of a request."""
-
-    granted: bool
-    text: str
-    replied: bool = True
-    """Whether an engine replied."""
-
-
 def send_request(
     opened: OpenProject,
     what: str,
@@ -218,19 +208,15 @@ def send_request(
     until_s = time.monotonic() + patience_s
     while time.monotonic() < until_s and opened.engine is not None:
         if (reply := requests.reply(number)) is not None:
-            return RequestReply(granted=reply.granted, text=reply.text)
+            return reply
         time.sleep(_PAUSE_S)
     if requests.withdraw(number):
-        gone = opened.engine is None
-        why = (
-            "the engine ended before it replied"
-            if gone
-            else f"the engine did not reply within {patience_s:g} s"
-        )
+        gone, late = opened.engine is None, f"the engine did not reply within {patience_s:g} s"
+        why = "the engine ended before it replied" if gone else late
         return RequestReply(granted=False, text=why, replied=False)
     reply = requests.reply(number)
     assert reply is not None
-    return RequestReply(granted=reply.granted, text=reply.text)
+    return reply
 
 
 @dataclass(slots=True, kw_only=True)

@@ -9,7 +9,8 @@ import click
 from weft.cli import options
 
 if TYPE_CHECKING:
-    from weft.api.project import OpenProject, RequestReply
+    from weft.api.project import OpenProject
+    from weft.repository.requests import RequestReply
     from weft.repository.runs import RunRecord
 
 

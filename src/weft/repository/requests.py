@@ -39,11 +39,13 @@ class UserRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoredReply:
-    """The engine's reply."""
+class RequestReply:
+    """Result of a request."""
 
     granted: bool
     text: str
+    replied: bool = True
+    """Whether an engine replied."""
 
 
 class RequestTable:
@@ -88,12 +90,12 @@ class RequestTable:
             "UPDATE request SET answer = ?, granted = ? WHERE number = ?", (answer, granted, number)
         )
 
-    def reply(self, number: int) -> StoredReply | None:
+    def reply(self, number: int) -> RequestReply | None:
         """Return the reply to a request; None if there is none yet."""
         found = self._database.row(
             "SELECT granted, answer FROM request WHERE number = ? AND answer IS NOT NULL", (number,)
         )
-        return None if found is None else StoredReply(granted=bool(found[0]), text=found[1])
+        return None if found is None else RequestReply(granted=bool(found[0]), text=found[1])
 
     def withdraw(self, number: int) -> bool:
         """Remove a request unless it is answered; return whether it was unanswered."""

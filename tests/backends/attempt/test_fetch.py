@@ -173,7 +173,7 @@ def test_compressed_input_is_decompressed(grounds, site: Site, suffix: str, modu
     (grounds.other / f"pdb{suffix}").write_bytes(packed)
     site.files["/no-suffix"] = packed
     for text, name in ((f"pdb{suffix}", f"d/pdb{suffix}"), (f"{site.url}/no-suffix", "d/pdb")):
-        brought = fetch(InputSource(text, grounds.other), grounds.work, name, compressed=True)
+        brought = fetch(InputSource(text, grounds.other, compressed=True), grounds.work, name)
         assert (brought.file.name, brought.copied_bytes) == ("d/pdb", len(packed))
         assert (grounds.work / "d" / "pdb").read_bytes() == content
         (grounds.work / "d" / "pdb").unlink()
@@ -188,14 +188,14 @@ def test_compressed_input_is_decompressed(grounds, site: Site, suffix: str, modu
 def test_uncompressed_or_damaged_input_is_refused(grounds, content: bytes) -> None:
     (grounds.other / "in.gz").write_bytes(content)
     with pytest.raises(StagingProblem, match=r"'in\.gz' cannot be decompressed"):
-        fetch(InputSource("in.gz", grounds.other), grounds.work, "in.gz", compressed=True)
+        fetch(InputSource("in.gz", grounds.other, compressed=True), grounds.work, "in.gz")
     assert list(grounds.work.iterdir()) == []
 
 
 def test_missing_zstandard_names_the_package(grounds) -> None:
     (grounds.other / "in.zst").write_bytes(b"\x28\xb5\x2f\xfd rest")
     with pytest.raises(StagingProblem, match="cannot be decompressed"):
-        fetch(InputSource("in.zst", grounds.other), grounds.work, "in.zst", compressed=True)
+        fetch(InputSource("in.zst", grounds.other, compressed=True), grounds.work, "in.zst")
 
 
 def test_decompressed_names() -> None:

@@ -25,10 +25,10 @@ def test_concurrent_requests_fetch_once(grounds, site: Site) -> None:
     site.etags["/pdb.gz"] = '"1"'
     site.delay_s = 0.2
     cache = InputCache(grounds.other / "cache")
-    source = InputSource(f"{site.url}/pdb.gz", grounds.other)
+    source = InputSource(f"{site.url}/pdb.gz", grounds.other, compressed=True)
 
     def bring(number: int) -> int:
-        brought = cache.stage(source, grounds.work, f"{number}/pdb.gz", compressed=True)
+        brought = cache.stage(source, grounds.work, f"{number}/pdb.gz")
         assert brought.file.name == f"{number}/pdb"
         return brought.copied_bytes
 

@@ -28,7 +28,7 @@ from weft.backends.attempt.completion import (
 )
 from weft.backends.attempt.inputs import RunProducts
 from weft.backends.attempt.preparation import AttemptPreparer, PreparedAttempt
-from weft.backends.backend import Capabilities, ProjectContext, RecoveredAttempt
+from weft.backends.backend import Capabilities, Product, ProjectContext, RecoveredAttempt
 from weft.engine import messages as cm
 from weft.engine import messages as ev
 from weft.engine.states import Cause
@@ -222,7 +222,7 @@ class ProgramBackend:
         elif prepared.problem:
             self._report_end(attempt, prepared.failure(attempt))
         elif prepared.reused is not None:
-            self._report_reuse(attempt, prepared, prepared.reused.exit_code)
+            self._report_reuse(attempt, prepared, prepared.reused)
         elif prepared.order is None:
             self._program_ended(attempt, {"code": 0})
         else:
@@ -233,15 +233,13 @@ class ProgramBackend:
             attempt.launched = True
             self._monitor.add(attempt)
 
-    def _report_reuse(self, attempt: ActiveAttempt, prepared: PreparedAttempt, exit_code: int) -> None:
-        product = prepared.reused
-        assert product is not None
+    def _report_reuse(self, attempt: ActiveAttempt, prepared: PreparedAttempt, product: Product) -> None:
         self._products.add(product)
         # Stored for this execution too, so that it can be resumed after the other one is cleaned up.
         self._context.products.add(product)
         ended = ev.Ended(
             attempt=attempt.number,
-            exit_code=exit_code,
+            exit_code=product.exit_code,
             result=product.result,
             work_done=1.0,
             story=f"reused from execution {prepared.reused_from}",

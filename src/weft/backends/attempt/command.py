@@ -92,10 +92,7 @@ class RenderedJob:
             f"export {name}={value if _is_plain(value) else shlex.quote(value)}"
             for name, value in self.env.items()
         ]
-        if self.body is None:
-            lines.append(f"exec {shlex.join(self.argv)}")
-        else:
-            lines.append(self.body)
+        lines.append(f"exec {shlex.join(self.argv)}" if self.body is None else self.body)
         return "\n".join([*lines, ""])
 
 
@@ -273,9 +270,8 @@ def _check_variables(job: JobSpec, task: str) -> dict[str, str]:
     for name, value in job.env.items():
         if not _VARIABLE.fullmatch(name) or "\0" in value:
             what = f"{task} sets the variable {shorten(repr(name))} to {shorten(repr(value))}"
-            raise JobProblem(
-                what, rule="a variable needs a name of letters, digits and _, and a value without NUL"
-            )
+            rule = "a variable needs a name of letters, digits and _, and a value without NUL"
+            raise JobProblem(what, rule=rule)
     return dict(job.env)
 
 
@@ -314,10 +310,8 @@ class ResultReferences:
 
     def _find_same_point(self, compiled: CompiledWorkflow, name: str, task: int) -> list[int]:
         """Return the subtasks with equal values of the sweep variables that both tasks have."""
-        there, here = (
-            compiled.graph.workflow.tasks[self._places[name]].sweep,
-            compiled.description(task).sweep,
-        )
+        there = compiled.graph.workflow.tasks[self._places[name]].sweep
+        here = compiled.description(task).sweep
         if there is None or here is None:
             return self._rows[name]
         shared = tuple(variable for variable in there.names if variable in here.names)
@@ -401,14 +395,11 @@ def wrap_command(command: str, surroundings: CommandEnvironment, variables: Iter
     if surroundings.prolog:
         lines.append(surroundings.prolog)
     if environment.conda is not None:
+        which = f"--name {shlex.quote(environment.conda)}"
         if surroundings.conda_prefix:
             prefix, file = shlex.quote(surroundings.conda_prefix), shlex.quote(environment.conda)
             lines.append(_CREATE_CONDA.format(prefix=prefix, file=file))
-        which = (
-            '--prefix "$weft_conda"'
-            if surroundings.conda_prefix
-            else f"--name {shlex.quote(environment.conda)}"
-        )
+            which = '--prefix "$weft_conda"'
         command = f"conda run --no-capture-output {which} {command}"
     if environment.container is not None:
         lines += [_FIND_CONTAINERS, _choose_container(environment.container, variables)]
@@ -431,19 +422,15 @@ def wrap_command(command: str, surroundings: CommandEnvironment, variables: Iter
 
 
 def _choose_container(image: str, variables: Iterable[str]) -> str:
-    quoted = shlex.quote(image)
-    stored = (
-        image
-        if "://" in image or image.endswith((".sif", ".img")) or image[:1] in "./"
-        else f"docker://{image}"
-    )
+    is_stored = "://" in image or image.endswith((".sif", ".img")) or image[:1] in "./"
+    stored = image if is_stored else f"docker://{image}"
     passed = " ".join(f"--env {name}" for name in variables)
     here = '--volume "$PWD:$PWD" --workdir "$PWD" --user "$(id -u):$(id -g)"'
     return "\n".join(
         [
             'case "$weft_runtime" in',
             f'apptainer | singularity) set -- exec --bind "$PWD" --pwd "$PWD" {shlex.quote(stored)} ;;',
-            f"*) set -- run --rm --init --interactive {here} {passed} {quoted} ;;",
+            f"*) set -- run --rm --init --interactive {here} {passed} {shlex.quote(image)} ;;",
             "esac",
         ]
     )
@@ -487,27 +474,28 @@ def render_job(
     template = _template_cache(compiled).template(compiled, start.task)
     renderer = _CommandRenderer(compiled, start, machine, template, folder, inputs, results)
     rendered = template.ready or renderer.rendered(workdir)
-    outputs, work = renderer.outputs, workdir
     progress, restarts = monitored_files(compiled, start.task)
-    env = renderer.environment(work, progress, restarts)
+    env = renderer.environment(workdir, progress, restarts)
     env["WEFT_ATTEMPT"] = str(attempt_number)
     env["WEFT_RESTART"] = "1" if restart else "0"
     stdin, stdout, stderr = renderer.streams()
     own = tuple(name for name in (stdout, stderr) if name and not name.startswith("/"))
     words: tuple[str, ...] = ()
     if template.words and template.runs:
-        declared = {*inputs, *outputs, *restarts, progress, *own}
+        declared = {*inputs, *renderer.outputs, *restarts, progress, *own}
         words = find_command_files(renderer.words(), str(folder), declared)
-    argv, body = rendered.argv, rendered.body
-    needs_script = body is not None and len(body) > _MAX_ARGUMENT_BYTES // 4 and _exceeds_argument(body)
+    body = rendered.body
+    # No character takes more than four bytes.
+    needs_script = body is not None and len(body) > _MAX_ARGUMENT_BYTES // 4
+    needs_script = needs_script and len(str(body).encode()) > _MAX_ARGUMENT_BYTES
     return RenderedJob(
         task=compiled.names[start.task],
-        argv=("/bin/sh", f"{records}/command.sh") if needs_script else argv,
+        argv=("/bin/sh", f"{records}/command.sh") if needs_script else rendered.argv,
         env=env,
-        workdir=work,
-        stdin=None if stdin is None else _absolute_path(work, stdin),
-        stdout=f"{records}/out" if stdout is None else _absolute_path(work, stdout),
-        stderr=f"{records}/err" if stderr is None else _absolute_path(work, stderr),
+        workdir=workdir,
+        stdin=None if stdin is None else _absolute_path(workdir, stdin),
+        stdout=f"{records}/out" if stdout is None else _absolute_path(workdir, stdout),
+        stderr=f"{records}/err" if stderr is None else _absolute_path(workdir, stderr),
         streams=own,
         words=words,
         body=body,
@@ -515,7 +503,7 @@ def render_job(
         command=rendered.meaning,
         declared=template.env,
         environment=template.job.environment,
-        outputs=tuple(outputs),
+        outputs=tuple(renderer.outputs),
         version=template.job.version or "",
         identity=f"{_relative_folder(folder, project)}:{compiled.names[start.task]}:{start.iteration}",
     )
@@ -563,38 +551,36 @@ def _template_cache(compiled: CompiledWorkflow) -> _TemplateCache:
     return found
 
 
+@dataclass(frozen=True, eq=False)
 class _CommandRenderer:
-    def __init__(
-        self,
-        compiled: CompiledWorkflow,
-        start: Start,
-        machine: Machine,
-        template: CommandTemplate,
-        folder: Path,
-        inputs: Sequence[str],
-        results: Mapping[str, Mapping[str, Value]],
-    ) -> None:
-        self.compiled = compiled
-        self.start = start
-        self.machine = machine
-        self.template = template
-        self.folder = folder
-        self.inputs = inputs
-        self.results = results
-        self.outputs = output_names(compiled, start.task, start.iteration)
-        memory = machine.memory if start.memory_bytes is None else start.memory_bytes
-        self.memory_mb = None if memory is None else int(memory // 1_000_000)
-        """Allocated memory; without a request, the memory of the machine."""
-        # On machines whose nodes are cores, several of them form one node in the sense of the task.
-        self.cores = max(1, start.nodes // max(1, start.count)) if machine.node_is_core else machine.cores
-        self._values: TemplateValues | None = None
+    compiled: CompiledWorkflow
+    start: Start
+    machine: Machine
+    template: CommandTemplate
+    folder: Path
+    inputs: Sequence[str]
+    results: Mapping[str, Mapping[str, Value]]
 
-    @property
+    @functools.cached_property
+    def outputs(self) -> list[str]:
+        return output_names(self.compiled, self.start.task, self.start.iteration)
+
+    @functools.cached_property
+    def memory_mb(self) -> int | None:
+        """Return the allocated memory; without a request, the memory of the machine."""
+        memory = self.machine.memory if self.start.memory_bytes is None else self.start.memory_bytes
+        return None if memory is None else int(memory // 1_000_000)
+
+    @functools.cached_property
+    def cores(self) -> int:
+        # On machines whose nodes are cores, several of them form one node in the sense of the task.
+        per_node = max(1, self.start.nodes // max(1, self.start.count))
+        return per_node if self.machine.node_is_core else self.machine.cores
+
+    @functools.cached_property
     def values(self) -> TemplateValues:
         """Return the values of the fields."""
-        if self._values is None:
-            self._values = self._make_values(by_name=False)
-        return self._values
+        return self._make_values(by_name=False)
 
     def _make_values(self, *, by_name: bool) -> TemplateValues:
         uses_machine = any(name.startswith("machine.") for name in self.template.names)
@@ -616,9 +602,8 @@ class _CommandRenderer:
 
     def words(self) -> Sequence[str]:
         """Return the substituted words that may name files."""
-        return (
-            self.template.words if self.template.fixed else [self.values.text(w) for w in self.template.words]
-        )
+        words = self.template.words
+        return words if self.template.fixed else [self.values.text(word) for word in words]
 
     def rendered(self, workdir: str) -> RenderedCommand:
         """Render the command with its environment."""
@@ -683,9 +668,8 @@ class _CommandRenderer:
                 rule = "a stream is a file in the task's own directory, or has an absolute path"
                 raise JobProblem(f"{key} is {shorten(repr(name))}", rule=rule)
             if name and key != "stdin" and name in self.inputs:
-                raise JobProblem(
-                    f"{key} is {shorten(repr(name))}, an input", rule="an input must not be overwritten"
-                )
+                rule = "an input must not be overwritten"
+                raise JobProblem(f"{key} is {shorten(repr(name))}, an input", rule=rule)
         return stdin or None, stdout or None, stderr or None
 
     def _refuse_astray(self, text: str) -> None:
@@ -735,17 +719,6 @@ def _absolute_path(work: str, name: str) -> str:
     return name if name.startswith("/") else f"{work}/{name}"
 
 
-def _exceeds_argument(text: str) -> bool:
-    return len(text.encode()) > _MAX_ARGUMENT_BYTES
-
-
 def _relative_folder(folder: Path, project: Path) -> str:
     """Return a workflow's folder relative to the project, which may be moved as a whole."""
-    inside, outside = str(folder), str(project)
-    return (
-        inside[len(outside) + 1 :]
-        if inside.startswith(outside + "/")
-        else ""
-        if inside == outside
-        else inside
-    )
+    return f"{folder}/".removeprefix(f"{project}/").removesuffix("/")

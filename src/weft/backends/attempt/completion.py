@@ -330,12 +330,8 @@ def _refuse_state_folder(name: str) -> None:
 
 
 def _classify_end(attempt: ActiveAttempt, report: ProgramReport) -> ev.Ended:
-    number, code, by, cause = (
-        attempt.number,
-        report.get("code"),
-        report.get("signal"),
-        report.get("cause") or "",
-    )
+    number, code, by = attempt.number, report.get("code"), report.get("signal")
+    cause = report.get("cause") or ""
     text = str(report.get("text") or "")
     # A program cancelled without a command of this engine was halted by an earlier engine.
     halted = attempt.halted or cause == "cancelled"
@@ -349,7 +345,6 @@ def _classify_end(attempt: ActiveAttempt, report: ProgramReport) -> ev.Ended:
         name = signal.Signals(by).name if by in signal.valid_signals() else f"signal {by}"
         external = by in _EXTERNAL_SIGNALS
         story = f"killed from outside ({name})" if external else f"terminated by {name}"
-        return ev.Ended(
-            attempt=number, exit_code=None, cause=Cause.PREEMPTED if external else Cause.ERROR, story=story
-        )
+        found = Cause.PREEMPTED if external else Cause.ERROR
+        return ev.Ended(attempt=number, exit_code=None, cause=found, story=story)
     return ev.Ended(attempt=number, exit_code=code, work_done=1.0)

@@ -267,6 +267,20 @@ class InputSource:
     """A path or a URL."""
     folder: Path
     """Folder of the workflow, the base of relative paths."""
+    compressed: bool = False
+
+    def key(self) -> tuple[str, bool]:
+        """Return the key of the source's current version, and whether the version is identifiable later."""
+        if (path := self.path()) is None:
+            where, stamp = self.text, url_version(self.text)
+        else:
+            where, stamp = str(path), "{} {}".format(*extent(path.parent, path.name))
+        text = json.dumps([where, stamp, self.compressed])
+        return hashlib.blake2b(text.encode(), digest_size=DIGEST_SIZE).hexdigest(), stamp is not None
+
+    def staged_name(self, name: str) -> str:
+        """Return the name under which an input declared as ``name`` is staged."""
+        return decompressed_name(name) if self.compressed else name
 
     def path(self) -> Path | None:
         """Return the local path with links resolved; None for a remote URL."""
@@ -293,13 +307,11 @@ class FetchedInput:
     """Bytes read and written; 0 if a hard link was made."""
 
 
-def fetch(
-    source: InputSource, root: Path, name: str, *, how: CopyMethod = "link", compressed: bool = False
-) -> FetchedInput:
+def fetch(source: InputSource, root: Path, name: str, *, how: CopyMethod = "link") -> FetchedInput:
     """Stage an input under a name below a root; it becomes visible when it is complete."""
-    path = source.path()
-    if compressed:
-        return _fetch_compressed(source, path, root, decompressed_name(name))
+    path, name = source.path(), source.staged_name(name)
+    if source.compressed:
+        return _fetch_compressed(source, path, root, name)
     if path is None:
         with _open_target(source, root, name) as (_, target):
             download(source.text, target)
@@ -355,25 +367,23 @@ class InputCache:
         self._verified: dict[str, FileRecord] = {}
         """By key: records fetched or verified by this process."""
 
-    def stage(
-        self, source: InputSource, root: Path, name: str, *, shared: bool = True, compressed: bool = False
-    ) -> FetchedInput:
+    def stage(self, source: InputSource, root: Path, name: str, *, shared: bool = True) -> FetchedInput:
         """Stage an input as ``fetch`` does; a ``shared`` input is fetched once and linked from the cache."""
         if not shared:
-            return fetch(source, root, name, compressed=compressed)
+            return fetch(source, root, name)
         with staging_errors("cannot be created", str(self._root)):
             self._root.mkdir(parents=True, exist_ok=True)
-        kept, fetched_bytes = self._lookup(_CacheRequest(source, compressed))
-        goal = decompressed_name(name) if compressed else name
+        kept, fetched_bytes = self._lookup(source)
+        goal = source.staged_name(name)
         copied_bytes = link_or_copy(self._root, kept.name, root, goal, digest=kept.digest)
         file = replace(kept, name="/".join(split_name(goal)))
         return FetchedInput(file=file, copied_bytes=copied_bytes + fetched_bytes)
 
-    def _lookup(self, request: _CacheRequest) -> tuple[FileRecord, int]:
-        """Return the cached record for a request and the bytes fetched for it now."""
+    def _lookup(self, source: InputSource) -> tuple[FileRecord, int]:
+        """Return the cached record of a source and the bytes fetched for it now."""
         from concurrent.futures import Future
 
-        key, lasting = request.key()
+        key, lasting = source.key()
         with self._lock:
             pending = self._pending.get(key)
             own: Future[FileRecord] = Future()
@@ -382,7 +392,7 @@ class InputCache:
         if pending is not None:
             return pending.result(), 0
         try:
-            kept, fetched_bytes = self._find_or_fetch(request, key, lasting)
+            kept, fetched_bytes = self._find_or_fetch(source, key, lasting)
         except BaseException as error:
             # Waiting threads fail with the same error; a later request tries again.
             own.set_exception(error)
@@ -394,23 +404,24 @@ class InputCache:
             with self._lock:
                 del self._pending[key]
 
-    def _find_or_fetch(self, request: _CacheRequest, key: str, lasting: bool) -> tuple[FileRecord, int]:
+    def _find_or_fetch(self, source: InputSource, key: str, lasting: bool) -> tuple[FileRecord, int]:
         if (known := self._verified.get(key)) is not None and is_intact(self._root, known):
             return known, 0
         stored = self._read_key(key) if lasting else None
         if stored is not None and is_intact(self._root, stored, thorough=True):
             self._verified[key] = stored
             return stored, 0
-        kept, fetched_bytes = self._fetch(request)
+        kept, fetched_bytes = self._fetch(source)
         if lasting:
             self._write_key(key, kept)
         self._verified[key] = kept
         return kept, fetched_bytes
 
-    def _fetch(self, request: _CacheRequest) -> tuple[FileRecord, int]:
+    def _fetch(self, source: InputSource) -> tuple[FileRecord, int]:
         pending = f"coming/{temporary_name()}"
         try:
-            brought = request.fetch_copy(self._root, pending)
+            # A link to the user's own file would change with that file.
+            brought = fetch(source, self._root, pending, how="copy")
             make_read_only(self._root, [brought.file])
             if (kept := self._find_content(brought.file.digest)) is None:
                 name = _content_name(brought.file.digest)
@@ -449,27 +460,6 @@ class InputCache:
 
 def _content_name(digest: str) -> str:
     return f"content/{digest}"
-
-
-@dataclass(frozen=True, slots=True)
-class _CacheRequest:
-    """A source with its decompression option."""
-
-    source: InputSource
-    compressed: bool
-
-    def fetch_copy(self, root: Path, name: str) -> FetchedInput:
-        """Fetch a copy; a link to the user's own file would change with that file."""
-        return fetch(self.source, root, name, how="copy", compressed=self.compressed)
-
-    def key(self) -> tuple[str, bool]:
-        """Return the key of the source's current version, and whether the version is identifiable later."""
-        if (path := self.source.path()) is None:
-            where, stamp = self.source.text, url_version(self.source.text)
-        else:
-            where, stamp = str(path), "{} {}".format(*extent(path.parent, path.name))
-        text = json.dumps([where, stamp, self.compressed])
-        return hashlib.blake2b(text.encode(), digest_size=DIGEST_SIZE).hexdigest(), stamp is not None
 
 
 def publish(directory: Path, file: FileRecord, target: str, *, folder: Path) -> int:

@@ -162,11 +162,10 @@ class AttemptPreparer:
         source = item.source or item.name
         # Local files go through the cache, so that no task gets a link to the user's own file.
         fetched = self._cache(attempt.machine).stage(
-            InputSource(source, self._folder(attempt.run)),
+            InputSource(source, self._folder(attempt.run), item.compressed),
             attempt.workdir,
             item.name,
             shared=item.shared or not is_url(source),
-            compressed=item.compressed,
         )
         name = fetched.file.name
         if self._is_rewritten(attempt, name):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from weft.errors import Problem, WeftError, nearest, shorten
 from weft.expressions import Value
+from weft.records import dataclass
 from weft.workflow.templates import TemplateField, format_value, list_fields, split_template
 
 if TYPE_CHECKING:
@@ -192,25 +193,18 @@ def template_names(texts: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(field.name for text in texts for field in list_fields(text)))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class TemplateValues:
     """Values of the fields of one attempt."""
 
-    def __init__(
-        self,
-        known: Mapping[str, Value],
-        machine: Mapping[str, Value],
-        results: Mapping[str, Mapping[str, Value]],
-        *,
-        by_name: bool = False,
-    ) -> None:
-        """Take plain values by name, values of ``machine.*``, and results by task description.
-
-        ``by_name``: fields whose value differs between attempts of one task are replaced by their name.
-        """
-        self._known = known
-        self._machine = machine
-        self._results = results
-        self._by_name = by_name
+    known: Mapping[str, Value]
+    """Plain values by name."""
+    machine: Mapping[str, Value]
+    """Values of ``machine.*``."""
+    results: Mapping[str, Mapping[str, Value]]
+    """Results by task description."""
+    by_name: bool = False
+    """Whether fields whose value differs between attempts of one task are replaced by their name."""
 
     def line(self, text: str) -> str:
         """Substitute the fields of a shell line, quoted for their positions."""
@@ -256,26 +250,24 @@ class TemplateValues:
 
     def of(self, name: str) -> Value:
         """Return the value of a field; raise JobProblem if it has none."""
-        if self._by_name and (name in ALLOCATED or name.startswith("machine.")):
+        if self.by_name and (name in ALLOCATED or name.startswith("machine.")):
             return f"@{name}@"  # Harmless at any position of a line.
-        if name in self._known:
-            if (value := self._known[name]) is None:
+        if name in self.known:
+            if (value := self.known[name]) is None:
                 advice = "state `memory` of the task or of the machine" if name == "memory_mb" else ""
                 raise JobProblem(f"{{{name}}} has no value", advice=advice)
             return value
         head, _, rest = name.partition(".")
         if head == "machine":
-            return _machine_value(self._machine, rest)
+            return _machine_value(self.machine, rest)
         return self._of_task(name, head, rest)
 
     def _of_task(self, name: str, task: str, rest: str) -> Value:
         kind, _, key = rest.partition(".")
         if kind not in _OF_TASKS or (kind == "result") != bool(key):
-            raise JobProblem(
-                f"{{{name}}} is unknown",
-                rule="other tasks provide {TASK.exit_code} and {TASK.result.NAME}",
-            )
-        if (ended := self._results.get(task)) is None:
+            rule = "other tasks provide {TASK.exit_code} and {TASK.result.NAME}"
+            raise JobProblem(f"{{{name}}} is unknown", rule=rule)
+        if (ended := self.results.get(task)) is None:
             return ""  # In the first iteration of a loop the task that ends it has not run yet.
         if kind == "exit_code":
             return ended.get(kind)
@@ -330,6 +322,5 @@ def _check_word(name: str, word: str) -> None:
     else:
         fault = "a NUL" if "\0" in word else ""
     if fault:
-        raise JobProblem(
-            f"{{{name}}} is {shorten(repr(word))}", rule=f"{fault} cannot be passed to a program"
-        )
+        rule = f"{fault} cannot be passed to a program"
+        raise JobProblem(f"{{{name}}} is {shorten(repr(word))}", rule=rule)

@@ -16,6 +16,7 @@ import stat
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import NoReturn, TypeVar
 from weakref import WeakKeyDictionary
@@ -135,12 +136,7 @@ def _from_json(line: str) -> ReportedProgress:
 def _number(found: dict[str, object], key: str, line: str) -> float | None:
     if (value := found.get(key)) is None:
         return None
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int | float)
-        or not 0 <= value < math.inf
-        or value > 1e15
-    ):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1e15:
         raise _progress_problem(line)
     return float(value)
 
@@ -213,14 +209,9 @@ _LONGEST_TEXT = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Observation:
+class Observation(ReportedProgress):
     """The latest progress of a task, and everything that changed since the previous observation."""
 
-    done: float | None = None
-    """Completed share of the task's work; None: not reported."""
-    iterations: int | None = None
-    all_iterations: int | None = None
-    last_iteration_s: float | None = None
     progressed: bool = False
     """Whether the progress file changed."""
     requirements: str | None = None
@@ -266,12 +257,9 @@ class TaskFiles:
         requirement = self._changed(REQUIREMENT_FILE, parse_requirement, problems)
         rank = self._changed(RANK_FILE, parse_rank, problems)
         degraded = self._changed(PERFORMANCE_FILE, _read_complaint, problems, tail=True)
-        compiled = self._progress = progress or self._progress
+        self._progress = progress or self._progress
         return Observation(
-            done=compiled.done,
-            iterations=compiled.iterations,
-            all_iterations=compiled.all_iterations,
-            last_iteration_s=compiled.last_iteration_s,
+            **asdict(self._progress),
             progressed=progress is not None,
             requirements=None if requirement is None else requirement[0],
             rank=None if rank is None else rank[0],
@@ -332,9 +320,8 @@ def read_result(workdir: Path, name: str = RESULT_FILE) -> dict[str, Value]:
     try:
         found = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
-        raise JobProblem(
-            f"the result file is not valid JSON: {shorten(str(error))}", rule=_RESULT_RULE
-        ) from None
+        what = f"the result file is not valid JSON: {shorten(str(error))}"
+        raise JobProblem(what, rule=_RESULT_RULE) from None
     if not isinstance(found, dict):
         raise JobProblem(f"the result file contains {shorten(text)}", rule=_RESULT_RULE)
     for key, value in found.items():
