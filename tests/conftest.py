@@ -51,7 +51,9 @@ def pytest_collection_finish() -> None:
 
 
 def _folder(variable: str, beside: str) -> Path:
-    """Return a data directory from its environment variable or beside the project; skip if it is missing."""
+    """Return a data directory given by an environment variable or beside the project; skip if it is
+    missing.
+    """
     folder = Path(os.environ.get(variable) or PROJECT.parent / "shared" / beside)
     if not folder.is_dir():
         pytest.skip(f"no data: set {variable} to their folder")

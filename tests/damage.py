@@ -1,4 +1,4 @@
-"""Damaged files: a strategy that truncates files and replaces bytes, and the check of a reader."""
+"""Damaged files: a strategy that truncates files and replaces bytes, and a check of readers."""
 
 from __future__ import annotations
 

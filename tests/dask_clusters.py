@@ -17,7 +17,7 @@ PATIENCE_S = 60
 
 @contextmanager
 def cluster(folder: Path, *, workers: int = 1, threads: int = 2, weft: bool = True) -> Iterator[str]:
-    """Start one, give its address, and end exactly the processes that were started."""
+    """Start a cluster, yield its address, and end exactly the processes that were started."""
     contact = folder / "scheduler.json"
     paths = [str(TESTS), *sys.path] if weft else [path for path in sys.path if path.endswith("-packages")]
     variables = {

@@ -42,7 +42,7 @@ CODES = st.sampled_from([0, 0, 0, 1, 2, 85, 99, "oom", "preempted", "staging", "
 
 
 def _now_and_then(draw, strategy, chance=4):
-    """Draw a value with a chance of one in ``chance``; otherwise None."""
+    """Draw a value with probability 1 / ``chance``, else None."""
     return draw(strategy) if draw(st.integers(0, chance - 1)) == 0 else None
 
 

@@ -8,7 +8,7 @@ _MOST_WAITING = 16
 
 
 class ReferenceCursor:
-    """Traverse tasks given by their kind; classes and homes are computed for each task again."""
+    """Traverse tasks given by their kind; classes and planned machines are recomputed for each task."""
 
     def __init__(self, plan, place, seconds, kinds, down, wants=None, *, strict=False):
         """``kinds``: the kind of each task that may be placed; ``down``: machines that are not usable; both
@@ -28,7 +28,7 @@ class ReferenceCursor:
         return len(self._waiting)
 
     def gone(self, task):
-        """Record that a task was placed; if it returns, it counts as a new one."""
+        """Record that a task was placed; if it becomes available again, it counts as new."""
         self._there.discard(task)
 
     def head(self):
@@ -81,7 +81,7 @@ class ReferenceCursor:
         return self._is_free(line.machine)
 
     def _suits(self, task, kind, line):
-        """Return whether a task may use its planned machine: not if bound elsewhere or if it refuses the
+        """Return whether a task may use its planned machine: not if it is bound elsewhere or excludes the
         machine.
         """
         wanted = kind[0] >= -1 or self._wants is None or self._wants(task, line.machine, line.count)

@@ -27,7 +27,7 @@ class Line:
 
 @dataclass
 class Ran:
-    """The result of a simulation; of a task that ran several times, the last run."""
+    """The result of a simulation; for a task that ran several times, its last run."""
 
     engine: object = None
     lines: dict[int, dict[str, Line]] = field(default_factory=dict)

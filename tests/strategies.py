@@ -250,7 +250,7 @@ def tasks(draw, name, earlier):
 
 @st.composite
 def workflows(draw, most_tasks=5):
-    """Draw a workflow with valid references; some have problems that only unfolding finds."""
+    """Draw a workflow with valid references; unfolding may still report problems."""
     found = []
     for number in range(draw(st.integers(1, most_tasks))):
         found.append(draw(tasks(f"t{number}", tuple(found))))

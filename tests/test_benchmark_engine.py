@@ -1,4 +1,4 @@
-"""The benchmark of the engine: both models simulate the same graph, and its figures are printed."""
+"""The benchmark of the engine: both programs simulate the same graph, and the figures are printed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from weft.instance.compilation import compile_instance
 from weft.workflow.checks import check_and_unfold
 
 
-def test_both_models_end_between_the_bounds_of_the_same_graph() -> None:
+def test_both_simulations_end_between_the_bounds_of_the_graph() -> None:
     workflow, parents, seconds = benchmark.layered(400, seed=3)
     instance = compile_instance(check_and_unfold(workflow), load_platform("identical:64"))
     _, ours = benchmark.engine_s(instance)
@@ -29,7 +29,7 @@ def test_both_models_end_between_the_bounds_of_the_same_graph() -> None:
     assert shortest <= theirs <= longest
 
 
-def test_the_cost_of_an_event_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_cpu_time_per_event_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("simpy", reason="the benchmark extra is not installed")
     benchmark.main(["--repeat", "1", "--tasks", "300", "--waiting", "100,200", "--memory", "0"])
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]

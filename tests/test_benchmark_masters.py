@@ -30,7 +30,7 @@ def times(run):
     }
 
 
-def test_a4_1_the_reference_example_without_priorities(figures):
+def test_a4_1_reference_simulation_without_priorities_equals_the_figure(figures):
     run = run_masters(reference_example(figures["fig5"]), priorities=False)
     assert times(run) == {
         "t11": (0, 1), "t12": (1, 5), "t13": (5, 9), "t14": (9, 10), "t22": (9, 11), "t21": (10, 12),
@@ -39,7 +39,7 @@ def test_a4_1_the_reference_example_without_priorities(figures):
     assert run.makespan_s == figures["fig5"]["expected"]["M-S"] == 22
 
 
-def test_a4_1_the_reference_example_with_priorities(figures):
+def test_a4_1_reference_simulation_with_priorities_equals_the_figure(figures):
     run = run_masters(reference_example(figures["fig5"]), priorities=True)
     assert times(run) == {
         "t11": (0, 1), "t14": (1, 2), "t21": (2, 4), "t12": (2, 6), "t32": (4, 14), "t13": (6, 10),
@@ -50,7 +50,7 @@ def test_a4_1_the_reference_example_with_priorities(figures):
 
 @pytest.mark.parametrize(("priorities", "name"), [(False, "M-S"), (True, "pM-S")])
 @pytest.mark.parametrize("number", range(6))
-def test_a4_2_the_random_vectors(figures, number, priorities, name):
+def test_a4_2_reference_simulations_of_random_vectors_equal_the_fixture(figures, number, priorities, name):
     vector = figures["random"][number]
     run = run_masters(random_vector(vector), priorities=priorities)
     assert run.makespan_s == pytest.approx(vector["expected"][name], rel=1e-6)
@@ -110,7 +110,7 @@ def test_no_machine_is_idle_while_a_subtask_of_its_layer_is_ready(seed, prioriti
 
 
 def assert_alone(lines):
-    """Assert that a subtask starts on a machine only after the previous one has ended."""
+    """Assert that each subtask on a machine starts after the previous one has ended."""
     ends = Counter()
     for machine, start, finish in sorted(lines, key=lambda line: line[1]):
         assert start >= ends[machine]

@@ -1,4 +1,4 @@
-"""Benchmarks write to a disk, measure whole commands, and compare two checkouts."""
+"""Benchmarks write to a disk, measure whole commands and compare two checkouts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import measurement
 ROOT = Path(__file__).parents[1]
 
 
-def test_a_folder_in_memory_is_refused() -> None:
+def test_benchmark_folder_in_memory_is_refused() -> None:
     if measurement.file_system(Path("/dev/shm")) != "tmpfs":
         pytest.skip("no file system in memory here")
     with pytest.raises(SystemExit, match=r"--where DIR"):
@@ -52,6 +52,6 @@ def test_two_checkouts_are_compared_figure_by_figure(capsys: pytest.CaptureFixtu
     assert lines[1]["within"] == (lines[1]["ratio"] <= 1.05)
 
 
-def test_an_unknown_part_is_named() -> None:
+def test_error_names_an_unknown_part() -> None:
     with pytest.raises(SystemExit):
         compare.main([str(ROOT), str(ROOT), "--only", "speed"])

@@ -58,7 +58,7 @@ def test_a_million_names_are_allowed() -> None:
 
 
 @given(st.integers(-50, 50), st.integers(0, 60), st.text("ab./", max_size=4), st.text("ab./", max_size=4))
-def test_every_number_of_a_range_appears_once_and_in_order(
+def test_every_number_of_a_range_occurs_once_and_in_order(
     first: int, more: int, head: str, tail: str
 ) -> None:
     names = expand_braces(f"{head}{{{first}..{first + more}}}{tail}")

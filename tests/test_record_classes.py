@@ -43,7 +43,7 @@ class Identity:
 
 @message
 class Told:
-    """A message."""
+    """A message that is not frozen at run time."""
 
     a: int
     b: float | None = None
@@ -55,7 +55,7 @@ def standard(kind: type, **options: bool) -> Any:
     return dataclasses.dataclass(**options)(type("Frozen", (), space))  # type: ignore[call-overload]
 
 
-def test_a_frozen_record_equals_the_standard_one() -> None:
+def test_frozen_record_behaves_like_a_standard_dataclass() -> None:
     other = standard(Frozen, frozen=True, slots=True, kw_only=True)
     for kind in (Frozen, other):
         made = kind(a=1, b=[2], c="y")
@@ -87,7 +87,7 @@ def test_hashes_follow_equality() -> None:
     assert Plain.__hash__ is None  # type: ignore[comparison-overlap]
 
 
-def test_positional_fields_and_post_init() -> None:
+def test_positional_fields_and_post_init_are_supported() -> None:
     assert Plain(1) == Plain(1, 2) == Plain(a=1)
     assert Plain(1).b == 3
     match Plain(4):

@@ -13,13 +13,13 @@ OWN = {"late": "package:Late", "early": "package:Early"}
 
 
 def test_built_in_names_are_listed_without_reading_entry_points(monkeypatch):
-    asked = []
-    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: asked.append(group) or [])
+    requested = []
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: requested.append(group) or [])
     names = Registry("weft.things", "thing", OWN).builtin_first()
     assert [next(names), next(names)] == ["late", "early"]
-    assert asked == []
+    assert requested == []
     assert list(names) == []
-    assert asked == ["weft.things"]
+    assert requested == ["weft.things"]
 
 
 def test_entry_points_follow_built_in_names_without_duplicates(monkeypatch):

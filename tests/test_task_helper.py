@@ -1,4 +1,4 @@
-"""``weft.task``: what programs read and write, inside and outside weft."""
+"""``weft.task``: the files that programs read and write, inside and outside weft."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def _outside(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
 
 
-def test_it_imports_no_other_module_of_weft():
+def test_task_module_imports_no_other_module_of_weft():
     tree = ast.parse(Path(task.__file__).read_text())
     names = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     names |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     assert {str(name).split(".")[0] for name in names} <= set(sys.stdlib_module_names) | {"__future__"}
 
 
-def test_outside_weft_all_functions_return_defaults(tmp_path):
+def test_all_functions_return_defaults_outside_weft(tmp_path):
     assert (task.name(), task.nodes(), task.iteration(), task.attempt()) == ("", 1, 1, 1)
     assert task.cores() >= 1
     assert task.memory_mb() is None
@@ -55,9 +55,9 @@ def test_outside_weft_all_functions_return_defaults(tmp_path):
 
 
 def test_the_allocation_is_read_from_the_environment(monkeypatch):
-    told = {"WEFT_TASK": "t[1]", "WEFT_NODES": "4", "WEFT_CORES": "2", "WEFT_MEM_MB": "3500", "WEFT_ITERATION": "7",
+    reported = {"WEFT_TASK": "t[1]", "WEFT_NODES": "4", "WEFT_CORES": "2", "WEFT_MEM_MB": "3500", "WEFT_ITERATION": "7",
             "WEFT_ATTEMPT": "2", "WEFT_RESTART": "1", "WEFT_TIME_LEFT_S": "1e9"}  # fmt: skip
-    for name, value in told.items():
+    for name, value in reported.items():
         monkeypatch.setenv(name, value)
     found = (task.name(), task.nodes(), task.cores(), task.memory_mb(), task.iteration(), task.attempt())
     assert found == ("t[1]", 4, 2, 3500, 7, 2)
@@ -97,7 +97,7 @@ def test_progress_is_written_as_weft_reads_it(monkeypatch, tmp_path):
     assert [path.name for path in file.parent.iterdir()] == ["progress"]
 
 
-def test_restart_files_hold_json_or_bytes(monkeypatch, tmp_path):
+def test_restart_files_contain_json_or_bytes(monkeypatch, tmp_path):
     monkeypatch.setenv("WEFT_CHECKPOINT_DIR", str(tmp_path / "work"))
     monkeypatch.setenv("WEFT_CHECKPOINT_FILES", "first.dat\nsecond.dat")
     task.checkpoint(b"\x00raw")
@@ -137,7 +137,7 @@ def test_requirements_and_rank_are_written_as_weft_reads_them(monkeypatch, tmp_p
 
 
 @pytest.mark.parametrize(("call", "code"), [("checkpointed_exit", 85), ("requeue", 99)])
-def test_exit_codes(call, code):
+def test_exit_functions_use_the_documented_codes(call, code):
     with pytest.raises(SystemExit) as ended:
         getattr(task, call)()
     assert ended.value.code == code

@@ -15,7 +15,7 @@ __all__ = ["Unsure"]
 
 @dataclass(frozen=True)
 class Unsure:
-    """Estimates the work of a task as P50 and a ratio of it as P90; no P90 for None."""
+    """Estimate the work of a task as P50 and a multiple of it as P90; no P90 if the ratio is None."""
 
     ratios: dict[str, float | None] = field(default_factory=dict)
     other: float | None = 1.5

@@ -55,7 +55,7 @@ def test_a_front_of_the_published_procedure_is_restored_exactly(tmp_path) -> Non
     ))  # fmt: skip
 
 
-def test_another_workflow_parameter_or_platform_has_no_front(shown, tmp_path) -> None:
+def test_stored_front_is_not_used_for_another_workflow_parameter_or_platform(shown, tmp_path) -> None:
     given = workflow(TASKS | {"last": {"work": 8, "after": "wide"}})
     assert load_front(given, on=GRID, folder=tmp_path) is None
     assert load_front(workflow(TASKS), on=platform({"nodes": 4}), folder=tmp_path) is None

@@ -1,4 +1,4 @@
-"""Journal files: sufficient to rebuild, replay and explain a run; damage is reported with its line."""
+"""Journal files contain enough to rebuild, replay and explain a run; damage is reported with its line."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def test_a_journal_replays_to_the_same_commands(journal):
     assert found.as_record()["entries"] == found.replayed.entries > 20
 
 
-def test_a_journal_rebuilds_the_end(journal):
+def test_final_state_is_rebuilt_from_the_journal(journal):
     read = read_journal(journal)
     engine = rebuild(read.engine(), read.entries, read.plans)
     (run,) = engine.state.runs
     assert (run.ending, run.unfinished, engine.state.attempts) == ("completed", 0, {})
 
 
-def test_a_state_is_rebuilt_from_the_last_snapshot_on(tmp_path, monkeypatch):
+def test_state_is_rebuilt_from_the_last_snapshot_for_every_prefix(tmp_path, monkeypatch):
     """Rebuilding from a snapshot gives the same state for every prefix."""
     monkeypatch.setattr("weft.repository.journal_store.SNAPSHOT_EVERY", 20)
     file = tmp_path / "short.jsonl"
@@ -74,7 +74,7 @@ def test_replay_with_another_policy_lists_differences(journal):
     assert found.as_record()["recorded_policy"] == "plan"
 
 
-def test_a_task_can_be_explained(journal):
+def test_explain_lists_the_decisions_about_a_task(journal):
     lines = list(explanation_lines(explain_task(journal, "lapw1[3]")))
     assert lines[0].startswith("lapw1[3] of run 0 (wien2k) is completed at ")
     assert any(line.startswith(" * ") for line in lines), "the chosen machine is marked"
@@ -83,7 +83,7 @@ def test_a_task_can_be_explained(journal):
 @pytest.mark.parametrize(
     "name", ["hello", "wien2k", "moldable", "docking", "pipeline", "transfers", "shares"]
 )
-def test_a_journal_header_restores_every_example(name):
+def test_workflow_and_platform_of_every_example_are_restored_from_the_journal_header(name):
     """A stored workflow unfolds to the same tasks on the same platform."""
     try:
         workflow = load_workflow(EXAMPLES / f"{name}.yaml")
@@ -129,7 +129,7 @@ def damaged(journal: Path, folder: Path, change) -> Path:
         ),
     ],
 )
-def test_damage_is_reported_with_its_line(journal, tmp_path, change, line, words):
+def test_damaged_journal_is_reported_with_its_line(journal, tmp_path, change, line, words):
     file = damaged(journal, tmp_path, change)
     with pytest.raises(InvalidInput) as caught:
         read_journal(file)
@@ -139,7 +139,7 @@ def test_damage_is_reported_with_its_line(journal, tmp_path, change, line, words
         assert problem.location.line == line
 
 
-def test_an_empty_file_is_no_journal(tmp_path):
+def test_empty_file_is_rejected_as_a_journal(tmp_path):
     (tmp_path / "empty").touch()
     with pytest.raises(InvalidInput, match="the file is empty"):
         read_journal(tmp_path / "empty")

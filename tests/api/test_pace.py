@@ -1,4 +1,4 @@
-"""Poll interval: often enough for the shortest task with a contract."""
+"""The poll interval is short enough for the shortest task with a contract."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from weft.workflow.checks import check_and_unfold
 
 
 def compiled(**works):
-    """Compile tasks by name and work; names that begin with ``owing`` have a contract."""
+    """Return a compiled workflow of these works by task name; a name that begins with ``owing`` has a
+    contract.
+    """
     flow = Builder("pace")
     for name, work in works.items():
         flow.task(name, work=work, **({"contract": 0.5} if name.startswith("owing") else {}))
@@ -33,7 +35,7 @@ def compiled(**works):
         ({"free": 1}, 30.0),
     ],
 )
-def test_the_shortest_task_with_a_contract_is_polled_five_times(works, every_s):
+def test_poll_interval_is_a_fifth_of_the_shortest_task_with_a_contract(works, every_s):
     assert (
         set_poll_interval(EngineSettings(), [compiled(free_too=1), compiled(**works)]).poll_every_s == every_s
     )
@@ -43,6 +45,6 @@ def test_a_contract_in_the_settings_applies_to_every_task():
     assert set_poll_interval(replace(EngineSettings(), contract=1.0), [compiled(free=20)]).poll_every_s == 2.0
 
 
-def test_a_shorter_poll_interval_is_kept():
-    asked = replace(EngineSettings(), poll_every_s=0.1)
-    assert set_poll_interval(asked, [compiled(owing=20)]) == asked
+def test_poll_interval_is_kept_when_it_is_shorter_than_needed():
+    requested = replace(EngineSettings(), poll_every_s=0.1)
+    assert set_poll_interval(requested, [compiled(owing=20)]) == requested

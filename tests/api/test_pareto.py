@@ -34,7 +34,7 @@ STEPS = 2_000
 
 
 def serial(counts, order) -> float:
-    """Start the tasks in order, each at the first time at which it fits; return the makespan."""
+    """Start the tasks in order, each at its earliest feasible time; return the makespan."""
     placed: dict[str, tuple[float, float, int]] = {}
     for name in order:
         ready = max((placed[before][1] for before in AFTER[name]), default=0.0)
@@ -84,14 +84,14 @@ def rows(front) -> list[tuple[float, ...]]:
     return [(p.makespan_s, p.node_seconds, p.idle_share, p.alpha) for p in front.points]
 
 
-def test_time_against_cost_equals_enumeration(front) -> None:
+def test_front_of_time_and_cost_equals_enumeration(front) -> None:
     best = undominated(brute_force())
     found = [(point.makespan_s, point.node_seconds) for point in front.points]
     assert len(best) >= 4, "an instance in which there is something to choose"
     assert found == [(pytest.approx(time), pytest.approx(paid)) for time, paid in best]
 
 
-def test_time_against_idle_share_equals_enumeration() -> None:
+def test_front_of_time_and_idle_share_equals_enumeration() -> None:
     pairs = {(time, round(1 - paid / (NODES * time), 12)) for time, paid in brute_force()}
     best = undominated(pairs)
     found = [(point.makespan_s, point.idle_share) for point in tiny(against="idle").points]
@@ -112,13 +112,13 @@ def test_the_same_steps_give_the_same_front_on_any_number_of_workers(against) ->
         assert np.array_equal(one.schedule.start_s, other.schedule.start_s)
 
 
-def test_there_are_at_most_the_requested_points(front) -> None:
+def test_front_has_at_most_the_requested_number_of_points(front) -> None:
     few = tiny(points=3)
     assert len(few) <= 3 < len(front)
     assert few.points[-1].node_seconds == pytest.approx(front.points[-1].node_seconds)
 
 
-def test_points_are_numbered_verified_and_list_node_counts(front) -> None:
+def test_points_of_a_front_are_numbered_verified_and_list_node_counts(front) -> None:
     assert [point.number for point in front.points] == list(range(1, len(front) + 1))
     for point, entry in zip(front.points, front.entries, strict=True):
         assert verify(entry.schedule, front.instance.graph, front.instance.platform) == []
@@ -130,7 +130,7 @@ def test_points_are_numbered_verified_and_list_node_counts(front) -> None:
     assert any("node-seconds" in note for note in front.notes)
 
 
-def test_choose_gives_exactly_the_schedule_of_a_point(front) -> None:
+def test_choose_returns_exactly_the_schedule_of_a_point(front) -> None:
     for point, entry in zip(front.points, front.entries, strict=True):
         chosen = front.choose(point.number)
         assert chosen.schedule is entry.schedule
@@ -142,7 +142,7 @@ def test_choose_gives_exactly_the_schedule_of_a_point(front) -> None:
             front.choose(wrong)
 
 
-def test_limits_cut_the_front() -> None:
+def test_points_beyond_the_limits_are_left_out_of_the_front() -> None:
     best = undominated(brute_force())
     middle_s = (best[0][0] + best[-1][0]) / 2
     found = [point.makespan_s for point in tiny(deadline_s=middle_s).points]
@@ -155,7 +155,7 @@ def test_limits_cut_the_front() -> None:
     assert not any("price" in note for note in kept.notes)
 
 
-def test_limits_below_every_point_are_infeasible() -> None:
+def test_front_is_infeasible_when_no_point_meets_the_limits() -> None:
     with pytest.raises(Infeasible, match="no plan can meet the deadline of 5 s"):
         tiny(deadline_s=5.0)
     priced = platform({"nodes": NODES, "price_per_node_hour": 3600.0})
@@ -163,7 +163,7 @@ def test_limits_below_every_point_are_infeasible() -> None:
         weft.pareto(workflow(TASKS), on=priced, max_cost=30, plan_steps=50)
 
 
-def test_heterogeneous_machines_trade_time_for_price() -> None:
+def test_front_on_heterogeneous_machines_contains_faster_and_cheaper_plans() -> None:
     tasks = {f"t{index}": {"work": 10 + index} for index in range(6)}
     grid = platform({"speed": 4, "price_per_node_hour": 90.0}, {"speed": 1, "price_per_node_hour": 3.0})
     front = weft.pareto(workflow(tasks), on=grid, plan_steps=1_000)
@@ -177,45 +177,45 @@ def test_heterogeneous_machines_trade_time_for_price() -> None:
     assert "on m0" in front.points[0].choice_text
 
 
-def test_ctrl_c_gives_the_front_so_far() -> None:
-    heard: list[pareto_search.FrontProgress] = []
+def test_ctrl_c_between_searches_returns_the_front_so_far() -> None:
+    received: list[pareto_search.FrontProgress] = []
 
     def interrupt(progress) -> None:
-        heard.append(progress)
-        if len(heard) == 3:
+        received.append(progress)
+        if len(received) == 3:
             raise KeyboardInterrupt
 
     front = tiny(progress=interrupt)
-    assert len(heard) == 3
+    assert len(received) == 3
     assert front.cut
     assert len(front) >= 1
     assert any("interrupted" in note for note in front.notes)
 
 
-def test_ctrl_c_during_a_search_gives_the_front_so_far() -> None:
-    heard: list[pareto_search.FrontProgress] = []
+def test_ctrl_c_during_a_search_returns_the_front_so_far() -> None:
+    received: list[pareto_search.FrontProgress] = []
 
     def watch(progress) -> None:
-        heard.append(progress)
-        if len(heard) == 1:
+        received.append(progress)
+        if len(received) == 1:
             threading.Timer(0.2, _thread.interrupt_main).start()
 
     front = tiny(progress=watch, plan_steps=None, plan_time_s=120.0, points=10)
     assert front.cut
     assert any("interrupted" in note for note in front.notes)
-    assert len(heard) < 10
+    assert len(received) < 10
 
 
-def test_progress_counts_up() -> None:
-    heard: list[pareto_search.FrontProgress] = []
-    tiny(progress=heard.append, points=5, plan_steps=500)
-    assert [one.done for one in heard] == list(range(1, len(heard) + 1))
-    assert all(one.of >= one.done for one in heard)
-    assert all(0 <= one.filled <= 1 for one in heard)
-    assert heard[-1].points > 1
+def test_progress_of_a_front_never_decreases() -> None:
+    received: list[pareto_search.FrontProgress] = []
+    tiny(progress=received.append, points=5, plan_steps=500)
+    assert [one.done for one in received] == list(range(1, len(received) + 1))
+    assert all(one.of >= one.done for one in received)
+    assert all(0 <= one.filled <= 1 for one in received)
+    assert received[-1].points > 1
 
 
-def test_the_published_procedure() -> None:
+def test_published_procedure_gives_a_verified_front() -> None:
     front = tiny(preset="s2", plan_steps=len(ALPHAS) * RUNS * 20)
     assert len(front.trials) == len(ALPHAS) * RUNS
     assert {trial.alpha for trial in front.trials} == set(ALPHAS)
@@ -239,7 +239,7 @@ def _on_demand(makespan_s: float, node_s: float, alpha: float) -> float:
     return alpha * makespan_s / whole + (1 - alpha) * node_s / whole
 
 
-def test_unsupported_cases_of_the_published_procedure() -> None:
+def test_published_procedure_rejects_unsupported_workflows() -> None:
     with pytest.raises(InvalidInput, match=r"preset 's2' cannot plan this.*one machine"):
         weft.pareto(workflow(TASKS), on="identical:2", preset="s2")
     with pytest.raises(InvalidInput, match="neither deadline nor maximal cost"):
@@ -247,7 +247,7 @@ def test_unsupported_cases_of_the_published_procedure() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "reported"),
     [
         ({"against": "time"}, "time against 'time'; must be one of cost, idle"),
         ({"preset": "s3"}, "preset 's3'; must be one of s2"),
@@ -256,12 +256,12 @@ def test_unsupported_cases_of_the_published_procedure() -> None:
         ({"plan_time_s": 3.0}, "only one of them"),
     ],
 )
-def test_wrong_options(options, told) -> None:
-    with pytest.raises(InvalidInput, match=told):
+def test_wrong_pareto_options_are_rejected(options, reported) -> None:
+    with pytest.raises(InvalidInput, match=reported):
         tiny(**options)
 
 
-def test_the_record_has_everything_as_plain_data(front) -> None:
+def test_record_of_a_front_is_complete_plain_data(front) -> None:
     import jsonschema
 
     number, text = {"type": "number"}, {"type": "string"}
@@ -291,7 +291,7 @@ def test_the_record_has_everything_as_plain_data(front) -> None:
     assert record["lower_bound_s"] <= record["points"][0]["makespan_s"] * (1 + 1e-9)
 
 
-def test_a_notebook_shows_the_chart(front) -> None:
+def test_front_is_shown_as_a_chart_in_a_notebook(front) -> None:
     shown = front._repr_html_()
     assert shown.startswith("<iframe")
     assert "point-1" in shown

@@ -67,7 +67,7 @@ def plan_of(tasks, loops=(), on="identical:2", planner="heft", **options):
 
 
 class TestRecord:
-    def test_it_has_every_key_with_its_type(self):
+    def test_plan_record_has_every_key_with_its_type(self):
         record = plan_of(FORK).as_record()
         assert {key: type(value) for key, value in record.items()} == RECORD
         assert {key: record[key] for key in ("planner", "objective", "tasks", "edges", "machines_used")} == {
@@ -78,7 +78,7 @@ class TestRecord:
             "machines_used": 2,
         }
 
-    def test_its_schedule_has_a_line_per_task(self):
+    def test_plan_record_has_one_schedule_line_per_task(self):
         record = plan_of(FORK).as_record()
         assert record["schedule"][0] == {
             "task": "prepare",
@@ -91,11 +91,11 @@ class TestRecord:
             "prepare", "train[1]", "train[2]", "train[3]", "train[4]", "best",
         ]  # fmt: skip
 
-    def test_it_is_plain_data(self):
+    def test_plan_record_is_plain_data(self):
         record = plan_of(FORK).as_record()
         assert json.loads(json.dumps(record)) == record
 
-    def test_numbers_agree_with_each_other(self):
+    def test_numbers_of_a_plan_record_are_consistent(self):
         planned = plan_of(FORK, on=platform({"price_per_node_hour": 3600.0}, {"price_per_node_hour": 7200.0}))
         record = planned.as_record()
         assert record["makespan_s"] == max(line["finish_s"] for line in record["schedule"])
@@ -112,21 +112,21 @@ class TestRecord:
         assert plan_of({"a": {"work": 5}}).gap == 0
         assert ("gap", "0 (optimal)") in plan_facts(plan_of({"a": {"work": 5}}))
 
-    def test_a_tiny_gap_is_not_called_optimal(self):
+    def test_plan_with_a_tiny_gap_is_not_reported_as_optimal(self):
         late = {name: {**keys, "after": "long"} for name, keys in TIGHT.items()}
         facts = dict(plan_facts(plan_of({"long": {"work": 100_000}, **late})))
         assert facts["gap"] == "less than 0.1% above the optimum"
 
-    def test_a_plan_of_no_time_has_no_gap(self):
+    def test_plan_with_makespan_zero_has_no_gap(self):
         record = plan_of({"a": {"kind": "virtual"}}).as_record()
         assert (record["makespan_s"], record["gap"], record["lower_bound_s"]) == (0, 0, 0)
 
-    def test_without_spread_the_forecast_equals_the_plan(self):
+    def test_forecast_equals_the_plan_when_durations_have_no_spread(self):
         record = plan_of(FORK, on=PRICED).as_record()
         assert record["makespan_p50_s"] == record["makespan_p90_s"] == record["makespan_s"]
         assert record["cost_p50"] == record["cost_p90"] == record["cost"] > 0
 
-    def test_planning_takes_time_but_decides_nothing(self):
+    def test_planning_time_is_recorded_and_does_not_change_the_plan(self):
         planned = plan_of(FORK)
         assert planned.planning_s > 0
         assert planned.plan.cut is False
@@ -146,11 +146,11 @@ class TestChoices:
         with pytest.raises(weft.InvalidInput, match="no parameter 'm'"):
             weft.plan(flow, on="identical:1", params={"m": 2})
 
-    def test_an_unknown_planner_is_named_with_the_nearest(self):
+    def test_error_about_an_unknown_planner_suggests_the_nearest_name(self):
         with pytest.raises(weft.InvalidInput, match="did you mean 'heft'"):
             plan_of(FORK, planner="hefty")
 
-    def test_an_unknown_objective_is_named_with_the_nearest(self):
+    def test_error_about_an_unknown_objective_suggests_the_nearest_name(self):
         with pytest.raises(weft.InvalidInput, match="did you mean 'makespan'"):
             plan_of(FORK, objective="makespam")
 
@@ -167,11 +167,11 @@ class TestChoices:
         with pytest.raises(weft.Infeasible, match="no machine can run a"):
             plan_of({"a": {"work": 1, "nodes": 3}})
 
-    def test_times_beyond_numbers_are_infeasible(self):
+    def test_durations_that_overflow_are_infeasible(self):
         with pytest.raises(weft.Infeasible, match="b would never end"):
             plan_of({"a": {"work": 1}, "b": {"work": 1, "after": "a"}}, on=platform({"speed": 1e-308}))
 
-    def test_files_and_short_forms_are_read(self, tmp_path):
+    def test_plan_accepts_files_and_short_forms(self, tmp_path):
         (tmp_path / "flow.yaml").write_text("weft: 1\ntasks: {a: {work: 3}, b: {work: 4, after: a}}\n")
         (tmp_path / "grid.yaml").write_text("weft: 1\nmachines: {fast: {speed: 2}}\n")
         assert weft.plan(tmp_path / "flow.yaml", on=tmp_path / "grid.yaml").makespan_s == 3.5
@@ -179,7 +179,7 @@ class TestChoices:
 
 
 class TestLimits:
-    """FORK takes 23.001 s and costs 63 on these machines; bounds: 23 s and 43."""
+    """Limits of plans of FORK, which takes 23.001 s and costs 63 here; the lower bounds are 23 s and 43."""
 
     def test_a_plan_within_its_limits_reports_the_slack(self):
         planned = plan_of(FORK, on=PRICED, deadline_s=30.0, max_cost=100.0)
@@ -191,7 +191,7 @@ class TestLimits:
         assert facts["deadline"] == "30 s, 6.999 s to spare"
         assert facts["maximal cost"].startswith("100, ")
 
-    def test_limits_change_nothing_else(self):
+    def test_limits_do_not_change_the_plan(self):
         free, limited = plan_of(FORK, on=PRICED), plan_of(FORK, on=PRICED, deadline_s=30.0, max_cost=100.0)
         changed = {"deadline_s", "deadline_slack_s", "max_cost", "cost_slack", "planning_s"}
         plain, other = free.as_record(), limited.as_record()
@@ -199,18 +199,18 @@ class TestLimits:
             key: other[key] for key in other.keys() - changed
         }
 
-    def test_a_limit_that_is_met_exactly_is_met(self):
+    def test_limit_equal_to_the_value_of_the_plan_is_met(self):
         planned = plan_of(FORK, on=PRICED)
         limits = {"deadline_s": planned.makespan_s, "max_cost": planned.metrics.cost}
         assert plan_of(FORK, on=PRICED, **limits).deadline_slack_s == 0
         closer = {key: value * (1 - 1e-12) for key, value in limits.items()}
         assert plan_of(FORK, on=PRICED, **closer).cost_slack == 0
 
-    def test_a_deadline_below_the_bound_is_proven_to_be_infeasible(self):
+    def test_deadline_below_the_bound_is_reported_as_proven_infeasible(self):
         with pytest.raises(weft.Infeasible, match=r"no plan can meet the deadline of 10 s: .* too long"):
             plan_of(FORK, on=PRICED, deadline_s=10.0)
 
-    def test_a_deadline_between_bound_and_plan_is_not(self):
+    def test_deadline_between_bound_and_plan_is_missed_but_not_proven_infeasible(self):
         planned = plan_of(TIGHT)
         assert planned.lower_bound_s < 6.5 < planned.makespan_s
         with pytest.raises(
@@ -218,11 +218,11 @@ class TestLimits:
         ):
             plan_of(TIGHT, deadline_s=6.5)
 
-    def test_a_cost_below_the_cheapest_is_proven_to_be_infeasible(self):
+    def test_cost_limit_below_the_bound_is_reported_as_proven_infeasible(self):
         with pytest.raises(weft.Infeasible, match=r"no plan can keep to a cost of 42: .* at least 43"):
             plan_of(FORK, on=PRICED, max_cost=42.0)
 
-    def test_a_cost_between_the_cheapest_and_the_plan_is_not(self):
+    def test_cost_limit_between_bound_and_plan_is_missed_but_not_proven_infeasible(self):
         with pytest.raises(
             weft.Infeasible, match=r"the plan of heft costs .* more than the maximal cost of 50"
         ):
@@ -258,17 +258,17 @@ INNER = {"last": "inner", "first": "inner", "max_iterations": 40}
 
 
 class TestLoops:
-    def test_without_loops_the_total_is_the_makespan(self):
+    def test_expected_total_equals_the_makespan_without_loops(self):
         planned = plan_of(FORK)
         assert planned.total_s == planned.makespan_s
 
-    def test_expected_iterations_add_the_span_of_the_body(self):
+    def test_expected_iterations_of_a_loop_add_the_span_of_its_body(self):
         planned = plan_of(BODY, {"scf": {**OUTER, "expect": 12}})
         assert planned.makespan_s == 15
         assert planned.total_s == 15 + 11 * 6
         assert ("all iterations", "81 s") in plan_facts(planned)
 
-    def test_a_loop_inside_a_loop_repeats_with_it(self):
+    def test_inner_loop_is_repeated_by_each_iteration_of_the_outer_loop(self):
         loops = {"scf": {**OUTER, "expect": 4}, "solve": {**INNER, "expect": 3}}
         total = plan_of(BODY, loops).total_s
         assert total == 5 + 4 * (2 + 3 * 3 + 1) + 4
@@ -282,7 +282,7 @@ class TestLoops:
 
 
 class TestNotes:
-    def test_a_plan_without_spread_has_a_note(self):
+    def test_plan_without_duration_spread_has_a_note(self):
         assert plan_of(FORK).notes == ["the spread of 6 of 6 tasks is unknown: treated as exact"]
 
     def test_assumed_times_and_unknown_sizes_are_noted(self):
@@ -300,7 +300,7 @@ class TestNotes:
 @pytest.mark.parametrize(
     ("alpha", "gap"), [(0.05, "at most 150.0% above the shortest makespan"), (1.0, "0 (no plan is shorter)")]
 )
-def test_a_plan_that_is_not_to_be_short_is_compared_with_the_shortest(alpha, gap):
+def test_plan_for_another_objective_is_compared_with_the_shortest_plan(alpha, gap):
     flow = weft.Builder("one")
     flow.task("wide", work=100, nodes=[1, 2, 4], speedup={"amdahl": 0.2})
     options = {"planner": "heft-moldable", "objective": "on-demand", "alpha": alpha}

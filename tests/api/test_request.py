@@ -92,14 +92,14 @@ def test_a_resumed_run_unfolds_and_compiles_once(command: str, folder: Path) -> 
     assert count_calls([command], folder) == [ONCE]
 
 
-def test_a_request_serves_plan_and_front(folder: Path) -> None:
+def test_one_request_serves_plan_and_front(folder: Path) -> None:
     request = load_request(folder / "hello.yaml", on="identical:2")
     assert load_request(request, on="local") is request
     assert weft.plan(request, planner="heft").instance is request.instance
     assert choose(request, 1, folder=folder, plan_steps=20).instance is request.instance
 
 
-def test_infeasible_names_the_workflow(folder: Path) -> None:
+def test_infeasible_error_names_the_workflow(folder: Path) -> None:
     flow = weft.load_workflow(folder / "hello.yaml")
     wide = weft.Builder("wide")
     wide.task("a", work=1, nodes=9)

@@ -35,7 +35,7 @@ class Odd(Exception):
     pass
 
 
-def test_calls_make_a_workflow_and_run_in_other_processes(here: Path) -> None:
+def test_task_functions_build_a_workflow_and_run_in_other_processes(here: Path) -> None:
     value = total([double(1), double(2, by=Decimal(3))], extra={"deep": [(double(5),)]}).result()
     assert value == (2.0 + 6.0 + OFFSET, {"deep": [(10,)]})
     pid, name = where().result()
@@ -68,7 +68,7 @@ def test_exceptions_are_raised_with_the_remote_traceback() -> None:
     assert "raise KeyError" in str(caught.value.__cause__)
 
 
-def test_other_exceptions_are_reported_by_name(here: Path) -> None:
+def test_exception_that_cannot_be_sent_is_reported_by_name(here: Path) -> None:
     (here / "own_errors.py").write_text(
         "from weft.api import task\nclass Odd(Exception):\n    pass\n"
         "@task(retries=0)\ndef odd():\n    raise Odd('very')\n"
@@ -85,7 +85,7 @@ def test_other_exceptions_are_reported_by_name(here: Path) -> None:
     assert issubclass(TaskFailed, weft.WeftError)
 
 
-def test_a_main_program_is_sent_as_text(here: Path) -> None:
+def test_functions_of_the_main_program_are_sent_as_source(here: Path) -> None:
     (here / "main.py").write_text(
         "import json as js\nfrom weft.api import task\nLIMIT = {'most': 3}\n"
         "def inner(x, *, power=2):\n    return x ** power\n"
@@ -99,7 +99,7 @@ def test_a_main_program_is_sent_as_text(here: Path) -> None:
     assert done.stdout == '[16, 64, {"most": 3}]\n'
 
 
-def test_closures_and_recursion_are_sent_too() -> None:
+def test_closures_and_recursive_functions_are_sent() -> None:
     factor = 5
 
     @task
@@ -151,7 +151,7 @@ def test_a_result_that_cannot_be_pickled_is_an_error() -> None:
         lock().result()
 
 
-def test_a_changed_value_is_not_read(here: Path) -> None:
+def test_result_file_that_was_modified_is_not_read(here: Path) -> None:
     handle = double(Decimal(2))
     assert handle.result() == 4
     (kept,) = here.glob(".weft/sandbox/*/*/*/*.value")
@@ -161,7 +161,7 @@ def test_a_changed_value_is_not_read(here: Path) -> None:
     assert not (here / "owned").exists()
 
 
-def test_inside_of_a_running_loop_and_of_another_thread() -> None:
+def test_task_functions_run_inside_an_event_loop_and_in_another_thread() -> None:
     async def inside() -> int:
         return double(3).result()
 
@@ -201,6 +201,6 @@ def test_references_are_resolved_at_any_depth(value) -> None:
     assert back == [value, {"deep": "value of f"}, ("value of g",)]
 
 
-def test_foreign_files_are_not_read() -> None:
+def test_result_files_of_other_programs_are_not_read() -> None:
     with pytest.raises(UnsupportedValue, match="not written by weft"):
         decode_value(b"cos\nsystem\n(S'true'\ntR.", lambda _: None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine_by_hand import platform_of
+from driven_engine import platform_of
 from unsure_predictor import Unsure
 from weft.api.progress import ExecutionCounters, TimeLeft, latest_of, time_left
 from weft.engine import messages as cm
@@ -23,8 +23,8 @@ from weft.workflow.builder import Builder
 from weft.workflow.checks import check_and_unfold
 
 
-class Hand:
-    """An engine that follows a plan, with counters over its entries."""
+class CountedEngine:
+    """An engine that follows a plan, with progress counters updated from its entries."""
 
     def __init__(self, workflow, *, predictor=None):
         instance = compile_instance(check_and_unfold(workflow), platform_of(1), predictor=predictor)
@@ -33,7 +33,9 @@ class Hand:
         self.counters = ExecutionCounters()
         self.entries = 0
         (replan,) = [
-            each for each in self.tell(ev.Submitted(run=0, workflow="w"), 0.0) if isinstance(each, cm.Replan)
+            each
+            for each in self.handle(ev.Submitted(run=0, workflow="w"), 0.0)
+            if isinstance(each, cm.Replan)
         ]
         question = prepare_replan(self.engine.state, 0)
         made = question.planned(make_planner("heft"), Budget(steps=1), generator(0, "test"))
@@ -42,9 +44,9 @@ class Hand:
             question.promise(made, arrival_s=0.0, seed=0),
         )
         self.engine.state.plans[stored.key] = stored
-        self.tell(ev.PlanReady(plan=stored.key, run=0, version=replan.version), 0.0)
+        self.handle(ev.PlanReady(plan=stored.key, run=0, version=replan.version), 0.0)
 
-    def tell(self, event, now_s):
+    def handle(self, event, now_s):
         commands = self.engine.handle(event, now_s)
         self.entries += 1
         self.counters.record(
@@ -70,82 +72,84 @@ def chain(**facets):
     return flow.build()
 
 
-def test_the_time_left_falls_with_the_plan_and_grows_with_the_pace():
-    hand = Hand(chain())
+def test_time_left_falls_with_progress_and_grows_when_tasks_are_slow():
+    hand = CountedEngine(chain())
     assert hand.counts() == [("a", 0, 1, 0, 0), ("b", 1, 0, 0, 0), ("c", 1, 0, 0, 0)]
     assert hand.left(0.0) == TimeLeft(p50_s=30.0, p90_s=None)
     assert str(hand.left(0.0)) == "30 s (spread unknown)"
     assert hand.left(4.0).p50_s == pytest.approx(26.0)
-    hand.tell(ev.Ended(attempt=0), 20.0)  # twice as long as estimated
+    hand.handle(ev.Ended(attempt=0), 20.0)  # twice as long as estimated
     assert hand.left(20.0).p50_s == pytest.approx(40.0)
     assert hand.left(20.0).p90_s is None  # one measured time has no spread
     assert hand.left(30.0).p50_s == pytest.approx(30.0)
-    hand.tell(ev.Progressed(attempt=1, work_done=0.9), 30.0)
+    hand.handle(ev.Progressed(attempt=1, work_done=0.9), 30.0)
     assert hand.left(30.0).p50_s == pytest.approx((1.0 + 10.0) * 2)
-    hand.tell(ev.Ended(attempt=1), 30.0)
+    hand.handle(ev.Ended(attempt=1), 30.0)
     left = hand.left(30.0)
     assert left.p50_s == pytest.approx(15.0)  # between once and twice
     assert left.p90_s == pytest.approx(19.0)
     assert str(left) == "15 s to 19 s"
     assert hand.left(100.0).p50_s is None  # the planned end has passed
-    hand.tell(ev.Ended(attempt=2), 101.0)
+    hand.handle(ev.Ended(attempt=2), 101.0)
     assert hand.left(101.0) == TimeLeft(p50_s=0.0, p90_s=0.0)
     assert hand.counts() == [("a", 0, 0, 1, 0), ("b", 0, 0, 1, 0), ("c", 0, 0, 1, 0)]
 
 
-def test_without_estimates_the_time_left_is_unknown_until_a_task_of_the_kind_ends():
+def test_time_left_is_unknown_until_a_task_of_the_same_kind_ends_when_there_are_no_estimates():
     flow = Builder("unknown")
     flow.task("a")
     flow.task("b", after="a", sweep={"k": "1..2"})
-    hand = Hand(flow.build())
+    hand = CountedEngine(flow.build())
     assert str(hand.left(0.0)) == "unknown (3 tasks of unknown duration)"
-    hand.tell(ev.Ended(attempt=0), 3.0)
+    hand.handle(ev.Ended(attempt=0), 3.0)
     assert (
         str(hand.left(3.0)) == "unknown (2 tasks of unknown duration)"
     )  # b is not predicted from the time of a
-    hand.tell(ev.Ended(attempt=1), 8.0)
+    hand.handle(ev.Ended(attempt=1), 8.0)
     assert hand.left(8.0) == TimeLeft(p50_s=pytest.approx(5.0), p90_s=None)
     assert hand.counters.paces == {}
 
 
-def test_stated_and_measured_times_are_distinguished():
+def test_stated_and_measured_durations_are_distinguished():
     flow = Builder("mixed")
     flow.task("probe", command="true", sweep={"k": "1..2"})
     flow.task("solve", work=10, after="probe", sweep={"k": "1..2"})
-    hand = Hand(flow.build())
+    hand = CountedEngine(flow.build())
     assert hand.left(0.0).p50_s is None
-    hand.tell(ev.Ended(attempt=0), 40.0)
+    hand.handle(ev.Ended(attempt=0), 40.0)
     # One more probe of 40 s, planned with 1 s, and 20 s as stated: 21 s of the plan at (40 + 20) / 21.
     assert hand.left(40.0).p50_s == pytest.approx(60.0)
-    hand.tell(ev.Ended(attempt=1), 80.0)
+    hand.handle(ev.Ended(attempt=1), 80.0)
     assert hand.left(80.0) == TimeLeft(p50_s=pytest.approx(20.0), p90_s=None)
 
 
-def test_before_anything_has_ended_the_range_is_that_of_the_promise():
-    unsure = Hand(chain(), predictor=Unsure(other=1.5))
+def test_range_of_the_time_left_equals_the_promise_before_a_task_has_ended():
+    unsure = CountedEngine(chain(), predictor=Unsure(other=1.5))
     first = unsure.left(0.0)
     assert (first.p50_s, first.p90_s) == pytest.approx((unsure.promise.p50_s, unsure.promise.p90_s))
     assert first.p90_s > first.p50_s + 1
-    unsure.tell(ev.Ended(attempt=0), 20.0)  # a single measured time: twice as long, with the predicted spread
+    unsure.handle(
+        ev.Ended(attempt=0), 20.0
+    )  # a single measured time: twice as long, with the predicted spread
     later = unsure.left(20.0)
     assert later.p50_s == pytest.approx(40.0)
     assert later.p90_s / later.p50_s == pytest.approx(first.p90_s / first.p50_s)
 
 
 def test_initial_idle_time_counts_as_time_left():
-    hand = Hand(chain())
+    hand = CountedEngine(chain())
     run = hand.engine.state.runs[0]
     run.attempt_of.clear()
     run.state[0] = TaskState.READY
     assert hand.left(-7.0).p50_s == pytest.approx(37.0)
 
 
-def test_a_loop_that_is_not_left_may_take_any_time():
+def test_time_left_is_unbounded_while_a_loop_has_no_iteration_limit():
     flow = Builder("loop")
     flow.task("a", work=1)
     flow.task("b", after="a", work=1)
     flow.loop("again", last="b", first="a", until="b.exit_code == 0", max_iterations=9)
-    assert str(Hand(flow.build()).left(0.0)) == "unknown"
+    assert str(CountedEngine(flow.build()).left(0.0)) == "unknown"
 
 
 def looped(expect, inner=None):
@@ -164,28 +168,28 @@ def looped(expect, inner=None):
 
 
 @pytest.mark.parametrize(("expect", "inner"), [(1, None), (4, None), (2, 3)])
-def test_remaining_iterations_follow_the_prediction(expect, inner):
-    hand = Hand(looped(expect, inner))
+def test_remaining_iterations_follow_the_predicted_number(expect, inner):
+    hand = CountedEngine(looped(expect, inner))
     assert (
         hand.left(0.0).p50_s == hand.promise.p50_s == 10 + 5 * (expect - 1) + 3 * expect * ((inner or 1) - 1)
     )
 
 
 def test_finished_iterations_do_not_count_as_remaining():
-    hand = Hand(looped(3))
-    hand.tell(ev.Ended(attempt=0), 1.0)
-    hand.tell(ev.Ended(attempt=1), 3.0)
+    hand = CountedEngine(looped(3))
+    hand.handle(ev.Ended(attempt=0), 1.0)
+    hand.handle(ev.Ended(attempt=1), 3.0)
     assert hand.left(3.0).p50_s == pytest.approx(3 + 2 * 5 + 4)
-    hand.tell(ev.Ended(attempt=2, exit_code=1), 6.0)  # the second of three begins
+    hand.handle(ev.Ended(attempt=2, exit_code=1), 6.0)  # the second of three begins
     assert hand.left(6.0).p50_s == pytest.approx(2 * 5 + 4)
-    hand.tell(ev.Ended(attempt=3), 8.0)
-    hand.tell(ev.Ended(attempt=4, exit_code=1), 11.0)
+    hand.handle(ev.Ended(attempt=3), 8.0)
+    hand.handle(ev.Ended(attempt=4, exit_code=1), 11.0)
     assert hand.left(11.0).p50_s == pytest.approx(5 + 4)
-    hand.tell(ev.Ended(attempt=5), 13.0)
-    hand.tell(ev.Ended(attempt=6, exit_code=1), 16.0)  # a fourth one was not expected
+    hand.handle(ev.Ended(attempt=5), 13.0)
+    hand.handle(ev.Ended(attempt=6, exit_code=1), 16.0)  # a fourth one was not expected
     assert hand.left(16.0).p50_s is None
-    hand.tell(ev.Ended(attempt=7), 18.0)
-    hand.tell(ev.Ended(attempt=8, exit_code=0), 21.0)  # the loop ends
+    hand.handle(ev.Ended(attempt=7), 18.0)
+    hand.handle(ev.Ended(attempt=8, exit_code=0), 21.0)  # the loop ends
     assert hand.left(21.0).p50_s == pytest.approx(4)
 
 
@@ -197,12 +201,12 @@ def test_the_time_left_of_several_runs_is_the_maximum():
     assert str(latest_of([])) == "0 s"
 
 
-def test_reused_tasks_are_not_measured_and_failures_are_kept():
-    hand = Hand(chain(retries=1))
-    hand.tell(ev.Ended(attempt=0, taken_over=3), 0.1)
+def test_reused_tasks_are_not_measured_and_failures_are_counted():
+    hand = CountedEngine(chain(retries=1))
+    hand.handle(ev.Ended(attempt=0, taken_over=3), 0.1)
     assert hand.counters.taken_over == {(0, "a"): 1}
     assert hand.counters.paces == {}
-    hand.tell(ev.Ended(attempt=1, exit_code=None, cause="error", story="no such file"), 1.0)
+    hand.handle(ev.Ended(attempt=1, exit_code=None, cause="error", story="no such file"), 1.0)
     (failure,) = hand.counters.failures
     assert (failure.task, failure.cause, failure.text, failure.for_good) == (
         "b",
@@ -210,6 +214,6 @@ def test_reused_tasks_are_not_measured_and_failures_are_kept():
         "no such file",
         False,
     )
-    hand.tell(ev.Ended(attempt=2, story="the command changed"), 12.0)
+    hand.handle(ev.Ended(attempt=2, story="the command changed"), 12.0)
     assert hand.counters.stale == {(0, "b"): {"the command changed": 1}}
     assert [each.task for each in hand.counters.running_attempts(hand.engine.state)] == ["c"]

@@ -16,7 +16,7 @@ UNLIKE = platform({"speed": 1.0}, {"speed": 1.7})
 
 
 class TestPool:
-    def test_one_worker_needs_no_pool(self):
+    def test_one_worker_uses_no_pool(self):
         with open_pool() as pool:
             assert pool is INLINE_POOL
 
@@ -24,17 +24,17 @@ class TestPool:
         with open_pool(workers=2) as pool:
             assert (type(pool).__name__, pool.workers) == ("ProcessPool", 2)
 
-    def test_a_pool_by_name(self):
+    def test_pool_is_created_by_name(self):
         with open_pool(pool="threads:3") as pool:
             assert (type(pool).__name__, pool.workers) == ("ThreadPool", 3)
 
-    def test_an_open_pool_is_used_unchanged(self):
+    def test_open_pool_is_used_unchanged(self):
         given = SerialPool()
         with open_pool(pool=given) as pool:
             assert pool is given
 
     @pytest.mark.parametrize(
-        ("given", "told"),
+        ("given", "reported"),
         [
             ({"workers": 0}, "0 workers; must be at least 1"),
             ({"workers": 2, "cluster": "tcp://127.0.0.1:9"}, "workers and cluster were given"),
@@ -43,19 +43,19 @@ class TestPool:
             ({"pool": "fibres"}, "unknown pool 'fibres'"),
         ],
     )
-    def test_impossible_values_are_rejected(self, given, told):
-        with pytest.raises(InvalidInput, match=told):
+    def test_invalid_numbers_of_workers_are_rejected(self, given, reported):
+        with pytest.raises(InvalidInput, match=reported):
             weft.plan(workflow(FORK), on=UNLIKE, **given)
 
 
 class TestProgress:
     def test_improved_plans_are_reported(self):
-        heard = []
-        planned = weft.plan(workflow(FORK), on=UNLIKE, plan_steps=200, progress=heard.append)
-        assert heard[-1].makespan_s == planned.makespan_s
-        assert heard[-1].bound_s <= planned.lower_bound_s
+        received = []
+        planned = weft.plan(workflow(FORK), on=UNLIKE, plan_steps=200, progress=received.append)
+        assert received[-1].makespan_s == planned.makespan_s
+        assert received[-1].bound_s <= planned.lower_bound_s
 
-    def test_the_record_names_planner_and_bound(self):
+    def test_progress_record_names_planner_and_bound(self):
         planned = weft.plan(workflow(FORK), on=UNLIKE, plan_steps=200, pool="threads:2")
         record = planned.as_record()
         assert record["found_by"] == planned.plan.by

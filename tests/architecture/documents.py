@@ -1,4 +1,4 @@
-"""The documentation as its tests see it: pages, fenced blocks, links, headings and console examples."""
+"""The documentation as data for its tests: pages, fenced blocks, links, headings and console examples."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def blocks(text: str) -> Iterator[Block]:
 
 
 def prose(text: str) -> str:
-    """Return a page without its fenced blocks and inline code, where brackets are no links."""
+    """Return a page without fenced blocks and inline code, in which brackets are not links."""
     return re.sub(r"(`+)(?!`).+?(?<!`)\1(?!`)", "", FENCE.sub("", text))
 
 
@@ -98,7 +98,7 @@ def examples(block: Block) -> Iterator[Example]:
 
 
 def matches(expected: str, actual: str) -> bool:
-    """Compare outputs: a line ``...`` is any number of lines, ``...`` inside a line is anything in it."""
+    """Compare outputs; a line ``...`` matches any number of lines, ``...`` within a line any text."""
     pattern = ""
     for line in expected.strip("\n").splitlines():
         if line.strip() == CUT:

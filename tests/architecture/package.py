@@ -1,4 +1,4 @@
-"""The source tree as the architecture tests read it: files, module names, syntax trees, imports."""
+"""The source tree as data for the architecture tests: files, module names, syntax trees, imports."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import pytest
 import weft
 from architecture.documents import Block, anchors, blocks, examples, links, matches, pages
 from architecture.package import ROOT, environment
-from cli.warm import program
+from cli.warm_process import program
 from weft.backends.simulation.scenario import Scenario
 from weft.backends.simulation.scenario_reader import load_scenario
 from weft.formats.files import load_platform, load_workflow
@@ -26,7 +26,7 @@ FULL_FILE = re.compile(r"(#[^\n]*\n)*weft: 1\b")
 
 
 @ALL_PAGES
-def test_links_resolve(page: Path) -> None:
+def test_links_of_the_documentation_resolve(page: Path) -> None:
     broken = []
     for target in links(page.read_text(encoding="utf-8")):
         if re.match(r"[a-z][a-z0-9+.-]*:", target):
@@ -39,7 +39,7 @@ def test_links_resolve(page: Path) -> None:
 
 
 @ALL_PAGES
-def test_whole_files_in_it_are_valid(page: Path, tmp_path: Path) -> None:
+def test_complete_files_in_the_documentation_are_valid(page: Path, tmp_path: Path) -> None:
     for block in blocks(page.read_text(encoding="utf-8")):
         if block.language in ("yaml", "yml") and FULL_FILE.match(block.text):
             path = tmp_path / f"line-{block.line}.yaml"
@@ -53,7 +53,7 @@ def test_whole_files_in_it_are_valid(page: Path, tmp_path: Path) -> None:
 
 
 @ALL_PAGES
-def test_commands_in_it_give_what_it_shows(page: Path, tmp_path: Path) -> None:
+def test_documented_commands_print_the_documented_output(page: Path, tmp_path: Path) -> None:
     here = playground(tmp_path)
     for block in blocks(page.read_text(encoding="utf-8")):
         write_named_file(block, here)
@@ -72,7 +72,7 @@ def test_commands_in_it_give_what_it_shows(page: Path, tmp_path: Path) -> None:
 
 
 @ALL_PAGES
-def test_python_imports_in_it_work(page: Path) -> None:
+def test_python_imports_in_the_documentation_work(page: Path) -> None:
     for block in blocks(page.read_text(encoding="utf-8")):
         for node in ast.walk(ast.parse(block.text)) if block.language == "python" else ():
             if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "weft":
@@ -96,7 +96,7 @@ def playground(tmp_path: Path) -> Path:
 
 
 def write_named_file(block: Block, here: Path) -> None:
-    """Write a block whose first line is ``# NAME.yaml`` to that file, for the commands below it."""
+    """Write a block to the file named in its first line ``# NAME.yaml``, for the commands that follow."""
     named = NAMED.match(block.text)
     if block.language in ("yaml", "yml") and named:
         (here / named["name"]).write_text(block.text, encoding="utf-8")
@@ -156,11 +156,11 @@ def test_a_page_is_split_into_blocks_and_examples() -> None:
         ("a.c", "abc", False),
     ],
 )
-def test_outputs_are_compared_with_cuts(expected: str, actual: str, same: bool) -> None:
+def test_ellipsis_matches_omitted_output(expected: str, actual: str, same: bool) -> None:
     assert matches(expected, actual) is same
 
 
-def test_a_wrong_example_is_caught(tmp_path: Path) -> None:
+def test_wrong_console_example_is_detected(tmp_path: Path) -> None:
     here = playground(tmp_path)
     assert run("weft --version", here) == (0, f"weft {weft.__version__}\n")
     code, output = run("weft check nothing.yaml", here)

@@ -17,7 +17,7 @@ def test_the_package_and_the_builder_have_examples() -> None:
 
 
 @pytest.mark.parametrize("name", WITH_EXAMPLES)
-def test_examples_in_docstrings(name: str) -> None:
+def test_examples_in_docstrings_give_the_documented_results(name: str) -> None:
     outcome = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS)
     assert outcome.attempted > 0
     assert outcome.failed == 0

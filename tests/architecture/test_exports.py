@@ -1,4 +1,4 @@
-"""Every module has a docstring; ``__all__`` is where it matters, and complete."""
+"""Every module has a docstring, and the ``__all__`` of packages is complete."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_every_module_has_a_docstring() -> None:
     assert [module_name(path) for path in files() if not ast.get_docstring(tree(path))] == []
 
 
-def test_packages_that_define_names_list_them() -> None:
+def test_packages_that_define_names_list_them_in_all() -> None:
     wrong = [
         module_name(path)
         for path in files()

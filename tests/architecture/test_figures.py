@@ -32,7 +32,7 @@ def figures() -> dict[str, Any]:
     return module.figures()
 
 
-def test_the_package_has_few_whole_modules() -> None:
+def test_number_of_modules_stays_below_the_limit() -> None:
     assert figures()["modules"] <= MOST_MODULES
 
 
@@ -53,5 +53,5 @@ def test_headers_are_a_small_part_of_the_source() -> None:
     assert figures()["header_percent"] <= MOST_HEADER_PERCENT
 
 
-def test_the_source_does_not_grow() -> None:
+def test_number_of_source_lines_stays_below_the_limit() -> None:
     assert figures()["lines"] <= MOST_LINES

@@ -35,13 +35,13 @@ def lint(source: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_every_contract_holds() -> None:
+def test_every_import_contract_holds() -> None:
     done = lint(PACKAGE.parent)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"Contracts: {len(contracts())} kept, 0 broken." in done.stdout
 
 
-def test_the_layers_name_every_package() -> None:
+def test_layers_name_every_package() -> None:
     packages = {
         path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()
     }
@@ -111,7 +111,7 @@ ALLOWED = {
 
 
 def build_package(root: Path, contents: dict[str, str]) -> None:
-    """Write a small package with the same layers, all of them present."""
+    """Write a small package that contains every layer."""
     package = root / "weft"
     layer_names = [name.strip("()") for name in layers()]
     wanted = {f"{name}/__init__.py": "" for name in layer_names} | {"schedule/verification.py": ""} | contents
@@ -123,13 +123,13 @@ def build_package(root: Path, contents: dict[str, str]) -> None:
         (folder / "__init__.py").touch()
 
 
-def test_no_contract_forbids_what_is_allowed(tmp_path: Path) -> None:
+def test_no_contract_forbids_an_allowed_import(tmp_path: Path) -> None:
     build_package(tmp_path, ALLOWED)
     done = lint(tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_every_contract_catches_a_violation(tmp_path: Path) -> None:
+def test_every_contract_detects_a_violation(tmp_path: Path) -> None:
     build_package(tmp_path, ALLOWED | dict(VIOLATIONS.values()))
     done = lint(tmp_path)
     assert done.returncode == 1, done.stdout + done.stderr
@@ -139,7 +139,7 @@ def test_every_contract_catches_a_violation(tmp_path: Path) -> None:
         assert any(contract.startswith(start) for contract in broken), f"{name} was not caught\n{done.stdout}"
 
 
-def test_a_package_that_no_layer_names_is_caught(tmp_path: Path) -> None:
+def test_package_missing_from_the_layers_is_detected(tmp_path: Path) -> None:
     build_package(tmp_path, ALLOWED | {"unlisted/module.py": ""})
     done = lint(tmp_path)
     assert done.returncode == 1
@@ -155,7 +155,7 @@ def test_a_heavy_library_is_imported_by_one_module_per_package(library: str) -> 
     assert len(packages) == len(set(packages)), users
 
 
-def test_only_registries_and_lazy_names_import_modules_by_text() -> None:
+def test_only_registries_and_lazy_names_import_modules_by_name() -> None:
     allowed = {
         "weft",
         "weft.registry",

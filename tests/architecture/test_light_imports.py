@@ -42,13 +42,13 @@ def weft(*arguments: str) -> str:
     )
 
 
-def test_import_weft_is_light() -> None:
+def test_import_weft_loads_few_modules() -> None:
     modules = loaded("import weft")
     assert not modules & {*HEAVY, *PACKAGES, "click", "dataclasses", "weft.errors"}
     assert len(modules - loaded("")) <= MOST_MODULES_FOR_IMPORT
 
 
-def test_help_is_light() -> None:
+def test_help_loads_few_modules() -> None:
     click = (
         "import click, click.shell_completion\nclick.Group('weft').main(['--help'], standalone_mode=False)"
     )
@@ -65,7 +65,7 @@ def test_help_is_light() -> None:
         "status", "watch",
     ],
 )  # fmt: skip
-def test_the_help_of_a_command_is_light(command: str) -> None:
+def test_help_of_a_command_loads_few_modules(command: str) -> None:
     modules = loaded(weft(command, "--help"))
     assert not modules & {*HEAVY, *PACKAGES}
     assert f"weft.cli.{SHARED_MODULES.get(command, command)}" in modules
@@ -105,7 +105,7 @@ def test_the_default_planner_loads_no_heavy_library_if_the_first_plan_is_optimal
 
 
 @pytest.mark.parametrize("arguments", [["--version"], ["plan"], ["paln"], ["completion", "bash"]])
-def test_small_commands_and_usage_errors_are_light(arguments: list[str]) -> None:
+def test_small_commands_and_usage_errors_load_few_modules(arguments: list[str]) -> None:
     assert not loaded(weft(*arguments)) & {*HEAVY[:2], *PACKAGES}
 
 

@@ -29,7 +29,7 @@ PAGES = {"file-format.md": {**WORKFLOW_RECORDS, **PLATFORM_RECORDS}, "scenario.m
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_the_tables_of_fields_are_those_of_the_records(name: str) -> None:
+def test_field_tables_of_the_reference_match_the_records(name: str) -> None:
     page = (ROOT / "docs" / "reference" / name).read_text(encoding="utf-8")
     assert page == replace_tables(page, PAGES[name]), "write them with `python .ci/reference.py`"
 

@@ -80,7 +80,7 @@ def test_every_folder_of_source_files_is_a_package() -> None:
     assert [folder for folder in folders if not (folder / "__init__.py").exists()] == []
 
 
-def test_the_test_tree_mirrors_the_package() -> None:
+def test_test_folders_mirror_the_package() -> None:
     others = {"architecture", "chaos", "examples", "properties", "published", "security", "registries"}
     packages = {path.stem for path in PACKAGE.iterdir()}
     folders = {
@@ -89,7 +89,7 @@ def test_the_test_tree_mirrors_the_package() -> None:
     assert folders <= packages | others
 
 
-def test_no_test_folder_is_a_package() -> None:
+def test_test_folders_contain_no_init_file() -> None:
     assert list((ROOT / "tests").rglob("__init__.py")) == []
 
 

@@ -13,7 +13,7 @@ from chaos.scene import EVERYTHING, Outcome, Scene, undisturbed
 
 @pytest.fixture(scope="session")
 def stable() -> Iterator[Stable]:
-    """The process that forks engines."""
+    """Return the process that forks engines."""
     made = Stable(environment())
     yield made
     made.close()
@@ -21,19 +21,19 @@ def stable() -> Iterator[Stable]:
 
 @pytest.fixture(scope="session")
 def expected_small(stable: Stable, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    """Result of the small workflow without disturbances."""
+    """Return the result of the small workflow without disturbances."""
     return undisturbed(tmp_path_factory.mktemp("peace") / "small", stable, ["small"])
 
 
 @pytest.fixture(scope="session")
 def expected(stable: Stable, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    """Result of all workflows without disturbances."""
+    """Return the result of all workflows without disturbances."""
     return undisturbed(tmp_path_factory.mktemp("peace") / "all", stable, EVERYTHING)
 
 
 @pytest.fixture
 def scenes(stable: Stable, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Scene]]:
-    """Create scenes, and leave no process of them running."""
+    """Return a function that creates scenes; kill the processes they leave."""
     made: list[Scene] = []
 
     def make(*workflows: str, policy: str = "fcfs") -> Scene:

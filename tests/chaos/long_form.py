@@ -19,7 +19,7 @@ from collections import Counter
 from pathlib import Path
 
 from architecture.package import environment
-from chaos.disturbing import ALL, ENGINE_ONLY, disturb
+from chaos.disturbances import ALL, ENGINE_ONLY, disturb
 from chaos.engines import Stable
 from chaos.scene import EVERYTHING, Scene, undisturbed
 
@@ -29,7 +29,7 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=300, help="so many engines are killed")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", action="store_true", help="keep every directory")
-    asked = parser.parse_args()
+    requested = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="weft-chaos-"))
     stable = Stable(environment())
     done: Counter[str] = Counter()
@@ -39,9 +39,9 @@ def main() -> int:
         every_write = _every_write(folder, stable, findings)
         expected = undisturbed(folder / "peace", stable, EVERYTHING)
         for number in itertools.count():
-            if done["engine"] >= asked.kills:
+            if done["engine"] >= requested.kills:
                 break
-            seed = f"{asked.seed}-{number}"
+            seed = f"{requested.seed}-{number}"
             rnd = random.Random(seed)
             kinds = rnd.choice((ENGINE_ONLY, ALL))
             policy = rnd.choice(("fcfs", "plan"))
@@ -52,15 +52,15 @@ def main() -> int:
             done["runs"] += 1
             if found:
                 findings.append({"seed": seed, "policy": policy, "kept": str(folder / seed), "found": found})
-            elif not asked.keep:
+            elif not requested.keep:
                 shutil.rmtree(folder / seed)
             print(f"{seed} {policy} {dict(happened)}: {found or 'well'}", flush=True)
     finally:
         stable.close()
-    if not findings and not asked.keep:
+    if not findings and not requested.keep:
         shutil.rmtree(folder)
     summary = {
-        "benchmark": "chaos", "seed": asked.seed, "every_write": every_write, **done,
+        "benchmark": "chaos", "seed": requested.seed, "every_write": every_write, **done,
         "minutes": round((time.monotonic() - began_s) / 60.0, 1), "findings": findings,
     }  # fmt: skip
     print(json.dumps(summary))

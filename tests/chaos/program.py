@@ -32,8 +32,8 @@ def main(kind: str, name: str, output: str, seconds: str, *inputs: str) -> int:
     lock = os.open(f"{directory}/{name}.lock", os.O_RDWR | os.O_CREAT, 0o644)
 
     def say(what: str) -> None:
-        told = f"{what} {whole} {os.environ['WEFT_ATTEMPT']} {os.getpid()} {time.monotonic():.4f}\n"
-        os.write(log, told.encode())
+        reported = f"{what} {whole} {os.environ['WEFT_ATTEMPT']} {os.getpid()} {time.monotonic():.4f}\n"
+        os.write(log, reported.encode())
 
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -167,7 +167,7 @@ class Scene:
             return RunTable(database).unfinished() is not None
 
     def finish(self, timeout_s: float = 90.0) -> None:
-        """Let an engine finish without disturbances; a run that is over is left alone."""
+        """Let an engine finish without disturbances; do nothing if the run has completed."""
         if self.lives and not self.begun and self.is_over:
             # The engine was killed after its last commit. Its idle runners exit within a minute; stopped ones
             # must be continued first.
@@ -186,7 +186,7 @@ class Scene:
         assert code == 0, f"the engine ended with {code}\n{self.last_words()}"
 
     def again(self) -> None:
-        """Resume the unfinished execution; if it has failed for good, as a program may, start a new one."""
+        """Resume the unfinished execution, or start a new one if it has failed permanently."""
         for _ in range(2):
             if self.is_over or self.live().wait(90.0) == 0:
                 return
@@ -275,10 +275,10 @@ class Scene:
         return [f"file {name} differs" for name in names if files.get(name) != expected.files.get(name)]
 
     def _wrong_starts(self, expected: Outcome, once: bool) -> list[str]:
-        told = self._told()
-        starts = Counter(task for what, task, _ in told if what == "start")
-        ends = Counter(task for what, task, _ in told if what == "end")
-        found = [f"{task} ran twice at the same time" for what, task, _ in told if what == "overlap"]
+        reported = self._told()
+        starts = Counter(task for what, task, _ in reported if what == "start")
+        ends = Counter(task for what, task, _ in reported if what == "end")
+        found = [f"{task} ran twice at the same time" for what, task, _ in reported if what == "overlap"]
         found += [f"{task} was lost" for task in expected.starts if not ends[task]]
         found += [f"{task} should not have run" for task in starts if task not in expected.starts]
         if once:

@@ -1,4 +1,4 @@
-"""Full disks: the run stops with a message, and continues when there is space again."""
+"""A run on a full disk stops with a message, and resumes when space is free again."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def fill(disk: Path) -> Path:
 
 
 @_as_root
-def test_full_sandbox(scenes: Scenes, expected_small: Outcome) -> None:
+def test_run_on_a_full_sandbox_stops_and_can_be_resumed(scenes: Scenes, expected_small: Outcome) -> None:
     scene = scenes("small")
     with small_disk(scene.project / ".weft" / "sandbox", 256) as disk:
         filler = fill(disk)
@@ -61,7 +61,9 @@ def test_full_sandbox(scenes: Scenes, expected_small: Outcome) -> None:
 
 
 @_as_root
-def test_no_space_for_attempt_records(scenes: Scenes, expected_small: Outcome) -> None:
+def test_run_without_space_for_attempt_records_can_be_resumed(
+    scenes: Scenes, expected_small: Outcome
+) -> None:
     scene = scenes("small")
     with small_disk(scene.project / ".weft" / "attempts", 64) as disk:
         filler = fill(disk)
@@ -73,8 +75,8 @@ def test_no_space_for_attempt_records(scenes: Scenes, expected_small: Outcome) -
 
 
 @_as_root
-def test_no_space_for_the_runner(scenes: Scenes, expected_small: Outcome) -> None:
-    """A runner whose logs cannot be written keeps its ends in memory, and no task runs twice."""
+def test_runner_without_space_for_logs_loses_no_end(scenes: Scenes, expected_small: Outcome) -> None:
+    """A runner that cannot write its logs keeps the ends in memory; no task runs twice."""
     scene = scenes("small")
     with small_disk(scene.project / ".weft" / "runners", 48) as disk:
         engine = scene.live()
@@ -86,23 +88,23 @@ def test_no_space_for_the_runner(scenes: Scenes, expected_small: Outcome) -> Non
 
 
 @_as_root
-def test_no_space_for_the_database(scenes: Scenes, expected_small: Outcome) -> None:
+def test_run_without_space_for_the_database_can_be_resumed(scenes: Scenes, expected_small: Outcome) -> None:
     scene = scenes("small")
     with small_disk(scene.project / ".weft", 512) as disk:
         engine = scene.live()
         assert _seen(lambda: scene.living())
         filler = fill(disk)
         code = engine.wait(60.0)
-        told = scene.last_words()
+        reported = scene.last_words()
         filler.unlink()
         if code != 0:
-            assert "full" in told
+            assert "full" in reported
         scene.again()
         assert scene.audit(expected_small) == []
 
 
-def test_database_size_limit(scenes: Scenes, expected_small: Outcome) -> None:
-    """A limit on the file sizes of the engine and its children, which needs no root permission."""
+def test_run_beyond_the_database_size_limit_can_be_resumed(scenes: Scenes, expected_small: Outcome) -> None:
+    """A file size limit for the engine and its children simulates a full disk without root permission."""
     scene = scenes("small")
     code = scene.live(file_bytes=120_000).wait(60.0)
     assert code != 0
@@ -123,6 +125,6 @@ def _seen(condition: Callable[[], object], timeout_s: float = 30.0) -> bool:
 def _why(scene: Scene) -> str:
     """Return all reasons of failures in the journal."""
     events = [entry.event for entry in scene.entries()]
-    said = [getattr(event, "story", "") or getattr(event, "problem", "") for event in events]
+    printed = [getattr(event, "story", "") or getattr(event, "problem", "") for event in events]
     logs = [path.read_text(errors="replace") for path in scene.project.glob(".weft/attempts/*/*/err")]
-    return "\n".join([*said, *logs])
+    return "\n".join([*printed, *logs])

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from chaos.disturbing import ALL, disturb
+from chaos.disturbances import ALL, disturb
 from chaos.scene import EVERYTHING, Outcome, Scene
 from weft.engine.messages import Ended
 
@@ -54,7 +54,9 @@ def test_engines_killed_at_random_times_start_every_program_once(scenes: Scenes,
     assert done["engine"] >= 3
 
 
-def test_engines_runners_and_programs_killed_or_stopped_at_random(scenes: Scenes, expected: Outcome) -> None:
+def test_run_completes_when_engines_runners_and_programs_are_killed_or_stopped_at_random(
+    scenes: Scenes, expected: Outcome
+) -> None:
     scene = scenes(*EVERYTHING, policy="plan")
     done = disturb(scene, random.Random(11), kills=6, kinds=ALL[1:])
     scene.finish()
@@ -65,7 +67,7 @@ def test_engines_runners_and_programs_killed_or_stopped_at_random(scenes: Scenes
 def test_program_over_its_limit_is_killed_with_its_children(
     scenes: Scenes,
 ) -> None:
-    """Its engine dies during the termination; the next one finds the end and retries."""
+    """The engine is killed during the termination; the next engine records the end and retries."""
     scene = scenes("mule")
     engine = scene.live()
     time.sleep(1.5)

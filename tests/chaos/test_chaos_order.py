@@ -1,4 +1,4 @@
-"""The order of journal entries and messages that makes a crash in between harmless."""
+"""The order of journal entries and messages makes a crash between them harmless."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_journal_has_starts_and_ends_before_the_runner_is_notified(
     monkeypatch.setattr(link, "_FORGET_BATCH", 1)
     written: set[tuple[str, int]] = set()
     waiting: set[tuple[str, int]] = set()
-    told: list[tuple[str, int]] = []
+    reported: list[tuple[str, int]] = []
     append, commit, send = JournalStore.append, JournalStore.commit, RunnerLink.send
 
     def appended(store: JournalStore, entry: JournalEntry, state: EngineState) -> None:
@@ -38,8 +38,8 @@ def test_journal_has_starts_and_ends_before_the_runner_is_notified(
 
     def sent(link: RunnerLink, message: Mapping[str, Any]) -> None:
         numbers = message.get("attempts") or [message.get("attempt", -1)]
-        told.extend((message["do"], number) for number in numbers if message["do"] in ("start", "forget"))
-        assert set(told) <= written, f"{message} was sent too early"
+        reported.extend((message["do"], number) for number in numbers if message["do"] in ("start", "forget"))
+        assert set(reported) <= written, f"{message} was sent too early"
         send(link, message)
 
     monkeypatch.setattr(JournalStore, "append", appended)
@@ -50,5 +50,5 @@ def test_journal_has_starts_and_ends_before_the_runner_is_notified(
     )
     ran = run(tmp_path / "flow.yaml", project=tmp_path, policy="fcfs")
     assert ran.completed
-    assert {number for what, number in told if what == "start"} == set(range(6))
-    assert [number for what, number in told if what == "forget"]
+    assert {number for what, number in reported if what == "start"} == set(range(6))
+    assert [number for what, number in reported if what == "forget"]

@@ -120,5 +120,5 @@ class Project:
 
 
 def plain(text: str) -> str:
-    """Remove terminal escape sequences."""
+    """Remove terminal escape sequences from a text."""
     return re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", text)

@@ -1,4 +1,4 @@
-"""Malformed and hostile files: a message, an exit code, no hang."""
+"""Malformed and hostile files give a message and an exit code, and never a hang."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cli.shell import refused
-from cli.warm import weft
+from cli.warm_process import weft
 
 DEEP = 100_000
 LONG = 10_000_000
@@ -148,7 +148,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("name", sorted(OTHERS))
-def test_bad_files_of_other_formats(name: str, folder: Path) -> None:
+def test_bad_files_of_other_formats_are_rejected_with_their_position(name: str, folder: Path) -> None:
     content, word = OTHERS[name]
     (folder / name).write_text(content)
     assert len(refused(weft("check", name, folder=folder), 2, name, word)) == 1
@@ -165,7 +165,7 @@ def test_bad_files_of_other_formats(name: str, folder: Path) -> None:
     ],
     ids=["junk", "invalid", "utf-16", "zero", "zeros"],
 )
-def test_bytes_that_are_not_text(content: bytes, words: list[str], folder: Path) -> None:
+def test_files_that_are_not_valid_text_are_rejected(content: bytes, words: list[str], folder: Path) -> None:
     (folder / "bad.yaml").write_bytes(content)
     refused(weft("check", "bad.yaml", folder=folder), 2, *words)
     refused(weft("plan", "hello.yaml", "--on", "bad.yaml", folder=folder), 2)
@@ -174,7 +174,7 @@ def test_bytes_that_are_not_text(content: bytes, words: list[str], folder: Path)
 @pytest.mark.parametrize(
     "change", [lambda text: b"\xef\xbb\xbf" + text, lambda text: text.replace(b"\n", b"\r\n")]
 )
-def test_files_of_other_editors_are_read(change: object, folder: Path) -> None:
+def test_byte_order_marks_and_windows_line_ends_are_accepted(change: object, folder: Path) -> None:
     assert callable(change)
     (folder / "other.yaml").write_bytes(change((folder / "hello.yaml").read_bytes()))
     assert weft("check", "other.yaml", folder=folder).code == 0
@@ -185,7 +185,7 @@ def test_a_long_command_is_accepted(folder: Path) -> None:
     assert weft("plan", "long.yaml", "--on", "identical:1", folder=folder).code == 0
 
 
-def test_all_problems_of_a_file_at_once(folder: Path) -> None:
+def test_all_problems_of_a_file_are_reported_at_once(folder: Path) -> None:
     bad = "  a: {work: -1, after: nobody}\n  b: {wrok: 1}\n  c: {nodes: 0, work: 'x+'}\n"
     (folder / "bad.yaml").write_text(f"weft: 1\nnmae: x\ntasks:\n{bad}")
     lines = refused(weft("check", "bad.yaml", folder=folder), 2)
@@ -195,7 +195,7 @@ def test_all_problems_of_a_file_at_once(folder: Path) -> None:
         assert line.startswith(f"error: bad.yaml:{start}")
 
 
-def test_all_problems_of_a_platform_at_once(folder: Path) -> None:
+def test_all_problems_of_a_platform_are_reported_at_once(folder: Path) -> None:
     (folder / "bad.yaml").write_text(
         "weft: 1\nmachines:\n  m: {speed: -1}\n  n: {sped: 2}\n  o: {nodes: 0}\n"
     )
@@ -204,7 +204,7 @@ def test_all_problems_of_a_platform_at_once(folder: Path) -> None:
         assert sorted(line.split(":")[2] for line in lines) == ["3", "4", "5"]
 
 
-def test_all_problems_of_all_files_at_once(folder: Path) -> None:
+def test_all_problems_of_all_files_are_reported_at_once(folder: Path) -> None:
     (folder / "one.yaml").write_text(tasks("  a: {wrok: 1}\n"))
     (folder / "two.yaml").write_text("weft: 1\nmachines: {m: {sped: 1}}\n")
     names = ["one.yaml", "hello.yaml", "two.yaml", "three.yaml"]
@@ -213,7 +213,7 @@ def test_all_problems_of_all_files_at_once(folder: Path) -> None:
     assert "three.yaml" in lines[2]
 
 
-def test_thousands_of_problems_do_not_flood_the_terminal(folder: Path) -> None:
+def test_the_list_of_problems_is_truncated_after_a_limit(folder: Path) -> None:
     (folder / "bad.yaml").write_text(tasks("".join(f"  t{n}: {{wrok: 1}}\n" for n in range(3000))))
     lines = refused(weft("check", "bad.yaml", folder=folder), 2)
     assert len(lines) == 31
@@ -228,7 +228,7 @@ IMPOSSIBLE = {
 
 
 @pytest.mark.parametrize("rule", sorted(IMPOSSIBLE))
-def test_infeasible_has_its_own_exit_code(rule: str, folder: Path) -> None:
+def test_an_infeasible_workflow_has_its_own_exit_code(rule: str, folder: Path) -> None:
     (folder / "big.yaml").write_text(tasks(IMPOSSIBLE[rule]))
     for command in (
         ("plan", "big.yaml", "--on", "identical:2"),
@@ -238,7 +238,7 @@ def test_infeasible_has_its_own_exit_code(rule: str, folder: Path) -> None:
     assert weft("check", "big.yaml", folder=folder).code == 0
 
 
-def test_check_reports_impossible_and_wrong_files_together(folder: Path) -> None:
+def test_check_reports_infeasible_and_invalid_files_together(folder: Path) -> None:
     (folder / "big.yaml").write_text(tasks(IMPOSSIBLE["64 nodes"]))
     (folder / "bad.yaml").write_text(tasks("  a: {wrok: 1}\n"))
     lines = refused(weft("check", "big.yaml", "bad.yaml", "--on", "identical:2", folder=folder), 2)

@@ -1,4 +1,4 @@
-"""Mistyped commands and options."""
+"""Mistyped commands and options are rejected with advice."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cli.shell import refused
-from cli.warm import weft
+from cli.warm_process import weft
 
 PLAN = ("plan", "hello.yaml", "--on", "identical:2")
 
@@ -128,20 +128,20 @@ def short(value: object) -> str:
 
 
 @pytest.mark.parametrize("arguments", USAGE, ids=short)
-def test_wrong_usage(arguments: tuple[str, ...], crowded: Path) -> None:
+def test_wrong_arguments_are_usage_errors(arguments: tuple[str, ...], crowded: Path) -> None:
     lines = refused(weft(*arguments, folder=crowded), 2, *USAGE[arguments])
     assert lines[0].startswith("Usage: weft")
     assert "--help" in lines[1]
 
 
 @pytest.mark.parametrize("arguments", VALUES, ids=short)
-def test_wrong_values(arguments: tuple[str, ...], crowded: Path) -> None:
+def test_wrong_option_values_are_rejected(arguments: tuple[str, ...], crowded: Path) -> None:
     lines = refused(weft(*arguments, folder=crowded), 2, *VALUES[arguments])
     assert len(lines) == 1
 
 
 @pytest.mark.parametrize("platform", PLATFORMS, ids=short)
-def test_wrong_platforms(platform: str, crowded: Path) -> None:
+def test_wrong_platforms_are_rejected(platform: str, crowded: Path) -> None:
     lines = refused(weft("plan", "hello.yaml", "--on", platform, folder=crowded), 2, *PLATFORMS[platform])
     assert len(lines) == 1
 
@@ -160,21 +160,21 @@ def test_wrong_platforms(platform: str, crowded: Path) -> None:
     ],
     ids=short,
 )
-def test_values_that_are_far_too_long(arguments: tuple[str, ...], crowded: Path) -> None:
+def test_very_long_values_are_shortened_in_messages(arguments: tuple[str, ...], crowded: Path) -> None:
     shown = weft(*arguments, folder=crowded)
     assert (shown.code, shown.out) == (2, "")
     assert "Traceback" not in shown.err
     assert 1 <= len(shown.err.splitlines()) <= 4
 
 
-def test_without_arguments_the_help_is_shown(folder: Path) -> None:
+def test_help_is_shown_without_arguments(folder: Path) -> None:
     shown = weft(folder=folder)
     assert shown.code == 2
     assert "Commands:" in shown.err
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may read and write everything")
-def test_files_that_may_not_be_read_or_written(folder: Path) -> None:
+def test_files_without_permission_are_reported(folder: Path) -> None:
     (folder / "hello.yaml").chmod(0)
     refused(weft("check", "hello.yaml", folder=folder), 2, "hello.yaml", "Permission denied")
     (folder / "hello.yaml").chmod(0o600)

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from cli.shell import HELLO, refused, weft
-from cli.warm import weft as warm_weft
+from cli.warm_process import weft as warm_weft
 from weft import __version__
 from weft.cli.main import COMMANDS
 from weft.cli.main import weft as group
@@ -24,7 +24,7 @@ from weft.schedule.objective import OBJECTIVES
 PLAN = ("plan", "hello.yaml", "--on", "grid.yaml", "--plan-steps", "50")
 
 
-def test_version(folder: Path) -> None:
+def test_version_is_printed(folder: Path) -> None:
     assert weft("--version", folder=folder).out == f"weft {__version__}\n"
 
 
@@ -60,7 +60,7 @@ def test_plan_shows_facts_and_chart(folder: Path) -> None:
     assert len(plain.out.splitlines()) < len(shown.out.splitlines())
 
 
-def test_plan_as_json(folder: Path) -> None:
+def test_plan_prints_json_on_request(folder: Path) -> None:
     record = json.loads(weft(*PLAN, "--json", folder=folder).out)
     assert (record["workflow"], record["platform"], record["tasks"], record["planner"]) == (
         "hello",
@@ -74,7 +74,7 @@ def test_plan_as_json(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("deadline", ["7200", "2h", "0-02:00:00"])
-def test_plan_within_limits(deadline: str, folder: Path) -> None:
+def test_plan_within_its_limits_exits_with_0(deadline: str, folder: Path) -> None:
     shown = warm_weft(*PLAN, "--deadline", deadline, "--max-cost", "9", "--no-chart", folder=folder)
     assert shown.code == 0
     assert re.search(r"^  deadline      2h 0m, 1h \d+m to spare$", shown.out, re.MULTILINE)
@@ -84,7 +84,7 @@ def test_plan_within_limits(deadline: str, folder: Path) -> None:
     assert record["objective_value"] == record["makespan_s"]
 
 
-def test_plan_beyond_limits(folder: Path) -> None:
+def test_plan_beyond_its_limits_is_an_error(folder: Path) -> None:
     lines = refused(
         warm_weft(*PLAN, "--deadline", "1m", folder=folder), 3, "no plan can meet the deadline of 60 s"
     )
@@ -107,7 +107,7 @@ def test_the_help_of_plan_names_every_objective(folder: Path) -> None:
         assert re.search(rf"[ :]{name}[,.]", shown), name
 
 
-def test_a_planner_shows_its_options() -> None:
+def test_planners_command_lists_the_options_of_a_planner() -> None:
     for name in PLANNERS:
         # Run in this process: starting one per planner would take longer than the command.
         record = json.loads(CliRunner().invoke(group, ["planners", name, "--json"]).stdout)
@@ -122,7 +122,7 @@ def test_a_planner_shows_its_options() -> None:
         assert all(f"  {name}:{option['name']}=" in shown for option in record["options"])
 
 
-def test_the_same_plan_under_every_hash_seed(folder: Path) -> None:
+def test_plan_is_the_same_under_every_hash_seed(folder: Path) -> None:
     found = [
         json.loads(weft(*PLAN, "--json", folder=folder, PYTHONHASHSEED=seed).out) for seed in ("0", "1", "77")
     ]
@@ -150,7 +150,7 @@ def test_plan_prints_only_the_requested_output(folder: Path) -> None:
     assert page.endswith("</html>")
 
 
-def test_a_workflow_from_the_standard_input(folder: Path) -> None:
+def test_plan_reads_a_workflow_from_standard_input(folder: Path) -> None:
     shown = weft(
         "plan",
         "-",
@@ -165,21 +165,21 @@ def test_a_workflow_from_the_standard_input(folder: Path) -> None:
     assert shown.out.startswith("hello: 6 tasks, 8 edges on ")
 
 
-def test_a_platform_from_the_standard_input(folder: Path) -> None:
+def test_plan_reads_a_platform_from_standard_input(folder: Path) -> None:
     given = b"weft: 1\nmachines: {m: {speed: 2}}\n"
     record = json.loads(weft("plan", "hello.yaml", "--on", "-", "--json", folder=folder, given=given).out)
     assert record["makespan_s"] == (20 + 4 * 120 + 10) / 2
 
 
 @pytest.mark.parametrize("platform", ["identical:3", "cluster:4", "local", "random:3"])
-def test_short_forms_of_platforms(platform: str, folder: Path) -> None:
+def test_platforms_can_be_given_in_short_form(platform: str, folder: Path) -> None:
     record = json.loads(
         warm_weft("plan", "hello.yaml", "--on", platform, "--json", "--plan-steps", "9", folder=folder).out
     )
     assert record["makespan_s"] > 0
 
 
-def test_parameters_from_the_command_line_win_over_those_of_a_file(folder: Path) -> None:
+def test_parameters_of_the_command_line_override_those_of_a_file(folder: Path) -> None:
     (folder / "params.yaml").write_text("seeds: 2\n")
 
     def tasks(*arguments: str) -> int:
@@ -199,7 +199,7 @@ def test_check_reports_no_problems(folder: Path) -> None:
     assert second == "grid.yaml: a platform of 2 machines, 3 nodes; no problems"
 
 
-def test_check_as_json(folder: Path) -> None:
+def test_check_prints_json_on_request(folder: Path) -> None:
     record = json.loads(warm_weft("check", "hello.yaml", "grid.yaml", "--json", folder=folder).out)
     assert record["problems"] == []
     assert [entry["kind"] for entry in record["files"]] == ["workflow", "platform"]
@@ -214,12 +214,14 @@ def test_check_reports_what_a_run_would_reject(folder: Path) -> None:
     )
     lines = refused(warm_weft("check", "w.yaml", folder=folder), 2, "w.yaml:4:", "`to:` sets the destination")
     assert len(lines) == 3
-    told = "\n".join(lines)
-    assert "'/etc/hosts' is not a valid file name; only names relative to the directory are allowed" in told
-    assert "'../{k}' is not a valid file name; '..' leads out of the directory" in told
-    assert "'/tmp/y{k}' is not a valid file name" in told
+    reported = "\n".join(lines)
+    assert (
+        "'/etc/hosts' is not a valid file name; only names relative to the directory are allowed" in reported
+    )
+    assert "'../{k}' is not a valid file name; '..' leads out of the directory" in reported
+    assert "'/tmp/y{k}' is not a valid file name" in reported
     for words in (("run", "-n"), ("run",)):
-        assert warm_weft(*words, "w.yaml", folder=folder).err == told + "\n"
+        assert warm_weft(*words, "w.yaml", folder=folder).err == reported + "\n"
         assert not (folder / ".weft").exists()
 
 
@@ -259,12 +261,17 @@ def test_check_reports_local_machines_that_a_run_rejects(folder: Path) -> None:
         "machine 'here': backend: unknown key 'cors'; did you mean 'cores'?",
         "sandbox 5; must name a directory",
     )
-    told = refused(warm_weft("check", "here.yaml", folder=folder), 2, *words)
-    assert refused(warm_weft("check", "hello.yaml", "--on", "here.yaml", folder=folder), 2, *words) == told
-    assert refused(warm_weft("run", "hello.yaml", "-n", "--on", "all.yaml", folder=folder), 2, *words) == told
+    reported = refused(warm_weft("check", "here.yaml", folder=folder), 2, *words)
+    assert (
+        refused(warm_weft("check", "hello.yaml", "--on", "here.yaml", folder=folder), 2, *words) == reported
+    )
+    assert (
+        refused(warm_weft("run", "hello.yaml", "-n", "--on", "all.yaml", folder=folder), 2, *words)
+        == reported
+    )
 
 
-def test_show(folder: Path) -> None:
+def test_show_prints_the_unfolded_workflow(folder: Path) -> None:
     shown = weft("show", "hello.yaml", folder=folder)
     assert shown.code == 0
     assert shown.out.startswith("hello: 6 tasks")
@@ -297,13 +304,13 @@ def test_a_converted_workflow_gives_the_same_plan(ending: str, folder: Path) -> 
     assert found[0]["makespan_s"] == pytest.approx(found[1]["makespan_s"])
 
 
-def test_convert_to_the_standard_output(folder: Path) -> None:
+def test_convert_writes_to_standard_output(folder: Path) -> None:
     shown = weft("convert", "-", "-", "--to", "dot-picture", folder=folder, given=HELLO.encode())
     assert shown.out.startswith("digraph")
     assert "wrote" not in shown.out
 
 
-def test_convert_as_json(folder: Path) -> None:
+def test_convert_prints_json_on_request(folder: Path) -> None:
     record = json.loads(weft("convert", "hello.yaml", "out.json", "--json", folder=folder).out)
     assert (record["in"], record["out"], record["format"]) == ("hello.yaml", "out.json", "wfformat")
 
@@ -330,17 +337,17 @@ def test_the_schema_accepts_what_weft_accepts(kind: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_scripts(shell: str, folder: Path) -> None:
+def test_completion_scripts_are_printed(shell: str, folder: Path) -> None:
     shown = weft("completion", shell, folder=folder)
     assert shown.code == 0
     assert "_WEFT_COMPLETE" in shown.out
 
 
-def test_the_shell_gets_completions(folder: Path) -> None:
-    asked = {"_WEFT_COMPLETE": "bash_complete", "COMP_WORDS": "weft pl", "COMP_CWORD": "1"}
-    assert weft(folder=folder, **asked).out.split() == ["plain,plan", "plain,planners"]
-    asked |= {"COMP_WORDS": "weft plan --ob", "COMP_CWORD": "2"}
-    assert weft(folder=folder, **asked).out.split() == ["plain,--objective"]
+def test_completion_suggests_commands_and_options(folder: Path) -> None:
+    requested = {"_WEFT_COMPLETE": "bash_complete", "COMP_WORDS": "weft pl", "COMP_CWORD": "1"}
+    assert weft(folder=folder, **requested).out.split() == ["plain,plan", "plain,planners"]
+    requested |= {"COMP_WORDS": "weft plan --ob", "COMP_CWORD": "2"}
+    assert weft(folder=folder, **requested).out.split() == ["plain,--objective"]
 
 
 def test_log_messages_go_to_standard_error(folder: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from cli.shell import HELLO, refused
 from cli.shell import weft as new_weft
-from cli.warm import weft
+from cli.warm_process import weft
 from weft.planners import PLANNERS
 
 COMPARE = ("compare", "hello.yaml", "--on", "grid.yaml", "--planner", "heft")
@@ -46,13 +46,13 @@ def short(value: object) -> str:
 
 
 @pytest.mark.parametrize("arguments", USAGE, ids=short)
-def test_wrong_usage(arguments: tuple[str, ...], folder: Path) -> None:
+def test_wrong_arguments_of_compare_are_usage_errors(arguments: tuple[str, ...], folder: Path) -> None:
     lines = refused(weft(*arguments, folder=folder), 2, *USAGE[arguments])
     assert lines[0].startswith("Usage: weft compare")
 
 
 @pytest.mark.parametrize("arguments", VALUES, ids=short)
-def test_wrong_values(arguments: tuple[str, ...], folder: Path) -> None:
+def test_wrong_option_values_of_compare_are_rejected(arguments: tuple[str, ...], folder: Path) -> None:
     assert len(refused(weft(*arguments, folder=folder), 2, *VALUES[arguments])) == 1
 
 
@@ -62,7 +62,7 @@ def test_a_task_that_cannot_run_is_infeasible(folder: Path) -> None:
     assert len(lines) == 1
 
 
-def test_tables(folder: Path) -> None:
+def test_compare_prints_tables(folder: Path) -> None:
     (folder / "chain.yaml").write_text(
         "weft: 1\nname: chain\ntasks: {a: {work: 2}, b: {work: 4, after: a}}\n"
     )
@@ -77,7 +77,7 @@ def test_tables(folder: Path) -> None:
     assert re.fullmatch(r"heft +2 +1\.000 +2 of 2 +[\d.]+ m?s", lines[7])
 
 
-def test_all_supported_planners_are_the_default(folder: Path) -> None:
+def test_compare_uses_all_supported_planners_by_default(folder: Path) -> None:
     record = json.loads(new_weft(*ALL, "--json", folder=folder).out)
     names = {standing["planner"] for standing in record["planners"]}
     assert "heft" in names
@@ -97,19 +97,19 @@ def test_compare_and_plan_predict_the_same(folder: Path) -> None:
     assert (results["tasks"], results["edges"]) == (planned["tasks"], planned["edges"])
 
 
-def test_a_workflow_from_the_standard_input(folder: Path) -> None:
+def test_compare_reads_a_workflow_from_standard_input(folder: Path) -> None:
     shown = new_weft(
         "compare", "-", "--on", "grid.yaml", "--planner", "heft", folder=folder, given=HELLO.encode()
     )
     assert "hello (6 tasks)" in shown.out
 
 
-def test_parameters_are_given(folder: Path) -> None:
+def test_compare_accepts_parameters(folder: Path) -> None:
     record = json.loads(weft(*COMPARE, "-p", "seeds=1", "--json", folder=folder).out)
     assert record["workflows"][0]["tasks"] == 3
 
 
-def test_csv_and_page(folder: Path) -> None:
+def test_compare_writes_csv_and_html(folder: Path) -> None:
     shown = weft(*COMPARE, "--csv", "c.csv", "--html", "c.html", folder=folder)
     assert shown.out.endswith("wrote c.csv\nwrote c.html\n")
     (row,) = csv.DictReader((folder / "c.csv").read_text().splitlines())

@@ -9,7 +9,7 @@ import pytest
 
 from cli.shell import refused
 from cli.shell import weft as new_weft
-from cli.warm import weft
+from cli.warm_process import weft
 from weft.formats.files import load_platform, load_workflow
 from weft.workflow.generators import GENERATORS
 
@@ -46,13 +46,13 @@ def short(value: object) -> str:
 
 
 @pytest.mark.parametrize("arguments", USAGE, ids=short)
-def test_wrong_usage(arguments: tuple[str, ...], tmp_path: Path) -> None:
+def test_wrong_arguments_of_generate_are_usage_errors(arguments: tuple[str, ...], tmp_path: Path) -> None:
     lines = refused(weft(*arguments, folder=tmp_path), 2, *USAGE[arguments])
     assert lines[0].startswith("Usage: weft generate")
 
 
 @pytest.mark.parametrize("arguments", VALUES, ids=short)
-def test_wrong_values(arguments: tuple[str, ...], tmp_path: Path) -> None:
+def test_wrong_option_values_of_generate_are_rejected(arguments: tuple[str, ...], tmp_path: Path) -> None:
     shown = weft(*arguments, folder=tmp_path)
     assert len(refused(shown, 2, *VALUES[arguments])) == 1
 
@@ -68,7 +68,7 @@ def test_the_workflow_is_printed_and_planned(tmp_path: Path) -> None:
     assert (record["workflow"], record["tasks"], record["edges"]) == ("barrier-8", 8, 9)
 
 
-def test_the_seed_decides(tmp_path: Path) -> None:
+def test_generated_workflow_depends_only_on_the_seed(tmp_path: Path) -> None:
     first, again, other = (
         new_weft(*BARRIER, "--seed", seed, folder=tmp_path, PYTHONHASHSEED=hashes).out
         for seed, hashes in (("1", "0"), ("1", "9"), ("2", "0"))
@@ -101,14 +101,14 @@ def test_the_platform_alone_is_printed(tmp_path: Path) -> None:
     assert "wrote" not in shown.out
 
 
-def test_other_formats_by_ending_and_by_name(tmp_path: Path) -> None:
+def test_output_format_follows_the_file_ending_or_the_option(tmp_path: Path) -> None:
     arguments = ("generate", "fork-join", "-s", "width=2", "-s", "stages=1")
     assert weft(*arguments, "-o", "x.json", folder=tmp_path).code == 0
     assert json.loads((tmp_path / "x.json").read_text())["schemaVersion"]
     assert weft(*arguments, "--to", "mermaid", folder=tmp_path).out.startswith("flowchart TD")
 
 
-def test_contents_of_the_json_file(tmp_path: Path) -> None:
+def test_generated_json_file_has_the_documented_contents(tmp_path: Path) -> None:
     record = json.loads(weft(*BARRIER, "-o", "b.yaml", "--json", folder=tmp_path).out)
     assert record == {
         "kind": "barrier", "seed": 0, "workflow": "barrier-8", "out": "b.yaml", "format": "weft",
@@ -117,7 +117,7 @@ def test_contents_of_the_json_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", [("generate",), ("generate", "--list")])
-def test_all_kinds_are_listed(arguments: tuple[str, ...], tmp_path: Path) -> None:
+def test_generate_lists_all_kinds(arguments: tuple[str, ...], tmp_path: Path) -> None:
     shown = weft(*arguments, folder=tmp_path)
     assert shown.code == 0
     lines = shown.out.splitlines()
@@ -125,11 +125,11 @@ def test_all_kinds_are_listed(arguments: tuple[str, ...], tmp_path: Path) -> Non
     records = json.loads(weft(*arguments, "--json", folder=tmp_path).out)
     assert [record["name"] for record in records] == list(GENERATORS)
     parameters = [f"{p['name']}=" for record in records for p in record["parameters"]]
-    told = [line.split()[0] for line in lines if line.startswith("  ") and "=" in line.split()[0]]
-    assert [text.split("=")[0] + "=" for text in told] == parameters
+    reported = [line.split()[0] for line in lines if line.startswith("  ") and "=" in line.split()[0]]
+    assert [text.split("=")[0] + "=" for text in reported] == parameters
 
 
-def test_one_kind_is_listed(tmp_path: Path) -> None:
+def test_generate_lists_the_options_of_one_kind(tmp_path: Path) -> None:
     shown = weft("generate", "sample-sweeps", "--list", folder=tmp_path)
     lines = shown.out.splitlines()
     assert lines[0].startswith("sample-sweeps: ")

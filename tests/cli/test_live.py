@@ -1,4 +1,6 @@
-"""Live display: no wrapping on a narrow terminal, no unwanted colour, single lines without a terminal."""
+"""The live display never wraps lines, uses colour only when allowed, and prints plain lines without a
+terminal.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,7 @@ def on_terminal(project: Project, columns: int, rows: int, **variables: str) -> 
 
 
 @pytest.mark.parametrize(("columns", "rows", "variables"), [(30, 10, {"NO_COLOR": "1"}), (120, 40, {})])
-def test_the_block_fits_its_terminal(
+def test_live_block_fits_the_terminal_size(
     project: Project, columns: int, rows: int, variables: dict[str, str]
 ) -> None:
     project.write("shown.yaml", FLOW)
@@ -78,7 +80,7 @@ def test_the_block_fits_its_terminal(
     assert failure in blocks[-1]
 
 
-def test_without_a_terminal_failures_are_lines(project: Project) -> None:
+def test_failures_are_printed_as_lines_without_a_terminal(project: Project) -> None:
     project.write("shown.yaml", FLOW)
     done = project.weft("run", "shown.yaml", "-k")
     assert done.code == 1
@@ -98,7 +100,9 @@ class Clock:
         monkeypatch.setattr(module.time, "monotonic", lambda: self.now_s)
 
 
-def test_lines_come_now_and_then_and_only_if_something_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_status_lines_are_printed_at_intervals_and_only_after_changes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     clock, stream, done = Clock(monkeypatch), io.StringIO(), 0
     live = LiveDisplay(lambda _columns, _rows: [], lambda: f"{done} done", stream=stream)
     for second in range(100):
@@ -108,7 +112,7 @@ def test_lines_come_now_and_then_and_only_if_something_changed(monkeypatch: pyte
     assert stream.getvalue() == "0 done\n1 done\n"
 
 
-def test_a_closed_terminal_is_no_error() -> None:
+def test_a_closed_terminal_does_not_stop_the_run() -> None:
     class Gone(io.StringIO):
         def isatty(self) -> bool:
             return True

@@ -1,4 +1,4 @@
-"""The state folder: every command rejects a link in its place, with advice."""
+"""The state folder: every command rejects a link in place of it, and gives advice."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ COMMANDS = [
 ]
 
 
-def story(folder: Path) -> dict[str, tuple[int, int, bytes]]:
-    """Return everything about a folder that a command could change."""
+def folder_state(folder: Path) -> dict[str, tuple[int, int, bytes]]:
+    """Return names, types, times and contents of everything in a folder."""
     found = {}
     for path in sorted(folder.rglob("*")):
         status = path.lstat()
@@ -60,10 +60,10 @@ def test_a_link_instead_of_the_state_folder_is_rejected(
     elsewhere = tmp_path_factory.mktemp("elsewhere") / "state"
     (ran.folder / ".weft").rename(elsewhere)
     (ran.folder / ".weft").symlink_to(elsewhere)
-    before = story(elsewhere)
+    before = folder_state(elsewhere)
     for command in COMMANDS:
         refused(ran.weft(*command), 2, ".weft' is a symbolic link to ", str(elsewhere), "remove the link")
-    assert story(elsewhere) == before
+    assert folder_state(elsewhere) == before
 
 
 @pytest.mark.parametrize("part", ["attempts", "sandbox/local", "runners/1", "reports/1", "weft.db"])
@@ -73,14 +73,14 @@ def test_a_link_instead_of_a_subfolder_is_rejected(
     elsewhere = tmp_path_factory.mktemp("elsewhere") / "part"
     (ran.folder / ".weft" / part).rename(elsewhere)
     (ran.folder / ".weft" / part).symlink_to(elsewhere)
-    before = story(elsewhere.parent)
+    before = folder_state(elsewhere.parent)
     words = ["`sandbox: DIR`"] if part.startswith("sandbox") else []
     for command in COMMANDS:
         refused(ran.weft(*command), 2, f".weft/{part}' is a symbolic link to ", "remove the link", *words)
-    assert story(elsewhere.parent) == before
+    assert folder_state(elsewhere.parent) == before
 
 
-def test_a_project_that_is_no_directory_is_rejected(project: Project) -> None:
+def test_a_project_path_that_is_not_a_directory_is_rejected(project: Project) -> None:
     project.write("w.yaml", WORKFLOW)
     project.write(".weft", "mine\n")
     refused(project.weft("run", "w.yaml"), 2, ".weft' is not a directory", "rename or remove it", "--project")

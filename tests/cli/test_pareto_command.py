@@ -11,7 +11,7 @@ import pytest
 
 from cli.shell import refused
 from cli.shell import weft as new_weft
-from cli.warm import weft
+from cli.warm_process import weft
 
 PARETO = ("pareto", "hello.yaml", "--on", "grid.yaml")
 QUICK = (*PARETO, "--plan-steps", "200", "--points", "4")
@@ -42,30 +42,30 @@ def short(value: object) -> str:
 
 
 @pytest.mark.parametrize("arguments", USAGE, ids=short)
-def test_wrong_usage(arguments: tuple[str, ...], folder: Path) -> None:
+def test_wrong_arguments_of_pareto_are_usage_errors(arguments: tuple[str, ...], folder: Path) -> None:
     lines = refused(weft(*arguments, folder=folder), 2, *USAGE[arguments])
     assert lines[0].startswith(f"Usage: weft {arguments[0]}")
 
 
 @pytest.mark.parametrize("arguments", VALUES, ids=short)
-def test_wrong_values(arguments: tuple[str, ...], folder: Path) -> None:
+def test_wrong_option_values_of_pareto_are_rejected(arguments: tuple[str, ...], folder: Path) -> None:
     assert len(refused(weft(*arguments, folder=folder), 2, *VALUES[arguments])) == 1
 
 
-def test_only_the_page_is_printed_on_request(folder: Path) -> None:
+def test_pareto_prints_only_the_page_on_request(folder: Path) -> None:
     page = weft(*QUICK, "--html", "-", folder=folder).out.strip()
     assert page.startswith("<!DOCTYPE html>")
     assert page.endswith("</html>")
 
 
-def test_limits_below_every_plan(folder: Path) -> None:
-    told = refused(
+def test_pareto_is_infeasible_when_no_plan_meets_the_limits(folder: Path) -> None:
+    reported = refused(
         weft(*QUICK, "--deadline", "1m", folder=folder), 3, "no plan can meet the deadline of 60 s"
     )
-    assert len(told) == 1
+    assert len(reported) == 1
 
 
-def test_the_table_and_the_plan_that_is_chosen_from_it(folder: Path) -> None:
+def test_pareto_prints_a_table_and_plan_chooses_a_point_of_it(folder: Path) -> None:
     shown = new_weft(*QUICK, folder=folder)
     assert (shown.code, shown.err) == (0, "")
     lines = shown.out.splitlines()
@@ -83,14 +83,14 @@ def test_the_table_and_the_plan_that_is_chosen_from_it(folder: Path) -> None:
     refused(new_weft(*CHOOSE, "77", folder=folder), 2, "point 77", f"it has {len(known)} points")
 
 
-def test_choosing_without_a_front_computes_one(folder: Path) -> None:
+def test_choose_computes_a_front_if_none_is_stored(folder: Path) -> None:
     shown = weft(*CHOOSE, "1", "--plan-steps", "200", "--no-chart", folder=folder)
     assert shown.code == 0
     assert re.search(r"note: point 1 of \d+ of the front of time against cost", shown.out)
     assert len(list((folder / ".weft" / "fronts").iterdir())) == 1
 
 
-def test_the_same_front_under_every_hash_seed(folder: Path) -> None:
+def test_front_is_the_same_under_every_hash_seed(folder: Path) -> None:
     found = [
         json.loads(new_weft(*QUICK, "--json", folder=folder, PYTHONHASHSEED=seed).out) for seed in ("0", "77")
     ]
@@ -99,7 +99,7 @@ def test_the_same_front_under_every_hash_seed(folder: Path) -> None:
     assert found[0] == found[1]
 
 
-def test_contents_of_the_file(folder: Path) -> None:
+def test_the_pareto_json_file_has_the_documented_contents(folder: Path) -> None:
     shown = weft(*QUICK, "--against", "idle", "--out", "f.csv", "--html", "f.html", folder=folder)
     assert shown.out.endswith("wrote f.csv\nwrote f.html\n")
     assert weft(*QUICK, "--against", "idle", "--out", "f.json", folder=folder).code == 0
@@ -109,7 +109,7 @@ def test_contents_of_the_file(folder: Path) -> None:
     assert (folder / "f.html").read_text().startswith("<!DOCTYPE html>")
 
 
-def test_an_unwritable_folder_is_noted(folder: Path) -> None:
+def test_an_unwritable_folder_for_the_front_is_noted(folder: Path) -> None:
     (folder / ".weft").write_text("not a folder")
     shown = weft(*QUICK, folder=folder)
     assert shown.code == 0

@@ -53,7 +53,7 @@ def kept(found: dict[str, Any]) -> dict[str, Any]:
     return {key: found[key] for key in SAME}
 
 
-def test_steps_give_the_same_plan_every_time(hard: Path) -> None:
+def test_equal_steps_give_equal_plans(hard: Path) -> None:
     first, second = (record("--plan-steps", "400", folder=hard) for _ in range(2))
     assert kept(first) == kept(second)
     assert (first["cut"], first["plan_time_s"], first["plan_steps"], first["workers"]) == (
@@ -68,14 +68,14 @@ def test_steps_give_the_same_plan_every_time(hard: Path) -> None:
     assert (heft["plan_time_s"], heft["found_by"]) == (None, "heft")
 
 
-def test_workers_give_the_plan_of_as_many_islands(hard: Path) -> None:
+def test_plan_depends_on_the_number_of_islands_not_on_the_workers(hard: Path) -> None:
     two = record("--plan-steps", "400", "--workers", "2", folder=hard)
     alone = record("--plan-steps", "400", "--planner", "auto:islands=2", folder=hard)
     assert kept(two) == kept(alone)
     assert (two["workers"], two["islands"], alone["workers"], alone["islands"]) == (2, 2, 1, 2)
 
 
-def test_a_dask_cluster_gives_the_plan_of_as_many_islands(hard: Path, tmp_path_factory: Any) -> None:
+def test_plan_of_a_dask_cluster_equals_that_of_local_workers(hard: Path, tmp_path_factory: Any) -> None:
     if importlib.util.find_spec("distributed") is None and not os.environ.get("CI"):
         pytest.skip("the package distributed is not installed")
     with clusters.cluster(tmp_path_factory.mktemp("dask")) as address:
@@ -85,7 +85,7 @@ def test_a_dask_cluster_gives_the_plan_of_as_many_islands(hard: Path, tmp_path_f
     assert there["workers"] == 2
 
 
-def test_the_time_is_stored_and_printed(hard: Path) -> None:
+def test_planning_time_is_stored_and_printed(hard: Path) -> None:
     found = record("--plan-time", "0.5", folder=hard)
     assert (found["plan_time_s"], found["plan_steps"], found["cut"]) == (0.5, None, True)
     assert found["makespan_s"] <= record("--planner", "heft", folder=hard)["makespan_s"]
@@ -93,7 +93,7 @@ def test_the_time_is_stored_and_printed(hard: Path) -> None:
 
 
 def searching(folder: Path, *arguments: str) -> tuple[subprocess.Popen[bytes], int]:
-    """Start a search with a terminal as standard error and wait for the first plan."""
+    """Start a search with a terminal as standard error, and wait for the first plan."""
     ours, theirs = os.openpty()
     process = start(*PLAN, *arguments, folder=folder, stdout=subprocess.PIPE, stderr=theirs)
     os.close(theirs)

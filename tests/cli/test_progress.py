@@ -1,4 +1,4 @@
-"""The progress line: shown on a terminal, erased afterwards, and naming compiled kernels."""
+"""The progress line is shown on a terminal, erased afterwards, and names the kernel being compiled."""
 
 from __future__ import annotations
 
@@ -33,32 +33,32 @@ def double_it(value):
 
 
 @pytest.fixture
-def cold(monkeypatch):
-    """Treat every kernel as not compiled; compiling it changes nothing."""
+def uncompiled(monkeypatch):
+    """Report every kernel as not compiled, and make compiling do nothing."""
     monkeypatch.setenv("WEFT_KERNELS", "compiled")
     monkeypatch.setattr(compilation, "_needs_compilation", lambda function: True)
     monkeypatch.setattr(compilation, "compile_kernel", lambda function: function)
 
 
-def test_the_line_is_shown_and_erased(terminal):
+def test_progress_line_is_shown_and_erased(terminal):
     with stage("planning"):
         assert terminal.getvalue() == f"{CLEAR}planning …"
     assert terminal.getvalue() == f"{CLEAR}planning …{CLEAR}"
 
 
-def test_the_line_is_erased_after_an_error(terminal):
+def test_progress_line_is_erased_after_an_error(terminal):
     with pytest.raises(ValueError, match="wrong"), stage("planning"):
         raise ValueError("wrong")
     assert terminal.getvalue().endswith(CLEAR)
 
 
-def test_nothing_is_shown_on_a_dumb_terminal(terminal, monkeypatch):
+def test_no_progress_is_shown_on_a_dumb_terminal(terminal, monkeypatch):
     monkeypatch.setenv("TERM", "dumb")
     with stage("planning"):
         assert terminal.getvalue() == ""
 
 
-def test_nothing_is_shown_without_a_terminal(monkeypatch, cold):
+def test_no_progress_is_shown_without_a_terminal(monkeypatch, uncompiled):
     shown = io.StringIO()
     monkeypatch.setattr(progress, "sys", SimpleNamespace(stderr=shown))
     with stage("planning"):
@@ -66,21 +66,21 @@ def test_nothing_is_shown_without_a_terminal(monkeypatch, cold):
     assert shown.getvalue() == ""
 
 
-def test_a_kernel_is_named_while_it_is_compiled(terminal, cold):
+def test_a_kernel_is_named_while_it_is_compiled(terminal, uncompiled):
     with stage("planning 3 tasks"):
         assert compilation.run_kernel(double_it, (3,), (), work_s=1.0) == 6
-    told = f"{CLEAR}planning 3 tasks: compiling double_it for this processor (once) …"
-    assert terminal.getvalue() == f"{CLEAR}planning 3 tasks …{told}{CLEAR}planning 3 tasks …{CLEAR}"
+    reported = f"{CLEAR}planning 3 tasks: compiling double_it for this processor (once) …"
+    assert terminal.getvalue() == f"{CLEAR}planning 3 tasks …{reported}{CLEAR}planning 3 tasks …{CLEAR}"
 
 
-def test_listeners_are_removed_after_the_stage(terminal, cold):
+def test_progress_callbacks_are_removed_after_the_stage(terminal, uncompiled):
     with stage("planning"):
         pass
     compilation.run_kernel(double_it, (3,), (), work_s=1.0)
     assert "compiling" not in terminal.getvalue()
 
 
-def test_a_long_line_stays_on_one_line(terminal, cold):
+def test_a_long_progress_text_is_cut_to_one_line(terminal, uncompiled):
     with stage("x" * 500):
         compilation.run_kernel(double_it, (3,), (), work_s=1.0)
     lines = terminal.getvalue().split(CLEAR)
@@ -97,24 +97,24 @@ def news(**values):
 def test_a_search_reports_plan_bound_gap_and_planner(terminal):
     with stage("planning") as line:
         line.news(news())
-    told = f"{CLEAR}planning: 2m 30s by weave, bound 2m 0s, gap 25.0% …"
-    assert terminal.getvalue() == f"{CLEAR}planning …{told}{CLEAR}"
+    reported = f"{CLEAR}planning: 2m 30s by weave, bound 2m 0s, gap 25.0% …"
+    assert terminal.getvalue() == f"{CLEAR}planning …{reported}{CLEAR}"
 
 
-def test_without_a_bound_there_is_no_gap(terminal):
+def test_search_progress_has_no_gap_without_a_bound(terminal):
     with stage("planning") as line:
         line.news(news(bound_s=0.0))
     assert "planning: 2m 30s by weave …" in terminal.getvalue()
 
 
-def test_updates_that_follow_too_fast_are_skipped(terminal):
+def test_progress_updates_in_quick_succession_are_skipped(terminal):
     with stage("planning") as line:
         for _ in range(1000):
             line.news(news())
     assert terminal.getvalue().count("by weave") < 20
 
 
-def test_without_a_terminal_there_is_no_callback(monkeypatch):
+def test_no_progress_callback_is_set_without_a_terminal(monkeypatch):
     monkeypatch.setattr(progress, "sys", SimpleNamespace(stderr=io.StringIO()))
     with stage("planning") as line:
         assert line.news is None

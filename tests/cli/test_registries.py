@@ -46,7 +46,7 @@ def test_every_option_has_values_default_and_meaning(registry):
     ]
 
 
-def test_it_is_plain_data(registry):
+def test_option_descriptions_are_plain_data(registry):
     record = describe("tunable", PLANNERS).as_record()
     assert list(record) == ["name", "title", "options"]
     assert record["options"][1] == {
@@ -64,7 +64,7 @@ def test_a_class_without_a_source_has_options_without_meaning(monkeypatch):
     assert (option.name, option.default, option.meaning) == ("depth", "3", "")
 
 
-def test_an_unknown_planner_is_named_with_the_nearest():
+def test_error_about_an_unknown_planner_name_suggests_the_nearest():
     with pytest.raises(InvalidInput, match="did you mean 'heft'"):
         describe("hefty", PLANNERS)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cli.shell import refused, start, weft
-from cli.warm import weft as warm_weft
+from cli.warm_process import weft as warm_weft
 from weft.papers import REPRODUCTIONS
 from weft.papers.repetition import ResultLedger, ledger_path
 
@@ -34,18 +34,18 @@ GOOD = {
 
 
 @pytest.mark.parametrize("arguments", VALUES, ids=" ".join)
-def test_wrong_names(arguments: tuple[str, ...], tmp_path: Path) -> None:
+def test_unknown_names_of_experiments_are_rejected(arguments: tuple[str, ...], tmp_path: Path) -> None:
     assert len(refused(warm_weft(*arguments, folder=tmp_path), 2, *VALUES[arguments])) == 1
     assert not (tmp_path / ".weft").exists()
 
 
 @pytest.mark.parametrize("arguments", USAGE, ids=" ".join)
-def test_wrong_usage(arguments: tuple[str, ...], tmp_path: Path) -> None:
+def test_wrong_arguments_of_reproduce_are_usage_errors(arguments: tuple[str, ...], tmp_path: Path) -> None:
     lines = refused(warm_weft(*arguments, folder=tmp_path), 2, *USAGE[arguments])
     assert lines[0].startswith("Usage: weft reproduce")
 
 
-def test_the_experiments_are_listed(tmp_path: Path) -> None:
+def test_reproduce_lists_the_experiments(tmp_path: Path) -> None:
     shown = warm_weft("reproduce", folder=tmp_path)
     assert [line.split()[0] for line in shown.out.splitlines()] == list(REPRODUCTIONS)
     listed = json.loads(warm_weft("reproduce", "--json", folder=tmp_path).out)
@@ -58,7 +58,7 @@ def ledger_of(folder: Path) -> ResultLedger:
 
 
 def prepare(folder: Path, **changed: float) -> None:
-    """Store runs as if they had been made, with other values for the first cell."""
+    """Store runs as if they had been executed, with other values for the first cell."""
     ledger = ledger_of(folder)
     with ledger:
         for number, cell in enumerate(REPRODUCTIONS.load("s2-alpha")().cells(full=False)):
@@ -66,7 +66,7 @@ def prepare(folder: Path, **changed: float) -> None:
             ledger.add((cell.name, 0), GOOD | makespan | (changed if number == 0 else {}))
 
 
-def test_figures_within_their_tolerances_exit_with_0(tmp_path: Path) -> None:
+def test_reproduce_exits_with_0_when_figures_are_within_tolerance(tmp_path: Path) -> None:
     prepare(tmp_path)
     shown = weft(*QUICK, folder=tmp_path)
     assert shown.code == 0
@@ -79,7 +79,7 @@ def test_figures_within_their_tolerances_exit_with_0(tmp_path: Path) -> None:
     assert "OUTSIDE" not in shown.out
 
 
-def test_a_figure_outside_its_tolerance_is_named(tmp_path: Path) -> None:
+def test_reproduce_names_a_figure_outside_its_tolerance(tmp_path: Path) -> None:
     prepare(tmp_path, cost_percent=-20.0)
     shown = warm_weft(*QUICK, folder=tmp_path)
     assert shown.code == 1
@@ -109,20 +109,20 @@ def wait_for_runs(folder: Path, number: int, process: subprocess.Popen[bytes]) -
     return ledger
 
 
-def ended(folder: Path, sign: signal.Signals) -> tuple[int, bytes, int]:
+def stop_experiment(folder: Path, sign: signal.Signals) -> tuple[int, bytes, int]:
     """Stop an experiment by a signal; return exit code, output and number of runs."""
     streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
     process = start(*QUICK, folder=folder, **streams)
     ledger = wait_for_runs(folder, 3, process)
     process.send_signal(sign)
-    _, told = process.communicate(timeout=PATIENCE_S)
-    return process.returncode, told, len(ledger.read())
+    _, reported = process.communicate(timeout=PATIENCE_S)
+    return process.returncode, reported, len(ledger.read())
 
 
-def test_a_killed_experiment_continues_and_gives_the_same_rows(tmp_path: Path) -> None:
+def test_a_killed_experiment_is_resumed_and_gives_the_same_rows(tmp_path: Path) -> None:
     folder = tmp_path / "killed"
     folder.mkdir()
-    code, _, made = ended(folder, signal.SIGKILL)
+    code, _, made = stop_experiment(folder, signal.SIGKILL)
     assert code == -signal.SIGKILL
     assert 3 <= made < 12
     again = weft(*QUICK, "--json", folder=folder)
@@ -137,7 +137,7 @@ def test_a_killed_experiment_continues_and_gives_the_same_rows(tmp_path: Path) -
 
 
 def test_an_interrupted_experiment_reports_its_stored_runs(tmp_path: Path) -> None:
-    code, told, made = ended(tmp_path, signal.SIGINT)
-    assert (code, b"the same command continues" in told) == (130, True)
+    code, reported, made = stop_experiment(tmp_path, signal.SIGINT)
+    assert (code, b"the same command continues" in reported) == (130, True)
     assert 3 <= made < 12
     assert {found["visited"] for found in ledger_of(tmp_path).read().values()} == {25_000}

@@ -19,15 +19,15 @@ def test_a_run_leaves_results_and_prints_a_summary(project: Project) -> None:
     assert (done.code, done.err) == (0, "")
     assert (project.folder / "z").read_text() == "hello\n1\nhello\n2\nhello\n3\n"
     assert re.search(r"^  outcome +completed$", done.out, re.MULTILINE)
-    told = r"^  promise +unknown: 5 of 5 tasks \(kinds a, b, c\) have no stated time$"
-    assert re.search(told, done.out, re.MULTILINE)
+    reported = r"^  promise +unknown: 5 of 5 tasks \(kinds a, b, c\) have no stated time$"
+    assert re.search(reported, done.out, re.MULTILINE)
     assert re.search(r"^  b +3/3 ", done.out, re.MULTILINE)
     assert "report .weft/reports/1/report.html" in done.out
     names = {path.name for path in (project.folder / ".weft/reports/1").iterdir()}
     assert names == {"report.html", "trace.tsv", "events.jsonl", "wfformat.json"}
 
 
-def test_valid_results_are_reused_and_stale_ones_named(project: Project) -> None:
+def test_valid_results_are_reused_and_stale_results_are_named(project: Project) -> None:
     assert project.weft("run", "tiny.yaml").code == 0
     again = project.weft("run", "tiny.yaml")
     assert "  b: 3 reused" in again.out
@@ -45,7 +45,7 @@ def test_valid_results_are_reused_and_stale_ones_named(project: Project) -> None
     assert "reused" not in fresh.out
 
 
-def test_a_dry_run_plans_and_writes_nothing(project: Project) -> None:
+def test_a_dry_run_plans_without_writing(project: Project) -> None:
     shown = project.weft("run", "tiny.yaml", "-n", "-j", "1")
     assert shown.code == 0
     assert shown.out.startswith("tiny: 5 tasks, 6 edges on local; heft took ")
@@ -56,7 +56,7 @@ def test_a_dry_run_plans_and_writes_nothing(project: Project) -> None:
     assert not (project.folder / ".weft").exists()
 
 
-def test_failed_staging_is_not_retried(project: Project) -> None:
+def test_permanent_staging_errors_are_not_retried(project: Project) -> None:
     project.write("none.yaml", "weft: 1\nname: none\ntasks: {a: {command: 'true', inputs: [nothing]}}\n")
     assert project.weft("run", "none.yaml").code == 1
     report = project.json("report")
@@ -103,21 +103,21 @@ tasks:
 """
 
 
-def test_a_search_gets_the_given_time_or_steps(project: Project) -> None:
+def test_planning_search_uses_the_given_time_or_steps(project: Project) -> None:
     project.write("hard.yaml", HARD)
     how = ("hard.yaml", "--on", "machines.yaml", "--planner", "genetic")
-    said: tuple[tuple[str, str, float | None, int | None], ...] = (
+    printed: tuple[tuple[str, str, float | None, int | None], ...] = (
         ("--plan-steps", "30", None, 30),
         ("--plan-steps", "3000", None, 3000),
         ("--plan-time", "0.2", 0.2, None),
     )
     steps = []
-    for option, value, time_s, most in said:
+    for option, value, time_s, most in printed:
         (planned,) = project.json("run", *how, "-n", option, value)
         assert (planned["plan_time_s"], planned["plan_steps"]) == (time_s, most)
         assert project.weft("run", *how, "--fresh", "-q", option, value).code == 0
-        told = [json.loads(line) for line in project.weft("watch", "--json").out.splitlines()]
-        (ready,) = [each for each in told if each["what"] == "plan-ready"]
+        reported = [json.loads(line) for line in project.weft("watch", "--json").out.splitlines()]
+        (ready,) = [each for each in reported if each["what"] == "plan-ready"]
         assert most is None or ready["steps"] == planned["steps"]
         steps.append(ready["steps"])
     assert 0 < steps[0] < steps[1]
@@ -127,7 +127,7 @@ def test_a_search_gets_the_given_time_or_steps(project: Project) -> None:
     refused(project.weft("run", *how, "--plan-time", "soon"), 2, "--plan-time 'soon'", "1h30m")
 
 
-def test_a_search_ends_with_the_first_ctrl_c(project: Project) -> None:
+def test_first_ctrl_c_ends_the_planning_search(project: Project) -> None:
     project.write("hard.yaml", HARD)
     process = project.start(
         "run", "hard.yaml", "--on", "machines.yaml", "--planner", "genetic", "--plan-time", "300"
@@ -142,16 +142,16 @@ def test_a_search_ends_with_the_first_ctrl_c(project: Project) -> None:
     assert [run["promise"] for run in project.json("ls")] == [None]
 
 
-def test_until_retries_and_parameters(project: Project) -> None:
+def test_until_retries_and_parameters_take_effect(project: Project) -> None:
     project.write(
         "flaky.yaml",
         "weft: 1\nname: flaky\nparams: {word: no}\ntasks:\n"
-        "  first: {command: 'test $WEFT_ATTEMPT = 2; echo {word} > said', outputs: [said]}\n"
-        "  later: {command: 'exit 3', inputs: [said]}\n",
+        "  first: {command: 'test $WEFT_ATTEMPT = 2; echo {word} > word', outputs: [word]}\n"
+        "  later: {command: 'exit 3', inputs: [word]}\n",
     )
     done = project.weft("run", "flaky.yaml", "--until", "first", "--retries", "1", "-p", "word=yes")
     assert done.code == 0, done
-    assert (project.folder / "said").read_text() == "yes\n"
+    assert (project.folder / "word").read_text() == "yes\n"
     assert "failures  1 (1 error)" in re.sub(" +", " ", done.out).replace("failures ", "failures  ")
     wrong = project.weft("run", "flaky.yaml", "--until", "frist")
     refused(wrong, 2, "no task 'frist'", "did you mean 'first'?")
@@ -159,7 +159,7 @@ def test_until_retries_and_parameters(project: Project) -> None:
     refused(part, 2, "'b[2]' is one point of a sweep", "name the task: 'b'")
 
 
-def test_tasks_that_could_not_run_count_as_failed_or_cancelled(project: Project) -> None:
+def test_tasks_that_could_not_start_count_as_failed_or_cancelled(project: Project) -> None:
     project.write(
         "broken.yaml",
         "weft: 1\nname: broken\ntasks:\n"
@@ -174,7 +174,7 @@ def test_tasks_that_could_not_run_count_as_failed_or_cancelled(project: Project)
     assert re.search(r"^  later( +-){5} +1$", shown, re.MULTILINE)
 
 
-def test_files_read_by_a_wildcard_are_no_results(project: Project) -> None:
+def test_files_read_by_a_wildcard_are_not_results(project: Project) -> None:
     project.write(
         "wild.yaml",
         "weft: 1\nname: wild\ntasks:\n"
@@ -186,7 +186,7 @@ def test_files_read_by_a_wildcard_are_no_results(project: Project) -> None:
     assert not list(project.folder.glob("one.*"))
 
 
-def test_json_output_and_requested_files(project: Project) -> None:
+def test_run_prints_json_and_writes_requested_files(project: Project) -> None:
     done = project.weft("run", "tiny.yaml", "--json", "--report", "page.html", "--trace", "trace.tsv")
     record = json.loads(done.out)
     assert (done.code, record["outcome"], record["numbers"], record["resumed"]) == (
@@ -206,7 +206,7 @@ def test_quiet_prints_nothing(project: Project) -> None:
     assert (done.code, done.out, done.err) == (0, "", "")
 
 
-def test_many_workflows_and_arrivals_are_runs_of_one_execution(project: Project) -> None:
+def test_several_workflows_and_arrivals_are_runs_of_one_execution(project: Project) -> None:
     project.write("other.yaml", "weft: 1\nname: other\ntasks: {only: {command: 'echo 1'}}\n")
     project.write("later.yaml", "weft: 1\narrivals: [{workflow: other.yaml, at: 0.2s, owner: ann}]\n")
     done = project.weft("run", "tiny.yaml", "other.yaml", "--arrivals", "later.yaml")
@@ -221,12 +221,12 @@ def test_many_workflows_and_arrivals_are_runs_of_one_execution(project: Project)
     assert listed[2]["owner"] == "ann"
 
 
-def test_reports_name_runs_as_users_do(project: Project) -> None:
+def test_run_numbers_in_reports_are_those_of_the_project(project: Project) -> None:
     project.write("other.yaml", "weft: 1\nname: other\ntasks: {only: {command: 'echo 1'}}\n")
     assert project.weft("run", "other.yaml", "--fresh").code == 0
     assert project.weft("run", "other.yaml", "tiny.yaml").code == 0
-    told = [json.loads(line) for line in project.weft("report", "2", "--events", "-").out.splitlines()]
-    assert {event["run"] for event in told if event["workflow"] == "tiny"} == {3}
+    reported = [json.loads(line) for line in project.weft("report", "2", "--events", "-").out.splitlines()]
+    assert {event["run"] for event in reported if event["workflow"] == "tiny"} == {3}
     followed = [json.loads(line) for line in project.weft("watch", "2", "--json").out.splitlines()]
     assert {event["run"] for event in followed} - {None} == {2, 3}
     trace = (project.folder / ".weft/reports/2/trace.tsv").read_text()
@@ -251,7 +251,7 @@ def test_machines_larger_than_this_computer_are_rejected(
     assert not (project.folder / ".weft").exists()
 
 
-def test_bad_input_is_rejected_before_writing(project: Project) -> None:
+def test_bad_input_is_rejected_before_anything_is_written(project: Project) -> None:
     refused(project.weft("run"), 2, "Give a WORKFLOW")
     refused(project.weft("run", "absent.yaml"), 2, "no file 'absent.yaml'")
     refused(project.weft("run", "tiny.yaml", "--on", "identical:2"), 2, "has no backend", "kind: local")
@@ -295,7 +295,7 @@ def test_a_program_without_execute_permission_fails(project: Project) -> None:
     assert "./program is not executable; run chmod +x" in done.out
 
 
-def test_a_sandbox_that_cannot_be_written(project: Project) -> None:
+def test_an_unwritable_sandbox_is_reported(project: Project) -> None:
     project.write("notes", "a file, no directory\n")
     project.write("here.yaml", "weft: 1\nmachines: {m: {backend: {kind: local, sandbox: notes/box}}}\n")
     done = project.weft("run", "tiny.yaml", "--on", "here.yaml")
@@ -304,7 +304,7 @@ def test_a_sandbox_that_cannot_be_written(project: Project) -> None:
     assert (project.folder / "notes").read_text() == "a file, no directory\n"
 
 
-def test_an_output_that_is_missing(project: Project) -> None:
+def test_a_missing_output_fails_the_task(project: Project) -> None:
     project.write("bad.yaml", "weft: 1\nname: bad\ntasks: {a: {command: 'echo 1', outputs: [x]}}\n")
     done = project.weft("run", "bad.yaml")
     assert done.code == 1
@@ -351,7 +351,7 @@ def test_identical_tasks_are_all_reused(project: Project) -> None:
         assert "  a: 4 reused" in project.weft("run", "same.yaml").out
 
 
-def test_a_large_run_is_summed_up_without_its_reports(
+def test_a_large_run_is_summarised_in_one_line_without_reports(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(driver, "_MOST_TASKS", 4)

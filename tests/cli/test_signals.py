@@ -1,4 +1,4 @@
-"""Signals: the first stops in order, the second immediately; ``weft resume`` continues."""
+"""The first signal stops a run in order, the second immediately; ``weft resume`` continues it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ def slow(project: Project) -> Project:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
-def test_one_signal_stops_in_order_and_can_be_resumed(slow: Project, number: signal.Signals) -> None:
+def test_first_signal_stops_in_order_and_the_run_can_be_resumed(
+    slow: Project, number: signal.Signals
+) -> None:
     process = slow.start("run", "slow.yaml")
     try:
         slow.running(process, "on")
@@ -66,12 +68,15 @@ def test_a_program_stopped_with_the_engine_is_reported(slow: Project) -> None:
         slow.running(process, "on")
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=30) == 75
-        told = slow.weft("explain", "a").out
-        assert "its program was ended: the engine was stopped\n" in told
-        assert "it became ready: the engine was stopped: it will run again" in told
-        assert told.endswith("no engine is running; `weft resume` continues the run\n")
+        reported = slow.weft("explain", "a").out
+        assert "its program was ended: the engine was stopped\n" in reported
+        assert "it became ready: the engine was stopped: it will run again" in reported
+        assert reported.endswith("no engine is running; `weft resume` continues the run\n")
         everything = (
-            told + slow.weft("status").out + slow.weft("report").out + slow.weft("report", "--html", "-").out
+            reported
+            + slow.weft("status").out
+            + slow.weft("report").out
+            + slow.weft("report", "--html", "-").out
         )
         assert "asks to be run" not in everything + slow.weft("report", "--events", "-").out
         assert "exit code 99" not in everything
@@ -83,15 +88,15 @@ def test_a_program_stopped_with_the_engine_is_reported(slow: Project) -> None:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_two_signals_stop_immediately_and_can_be_resumed(
+def test_second_signal_stops_immediately_and_the_run_can_be_resumed(
     slow: Project, number: signal.Signals, code: int
 ) -> None:
     process = slow.start("run", "stubborn.yaml")
     try:
         slow.running(process, "on")
         process.send_signal(number)
-        said = process.stderr.readline()
-        assert "interrupt again to exit immediately" in said
+        printed = process.stderr.readline()
+        assert "interrupt again to exit immediately" in printed
         process.send_signal(number)
         assert process.wait(timeout=30) == code
         assert "`weft resume`" in process.stderr.read()
@@ -128,7 +133,7 @@ def test_a_killed_engine_is_resumed_while_its_program_runs(slow: Project) -> Non
         slow.end(process)
 
 
-def test_a_signal_before_the_first_task(slow: Project) -> None:
+def test_a_signal_before_the_first_task_stops_the_run(slow: Project) -> None:
     process = slow.start("run", "slow.yaml")
     try:
         wait_for(lambda: (slow.folder / ".weft" / "lock").exists())

@@ -10,7 +10,7 @@ import pytest
 
 from cli.shell import refused
 from cli.shell import weft as new_weft
-from cli.warm import weft
+from cli.warm_process import weft
 
 SIMULATE = ("simulate", "hello.yaml", "--on", "grid.yaml")
 
@@ -55,13 +55,13 @@ def short(value: object) -> str:
 
 
 @pytest.mark.parametrize("arguments", USAGE, ids=short)
-def test_wrong_usage(arguments: tuple[str, ...], folder: Path) -> None:
+def test_wrong_arguments_of_simulate_are_usage_errors(arguments: tuple[str, ...], folder: Path) -> None:
     lines = refused(weft(*arguments, folder=folder), 2, *USAGE[arguments])
     assert lines[0].startswith(f"Usage: weft {arguments[0]}")
 
 
 @pytest.mark.parametrize("arguments", VALUES, ids=short)
-def test_wrong_values(arguments: tuple[str, ...], folder: Path) -> None:
+def test_wrong_option_values_of_simulate_are_rejected(arguments: tuple[str, ...], folder: Path) -> None:
     (folder / "wrong.yaml").write_text("weft: 1\nfailures: [{machine: fats, at: 3}]\n")
     assert len(refused(weft(*arguments, folder=folder), 2, *VALUES[arguments])) == 1
 
@@ -97,10 +97,10 @@ def test_a_run_is_shown_written_replayed_and_explained(folder: Path) -> None:
     assert other.code == 0
     assert json.loads(other.out)["same"] is False
 
-    told = new_weft("explain", "run.jsonl", "run[1]", "--at", "40", folder=folder)
-    assert told.code == 0
-    assert told.out.startswith("run[1] of run 0 (hello) is running at 40 s\n")
-    assert " * fast: " in told.out
+    reported = new_weft("explain", "run.jsonl", "run[1]", "--at", "40", folder=folder)
+    assert reported.code == 0
+    assert reported.out.startswith("run[1] of run 0 (hello) is running at 40 s\n")
+    assert " * fast: " in reported.out
     record = json.loads(
         new_weft("explain", "run.jsonl", "collect", "--at", "40", "--json", folder=folder).out
     )
@@ -128,7 +128,7 @@ def test_a_standstill_is_reported_with_its_reason(folder: Path) -> None:
     assert "fast, slow: is down" in found.out
 
 
-def test_a_permanent_failure_is_exit_code_1(folder: Path) -> None:
+def test_simulate_exits_with_1_after_a_permanent_failure(folder: Path) -> None:
     (folder / "bad.yaml").write_text("weft: 1\nexit_codes: {prepare: [3]}\n")
     found = weft(*SIMULATE, "--scenario", "bad.yaml", "--json", folder=folder)
     assert found.code == 1
@@ -137,8 +137,8 @@ def test_a_permanent_failure_is_exit_code_1(folder: Path) -> None:
     assert record["simulations"][0]["failures"][0]["cause"] == "error"
 
 
-def test_a_policy_that_raises_is_named(folder: Path) -> None:
-    """A foreign policy that places a task on a busy machine is named with the task."""
+def test_a_policy_with_an_invalid_placement_is_named(folder: Path) -> None:
+    """The error names the policy of another package and the task that it placed on a busy machine."""
     (folder / "greedy.py").write_text(
         "from weft.policies.multi_workflow import Fcfs\n"
         "from weft.policies.policy import Place\n"
@@ -168,7 +168,7 @@ def test_repetitions_show_medians_and_spread(folder: Path) -> None:
     assert "median " in found.out
 
 
-def test_the_same_seed_gives_the_same_journal(folder: Path) -> None:
+def test_equal_seeds_give_equal_journals(folder: Path) -> None:
     (folder / "noise.yaml").write_text(
         "weft: 1\ndurations: {noise: 0.3}\nfailures: [{machine: slow, mtbf: 1m, repair: 9s}]\n"
     )

@@ -15,7 +15,7 @@ import pytest
 
 from architecture.package import environment
 from cli.shell import refused, start, weft
-from cli.warm import weft as warm_weft
+from cli.warm_process import weft as warm_weft
 
 ESCAPE = "\x1b["
 PLAN = ("plan", "hello.yaml", "--on", "grid.yaml", "--plan-steps", "50")
@@ -44,7 +44,7 @@ def on_a_terminal(*arguments: str, folder: Path, **variables: str) -> str:
     return shown.decode()
 
 
-def test_colour_only_on_a_terminal_and_never_with_no_color(folder: Path) -> None:
+def test_colour_is_used_only_on_a_terminal_and_not_with_no_color(folder: Path) -> None:
     assert ESCAPE not in weft(*PLAN, folder=folder, NO_COLOR="").out
     assert f"{ESCAPE}3" in on_a_terminal(*PLAN, folder=folder)
     quiet = on_a_terminal(*PLAN, folder=folder, NO_COLOR="1")
@@ -58,7 +58,7 @@ def test_progress_is_shown_on_a_terminal_only(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
-def test_every_encoding_can_show_everything(encoding: str, folder: Path) -> None:
+def test_output_is_printable_in_every_encoding(encoding: str, folder: Path) -> None:
     variables = {"PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}
     for command in (
         PLAN,
@@ -72,13 +72,13 @@ def test_every_encoding_can_show_everything(encoding: str, folder: Path) -> None
 
 
 @pytest.mark.parametrize("columns", ["1", "79", "99999999", "-5", "x", "²"])
-def test_every_width_is_supported(columns: str, folder: Path) -> None:
+def test_output_adapts_to_every_terminal_width(columns: str, folder: Path) -> None:
     shown = warm_weft(*PLAN, folder=folder, COLUMNS=columns)
     assert shown.code == 0
     assert max(len(line) for line in shown.out.splitlines()) <= 140
 
 
-def test_a_reader_that_closes_early_is_no_error(folder: Path) -> None:
+def test_a_reader_that_closes_the_pipe_early_causes_no_error(folder: Path) -> None:
     tasks = "".join(f"  t{index}: {{work: 1}}\n" for index in range(3000))
     (folder / "many.yaml").write_text(f"weft: 1\ntasks:\n{tasks}")
     child = start(
@@ -101,7 +101,7 @@ def test_a_reader_that_closes_early_is_no_error(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", [("--help",), ("formats",), PLAN])
-def test_a_pipe_without_reader_is_no_error(arguments: tuple[str, ...], folder: Path) -> None:
+def test_a_pipe_without_reader_causes_no_error(arguments: tuple[str, ...], folder: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     child = start(*arguments, folder=folder, stdout=writing, stderr=subprocess.PIPE)
@@ -123,7 +123,7 @@ def test_a_closed_standard_error_does_not_change_the_exit_code(folder: Path) -> 
     "arguments",
     [("--help",), ("formats",), (*PLAN, "--json"), ("convert", "hello.yaml", "-", "--to", "dot-picture")],
 )
-def test_a_full_disk_is_reported(arguments: tuple[str, ...], folder: Path) -> None:
+def test_writing_to_a_full_disk_is_reported(arguments: tuple[str, ...], folder: Path) -> None:
     with Path("/dev/full").open("wb") as full:
         child = start(*arguments, folder=folder, stdout=full.fileno(), stderr=subprocess.PIPE)
         _, err = child.communicate(timeout=60)
@@ -132,7 +132,7 @@ def test_a_full_disk_is_reported(arguments: tuple[str, ...], folder: Path) -> No
 
 
 @pytest.mark.parametrize("closed", ["0", "1", "2"])
-def test_streams_may_be_closed(closed: str, folder: Path) -> None:
+def test_commands_work_with_closed_standard_streams(closed: str, folder: Path) -> None:
     program = f"exec {shlex.quote(sys.executable)} -m weft formats {closed}>&-"
     done = subprocess.run(
         ["/bin/sh", "-c", program], cwd=folder, env=environment(), capture_output=True, timeout=60
@@ -140,7 +140,7 @@ def test_streams_may_be_closed(closed: str, folder: Path) -> None:
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-def test_the_standard_input_may_be_closed(folder: Path) -> None:
+def test_commands_work_with_closed_standard_input(folder: Path) -> None:
     program = f"exec {shlex.quote(sys.executable)} -m weft plan - <&-"
     done = subprocess.run(
         ["/bin/sh", "-c", program], cwd=folder, env=environment(), capture_output=True, timeout=60
@@ -149,7 +149,7 @@ def test_the_standard_input_may_be_closed(folder: Path) -> None:
     assert b"empty" in done.stderr
 
 
-def test_interrupted_by_ctrl_c(folder: Path) -> None:
+def test_ctrl_c_exits_with_130(folder: Path) -> None:
     (folder / "pipe.yaml").unlink(missing_ok=True)
     os.mkfifo(folder / "pipe.yaml")
     child = start("plan", "pipe.yaml", folder=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -164,7 +164,7 @@ def test_interrupted_by_ctrl_c(folder: Path) -> None:
     assert (out, err) == (b"", b"interrupted\n")
 
 
-def test_terminated(folder: Path) -> None:
+def test_sigterm_exits_with_143(folder: Path) -> None:
     os.mkfifo(folder / "pipe.yaml")
     child = start("plan", "pipe.yaml", folder=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     writing = os.open(folder / "pipe.yaml", os.O_WRONLY)
@@ -175,7 +175,7 @@ def test_terminated(folder: Path) -> None:
     assert err == b""
 
 
-def test_errors_with_json_are_json_too(folder: Path) -> None:
+def test_errors_are_json_with_the_json_option(folder: Path) -> None:
     (folder / "bad.yaml").write_text("weft: 1\ntasks: {a: {wrok: 1}}\n")
     shown = warm_weft("plan", "bad.yaml", "--json", folder=folder)
     assert shown.code == 2
@@ -190,7 +190,7 @@ def test_errors_with_json_are_json_too(folder: Path) -> None:
     assert shown.err == "error: bad.yaml:2:13: tasks.a: unknown key 'wrok'; did you mean 'work'?\n"
 
 
-def test_file_names_that_are_not_text(folder: Path) -> None:
+def test_file_names_that_are_not_valid_text_are_accepted(folder: Path) -> None:
     name = os.fsdecode(b"b\xff.yaml")
     (folder / name).write_text((folder / "hello.yaml").read_text())
     shown = weft("plan", name, "--on", "identical:2", "--out", os.fsdecode(b"o\xff.json"), folder=folder)

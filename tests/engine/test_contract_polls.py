@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine_by_hand import ByHand, one_task, platform_of
+from driven_engine import DrivenEngine, one_task, platform_of
 from weft.engine import messages as ev
 from weft.engine.settings import EngineSettings
 
@@ -13,8 +13,8 @@ FACETS = {"progress": "steps"}
 
 
 def running(settings, speeds=(2, 1), **facets):
-    engine = ByHand(one_task(**(FACETS | facets)), platform_of(*speeds), settings)
-    engine.tell(ev.Started(attempt=0))
+    engine = DrivenEngine(one_task(**(FACETS | facets)), platform_of(*speeds), settings)
+    engine.handle(ev.Started(attempt=0))
     return engine
 
 
@@ -27,62 +27,62 @@ def iterations(last_s, done, of=100, attempt=0):
 def test_only_attempts_with_a_contract_are_polled():
     assert running(EngineSettings()).engine.state.timers == {}
     engine = running(EngineSettings(contract=0.5, **EAGER))
-    assert engine.tell(ev.TimerFired(timer="watch"), at=100) == ["probe progress 0"]
+    assert engine.handle(ev.TimerFired(timer="watch"), at=100) == ["probe progress 0"]
 
 
 def test_iteration_is_compared_with_its_expected_time_on_the_machine():
     # 100 units of work in 100 iterations: 0.5 s each on m0, 1 s each on m1.
     settings = EngineSettings(contract=1.0, **EAGER)
     engine = running(settings)
-    assert engine.tell(iterations(1.0, 0.2), at=10) == ["note believed"]
-    words = engine.tell(iterations(1.01, 0.21), at=11)
+    assert engine.handle(iterations(1.0, 0.2), at=10) == ["note believed"]
+    words = engine.handle(iterations(1.01, 0.21), at=11)
     assert "cancel 0 m0: performance" in words
     # The slower machine is given twice as long.
-    engine = ByHand(one_task(**FACETS), platform_of(1), settings)
-    engine.tell(ev.Started(attempt=0))
-    assert engine.tell(iterations(2.0, 0.1), at=12) == ["note believed"]
+    engine = DrivenEngine(one_task(**FACETS), platform_of(1), settings)
+    engine.handle(ev.Started(attempt=0))
+    assert engine.handle(iterations(2.0, 0.1), at=12) == ["note believed"]
 
 
 def test_seconds_of_an_iteration_may_be_limited_for_all_machines():
     engine = running(EngineSettings(iteration_limit_s=8.0, **EAGER))
-    assert engine.tell(iterations(8.0, 0.2), at=10) == ["note believed"]
-    assert "cancel 0 m0: performance" in engine.tell(iterations(8.01, 0.3), at=20)
+    assert engine.handle(iterations(8.0, 0.2), at=10) == ["note believed"]
+    assert "cancel 0 m0: performance" in engine.handle(iterations(8.01, 0.3), at=20)
 
 
 @pytest.mark.parametrize(
     ("evaluator", "moves"), [("0.5", True), ("2.0", False), ("0.9s", True), ("5s", False), ("none", False)]
 )
-def test_job_may_bring_its_own_evaluator(evaluator, moves):
+def test_task_may_have_its_own_evaluator(evaluator, moves):
     engine = running(EngineSettings(**EAGER), evaluator=evaluator)
-    words = engine.tell(iterations(1.0, 0.2), at=12)
+    words = engine.handle(iterations(1.0, 0.2), at=12)
     assert ("cancel 0 m0: performance" in words) == moves
 
 
-def test_program_as_evaluator_gives_no_contract():
+def test_evaluator_that_is_a_program_gives_no_contract():
     engine = running(EngineSettings(**EAGER), evaluator="./monitor --gently")
     assert engine.engine.state.timers == {}
 
 
-def test_progress_of_an_attempt_sets_the_speed_of_its_machine_for_a_while():
+def test_progress_of_an_attempt_sets_the_speed_of_its_machine_until_it_expires():
     engine = running(EngineSettings(contract=0.5, poll_every_s=10.0, belief_s=50.0), speeds=(2,))
-    engine.tell(ev.Progressed(attempt=0, work_done=0.1), at=10)
+    engine.handle(ev.Progressed(attempt=0, work_done=0.1), at=10)
     machine = engine.engine.state.machines[0]
     assert machine.speed_factor == pytest.approx(0.5)
     for at in (20, 30, 40, 50):
-        assert "note believed" not in engine.tell(ev.TimerFired(timer="watch"), at=at)
-    assert engine.tell(ev.TimerFired(timer="watch"), at=60)[-1] == "note believed"
+        assert "note believed" not in engine.handle(ev.TimerFired(timer="watch"), at=at)
+    assert engine.handle(ev.TimerFired(timer="watch"), at=60)[-1] == "note believed"
     assert machine.speed_factor == 1.0
 
 
 def test_restarted_attempt_is_judged_by_its_remaining_work():
     facets = {"checkpoint": {"files": ["restart"]}, "outputs": {"r": 5}}
     engine = running(EngineSettings(contract=0.5, **EAGER), **facets)
-    engine.tell(ev.RequestReceived(what="migrate", run=0, task=0, machine=1), at=25)
-    engine.tell(ev.Checkpointed(attempt=0, work_done=0.5))
-    engine.tell(ev.Ended(attempt=0, exit_code=None, cause="cancelled", work_done=0.5))
-    engine.tell(ev.StagedIn(attempt=1, part=0), ev.CleanedUp(attempt=0))
-    engine.tell(ev.Started(attempt=1), at=30)
+    engine.handle(ev.RequestReceived(what="migrate", run=0, task=0, machine=1), at=25)
+    engine.handle(ev.Checkpointed(attempt=0, work_done=0.5))
+    engine.handle(ev.Ended(attempt=0, exit_code=None, cause="cancelled", work_done=0.5))
+    engine.handle(ev.StagedIn(attempt=1, part=0), ev.CleanedUp(attempt=0))
+    engine.handle(ev.Started(attempt=1), at=30)
     # 50 s are left on m1. After 20 s of them 70 % of the task are done: on time.
-    assert engine.tell(ev.Progressed(attempt=1, work_done=0.7), at=50) == []
-    words = engine.tell(ev.Progressed(attempt=1, work_done=0.72), at=70)
+    assert engine.handle(ev.Progressed(attempt=1, work_done=0.7), at=50) == []
+    words = engine.handle(ev.Progressed(attempt=1, work_done=0.72), at=70)
     assert "note violation" in words

@@ -44,7 +44,7 @@ def test_attempt_is_not_late_before_its_start(done):
     assert not is_violated(running(done=done), STRICT, 1000)
 
 
-def test_missing_progress_counts_as_timeout_after_a_tenth_of_the_prediction():
+def test_missing_progress_is_a_timeout_after_a_tenth_of_the_prediction():
     watched = running(done=0.0)
     assert compute_ratio(watched, 1009.9) is None
     assert compute_ratio(watched, 1010) == pytest.approx(-0.9)
@@ -62,7 +62,7 @@ def test_no_progress_is_not_judged_before_the_first_report_is_due():
     assert next_check_s(watched, HALF, 1100) == 1170
 
 
-def test_progress_inside_the_grace_period_is_seen_but_not_judged():
+def test_progress_inside_the_grace_period_is_recorded_but_not_judged():
     watched = running(done=0.01)
     assert compute_ratio(watched, 1008) == pytest.approx(7)
     assert not is_violated(watched, HALF, 1008)
@@ -74,14 +74,14 @@ def test_progress_inside_the_grace_period_is_seen_but_not_judged():
 
 @pytest.mark.parametrize("predicted_s", [0, math.inf])
 @pytest.mark.parametrize("done", [None, 0.0, 0.5])
-def test_without_a_prediction_nothing_is_late_by_time(predicted_s, done):
+def test_attempt_without_a_prediction_is_never_late(predicted_s, done):
     watched = running(predicted_s=predicted_s, done=done)
     assert compute_ratio(watched, 1e9) is None
     assert not is_violated(watched, STRICT, 1e9)
     assert next_check_s(watched, STRICT, 1000) is None
 
 
-def test_attempt_is_judged_after_its_predicted_end():
+def test_attempt_is_still_judged_after_its_predicted_end():
     assert compute_ratio(running(done=0.9), 1180) == pytest.approx(1)
 
 
@@ -102,7 +102,7 @@ def test_progress_too_small_for_a_double_gives_an_infinite_ratio():
     assert compute_ratio(running(predicted_s=1e-3, done=5e-324), 1001) == math.inf
 
 
-def test_without_a_limit_nothing_is_late():
+def test_attempt_without_a_limit_is_never_late():
     watched = running(done=0.01, last_iteration_s=50, expected_iteration_s=1)
     assert not is_violated(watched, NO_CONTRACT, 1e9)
     assert next_check_s(watched, NO_CONTRACT, 0) is None
@@ -134,7 +134,7 @@ def test_report_of_slow_work_is_a_breach_at_once():
     assert compute_ratio(watched, 1020) == compute_ratio(watched, 1100) == pytest.approx(1)
 
 
-def test_without_a_known_interval_an_old_report_leaves_the_timeout():
+def test_old_report_gives_only_the_timeout_when_the_report_interval_is_unknown():
     watched = running(done=0.5, reported_s=1050)
     assert compute_ratio(watched, 1140) == pytest.approx(0.4)
     assert next_check_s(watched, HALF, 1060) == after(1150)
@@ -143,7 +143,7 @@ def test_without_a_known_interval_an_old_report_leaves_the_timeout():
 # Iteration profile, waiting and suspension of docs/papers/adaptive-jobs.md.
 
 
-def test_last_iteration_is_compared_with_the_expected_one():
+def test_duration_of_the_last_iteration_is_compared_with_the_expected_duration():
     watched = running(last_iteration_s=4, expected_iteration_s=4, done=0.01)
     assert compute_ratio(watched, 1020) == 0  # the work done is ignored
     slow = replace(watched, last_iteration_s=16)
@@ -168,7 +168,7 @@ def test_program_that_stops_iterating_runs_into_the_timeout():
     assert compute_ratio(watched, 1150) == 0.5
 
 
-def test_waiting_too_long_is_a_separate_breach():
+def test_waiting_beyond_its_limit_is_a_breach_of_its_own_kind():
     contract = replace(HALF, waiting_limit_s=600)
     waiting = PerformanceSample(waiting_since_s=50)
     assert find_breach(waiting, contract, 650) is None
@@ -178,7 +178,7 @@ def test_waiting_too_long_is_a_separate_breach():
     assert not is_violated(waiting, HALF, 1e9)  # without a limit it may wait forever
 
 
-def test_suspended_attempt_reports_the_waiting_breach():
+def test_suspended_attempt_is_a_waiting_breach():
     contract = replace(HALF, waiting_limit_s=10)
     suspended = running(waiting_since_s=1500)
     assert find_breach(suspended, contract, 1505) is Breach.PERFORMANCE
@@ -188,7 +188,7 @@ def test_suspended_attempt_reports_the_waiting_breach():
 # Sources of a contract.
 
 
-def test_task_s_own_contract_replaces_the_run_s_default():
+def test_contract_of_a_task_replaces_the_default_of_the_run():
     default = PerformanceContract(limit=0.2, grace_s=3, waiting_limit_s=600)
     assert resolve_contract(None, default) == default
     assert resolve_contract(None) == NO_CONTRACT
@@ -230,7 +230,7 @@ CONTRACTS = st.builds(
 
 
 @given(WATCHED, CONTRACTS, SECONDS, SECONDS)
-def test_violation_persists_and_the_ratio_grows(watched, contract, one_s, two_s):
+def test_breach_persists_and_its_ratio_grows(watched, contract, one_s, two_s):
     early_s, late_s = sorted((one_s, two_s))
     assert is_violated(watched, contract, late_s) or not is_violated(watched, contract, early_s)
     first, second = compute_ratio(watched, early_s), compute_ratio(watched, late_s)
@@ -240,7 +240,7 @@ def test_violation_persists_and_the_ratio_grows(watched, contract, one_s, two_s)
 
 
 @given(WATCHED, CONTRACTS, SECONDS)
-def test_next_check_is_the_first_moment_of_the_breach(watched, contract, now_s):
+def test_next_check_is_at_the_earliest_time_of_a_breach(watched, contract, now_s):
     check_s = next_check_s(watched, contract, now_s)
     if check_s is None:
         assert not is_violated(watched, contract, 1e300)
@@ -258,14 +258,14 @@ def scaled(record, factor):
 
 
 @given(WATCHED, CONTRACTS, SECONDS, st.sampled_from([2.0**-20, 0.5, 4.0, 2.0**30]))
-def test_unit_of_time_does_not_matter(watched, contract, now_s, factor):
+def test_contract_does_not_depend_on_the_unit_of_time(watched, contract, now_s, factor):
     assert compute_ratio(scaled(watched, factor), factor * now_s) == compute_ratio(watched, now_s)
     again = is_violated(scaled(watched, factor), scaled(contract, factor), factor * now_s)
     assert again == is_violated(watched, contract, now_s)
 
 
 @given(WATCHED, CONTRACTS, SECONDS, st.sampled_from([2.0**-20, 0.5, 4.0, 2.0**30]))
-def test_unit_of_work_does_not_matter(watched, contract, now_s, factor):
+def test_contract_does_not_depend_on_the_unit_of_work(watched, contract, now_s, factor):
     other = replace(
         watched, work=factor * watched.work, done=None if watched.done is None else factor * watched.done
     )
@@ -274,7 +274,7 @@ def test_unit_of_work_does_not_matter(watched, contract, now_s, factor):
 
 
 @given(WATCHED, CONTRACTS, SECONDS, SECONDS)
-def test_more_work_done_is_never_worse(watched, contract, now_s, more):
+def test_more_work_done_never_increases_the_ratio(watched, contract, now_s, more):
     if watched.done is None:
         return
     better = replace(watched, done=watched.done + more)

@@ -1,4 +1,4 @@
-"""Explanations: conditions and estimates at the time of a decision, and what a task waits for."""
+"""Explanations give the conditions and estimates at the time of a decision, and what a task waits for."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_placement_is_explained_with_the_state_at_its_time():
     ]
 
 
-def test_waiting_task_lists_what_it_waits_for():
+def test_explanation_of_a_waiting_task_lists_unmet_conditions():
     found = Recorded().explain("bound", at_s=1.0)
     assert (found.state, found.choice) == ("waiting", None)
     assert found.waits_for == ("first, which is running",)
@@ -97,7 +97,7 @@ def test_binding_of_an_abstract_machine_is_a_condition():
     assert failing(judged["quick"]) == []
 
 
-def test_free_capacity_is_a_condition():
+def test_free_capacity_is_a_condition_of_a_placement():
     judged = by_name(Recorded().explain("beside").choice.candidates)
     assert failing(judged["quick"]) == ["room"]
     assert judged["quick"].refusals[0].text == "0 of 1 nodes are free, it needs 1 (expected at 5 s)"
@@ -106,7 +106,7 @@ def test_free_capacity_is_a_condition():
     assert judged["slow"].possible
 
 
-def test_steps_of_the_selection_are_conditions():
+def test_selection_steps_are_conditions_of_a_placement():
     recorded = Recorded(policy="rank", scenario=Scenario(denied=("quick",)), how=PRESETS["s3"])
     judged = by_name(recorded.explain("first", at_s=30.0).choice.candidates)
     assert failing(judged["quick"]) == ["access"]
@@ -114,7 +114,7 @@ def test_steps_of_the_selection_are_conditions():
     assert names[:4] == ["up", "listed", "access", "state"]
 
 
-def test_machine_that_is_down_fails_its_condition():
+def test_condition_is_false_for_a_machine_that_is_down():
     scenario = Scenario(failures=(Failure(machines=("quick", "slow"), at_s=3.0),))
     recorded = Recorded(scenario=scenario)
     found = recorded.explain("first")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine_by_hand import ByHand, one_task, platform_of, simulated
+from driven_engine import DrivenEngine, one_task, platform_of, simulated
 from weft.backends.simulation.scenario import Scenario
 from weft.engine import messages as cm
 from weft.engine import messages as ev
@@ -23,97 +23,101 @@ def failing(cause="", exit_code=None, attempt=0):
 
 
 def started(engine, attempt=0):
-    return engine.tell(ev.Started(attempt=attempt))
+    return engine.handle(ev.Started(attempt=attempt))
 
 
 @pytest.mark.parametrize("cause", [cause for cause in CAUSES if cause not in ("contract", "cancelled")])
-def test_every_cause_has_retries_of_its_own(cause):
-    engine = ByHand(one_task(retries={cause: 1}), platform_of(1, 1))
+def test_every_failure_cause_has_its_own_retries(cause):
+    engine = DrivenEngine(one_task(retries={cause: 1}), platform_of(1, 1))
     for attempt in range(2):
         started(engine, attempt)
-        words = engine.tell(failing(cause, attempt=attempt))
+        words = engine.handle(failing(cause, attempt=attempt))
         if attempt == 0:
             assert words[0].startswith(f"settle 0 READY ({cause})")
-            engine.tell(ev.CleanedUp(attempt=0))
+            engine.handle(ev.CleanedUp(attempt=0))
     assert f"settle 0 FAILED ({cause})" in words
     assert words[-1] == "finish failed"
 
 
 def test_permanent_failure_is_not_retried():
     for lasting in (False, True):
-        engine = ByHand(one_task(), platform_of(1))
+        engine = DrivenEngine(one_task(), platform_of(1))
         ended = ev.Ended(attempt=0, exit_code=None, cause="staging", story="no such file", lasting=lasting)
         settled = engine.engine.handle(ended, 1.0)[0]
         assert (settled.state.name, settled.cause) == ("FAILED" if lasting else "READY", "staging")
-        told = "not tried again, since it would not change" if lasting else "retry 1 of 3"
-        assert settled.reason == f"no such file; {told}"
+        reported = "not tried again, since it would not change" if lasting else "retry 1 of 3"
+        assert settled.reason == f"no such file; {reported}"
 
 
 @pytest.mark.parametrize("lasting", [False, True])
 @pytest.mark.parametrize("event", [ev.StagedIn, ev.StagedOut])
 def test_permanent_staging_failure_is_not_retried(event, lasting):
     facets = {"inputs": [{"file": "x", "from": "x", "size": 5}], "outputs": {"y": {"to": "z"}}}
-    engine = ByHand(one_task(**facets), platform_of(1))
+    engine = DrivenEngine(one_task(**facets), platform_of(1))
     problem = {"attempt": 0, "problem": "no such file", "lasting": lasting}
     if event is ev.StagedIn:
-        words = engine.tell(ev.StagedIn(part=0, **problem))
+        words = engine.handle(ev.StagedIn(part=0, **problem))
     else:
-        engine.tell(ev.StagedIn(attempt=0, part=0), ev.Started(attempt=0), ev.Ended(attempt=0))
-        words = engine.tell(ev.StagedOut(**problem))
+        engine.handle(ev.StagedIn(attempt=0, part=0), ev.Started(attempt=0), ev.Ended(attempt=0))
+        words = engine.handle(ev.StagedOut(**problem))
     assert words[0] == f"settle 0 {'FAILED' if lasting else 'READY'} (staging)"
 
 
 def test_missing_exit_code_is_a_failure():
-    engine = ByHand(one_task(retries=0), platform_of(1))
+    engine = DrivenEngine(one_task(retries=0), platform_of(1))
     started(engine)
-    assert engine.tell(failing())[0] == "settle 0 FAILED (error)"
+    assert engine.handle(failing())[0] == "settle 0 FAILED (error)"
 
 
 def test_exit_code_listed_as_outcome_is_a_success():
-    engine = ByHand(one_task(retries=0, outcomes=[3]), platform_of(1))
+    engine = DrivenEngine(one_task(retries=0, outcomes=[3]), platform_of(1))
     started(engine)
-    assert engine.tell(failing(exit_code=3))[0] == "settle 0 COMPLETED"
+    assert engine.handle(failing(exit_code=3))[0] == "settle 0 COMPLETED"
 
 
-def test_machine_of_a_failure_is_used_last():
-    engine = ByHand(one_task(retries=3), platform_of(3, 2))
+def test_machine_of_a_failed_attempt_is_tried_last():
+    engine = DrivenEngine(one_task(retries=3), platform_of(3, 2))
     started(engine)
-    assert engine.tell(failing(exit_code=1)) == ["settle 0 READY (error)", "assign 1 m1", "start 1 m1 from 0"]
+    assert engine.handle(failing(exit_code=1)) == [
+        "settle 0 READY (error)",
+        "assign 1 m1",
+        "start 1 m1 from 0",
+    ]
     started(engine, 1)
     # Both machines have failed: the faster one again.
-    assert engine.tell(failing(exit_code=1, attempt=1))[1] == "assign 2 m0"
+    assert engine.handle(failing(exit_code=1, attempt=1))[1] == "assign 2 m0"
 
 
 def test_avoided_machine_stays_usable_for_other_tasks():
-    engine = ByHand(one_task(sweep={"i": "1..3"}, retries=3), platform_of(3, 2))
+    engine = DrivenEngine(one_task(sweep={"i": "1..3"}, retries=3), platform_of(3, 2))
     started(engine)
     started(engine, 1)
     # m0 is free, but the failed task waits for m1; the third task takes m0.
-    words = engine.tell(failing(exit_code=1))
+    words = engine.handle(failing(exit_code=1))
     assert words == ["settle 0 READY (error)", "assign 2 m0", "start 2 m0 from 0"]
 
 
-def test_memory_grows_after_running_out_of_it():
+def test_memory_request_grows_after_an_out_of_memory_failure():
     small, large = Machine(name="m0", speed=9.0, memory=3 * GB), Machine(name="m1", memory=8 * GB)
-    engine = ByHand(one_task(memory="2GB", retries={"oom": 5}), Platform(machines=(small, large)))
+    engine = DrivenEngine(one_task(memory="2GB", retries={"oom": 5}), Platform(machines=(small, large)))
     assert engine.first[0] == "assign 0 m0"
     started(engine)
     # 4 GB, which m0 does not have.
-    words = engine.tell(failing("oom"))
+    words = engine.handle(failing("oom"))
     assert words == ["settle 0 READY (oom)", "assign 1 m1", "start 1 m1 from 0"]
     machine = engine.engine.state.machines[1]
     assert machine.amounts["memory"] == 4 * GB
     started(engine, 1)
-    engine.tell(failing("oom", attempt=1))
+    engine.handle(failing("oom", attempt=1))
     assert machine.amounts["memory"] == 0.0
     started(engine, 2)
-    words = engine.tell(failing("oom", attempt=2))
+    words = engine.handle(failing("oom", attempt=2))
     assert words[0] == "settle 0 FAILED (oom)"
     assert "no machine has more memory" in engine.run.stopping
 
 
 @pytest.mark.parametrize("policy", ["lazy", "lazy:by=finish", "plan"])
-def test_grown_task_is_not_queued_on_a_machine_that_is_too_small(policy):
+def test_task_with_grown_memory_is_not_queued_on_a_machine_that_is_too_small(policy):
     small, large = Machine(name="m0", speed=9.0, memory=3 * GB), Machine(name="m1", memory=8 * GB)
     ran = simulated(
         one_task(memory="2GB", retries={"oom": 5}),
@@ -135,7 +139,7 @@ def test_memory_of_a_bound_task_is_limited_by_its_machine():
     assert ran.run.ending == "completed"
 
 
-def test_memory_limit_of_the_start_grows_too():
+def test_memory_limit_of_the_start_command_grows_with_the_request():
     platform = Platform(machines=(Machine(name="m0", memory=16 * GB),))
     ran = simulated(
         one_task(memory="2GB", retries={"oom": 5}), platform, Scenario(exit_codes={"job": ("oom", "oom", 0)})
@@ -145,7 +149,7 @@ def test_memory_limit_of_the_start_grows_too():
     assert ran.run.ending == "completed"
 
 
-def test_growth_is_limited_by_the_largest_machine():
+def test_memory_growth_is_limited_by_the_largest_machine():
     platform = Platform(machines=(Machine(name="m0", memory=3 * GB),))
     scenario = Scenario(exit_codes={"job": ("oom", 0)})
     ran = simulated(one_task(memory="2GB", retries={"oom": 5}), platform, scenario)
@@ -160,28 +164,28 @@ def test_time_limit_grows_after_a_timeout():
 
 
 def test_timeout_does_not_exclude_the_machine():
-    engine = ByHand(one_task(time_limit="10s"), platform_of(2, 1))
+    engine = DrivenEngine(one_task(time_limit="10s"), platform_of(2, 1))
     started(engine)
-    assert engine.tell(failing("timeout"))[1] == "assign 1 m0"
+    assert engine.handle(failing("timeout"))[1] == "assign 1 m0"
 
 
 def test_requested_rerun_starts_from_the_checkpoint():
     checkpoint = {"files": ["restart"]}
-    engine = ByHand(one_task(retries=0, checkpoint=checkpoint, outputs={"r": 5}), platform_of(1))
+    engine = DrivenEngine(one_task(retries=0, checkpoint=checkpoint, outputs={"r": 5}), platform_of(1))
     started(engine)
-    words = engine.tell(ev.Checkpointed(attempt=0, work_done=0.6), ev.Ended(attempt=0, exit_code=85), at=60)
+    words = engine.handle(ev.Checkpointed(attempt=0, work_done=0.6), ev.Ended(attempt=0, exit_code=85), at=60)
     assert words == ["settle 0 READY", "assign 1 m0", "start 1 m0 from 0.6"]
 
 
-def test_requeue_exit_code_runs_the_task_again():
-    engine = ByHand(one_task(retries=0), platform_of(1))
+def test_requeue_exit_code_starts_the_task_again():
+    engine = DrivenEngine(one_task(retries=0), platform_of(1))
     started(engine)
-    words = engine.tell(ev.Ended(attempt=0, exit_code=99), at=60)
+    words = engine.handle(ev.Ended(attempt=0, exit_code=99), at=60)
     assert words == ["note requeued", "settle 0 READY", "assign 1 m0", "start 1 m0 from 0"]
 
 
-def test_task_ended_by_its_backend_runs_again():
-    engine = ByHand(one_task(retries=0), platform_of(1))
+def test_task_ended_by_its_backend_is_started_again():
+    engine = DrivenEngine(one_task(retries=0), platform_of(1))
     for attempt in range(150):  # more often than the limit of requested reruns
         started(engine, attempt)
         halted = ev.Ended(attempt=attempt, exit_code=99, story="the engine was stopped")
@@ -204,22 +208,22 @@ def test_endless_rerun_requests_without_progress_fail():
 
 
 def test_rerun_requests_with_progress_are_unlimited():
-    engine = ByHand(one_task(checkpoint={"files": ["r"]}, outputs={"o": 5}), platform_of(1))
+    engine = DrivenEngine(one_task(checkpoint={"files": ["r"]}, outputs={"o": 5}), platform_of(1))
     for attempt in range(150):
         started(engine, attempt)
-        engine.tell(
+        engine.handle(
             ev.Checkpointed(attempt=attempt, work_done=(attempt + 1) / 200),
             ev.Ended(attempt=attempt, exit_code=85),
         )
     assert engine.state() == "SUBMITTED"
 
 
-def test_starts_of_a_task_are_numbered_whatever_ended_the_last_one():
-    engine = ByHand(one_task(retries=1, checkpoint={"files": ["r"]}, outputs={"o": 5}), platform_of(1))
+def test_attempts_of_a_task_are_numbered_whatever_ended_the_last_one():
+    engine = DrivenEngine(one_task(retries=1, checkpoint={"files": ["r"]}, outputs={"o": 5}), platform_of(1))
     numbers = []
     for attempt, ending in enumerate((85, 85, 99, 1)):
         started(engine, attempt)
-        engine.tell(ev.Checkpointed(attempt=attempt, work_done=0.2 * (attempt + 1)))
+        engine.handle(ev.Checkpointed(attempt=attempt, work_done=0.2 * (attempt + 1)))
         commands = engine.engine.handle(ev.Ended(attempt=attempt, exit_code=ending), 0.0)
         numbers += [command.tries for command in commands if isinstance(command, cm.Start)]
     assert numbers == [2, 3, 4, 5]
@@ -230,84 +234,88 @@ def failed_for_good(wish, speeds=(2, 1)):
     flow.task("job", work=10, retries=0, on_failure=wish)
     flow.task("after", work=10, after="job")
     flow.task("other", work=10)
-    engine = ByHand(flow.build(), platform_of(*speeds))
+    engine = DrivenEngine(flow.build(), platform_of(*speeds))
     job = engine.run.compiled.names.index("job")
     attempt = engine.run.attempt_of[job]
     for number in sorted(engine.run.attempt_of.values()):
         started(engine, number)
-    return engine, job, engine.tell(failing(exit_code=1, attempt=attempt))
+    return engine, job, engine.handle(failing(exit_code=1, attempt=attempt))
 
 
 def states(engine):
     return {name: engine.state(task) for task, name in enumerate(engine.run.compiled.names)}
 
 
-def test_held_failure_waits_for_the_user_to_resume():
+def test_task_held_after_a_failure_waits_until_the_user_resumes_it():
     engine, job, words = failed_for_good("hold")
     assert words == [f"settle {job} STOPPED (error)"]
     assert states(engine) == {"job": "STOPPED", "after": "WAITING", "other": "RUNNING"}
-    words = engine.tell(ev.RequestReceived(what="resume", run=0, task=job))
+    words = engine.handle(ev.RequestReceived(what="resume", run=0, task=job))
     assert words[0] == f"settle {job} READY"
     assert states(engine)["job"] == "SUBMITTED"
 
 
 def test_stopped_run_is_active_again_after_resume():
-    engine = ByHand(one_task(retries=0, on_failure="hold"), platform_of(1))
+    engine = DrivenEngine(one_task(retries=0, on_failure="hold"), platform_of(1))
     started(engine)
-    assert engine.tell(failing(exit_code=1)) == ["settle 0 STOPPED (error)", "finish stopped"]
-    words = engine.tell(ev.RequestReceived(what="resume", run=0, task=0), at=100)
+    assert engine.handle(failing(exit_code=1)) == ["settle 0 STOPPED (error)", "finish stopped"]
+    words = engine.handle(ev.RequestReceived(what="resume", run=0, task=0), at=100)
     assert words == ["settle 0 READY", "assign 1 m0", "start 1 m0 from 0"]
     started(engine, 1)
-    assert engine.tell(ev.Ended(attempt=1)) == ["settle 0 COMPLETED", "finish completed"]
+    assert engine.handle(ev.Ended(attempt=1)) == ["settle 0 COMPLETED", "finish completed"]
 
 
-def test_reschedule_tries_the_other_machines_and_then_stops():
-    engine = ByHand(one_task(retries=0, on_failure="reschedule"), platform_of(2, 1))
+def test_reschedule_rule_tries_the_other_machines_and_then_stops_the_run():
+    engine = DrivenEngine(one_task(retries=0, on_failure="reschedule"), platform_of(2, 1))
     started(engine)
-    assert engine.tell(failing(exit_code=1)) == ["settle 0 READY (error)", "assign 1 m1", "start 1 m1 from 0"]
+    assert engine.handle(failing(exit_code=1)) == [
+        "settle 0 READY (error)",
+        "assign 1 m1",
+        "start 1 m1 from 0",
+    ]
     started(engine, 1)
-    words = engine.tell(failing(exit_code=1, attempt=1))
+    words = engine.handle(failing(exit_code=1, attempt=1))
     assert words == ["settle 0 FAILED (error)", "note stopping", "finish failed"]
 
 
-def test_stop_cancels_running_attempts():
+def test_stop_rule_cancels_running_attempts():
     engine, _, words = failed_for_good("stop")
     assert [each.split()[0] for each in words] == ["settle", "settle", "note", "cancel"]
     assert states(engine) == {"job": "FAILED", "after": "CANCELLED", "other": "RUNNING"}
 
 
-def test_continue_runs_tasks_that_do_not_depend_on_the_failure():
+def test_continue_rule_runs_tasks_that_do_not_depend_on_the_failure():
     engine, _, _ = failed_for_good("continue")
     assert states(engine) == {"job": "FAILED", "after": "CANCELLED", "other": "RUNNING"}
     number = engine.run.attempt_of[engine.run.compiled.names.index("other")]
-    assert engine.tell(ev.Ended(attempt=number))[-1] == "finish failed"
+    assert engine.handle(ev.Ended(attempt=number))[-1] == "finish failed"
 
 
 def test_retries_of_the_run_apply_to_tasks_without_their_own():
-    engine = ByHand(one_task(), platform_of(1), EngineSettings(retries_by_cause={"error": 2}))
+    engine = DrivenEngine(one_task(), platform_of(1), EngineSettings(retries_by_cause={"error": 2}))
     for attempt in range(3):
         started(engine, attempt)
-        words = engine.tell(failing(exit_code=1, attempt=attempt))
+        words = engine.handle(failing(exit_code=1, attempt=attempt))
     assert words[0] == "settle 0 FAILED (error)"
 
 
-def test_members_that_have_not_started_follow_a_failed_task():
+def test_unstarted_tasks_of_an_abstract_machine_move_with_a_failed_task():
     flow = Builder("shared")
     flow.task("first", work=10, machine="A", retries=2)
     flow.task("second", work=10, machine="A", inputs=[{"file": "db", "from": "db", "size": 5}])
-    engine = ByHand(flow.build(), platform_of(2, 1), policy="lazy:by=finish")
+    engine = DrivenEngine(flow.build(), platform_of(2, 1), policy="lazy:by=finish")
     first, second = (engine.run.compiled.names.index(name) for name in ("first", "second"))
     number = engine.run.attempt_of[second]
     started(engine, engine.run.attempt_of[first])
-    words = engine.tell(failing(exit_code=1, attempt=engine.run.attempt_of[first]))
+    words = engine.handle(failing(exit_code=1, attempt=engine.run.attempt_of[first]))
     assert words == [
         f"settle {first} READY (error)", f"cancel {number} m0: its abstract machine moved", "assign 2 m1",
         "start 2 m1 from 0",
     ]  # fmt: skip
-    assert engine.tell(failing("cancelled", attempt=number))[1] == "assign 3 m1"
+    assert engine.handle(failing("cancelled", attempt=number))[1] == "assign 3 m1"
 
 
-def test_members_that_have_not_started_wait_for_the_new_machine():
+def test_unstarted_tasks_of_an_abstract_machine_wait_for_the_new_machine():
     flow = Builder("tied")
     flow.task("make", work=1, outputs={"data": 1e6})
     flow.task("one", work=5, machine="here", inputs=["data"])
@@ -322,7 +330,7 @@ def test_members_that_have_not_started_wait_for_the_new_machine():
     assert len({ran.run.where[1], ran.run.where[2]}) == 1
 
 
-def test_planned_run_ends_if_early_assignments_wait_for_a_stopped_task():
+def test_planned_run_ends_when_early_assignments_wait_for_a_stopped_task():
     flow = Builder("ahead")
     flow.task("made", work=1, outputs={"data": 1e6})
     flow.task("broken", work=5, retries=0, on_failure="hold")

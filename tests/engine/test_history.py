@@ -32,7 +32,15 @@ from weft.workflow.builder import Builder
 from weft.workflow.checks import check_and_unfold
 
 
-def told(flows, machines, *, scenario=Scenario(), policy="fcfs", arrivals=None, how=EngineSettings()):  # noqa: B008
+def simulate_history(
+    flows,
+    machines,
+    *,
+    scenario=Scenario(),  # noqa: B008
+    policy="fcfs",
+    arrivals=None,
+    how=EngineSettings(),  # noqa: B008
+):
     """Simulate and return the history."""
     platform = Platform(
         name="grid", machines=tuple(Machine(name=name, **more) for name, more in machines.items())
@@ -53,8 +61,8 @@ def one_task(**keys):
     return flow.build()
 
 
-def test_undisturbed_run():
-    history = told({"one": one_task()}, {"m": {"speed": 2.0}})
+def test_undisturbed_run_has_the_expected_history():
+    history = simulate_history({"one": one_task()}, {"m": {"speed": 2.0}})
     (attempt,) = history.attempts.values()
     assert (attempt.task, attempt.iteration, attempt.machine, attempt.nodes) == ("work", 1, 0, 1)
     assert (attempt.assigned_s, attempt.started_s, attempt.ended_s, attempt.ending) == (0, 0, 5, "completed")
@@ -75,7 +83,7 @@ def test_undisturbed_run():
         (0.0, 0.0, 10.0, 10.0),  # there was no program
     ],
 )
-def test_duration_measured_on_the_machine_corrects_the_times(ran_s, late_s, started_s, ended_s):
+def test_measured_duration_corrects_start_and_end_of_an_attempt(ran_s, late_s, started_s, ended_s):
     tried = AttemptRecord(
         number=0, run=0, task="a", iteration=1, kind="a", machine=0, nodes=2, count=1, assigned_s=0.0
     )
@@ -88,9 +96,9 @@ def test_duration_measured_on_the_machine_corrects_the_times(ran_s, late_s, star
     assert (tried.ran_s, tried.suspended_s) == (ended_s - started_s, max(0.0, ended_s - 2.0))
 
 
-def test_work_on_a_failed_machine_is_lost():
+def test_work_on_a_failed_machine_counts_as_lost():
     scenario = Scenario(failures=(Failure(machines=("m",), at_s=4, repair_s=3),))
-    history = told({"one": one_task()}, {"m": {}}, scenario=scenario)
+    history = simulate_history({"one": one_task()}, {"m": {}}, scenario=scenario)
     first, second = history.attempts.values()
     assert (first.ending, first.cause, first.started_s, first.ended_s, first.useful_s) == (
         "failed",
@@ -111,7 +119,7 @@ def test_work_on_a_failed_machine_is_lost():
 
 def test_new_attempt_on_another_machine_after_a_failure_is_a_migration():
     scenario = Scenario(failures=(Failure(machines=("a",), at_s=4),))
-    history = told({"one": one_task()}, {"a": {"speed": 2.0}, "b": {}}, scenario=scenario)
+    history = simulate_history({"one": one_task()}, {"a": {"speed": 2.0}, "b": {}}, scenario=scenario)
     (move,) = history.moves
     assert (move.at_s, move.source, move.target, move.reason, move.restart_from) == (4, 0, 1, "failure", 0)
     assert count_migration_reasons(history) == {"failure": 1}
@@ -119,7 +127,7 @@ def test_new_attempt_on_another_machine_after_a_failure_is_a_migration():
 
 
 def test_work_in_a_checkpoint_survives_a_migration():
-    """Ten times slower from 2 s on: restart files at 0.4 (4 s, after 2 + 0.2 units), a new start on b."""
+    """Ten times slower from 2 s on: restart files at 0.4 (4 s, after 2 + 0.2 units), then a new start on b."""
     flow = one_task(checkpoint={"files": ["r"], "every": 2}, progress="p", contract=0.5)
     scenario = Scenario(
         perturbations=(
@@ -129,7 +137,7 @@ def test_work_in_a_checkpoint_survives_a_migration():
         )
     )
     how = EngineSettings(poll_every_s=1.0, migrate="always")
-    history = told({"one": flow}, {"a": {}, "b": {"speed": 0.999}}, scenario=scenario, how=how)
+    history = simulate_history({"one": flow}, {"a": {}, "b": {"speed": 0.999}}, scenario=scenario, how=how)
     old, new = history.attempts.values()
     assert (old.ending, old.left_for, old.machine, new.machine, new.ending) == (
         "migrated",
@@ -148,7 +156,7 @@ def test_work_in_a_checkpoint_survives_a_migration():
 
 
 def test_tasks_on_a_shared_machine_slow_each_other_down():
-    history = told({"x": one_task(), "y": one_task()}, {"m": {}})
+    history = simulate_history({"x": one_task(), "y": one_task()}, {"m": {}})
     assert [run.slowdown for run in history.runs] == [1, 2]
     assert list_slowdowns(history) == {"x": [1.0], "y": [2.0]}
     assert (history.active.times_s, history.active.values) == ([0, 10, 20], [2, 1, 0])
@@ -160,7 +168,7 @@ def test_iterations_of_a_loop_are_recorded():
     flow.task("a", work=1)
     flow.task("b", after="a", work=1)
     flow.loop("l", last="b", first="a", until="b.exit_code == 0")
-    history = told({"loop": flow.build()}, {"m": {}}, scenario=Scenario(iterations={"l": 3}))
+    history = simulate_history({"loop": flow.build()}, {"m": {}}, scenario=Scenario(iterations={"l": 3}))
     assert history.runs[0].iterations == {"l": 3}
     assert [(each.task, each.iteration) for each in history.attempts.values()] == [
         (name, iteration) for iteration in (1, 2, 3) for name in "ab"
@@ -168,14 +176,14 @@ def test_iterations_of_a_loop_are_recorded():
     assert all(each.useful_share == 1 for each in history.attempts.values())
 
 
-def test_suspension_is_counted():
+def test_suspension_is_counted_in_the_history():
     scenario = Scenario(suspensions=(Suspension(task="work", at_s=3, lasting_s=4),))
-    (attempt,) = told({"one": one_task()}, {"m": {}}, scenario=scenario).attempts.values()
+    (attempt,) = simulate_history({"one": one_task()}, {"m": {}}, scenario=scenario).attempts.values()
     assert (attempt.suspended_s, attempt.ended_s) == (4, 14)
 
 
-def test_permanent_failure_leaves_no_useful_work():
-    history = told({"one": one_task()}, {"m": {}}, scenario=Scenario(exit_codes={"work": (7,)}))
+def test_permanent_failure_has_no_useful_work():
+    history = simulate_history({"one": one_task()}, {"m": {}}, scenario=Scenario(exit_codes={"work": (7,)}))
     (failure,) = history.failures
     assert (failure.cause, failure.for_good) == ("error", True)
     assert history.runs[0].outcome == "failed"
@@ -183,7 +191,7 @@ def test_permanent_failure_leaves_no_useful_work():
     assert [attempt.useful_s for attempt in history.attempts.values()] == [0]
 
 
-def test_steps_keep_the_last_value_of_a_time():
+def test_step_function_keeps_the_last_value_of_each_time():
     steps = StepFunction()
     for now_s, value in ((0, 1), (0, 2), (1, 2), (3, 5), (3, 2), (4, 0)):
         steps.at(now_s, value)
@@ -203,7 +211,7 @@ def test_steps_keep_the_last_value_of_a_time():
     suppress_health_check=list(HealthCheck),
 )
 @given(simulations())
-def test_work_is_conserved_and_nodes_are_never_taken_twice(simulation):
+def test_work_is_conserved_and_nodes_are_never_allocated_twice(simulation):
     history, entries = History(), []
     engine = simulation.run(
         record=entries.append,

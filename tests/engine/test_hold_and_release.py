@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine_by_hand import ByHand, one_task, platform_of
+from driven_engine import DrivenEngine, one_task, platform_of
 from weft.engine import messages as ev
 from weft.workflow.builder import Builder
 
@@ -23,38 +23,38 @@ def two_tasks(**facets):
 
 
 def test_task_that_waits_is_held_until_it_is_released():
-    engine = ByHand(two_tasks(), platform_of(1))
-    assert engine.tell(hold(1)) == ["settle 1 HELD"]
-    assert engine.tell(hold(1)) == []
-    assert engine.tell(ev.Ended(attempt=0), at=10) == ["settle 0 COMPLETED"]
-    words = engine.tell(release(1), at=20)
+    engine = DrivenEngine(two_tasks(), platform_of(1))
+    assert engine.handle(hold(1)) == ["settle 1 HELD"]
+    assert engine.handle(hold(1)) == []
+    assert engine.handle(ev.Ended(attempt=0), at=10) == ["settle 0 COMPLETED"]
+    words = engine.handle(release(1), at=20)
     assert words == ["settle 1 READY", "assign 1 m0", "start 1 m0 from 0"]
 
 
-def test_task_in_the_queue_of_its_machine_is_held_too():
+def test_task_in_the_queue_of_its_machine_can_be_held():
     flow = Builder("queued")
     for name in ("first", "second"):
         flow.task(name, work=10)
-    engine = ByHand(flow.build(), platform_of(1), policy="lazy:by=finish")
+    engine = DrivenEngine(flow.build(), platform_of(1), policy="lazy:by=finish")
     queued = next(task for task in (0, 1) if engine.run.attempt_of.get(task) == 1)
-    assert engine.tell(hold(queued)) == [f"settle {queued} HELD"]
+    assert engine.handle(hold(queued)) == [f"settle {queued} HELD"]
     assert not engine.run.attempt_of.get(queued)
-    engine.tell(ev.Ended(attempt=0), at=10)
-    words = engine.tell(release(queued), at=11)
+    engine.handle(ev.Ended(attempt=0), at=10)
+    words = engine.handle(release(queued), at=11)
     assert words == [f"settle {queued} READY", "assign 2 m0", "start 2 m0 from 0"]
 
 
 def test_task_with_open_data_requests_is_held_after_their_cancellation():
     staged = one_task(inputs=[{"file": "db", "from": "db", "size": 5}])
-    engine = ByHand(staged, platform_of(1))
-    assert engine.tell(hold(0)) == ["cancel 0 m0: held"]
-    assert engine.tell(ev.Ended(attempt=0, exit_code=None, cause="cancelled"))[0] == "settle 0 HELD"
-    assert engine.tell(release(0))[0] == "settle 0 READY"
+    engine = DrivenEngine(staged, platform_of(1))
+    assert engine.handle(hold(0)) == ["cancel 0 m0: held"]
+    assert engine.handle(ev.Ended(attempt=0, exit_code=None, cause="cancelled"))[0] == "settle 0 HELD"
+    assert engine.handle(release(0))[0] == "settle 0 READY"
 
 
-def test_running_task_is_not_held_and_a_single_request_is_refused():
-    engine = ByHand(two_tasks(), platform_of(1))
-    assert engine.tell(hold(0)) == ["note refused"]
-    assert engine.tell(hold()) == ["settle 1 HELD"]
-    assert engine.tell(release(0)) == ["note refused"]
-    assert engine.tell(release()) == ["settle 1 WAITING"]
+def test_hold_of_a_running_task_is_refused():
+    engine = DrivenEngine(two_tasks(), platform_of(1))
+    assert engine.handle(hold(0)) == ["note refused"]
+    assert engine.handle(hold()) == ["settle 1 HELD"]
+    assert engine.handle(release(0)) == ["note refused"]
+    assert engine.handle(release()) == ["settle 1 WAITING"]

@@ -37,7 +37,7 @@ def test_index_set_equals_a_sorted_set(steps, start):
 
 
 @given(st.lists(st.floats(1e-3, 1e9), max_size=30), st.randoms(use_true_random=False))
-def test_exact_sums_do_not_depend_on_the_order_of_changes(seconds, shuffler):
+def test_exact_sum_does_not_depend_on_the_order_of_changes(seconds, shuffler):
     others = [3.1, 1e-7, 2.5e8]
     steps = [to_units(each) for each in [*seconds, *others]] + [-to_units(each) for each in others]
     shuffler.shuffle(steps)
@@ -97,7 +97,7 @@ def planned_sweep():
 
 
 @given(st.data())
-def test_cursor_equals_a_sorted_list(data):
+def test_plan_cursor_equals_a_sorted_list(data):
     known, plan = planned_sweep()
     by_rank = data.draw(st.booleans())
     tasks = PlannedTasks(plan, known, by_rank=by_rank)
@@ -140,7 +140,7 @@ def test_cursor_equals_a_sorted_list(data):
                     tasks.add(other, kinds[other])
 
 
-def test_class_with_many_waiting_tasks_is_excluded():
+def test_machine_class_with_many_waiting_tasks_is_excluded():
     known = CompiledWorkflow("w", instance({"a": {"sweep": {"k": "1..40"}, "work": 1}}, "identical:1"))
     stored = store_schedule(planned(known.instance), known, planner="heft", steps=0)
     tasks = PlannedTasks(RunPlan(stored, known, stored.key), known)
@@ -151,10 +151,10 @@ def test_class_with_many_waiting_tasks_is_excluded():
         turn.let_wait(task)
         seen += 1
     assert seen == 16
-    assert PlanCursor(tasks).next() is not None, "they are looked at again in the next turn"
+    assert PlanCursor(tasks).next() is not None, "they are examined again by the next cursor"
 
 
-def test_early_tasks_are_listed_by_plan_with_their_current_kind():
+def test_early_tasks_are_listed_in_plan_order_with_their_current_kind():
     known, plan = planned_sweep()
     bound = {}
     early = EarlyTasks(lambda task: (0, bound.get(task, -1)))
@@ -190,53 +190,53 @@ def test_binding_updates_the_kind_of_early_tasks():
 
 
 @given(st.lists(st.tuples(st.integers(0, 7), st.sampled_from([None, 0, 1])), max_size=40))
-def test_promised_work_is_the_sum_of_the_last_promises(steps):
+def test_promised_work_is_the_sum_of_the_latest_promises(steps):
     known = chain_and_sweep()
-    told, last = {0: 0, 1: 0}, {}
+    reported, last = {0: 0, 1: 0}, {}
 
-    def tell(machine, units):
-        told[machine] += units
+    def handle(machine, units):
+        reported[machine] += units
 
-    promises = PromisedWork(known, tell)
+    promises = PromisedWork(known, handle)
     for task, machine in steps:
         promises.give(task, machine)
         last[task] = machine
-    for machine, units in told.items():
+    for machine, units in reported.items():
         seconds = sum(known.seconds(task, machine, 1) for task in last if last[task] == machine)
         assert to_seconds(units) == pytest.approx(seconds)
     promises.withdraw()
-    assert told == {0: 0, 1: 0}
+    assert reported == {0: 0, 1: 0}
 
 
-def test_task_is_promised_when_ready_or_its_transfer_has_started():
-    known, told = chain_and_sweep(), {0: 0, 1: 0}
+def test_task_is_promised_when_it_is_ready_or_its_transfer_has_started():
+    known, reported = chain_and_sweep(), {0: 0, 1: 0}
 
-    def tell(machine, units):
-        told[machine] += units
+    def handle(machine, units):
+        reported[machine] += units
 
-    run = RunState(0, known, ByRank(), owner="", now=0.0, planned=False, promise=tell)
+    run = RunState(0, known, ByRank(), owner="", now=0.0, planned=False, promise=handle)
     first, move, last = (known.graph.index(name) for name in ("a[1]", "move", "b"))
     run.bind(first, 0)
     ready_s = sum(known.seconds(known.graph.index(f"a[{k}]"), 0, 1) for k in range(1, 9))
-    assert to_seconds(told[0]) == pytest.approx(ready_s)  # all share their machine
+    assert to_seconds(reported[0]) == pytest.approx(ready_s)  # all share their machine
     run.move(first, TaskState.SCHEDULED)
-    assert to_seconds(told[0]) == pytest.approx(ready_s - known.seconds(first, 0, 1))
+    assert to_seconds(reported[0]) == pytest.approx(ready_s - known.seconds(first, 0, 1))
     run.bind(last, 1)
-    assert told[1] == 0  # no transfer has started
+    assert reported[1] == 0  # no transfer has started
     run.missing[move] = 0
     run.move(move, TaskState.READY)
     run.move(move, TaskState.SCHEDULED)
-    assert to_seconds(told[1]) == pytest.approx(known.seconds(last, 1, 1))
+    assert to_seconds(reported[1]) == pytest.approx(known.seconds(last, 1, 1))
     run.unbind(known.variable[last])
-    assert told[1] == 0
+    assert reported[1] == 0
 
 
 def waiting(number, nodes, seconds):
     return SimpleNamespace(number=number, nodes=nodes, seconds=seconds, turn=(0.0, number), queued=False)
 
 
-def twin_free_at_s(capacity, holders, queue, nodes, now, speed):
-    """Start the queued attempts one by one, each at the first time from which enough nodes stay free."""
+def reference_free_at_s(capacity, holders, queue, nodes, now, speed):
+    """Start the queued attempts one by one, each at the first time after which enough nodes stay free."""
     taken = [(max(end, now), some) for end, some in holders]
     begin = now
     for some, seconds in [*queue, (nodes, 0.0)]:
@@ -275,16 +275,16 @@ def machine_with(capacity, holders, queue, speed):
 
 
 @given(queues(most=30), st.data(), st.sampled_from([0.5, 1.0, 2.0]))
-def test_machine_is_free_after_its_queue_in_order(scene, data, speed):
+def test_free_time_of_a_machine_follows_its_queue_in_order(scene, data, speed):
     capacity, holders, queue = scene
     nodes = data.draw(st.integers(1, capacity))
     machine, attempts = machine_with(capacity, holders, queue, speed)
-    expected = twin_free_at_s(capacity, holders, queue, nodes, 5.0, speed)
+    expected = reference_free_at_s(capacity, holders, queue, nodes, 5.0, speed)
     assert machine.free_at_s(nodes, attempts, 5.0) == pytest.approx(expected)
 
 
 @given(queues(most=30), st.data())
-def test_rest_of_a_long_queue_is_spread_over_all_nodes(scene, data):
+def test_work_beyond_the_first_queued_attempts_is_spread_over_all_nodes(scene, data):
     capacity, holders, queue = scene
     nodes = data.draw(st.integers(1, capacity))
     with pytest.MonkeyPatch.context() as patch:
@@ -292,10 +292,10 @@ def test_rest_of_a_long_queue_is_spread_over_all_nodes(scene, data):
         machine, attempts = machine_with(capacity, holders, queue, 1.0)
         found = machine.free_at_s(nodes, attempts, 5.0)
     if capacity == 1:
-        assert found == pytest.approx(twin_free_at_s(capacity, holders, queue, nodes, 5.0, 1.0))
+        assert found == pytest.approx(reference_free_at_s(capacity, holders, queue, nodes, 5.0, 1.0))
         return
     behind = sum(some * seconds for some, seconds in queue[3:]) / capacity
-    first = twin_free_at_s(capacity, holders, queue[:3], nodes, 5.0, 1.0)
+    first = reference_free_at_s(capacity, holders, queue[:3], nodes, 5.0, 1.0)
     assert found == pytest.approx(first + behind)
 
 

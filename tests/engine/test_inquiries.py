@@ -17,45 +17,45 @@ from weft.engine.state.state import InquiryAgenda
 EVERY = st.sampled_from([None, 3.0, 4.0])
 
 
-def to_ask(state, active):
+def due_queries(state, active):
     """Return the queries that are due and the time of the next one, by examining every machine."""
-    asked, rules, found = state.inquiries, state.settings, []
+    requested, rules, found = state.inquiries, state.settings, []
     again_s = rules.discover_every_s or math.inf
-    if _due(asked.discovered_s, rules.discover_every_s, state.now):
+    if _due(requested.discovered_s, rules.discover_every_s, state.now):
         found.append(cm.Discover())
         back_s = state.now + rules.discover_every_s
     else:
-        back_s = _next_s(asked.discovered_s, rules.discover_every_s)
+        back_s = _next_s(requested.discovered_s, rules.discover_every_s)
     for machine in state.machines:
         index, wanted = machine.index, machine.up
         wanted &= any(machine.index in run.compiled.machines for run in active)
-        wanted &= rules.discover_every_s is None or index in (asked.listed or ())
+        wanted &= rules.discover_every_s is None or index in (requested.listed or ())
         if wanted and rules.authorise:
-            if _due(asked.access_asked_s.get(index), again_s, state.now):
+            if _due(requested.access_asked_s.get(index), again_s, state.now):
                 found.append(cm.Probe(of="access", machine=index))
-            wanted = asked.access.get(index, False)
-        if wanted and _due(asked.fetch_asked_s.get(index), rules.fetch_every_s, state.now):
+            wanted = requested.access.get(index, False)
+        if wanted and _due(requested.fetch_asked_s.get(index), rules.fetch_every_s, state.now):
             found.append(cm.Fetch(machine=index))
             back_s = min(back_s, state.now + rules.fetch_every_s)
         elif wanted:
-            back_s = min(back_s, _next_s(asked.fetch_asked_s.get(index), rules.fetch_every_s))
+            back_s = min(back_s, _next_s(requested.fetch_asked_s.get(index), rules.fetch_every_s))
     return found, back_s
 
 
 def is_settling(state):
     """Return whether a first answer is outstanding, by examining every queried machine."""
-    asked, rules = state.inquiries, state.settings
-    if rules.discover_every_s is not None and asked.listed is None:
+    requested, rules = state.inquiries, state.settings
+    if rules.discover_every_s is not None and requested.listed is None:
         return True
     patience_s = 30.0 if rules.fetch_every_s is None else rules.fetch_every_s
     return any(
         state.now < asked_s + patience_s
         and not (
-            machine in asked.access
-            if rules.authorise and not asked.access.get(machine, False)
-            else rules.fetch_every_s is None or machine in asked.fetched_s
+            machine in requested.access
+            if rules.authorise and not requested.access.get(machine, False)
+            else rules.fetch_every_s is None or machine in requested.fetched_s
         )
-        for machine, asked_s in asked.first_asked_s.items()
+        for machine, asked_s in requested.first_asked_s.items()
     )
 
 
@@ -77,14 +77,14 @@ def _next_s(asked_s, every_s):
 
 @pytest.fixture(scope="module")
 def compared():
-    """Compare every refresh with the reference; return the compared queries."""
+    """Compare every refresh with the reference, and return the compared queries."""
     refresh, seen = machines.refresh_inquiries, []
 
     def watched(context):
         state, before = context.state, len(context.commands)
         if not state.inquiries.needed or not state.active:
             return refresh(context)
-        questions, back_s = to_ask(state, list(state.active.values()))
+        questions, back_s = due_queries(state, list(state.active.values()))
         refresh(context)
         found = context.commands[before:]
         assert [each for each in found if not isinstance(each, cm.SetTimer)] == questions
@@ -108,7 +108,7 @@ def test_due_machines_are_queried(compared, simulation, discover, fetch, authori
     simulation.run(stop=lambda engine: engine.state.now > 60, check=check)
 
 
-def test_comparison_covered_some_queries(compared):
+def test_compared_simulations_contain_queries(compared):
     assert len(compared) > 100
     assert {type(each) for each in compared} == {cm.Discover, cm.Probe, cm.Fetch}
 

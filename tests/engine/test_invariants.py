@@ -29,7 +29,7 @@ WHERE = platform({"nodes": 2, "memory": 4e9}, {"nodes": 1, "memory": 4e9})
 
 @pytest.fixture
 def engine():
-    """Return an engine in the middle of a run: a has completed, two of b run, one is ready."""
+    """Return an engine during a run: a has completed, two tasks of b run, one is ready."""
     made = instance(TASKS, WHERE)
     found = Engine(WorkflowLibrary({"w": made}), made, make_policy("fcfs"), EngineSettings())
     found.handle(ev.Submitted(run=0, workflow="w"), 0.0)
@@ -122,7 +122,7 @@ def test_corrupted_state_is_detected(engine, spoil):
         check_engine(engine)
 
 
-def test_violation_names_task_machine_and_attempt(engine):
+def test_invariant_error_names_task_machine_and_attempt(engine):
     attempt = _running(engine)
     attempt.staging = 2
     with pytest.raises(
@@ -196,7 +196,7 @@ def test_journal_that_breaks_a_rule_is_detected(journal, name):
         audit_journal(changed(entries, *CHANGES[name]), known)
 
 
-def test_journal_that_goes_back_in_time_is_detected(journal):
+def test_journal_with_decreasing_times_is_detected(journal):
     entries, known = journal
     first, second, *others = entries
     swapped = [replace(first, now=second.now + 1.0), second, *others]
@@ -204,7 +204,7 @@ def test_journal_that_goes_back_in_time_is_detected(journal):
         audit_journal(swapped, known)
 
 
-def test_second_completion_is_detected(journal):
+def test_second_completion_of_a_task_is_detected(journal):
     entries, known = journal
     last = entries[-1]
     again = JournalEntry(

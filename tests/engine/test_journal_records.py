@@ -209,19 +209,21 @@ NOTES = [
 
 
 @pytest.mark.parametrize(("fields", "command"), NOTES, ids=[fields["kind"] for fields, _ in NOTES])
-def test_note_of_schema_1_becomes_a_command(fields: dict[str, typing.Any], command: messages.Command) -> None:
+def test_note_of_schema_1_is_read_as_a_command(
+    fields: dict[str, typing.Any], command: messages.Command
+) -> None:
     assert decode_message(["Note", fields]) == command
     note = note_fields(command)
     assert note == (fields["kind"], fields.get("value"), fields.get("text", ""))
 
 
-def test_every_record_command_replaces_a_note() -> None:
+def test_every_recording_command_replaces_a_note_of_schema_1() -> None:
     assert {type(command) for _, command in NOTES} == messages.RECORDS
     assert note_fields(messages.CloseAttempt(attempt=0)) is None
 
 
 @pytest.mark.parametrize("file", OLD_JOURNALS, ids=lambda file: file.stem)
-def test_old_journal_gives_the_same_commands_when_decided_again(file: Path) -> None:
+def test_old_journal_gives_the_same_commands_when_replayed(file: Path) -> None:
     text = file.read_text(encoding="utf-8")
     assert json.loads(text.splitlines()[0])["schema"] == 1 < SCHEMA
     journal = read_journal_file(file)
@@ -237,7 +239,7 @@ def test_snapshot_of_an_old_journal_gives_the_state_of_its_entries(file: Path) -
     assert digest_state(journal.rebuilt(len(journal.entries)).state) == digest_state(whole.state)
 
 
-def test_old_journals_hold_snapshots_and_most_kinds_of_notes() -> None:
+def test_stored_old_journals_contain_snapshots_and_most_kinds_of_notes() -> None:
     journals = [read_journal_file(file) for file in OLD_JOURNALS]
     assert sum(bool(journal.snapshots) for journal in journals) >= 3
     commands = {type(each) for journal in journals for entry in journal.entries for each in entry.commands}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine_by_hand import ByHand, one_task, platform_of, simulated
+from driven_engine import DrivenEngine, one_task, platform_of, simulated
 from weft.backends.simulation.scenario import Failure, Scenario
 from weft.engine import messages as cm
 from weft.engine import messages as ev
@@ -16,13 +16,13 @@ FACETS = {"checkpoint": {"files": ["restart"], "every": 10}, "outputs": {"result
 
 
 def running(platform=None):
-    engine = ByHand(one_task(**FACETS), platform or platform_of(2, 1), POLLED)
-    engine.tell(ev.Started(attempt=0), ev.Checkpointed(attempt=0, work_done=0.3), at=10)
+    engine = DrivenEngine(one_task(**FACETS), platform or platform_of(2, 1), POLLED)
+    engine.handle(ev.Started(attempt=0), ev.Checkpointed(attempt=0, work_done=0.3), at=10)
     return engine
 
 
 def polled(engine, at):
-    return engine.tell(ev.TimerFired(timer="ladder"), at=at)
+    return engine.handle(ev.TimerFired(timer="ladder"), at=at)
 
 
 def job(alive, attempt=0):
@@ -33,94 +33,94 @@ def gatekeeper(alive, attempt=0):
     return ev.ProbeAnswered(of="machine", alive=alive, attempt=attempt, machine=0)
 
 
-def test_job_manager_that_answers_is_probed_again_later():
+def test_responsive_job_manager_is_probed_again_later():
     engine = running()
     assert polled(engine, 30) == ["probe job 0"]
-    assert engine.tell(job(alive=True)) == []
+    assert engine.handle(job(alive=True)) == []
     assert polled(engine, 60) == ["probe job 0"]
 
 
-def test_silent_job_manager_of_a_machine_that_answers_is_replaced():
+def test_unresponsive_job_manager_is_replaced_when_its_machine_responds():
     engine = running()
     polled(engine, 30)
-    assert engine.tell(job(alive=False)) == ["probe machine 0"]
-    assert engine.tell(gatekeeper(alive=True)) == ["note reattached", "probe reattach 0"]
+    assert engine.handle(job(alive=False)) == ["probe machine 0"]
+    assert engine.handle(gatekeeper(alive=True)) == ["note reattached", "probe reattach 0"]
     assert engine.state() == "RUNNING"
-    assert engine.tell(ev.Ended(attempt=0), at=50) == ["settle 0 COMPLETED", "finish completed"]
+    assert engine.handle(ev.Ended(attempt=0), at=50) == ["settle 0 COMPLETED", "finish completed"]
 
 
-def test_job_missing_at_reattachment_continues_elsewhere():
+def test_job_missing_at_reattachment_is_restarted_on_another_machine():
     engine = running()
     polled(engine, 30)
-    engine.tell(job(alive=False), gatekeeper(alive=True))
-    words = engine.tell(ev.Ended(attempt=0, exit_code=None, cause="lost"))
+    engine.handle(job(alive=False), gatekeeper(alive=True))
+    words = engine.handle(ev.Ended(attempt=0, exit_code=None, cause="lost"))
     assert words[:3] == ["probe machine m0", "settle 0 READY (lost) keep", "assign 1 m1 after 0: failure"]
 
 
-def test_job_on_a_silent_machine_continues_from_its_restart_files():
+def test_job_on_an_unresponsive_machine_is_restarted_from_its_restart_files():
     engine = running()
     polled(engine, 30)
-    engine.tell(job(alive=False))
-    assert engine.tell(gatekeeper(alive=False)) == [
+    engine.handle(job(alive=False))
+    assert engine.handle(gatekeeper(alive=False)) == [
         "note down", "note unknown", "settle 0 READY (lost) keep", "assign 1 m1 after 0: failure",
         "prolog 1 m1 (restart files from -1)",
     ]  # fmt: skip
-    assert engine.tell(ev.StagedIn(attempt=1, part=0)) == ["drop 0", "start 1 m1 from 0.3"]
+    assert engine.handle(ev.StagedIn(attempt=1, part=0)) == ["drop 0", "start 1 m1 from 0.3"]
 
 
-def test_silent_machine_is_probed_and_its_old_jobs_are_cancelled():
+def test_unresponsive_machine_is_probed_and_its_old_jobs_are_cancelled():
     engine = running()
     polled(engine, 30)
-    engine.tell(
+    engine.handle(
         job(alive=False), gatekeeper(alive=False), ev.StagedIn(attempt=1, part=0), ev.Started(attempt=1)
     )
     assert polled(engine, 60) == ["probe job 1", "probe machine m0"]
-    assert engine.tell(ev.ProbeAnswered(of="machine", alive=False, machine=0)) == []
+    assert engine.handle(ev.ProbeAnswered(of="machine", alive=False, machine=0)) == []
     assert polled(engine, 90) == ["probe job 1", "probe machine m0"]
-    words = engine.tell(ev.ProbeAnswered(of="machine", alive=True, machine=0))
+    words = engine.handle(ev.ProbeAnswered(of="machine", alive=True, machine=0))
     assert words == ["note up", "cancel 0 m0: given up"]
-    assert engine.tell(ev.Ended(attempt=0, exit_code=None, cause="cancelled")) == []
+    assert engine.handle(ev.Ended(attempt=0, exit_code=None, cause="cancelled")) == []
     assert polled(engine, 120) == ["probe job 1"]
     assert not any(engine.engine.state.unknown.values())
 
 
 def test_events_of_an_abandoned_job_are_ignored():
-    engine = ByHand(one_task(**FACETS), platform_of(1), POLLED)
-    engine.tell(ev.Started(attempt=0), at=10)
+    engine = DrivenEngine(one_task(**FACETS), platform_of(1), POLLED)
+    engine.handle(ev.Started(attempt=0), at=10)
     polled(engine, 30)
-    engine.tell(job(alive=False), gatekeeper(alive=False))
-    assert engine.tell(ev.Ended(attempt=0, exit_code=0), at=40) == []
+    engine.handle(job(alive=False), gatekeeper(alive=False))
+    assert engine.handle(ev.Ended(attempt=0, exit_code=0), at=40) == []
     assert engine.state() == "READY"
 
 
-def test_job_that_ends_between_two_probes_has_ended():
+def test_end_of_a_job_between_two_probes_is_recorded():
     engine = running()
     polled(engine, 30)
-    engine.tell(ev.Ended(attempt=0))
-    assert engine.tell(job(alive=False)) == []
+    engine.handle(ev.Ended(attempt=0))
+    assert engine.handle(job(alive=False)) == []
 
 
-def test_no_probes_without_the_liveness_setting():
-    engine = ByHand(one_task(**FACETS), platform_of(2, 1), EngineSettings())
-    engine.tell(ev.Started(attempt=0), at=10)
+def test_no_probes_are_sent_without_the_liveness_setting():
+    engine = DrivenEngine(one_task(**FACETS), platform_of(2, 1), EngineSettings())
+    engine.handle(ev.Started(attempt=0), at=10)
     assert engine.engine.state.timers == {}
 
 
 @pytest.mark.parametrize("back", [True, False])
-def test_unconfirmed_cancellation_is_probed_on_its_machine(back):
+def test_unconfirmed_cancellation_is_followed_by_a_probe_of_the_machine(back):
     outside = {"inputs": [{"file": "db", "from": "https://x/db", "size": 10}]}
-    engine = ByHand(one_task(**outside), platform_of(1), POLLED)
-    assert engine.tell(ev.RequestReceived(what="cancel", run=0), at=10)[-1] == "cancel 0 m0: stopped"
+    engine = DrivenEngine(one_task(**outside), platform_of(1), POLLED)
+    assert engine.handle(ev.RequestReceived(what="cancel", run=0), at=10)[-1] == "cancel 0 m0: stopped"
     assert polled(engine, 30) == ["probe machine 0"]
-    words = engine.tell(gatekeeper(alive=back))
+    words = engine.handle(gatekeeper(alive=back))
     if back:
         assert words == ["cancel 0 m0: stopped"]
-        words = engine.tell(ev.Ended(attempt=0, exit_code=None, cause="cancelled"))
+        words = engine.handle(ev.Ended(attempt=0, exit_code=None, cause="cancelled"))
     assert words[-1] == "finish cancelled"
     assert polled(engine, 60) == [] if back else ["probe machine m0"]
 
 
-def test_attempts_are_lost_with_the_machine_that_ends_the_run():
+def test_attempts_are_lost_with_the_machine_whose_loss_ends_the_run():
     lost = Scenario(failures=(Failure(machines=("m0",), at_s=5.0, repair_s=1.0),))
     found = simulated(one_task(sweep={"k": "1..2"}, retries=0), platform_of(1, nodes=2), lost)
     audit_journal(found.entries, [found.run.compiled])

@@ -1,8 +1,8 @@
-"""Outputs on a lost machine are produced again, as far back as they are needed."""
+"""Outputs lost with a machine are produced again if later tasks need them."""
 
 from __future__ import annotations
 
-from engine_by_hand import platform_of, simulated
+from driven_engine import platform_of, simulated
 from weft.backends.simulation.scenario import Failure, Scenario
 from weft.engine import messages as cm
 from weft.engine.settings import find_settings
@@ -28,7 +28,7 @@ def runs_of(done, name):
     return [now for now, command in done.commands(cm.Start) if command.task == task]
 
 
-def test_producer_runs_again_when_its_outputs_are_lost_before_they_have_moved():
+def test_producer_runs_again_when_its_outputs_are_lost_before_their_transfer():
     flow = Builder("pair")
     flow.task("a", work=10, outputs={"x": 1000}, requirements='name == "m0" or name == "m2"')
     flow.task("b", work=30, requirements='name == "m1"')
@@ -61,7 +61,7 @@ def test_producers_run_again_recursively():
     assert runs_of(done, "b")[1] >= 120.0
 
 
-def test_data_lost_in_transit_are_produced_again():
+def test_data_lost_during_a_transfer_are_produced_again():
     flow = Builder("slow")
     flow.task("a", work=10, outputs={"x": "5GB"}, requirements='name == "m0"')
     flow.task("c", work=10, inputs=["x"], requirements='name == "m1"')
@@ -70,7 +70,7 @@ def test_data_lost_in_transit_are_produced_again():
     assert len(runs_of(done, "a")) == 2
 
 
-def test_bound_ancestors_of_a_failed_task_run_again_with_always():
+def test_bound_ancestors_of_a_failed_task_run_again_under_the_rule_always():
     flow = Builder("tied")
     flow.task("a", work=10, machine="here")
     flow.task("b", work=20, after=["a"], machine="here", retries=1)

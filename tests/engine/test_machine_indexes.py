@@ -18,7 +18,7 @@ TIMES = st.integers(0, 12).map(float)
 
 
 @given(st.lists(st.tuples(MACHINES, LEFT), max_size=40), st.sets(MACHINES, max_size=3))
-def test_first_of_equal_free_machines_is_found(steps, but):
+def test_first_of_equally_free_machines_is_returned(steps, but):
     rooms, left = FreeMachines(), {}
     for machine, now_left in steps:
         rooms.move(machine, left.get(machine), now_left)
@@ -48,7 +48,7 @@ def test_machines_are_ordered_by_the_time_they_become_free(steps, moments, most)
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.floats(0.1, 20.0), st.booleans()), max_size=30))
-def test_progress_of_running_tasks_is_linear_until_their_expected_end(steps):
+def test_running_tasks_progress_linearly_until_their_expected_end(steps):
     progress, running, now = RunProgress(), {}, 1.7e9
     for task, seconds, runs in steps:
         now += 1.5
@@ -62,7 +62,7 @@ def test_progress_of_running_tasks_is_linear_until_their_expected_end(steps):
         assert progress.done_s(now + 0.5) == pytest.approx(done, abs=1e-5)
 
 
-def test_stopped_tasks_leave_no_progress():
+def test_stopped_tasks_contribute_no_progress():
     tried, plain = RunProgress(), RunProgress()
     for progress in (tried, plain):
         progress.begin(0, 1.0, 0.1, 3.0)

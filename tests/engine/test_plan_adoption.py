@@ -1,4 +1,4 @@
-"""Re-planning: when plans are requested, and what a new plan moves, repeats and keeps."""
+"""Re-planning: when plans are requested, and which tasks a new plan moves, repeats or keeps."""
 
 from __future__ import annotations
 
@@ -83,9 +83,9 @@ PAIR = {
 }
 
 
-def test_tied_ancestors_run_again_with_always_and_not_with_lost():
-    """docs/papers/dynamic-grid.md, section 10: use violates, so make, on the same abstract machine, runs
-    again on the new one.
+def test_tied_ancestors_run_again_under_the_rule_always_but_not_under_lost():
+    """docs/papers/dynamic-grid.md, section 10: use breaches its contract, so make, on the same abstract
+    machine, runs again on the new machine.
     """
     made = instance(PAIR, platform({"speed": 2}, {}))
     always = Done(made, S1, slowed("m0", at_s=11.0))
@@ -105,7 +105,7 @@ def test_tied_ancestors_run_again_with_always_and_not_with_lost():
     assert lost.run.ended_s < always.run.ended_s
 
 
-def test_properly_running_task_is_never_moved():
+def test_task_within_its_contract_is_never_moved():
     tasks = {f"t{number}": {"work": 40, **WATCHED} for number in range(4)}
     made = instance(tasks, platform({}, {}, {}, {}, {}))
     done = Done(made, S1, slowed("m2"))
@@ -117,16 +117,16 @@ def test_properly_running_task_is_never_moved():
     assert all(len(machines) == 1 for name, machines in done.machines().items() if name != slow)
 
 
-def test_violations_found_at_one_time_are_answered_by_one_plan():
+def test_simultaneous_violations_cause_one_new_plan():
     tasks = {f"t{number}": {"work": 40, **WATCHED} for number in range(3)}
     made = instance(tasks, platform(*({},) * 6))
     load = CompetingLoad(machines=("m0", "m1", "m2"), processes=9)
     done = Done(made, S1, replace(UNDISTURBED, loads=(load,)))
-    asked = [(now, command.reason) for now, command in done.commands(cm.Replan)]
-    assert asked[0] == (0.0, "submitted")
-    assert asked[1][1] == "3 running tasks violate their contracts"
+    requested = [(now, command.reason) for now, command in done.commands(cm.Replan)]
+    assert requested[0] == (0.0, "submitted")
+    assert requested[1][1] == "3 running tasks violate their contracts"
     moves = [now for now, command in done.commands(cm.Assign) if command.replaces is not None]
-    assert moves == [asked[1][0]] * 3
+    assert moves == [requested[1][0]] * 3
 
 
 @pytest.mark.parametrize(("every_s", "seconds_per_point", "expected"), [
@@ -134,19 +134,21 @@ def test_violations_found_at_one_time_are_answered_by_one_plan():
     (0.0, 0.0, [5.0, 10.0, 15.0, 20.0, 25.0, 30.0]),
     (0.0, 4.0, [4.0, 8.0, 12.0, 16.0, 20.0, 24.0, 28.0, 32.0]),
 ])  # fmt: skip
-def test_plans_are_made_at_the_interval_or_one_after_the_other(every_s, seconds_per_point, expected):
-    """With 0 a plan follows the last one; if planning takes no time, at the poll interval."""
+def test_plans_are_made_at_the_replan_interval_or_back_to_back(every_s, seconds_per_point, expected):
+    """An interval of 0 starts planning when the last plan is ready, or at the poll interval if planning
+    takes no time.
+    """
     tasks = {"a": {"work": 20}, "b": {"work": 10, "after": "a"}, "c": {"work": 2, "after": "b"}}
     made = instance(tasks, platform({}))
     settings = EngineSettings(poll_every_s=5.0, replanning=ReplanRule(planner="heft", every_s=every_s))
     done = Done(made, settings, replace(UNDISTURBED, replanning_s_per_point=seconds_per_point))
-    asked = [now for now, command in done.commands(cm.Replan) if command.reason == "interval"]
-    assert asked == [at for at in expected if at < done.run.ended_s]
+    requested = [now for now, command in done.commands(cm.Replan) if command.reason == "interval"]
+    assert requested == [at for at in expected if at < done.run.ended_s]
     assert done.run.ended_s == 32.0 + seconds_per_point
 
 
 def test_waiting_attempts_follow_the_new_plan():
-    """The second machine comes back: tasks that failed there and were queued elsewhere return; d stays with
+    """The second machine returns: tasks that failed there and were queued elsewhere move back; d stays with
     c.
     """
     tasks = {
@@ -236,7 +238,9 @@ def test_run_that_can_never_be_planned_ends_with_the_reason():
 @pytest.mark.parametrize("settings", ["always", "lost", "pays"])
 @pytest.mark.parametrize("seed", range(2))
 def test_wien2k_completes_under_random_disturbances(settings, seed):
-    """Slow and failing machines, bound tasks, a loop; all invariants are checked after every event."""
+    """Machines are slow or fail, tasks are bound, there is a loop; all invariants are checked after every
+    event.
+    """
     flow = wien2k(shared=True, watched=True, points=4, loop=True)
     few = replace(grid_testbed(), machines=grid_testbed().machines[:8], sites={})
     made = compile_instance(unfold(flow), few)

@@ -26,7 +26,7 @@ ROOM = CompiledWorkflow(
 STORED = store_schedule(planned(ROOM.instance), ROOM, planner="heft", steps=0)
 
 
-def wants(task, machine, count):
+def accepts_machine(task, machine, count):
     """Return whether a task accepts a machine; one machine is refused."""
     return machine != MACHINES - 1
 
@@ -39,13 +39,13 @@ class Scene:
         self.plan = RunPlan(STORED, ROOM, STORED.key)
         for task in data.draw(st.sets(st.integers(0, TASKS - 1), max_size=4)):
             del self.plan.line[task]  # it was added after the plan
-        self.tasks = PlannedTasks(self.plan, ROOM, wants, by_rank=by_rank)
+        self.tasks = PlannedTasks(self.plan, ROOM, accepts_machine, by_rank=by_rank)
         self.changes, self.kinds = ChangeLog(), {}
         self.down, self.known_down = set(), set()
         self.free = [0] * MACHINES
 
     def kind(self, task):
-        """Draw a kind: one of two groups, with original or changed requirements, bound or not."""
+        """Draw a kind: one of two groups, with original or changed requirements, bound or unbound."""
         group = self.data.draw(st.sampled_from([0, 0, 0, 1, -3, -4]))
         return group, self.data.draw(st.sampled_from([-1, -1, -1, 0, 1]))
 
@@ -84,7 +84,13 @@ class Scene:
         self.known_down.update(self.down)
         self.tasks.refresh(self.changes, lambda machine: machine not in self.down)
         twin = ReferenceCursor(
-            self.plan, self.tasks.place, ROOM.seconds_kinds, self.kinds, self.known_down, wants, strict=strict
+            self.plan,
+            self.tasks.place,
+            ROOM.seconds_kinds,
+            self.kinds,
+            self.known_down,
+            accepts_machine,
+            strict=strict,
         )
         return PlanCursor(self.tasks, strict=strict), twin
 
@@ -139,7 +145,7 @@ def step(scene, pairs, both, task):
             getattr(each, what)(task)
 
 
-def looked_at(scene, task, *turns, hurried=True):
+def place_if_free(scene, task, *turns, hurried=True):
     """Place a task if its planned machine is free; return whether it was placed."""
     line = scene.plan.line.get(task)
     machine = None if line is None or line.machine in scene.down else line.machine
@@ -158,7 +164,7 @@ def looked_at(scene, task, *turns, hurried=True):
 
 
 @given(st.data(), st.booleans())
-def test_hurried_cursor_finds_the_same_tasks(data, by_rank):
+def test_cursor_that_skips_busy_machines_yields_the_same_tasks(data, by_rank):
     scene = Scene(data, by_rank)
     for _ in range(4):
         for _ in data.draw(some(12)):
@@ -166,19 +172,19 @@ def test_hurried_cursor_finds_the_same_tasks(data, by_rank):
         turn, twin = scene.turns()
         for _ in data.draw(some(3)):
             task = turn.next()
-            if task is not None and looked_at(scene, task, turn, twin, hurried=False):
+            if task is not None and place_if_free(scene, task, turn, twin, hurried=False):
                 scene.remove(task)
         turn.hurry(scene.is_free)
         twin.hurry(scene.is_free)
         assert turn.hurried
         before, expected, gone = list(scene.free), [], []
         while (task := twin.next()) is not None:
-            if looked_at(scene, task, twin):
+            if place_if_free(scene, task, twin):
                 expected.append(task)
                 twin.gone(task)
         scene.free = before
         while (task := turn.next()) is not None:
-            if looked_at(scene, task, turn):
+            if place_if_free(scene, task, turn):
                 gone.append(task)
                 scene.remove(task)
         assert gone == expected
@@ -192,25 +198,25 @@ def everybody(plan):
 
 
 def test_machine_without_a_fitting_task_is_skipped_until_it_changes():
-    tasks, changes, asked = everybody(RunPlan(STORED, ROOM, STORED.key)), ChangeLog(), []
+    tasks, changes, requested = everybody(RunPlan(STORED, ROOM, STORED.key)), ChangeLog(), []
 
     def hurry(free):
         tasks.refresh(changes, lambda _: True)
         turn, found = PlanCursor(tasks), []
-        asked.clear()
-        turn.hurry(lambda machine: asked.append(machine) or machine in free)
+        requested.clear()
+        turn.hurry(lambda machine: requested.append(machine) or machine in free)
         while (task := turn.next()) is not None:
             found.append(task)
             turn.leave_out(task)
         return found
 
     assert len(hurry({0})) > 0
-    assert {0, 1, 2, 3} <= set(asked)
+    assert {0, 1, 2, 3} <= set(requested)
     assert hurry({0}) == []
-    assert asked == []
+    assert requested == []
     changes.note(1)
     assert hurry({0}) == []
-    assert asked == [1]
+    assert requested == [1]
     changes.note(0)
     assert len(hurry({0})) > 0
 

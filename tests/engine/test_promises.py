@@ -1,4 +1,4 @@
-"""The promise of a first plan: expected iterations, P90 where a spread is known, lower bounds otherwise."""
+"""The promise of a first plan: expected iterations, P90 where a spread is given, lower bounds otherwise."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ ENDS = {"until": "last.exit_code == 0", "max_iterations": 99}
 
 def loops(expect, inner=None):
     """Return the loop, optionally with a nested one around the task of 3 s."""
-    said = {} if expect is None else {"expect": expect}
-    found = {"outer": {"last": "last", "first": "first", **ENDS, **said}}
+    printed = {} if expect is None else {"expect": expect}
+    found = {"outer": {"last": "last", "first": "first", **ENDS, **printed}}
     if inner is not None:
         found["inner"] = {"last": "last", "first": "last", "until": "last.exit_code == 1", "expect": inner}
         found["inner"]["max_iterations"] = 99
@@ -60,25 +60,25 @@ def promised(tasks, on="identical:1", bodies=(), *, waited_s=0.0, predictor=None
 
 class TestIterations:
     @pytest.mark.parametrize(("expect", "total_s"), [(1, 10.0), (2, 15.0), (5, 30.0)])
-    def test_every_further_iteration_adds_the_span_of_the_body(self, expect, total_s):
+    def test_each_additional_iteration_adds_the_span_of_the_body(self, expect, total_s):
         made = instance(LOOP, "identical:1", loops(expect))
         assert promised(LOOP, bodies=loops(expect)).p50_s == total_s
         assert expected_total_seconds(planned(made), made.graph) == total_s
 
-    def test_inner_loop_adds_its_span_once_per_iteration_of_the_outer_one(self):
+    def test_inner_loop_adds_its_span_once_per_iteration_of_the_outer_loop(self):
         assert promised(LOOP, bodies=loops(2, inner=3)).p50_s == 10 + 5 + 2 * 2 * 3
 
     def test_cost_includes_all_iterations(self):
         assert promised(LOOP, PRICED).cost_p50 == pytest.approx(10)
         assert promised(LOOP, PRICED, loops(2, inner=3)).cost_p50 == pytest.approx(1 + 2 * 2 + 6 * 3 + 4)
 
-    def test_loop_without_a_count_gives_a_lower_bound(self):
+    def test_loop_without_an_iteration_count_gives_a_lower_bound(self):
         found = promised(LOOP, PRICED, loops(None))
         assert (found.p50_s, found.p90_s, found.cost_p50) == (None, None, None)
         assert (found.least_s, found.open_loops, found.untimed) == (10.0, ("outer",), 0)
         assert found.least_cost == pytest.approx(10)
 
-    def test_time_counts_from_the_arrival(self):
+    def test_promised_time_counts_from_the_arrival(self):
         assert promised(LOOP, bodies=loops(2), waited_s=10.0).p50_s == 25.0
         assert promised(LOOP, bodies=loops(None), waited_s=10.0).least_s == 20.0
 
@@ -89,7 +89,7 @@ class TestSpread:
         assert (found.p50_s, found.p90_s, found.cost_p90) == (10.0, None, None)
         assert (found.tasks, found.exact) == (4, 4)
 
-    def test_p90_is_that_of_the_outlook(self):
+    def test_p90_equals_that_of_the_forecast(self):
         made = instance(LOOP, PRICED, predictor=Unsure({"before": None}))
         schedule = planned(made)
         outlook = forecast_schedule(schedule, made, seed=3)
@@ -99,37 +99,37 @@ class TestSpread:
         assert (found.cost_p50, found.cost_p90) == pytest.approx((found.p50_s, found.p90_s))
         assert (found.planned_s, found.exact, found.tasks) == (10.0, 1, 4)
 
-    def test_iterations_of_one_sample_take_the_same(self):
+    def test_all_iterations_of_one_sample_have_the_same_duration(self):
         many = promised(LOOP, PRICED, loops(5), predictor=Unsure())
         assert many.planned_s == 30.0
         assert 30 * 1.1 < many.p90_s < 30 * 1.5
         assert many.cost_p90 == pytest.approx(many.p90_s)
 
-    def test_no_price_no_cost(self):
+    def test_promise_has_no_cost_without_prices(self):
         found = promised(LOOP, predictor=Unsure())
         assert found.p90_s is not None
         assert (found.cost_p50, found.cost_p90, found.least_cost) == (None, None, None)
 
 
 class TestUnknown:
-    def test_stated_times_give_the_lower_bound(self):
+    def test_promise_is_a_lower_bound_when_some_durations_are_unknown(self):
         found = promised(MIXED, PRICED)
         assert (found.p50_s, found.p90_s, found.least_s, found.planned_s) == (None, None, 6.0, 10.0)
         assert (found.tasks, found.untimed, found.untimed_kinds) == (6, 4, ("b", "d"))
         assert (found.cost_p50, found.least_cost) == (None, pytest.approx(6.0))
         assert not found.has_estimate
 
-    def test_spread_of_other_tasks_gives_no_p90(self):
+    def test_promise_has_no_p90_when_some_durations_are_unknown(self):
         found = promised(MIXED, predictor=Unsure())
         assert (found.p50_s, found.p90_s, found.least_s) == (None, None, 6.0)
 
-    def test_no_stated_time_gives_no_bound(self):
+    def test_promise_has_no_bound_when_no_duration_is_given(self):
         found = promised({"a": {"command": "true"}, "b": {"command": "true", "after": "a"}}, PRICED)
         assert (found.p50_s, found.least_s, found.least_cost, found.planned_s) == (None, None, None, 2.0)
 
 
 @given(workflows(), platforms())
-def test_promise_never_counts_placeholders(workflow, on):
+def test_promise_never_counts_placeholder_durations(workflow, on):
     try:
         made = compile_instance(unfold(workflow), on, predictor=default_chain())
     except Infeasible:
@@ -148,7 +148,7 @@ def test_promise_never_counts_placeholders(workflow, on):
 
 
 class TestArrivingLate:
-    """A run that arrives while another one occupies the machine."""
+    """A run that arrives while another run occupies the machine."""
 
     @pytest.fixture
     def question(self):
@@ -166,7 +166,7 @@ class TestArrivingLate:
         assert state.now == 30.0
         return prepare_replan(state, 1)
 
-    def test_waiting_time_and_iterations_are_included(self, question):
+    def test_promise_includes_waiting_time_and_iterations(self, question):
         assert question.remainder is not None
         plan = question.planned(make_planner("heft"), Budget(), generator(0, "test"))
         found = question.promise(plan, arrival_s=30.0, seed=0)

@@ -150,7 +150,7 @@ def test_reaction_does_not_write_to_the_state(file: Path) -> None:
     assert violations(file.read_text(encoding="utf-8")) == []
 
 
-def test_mutating_methods_are_found() -> None:
+def test_mutating_methods_are_detected() -> None:
     assert {
         "move",
         "bind",
@@ -185,7 +185,7 @@ def test_mutating_methods_are_found() -> None:
         "run.facts_of(task).avoid.add(3)",
     ],
 )
-def test_direct_write_is_found(line: str) -> None:
+def test_direct_write_to_the_state_is_detected(line: str) -> None:
     assert violations(f"def react(context, run, task, attempt):\n    {line}\n")
 
 

@@ -6,7 +6,7 @@ from weft.engine.state.ready import ReadyTasks
 
 
 def test_task_that_returns_with_another_kind_leaves_its_old_heap() -> None:
-    """Found with a lost task: it is ready again with its old priority, but must avoid a machine."""
+    """A lost task is ready again with its old priority, but must avoid a machine."""
     kinds: dict[int, tuple[int, ...]] = {1: (0, -1), 2: (0, -1)}
     ready = ReadyTasks(lambda task: 5.0, kinds.__getitem__)
     ready.add(1)

@@ -1,4 +1,4 @@
-"""Former bugs of the engine, each in its smallest form."""
+"""Regression tests of engine bugs, each with the smallest workflow that shows it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from engine_by_hand import ByHand, one_task, platform_of
+from driven_engine import DrivenEngine, one_task, platform_of
 from planning_examples import instance, platform
 from policy_runs import run_all
 from weft.backends.simulation.scenario import Arrival, Durations, Failure, RequirementChange, Scenario
@@ -52,7 +52,7 @@ def starts(engine, entries):
     }
 
 
-def test_virtual_tasks_are_completed_by_the_commands_alone():
+def test_virtual_tasks_are_completed_by_applied_commands():
     tasks = {"a": {"work": 1}, "v": {"kind": "virtual", "after": "a"}, "b": {"work": 1, "after": "v"}}
     made = instance(tasks, "identical:1")
     engine, entries = simulate_all({"w": made}, [Arrival(workflow="w")])
@@ -73,21 +73,21 @@ def test_workflows_with_different_resources_share_a_machine():
     assert starts(engine, entries) == {"big": 0.0, "one[1]": 5.0, "one[2]": 10.0}
 
 
-def test_unlimited_machine_ignores_amounts():
+def test_machine_without_resource_limits_ignores_requested_amounts():
     where = platform({"occupancy": "unlimited", "memory": 1e9})
     tasks = {"t": {"work": 5, "memory": "1GB", "sweep": {"k": "1..3"}}}
     engine, entries = simulate(tasks, where)
     assert set(starts(engine, entries).values()) == {0.0}
 
 
-def test_task_finds_the_machine_of_its_class_that_has_enough_nodes():
+def test_task_is_placed_on_the_machine_of_its_class_with_enough_nodes():
     where = platform({"nodes": 2}, {"nodes": 2})
     tasks = {"small": {"work": 9}, "wide": {"work": 1, "nodes": 2}}
     engine, entries = simulate(tasks, where)
     assert starts(engine, entries) == {"small": 0.0, "wide": 0.0}
 
 
-def test_rescheduling_after_running_out_of_time_comes_to_an_end():
+def test_rescheduling_after_timeouts_ends_with_a_failed_run():
     tasks = {"t": {"work": 50, "time_limit": 1, "retries": 1, "on_failure": "reschedule"}}
     engine, entries = simulate(tasks, "identical:3")
     assert engine.state.runs[0].ending == "failed"
@@ -104,7 +104,7 @@ def grown(lines):
     return tasks, Scenario(lines={"parts": lines})
 
 
-def test_file_without_lines_skips_its_sweep():
+def test_sweep_over_a_file_without_lines_is_skipped():
     tasks, scenario = grown(0)
     tasks["other"] = {"work": 1, "after": ["split"]}
     engine, entries = simulate(tasks, "identical:2", scenario=scenario)
@@ -112,7 +112,7 @@ def test_file_without_lines_skips_its_sweep():
     assert set(starts(engine, entries)) == {"split", "other"}
 
 
-def test_lines_written_again_do_not_delay_started_tasks():
+def test_file_lines_written_again_do_not_delay_started_tasks():
     tasks, scenario = grown(3)
     tasks["split"]["requirements"] = "speed > 1"
     tasks["chunk"] |= {"work": 40, "retries": {"lost": 5}}
@@ -135,7 +135,7 @@ def test_early_assignment_of_a_placeholder_is_closed_when_the_graph_grows():
     }  # fmt: skip
 
 
-def test_run_ends_if_all_tasks_wait_for_a_stopped_one():
+def test_run_ends_when_all_tasks_wait_for_a_stopped_task():
     tasks = {"a": {"work": 1, "on_failure": "hold", "retries": 0}, "b": {"work": 1, "after": "a"}}
     engine, entries = simulate(tasks, "identical:1", scenario=Scenario(exit_codes={"a": (1,)}))
     assert engine.state.runs[0].ending == "stopped"
@@ -152,7 +152,7 @@ def test_loop_that_does_not_converge_fails_its_run():
     assert engine.state.now == 4.0
 
 
-def test_task_that_becomes_ready_goes_before_tasks_planned_later():
+def test_task_that_becomes_ready_starts_before_tasks_planned_later():
     where = platform({})
     tasks = {
         "first": {"seconds": 1, "outputs": {"x": 1}},
@@ -164,7 +164,7 @@ def test_task_that_becomes_ready_goes_before_tasks_planned_later():
 
 
 @pytest.mark.parametrize(("strict", "later_s"), [(False, 5.0), (True, 42.0)])
-def test_late_task_keeps_its_machine_idle_only_until_its_planned_start(strict, later_s):
+def test_machine_waits_for_a_late_task_only_until_the_planned_start(strict, later_s):
     tasks = {
         "far": {"seconds": {"m0": 100, "m1": 4}, "outputs": {"x": {"seconds": 1}}},
         "near": {"seconds": {"m0": 1, "m1": 50}, "inputs": ["x"]},
@@ -179,7 +179,7 @@ def test_late_task_keeps_its_machine_idle_only_until_its_planned_start(strict, l
 
 
 @pytest.mark.parametrize("policy", ["plan", "shared-plans"])
-def test_task_is_not_sent_back_to_a_machine_that_it_refuses(policy):
+def test_task_is_not_placed_again_on_a_machine_that_it_excludes(policy):
     change = RequirementChange(task="a", after=0.5, requirements=parse("speed < 2"))
     where = platform({"speed": 4.0}, {"speed": 1.0})
     engine, entries = simulate(
@@ -192,7 +192,7 @@ def test_task_is_not_sent_back_to_a_machine_that_it_refuses(policy):
     assert engine.state.runs[0].ending == "completed"
 
 
-def test_task_that_is_slow_everywhere_stops_moving():
+def test_task_that_is_slow_on_every_machine_stops_migrating():
     settings = EngineSettings(contract=1.0, poll_every_s=10.0, migrate="always", gain_growth=1.0, better_every_s=25.0, fetch_every_s=20.0)  # fmt: skip
     engine, _ = simulate(
         {"a": {"work": 40, "progress": "steps"}},
@@ -204,12 +204,14 @@ def test_task_that_is_slow_everywhere_stops_moving():
     assert engine.state.runs[0].facts_of(0).migrations <= 60
 
 
-def test_empty_queue_at_its_service_time_is_postponed_again():
-    engine = ByHand(one_task(sweep={"k": "1..2"}), platform_of(1, nodes=2), policy="basic")
+def test_queue_that_is_empty_at_its_service_time_is_postponed_again():
+    engine = DrivenEngine(one_task(sweep={"k": "1..2"}), platform_of(1, nodes=2), policy="basic")
     assert engine.engine.state.timers == {"serve:0": 0.0}
-    engine.tell(ev.MachineChanged(machine=0, up=False))
-    engine.tell(ev.TimerFired(timer="serve:0"))  # nothing may remain of it: a rebuilt engine does not have it
-    assert [words.split()[0] for words in engine.tell(ev.MachineChanged(machine=0, up=True), at=100)] == [
+    engine.handle(ev.MachineChanged(machine=0, up=False))
+    engine.handle(
+        ev.TimerFired(timer="serve:0")
+    )  # nothing may remain of it: a rebuilt engine does not have it
+    assert [words.split()[0] for words in engine.handle(ev.MachineChanged(machine=0, up=True), at=100)] == [
         "assign",
         "assign",
     ]

@@ -63,7 +63,7 @@ def test_remainder_of_a_new_run_is_the_whole_workflow():
     assert plans[0].finish_s == planned(made).makespan_s
 
 
-def test_ended_tasks_are_represented_by_their_data_and_running_ones_by_their_end(halfway):
+def test_remainder_has_the_data_of_ended_tasks_and_the_end_times_of_running_tasks(halfway):
     run = halfway.runs[0]
     found = build_remainder(halfway, run)
     graph = found.instance.graph
@@ -82,9 +82,9 @@ def test_ended_tasks_are_represented_by_their_data_and_running_ones_by_their_end
     assert taken == [(0.0, pytest.approx(10.0), 1), (0.0, pytest.approx(90.0), 1)]
 
 
-def test_data_cost_what_moving_them_costs(halfway):
-    """b can start at 10 s on the machine with its data; on the machine of mid they arrive after 2 s, which is
-    not later.
+def test_placement_away_from_the_data_costs_the_transfer_time(halfway):
+    """b can start at 10 s on the machine with its data; on the machine of mid the data arrive after 2 s,
+    which is not later.
     """
     found = build_remainder(halfway, halfway.runs[0])
     instance_, graph = found.instance, found.instance.graph
@@ -155,7 +155,7 @@ def test_restart_files_save_work_and_are_transferred():
     assert again.modes(again.graph.index("first")).seconds.tolist() == [100.0, 100.0]
 
 
-def test_nothing_left_to_plan_is_infeasible():
+def test_remainder_without_tasks_is_infeasible():
     made = instance({"only": {"work": 10}}, platform({}))
     settings = EngineSettings(contract=0.5, poll_every_s=4.0)
     state = stopped({"w": made}, 4.0, settings=settings)
@@ -173,7 +173,7 @@ def test_infeasible_remainder_names_the_task():
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_carried_over_plan_keeps_its_end_without_disturbances(seed):
+def test_plan_of_the_remainder_keeps_its_end_without_disturbances(seed):
     rng = generator(seed, "promise")
     count = int(rng.integers(3, 14))
     tasks = {
@@ -202,7 +202,7 @@ def test_carried_over_plan_keeps_its_end_without_disturbances(seed):
                 assert line.start_s >= by_machine.get(machine, 0.0) - 1e-9
 
 
-def test_slow_machine_makes_its_running_task_end_later():
+def test_running_task_on_a_slow_machine_ends_later():
     tasks = {"a": {"work": 40, "progress": "p"}, "b": {"work": 1, "after": "a"}}
     made = instance(tasks, platform({}))
     slowed = CompetingLoad(machines=("m0",), processes=1)

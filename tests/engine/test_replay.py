@@ -1,4 +1,4 @@
-"""Applying a journal gives its state, deciding it again gives its commands (invariant I10)."""
+"""Applying a journal gives its states; deciding its events again gives its commands (invariant I10)."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ def test_deciding_again_gives_the_same_commands(simulation):
 
 @settings(max_examples=15, phases=PHASES, suppress_health_check=list(HealthCheck))
 @given(simulations())
-def test_state_rebuilt_from_half_a_journal_gives_the_same_other_half(simulation):
-    """Recovery after a crash relies on this: events and commands hold all that matters."""
+def test_engine_rebuilt_from_half_a_journal_gives_the_other_half(simulation):
+    """Recovery after a crash relies on this: events and commands contain the complete state."""
     entries, _, _, engine = recorded(simulation)
     half = len(entries) // 2
     resumed = rebuild(fresh(simulation), entries[:half], engine.state.plans)
@@ -92,7 +92,7 @@ def test_state_rebuilt_from_half_a_journal_gives_the_same_other_half(simulation)
 
 @pytest.fixture
 def chain_on_two():
-    """Four independent tasks on a fast and a slow machine."""
+    """Return four independent tasks on a fast and a slow machine."""
     flow = Builder("four")
     flow.task("work", work=10, sweep={"k": "1..4"})
     machines = (Machine(name="fast", speed=2.0), Machine(name="slow", speed=1.0))
@@ -102,7 +102,7 @@ def chain_on_two():
     )
 
 
-def test_changed_command_is_found(chain_on_two):
+def test_replay_detects_a_changed_command(chain_on_two):
     entries, _, _, engine = recorded(chain_on_two)
     at = next(
         index for index, entry in enumerate(entries) if any(isinstance(one, Assign) for one in entry.commands)
@@ -118,7 +118,7 @@ def test_changed_command_is_found(chain_on_two):
     assert (found.entries, found.total) == (at + 1, len(entries))
 
 
-def test_missing_command_is_found(chain_on_two):
+def test_replay_detects_a_missing_command(chain_on_two):
     entries, _, _, engine = recorded(chain_on_two)
     entries[0] = replace(entries[0], commands=entries[0].commands[:-1])
     (difference,) = replay(fresh(chain_on_two), entries, engine.state.plans).differences
@@ -126,7 +126,7 @@ def test_missing_command_is_found(chain_on_two):
     assert difference.got is not None
 
 
-def test_other_policy_gives_the_first_difference(chain_on_two):
+def test_replay_with_another_policy_returns_the_first_difference(chain_on_two):
     entries, _, _, engine = recorded(chain_on_two)
     first = chain_on_two.library["four"]
     other = Engine(chain_on_two.library, first.instance, make_policy("plan"), EngineSettings())

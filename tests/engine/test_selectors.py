@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine_by_hand import platform_of, simulated
+from driven_engine import platform_of, simulated
 from weft.engine import messages as cm
 from weft.engine.engine import Engine
 from weft.engine.state.compiled import WorkflowLibrary
@@ -36,7 +36,7 @@ def test_job_is_placed_by_its_own_selector():
     assert ran.run.ending == "completed"
 
 
-def test_without_a_selector_the_policy_of_the_run_decides():
+def test_policy_of_the_run_places_jobs_without_a_selector():
     ran = simulated(two_kinds(), platform_of(1, 2, 3))
     assert sorted(machines_of(ran, "plain") + machines_of(ran, "choosy")) == [1, 2]
 
@@ -46,7 +46,7 @@ def test_selectors_take_options():
     assert (machines_of(ran, "plain"), machines_of(ran, "choosy")) == ([3, 2], [1, 0])
 
 
-def test_all_tasks_run_on_few_machines():
+def test_all_tasks_with_selectors_complete_on_few_machines():
     ran = simulated(two_kinds("rank", count=5), platform_of(1, 2))
     assert ran.run.ending == "completed"
     assert len(ran.commands(cm.Start)) == 10

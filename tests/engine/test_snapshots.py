@@ -1,4 +1,4 @@
-"""Snapshots: a restored engine continues like one that never stopped."""
+"""Snapshots: a restored engine gives the same commands as the original."""
 
 from __future__ import annotations
 

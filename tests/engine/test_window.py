@@ -1,4 +1,4 @@
-"""The window of the rest of a run: acyclic, equal to its definition, and its corner cases."""
+"""The window (the part of a run that is planned again): acyclic, equal to its definition, edge cases."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from weft.engine.replan.window import (
 )
 from weft.randomness import generator
 from weft.workflow.cycles import strong_components
-from window_twin import acyclic, initial_back_edges, window_sets
+from window_reference import acyclic, initial_back_edges, window_sets
 
 WORDS = ("queued", "running", "completed", "failed")
 
 
 def drawn(rng, largest, iterations=2):
-    """Return a random directed graph in a random state, possible or not."""
+    """Return a random directed graph in a random state, which need not be reachable."""
     count = int(rng.integers(1, largest + 1))
     density = rng.uniform(0.05, 0.5)
     edges = [(a, b) for a in range(count) for b in range(count) if rng.random() < density]
@@ -125,7 +125,7 @@ def leads(edges, start, goal):
     return goal in seen
 
 
-def test_deep_graph_needs_no_recursion():
+def test_window_of_a_deep_graph_needs_no_recursion():
     count = 20_000
     edges = [(task, task + 1) for task in range(count - 1)] + [(count - 1, 0)]
     graph = build_graph(machine=range(count), edges=edges)
@@ -209,6 +209,6 @@ def test_completed_ancestors_of_an_earlier_iteration_stay():
     assert named(names, window.moving) == "B"
 
 
-def test_edges_given_twice_count_once():
+def test_duplicate_edges_count_once():
     graph = build_graph(machine=(0, 1), edges=[(0, 1), (0, 1)])
     assert initial_dag(graph) == ((0, 1),)

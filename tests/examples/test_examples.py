@@ -1,4 +1,4 @@
-"""Every example runs unchanged."""
+"""Every example can be read, planned and run unchanged."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_workflow_is_planned_and_its_schedule_verifies(name):
 
 
 @pytest.mark.parametrize("name", sorted(PLATFORMS))
-def test_a_platform_reads(name):
+def test_every_example_platform_can_be_read(name):
     assert weft.load_platform(EXAMPLES / name).machines
 
 

@@ -1,4 +1,4 @@
-"""Every example that is run is run, in a copy of its folder."""
+"""Every executable example completes in a copy of its folder."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ATTIC = 2
 
 
 def run_copy(name, tmp_path, **options):
-    """Run an example in a copy of its folder; give the folder and what happened."""
+    """Run an example in a copy of its folder; return the folder and the outcome."""
     folder = tmp_path / name
     shutil.copytree(EXAMPLES / name, folder)
     history = History()
@@ -45,8 +45,8 @@ def converged(tmp_path_factory):
     return run_copy("convergence", tmp_path_factory.mktemp("run"), params=QUICK)
 
 
-def computed_by_hand(folder, monkeypatch):
-    """Call the functions of the example one after the other: nothing is moved, nothing is slow."""
+def expected_by_calls(folder, monkeypatch):
+    """Call the functions of the example in sequence and return the expected results."""
     spec = importlib.util.spec_from_file_location("scf", EXAMPLES / "convergence" / "scf.py")
     scf = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(scf)
@@ -67,7 +67,7 @@ def computed_by_hand(folder, monkeypatch):
 
 def test_the_loop_converges_with_the_right_number_of_iterations(converged, tmp_path, monkeypatch):
     folder, history, _ = converged
-    deltas = computed_by_hand(tmp_path, monkeypatch)
+    deltas = expected_by_calls(tmp_path, monkeypatch)
     assert history.runs[0].iterations == {"scf": len(deltas)} == {"scf": 5}
     assert (folder / "density.txt").read_text() == (tmp_path / "density.txt").read_text()
     completed = Counter(each.kind for each in history.attempts.values() if each.ending == "completed")
@@ -82,12 +82,12 @@ def test_a_slow_task_migrates_with_its_restart_file(converged):
     assert all(history.attempts[move.new].restart_from > 0 for move in slow)
 
 
-def test_tasks_use_the_nodes_they_are_given(converged):
+def test_tasks_run_on_the_allocated_nodes(converged):
     solved = [each for each in converged[1].attempts.values() if each.kind == "solve"]
     assert {each.nodes for each in solved} == {2}
 
 
-def test_the_promise_counts_all_iterations(converged):
+def test_the_promise_includes_all_iterations(converged):
     _, _, ran = converged
     one = weft.plan(EXAMPLES / "convergence" / "workflow.yaml", on=EXAMPLES / "convergence" / "machines.yaml",
                     params=QUICK, planner="heft")  # fmt: skip
@@ -102,7 +102,7 @@ def test_scripts_count_words_in_a_growing_graph(tmp_path):
     assert completed == {"split": 1, "count": 3, "merge": 1}
 
 
-def test_functions_are_tasks(tmp_path):
+def test_the_example_with_python_functions_gives_their_results(tmp_path):
     script = EXAMPLES / "functions" / "circle.py"
     for _ in range(2):
         done = subprocess.run(
@@ -125,7 +125,7 @@ def test_every_folder_is_covered():
     } == FOLDERS
 
 
-def test_the_demo_runs_the_loop_and_names_the_report():
+def test_the_demo_runs_the_loop_example_and_prints_the_path_of_the_report():
     makefile = (EXAMPLES.parent / "Makefile").read_text()
     recipe = makefile.partition("\ndemo:")[2].partition("\n\n")[0]
     assert "examples/convergence" in recipe

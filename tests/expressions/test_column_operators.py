@@ -34,7 +34,7 @@ FLOATS = np.array([0.5, np.nan])
         ("+", np.array([1, None]), 1),
     ],
 )
-def test_arithmetic_that_is_not_vectorised(operator: str, left: Column, right: Column) -> None:
+def test_unsupported_arithmetic_is_not_vectorised(operator: str, left: Column, right: Column) -> None:
     assert fast_arithmetic(operator, left, right) is None
 
 
@@ -64,7 +64,7 @@ def test_arithmetic_that_is_vectorised_is_exact() -> None:
         (np.array([True]), True),
     ],
 )
-def test_comparisons_that_are_not_vectorised(left: Column, right: Column) -> None:
+def test_unsupported_comparisons_are_not_vectorised(left: Column, right: Column) -> None:
     assert fast_compare("==", left, right) is None
 
 

@@ -1,4 +1,4 @@
-"""Evaluation over many rows."""
+"""Evaluation of an expression over many rows."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def rows(text: str, **constants: object) -> list[Value]:
         ("not nested.deep", [True] * 4),
     ],
 )
-def test_values(text: str, expected: list[object]) -> None:
+def test_column_results_equal_those_of_single_rows(text: str, expected: list[object]) -> None:
     found = rows(text, lengths=list(range(1, 9)), limit=3, nested={"deep": False})
     assert found == expected
     assert [type(value) for value in found] == [type(value) for value in expected]
@@ -85,7 +85,7 @@ def test_values(text: str, expected: list[object]) -> None:
         ("'x'", "O"),
     ],
 )
-def test_types_of_results(text: str, kind: str) -> None:
+def test_column_results_have_the_type_of_the_values(text: str, kind: str) -> None:
     result = evaluate_columns(parse(text), COLUMNS, 4)
     assert result.dtype.kind == kind
     assert result.shape == (4,)
@@ -117,7 +117,7 @@ def test_unknown_values_are_nan_in_results() -> None:
         ("dates", 1, "datetime64"),
     ],
 )
-def test_errors(text: str, column: int, says: str) -> None:
+def test_errors_in_a_row_are_reported(text: str, column: int, says: str) -> None:
     columns = COLUMNS | {"bad": np.zeros(3), "dates": np.zeros(4, dtype="datetime64[s]")}
     with pytest.raises(ExpressionError) as caught:
         evaluate_columns(parse(text), columns, 4)
@@ -125,7 +125,7 @@ def test_errors(text: str, column: int, says: str) -> None:
     assert says in str(caught.value)
 
 
-def test_entries_of_a_column_of_mappings() -> None:
+def test_items_of_mappings_in_a_column_are_read() -> None:
     columns = {"attributes": np.array([{"x": 1}, {"x": 2}], dtype=object)}
     assert evaluate_columns(parse("attributes.x + 1"), columns, 2).tolist() == [2, 3]
 
@@ -154,7 +154,7 @@ def test_narrow_numpy_types_are_widened() -> None:
     assert evaluate_columns(parse("i * 100 + f"), narrow, 2).tolist() == [10000.5, 12701.5]
 
 
-def test_a_hundred_thousand_rows() -> None:
+def test_a_hundred_thousand_rows_give_the_expected_count() -> None:
     count = 100_000
     cores = np.arange(count)
     result = evaluate_columns(

@@ -87,7 +87,7 @@ def value(text: str) -> Value:
         ("inf + 1", math.inf),
     ],
 )
-def test_values(text: str, expected: Value) -> None:
+def test_expressions_give_the_expected_values(text: str, expected: Value) -> None:
     result = value(text)
     assert result == expected
     assert isinstance(result, bool) == isinstance(expected, bool)
@@ -95,7 +95,7 @@ def test_values(text: str, expected: Value) -> None:
 
 @pytest.mark.parametrize("operator", ["==", "!=", "<", "<=", ">", ">=", "in", "not in"])
 @pytest.mark.parametrize("unknown", ["nothing", "nan", "null", "None"])
-def test_every_comparison_with_unknown_is_false(operator: str, unknown: str) -> None:
+def test_comparisons_with_unknown_values_are_false(operator: str, unknown: str) -> None:
     assert value(f"{unknown} {operator} [1]") is False
     assert value(f"1 {operator} {unknown}") is False
     assert value(f"{unknown} {operator} {unknown}") is False
@@ -104,13 +104,13 @@ def test_every_comparison_with_unknown_is_false(operator: str, unknown: str) -> 
 @pytest.mark.parametrize(
     "text", ["nothing + 1", "2 ** nothing", "-nan", "nan // 0", "+null", "'a' + null", "abs(null)"]
 )
-def test_arithmetic_with_unknown_is_nan(text: str) -> None:
+def test_arithmetic_with_unknown_values_is_nan(text: str) -> None:
     result = value(text)
     assert isinstance(result, float)
     assert math.isnan(result)
 
 
-def test_unknown_is_false_as_a_condition_and_propagates_through_indexes() -> None:
+def test_unknown_value_is_a_false_condition_and_an_unknown_item() -> None:
     assert value("not nothing") is True
     assert value("1 if nan else 2") == 2
     assert value("nothing or flag") is True
@@ -118,7 +118,7 @@ def test_unknown_is_false_as_a_condition_and_propagates_through_indexes() -> Non
     assert value("xs[nothing]") is None
 
 
-def test_short_circuits_do_not_evaluate_the_rest() -> None:
+def test_and_or_and_conditionals_evaluate_only_the_needed_operands() -> None:
     assert value("a < 0 and 1 / 0 > 0") is False
     assert value("a > 0 or missing") is True
     assert value("2 < 1 < missing") is False

@@ -1,4 +1,4 @@
-"""Names, equality and unknown names of expressions."""
+"""Names, equality and unknown names in expressions."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_unknown_names_come_with_column_and_suggestion() -> None:
     assert "did you mean 'memory'?" in str(errors[0])
 
 
-def test_unknown_names_with_a_container_that_is_not_iterable() -> None:
+def test_unknown_names_are_found_with_a_container_that_is_not_iterable() -> None:
     class Anything:
         def __contains__(self, name: object) -> bool:
             return name == "a"
@@ -62,7 +62,7 @@ def test_unknown_names_with_a_container_that_is_not_iterable() -> None:
     assert [error.message for error in find_unknown_names(parse("a + b"), Anything())] == ["unknown name 'b'"]
 
 
-def test_a_prefix_of_a_name_ends_at_a_dot() -> None:
+def test_known_prefix_must_match_whole_parts_of_a_dotted_name() -> None:
     assert len(find_unknown_names(parse("conv.x"), ["con"])) == 1
     assert len(find_unknown_names(parse("conv"), ["conv.x"])) == 1
 

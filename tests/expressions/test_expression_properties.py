@@ -1,4 +1,4 @@
-"""Properties of random texts, trees and contexts."""
+"""Property tests of expressions with random texts, trees and contexts."""
 
 from __future__ import annotations
 
@@ -188,17 +188,21 @@ def check_rows(text: str, table: list[dict[str, object]]) -> None:
 
 
 @given(numbers, rows)
-def test_columns_equal_single_values_for_numbers(text: str, table: list[dict[str, object]]) -> None:
+def test_column_evaluation_of_numbers_equals_row_by_row_evaluation(
+    text: str, table: list[dict[str, object]]
+) -> None:
     check_rows(text, table)
 
 
 @given(conditions, rows)
-def test_columns_equal_single_values_for_conditions(text: str, table: list[dict[str, object]]) -> None:
+def test_column_evaluation_of_conditions_equals_row_by_row_evaluation(
+    text: str, table: list[dict[str, object]]
+) -> None:
     check_rows(text, table)
 
 
 @given(trees, rows)
-def test_columns_equal_single_values_for_any_expression(
+def test_column_evaluation_of_any_expression_equals_row_by_row_evaluation(
     tree: ExpressionNode, table: list[dict[str, object]]
 ) -> None:
     check_rows(format_tree(tree), table)

@@ -73,7 +73,7 @@ from weft.expressions.operations import FUNCTIONS
         ("default(false, true)", False),
     ],
 )
-def test_values(text: str, expected: Value) -> None:
+def test_functions_give_the_expected_values(text: str, expected: Value) -> None:
     result = evaluate(parse(text), {"table": {"x": 1}})
     assert result == expected
     assert type(result) is type(expected)
@@ -115,14 +115,14 @@ def test_values(text: str, expected: Value) -> None:
         ("default(1)", 1, "takes 2 arguments"),
     ],
 )
-def test_errors(text: str, column: int, says: str) -> None:
+def test_wrong_arguments_of_functions_are_reported(text: str, column: int, says: str) -> None:
     with pytest.raises(ExpressionError) as caught:
         evaluate(parse(text), {})
     assert caught.value.column == column
     assert says in str(caught.value)
 
 
-def test_patterns_are_bounded_and_fast() -> None:
+def test_pattern_matching_has_limits_and_is_fast() -> None:
     assert evaluate(parse("matches(t, p)"), {"t": "a" * 10_000, "p": "*a" * 99 + "b"}) is False
     with pytest.raises(ExpressionError, match="at most 200 characters"):
         evaluate(parse("matches(t, p)"), {"t": "a", "p": "*" * 201})
@@ -146,9 +146,9 @@ def test_every_function_accepts_unknown_arguments(name: str) -> None:
 
 
 def test_default_allows_an_undefined_name_only_as_first_argument() -> None:
-    asked = parse("default(mhz, base) > limit")
-    assert [error.message for error in find_unknown_names(asked, {"base"})] == ["unknown name 'limit'"]
-    assert find_unknown_names(asked, {"base", "limit"}) == []
+    requested = parse("default(mhz, base) > limit")
+    assert [error.message for error in find_unknown_names(requested, {"base"})] == ["unknown name 'limit'"]
+    assert find_unknown_names(requested, {"base", "limit"}) == []
 
 
 def test_default_over_columns_replaces_unknown_rows() -> None:

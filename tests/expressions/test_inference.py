@@ -1,4 +1,4 @@
-"""Inference of kinds."""
+"""Inference of the kinds (number, text, boolean) of expressions."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ TYPES = {
         ("True", ValueKind.BOOLEAN),
     ],
 )
-def test_kinds(text: str, kind: ValueKind) -> None:
+def test_kinds_of_expressions_are_inferred(text: str, kind: ValueKind) -> None:
     assert infer_kind(parse(text), TYPES) is kind
 
 

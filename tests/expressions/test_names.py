@@ -36,7 +36,9 @@ def test_functions_and_built_in_names_are_disjoint() -> None:
         ("b", {"a": 1}, MISSING),
     ],
 )
-def test_find_variable(name: str, context: Mapping[str, object], expected: object) -> None:
+def test_find_variable_returns_the_value_or_none(
+    name: str, context: Mapping[str, object], expected: object
+) -> None:
     assert find_variable(name, context) is expected
 
 

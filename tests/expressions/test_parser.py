@@ -40,7 +40,7 @@ def test_nested_equal_logical_operators_are_one_node() -> None:
     assert [node.name for node in tree.operands if isinstance(node, Name)] == ["a", "b", "c"]
 
 
-def test_index_and_call() -> None:
+def test_index_and_call_are_parsed() -> None:
     assert parse("x[0]").tree == Index(target=Name(name="x"), key=Literal(value=0))
     assert parse("max(a, 2)").tree == FunctionCall(
         function="max", arguments=(Name(name="a"), Literal(value=2))
@@ -57,7 +57,7 @@ def test_index_and_call() -> None:
         ("größe > 3", 7),
     ],
 )
-def test_the_column_of_an_operation_is_that_of_its_operator(text: str, column: int) -> None:
+def test_column_of_an_operation_is_that_of_its_operator(text: str, column: int) -> None:
     columns = [node.column for node in walk(parse(text).tree) if isinstance(node, Binary | Compare)]
     assert column in columns
 
@@ -184,7 +184,7 @@ def test_errors_have_a_column_and_a_reason(text: str, column: int, says: str) ->
         "٣",
     ],
 )
-def test_malicious_and_foreign_texts_raise_expression_error(text: str) -> None:
+def test_malicious_texts_and_other_languages_raise_expression_error(text: str) -> None:
     with pytest.raises(ExpressionError) as caught:
         parse(text)
     assert caught.value.text == text
@@ -218,20 +218,20 @@ def test_malicious_and_foreign_texts_raise_expression_error(text: str) -> None:
         "e" * 9000 + "(",
     ],
 )
-def test_bounds(text: str) -> None:
+def test_texts_beyond_the_size_limits_are_rejected(text: str) -> None:
     with pytest.raises(ExpressionError) as caught:
         parse(text)
     assert len(str(caught.value)) < 500
 
 
-def test_texts_at_the_bounds_are_parsed() -> None:
+def test_texts_at_the_size_limits_are_parsed() -> None:
     assert parse("(" * 100 + "1" + ")" * 100).text == "1"
     assert parse("-" * 99 + "1").text == "-" * 99 + "1"
     assert parse("+".join("1" * 100)).text == " + ".join("1" * 100)
     assert len(parse("[" + "1," * (MAX_NODES - 1) + "]").text) > MAX_NODES
 
 
-def test_advice_for_syntax_of_other_languages() -> None:
+def test_errors_about_syntax_of_other_languages_give_advice() -> None:
     for text, advice in [
         ("a = 1", "=="),
         ("a && b", "`and`"),

@@ -1,4 +1,4 @@
-"""Canonical text: few parentheses; parsing it gives the same tree."""
+"""Canonical text has few parentheses, and parsing it gives the same tree."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from weft.expressions import ExpressionError, parse
         ("1 - -1", "1 - -1"),
     ],
 )
-def test_canonical_text(text: str, canonical: str) -> None:
+def test_canonical_text_has_few_parentheses(text: str, canonical: str) -> None:
     expression = parse(text)
     assert str(expression) == expression.text == canonical
     assert parse(canonical).tree == expression.tree

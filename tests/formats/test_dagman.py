@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from edges_of import edges_of
+from graph_edges import edges_of
 from weft.errors import InvalidInput
 from weft.formats.dagman import Dagman
 from weft.formats.files import load_workflow, read_workflow_file
@@ -47,7 +47,7 @@ def published(bench_data, tmp_path):
     return place
 
 
-def test_published_diamond(published):
+def test_published_diamond_graph_is_read(published):
     graph = unfold(load_workflow(published("workflow.dag", "workflow")))
     edges = {(source, target) for source, target, *_ in edges_of(graph)}
     assert edges == {("A", "B"), ("A", "C"), ("B", "D"), ("C", "D")}
@@ -56,7 +56,7 @@ def test_published_diamond(published):
     assert last.inputs == (Input(file="sum"), Input(file="out.B"), Input(file="out.C"))
 
 
-def test_published_graph_with_done_jobs(published):
+def test_published_graph_with_done_jobs_is_read(published):
     workflow = load_workflow(published("complex.dag", "dagman"))
     tasks = {task.name: task for task in workflow.tasks}
     assert "".join(tasks) == "ABCDEFGHIJK"
@@ -75,7 +75,7 @@ def test_every_missing_template_is_reported(bench_data):
     assert "the template of job A" in str(caught.value)
 
 
-def test_job_names_ignore_case_and_may_precede_their_job(folder):
+def test_job_names_ignore_case_and_may_be_used_before_the_job(folder):
     workflow = read(folder, "parent x child Y\nretry Y 2\nJob X a.jt\nJOB Y b.jt noop\nCONFIG x\n")
     first, second = workflow.tasks
     assert [dependency.task for dependency in second.after] == ["X"]
@@ -136,7 +136,7 @@ def test_invalid_graphs_are_reported_with_their_line(folder, text, line, words):
     assert words in str(problem)
 
 
-def test_a_cycle_is_shown(folder):
+def test_error_about_a_cycle_in_dagman_lists_its_jobs(folder):
     text = "JOB X a.jt\nJOB Y b.jt\nPARENT X CHILD Y\nPARENT Y CHILD X\n"
     assert "wait for each other: Y -> X -> Y" in str(refusals(folder, text)[0])
 
@@ -148,7 +148,7 @@ def test_problems_of_a_template_have_its_file_and_lines(folder):
     assert places == [(str(folder / "b.jt"), 2), (str(folder / "b.jt"), 3)]
 
 
-def test_renaming_an_input_between_jobs_is_rejected(folder):
+def test_input_with_another_name_than_the_output_of_its_producer_is_rejected(folder):
     (folder / "a.jt").write_text(ECHO + "OUTPUT_FILES = raw result\n")
     (folder / "b.jt").write_text(ECHO + "INPUT_FILES = result\n")
     (folder / "c.jt").write_text(ECHO + "INPUT_FILES = result mine\n")
@@ -157,6 +157,6 @@ def test_renaming_an_input_between_jobs_is_rejected(folder):
     assert "Y reads 'result' of X under the name 'mine'" in problem.what
 
 
-def test_writing_is_rejected(folder):
+def test_writing_dagman_is_rejected(folder):
     with pytest.raises(InvalidInput, match="cannot be written"):
         Dagman().write(read(folder, "JOB X a.jt\n"))

@@ -55,7 +55,7 @@ def refusal(data):
     return caught.value.problems[0]
 
 
-def test_reads_version_2():
+def test_dax_version_2_is_read():
     workflow = read(OLD)
     first, second = workflow.tasks
     assert workflow.name == "pair"
@@ -69,7 +69,7 @@ def test_reads_version_2():
     assert second.outputs == (Output(file="log"),)
 
 
-def test_reads_version_3_with_arguments_profiles_and_prefixes():
+def test_dax_version_3_is_read_with_arguments_profiles_and_prefixes():
     first, second = read(NEW).tasks
     assert first.work == 60
     assert first.job == JobSpec(command=("preprocess", "-a", "top level", "-i", "f.a", "-o", "f{{b}}"))
@@ -116,7 +116,7 @@ def test_invalid_files_are_reported_with_their_line(data, line, words):
     assert words in str(problem)
 
 
-def test_a_cycle_is_shown():
+def test_error_about_a_cycle_in_dax_lists_its_jobs():
     edges = b'<child ref="a"><parent ref="b"/></child><child ref="b"><parent ref="a"/></child>'
     assert "wait for each other" in refusal(adag(b'<job id="a"/><job id="b"/>' + edges)).what
 
@@ -129,28 +129,28 @@ def test_a_cycle_is_shown():
         b'<!DOCTYPE a [<!ENTITY % x SYSTEM "http://localhost/x">%x;]>',
     ],
 )
-def test_entities_are_rejected(declaration):
+def test_xml_entities_in_dax_are_rejected(declaration):
     assert "entities" in str(refusal(declaration + adag(b'<job id="a" name="b"/>')))
 
 
-def test_number_of_problems_is_limited():
+def test_number_of_reported_problems_is_limited():
     with pytest.raises(InvalidInput) as caught:
         read(adag(b"<job/>" * 5000))
     assert len(caught.value.problems) == 20
 
 
-def test_deep_nesting_is_read():
+def test_deeply_nested_dax_is_read():
     assert read(adag(b'<job id="a"/>' + b"<x>" * 50_000 + b"</x>" * 50_000)).tasks[0].name == "a"
 
 
-def test_recognises_its_files():
+def test_dax_files_are_recognised():
     assert Dax().recognises(source_of(OLD))
     assert Dax().recognises(source_of(NEW))
     assert not Dax().recognises(source_of(b"<html><body/></html>"))
     assert not Dax().recognises(source_of(b"digraph { adag }"))
 
 
-def test_writing_is_rejected():
+def test_writing_dax_is_rejected():
     with pytest.raises(InvalidInput, match="cannot be written"):
         Dax().write(read(OLD))
 
@@ -172,7 +172,7 @@ def test_damaged_file_is_read_or_rejected(data):
         ("papers/floodplain.xml", 7, 10, 160200),
     ],
 )
-def test_published_files_are_read(bench_data, file, jobs, edges, work):
+def test_published_dax_files_are_read(bench_data, file, jobs, edges, work):
     path = bench_data / file
     source = SourceFile(name=path.name, data=path.read_bytes())
     assert Dax().recognises(source)

@@ -1,4 +1,4 @@
-"""DIET's XML: published files, ports and containers, streams that can be unfolded and elements that cannot."""
+"""DIET's XML: published files, ports, containers, and streams that can or cannot be unfolded."""
 
 from dataclasses import replace
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 
 from damage import damaged, reads_or_refuses
-from edges_of import edges_of
+from graph_edges import edges_of
 from weft.errors import InvalidInput
 from weft.formats.diet import Diet
 from weft.formats.files import detect_format
@@ -78,7 +78,7 @@ def test_nodes_become_tasks_of_services_and_ports_become_data():
     assert first.work is None
 
 
-def test_candidates_offer_the_service():
+def test_candidate_machines_are_those_that_offer_the_service():
     graph = unfold(read(dag(b'<node id="a" path="succ"/>')))
     machines = (Machine(name="other", services=("double",)), Machine(name="right", services=("succ",)))
     made = compile_instance(graph, Platform(name="p", machines=machines))
@@ -116,7 +116,7 @@ def test_invalid_dags_are_reported_with_their_line(data, line, words):
     assert words in str(problem)
 
 
-def test_a_cycle_is_shown():
+def test_error_about_a_cycle_in_diet_lists_its_nodes():
     ports = b'<node id="%b" path="x"><in name="i" source="%b#o"/><out name="o"/></node>'
     assert "wait for each other" in refusal(dag(ports % (b"a", b"b") + ports % (b"b", b"a"))).what
 
@@ -130,11 +130,11 @@ def test_a_cycle_is_shown():
         b'<!DOCTYPE dag [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;">]>',
     ],
 )
-def test_entities_are_rejected(declaration):
+def test_xml_entities_in_diet_are_rejected(declaration):
     assert "entities" in str(refusal(declaration + dag(b'<node id="a" path="x"/>')))
 
 
-def test_named_grammar_is_not_opened(tmp_path):
+def test_document_type_named_in_a_file_is_not_opened(tmp_path):
     grammar = tmp_path / "dag.dtd"
     grammar.write_text("this is no grammar <<<")
     declared = f'<!DOCTYPE dag SYSTEM "{grammar.as_uri()}">'.encode()
@@ -186,12 +186,12 @@ def test_every_item_of_a_source_becomes_a_task():
     assert list(graph.names) == ["P[0]", "P[1]", "P[2]"]
 
 
-def test_without_a_strategy_ports_are_paired_up_to_the_shorter_source():
+def test_ports_without_a_strategy_are_paired_up_to_the_shorter_source():
     graph = unfolded(functional(processor(b"P", TWO % (b"0", b"")), FEED % b"r"), s=4, r=2)
     assert list(graph.names) == ["P[0]", "P[1]"]
 
 
-def test_cross_combines_all_items_and_the_next_processor_inherits_them():
+def test_cross_strategy_combines_all_items_and_later_processors_inherit_them():
     crossed = processor(b"P", TWO % (b"0", b""), strategy(b"<cross>" + PORTS + b"</cross>"))
     links = FEED % b"s" + b'<link from="P:o" to="Q:a"/><link from="Q:o" to="end"/>'
     graph = unfolded(functional(crossed + processor(b"Q", ONE), links), s=2)
@@ -199,7 +199,7 @@ def test_cross_combines_all_items_and_the_next_processor_inherits_them():
     assert edges(graph) == [(f"P[{i},{j}]", f"Q[{i},{j}]") for i in (0, 1) for j in (0, 1)]
 
 
-def test_a_deeper_port_gathers_the_innermost_axis():
+def test_port_of_greater_depth_gathers_the_innermost_axis():
     crossed = processor(b"P", TWO % (b"0", b""), strategy(b"<cross>" + PORTS + b"</cross>"))
     gather = processor(b"Q", b'<in name="a" type="t" depth="1"/><out name="o" type="t"/>')
     graph = unfolded(functional(crossed + gather, FEED % b"r" + b'<link from="P:o" to="Q:a"/>'), s=2, r=3)
@@ -222,7 +222,7 @@ def test_constants_are_shared_by_all_tasks():
     assert list(unfolded(fixed).names) == ["P"]
 
 
-def test_an_updated_port_is_read_and_written():
+def test_inout_port_is_read_and_written():
     both = b'<in name="a" type="t"/><inOut name="b" type="DIET_DOUBLE"/>'
     (task,) = read(functional(processor(b"P", both), FEED % b"r")).tasks
     assert task.outputs == (Output(file="P#b.{i}", size=8),)
@@ -298,7 +298,7 @@ def test_elements_that_cannot_be_unfolded_are_reported(processors, links, words)
     assert problem.location.line in (4, 5) or "wait for each other" in words
 
 
-def test_pairing_different_nesting_is_rejected():
+def test_pairing_ports_of_different_depth_is_rejected():
     crossed = processor(b"P", TWO % (b"0", b""), strategy(b"<cross>" + PORTS + b"</cross>"))
     paired = processor(b"Q", b'<in name="a" type="t"/><in name="b" type="t"/>')
     links = FEED % b"r" + b'<link from="P:o" to="Q:a"/><link from="s" to="Q:b"/>'
@@ -321,7 +321,7 @@ def test_damaged_file_is_read_or_rejected(data):
     assert reads_or_refuses(read, data)
 
 
-def test_writing_is_rejected():
+def test_writing_diet_is_rejected():
     with pytest.raises(InvalidInput, match="cannot be written"):
         Diet().write(read(DAG))
 
@@ -344,7 +344,7 @@ def test_writing_is_rejected():
         ("inout_sink_vectors.xml.in", 1, 0),
     ],
 )
-def test_published_files_are_read(bench_data, file, tasks, edges):
+def test_published_diet_files_are_read(bench_data, file, tasks, edges):
     path = bench_data / "diet-examples" / file
     source = SourceFile(name=file, data=path.read_bytes())
     assert detect_format(source).name == "diet"

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from damage import damaged, reads_or_refuses
-from edges_of import edges_of
+from graph_edges import edges_of
 from weft.errors import InvalidInput
 from weft.expressions import parse
 from weft.formats.dot import Dot
@@ -48,7 +48,7 @@ def graph_facts(workflow):
     return set(graph.names), edges_of(graph, "bytes", "seconds"), work
 
 
-def test_reads_nodes_edges_chains_and_defaults():
+def test_dot_nodes_edges_chains_and_defaults_are_read():
     workflow = read(SMALL)
     tasks = {task.name: task for task in workflow.tasks}
     assert workflow.name == "fork join"
@@ -70,12 +70,12 @@ def test_defaults_apply_to_later_statements():
     assert [task.work for task in workflow.tasks] == [1, 7, 5]
 
 
-def test_texts_may_be_escaped_joined_and_unicode():
+def test_dot_strings_may_be_escaped_joined_and_unicode():
     workflow = read('digraph { "a \\"b\\"" + "c" [Weight="1.5e1"]; Ω [Weight=.5]; -3 [Weight=1] }')
     assert [(task.name, task.work) for task in workflow.tasks] == [('a "b"c', 15), ("Ω", 0.5), ("-3", 1)]
 
 
-def test_last_of_equal_edges_counts_in_a_strict_graph_only():
+def test_last_of_duplicate_edges_counts_in_a_strict_graph_only():
     body = "digraph {\na [Weight=1] b [Weight=1]\na -> b [Weight=1]\na -> b [Weight=4] }"
     assert graph_facts(read("strict " + body))[1] == {("a", "b"): (0, 4)}
     problem = refusal(body)
@@ -133,7 +133,7 @@ def test_long_invalid_files_are_rejected_fast_with_a_short_message():
         assert len(str(refusal(text))) < 300
 
 
-def test_recognises_its_files():
+def test_dot_files_are_recognised():
     form = Dot()
     assert form.recognises(SourceFile(name="x", data=SMALL))
     assert form.recognises(SourceFile(name="x", data=b"/* a */ // b\n# c\nDiGraph{}"))
@@ -148,7 +148,7 @@ def test_written_graph_reads_back_the_same():
     assert Dot().write(read(text)) == text
 
 
-def test_writes_sweeps_fractions_and_names_that_need_quotes():
+def test_sweeps_fractions_and_names_that_need_quotes_are_written():
     sweep = Sweep(variables=(("k", Range(low=parse("1"), high=parse("2"))),))
     workflow = Workflow(
         name="node",
@@ -181,7 +181,7 @@ def test_writes_sweeps_fractions_and_names_that_need_quotes():
         ((Task(name="a\\", work=1.0),), "backslash"),
     ],
 )
-def test_writing_what_the_dialect_cannot_express_is_rejected(tasks, words):
+def test_writing_a_workflow_that_dot_cannot_express_is_rejected(tasks, words):
     with pytest.raises(InvalidInput, match=words):
         Dot().write(Workflow(name="w", tasks=tasks))
 
@@ -196,7 +196,7 @@ def test_writing_what_the_dialect_cannot_express_is_rejected(tasks, words):
     st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.floats(0, 1e6)), max_size=8),
 )
 @example({"\x850": 0.0}, [])
-def test_every_graph_round_trips(weights, pairs):
+def test_random_graphs_read_back_the_same(weights, pairs):
     names = list(weights)
     edges = {(a, b): seconds for a, b, seconds in pairs if a < b < len(names)}
     tasks = tuple(
@@ -218,7 +218,7 @@ def test_damaged_file_is_read_or_rejected(data):
 
 
 def test_published_graphs_are_read_and_written(bench_data):
-    """The published optima lie above both lower bounds of every graph: critical path and mean load."""
+    """The published optimum of every graph is at least its lower bounds: critical path and mean load."""
     folder = bench_data / "comm-delay-optimal"
     with (folder / "optimal.csv").open() as table:
         optima = [

@@ -66,7 +66,7 @@ def refusal(data):
     return caught.value.problems[0]
 
 
-def test_every_keyword_is_translated():
+def test_every_gridway_keyword_is_translated():
     workflow = read(WHOLE)
     (task,) = workflow.tasks
     check(workflow)
@@ -160,7 +160,7 @@ def test_shared_file_is_one_input_of_all_tasks():
     assert task.inputs == (Input(file="pdb", shared=True), Input(file="seq.{task_id}"))
 
 
-def test_without_restart_files_there_is_no_checkpoint():
+def test_template_without_restart_files_has_no_checkpoint():
     """Basis of A3.9: a job without restart files starts from the beginning."""
     assert job("CHECKPOINT_INTERVAL = 60").recovery.checkpoint is None
     assert job("RESTART_FILES = a").recovery.checkpoint == Checkpoint(files=("a",), every=300)
@@ -168,7 +168,7 @@ def test_without_restart_files_there_is_no_checkpoint():
 
 
 @pytest.mark.parametrize(("word", "rule"), [("no", "stop"), ("YES", "reschedule")])
-def test_action_after_the_last_retry(word, rule):
+def test_action_after_the_last_retry_is_translated(word, rule):
     assert job(f"RESCHEDULE_ON_FAILURE = {word}").recovery.on_failure == rule
 
 
@@ -176,7 +176,7 @@ def test_default_wrapper_of_gridway_is_dropped():
     assert job("WRAPPER = libexec/gw_wrapper.sh").job.wrapper is None
 
 
-def test_np_counts_for_mpi_only():
+def test_np_is_used_for_mpi_jobs_only():
     assert job("NP = 4").nodes == (1,)
     assert job("TYPE = mpi\nNP = 4").nodes == (4,)
 
@@ -230,13 +230,13 @@ def test_template_without_a_program_is_rejected(data):
     assert refusal(data).location.file == "job.jt"
 
 
-def test_all_problems_are_reported_together():
+def test_all_problems_of_a_template_are_reported_together():
     with pytest.raises(InvalidInput) as caught:
         read(b"EXECUTABLE = x\nNP = 0\nTYPE = mpi\nRANK = )\nCOLOUR = red\n")
     assert [problem.location.line for problem in caught.value.problems] == [5, 2, 4]
 
 
-def test_writing_is_rejected():
+def test_writing_gridway_is_rejected():
     with pytest.raises(InvalidInput, match="cannot be written"):
         GridWay().write(read(WHOLE))
 
@@ -261,7 +261,7 @@ def test_published_templates_are_read(bench_data):
     assert "restart files are files of the job" in refused["test_checkpoint_gsiftp.jt"]
 
 
-def test_published_requirement_of_an_mpi_job(bench_data):
+def test_published_requirement_of_an_mpi_job_is_translated(bench_data):
     path = bench_data / "gridway-examples" / "mpi.jt"
     (task,) = read(path.read_bytes()).tasks
     assert task.requirements == parse('default(LRMS_TYPE, null) != "Fork" and matches(name, "*.lrz.de")')

@@ -1,4 +1,6 @@
-"""GridWay's requirements and ranks: the translation agrees with GridWay for any attributes of machines."""
+"""GridWay's requirements and ranks: the translation gives the results of GridWay for all machine
+attributes.
+"""
 
 import fnmatch
 
@@ -39,7 +41,7 @@ def translated(text, *, rank=False):
         (r'CPU_MODEL = "a\*b*"', 'matches(default(CPU_MODEL, null), "a[*]b*")'),
     ],
 )
-def test_requirements(text, ours):
+def test_gridway_requirements_are_translated(text, ours):
     assert translated(text) == parse(ours)
 
 
@@ -56,7 +58,7 @@ def test_requirements(text, ours):
         ("1 / NODECOUNT", "1 / nodes if nodes != 0 else 0"),
     ],
 )
-def test_ranks(text, ours):
+def test_gridway_ranks_are_translated(text, ours):
     assert translated(text, rank=True) == parse(ours)
 
 
@@ -174,7 +176,7 @@ def test_translated_requirement_agrees_with_gridway(tree, drawn):
     assert found.tolist() == [holds(tree, machine) for machine in platform]
 
 
-def test_rank_takes_unstated_attributes_as_0():
+def test_rank_uses_0_for_unstated_attributes():
     rank = translated("CPU_MHZ / LICENCES + QUEUE_FREENODECOUNT", rank=True)
     platform = [Machine(name="a", nodes=4), Machine(name="b", attributes={"CPU_MHZ": 6, "LICENCES": 2})]
     assert evaluate_columns(rank, machine_columns(platform), 2).tolist() == [4, 4]

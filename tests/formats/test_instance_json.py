@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 
 from damage import damaged, reads_or_refuses
-from edges_of import edges_of
+from graph_edges import edges_of
 from weft.errors import InvalidInput, shorten
 from weft.formats.files import detect_format, load_platform, load_workflow
 from weft.formats.format import SourceFile
@@ -50,7 +50,7 @@ def refused(facts, read=InstanceJson.read):
     return [(problem.what, problem.path) for problem in caught.value.problems]
 
 
-def test_costs_are_work_and_edges_are_files():
+def test_costs_become_work_and_edges_become_files():
     graph = check_and_unfold(InstanceJson().read(source(UNLIKE)))
     assert graph.workflow.name == "small"
     assert graph.names == ("t0", "t1", "t2")
@@ -62,7 +62,7 @@ def test_costs_are_work_and_edges_are_files():
     }
 
 
-def test_seconds_are_cost_over_speed_and_size_over_bandwidth():
+def test_durations_are_cost_over_speed_and_size_over_bandwidth():
     platform = InstanceJson().read_platform(source(UNLIKE))
     made = compile_instance(check_and_unfold(InstanceJson().read(source(UNLIKE))), platform)
     assert made.modes(1).seconds.tolist() == [4, 2]
@@ -70,7 +70,7 @@ def test_seconds_are_cost_over_speed_and_size_over_bandwidth():
     assert made.edge_s(0, 1, 1) == 0
 
 
-def test_times_by_node_count_are_measured():
+def test_times_by_node_count_are_read_as_measured():
     assert InstanceJson().read(source(MOLDABLE)).tasks == (
         Task(name="t0", work=9.5, nodes=(1, 2, 3), speedup=MeasuredSeconds(seconds={1: 9.5, 2: 5.0, 3: 4.0})),
         Task(name="t1", work=7, after=(Dependency(task="t0"),)),
@@ -79,7 +79,7 @@ def test_times_by_node_count_are_measured():
     assert (machine.name, machine.nodes, machine.speed) == ("m0", 8, 1)
 
 
-def test_file_has_tasks_and_machines(tmp_path):
+def test_instance_file_gives_tasks_and_machines(tmp_path):
     path = tmp_path / "small.json"
     path.write_text(json.dumps(UNLIKE))
     assert len(load_workflow(path).tasks) == 3
@@ -89,7 +89,7 @@ def test_file_has_tasks_and_machines(tmp_path):
 
 
 @pytest.mark.parametrize("facts", [UNLIKE, MOLDABLE])
-def test_recognised_with_and_without_its_kind(facts):
+def test_instance_file_is_recognised_with_and_without_its_kind(facts):
     assert detect_format(source(facts)).name == "instance-json"
     assert (
         detect_format(source({key: value for key, value in facts.items() if key != "kind"})).name
@@ -156,7 +156,7 @@ def test_damaged_file_is_read_or_rejected(data):
     )
 
 
-def test_reading_imports_no_other_format(tmp_path):
+def test_reading_an_instance_imports_no_other_format(tmp_path):
     path = tmp_path / "small.json"
     path.write_text(json.dumps(UNLIKE))
     program = (

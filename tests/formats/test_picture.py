@@ -1,4 +1,4 @@
-"""Pictures of descriptions, sweeps, loops and transfers, with escaped names."""
+"""Pictures of workflow descriptions with sweeps, loops and transfers; names are escaped."""
 
 import re
 
@@ -51,7 +51,7 @@ def named_edges(workflow):
     return {(names[source], names[target]) for source, target in find_description_edges(workflow)}
 
 
-def test_edges_come_from_after_from_loops_and_from_files():
+def test_edges_of_a_picture_come_from_after_from_loops_and_from_files():
     assert named_edges(wien2k()) == {
         ("lapw0", "lapw1"),
         ("lapw1", "fermi"),
@@ -83,7 +83,7 @@ def test_edges_come_from_after_from_loops_and_from_files():
         ("vec{k}", "vector.{k}", True),
     ],
 )
-def test_placeholders_match_any_text(written, read, meet):
+def test_placeholders_in_file_names_match_any_text(written, read, meet):
     tasks = (Task(name="w", outputs=(Output(file=written),)), Task(name="r", inputs=(Input(file=read),)))
     assert named_edges(Workflow(name="w", tasks=tasks)) == ({("w", "r")} if meet else set())
 
@@ -102,7 +102,7 @@ def with_transfer():
     )
 
 
-def test_transfer_is_between_writer_and_reader():
+def test_transfer_is_drawn_between_writer_and_reader():
     edges = named_edges(with_transfer())
     assert edges == {("make", "move"), ("move", "use"), ("make", "look"), ("use", "tie"), ("look", "tie")}
 
@@ -129,7 +129,7 @@ def test_mermaid_shows_the_same_elements():
     assert 'n4{"tie"}' in moved
 
 
-def test_growing_sweep_has_no_number():
+def test_sweep_of_unknown_length_is_drawn_without_a_number():
     grown = Sweep(variables=(("chunk", parse("lines(split.parts)")),))
     workflow = Workflow(name="grow", tasks=(Task(name="each", sweep=grown),))
     assert 'label="each ×?"' in DotPicture().write(workflow)
@@ -142,7 +142,7 @@ def test_loop_without_condition_shows_its_iterations():
 
 
 @given(st.text(st.characters(codec="utf-8"), min_size=1, max_size=30))
-def test_names_are_escaped(name):
+def test_names_in_pictures_are_escaped(name):
     workflow = Workflow(name=name, tasks=(Task(name=name), Task(name="z", after=(Dependency(task=name),))))
     graph = parse_dot(SourceFile(name="x.gv", data=DotPicture().write(workflow).encode()))
     assert list(graph.nodes) == ["n0", "n1"]
@@ -170,7 +170,7 @@ def test_large_workflows_are_drawn():
 
 
 @pytest.mark.parametrize("form", [DotPicture(), MermaidPicture()])
-def test_pictures_are_not_read(form):
+def test_reading_a_picture_is_rejected(form):
     source = SourceFile(name="x.gv", data=b"digraph { a }")
     assert not form.recognises(source)
     assert not form.reads

@@ -66,7 +66,7 @@ def read(text=SMALL):
     return Psplib().read(source(text))
 
 
-def test_jobs_become_tasks_and_modes_node_counts():
+def test_jobs_become_tasks_and_modes_become_node_counts():
     workflow = read()
     assert workflow.name == "small"
     assert workflow.budgets == {"n1": 12}
@@ -95,7 +95,7 @@ def test_jobs_become_tasks_and_modes_node_counts():
     )
 
 
-def test_workflow_is_valid_with_amounts_by_mode():
+def test_psplib_workflow_is_valid_with_amounts_by_mode():
     workflow = read()
     check(workflow)
     graph = unfold(workflow)
@@ -113,7 +113,7 @@ def test_machine_has_the_renewable_resources_and_enough_nodes():
     assert list(platform.find_problems()) == []
 
 
-def test_file_is_read_as_the_platform(tmp_path):
+def test_psplib_file_can_be_used_as_the_platform(tmp_path):
     path = tmp_path / "small.mm"
     path.write_text(SMALL)
     assert load_platform(path) == Psplib().read_platform(source())
@@ -174,7 +174,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("old", "new", "what", "where"), REFUSED)
-def test_problems_have_their_line(old, new, what, where):
+def test_problems_of_psplib_files_have_their_line(old, new, what, where):
     text = SMALL.replace(old, new)
     with pytest.raises(InvalidInput) as caught:
         read(text)
@@ -186,7 +186,7 @@ def test_problems_have_their_line(old, new, what, where):
         assert where in text.splitlines()[problem.location.line - 1]
 
 
-def test_recognised_by_its_tables_and_not_written():
+def test_psplib_file_is_recognised_by_its_tables_and_cannot_be_written():
     assert Psplib().recognises(source())
     assert not Psplib().recognises(source("PRECEDENCE of tasks"))
     with pytest.raises(InvalidInput, match="cannot be written as psplib"):

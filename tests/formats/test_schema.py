@@ -102,14 +102,14 @@ def read(kind, text):
 
 
 def judge(kind, text):
-    """Read a file and check its content."""
+    """Return whether a file can be read and is valid."""
     found = read(kind, text)
     if kind == "workflow":
         check(found)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_stored_schema_follows_from_the_fields(kind):
+def test_stored_schema_equals_the_one_made_from_the_fields(kind):
     # After a change of fields: python .ci/reference.py
     assert json.loads(schema_text(kind)) == build_schema(kind)
 
@@ -138,7 +138,7 @@ def objects(schema):
      for record in records.values()],
     ids=lambda value: getattr(value, "title", value),
 )  # fmt: skip
-def test_every_record_is_in_the_schema_with_a_line_on_every_key(kind, record):
+def test_every_record_is_in_the_schema_with_help_for_every_key(kind, record):
     found = [
         {key: value.get("description") for key, value in each["properties"].items()}
         for each in objects(build_schema(kind))
@@ -312,7 +312,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("kind", "text"), REFUSED, ids=[text for _, text in REFUSED])
-def test_reader_rejects_what_the_schema_rejects(kind, text):
+def test_reader_rejects_files_that_the_schema_rejects(kind, text):
     assert not accepts(kind, plain(text))
     with pytest.raises(InvalidInput):
         judge(kind, text)
@@ -324,7 +324,7 @@ def test_unknown_kind_is_rejected():
             ask("platfrom")
 
 
-def test_writing_schemas_again_changes_nothing(tmp_path):
+def test_writing_the_schemas_again_changes_nothing(tmp_path):
     write_schemas(tmp_path)
     written = {path.stem: path.read_text(encoding="utf-8") for path in tmp_path.iterdir()}
     assert written == {kind: schema_text(kind) for kind in KINDS}

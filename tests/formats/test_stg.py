@@ -43,7 +43,7 @@ def critical_path(graph):
     return max(finish)
 
 
-def test_reads_tasks_edges_and_dummies():
+def test_stg_tasks_edges_and_dummies_are_read():
     workflow = read(SMALL)
     assert workflow.name == "small"
     assert [task.name for task in workflow.tasks] == ["0", "1", "2", "3", "4"]
@@ -56,11 +56,11 @@ def test_reads_tasks_edges_and_dummies():
     assert workflow.tasks[3].after == (Dependency(task="1"), Dependency(task="2"))
 
 
-def test_header_may_count_the_dummies():
+def test_stg_header_may_count_the_dummies():
     assert len(read(SMALL.replace(b"  3\n", b"  5\n", 1)).tasks) == 5
 
 
-def test_first_and_last_task_with_a_time_are_not_dummies():
+def test_first_and_last_task_with_a_duration_are_not_dummies():
     kinds = [task.kind for task in read(b"2\n0 3 0\n1 4 1 0\n").tasks]
     assert kinds == [TaskKind.COMPUTE, TaskKind.COMPUTE]
 
@@ -92,7 +92,7 @@ def test_invalid_files_are_reported_with_their_line(data, line, words):
     assert words in str(problem)
 
 
-def test_recognises_its_files_by_content():
+def test_stg_files_are_recognised_by_content():
     form = Stg()
     assert form.recognises(SourceFile(name="x.txt", data=SMALL))
     assert form.recognises(SourceFile(name="x.txt", data=b"1\r\n0 0 0\r\n"))
@@ -109,7 +109,7 @@ def test_recognises_its_files_by_content():
         assert not form.recognises(SourceFile(name="x.stg", data=other))
 
 
-def test_writing_is_rejected():
+def test_writing_stg_is_rejected():
     with pytest.raises(InvalidInput, match="cannot be written"):
         Stg().write(read(SMALL))
 
@@ -122,14 +122,14 @@ def test_damaged_file_is_read_or_rejected(data):
 @pytest.mark.parametrize(
     ("name", "tasks", "length"), [("robot", 88, 569), ("sparse", 96, 122), ("fpppp", 334, 1062)]
 )
-def test_critical_paths_of_applications_are_as_published(bench_data, name, tasks, length):
+def test_critical_paths_of_application_graphs_are_as_published(bench_data, name, tasks, length):
     path = bench_data / "stg" / "app" / f"{name}.stg"
     graph = unfold(read(path.read_bytes(), path.name))
     assert sum(task.kind is TaskKind.COMPUTE for task in graph.workflow.tasks) == tasks
     assert critical_path(graph) == length
 
 
-def test_graphs_of_fifty_tasks_agree_with_their_footers(bench_data):
+def test_critical_paths_of_graphs_of_fifty_tasks_equal_their_footers(bench_data):
     """The footer of each file states tasks, edges and the length of the critical path."""
     read_files = 0
     with zipfile.ZipFile(bench_data / "stg" / "stg50.zip") as archive:
@@ -150,7 +150,7 @@ def test_graphs_of_fifty_tasks_agree_with_their_footers(bench_data):
     assert read_files == 180
 
 
-def test_samples_respect_the_bounds_of_the_published_table(bench_data):
+def test_sample_graphs_keep_the_bounds_of_the_published_table(bench_data):
     with (bench_data / "stg" / "reference.csv").open() as table:
         rows = {(row["file"], row["procs"]): row for row in csv.DictReader(table)}
     found = 0

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 
 from damage import damaged, reads_or_refuses
-from edges_of import edges_of
+from graph_edges import edges_of
 from weft.errors import InvalidInput
 from weft.formats.format import SourceFile
 from weft.formats.wfformat import WfFormat
@@ -52,7 +52,7 @@ def graph_facts(workflow):
     return graph.names, edges_of(graph, "bytes", "files"), work
 
 
-def test_reads_the_split_form():
+def test_version_with_separate_specification_and_execution_is_read():
     workflow = read(
         split(
             [
@@ -84,7 +84,7 @@ def test_reads_the_split_form():
 @pytest.mark.parametrize(
     ("version", "key"), [("1.1", "jobs"), ("1.2", "jobs"), ("1.3", "tasks"), ("1.4", "tasks")]
 )
-def test_reads_the_joined_forms_with_parents_by_name_or_id(version, key):
+def test_versions_with_one_task_list_are_read_with_parents_by_name_or_id(version, key):
     seconds, size = ("runtimeInSeconds", "sizeInBytes") if version == "1.4" else ("runtime", "size")
     tasks = [
         {"name": "split", "id": "ID1", seconds: 3.0, "files": [{"link": "output", "name": "f", size: 10}]},
@@ -141,7 +141,7 @@ def test_first_of_several_writers_declares_the_file():
     assert graph_facts(workflow)[1] == {("a", "c"): (8, 1), ("b", "c"): (0, 0)}
 
 
-def test_update_in_place_is_a_read_if_another_task_writes_the_file():
+def test_file_that_a_task_reads_and_writes_is_an_input_if_another_task_writes_it():
     tasks = [
         {"id": "u", "parents": ["a"], "inputFiles": ["f"], "outputFiles": ["f"]},
         {"id": "a", "outputFiles": ["f"]},
@@ -154,7 +154,7 @@ def test_update_in_place_is_a_read_if_another_task_writes_the_file():
     assert set(graph_facts(workflow)[1]) == {("a", "u")}
 
 
-def test_input_that_would_close_a_cycle_is_dropped():
+def test_input_that_would_cause_a_cycle_is_dropped():
     tasks = [
         {"id": "a", "inputFiles": ["late", "early"]},
         {"id": "b", "parents": ["a"], "outputFiles": ["late"]},
@@ -165,7 +165,7 @@ def test_input_that_would_close_a_cycle_is_dropped():
     assert set(graph_facts(workflow)[1]) >= {("a", "b")}
 
 
-def test_braces_of_foreign_texts_are_escaped():
+def test_braces_in_texts_of_other_tools_are_escaped():
     tasks = [{"id": "a", "outputFiles": ["f{k}"]}, {"id": "b", "inputFiles": ["f{k}"]}]
     ran = [{"id": "a", "runtimeInSeconds": 1, "command": {"program": "awk", "arguments": ["{x} ${HOME}"]}}]
     workflow = read(split(tasks, ran))
@@ -246,7 +246,7 @@ def test_invalid_documents_are_reported_with_their_path(document, path):
     assert found[0].location.file == "small.json"
 
 
-def test_a_cycle_of_listed_edges_is_shown():
+def test_error_about_a_cycle_in_wfformat_lists_its_tasks():
     tasks = [{"id": "a", "parents": ["c"]}, {"id": "b", "parents": ["a"]}, {"id": "c", "parents": ["b"]}]
     (problem,) = problems(split(tasks))
     assert "wait for each other" in problem.what
@@ -292,7 +292,7 @@ def test_damaged_file_is_read_or_rejected(data):
     assert reads_or_refuses(read, data)
 
 
-def test_recognises_its_files_and_not_those_of_weft():
+def test_wfformat_files_are_recognised_and_weft_files_are_not():
     form = WfFormat()
     assert form.recognises(source_of(split([{"id": "a"}])))
     assert form.recognises(source_of(b'\n {"workflow" : {"jobs": []}}'))
@@ -300,7 +300,7 @@ def test_recognises_its_files_and_not_those_of_weft():
     assert not form.recognises(source_of(b"digraph { workflow }"))
 
 
-def test_the_order_of_tasks_does_not_change_the_graph():
+def test_order_of_tasks_does_not_change_the_graph():
     tasks = [
         {
             "id": f"t{index}",

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from edges_of import edges_of
+from graph_edges import edges_of
 from weft.errors import InvalidInput
 from weft.expressions import parse
 from weft.formats.format import SourceFile
@@ -55,7 +55,7 @@ def described_workflow():
     )
 
 
-def test_written_graph_reads_back_the_same():
+def test_written_wfformat_reads_back_the_same():
     workflow = described_workflow()
     text = WfFormat().write(workflow)
     again = read(text)
@@ -107,13 +107,13 @@ def test_ids_of_similar_names_are_unique():
         ),
     ],
 )
-def test_writing_what_the_format_cannot_express_is_rejected(workflow, words):
+def test_writing_a_workflow_that_wfformat_cannot_express_is_rejected(workflow, words):
     with pytest.raises(InvalidInput, match=words):
         WfFormat().write(workflow)
 
 
 def test_published_traces_are_read_and_written(bench_data):
-    """The expected counts and sums come from an independent count in the JSON of the files."""
+    """The expected counts and sums were computed from the JSON of the files by another program."""
     jsonschema = pytest.importorskip("jsonschema")
     folder = bench_data / "wfcommons"
     schema = json.loads((folder / "schema" / "wfcommons-schema-1.5.json").read_text())
@@ -139,7 +139,7 @@ def test_published_traces_are_read_and_written(bench_data):
         assert graph_facts(read(written)) == (names, edges, work), file
 
 
-def test_written_workflow_is_valid_for_the_schema(bench_data):
+def test_written_wfformat_is_valid_for_the_schema(bench_data):
     jsonschema = pytest.importorskip("jsonschema")
     schema = json.loads((bench_data / "wfcommons" / "schema" / "wfcommons-schema-1.5.json").read_text())
     written = json.loads(WfFormat().write(described_workflow()))

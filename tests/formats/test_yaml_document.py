@@ -86,15 +86,15 @@ class TestScalars:
             ("9" * 301, "9" * 301), ("1e999", math.inf),
         ],
     )  # fmt: skip
-    def test_core_schema(self, text: str, value: object) -> None:
+    def test_scalars_follow_the_yaml_core_schema(self, text: str, value: object) -> None:
         found = plain(f"k: {text}\n")["k"]
         assert found == value
         assert type(found) is type(value)
 
-    def test_not_a_number(self) -> None:
+    def test_nan_is_read(self) -> None:
         assert math.isnan(plain("k: .nan")["k"])
 
-    def test_keys_stay_as_written(self) -> None:
+    def test_keys_are_read_as_strings(self) -> None:
         assert list(plain("{1: a, 01: b, null: c, true: d, 1e3: e, '': f}")) == [
             "1",
             "01",
@@ -112,7 +112,7 @@ class TestAliasesAndMerges:
         assert isinstance(root.value, dict)
         assert root.value["b"] is root.value["a"]
 
-    def test_own_keys_override_merged_ones_and_earlier_mappings_later_ones(self) -> None:
+    def test_own_keys_override_merged_keys_and_earlier_mappings_override_later_mappings(self) -> None:
         text = "a: &a {p: 1, q: 2}\nb: &b {q: 3, r: 4}\nc:\n  <<: [*a, *b]\n  p: 9\n"
         text += "d: {<<: *a}\ne: {<<: {z: 0}, y: 1}\n"
         value = plain(text)
@@ -124,7 +124,7 @@ class TestAliasesAndMerges:
         document = parse_document("a: &a\n  p: 1\nb:\n  <<: *a\n", "w.yaml")
         assert str(document.location(("b", "p"))) == "w.yaml:2:3"
 
-    def test_a_quoted_merge_sign_is_a_key(self) -> None:
+    def test_quoted_merge_key_is_an_ordinary_key(self) -> None:
         assert plain("{'<<': 1}") == {"<<": 1}
 
     @pytest.mark.parametrize(
@@ -136,10 +136,10 @@ class TestAliasesAndMerges:
             ("a: &x 1\n*x : 2", "as a key"),
         ],
     )
-    def test_misuse(self, text: str, part: str) -> None:
+    def test_invalid_aliases_and_merges_are_reported(self, text: str, part: str) -> None:
         assert part in str(problem(text))
 
-    def test_expanded_aliases_are_counted_not_built(self) -> None:
+    def test_size_limit_counts_expanded_aliases(self) -> None:
         lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
         lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 30)]
         found = problem("\n".join(lines))
@@ -147,7 +147,7 @@ class TestAliasesAndMerges:
         assert found.location is not None
         assert found.location.line == 7
 
-    def test_depth_counts_through_aliases(self) -> None:
+    def test_depth_limit_counts_through_aliases(self) -> None:
         lines = ["a0: &a0 [1]"] + [f"a{i}: &a{i} [*a{i - 1}]" for i in range(1, 200)]
         assert "deeper than 100" in problem("\n".join(lines)).what
 
@@ -182,7 +182,9 @@ class TestMistakes:
             ("? " + "k" * 1001 + "\n: 1", 1, 3, "at most 1,000"),
         ],
     )  # fmt: skip
-    def test_place_and_message(self, text: str, line: int, column: int, part: str) -> None:
+    def test_mistakes_are_reported_with_their_place(
+        self, text: str, line: int, column: int, part: str
+    ) -> None:
         found = problem(text)
         assert part in str(found)
         assert found.location is not None
@@ -195,11 +197,11 @@ class TestMistakes:
         assert "first in line 2, column 5" in str(caught.value.problems[0])
 
     @pytest.mark.parametrize("text", ["", "\n\n", "# nothing\n", "---\n", "--- # c\n...\n"])
-    def test_empty(self, text: str) -> None:
+    def test_empty_text_is_rejected(self, text: str) -> None:
         assert problem(text).what == "the file is empty"
 
     @pytest.mark.parametrize("opening", ["[", "{a: ", "- "])
-    def test_deep_nesting(self, opening: str) -> None:
+    def test_too_deep_nesting_is_rejected(self, opening: str) -> None:
         assert "nested deeper than 100" in problem(opening * 100_000).what
 
     def test_a_hundred_levels_are_read(self) -> None:
@@ -214,7 +216,7 @@ class TestMistakes:
     def test_a_huge_text_is_read(self) -> None:
         assert len(plain("a: " + "x" * 10_000_000)["a"]) == 10_000_000
 
-    def test_too_many_values(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_too_many_values_are_rejected(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(yaml_document, "MAX_NODES", 50)
         assert plain("- 1\n" * 49) == [1] * 49
         assert "at most 50" in problem("- 1\n" * 50).rule
@@ -232,10 +234,10 @@ class TestJson:
     )
 
     @given(VALUES, st.booleans(), st.sampled_from([None, 1, "\t"]))
-    def test_json_reads_as_json(self, value: object, ascii_only: bool, indent: Any) -> None:
+    def test_json_is_read_as_by_the_json_module(self, value: object, ascii_only: bool, indent: Any) -> None:
         assert plain(json.dumps([value], ensure_ascii=ascii_only, indent=indent)) == [value]
 
-    def test_surrogate_pairs(self) -> None:
+    def test_surrogate_pairs_in_json_are_decoded(self) -> None:
         assert plain(r'{"a": "\ud83d\ude00 \\ud83d"}') == {"a": r"😀 \ud83d"}
 
 
@@ -246,7 +248,7 @@ class TestFuzz:
     )
 
     @given(st.text("ab:-[]{}&*!|>'\"%@`#,?<~\\\n\t .01\x00\x85\ud800é", max_size=60))
-    def test_random_text(self, text: str) -> None:
+    def test_random_text_is_read_or_rejected(self, text: str) -> None:
         assert self.reads_or_refuses(text)
 
     @given(
@@ -255,7 +257,7 @@ class TestFuzz:
             max_size=6,
         )
     )
-    def test_corrupted_text(self, changes: list[tuple[int, str]]) -> None:
+    def test_corrupted_text_is_read_or_rejected(self, changes: list[tuple[int, str]]) -> None:
         text = list(self.SEED)
         for position, sign in changes:
             text[position] = sign

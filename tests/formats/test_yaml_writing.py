@@ -51,17 +51,17 @@ def same(one: object, other: object) -> bool:
 
 class TestWriting:
     @given(VALUES)
-    def test_round_trip(self, value: object) -> None:
+    def test_written_values_read_back_the_same(self, value: object) -> None:
         assert same(plain(write_document(value)), value)
 
     @given(VALUES)
-    def test_round_trip_with_the_python_parser(self, value: object) -> None:
+    def test_written_values_read_back_the_same_with_the_python_parser(self, value: object) -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(yaml_document, "_LOADER", yaml.SafeLoader)
             assert same(plain(write_document(value)), value)
 
     @pytest.mark.parametrize("text", TRICKY)
-    def test_round_trip_of_tricky_texts_everywhere(self, text: str) -> None:
+    def test_texts_that_resemble_other_values_read_back_as_texts(self, text: str) -> None:
         value = {
             text: text,
             "list": [text, [text, [text]]],
@@ -71,7 +71,7 @@ class TestWriting:
         assert same(plain(write_document(value, comment=text)), value)
         assert same(plain(write_document(text)), text)
 
-    def test_style_of_written_text(self) -> None:
+    def test_yaml_is_written_in_block_style(self) -> None:
         value = {
             "weft": 1,
             "name": "wien2k",
@@ -107,7 +107,7 @@ class TestWriting:
             "  - {pair: [ucm, uibk], latency: 20ms}\n"
         )
 
-    def test_quotes_only_where_needed(self) -> None:
+    def test_texts_are_quoted_only_where_needed(self) -> None:
         lines = write_document(
             {"list": [{"a": text} for text in ("yes", "1:30", "1..5", "=x*2", "12", "true", "it's")]}
         )
@@ -119,13 +119,13 @@ class TestWriting:
         text = write_document({"names": [f"machine-{i}" for i in range(20)]})
         assert text.startswith("names:\n  - machine-0\n  - machine-1\n")
 
-    def test_numpy_numbers_and_tuples(self) -> None:
+    def test_numpy_numbers_and_tuples_are_written(self) -> None:
         assert write_document({"a": (np.float64(1.5), np.int64(2), np.bool_(True))}) == "a: [1.5, 2, true]\n"
 
-    def test_infinite_numbers(self) -> None:
+    def test_infinite_numbers_read_back_the_same(self) -> None:
         assert write_document([math.inf, -math.inf, math.nan]) == "- .inf\n- -.inf\n- .nan\n"
 
-    def test_values_that_cannot_be_written(self) -> None:
+    def test_unsupported_types_are_rejected(self) -> None:
         with pytest.raises(InvalidInput, match="an unpaired surrogate"):
             write_document("\udc80")
         with pytest.raises(InvalidInput, match="too long"):

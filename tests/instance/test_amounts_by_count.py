@@ -1,4 +1,4 @@
-"""Amounts that depend on the node count restrict the modes, and kernels read the matching rows."""
+"""Amounts that depend on the node count restrict the modes; kernels read the matching rows."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ def modes(made, name):
     return list(zip(found.machine.tolist(), found.count.tolist(), strict=True))
 
 
-def test_modes_with_too_large_amounts_are_dropped():
+def test_modes_whose_amounts_exceed_the_machine_are_dropped():
     made = instance({"a": MOLDABLE | {"memory": "3*GB*nodes"}}, TWO)
     assert modes(made, "a") == [(0, 1), (1, 1), (1, 2)]
 
 
-def test_more_nodes_may_need_less():
+def test_larger_node_count_may_need_a_smaller_amount():
     made = instance({"a": MOLDABLE | {"memory": {1: "8GB", 2: "5GB", 4: "2GB"}}}, TWO)
     assert modes(made, "a") == [(0, 4), (1, 1), (1, 2)]
     (group,) = made.groups
     assert group.demand.tolist() == [[2e9], [8e9], [5e9]]
 
 
-def test_without_a_fitting_count_no_machine_can_run_the_task():
+def test_machine_without_a_fitting_count_cannot_run_the_task():
     tasks = {
         "a": MOLDABLE
         | {"memory": {1: "9GB", 2: "4GB", 4: "1GB"}, "resources": {"licence": {1: 1, 2: 3, 4: 1}}}
@@ -76,7 +76,7 @@ TIMES = st.sampled_from(
 
 
 @st.composite
-def takers(draw):
+def random_instances(draw):
     """Draw tasks with three node counts and arbitrary amounts of two resources and two budgets."""
     tasks = {}
     for index in range(draw(st.integers(1, 5))):
@@ -89,7 +89,10 @@ def takers(draw):
     return tasks
 
 
-@given(takers(), st.lists(st.tuples(st.sampled_from([2, 4]), st.integers(2, 9)), min_size=1, max_size=3))
+@given(
+    random_instances(),
+    st.lists(st.tuples(st.sampled_from([2, 4]), st.integers(2, 9)), min_size=1, max_size=3),
+)
 def test_exactly_the_modes_within_the_totals_remain_with_their_amounts(tasks, machines):
     where = platform(*({"nodes": nodes, "resources": {"x": most, "y": most}} for nodes, most in machines))
     try:

@@ -1,4 +1,4 @@
-"""Compilation: candidates and modes of every task, and the messages if there are none."""
+"""Compilation: candidates and modes of every task, and the error messages if there are none."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class TestCandidates:
     def test_requirements_filter_machines(self):
         assert candidates({"a": {"work": 1, "requirements": "speed >= 2"}})["a"] == ["m1", "m2"]
 
-    def test_unstated_attributes_fail_every_comparison(self):
+    def test_comparisons_with_unstated_attributes_are_false(self):
         assert candidates({"a": {"work": 1, "requirements": "memory >= 1"}})["a"] == ["m1"]
         assert candidates({"a": {"work": 1, "requirements": 'arch == "x86_64"'}})["a"] == ["m0"]
 
@@ -60,7 +60,7 @@ class TestCandidates:
         made = compile_instance(unfold(workflow(tasks, params={"scale": 1})), FOUR)
         assert [made.candidates_of(variable).tolist() for variable in range(3)] == [[0, 1, 2, 3], [1, 2], [2]]
 
-    def test_equal_requirements_share_one_set(self):
+    def test_equal_requirements_share_one_candidate_set(self):
         tasks = {"a": {"work": 1, "sweep": {"k": "1..50"}, "requirements": "speed >= 2"}}
         made = instance(tasks, FOUR)
         assert len(set(made.candidates.tolist())) == 1
@@ -78,7 +78,7 @@ class TestCandidates:
         assert found["a"] == ["m0", "m0/dock"]
         assert found["b"] == ["m0", "m1"]
 
-    def test_cores_are_per_node_and_nodes_on_shared_hosts(self):
+    def test_cores_are_per_node_on_clusters_and_nodes_on_shared_hosts(self):
         assert candidates({"a": {"work": 1, "cores": 4}})["a"] == ["m2", "m3"]
         assert candidates({"a": {"work": 1, "cores": 7}})["a"] == ["m2"]
 
@@ -89,7 +89,7 @@ class TestCandidates:
         assert candidates({"a": {"work": 1, "nodes": [2, 3], "cores": 3}})["a"] == ["m3"]
         assert "no machine can run a" in refusal({"a": {"work": 1, "nodes": [3], "cores": 3}})
 
-    def test_fitting_count_must_have_an_estimate(self):
+    def test_node_count_without_an_estimate_is_not_a_candidate(self):
         # Two nodes fit the shared host, but only four are measured, and four times two cores do not fit.
         tasks = {"a": {"nodes": [2, 4], "cores": 2, "work": 5, "speedup": {"seconds": {4: 5, 8: 3}}}}
         assert "a node count that fits" in refusal(tasks)
@@ -101,15 +101,15 @@ class TestCandidates:
         assert candidates({"a": {"work": 1, "resources": {"licence": 2}}})["a"] == ["m2"]
         assert "has licence 3 in all" in refusal({"a": {"work": 1, "resources": {"licence": 3}}})
 
-    def test_explicit_seconds_name_the_machines(self):
+    def test_machines_without_explicit_seconds_are_not_candidates(self):
         assert candidates({"a": {"seconds": {"m1": 4, "m3": 5}}})["a"] == ["m1", "m3"]
 
-    def test_virtual_tasks_may_be_anywhere(self):
+    def test_virtual_tasks_have_no_machine_restriction(self):
         assert candidates({"a": {"kind": "virtual"}})["a"] == ["m0", "m1", "m2", "m3"]
 
 
 class TestAbstractMachines:
-    def test_candidates_are_those_that_all_members_accept(self):
+    def test_candidates_of_an_abstract_machine_are_accepted_by_all_its_tasks(self):
         tasks = {
             "a": {"work": 1, "machine": "A", "requirements": "speed >= 2"},
             "b": {"work": 1, "machine": "A", "cores": 4, "after": "a"},
@@ -117,21 +117,21 @@ class TestAbstractMachines:
         }
         assert candidates(tasks) == {"A": ["m2"]}
 
-    def test_transfers_restrict_nothing(self):
+    def test_transfers_do_not_restrict_candidates(self):
         tasks = {
             "a": {"work": 1, "machine": "A", "requirements": "speed >= 2"},
             "move": {"kind": "transfer", "from_": "A", "to": "B", "file": "x", "size": "1MB", "after": "a"},
         }
         assert candidates(tasks) == {"A": ["m1", "m2"], "B": ["m0", "m1", "m2", "m3"]}
 
-    def test_names_with_sweep_variables_are_separate_variables(self):
+    def test_abstract_machine_with_a_sweep_variable_is_one_per_point(self):
         tasks = {
             "a": {"work": 1, "sweep": {"k": "1..2"}, "machine": "A-{k}"},
             "b": {"work": 1, "sweep": {"k": "1..2"}, "machine": "A-{k}", "requirements": "speed > k"},
         }
         assert candidates(tasks) == {"A-1": ["m1", "m2"], "A-2": ["m2"]}
 
-    def test_conflicting_members_are_reported_with_reasons(self):
+    def test_conflicting_tasks_of_an_abstract_machine_are_reported_with_reasons(self):
         tasks = {
             "a": {"work": 1, "machine": "A", "requirements": "speed >= 3"},
             "b": {"work": 1, "machine": "A", "nodes": 4},
@@ -141,7 +141,7 @@ class TestAbstractMachines:
         assert "a: 3 of 4 machines fail 'requirements speed >= 3'" in text
         assert "b: 2 of 4 machines fail 'has 4 nodes (the largest has 6)'" in text
 
-    def test_member_that_cannot_run_is_reported_alone(self):
+    def test_task_of_an_abstract_machine_that_cannot_run_is_reported_alone(self):
         tasks = {"a": {"work": 1, "machine": "A"}, "b": {"work": 1, "machine": "A", "nodes": 9}}
         assert refusal(tasks).startswith("no machine can run b: 4 of 4 machines fail 'has 9 nodes")
 
@@ -155,7 +155,7 @@ class TestModes:
         tasks = {"a": {"work": 8, "nodes": [1, 2], "cores": 3, "speedup": {"roofline": 2}}}
         assert modes(tasks, "a") == [(2, 1, 1, 8 / 3), (3, 1, 3, 8.0), (3, 2, 6, 4.0)]
 
-    def test_requirements_and_other_members_reduce_modes(self):
+    def test_requirements_and_other_tasks_of_an_abstract_machine_reduce_modes(self):
         tasks = {
             "a": {"work": 8, "machine": "A"},
             "b": {"work": 6, "machine": "A", "requirements": "speed == 2"},
@@ -170,12 +170,12 @@ class TestModes:
             ({"seconds": {"m0": 6, "m2": 3}}, "table"),
         ],
     )
-    def test_every_layout_has_the_same_interface(self, keys, layout):
+    def test_every_layout_of_modes_has_the_same_interface(self, keys, layout):
         made = instance({"a": {**keys, "sweep": {"k": "1..3"}}, "b": {"kind": "virtual", "after": "a"}}, FOUR)
         assert made.seconds.layout == layout
         assert_groups_agree(made)
 
-    def test_mixed_times_use_classes(self):
+    def test_modes_with_mixed_kinds_of_times_are_grouped_by_class(self):
         tasks = {
             "a": {"seconds": {"m0": 6, "*": 3}, "sweep": {"k": "1..40"}},
             "b": {"work": 2, "sweep": {"k": "1..40"}, "nodes": [1, 2]},
@@ -184,7 +184,7 @@ class TestModes:
         assert made.seconds.layout == "classes"
         assert_groups_agree(made)
 
-    def test_overflowing_work_is_impossible(self):
+    def test_work_whose_duration_overflows_is_infeasible(self):
         slow = platform({"speed": 1e-305}, {"speed": 1.0})
         made = instance({"a": {"work": 1e6}, "b": {"work": 1}}, slow)
         assert made.modes(0).machine.tolist() == [1]
@@ -226,23 +226,23 @@ class TestPins:
         assert next(iter(pins if "AA" in pins else pins.values())) in str(caught.value)
         assert caught.value.problems[0].advice == advice
 
-    def test_task_and_abstract_machine_of_one_name_are_both_pinned(self):
+    def test_pin_applies_to_task_and_abstract_machine_of_the_same_name(self):
         tasks = {"a": {"work": 1}, "b": {"work": 1, "machine": "a"}}
         assert instance(tasks, FOUR, pinned={"a": "m1"}).pinned == {0: 1, 1: 1}
 
 
 class TestRequirementMistakes:
     @pytest.mark.parametrize(
-        ("text", "said"),
+        ("text", "printed"),
         [("sped > 1", "speed"), ("speed + 1", "true or false"), ("arch > 3", "arch")],
     )
-    def test_problems_have_the_place_of_the_requirements(self, text, said):
+    def test_problems_have_the_place_of_the_requirements(self, text, printed):
         with pytest.raises(InvalidInput) as caught:
             instance({"a": {"work": 1, "requirements": text}}, FOUR)
         problem = caught.value.problems[0]
         assert problem.path == ("tasks", "a", "requirements")
         assert problem.location is not None
-        assert said in str(problem)
+        assert printed in str(problem)
 
 
 class TestProfile:
@@ -267,12 +267,12 @@ class TestProfile:
         assert made.price_per_node_s.tolist() == [pytest.approx(0.002)]
 
 
-def test_local_machine_plans_whole_cores():
+def test_planned_nodes_of_the_local_machine_are_whole_cores():
     made = instance({"a": {"work": 1, "cores": 2}}, load_platform("local:4"))
     assert made.modes(0).nodes.tolist() == [2]
 
 
-def test_too_small_machine_is_rejected_for_one_reason():
+def test_machine_that_is_too_small_is_rejected_with_one_reason():
     flow = weft.Builder("wide")
     flow.task("a", nodes=512, work=1)
     with pytest.raises(weft.Infeasible) as caught:

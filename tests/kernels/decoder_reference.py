@@ -46,7 +46,7 @@ class Place:
         moments = {start} | {one.start for one in held if start < one.start < finish}
         return all(self.fits_at(held, moment, nodes, amounts) for moment in moments)
 
-    def first(self, held, ready, seconds, nodes, amounts):
+    def earliest_start(self, held, ready, seconds, nodes, amounts):
         """Try the ready time, then the end of every interval, as a start."""
         moments = [ready, *sorted({one.finish for one in held if one.finish > ready})]
         fitting = (at for at in moments if self.fits(held, at, at + seconds, nodes, amounts))
@@ -58,12 +58,12 @@ def start_on(place, rule, ready, seconds, nodes, amounts):
     if rule == "unlimited":
         return ready
     if rule == "insertion":
-        return place.first(place.busy + place.tasks, ready, seconds, nodes, amounts)
+        return place.earliest_start(place.busy + place.tasks, ready, seconds, nodes, amounts)
     if rule == "exclusive":
         ready = max([ready, *(one.finish for one in place.tasks)])
     else:
-        ready = place.first(place.tasks, ready, math.inf, nodes, amounts)
-    return place.first(place.busy + place.tasks, ready, seconds, nodes, amounts)
+        ready = place.earliest_start(place.tasks, ready, math.inf, nodes, amounts)
+    return place.earliest_start(place.busy + place.tasks, ready, seconds, nodes, amounts)
 
 
 def decode_by_reference(made, order, bound, modes, rule, seconds=None):

@@ -11,7 +11,9 @@ __all__ = ["InTime"]
 
 
 class InTime(Placement):
-    """Placement of tasks in the cheapest mode that ends by the due date, else in the one that ends first."""
+    """Placement of tasks in the cheapest mode that meets the due date, else in the mode with the earliest
+    finish.
+    """
 
     def __init__(self, instance, due_s, prices):
         super().__init__(instance)

@@ -57,7 +57,7 @@ class Queue:
         return math.inf
 
     def chosen(self, now, ready, rule):
-        """Return the starts of ready jobs, in order of submission; jobs that cannot start yet are omitted."""
+        """Return the starts of ready jobs in order of submission, without jobs that cannot start yet."""
         starts, reserved = {}, []
         for index, job in ready:
             moment = self.earliest(self.held + reserved, now, job)

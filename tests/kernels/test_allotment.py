@@ -1,4 +1,4 @@
-"""The allotment of CPA against its reference, bit for bit, in both forms."""
+"""The allotment of CPA equals its reference bit for bit, with compiled and plain kernels."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def form(request, monkeypatch):
     return request.param
 
 
-def random_ways(rng, tasks, *, integers):
-    """Draw one to five ways per task, each faster than the one before; integers make many ties."""
+def random_modes(rng, tasks, *, integers):
+    """Draw one to five modes per task, each faster than the previous one; integers make many ties."""
     found = []
     for _ in range(tasks):
         number = int(rng.integers(1, 6))
@@ -37,7 +37,7 @@ def random_ways(rng, tasks, *, integers):
 
 
 def run(tasks, ways, communication):
-    """Return what the kernel makes of it: the positions of ways, the steps, the bottom levels."""
+    """Return the result of the kernel: mode indices, steps and bottom levels."""
     number = tasks.number
     first = np.cumsum([0, *map(len, ways)]).astype(np.uint32)
     columns = [np.array([way[column] for own in ways for way in own]) for column in range(3)]
@@ -60,7 +60,7 @@ def test_allotment_equals_the_reference(form, integers):
             faceted(rng, integers=integers) if seed % 3 else layered(rng, integers=integers, layout="related")
         )
         graph, tasks = made.graph, compile_problem(made).tasks
-        ways = random_ways(rng, len(graph), integers=integers)
+        ways = random_modes(rng, len(graph), integers=integers)
         moving = rng.integers(0, 3, graph.edge_count).astype(float)
         target = np.repeat(np.arange(len(graph)), np.diff(graph.predecessor_pointer)).tolist()
         by_pair = dict(
@@ -75,7 +75,7 @@ def test_allotment_equals_the_reference(form, integers):
     assert steps_taken > 100
 
 
-def test_a_long_chain_is_not_measured_after_every_step(form):
+def test_critical_path_of_a_long_chain_is_not_computed_after_every_step(form):
     from planning_examples import instance
 
     length = 400

@@ -1,4 +1,4 @@
-"""The decoder against a reference that tries every moment, bit for bit, in both forms."""
+"""The decoder equals a reference that tries every start, bit for bit, with compiled and plain kernels."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from genome_draws import random_genome
 from kernels.decoder_reference import decode_by_reference
 from kernels.two_forms import in_both_forms
 from planning_examples import instance, platform
 from planning_strategies import BUSY, compiled_busy, platforms, workflows
+from random_genomes import random_genome
 from weft.errors import Infeasible, InvalidInput
 from weft.instance import BusyInterval
 from weft.planners.decoding import (
@@ -108,7 +108,7 @@ def test_populations_are_decoded_like_single_genomes(form, integers, nodes):
             assert not without.cost.any()
 
 
-def test_individuals_can_share_a_row(form):
+def test_order_and_binding_can_be_shared_by_all_individuals(form):
     made = crowded(1, integers=True, nodes=4)
     rng = np.random.default_rng(5)
     order, bound, modes = random_genome(made, rng)
@@ -120,7 +120,7 @@ def test_individuals_can_share_a_row(form):
         assert together.makespan_s[index] == alone.makespan_s
 
 
-def test_without_modes_tasks_take_the_smallest_count_of_their_machine(form, monkeypatch):
+def test_tasks_without_a_chosen_mode_use_the_smallest_count_of_their_machine(form, monkeypatch):
     made = crowded(2, integers=True, nodes=4)
     bound = np.array([task % 3 for task in range(len(made.graph.variables))])
     least = [int(np.flatnonzero(made.modes(task).machine == bound[task])[0]) for task in range(len(made))]
@@ -131,7 +131,7 @@ def test_without_modes_tasks_take_the_smallest_count_of_their_machine(form, monk
     assert decode(made, None, bound, rule=INSERTION).finish_s.tolist() == expected.finish_s.tolist()
 
 
-def in_turn(seed, *, integers, latency_s, **options):
+def single_machines(seed, *, integers, latency_s, **options):
     """Return a graph on single-node machines, two of them shares of a host, one unlimited."""
     rng = np.random.default_rng(seed)
 
@@ -165,7 +165,7 @@ def test_makespans_of_bindings_equal_the_reference(form, integers, latency_s):
     for seed in range(3):
         rng = np.random.default_rng(seed)
         earliest = rng.integers(0, 9, 40).astype(float) if seed else None
-        made = in_turn(seed, integers=integers, latency_s=latency_s, earliest_start_s=earliest)
+        made = single_machines(seed, integers=integers, latency_s=latency_s, earliest_start_s=earliest)
         genomes = [random_genome(made, rng) for _ in range(5)]
         bounds, order = np.array([genome.bound for genome in genomes]), genomes[0].order
         for name, rule in RULES.items():
@@ -191,7 +191,9 @@ def test_busy_intervals_from_0_and_pins_are_decoded_as_by_the_reference(form, in
             for index, end in enumerate(until)
         ]
         busy.append(BusyInterval(machine=0, start_s=until[0], finish_s=until[0] + 3.0, nodes=1))
-        made = in_turn(seed, integers=integers, latency_s=0.0, busy=tuple(busy), pinned={"together": "m0"})
+        made = single_machines(
+            seed, integers=integers, latency_s=0.0, busy=tuple(busy), pinned={"together": "m0"}
+        )
         genomes = [random_genome(made, rng) for _ in range(5)]
         bounds, order = np.array([genome.bound for genome in genomes]), genomes[0].order
         for name, rule in RULES.items():
@@ -206,8 +208,8 @@ def test_busy_intervals_from_0_and_pins_are_decoded_as_by_the_reference(form, in
             decode_population(made, order, bounds, rule=APPEND, priced=False)
 
 
-def test_only_simple_instances_have_a_binding_problem(form):
-    simple = in_turn(0, integers=True, latency_s=0.0)
+def test_fast_path_is_used_for_simple_instances_only(form):
+    simple = single_machines(0, integers=True, latency_s=0.0)
     assert find_fast_path(simple, APPEND, None) is not None
     assert find_fast_path(simple, APPEND, range(40)[::-1]) is None
     assert find_fast_path(simple, APPEND, [0] * 40) is None
@@ -216,7 +218,7 @@ def test_only_simple_instances_have_a_binding_problem(form):
     late = (BusyInterval(machine=0, start_s=1.0, finish_s=2.0, nodes=1),)
     broken = (*late, BusyInterval(machine=0, start_s=0.0, finish_s=0.5, nodes=1))
     for busy in (late, broken):
-        made = in_turn(0, integers=True, latency_s=0.0, busy=busy)
+        made = single_machines(0, integers=True, latency_s=0.0, busy=busy)
         assert find_fast_path(made, APPEND, None) is find_fast_path(made, EXCLUSIVE, None) is None
     orders = [random_genome(simple, np.random.default_rng(seed)).order for seed in range(6)]
     assert all(find_fast_path(simple, APPEND, order) is not None for order in orders)
@@ -236,7 +238,7 @@ def test_invalid_bindings_are_refused(form, order, bound, error, message):
         decode_population(instance(tasks, platform({}, {})), order, bound, rule=EXCLUSIVE, priced=False)
 
 
-def test_append_leaves_gaps_and_insertion_fills_them(form):
+def test_append_rule_leaves_gaps_and_insertion_rule_fills_them(form):
     tasks = {"late": {"work": 2, "after": "other"}, "other": {"work": 5}, "early": {"work": 3}}
     made = instance(tasks, platform({}, {}))
     index = {name: made.graph.names.index(name) for name in tasks}
@@ -249,7 +251,7 @@ def test_append_leaves_gaps_and_insertion_fills_them(form):
     assert ends == {APPEND: 10.0, INSERTION: 3.0}
 
 
-def test_append_starts_when_enough_nodes_stay_free(form):
+def test_append_rule_starts_a_task_when_enough_nodes_stay_free(form):
     # One of three nodes is free for good from the start, so a narrow task starts at once although a wide one,
     # placed before it, starts later; a second wide one would fit before the first, but that is a gap.
     tasks = {
@@ -277,7 +279,7 @@ def test_a_later_busy_interval_does_not_delay_appended_tasks(form):
 
 
 @pytest.mark.parametrize("rule", [APPEND, INSERTION])
-def test_three_tenths_of_a_resource_fit_despite_rounding(form, rule):
+def test_amounts_of_one_tenth_fill_three_tenths_of_a_resource_despite_rounding(form, rule):
     assert 0.3 - 0.1 - 0.1 < 0.1
     tasks = {f"t{index}": {"work": 1, "resources": {"share": 0.1}} for index in range(4)}
     made = instance(tasks, platform({"nodes": 9, "resources": {"share": 0.3}}))
@@ -319,7 +321,7 @@ def test_invalid_genomes_are_refused(form, order, bound, modes, error, message):
         decode(made, order, bound, modes, rule=INSERTION)
 
 
-def test_the_message_names_the_invalid_individual(form):
+def test_error_names_the_invalid_individual(form):
     made = instance(SMALL, platform({}, {"nodes": 2}), pinned={"b": "m1"})
     with pytest.raises(InvalidInput, match="'b' is bound to machine number 0; it is pinned to number 1"):
         decode_population(made, None, [[0, 1], [0, 0], [7, 7]], rule=EXCLUSIVE)
@@ -332,6 +334,6 @@ def test_durations_must_be_finite_and_not_negative(seconds):
         decode(made, None, [0, 0], seconds=seconds)
 
 
-def test_an_unknown_rule_is_refused():
+def test_unknown_placement_rule_is_refused():
     with pytest.raises(InvalidInput, match="rule 9"):
         decode(instance({"a": {"work": 1}}, "identical:2"), None, [0], rule=9)

@@ -1,4 +1,4 @@
-"""Placement by due dates against its reference, bit for bit, in both forms."""
+"""Placement by due dates equals its reference bit for bit, with compiled and plain kernels."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def columns(schedule):
 
 
 def both(made, rng):
-    """Return the schedules of kernel and reference, with due dates and prices that are drawn, and which are
+    """Return the schedules of kernel and reference for random due dates and prices, and the tasks that are
     in time.
     """
     due = np.where(rng.integers(5, size=len(made)) > 0, rng.integers(0, 25, size=len(made)), np.inf)

@@ -1,4 +1,4 @@
-"""Placement when predecessors finish against its reference, bit for bit, in both forms."""
+"""Just-in-time placement equals its reference bit for bit, with compiled and plain kernels."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def columns(schedule):
 
 
 def both(made, by, ties, seed):
-    """Return the schedules of planner and reference, which draw the same numbers."""
+    """Return the schedules of planner and reference, which use equal random numbers."""
     planner = LazyPlanner(by=by, ties=ties)
     found = planner.plan(
         PlanRequest(instance=made, objective=MAKESPAN, budget=Budget(), rng=generator(seed, "lazy"))
@@ -69,7 +69,7 @@ def test_instances_with_all_features_are_placed_as_by_the_reference(
 
 @cache
 def graphs(seed, integers):
-    """Make some instances, once for all readings and both forms: an instance does not change."""
+    """Return some instances, shared by all tests because instances are immutable."""
     rng = generator(seed, "just in time", str(integers))
     layout = ("related", "classes", "table")[seed % 3]
     return (

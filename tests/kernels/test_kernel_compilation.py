@@ -31,7 +31,7 @@ def ranks(work_s):
 
 
 @pytest.mark.parametrize("choice", ["plain", "compiled"])
-def test_both_forms_return_the_same_ranks(choice, monkeypatch):
+def test_compiled_and_plain_kernels_return_the_same_ranks(choice, monkeypatch):
     monkeypatch.setenv("WEFT_KERNELS", choice)
     assert ranks(0.0) == [0.0, 2.0, 4.0]
 
@@ -88,7 +88,7 @@ def test_without_a_writable_home_machine_code_is_cached_in_a_private_temporary_f
     assert run_script(**environment) == [RESULT]
 
 
-def test_a_cache_folder_that_others_can_write_is_not_used(tmp_path):
+def test_cache_folder_that_other_users_can_write_is_not_used(tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("not a folder")
     open_to_all = tmp_path / "tmp" / f"weft-{os.getuid()}"

@@ -1,4 +1,4 @@
-"""Lookahead placement against its reference, bit for bit, in both forms."""
+"""Lookahead placement equals its reference bit for bit, with compiled and plain kernels."""
 
 from __future__ import annotations
 

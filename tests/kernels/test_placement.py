@@ -1,4 +1,4 @@
-"""Placement kernels against references written in plain Python, bit for bit, in both forms."""
+"""Placement kernels equal references in plain Python bit for bit, compiled and plain."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_instances_with_all_features_are_placed_as_by_the_reference(monkeypatch,
 
 
 def layered(seed, *, integers, layout, machines=7, tasks=60, bound=True):
-    """Make a graph on machines that serve one task at a time: many ties with integers, none without."""
+    """Return a graph on machines that run one task at a time; integers make many ties."""
     rng = np.random.default_rng(seed)
     draw = (lambda: float(rng.integers(0, 4))) if integers else (lambda: float(rng.uniform(0, 4)))
     speed = (lambda: float(rng.integers(1, 3))) if integers else (lambda: float(rng.uniform(1, 3)))
@@ -127,7 +127,7 @@ def test_earliest_finish_equals_the_textbook_algorithm(form, layout, integers):
         assert place_tasks(made, order).finish_s.tolist() == textbook_finish_s(made, order.tolist())
 
 
-def test_instances_have_the_intended_layouts():
+def test_test_instances_have_the_intended_layouts():
     names = {
         layout: layered(0, integers=True, layout=layout).seconds.layout for layout in ("related", "table")
     }
@@ -158,7 +158,7 @@ def test_ranks_are_the_longest_paths(form, integers):
     assert downward_ranks(made).tolist() == [down(task) for task in range(len(graph))]
 
 
-def test_an_endless_task_is_infeasible(form):
+def test_task_of_infinite_duration_is_infeasible(form):
     made = instance({"a": {"work": 1.0}, "b": {"work": 2.0, "after": "a"}}, "identical:2")
     problem = compile_problem(made)
     endless = problem._replace(modes=problem.modes._replace(work=np.array([1.0, np.inf])))

@@ -1,4 +1,4 @@
-"""PEFT's table against its equation, and the order of ready queues, in both forms."""
+"""PEFT's optimistic cost table equals its equation, and ready queues are ordered, compiled and plain."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def instances():
 
 
 def seconds_there(made, task):
-    """Return {machine: seconds} of a task; one that is no computation takes its mean everywhere."""
+    """Return {machine: seconds} of a task; transfers and virtual tasks have their mean on every machine."""
     if made.graph.kind[task] == COMPUTE:
         least = least_seconds(made, task).tolist()
         return {machine: spent for machine, spent in enumerate(least) if spent < math.inf}
@@ -46,7 +46,7 @@ def seconds_there(made, task):
 
 
 def table(made):
-    """Return the table as the paper defines it, for the machines that can run each task."""
+    """Return the optimistic cost table as the paper defines it, for the machines that can run each task."""
     graph, moving = made.graph, mean_communication_s(made).tolist()
     spent = [seconds_there(made, task) for task in range(len(graph))]
     variable = graph.variable.tolist()
@@ -70,7 +70,7 @@ def table(made):
     return [{machine: cost(task, machine) for machine in spent[task]} for task in range(len(graph))]
 
 
-def test_optimistic_costs_follow_the_equation(form):
+def test_optimistic_costs_equal_the_equation(form):
     for made in instances():
         costs, ranks = optimistic_table(made)
         expected = table(made)

@@ -1,4 +1,4 @@
-"""The queue of a machine against a reference that tries every moment, bit for bit, in both forms."""
+"""The queue of a machine equals a reference that tries every start, bit for bit, compiled and plain."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from genome_draws import random_order
 from kernels.queue_reference import jobs_of, queue_by_reference
 from kernels.two_forms import in_both_forms
 from planning_examples import instance, lines, platform
 from planning_strategies import workflows
+from random_genomes import random_order
 from weft.errors import Infeasible, InvalidInput
 from weft.instance import BusyInterval, compile_instance
 from weft.planners.queue_decoding import run_queue, run_queue_population, submission_order
@@ -93,7 +93,7 @@ def test_instances_with_all_features_are_queued_as_by_the_reference(
 
 
 def crowded(seed, *, integers, resources=True, tasks=40):
-    """Make a graph of moldable tasks for a machine of 8 nodes: many ties with integers, none without."""
+    """Return moldable tasks for a machine of 8 nodes; integers make many ties."""
     rng = np.random.default_rng(seed)
     described = {}
     for index in range(tasks):
@@ -138,7 +138,7 @@ def test_populations_are_queued_like_single_individuals(monkeypatch, integers, r
             assert without.makespan_s.tolist() == found.makespan_s.tolist()
 
 
-def test_too_many_choices_for_a_table_are_looked_up_one_by_one(form, monkeypatch):
+def test_node_counts_are_looked_up_singly_when_a_table_would_be_too_large(form, monkeypatch):
     made = crowded(2, integers=False)
     counts = np.array([random_counts(made, np.random.default_rng(seed)) for seed in range(3)])
     expected = run_queue_population(made, counts, "easy", times=True)
@@ -169,14 +169,14 @@ RACE = {
         ("conservative", {"head": 0, "wide": 4, "long": 6, "short": 0, "narrow": 3}),
     ],
 )
-def test_each_rule_lets_the_right_tasks_pass_one_that_does_not_fit(form, rule, starts):
+def test_each_backfilling_rule_lets_the_expected_tasks_overtake(form, rule, starts):
     made = instance(RACE, platform({"nodes": 4, "queue": rule}))
     counts = [int(made.modes(task).count[0]) for task in range(5)]
     found = lines(run_queue(made, counts))
     assert {name: line[2] for name, line in found.items()} == starts
 
 
-def test_conservative_backfilling_delays_no_task_and_easy_only_protects_the_first(form):
+def test_conservative_backfilling_delays_no_task_and_easy_delays_only_later_ones(form):
     # 4 nodes, 3 of them busy until 4. The first waits until 4 and leaves one node free; the second would start
     # beside it at 4. EASY lets the last one have that node from 0 to 9, conservative backfilling does not.
     tasks = {
@@ -190,7 +190,7 @@ def test_conservative_backfilling_delays_no_task_and_easy_only_protects_the_firs
     assert starts == {"easy": [4.0, 8.0, 0.0], "conservative": [4.0, 4.0, 8.0]}
 
 
-def test_nodes_of_tasks_that_finish_together_become_free_together(form):
+def test_nodes_of_tasks_that_finish_together_are_freed_together(form):
     # Both of the running end at 4: then 2 nodes are left beside the first, and a long task may have them now.
     tasks = {
         "half": {"work": 4, "nodes": 3},
@@ -203,13 +203,13 @@ def test_nodes_of_tasks_that_finish_together_become_free_together(form):
 
 
 @pytest.mark.parametrize("rule", QUEUES)
-def test_three_tenths_of_a_resource_fit_despite_rounding(form, rule):
+def test_queued_amounts_of_one_tenth_fill_three_tenths_despite_rounding(form, rule):
     tasks = {f"t{index}": {"work": 1, "resources": {"share": 0.1}} for index in range(4)}
     made = instance(tasks, platform({"nodes": 9, "resources": {"share": 0.3}}))
     assert run_queue(made, [1] * 4, rule).start_s.tolist() == [0.0, 0.0, 0.0, 1.0]
 
 
-def test_all_rules_are_equal_on_one_node(form):
+def test_all_queue_rules_give_the_same_schedule_on_one_node(form):
     made = instance({f"t{index}": {"work": index + 1} for index in range(5)}, platform({}))
     schedules = [run_queue(made, [1] * 5, rule, order=[3, 1, 4, 0, 2]).start_s.tolist() for rule in QUEUES]
     assert schedules == [[11.0, 4.0, 12.0, 0.0, 6.0]] * 4
@@ -241,7 +241,7 @@ def test_invalid_individuals_are_refused(form, counts, rule, order, message):
         run_queue(made, counts, rule, order=order)
 
 
-def test_instances_without_a_single_queue_are_refused():
+def test_instances_that_need_several_queues_are_refused():
     tasks = {"a": {"work": 1}}
     with pytest.raises(InvalidInput, match="a queue of 2 machines; must be of one machine"):
         run_queue(instance(tasks, "identical:2"), [1])
@@ -251,10 +251,12 @@ def test_instances_without_a_single_queue_are_refused():
     much = (BusyInterval(machine=0, start_s=0.0, finish_s=4.0, nodes=3),)
     with pytest.raises(Infeasible, match="m0 has 2 nodes, but 3 are busy"):
         run_queue(instance(tasks, platform({"nodes": 2}), busy=much), [1])
-    asking = {"a": {"work": 1, "resources": {"licence": 1}}}
+    connection = {"a": {"work": 1, "resources": {"licence": 1}}}
     licences = (BusyInterval(machine=0, start_s=0.0, finish_s=4.0, nodes=1, amounts=(3.0,)),)
     with pytest.raises(Infeasible, match="m0 has licence 2, but 3 is busy"):
-        run_queue(instance(asking, platform({"nodes": 2, "resources": {"licence": 2}}), busy=licences), [1])
+        run_queue(
+            instance(connection, platform({"nodes": 2, "resources": {"licence": 2}}), busy=licences), [1]
+        )
     forever = (BusyInterval(machine=0, start_s=0.0, finish_s=float("inf"), nodes=2),)
     with pytest.raises(Infeasible, match="a never fits on m0"):
         run_queue(instance(tasks, platform({"nodes": 2}), busy=forever), [1])

@@ -1,4 +1,4 @@
-"""The selection kernel against its reference, bit for bit, in both forms."""
+"""The selection kernel equals its reference bit for bit, compiled and plain."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def columns(schedule):
 
 
 def both(made, criterion, sense, rng):
-    """Return the schedules of kernel and reference, with offsets and ranks that are drawn."""
+    """Return the schedules of kernel and reference for random offsets and ranks."""
     offset, rank = 3.0 * rng.integers(0, 2, len(made)), rng.permutation(len(made)).astype(np.uint32)
     if criterion != "finish":
         offset = np.zeros(len(made))
@@ -124,7 +124,7 @@ def test_transfers_and_node_counts_are_placed_as_by_the_reference(form, integers
 
 @pytest.mark.parametrize("where", ["identical:3", "cluster:3"])
 @pytest.mark.parametrize("wish", WISHES[:3], ids="-".join)
-def test_pacing_does_not_change_the_plan(form, where, wish):
+def test_batching_of_placements_does_not_change_the_plan(form, where, wish):
     for seed in range(4):
         rng = generator(seed, "paced")
         tasks = {
@@ -152,7 +152,7 @@ def test_identical_tasks_are_placed_one_after_another(form, wish):
 
 
 @pytest.mark.parametrize("sense", SENSES)
-def test_a_task_that_never_fits_is_named(form, sense):
+def test_error_names_a_task_that_never_fits(form, sense):
     for tasks in ({"a": {"work": 3}, "b": {"work": 3, "after": "a"}}, {"a": {"work": 3}, "b": {"work": 3}}):
         # A busy interval holds the machine from 5 s on, so there is time for one task.
         held = (BusyInterval(machine=0, start_s=5.0, finish_s=math.inf, nodes=1),)

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from genome_draws import random_order
 from kernels.decoder_reference import decode_by_reference
 from kernels.random_graphs import faceted
 from planning_examples import instance, platform
 from planning_strategies import BUSY, compiled_busy, platforms, workflows
+from random_genomes import random_order
 from weft.kernels import compilation
 from weft.kernels.shared_annealing import DRAWS, SharedScore, SharedState, anneal_shared
 from weft.planners.evaluation import LinearObjective, linearise_objective
@@ -49,7 +49,7 @@ def unknown():
 
 
 def run(workspace, state, best, score, rng, *, steps=1, heat=0.0, fresh=0):
-    """Take some steps."""
+    """Take some annealing steps."""
     shop, links, ways, _, goal, moves, layout, scratch = workspace
     uniform, exponential = rng.random(DRAWS * steps), rng.standard_exponential(steps)
     inputs = (shop, links, ways, goal, moves, fresh, heat, steps, uniform, exponential, scratch)
@@ -107,7 +107,7 @@ def made_from(kind, seed):
 
 
 def valued(aim, made, workspace, state):
-    """Return excess and objective of a state from the reference's schedule."""
+    """Return excess and objective of a state, computed from the reference's schedule."""
     _, finish, node_s, cost = reference_of(made, workspace, state)
     missed = sum(
         (amount - limit) / limit
@@ -151,7 +151,7 @@ def test_state_and_score_are_consistent_after_many_moves(form, kind, name):
         assert 121 <= spent <= 121 + 3 * 2
 
 
-def test_both_forms_take_the_same_moves(monkeypatch):
+def test_compiled_and_plain_kernels_take_the_same_moves(monkeypatch):
     ends = []
     for form in ("plain", "compiled"):
         monkeypatch.setenv("WEFT_KERNELS", form)
@@ -190,7 +190,7 @@ def test_a_justified_schedule_is_not_longer(form):
     odd=st.booleans(),
 )
 @SEARCH
-def test_packed_needs_fit_exactly_when_amounts_fit(amounts, odd):
+def test_packed_comparison_agrees_with_comparing_each_amount(amounts, odd):
     totals = {"a": 5.0, "b": 4e9}
     tasks = {
         f"t{index}": {"work": 1.0, "resources": {"a": (a if odd else float(round(a))), "b": b}}

@@ -1,4 +1,4 @@
-"""Annealing on SINGLE machines against a reference that follows all paths, in both forms."""
+"""Annealing on SINGLE machines equals a reference that follows all paths, compiled and plain."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import math
 import numpy as np
 import pytest
 
-from genome_draws import random_genome
 from kernels.random_graphs import layered
 from kernels.single_annealing_reference import Standing
 from planning_examples import instance, platform
+from random_genomes import random_genome
 from weft.kernels import compilation
 from weft.kernels.single_annealing import WORDS, anneal_single
 from weft.planners.decoding import Genome
@@ -44,7 +44,9 @@ def wandered(made, aim, seed, *, steps=1500, heat=2.0, cooling=0.999):
 
 
 def energy_of(made, aim, machine, makespan, scale=10.0):
-    """Sum makespan, node-seconds and price task by task; excess over limits counts twenty times the scale."""
+    """Return the weighted sum of makespan, node-seconds and price; excess over limits counts twenty times
+    the scale.
+    """
     standing = Standing(made, [], machine)
     node_s = sum(standing.spent)
     price = sum(
@@ -81,7 +83,7 @@ def test_incremental_paths_equal_those_computed_from_order_and_machines(form, la
 
 
 @pytest.mark.parametrize("aim", [TIME, LATE, MIXED], ids=["time", "late", "mixed"])
-def test_the_best_energy_belongs_to_the_best_state_and_is_not_above_the_first(form, aim):
+def test_best_energy_is_that_of_the_best_state_and_not_above_the_first(form, aim):
     made = layered(np.random.default_rng(7), integers=False, layout="related")
     _, _, still, _ = wandered(made, aim, 3, steps=0)
     _, _, state, _ = wandered(made, aim, 3)
@@ -94,7 +96,7 @@ def test_the_best_energy_belongs_to_the_best_state_and_is_not_above_the_first(fo
 
 @pytest.mark.parametrize("aim", [TIME, MIXED], ids=["time", "mixed"])
 @pytest.mark.parametrize("integers", [True, False], ids=["ties", "doubles"])
-def test_both_forms_take_the_same_moves(monkeypatch, integers, aim):
+def test_compiled_and_plain_kernels_take_the_same_moves(monkeypatch, integers, aim):
     made = layered(np.random.default_rng(9), integers=integers, layout="table")
     states = []
     for form in ("plain", "compiled"):
@@ -104,7 +106,7 @@ def test_both_forms_take_the_same_moves(monkeypatch, integers, aim):
         assert plain.tolist() == compiled.tolist()
 
 
-def test_tasks_of_a_variable_move_together_to_candidate_machines():
+def test_tasks_of_a_binding_variable_move_together_to_candidate_machines():
     made = layered(np.random.default_rng(7), integers=False, layout="table")
     shared = [v for v in range(len(made.graph.variables)) if (made.graph.variable == v).sum() > 1]
     assert shared
@@ -116,7 +118,7 @@ def test_tasks_of_a_variable_move_together_to_candidate_machines():
             assert machines <= set(made.candidates_of(variable).tolist())
 
 
-def test_tasks_do_not_wait_on_open_machines_or_for_tasks_of_0_seconds():
+def test_tasks_do_not_wait_on_unlimited_machines_or_for_tasks_of_0_seconds():
     tasks = {f"t{index}": {"work": index % 3} for index in range(9)}
     tasks |= {"join": {"kind": "virtual", "after": list(tasks)}, "end": {"work": 1, "after": "join"}}
     made = instance(tasks, platform({"occupancy": "unlimited"}, {"speed": 2.0}))
@@ -127,7 +129,7 @@ def test_tasks_do_not_wait_on_open_machines_or_for_tasks_of_0_seconds():
         assert (state.previous.tolist(), state.following.tolist()) == standing.neighbours()
 
 
-def test_the_variant_for_sizes_alone_gives_the_same_result():
+def test_kernel_variant_for_data_sizes_only_gives_the_same_result():
     tasks = {
         f"t{index}": {
             "work": 1 + index % 4,
@@ -145,7 +147,7 @@ def test_the_variant_for_sizes_alone_gives_the_same_result():
         assert state.finish.tolist() == standing.finishes()
 
 
-def test_without_heat_the_energy_never_increases():
+def test_energy_never_increases_at_temperature_zero():
     made = layered(np.random.default_rng(4), integers=False, layout="related")
     _, _, still, _ = wandered(made, TIME, 8, steps=0)
     _, _, state, moves = wandered(made, TIME, 8, heat=0.0)

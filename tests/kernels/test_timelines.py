@@ -1,4 +1,4 @@
-"""Timelines against a slow reference that tries every time at which something changes."""
+"""Timelines equal a slow reference that tries every time at which the occupancy changes."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class ReferenceTimeline:
 
 
 class Line:
-    """The kernel's timeline of one machine, in one of the two forms."""
+    """The kernel's timeline of one machine, compiled or plain."""
 
     def __init__(self, form, nodes, amounts=(), unlimited=False):
         resources = {f"r{index}": total for index, total in enumerate(amounts) if math.isfinite(total)}
@@ -119,12 +119,12 @@ def assert_like_its_reference(line, reference, jobs):
 
 
 @given(jobs=st.lists(st.tuples(TIMES, LENGTHS, st.just(1), st.just(())), max_size=JOBS))
-def test_the_first_gap_that_is_long_enough_is_found(form, jobs):
+def test_earliest_start_is_in_the_first_gap_that_is_long_enough(form, jobs):
     assert_like_its_reference(Line(form, 1), ReferenceTimeline(1), jobs)
 
 
 @given(jobs=st.lists(st.tuples(TIMES, LENGTHS, st.integers(1, 4), st.just(())), max_size=JOBS))
-def test_the_first_time_with_enough_nodes_is_found(form, jobs):
+def test_earliest_start_is_the_first_time_with_enough_nodes(form, jobs):
     line = Line(form, 4)
     assert_like_its_reference(line, ReferenceTimeline(4), jobs)
     times, nodes = zip(*line.steps(), strict=True)
@@ -137,14 +137,14 @@ AMOUNTS = st.tuples(st.sampled_from([0.0, 0.1, 0.7, 1.0]), st.sampled_from([0.0,
 
 
 @given(jobs=st.lists(st.tuples(TIMES, LENGTHS, st.integers(1, 4), AMOUNTS), max_size=20))
-def test_the_first_time_with_enough_nodes_and_amounts_is_found(form, jobs):
+def test_earliest_start_is_the_first_time_with_enough_nodes_and_amounts(form, jobs):
     totals = (1.0, math.inf)
     # Resources are ordered by name: memory (without a total) first.
     swapped = [(ready, seconds, nodes, amounts[::-1]) for ready, seconds, nodes, amounts in jobs]
     assert_like_its_reference(Line(form, 4, totals), ReferenceTimeline(4, totals[::-1]), swapped)
 
 
-def test_a_full_machine_has_one_step(form):
+def test_timeline_of_a_full_machine_has_one_step(form):
     line = Line(form, 2)
     for index in range(JOBS):
         line.take(line.earliest(0.0, 1.0 + index % 2, 1, ()), 1.0 + index % 2, 1, ())

@@ -1,5 +1,5 @@
-"""The steps of xDCP against their slow reference, in both forms; docs/papers/parameter-sweeps.md, section 3
-and A4.3.
+"""The steps of xDCP equal their slow reference, compiled and plain; docs/papers/parameter-sweeps.md,
+section 3 and A4.3.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ CASES = [(shared, ties) for shared in (False, True) for ties in (True, False)]
 
 @pytest.mark.parametrize("form", ["plain", "compiled"])
 @pytest.mark.parametrize(("shared", "ties"), CASES, ids=lambda flag: str(flag))
-def test_a_pass_equals_the_reference(form, shared, ties, monkeypatch):
+def test_xdcp_pass_equals_the_reference(form, shared, ties, monkeypatch):
     monkeypatch.setenv("WEFT_KERNELS", form)
     rng = generator(1, "xdcp", str(shared), str(ties))
     moved = 0
@@ -89,7 +89,7 @@ def test_a_pass_equals_the_reference(form, shared, ties, monkeypatch):
 
 
 @pytest.mark.parametrize("layout", [RELATED, CLASSES])
-def test_all_layouts_of_seconds_give_the_same_result(layout, monkeypatch):
+def test_all_layouts_of_seconds_give_the_same_xdcp_result(layout, monkeypatch):
     monkeypatch.setenv("WEFT_KERNELS", "plain")
     rng = generator(2, "xdcp", "layouts")
     for _ in range(20):
@@ -104,7 +104,7 @@ def test_all_layouts_of_seconds_give_the_same_result(layout, monkeypatch):
 
 
 @pytest.mark.parametrize(("shared", "ties"), CASES, ids=lambda flag: str(flag))
-def test_no_step_makes_the_schedule_longer(shared, ties, monkeypatch):
+def test_no_xdcp_step_makes_the_schedule_longer(shared, ties, monkeypatch):
     monkeypatch.setenv("WEFT_KERNELS", "plain")
     rng = generator(3, "xdcp", "invariants", str(shared), str(ties))
     for _ in range(25):
@@ -122,7 +122,7 @@ def test_no_step_makes_the_schedule_longer(shared, ties, monkeypatch):
 
 
 def assert_possible(case, state):
-    """Assert that every subtask is in one queue of an allowed machine, and that there is no cycle."""
+    """Assert that every subtask is in one queue of an allowed machine and that there is no cycle."""
     queues = state.queues()
     assert sorted(task for queue in queues for task in queue) == sorted(
         set(range(case.number)) - case.virtual

@@ -36,7 +36,7 @@ class Open:
         return ready_s
 
     def take(self, start_s: float, seconds: float, nodes: int, amounts: tuple[float, ...]) -> None:
-        """Do nothing: there are no limits."""
+        """Do nothing, because there are no limits."""
 
 
 class Gaps:

@@ -1,4 +1,4 @@
-"""Both forms of kernels on one drawn example: drawing takes longer than planning it twice."""
+"""Compiled and plain kernels on one drawn example, because drawing takes longer than planning twice."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["in_both_forms"]
 
 
 def in_both_forms(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Select one form after the other and yield its name; the selection ends with the test."""
+    """Select one form after the other and yield its name; restore the selection after the test."""
     for form in ("plain", "compiled"):
         monkeypatch.setenv("WEFT_KERNELS", form)
         yield form

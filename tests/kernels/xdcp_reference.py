@@ -193,7 +193,7 @@ def _csr(rows):
 
 
 def _modes(case, layout):
-    """Every subtask is a group of its own."""
+    """Return modes in which every subtask is a group of its own."""
     number = case.number
     first = np.cumsum([0, *map(len, case.seconds)])
     machine = np.array([machine for row in case.seconds for machine in row], dtype=np.uint32)

@@ -49,7 +49,7 @@ def test_the_workflow_equals_the_reference_data():
 @pytest.mark.parametrize(
     "flow", [wien2k(shared=True, watched=True), lapw1_stage(restartable=True)], ids=["DAG1", "LAPW1"]
 )
-def test_watched_tasks_have_the_contract_of_the_paper(flow):
+def test_tasks_with_a_contract_have_that_of_the_paper(flow):
     owed = [task.recovery.contract for task in flow.tasks]
     assert {(contract.factor, contract.grace_s) for contract in owed} == {(0.5, 0.0)}
     assert all(task.recovery.progress is not None for task in flow.tasks)
@@ -59,7 +59,7 @@ def test_watched_tasks_have_the_contract_of_the_paper(flow):
     ("full", "judged"),
     [(False, ["LAPW1 genetic", "DAG1 heft"]), (True, ["LAPW1 genetic", "DAG1 heft", "DAG1 genetic"])],
 )
-def test_cells_judged_by_a1_9_have_ten_seeds(full, judged):
+def test_cells_of_acceptance_row_a1_9_have_ten_seeds(full, judged):
     cells = MigrationStudy().cells(full=full)
     assert {cell.name: cell.runs for cell in cells if cell.name.startswith(("LAPW1", "DAG1"))} == (
         dict.fromkeys(judged, 10)
@@ -95,7 +95,7 @@ def test_the_grid_has_2880_experiments_of_30_runs():
     )
 
 
-def test_every_value_of_a_factor_is_run_once():
+def test_every_value_of_a_factor_is_in_the_grid_once():
     names = [cell.name for cell in TuningStudy().cells(full=False)]
     alone = sum(len(factor.others) for factor in FACTORS)
     assert len(names) == 2 + alone + len(VARIANTS)
@@ -103,7 +103,7 @@ def test_every_value_of_a_factor_is_run_once():
         assert f"{trend.setting}={trend.value}" in names
 
 
-def test_both_branches_of_scaling_are_covered():
+def test_usual_and_unusual_scaling_both_occur_in_the_operators():
     found = measure_operators(generator(3, "operators"))
     assert min(found["usual"], found["other"]) > 50
 
@@ -140,7 +140,7 @@ def test_grid_rows_are_means_over_all_experiments_with_the_same_value():
     assert trends["generations at most 100"] == 1.0
 
 
-def test_ratios_are_defined_if_the_chosen_settings_beat_the_reference_time():
+def test_ratios_are_defined_when_the_chosen_settings_beat_the_reference_time():
     rows = rows_with(lambda settings: -1.0 if not settings else 5.0)
     assert {row.within for row in rows if row.accepts == "A1.8"} == {True}
     rows = rows_with(lambda settings: -1.0)

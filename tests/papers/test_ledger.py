@@ -26,7 +26,7 @@ def test_added_runs_are_readable_at_once_and_after_reopening(ledger):
 
 
 @pytest.mark.parametrize("kept", range(1, 45))
-def test_an_incomplete_line_is_skipped(ledger, kept):
+def test_incomplete_ledger_line_is_skipped(ledger, kept):
     with ledger:
         ledger.add(("a", 0), {"x": 1.0})
         ledger.add(("a", 1), {"x": 2.0})
@@ -39,27 +39,27 @@ def test_an_incomplete_line_is_skipped(ledger, kept):
     assert ledger.read() == {("a", 0): {"x": 1.0}, ("a", 2): {"x": 3.0}}
 
 
-def test_the_first_line_of_a_run_counts(ledger):
+def test_first_of_several_lines_of_a_run_is_used(ledger):
     for value in (1.0, 2.0):
         with ledger:
             ledger.add(("a", 0), {"x": value})
     assert ledger.read() == {("a", 0): {"x": 1.0}}
 
 
-def test_foreign_lines_are_skipped(ledger):
+def test_invalid_ledger_lines_are_skipped(ledger):
     ledger.path.parent.mkdir()
     lines = ["[]", "7", "{}", json.dumps({"cell": "a", "repetition": "x", "measures": {}}), "\x00"]
     ledger.path.write_text("\n".join(lines))
     assert ledger.read() == {}
 
 
-def test_nan_is_refused(ledger):
+def test_nan_in_a_ledger_is_refused(ledger):
     with pytest.raises(ValueError, match="JSON"), ledger:
         ledger.add(("a", 0), {"x": float("nan")})
     assert ledger.read() == {}
 
 
-def test_deleting_twice_is_allowed(ledger):
+def test_ledger_can_be_deleted_twice(ledger):
     with ledger:
         ledger.add(("a", 0), {"x": 1.0})
     ledger.delete()

@@ -62,13 +62,13 @@ def test_the_first_reference_order_equals_the_fixture(figures):
     [*(reference_arrivals(number) for number in range(REFERENCES)), draw_order(generator(3, "orders"))],
     ids=str,
 )
-def test_orders_are_two_series_of_51(arrivals):
+def test_workflow_orders_are_two_series_of_51(arrivals):
     assert [arrival.at_s for arrival in arrivals] == [*np.arange(51) * 12.0, *np.arange(51) * 12.0 + 1200.0]
     for series in (arrivals[:51], arrivals[51:]):
         assert Counter(arrival.workflow for arrival in series) == SERIES
 
 
-def test_orders_depend_only_on_the_random_generator():
+def test_workflow_orders_depend_only_on_the_random_generator():
     first, again, other = (draw_order(generator(seed, "orders")) for seed in (1, 1, 2))
     assert first == again != other
 
@@ -152,13 +152,13 @@ def wrong(found, accepts):
         ({"srpt": {"last_tenth_percent": 26.0}}, "A5.6", "SRPT"),
     ],
 )
-def test_orders_that_do_not_hold_are_counted(changed, accepts, figure):
+def test_rankings_of_policies_that_contradict_the_paper_are_counted(changed, accepts, figure):
     assert wrong(results(), accepts) == []
     (found,) = wrong(results(**changed), accepts)
     assert found.startswith(figure)
 
 
-def test_charts_show_means_over_the_orders():
+def test_charts_show_means_over_the_workflow_orders():
     name = f"foft.{sample_measure('active', 0.0)}"
     of_orders = [Fine({name: 1.0}), Fine({name: 3.0})]
     cells = {cell.name: of_orders for cell in OnlineStudy().cells(full=False)}

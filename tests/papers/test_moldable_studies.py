@@ -50,7 +50,7 @@ def test_perturbed_times_are_reproducible():
         assert 0.95 <= ratio[0] <= 1.25 * 1.05
 
 
-def test_the_search_finds_the_fastest_counts():
+def test_search_returns_the_fastest_node_counts():
     cell = LocalOptimumStudy().cells(full=False)[0]
     found = LocalOptimumStudy().run(cell, generator(4, "local"))
     assert (found["success"], found["fastest_counts"]) == (1.0, 1.0)
@@ -58,7 +58,7 @@ def test_the_search_finds_the_fastest_counts():
     assert found["visited"] == 25 * (found["generation_of_best"] + 1)
 
 
-def test_with_alpha_for_cost_only_every_task_gets_one_node():
+def test_every_task_gets_one_node_when_alpha_weighs_only_the_cost():
     cell = AlphaCase(alpha=0.0, tasks=7, population=25, generations=200).cell()
     found = AlphaStudy().run(cell, generator(4, "alpha"))
     # One node per task: 2252 s and 8628 node-seconds; with the fastest counts 512.5 s and 15020.
@@ -68,7 +68,7 @@ def test_with_alpha_for_cost_only_every_task_gets_one_node():
     assert found["idle_percent"] == pytest.approx(94.01365, abs=1e-3)
 
 
-def test_a_sweep_that_is_not_monotone_is_outside():
+def test_series_that_is_not_monotone_is_out_of_tolerance():
     cells = AlphaStudy().cells(full=False)
     sweep = [cell.name for cell in cells if "perturbed" in cell.name]
     measures = dict.fromkeys(

@@ -26,7 +26,7 @@ def test_every_run_has_its_own_random_generator(ledger):
     assert len({found["drawn"] % 1 for found in ledger.read().values()}) == 6
 
 
-def test_figures_outside_their_band_are_named(ledger):
+def test_figures_outside_their_tolerance_are_named(ledger):
     assert [row.figure for row in reproduce(Toy(), ledger).outside] == ["large"]
 
 
@@ -48,7 +48,7 @@ def test_additional_runs_and_cells_reuse_recorded_runs(ledger):
 
 
 class Ending:
-    """Pool that stops after some items, like a killed process."""
+    """Pool that stops after some items, as when its process is killed."""
 
     workers = 1
 
@@ -84,9 +84,9 @@ def test_parallel_processes_give_the_same_rows(ledger, tmp_path):
 
 def test_progress_is_reported_after_every_run(ledger):
     reproduce(Toy(), ledger, runs=1)
-    heard = []
-    reproduce(Toy(), ledger, runs=2, tell=heard.append)
-    assert heard == [(3, 4, 1.0, 1.0), (4, 4, 2.0, 0.0)]
+    received = []
+    reproduce(Toy(), ledger, runs=2, tell=received.append)
+    assert received == [(3, 4, 1.0, 1.0), (4, 4, 2.0, 0.0)]
 
 
 class Drawing(Toy):

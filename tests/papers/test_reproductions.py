@@ -88,7 +88,7 @@ def test_all_acceptance_experiments_have_rows(name, full):
 
 
 @ALL
-def test_extreme_measures_are_outside(name):
+def test_extreme_measures_are_out_of_tolerance(name):
     reproduction = REPRODUCTIONS.load(name)()
     rows = reproduction.rows(results_of(reproduction, 1e6, full=False), full=False)
     outside = {row.accepts for row in rows if row.within is False}
@@ -116,7 +116,7 @@ def test_equal_seeds_give_equal_measures(name):
         (ToleranceBand(least=2880, most=2880), "2,880 %", [2880], [2879, 2881]),
     ],
 )
-def test_tolerance_bands_have_a_text_and_include_their_bounds(band, text, inside, outside):
+def test_tolerances_have_a_text_and_include_their_bounds(band, text, inside, outside):
     assert band.text("%") == text
     assert all(value in band for value in inside)
     assert not any(value in band for value in outside)

@@ -20,19 +20,19 @@ def value(points):
     return points.sum(axis=1).astype(np.float64)
 
 
-def test_without_an_optimum_the_search_runs_all_generations():
+def test_search_without_a_given_optimum_runs_all_generations():
     found = run_search(SETTINGS, SPACE, value, generator(1, "run"))
     assert (found.generations, found.visited, found.cut) == (200, 2000, False)
 
 
-def test_with_an_optimum_the_search_stops_there_with_equal_results():
+def test_search_with_a_given_optimum_stops_there_with_equal_results():
     whole = run_search(SETTINGS, SPACE, value, generator(1, "run"))
     found = run_search(SETTINGS, SPACE, value, generator(1, "run"), optimum=18.0)
     assert found.value == whole.value == 18.0
     assert found.generation_of_best == whole.generation_of_best == found.generations - 1 < 199
 
 
-def test_an_optimum_that_is_not_reached_has_no_effect():
+def test_given_optimum_that_is_not_reached_has_no_effect():
     found = run_search(SETTINGS, SPACE, value, generator(1, "run"), optimum=18.5)
     assert (found.generations, found.cut) == (200, False)
 

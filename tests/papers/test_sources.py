@@ -26,7 +26,7 @@ def test_all_modules_that_affect_a_run_are_sources():
 
 @pytest.fixture
 def package(tmp_path, monkeypatch):
-    """A small package: a imports b and c.d, c.d imports a and registers g; no module imports e."""
+    """Return a small package: a imports b and c.d, c.d imports a and registers g; no module imports e."""
     monkeypatch.setattr(repetition, "_SOURCE_ROOT", tmp_path)
     texts = {
         "a.py": "import weft.b, json\ndef f():\n    from weft.c import d\n",

@@ -13,14 +13,14 @@ from weft.errors import InvalidInput
 from weft.papers.statistics import improvement_percent, precision_percent, share_percent, summarise
 
 
-def test_precision_and_improvement_of_a_search():
+def test_precision_and_improvement_equal_values_computed_by_hand():
     # Reference 400 s; the best of the first generation is 2000 s, the best found 500 s.
     assert precision_percent(500.0, 400.0) == 25.0
     assert improvement_percent(2000.0, 500.0) == 300.0
     assert precision_percent(300.0, 400.0) == -25.0
 
 
-def test_a_summary_of_five_numbers():
+def test_summary_has_five_numbers():
     found = summarise([4.0, 1.0, 10.0, 2.0, 3.0])
     assert (found.number, found.least, found.median, found.most) == (5, 1.0, 3.0, 10.0)
     assert (found.lower_quartile, found.upper_quartile) == (2.0, 4.0)
@@ -45,12 +45,12 @@ def test_an_empty_sample_is_refused():
         summarise([])
 
 
-def test_share_percent_is_the_percentage_of_ones():
+def test_share_percent_is_the_percentage_of_true_values():
     assert share_percent([1.0, 0.0, 1.0, 1.0]) == 75.0
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=30))
-def test_a_summary_agrees_with_the_standard_library(values):
+def test_summary_agrees_with_the_statistics_module(values):
     found = summarise(values)
     assert found.median == pytest.approx(statistics.median(values), abs=1e-9)
     quarters = statistics.quantiles(values, n=4, method="inclusive")

@@ -1,5 +1,5 @@
-"""The parameter-sweep experiments: runs equal an independent simulation; rows detect contradictions to the
-paper.
+"""The parameter-sweep experiments: runs equal an independent simulation; rows detect contradictions with
+the paper.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ def test_percentages_of_shuffle_equal_those_of_an_independent_simulation(seed):
     assert found["xDCP"] <= 100.0
 
 
-def test_ties_count_for_all_algorithms():
+def test_algorithms_that_tie_all_count_as_best():
     assert find_best({"xDCP": 30.0, "M-S": 30.0 * (1 + 1e-12), "pM-S": 31.0}) == ["xDCP", "M-S"]
     assert find_best({"xDCP": 30.1, "M-S": 30.0, "pM-S": 31.0}) == ["M-S"]
 
 
-def test_a_point_differs_from_the_defaults_only_in_its_factor():
+def test_cell_differs_from_the_defaults_only_in_its_factor():
     defaults = RandomSweeps()
     assert random_sweeps("", 0.0) == defaults
     for factor in FACTORS:
@@ -57,7 +57,7 @@ def vars_of(kind):
     return [name for name in type(kind).__slots__ if not name.startswith("_")]
 
 
-def test_the_full_study_runs_every_point_of_table_i():
+def test_full_study_has_every_point_of_table_i():
     cells = TablesStudy().cells(full=True)
     assert len(cells) == 1 + 5 * 10
     assert {cell.runs for cell in cells} == {30}
@@ -93,7 +93,7 @@ def test_figures_of_the_prototype_are_within_tolerance(full):
 
 
 @pytest.mark.parametrize("full", [False, True])
-def test_a_direction_opposite_to_the_paper_is_outside(full):
+def test_effect_opposite_to_the_paper_is_out_of_tolerance(full):
     found = Found()
     for point in (11, 12):
         found.expected[f"#PST {point}"] = {"xDCP": 31.3, "M-S": 36.3, "pM-S": 33.4}
@@ -108,7 +108,7 @@ def test_small_differences_count_as_no_effect():
     assert found.outside(full=True) == [("A4.5", "RSS", "M-S")]
 
 
-def test_an_algorithm_that_is_best_too_rarely_is_outside():
+def test_algorithm_that_is_best_too_rarely_is_out_of_tolerance():
     found = Found()
     found.expected["RRT 10"] = {"xDCP": 26.3, "M-S": 26.0, "pM-S": 26.2}
     (accepts, _, figure), *others = found.outside(full=True)
@@ -130,7 +130,7 @@ def test_samples_of_the_prototype_are_within_tolerance():
     assert sample_rows({}) == []
 
 
-def test_samples_that_contradict_the_paper_are_outside():
+def test_samples_that_contradict_the_paper_are_out_of_tolerance():
     assert sample_rows({"itg-a": {"xDCP": 64.0}}) == [("A4.8", "itg-a less otg-a: xDCP")]
     assert sample_rows({"ditg-a": {"xDCP": 61.0}}) == [("A4.8", "ditg-a less dotg-a: xDCP")]
     assert sample_rows({"ptg": {"apart": 1e-9}}) == [("A4.4", "ptg: largest difference")]

@@ -1,4 +1,4 @@
-"""A reproduction without work: its measures show the random numbers of a run."""
+"""A reproduction without computation: its measures are the random numbers of a run."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ calls: list[str] = []
 
 @contextmanager
 def registered(**doubles):
-    """Register these classes under names of anytime planners; anytime planners without one are removed."""
+    """Register these classes under names of anytime planners, and remove the other anytime planners."""
     before, context = dict(PLANNERS._builtin), processes._context
     rivals = ("weave", "cp-sat", "genetic", "moldable-genetic", "annealing")
     kept = {name: target for name, target in before.items() if name not in rivals}
@@ -80,7 +80,7 @@ class Drawing(Double):
 
 
 class Proving(Double):
-    """Finds nothing better, and proves the incumbent optimal."""
+    """Improves nothing, and proves the incumbent optimal."""
 
     def improve(self, request):
         calls.append("proving")
@@ -88,7 +88,7 @@ class Proving(Double):
 
 
 class Idle(Double):
-    """Finds nothing better and proves nothing."""
+    """Improves nothing and proves nothing."""
 
     def improve(self, request):
         calls.append("idle")
@@ -112,7 +112,7 @@ class Stopped(Double):
 
 
 class Obliging(Double):
-    """Catches Ctrl-C and returns its best plan."""
+    """Catches KeyboardInterrupt and returns its best plan."""
 
     def improve(self, request):
         calls.append("obliging")
@@ -120,7 +120,7 @@ class Obliging(Double):
 
 
 class Vanishing(Double):
-    """Ends its worker process; in the main process it finds nothing better."""
+    """Ends its worker process; in the main process it improves nothing."""
 
     def improve(self, request):
         if multiprocessing.parent_process() is not None:
@@ -129,14 +129,14 @@ class Vanishing(Double):
 
 
 class Refusing(Double):
-    """Supports nothing."""
+    """Supports no instance."""
 
     def supports(self, instance, objective):
         return Unsupported(reason="never")
 
 
 class Beginning(Double):
-    """Makes the first plan where no list planner can."""
+    """Makes the first plan when no list planner can."""
 
     def plan(self, request):
         if request.incumbent is not None:

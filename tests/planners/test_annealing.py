@@ -40,8 +40,8 @@ def run(planner, made, objective=MAKESPAN, **budget):
     )
 
 
-def test_five_tasks_are_distributed_optimally():
-    """No list planner finds the balance 4 + 5 + 6 and 7 + 8 on two equal machines."""
+def test_annealing_finds_the_optimal_distribution_of_five_tasks():
+    """The optimum 4 + 5 + 6 and 7 + 8 on two equal machines is found by no list planner."""
     numbers = {"a": 8, "b": 7, "c": 6, "d": 5, "e": 4}
     made = instance({name: {"work": work} for name, work in numbers.items()}, "identical:2")
     assert planned(made, "heft").makespan_s == 17
@@ -49,7 +49,7 @@ def test_five_tasks_are_distributed_optimally():
     assert plan.schedule.makespan_s == 15
 
 
-def test_the_plan_is_valid_and_never_worse_than_the_list_planners(made):
+def test_plan_is_valid_and_never_worse_than_that_of_list_planners(made):
     plan = run(AnnealingPlanner(), made, steps=1500)
     assert verify(plan.schedule, made.graph, made.platform) == []
     for name in ("heft", "cpop", "peft", "heft-moldable"):
@@ -58,7 +58,7 @@ def test_the_plan_is_valid_and_never_worse_than_the_list_planners(made):
 
 
 @pytest.mark.parametrize("name", ["makespan", "cost", "static", "communication"])
-def test_any_plan_can_be_improved(made, name):
+def test_annealing_improves_any_incumbent(made, name):
     goal, start = make_objective(name), planned(made, "random")
     found = AnnealingPlanner().plan(
         PlanRequest(
@@ -75,7 +75,7 @@ def test_any_plan_can_be_improved(made, name):
     assert verify(found.schedule, made.graph, made.platform) == []
 
 
-def test_cooling_is_spread_over_the_budget(made):
+def test_cooling_schedule_uses_the_whole_budget(made):
     plan = run(AnnealingPlanner(), made, steps=900)
     assert 800 <= plan.steps <= 901
     assert not plan.cut

@@ -80,7 +80,7 @@ def clock(seconds=0.5, per_look=0.002):
 
 class TestPlans:
     @pytest.mark.parametrize("tasks", [FORKS, LEVELS, MOLDABLE], ids=["forks", "levels", "moldable"])
-    def test_the_plan_is_never_worse_than_that_of_any_member(self, tasks):
+    def test_plan_is_never_worse_than_that_of_any_member(self, tasks):
         made = instance(tasks, UNLIKE if tasks is not MOLDABLE else "cluster:6")
         with registered(weave="Drawing"):
             found = planned(made, steps=200)
@@ -123,7 +123,7 @@ class TestPlans:
         assert found.schedule.makespan_s == 7
         assert calls == ["idle", "proving"]
 
-    def test_planners_without_a_gain_come_later(self, open_gap):
+    def test_planners_that_improved_nothing_run_later(self, open_gap):
         lucky, idle = (
             Contender(name=name, alone=alone, least_s=0.1, least_steps=1)
             for name, alone in (("weave", False), ("cp-sat", True))
@@ -145,7 +145,7 @@ class TestPlans:
             planned(open_gap, steps=1_000)
         assert set(calls) == {"idle"}
 
-    def test_steps_are_kept(self, open_gap):
+    def test_portfolio_uses_at_most_the_given_steps(self, open_gap):
         with registered(weave="Drawing"):
             assert planned(open_gap, steps=333).steps == 333
             assert planned(open_gap, steps=333, islands=3).steps <= 333 + 3
@@ -153,10 +153,10 @@ class TestPlans:
 
 
 class TestSteps:
-    """With a budget of steps the plan depends only on seed, steps and islands."""
+    """Plans with a budget of steps, which depend only on seed, steps and islands."""
 
     @pytest.mark.parametrize("pool", ["serial", "threads:2", "processes:2", "processes:3"])
-    def test_the_pool_does_not_change_the_plan(self, open_gap, pool):
+    def test_pool_does_not_change_the_plan_of_the_portfolio(self, open_gap, pool):
         with registered(weave="Drawing", cp_sat="Idle"):
             alone = planned(open_gap, steps=9_000, islands=3)
             with make_pool(pool) as opened:
@@ -164,12 +164,12 @@ class TestSteps:
         assert lines(found.schedule) == lines(alone.schedule)
         assert (found.steps, found.bound_s, found.by) == (alone.steps, alone.bound_s, alone.by)
 
-    def test_islands_are_as_many_as_workers(self, open_gap):
+    def test_number_of_islands_equals_the_number_of_workers_by_default(self, open_gap):
         with registered(weave="Drawing"), make_pool("threads:2") as pool:
             found, two = planned(open_gap, steps=300, pool=pool), planned(open_gap, steps=300, islands=2)
         assert lines(found.schedule) == lines(two.schedule)
 
-    def test_a_clock_that_never_advances_does_not_change_the_plan(self, open_gap):
+    def test_clock_that_never_advances_does_not_change_the_plan(self, open_gap):
         with registered(weave="Drawing"):
             timed = planned(open_gap, steps=500, left=lambda: 1e9)
             assert lines(timed.schedule) == lines(planned(open_gap, steps=500).schedule)
@@ -191,18 +191,18 @@ class TestClock:
         assert found.cut
         assert -0.05 < look() <= 0
 
-    def test_the_first_plan_is_made_without_time_left(self, open_gap):
+    def test_first_plan_is_made_when_no_time_is_left(self, open_gap):
         with registered(weave="Breaking"):
             found = planned(open_gap, left=lambda: -1.0)
         assert found.schedule.makespan_s == of_list("heft", open_gap)
         assert found.cut
 
-    def test_a_slice_is_not_longer_than_the_clock(self):
+    def test_time_slice_is_not_longer_than_the_remaining_time(self):
         clock_slice = ClockSlice(left=lambda: 3.0, until_s=1.0)
         assert clock_slice.remaining_s() == 2.0
         assert ClockSlice(left=None).remaining_s() == math.inf
 
-    def test_two_workers_by_the_clock(self, open_gap):
+    def test_search_on_two_workers_ends_at_the_time_limit_with_a_valid_plan(self, open_gap):
         from weft.runtime.budget import Deadline
 
         with registered(weave="Drawing"), make_pool("processes:2") as pool:
@@ -247,14 +247,14 @@ class TestFailures:
         assert found.by == "heft"
         assert found.cut
 
-    def test_a_lost_worker_is_noted_and_the_best_plan_is_kept(self, open_gap):
+    def test_lost_worker_process_is_noted_and_the_best_plan_is_kept(self, open_gap):
         with registered(weave="Vanishing"), make_pool("processes:2") as pool:
             found = planned(open_gap, steps=5_000, pool=pool)
         assert found.schedule.makespan_s <= of_list("heft", open_gap)
         assert found.cut
         assert found.notes[0].startswith("the search ended early: a worker process")
 
-    def test_a_task_that_can_never_end_is_infeasible(self):
+    def test_task_without_a_feasible_end_is_infeasible(self):
         tasks = {"a": {"work": 1}, "b": {"work": 1, "after": "a"}}
         with pytest.raises(Infeasible, match=r"b would never end|larger than numbers"):
             planned(instance(tasks, platform({"speed": 1e-308})), steps=10)
@@ -287,7 +287,7 @@ class TestObjectives:
             planned(open_gap, objective=OBJECTIVES[name], steps=1_000)
         assert calls == []
 
-    def test_limits_come_first(self, open_gap):
+    def test_meeting_limits_has_priority_over_the_objective(self, open_gap):
         cheap = planned_cost(open_gap, OBJECTIVES["cost"])
         objective = make_objective("makespan", max_cost=cheap * 1.1)
         assert planned_cost(open_gap, objective) <= cheap * 1.1 * (1 + 1e-9)
@@ -321,7 +321,7 @@ def planned_cost(made, objective):
 
 class TestNews:
     @pytest.mark.parametrize("islands", [1, 2])
-    def test_every_better_plan_is_reported_with_the_bound(self, open_gap, islands):
+    def test_every_improved_plan_is_reported_with_the_bound(self, open_gap, islands):
         reports = []
         with registered(weave="Drawing"):
             found = planned(open_gap, steps=8_000, islands=islands, on_progress=reports.append)
@@ -333,7 +333,7 @@ class TestNews:
         assert reports[-1].bound_s == found.bound_s
         assert [progress.steps for progress in reports] == sorted(progress.steps for progress in reports)
 
-    def test_the_result_is_never_worse_than_the_incumbent(self, open_gap):
+    def test_result_is_never_worse_than_the_incumbent(self, open_gap):
         start = PLANNERS.load("etf")().plan(
             PlanRequest(instance=open_gap, objective=MAKESPAN, budget=Budget(), rng=generator(0, "x"))
         )

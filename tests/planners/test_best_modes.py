@@ -43,7 +43,7 @@ def totals(made, price=None):
 
 @given(flow=workflows(), where=platforms())
 @SEARCH
-def test_machines_are_those_of_least_total(flow, where):
+def test_best_machines_have_the_least_total(flow, where):
     try:
         made = compile_instance(unfold(flow), where)
     except (Infeasible, InvalidInput):
@@ -81,7 +81,7 @@ def test_batches_of_variables_do_not_change_the_result(monkeypatch):
     assert sorted(at_once) == [1, 1, 1, 1, 2]
 
 
-def test_equal_modes_are_left_to_the_placement():
+def test_choice_among_equal_modes_is_left_to_the_placement():
     made = instance({f"t{index}": {"work": 1} for index in range(4)}, "identical:4")
     schedule = place_tasks(made, order_by_rank(upward_ranks(made)), problem=restrict_to_best_modes(made))
     assert schedule.makespan_s == 1

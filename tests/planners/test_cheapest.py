@@ -1,4 +1,6 @@
-"""Cheapest: no plan costs less, and among the cheapest modes the first to end is taken."""
+"""The planner `cheapest`: no plan costs less; of equally cheap modes it uses the one with the earliest
+finish.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ SEARCH = settings(max_examples=60, deadline=None, derandomize=True, suppress_hea
 
 @given(flow=workflows(), where=platforms(), held=busy_stretches())
 @SEARCH
-def test_plans_are_valid_and_none_costs_less(flow, where, held):
+def test_plans_of_cheapest_are_valid_and_no_plan_costs_less(flow, where, held):
     try:
         made = compile_instance(unfold(flow), where, busy=held(where))
     except (Infeasible, InvalidInput):
@@ -33,7 +35,7 @@ def test_plans_are_valid_and_none_costs_less(flow, where, held):
     assert schedule_cost(schedule, made) == pytest.approx(cheapest_cost(made))
 
 
-def test_the_cost_is_the_least_of_all_bindings_and_counts():
+def test_cost_of_cheapest_is_the_minimum_over_all_bindings_and_counts():
     law = {"nodes": [1, 2], "speedup": {"seconds": {1: 8.0, 2: 5.0}}}
     tasks = {"a": {"machine": "A", **law}, "b": {"machine": "A", "work": 3}, "c": law}
     where = platform(
@@ -53,14 +55,14 @@ def test_the_cost_is_the_least_of_all_bindings_and_counts():
     assert schedule_cost(planned(made, "cheapest"), made) == pytest.approx(min(costs))
 
 
-def test_among_equal_costs_the_earlier_finish_is_taken():
+def test_mode_with_the_earliest_finish_is_used_among_equal_costs():
     where = platform({"price_per_node_hour": 1.0}, {"speed": 2.0, "price_per_node_hour": 2.0})
     found = lines(planned(instance({"a": {"work": 4}, "b": {"work": 4}}, where), "cheapest"))
     # b ends at 4 s on both machines: the lower index is taken.
     assert found == {"a": ("m1", 1, 0, 2), "b": ("m0", 1, 0, 4)}
 
 
-def test_cost_and_makespan_are_supported():
+def test_cheapest_supports_cost_and_makespan():
     made = instance({"a": {"work": 1}}, "identical:2")
     assert Cheapest().supports(made, make_objective("cost")) is None
     assert Cheapest().supports(made, make_objective("makespan", max_cost=1.0)) is None

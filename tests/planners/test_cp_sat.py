@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from genome_draws import random_genome
 from planning_examples import MAKESPAN, instance, lines, matrix_tasks, platform, processors
 from planning_strategies import platforms, workflows
 from published.test_heft_2002 import COMMUNICATION as HEFT_DATA
 from published.test_heft_2002 import SECONDS as HEFT_SECONDS
 from published.test_peft_2014 import COMMUNICATION as PEFT_DATA
 from published.test_peft_2014 import SECONDS as PEFT_SECONDS
+from random_genomes import random_genome
 from schedule.exhaustive import shortest_makespan
 from schedule.test_bounds_exhaustive import instances
 from schedule.test_bounds_published import moldable_tasks
@@ -67,7 +67,7 @@ def improved(made, start, objective=MAKESPAN, budget=ENOUGH):
 
 
 def some_start(made, seed=3):
-    """Decode a random genome; return None if it never fits beside the busy intervals."""
+    """Decode a random genome; return None if it does not fit beside the busy intervals."""
     genome = random_genome(made, np.random.default_rng(seed))
     try:
         return decode(made, *genome)
@@ -100,13 +100,13 @@ def test_the_examples_of_the_papers_are_proven_optimal(seconds, data, optimum):
         ("2p_Pipeline_Nodes_21_CCR_0.10_WeightType_Random.dot", 2, 904),
     ],
 )
-def test_communication_between_equal_machines(bench_data, file, processors_used, optimum):
+def test_communication_between_equal_machines_is_proven_optimal(bench_data, file, processors_used, optimum):
     graph = unfold(load_workflow(bench_data / "comm-delay-optimal" / file))
     plan = solved(compile_instance(graph, load_platform(f"identical:{processors_used}")))
     assert plan.schedule.makespan_s == plan.bound_s == optimum
 
 
-def test_equal_machines_without_communication(bench_data):
+def test_equal_machines_without_communication_are_proven_optimal(bench_data):
     with (bench_data / "stg" / "cpsat_bounds_ours.csv").open() as text:
         best = {(row["file"], row["procs"]): float(row["new_ub"]) for row in csv.DictReader(text)}
     with zipfile.ZipFile(bench_data / "stg" / "stg50.zip") as archive:
@@ -125,7 +125,7 @@ def project(bench_data, tmp_path, size, file):
 
 
 @pytest.mark.parametrize(("parameter", "number"), [(39, 1), (13, 1), (27, 1)])
-def test_modes_resources_and_budgets(bench_data, tmp_path, parameter, number):
+def test_modes_resources_and_budgets_are_modelled(bench_data, tmp_path, parameter, number):
     table = (bench_data / "psplib" / "mrcpsp" / "j10opt.mm").read_text(errors="replace")
     optimum = int(re.search(rf"^\s*{parameter},\s+{number},\s+(\d+)", table, re.MULTILINE)[1])
     made = project(bench_data, tmp_path, "j10", f"j10{parameter}_{number}.mm")
@@ -138,14 +138,14 @@ def test_modes_resources_and_budgets(bench_data, tmp_path, parameter, number):
         assert plan.schedule.makespan_s == plan.bound_s == optimum
 
 
-def test_moldable_tasks_between_barriers_are_not_made_worse(bench_data):
+def test_incumbent_of_moldable_tasks_between_barriers_is_not_made_worse(bench_data):
     tasks, nodes = moldable_tasks(bench_data / "peers" / "moldable_64_barrier.json")
     plan = solved(instance(tasks, f"cluster:{nodes}"), budget=Budget(steps=300))
     assert 8012 <= plan.bound_s <= plan.schedule.makespan_s <= 8902
 
 
 @given(instances())
-def test_small_instances_are_solved_without_any_other_bound(made):
+def test_small_instances_are_solved_without_other_bounds(made):
     start = None if made is None else some_start(made)
     if start is None:
         return
@@ -158,7 +158,7 @@ def test_small_instances_are_solved_without_any_other_bound(made):
 
 
 @given(workflows(), platforms())
-def test_random_instances_are_never_made_worse(workflow, where):
+def test_incumbents_of_random_instances_are_never_made_worse(workflow, where):
     try:
         made = compile_instance(unfold(workflow), where)
     except Infeasible:
@@ -188,7 +188,7 @@ def uneven():
     return instance(tasks, platform({"speed": 1.7}, {"speed": 0.9, "nodes": 2}))
 
 
-def test_rounded_times_give_a_bound_and_the_best_order(unaided):
+def test_rounded_durations_give_a_valid_bound_and_the_best_order(unaided):
     made = uneven()
     optimum = shortest_makespan(made)
     plan = improved(made, some_start(made))
@@ -205,7 +205,7 @@ def test_rounded_times_give_a_bound_and_the_best_order(unaided):
         ([1 / 3, 1.0], None, 1, False),
     ],
 )
-def test_a_tick_is_the_largest_measure_of_all_times(times, per_second, measure, exact):
+def test_time_tick_is_the_largest_common_measure_of_all_durations(times, per_second, measure, exact):
     grid = choose_grid(np.array(times), 10.0)
     assert (grid.measure, grid.exact) == (measure, exact)
     assert per_second in (None, grid.per_second)
@@ -225,7 +225,7 @@ def test_amounts_are_rounded_down_and_limits_up():
     assert amounts.sum() > limit
 
 
-def test_equivalent_machines_form_one_place_without_communication():
+def test_equivalent_machines_are_modelled_as_one_without_communication():
     tasks = {"a": {"work": 3}, "b": {"work": 3}, "c": {"work": 2, "after": "a"}}
     assert find_places(instance(tasks, "identical:3")).machines == ((0, 1, 2),)
     data = {"a": {"work": 3, "outputs": {"x": "1MB"}}, "b": {"work": 3, "inputs": ["x"]}}
@@ -257,7 +257,7 @@ def test_cost_is_minimised_within_a_deadline(objective):
         assert schedule_cost(free.schedule, made) == pytest.approx(cheapest_cost(made))
 
 
-def test_a_maximal_cost_is_kept():
+def test_maximal_cost_is_respected():
     made = instance(
         {f"t{index}": {"work": 6} for index in range(3)},
         platform({"price_per_node_hour": 3600.0}, {"speed": 2.0, "price_per_node_hour": 4 * 3600.0}),
@@ -280,7 +280,7 @@ def test_infeasible_budgets_are_proven_infeasible():
         solved(impossible)
 
 
-def test_one_step_is_not_enough_to_keep_budgets(bench_data, tmp_path):
+def test_one_step_is_too_few_to_meet_budgets(bench_data, tmp_path):
     made = project(bench_data, tmp_path, "j20", "j2037_1.mm")
     with pytest.raises(Infeasible, match="no proof that there is none"):
         solved(made, budget=Budget(steps=1))
@@ -300,7 +300,7 @@ def test_progress_is_reported_and_steps_are_counted():
     assert lines(alone.schedule) == lines(plan.schedule)
 
 
-def test_an_error_of_the_callback_is_raised():
+def test_exception_of_the_progress_callback_is_raised():
     made = instance(matrix_tasks(HEFT_SECONDS, HEFT_DATA), processors(3))
 
     def stop(progress):
@@ -317,7 +317,7 @@ def test_an_error_of_the_callback_is_raised():
         solved(made, budget=Budget(steps=20_000, on_progress=fail))
 
 
-def test_the_clock_is_checked():
+def test_search_ends_when_the_clock_reaches_its_limit():
     made = instance(matrix_tasks(HEFT_SECONDS, HEFT_DATA), processors(3))
     start = some_start(made)
     late = improved(made, start, budget=Budget(left=lambda: 0.0))

@@ -23,7 +23,7 @@ def counts_of(made):
     return dict(zip(made.graph.names, plan_allotment(made).counts.tolist(), strict=True))
 
 
-def test_a_chain_takes_all_nodes_and_tasks_side_by_side_share_them():
+def test_chain_uses_all_nodes_and_parallel_tasks_share_them():
     chain = {"a": {"work": 8, **EIGHT}, "b": {"work": 8, "after": "a", **EIGHT}}
     assert counts_of(instance(chain, "cluster:8")) == {"a": 8, "b": 8}
     beside = {name: {"work": 8, **EIGHT} for name in "abcdefgh"}
@@ -31,7 +31,7 @@ def test_a_chain_takes_all_nodes_and_tasks_side_by_side_share_them():
     assert set(counts_of(instance(beside, "cluster:16")).values()) == {2}
 
 
-def test_nodes_go_where_they_save_most_time_per_node():
+def test_nodes_are_added_where_they_save_most_time_per_node():
     # Path a-b; both halve with two nodes, and a saves more. Area: (12 + 4) / 4, the path 16, then 10, 8, 6.
     tasks = {
         "a": {"nodes": [1, 2, 4], "speedup": {"seconds": {1: 12, 2: 6, 4: 4}}},
@@ -43,7 +43,7 @@ def test_nodes_go_where_they_save_most_time_per_node():
     assert allotment_made.bottom_s.tolist() == [6.0, 2.0]
 
 
-def test_counts_that_are_not_faster_are_left_out():
+def test_node_counts_that_are_not_faster_are_left_out():
     law = {"seconds": {1: 10, 2: 10, 3: 12, 4: 5}}
     made = instance({"a": {"nodes": "1..4", "speedup": law}}, "cluster:4")
     assert counts_of(made) == {"a": 4}
@@ -51,7 +51,7 @@ def test_counts_that_are_not_faster_are_left_out():
     assert counts_of(slower) == {"a": 1}
 
 
-def test_the_allotment_is_the_published_one_on_a_cluster(bench_data):
+def test_allotment_on_a_cluster_equals_the_published_one(bench_data):
     file = bench_data / "peers" / "moldable_64_barrier.json"
     made = compile_instance(unfold(read_workflow_file(file)), load_platform(file))
     ways, counts, nodes = [], [], int(made.capacity[0])
@@ -72,7 +72,7 @@ def test_the_allotment_is_the_published_one_on_a_cluster(bench_data):
     assert steps > 50
 
 
-def test_on_each_machine_a_task_takes_the_nearest_count_that_is_not_above():
+def test_task_uses_the_nearest_smaller_count_that_its_machine_allows():
     tasks = {"a": {"work": 12, "nodes": [2, 3, 6]}}
     made = instance(tasks, platform({"nodes": 8}, {"nodes": 4}, {"nodes": 2}))
     for count, expected in ((6, [6, 3, 2]), (3, [3, 3, 2]), (2, [2, 2, 2]), (5, [3, 3, 2]), (1, [2, 2, 2])):
@@ -80,7 +80,7 @@ def test_on_each_machine_a_task_takes_the_nearest_count_that_is_not_above():
         assert (modes.machine.tolist(), modes.count.tolist()) == ([0, 1, 2], expected)
 
 
-def test_tasks_of_an_abstract_machine_and_transfers_stay_together():
+def test_tasks_of_an_abstract_machine_and_their_transfers_stay_together():
     tasks = {
         "a": {"work": 8, "machine": "A", "outputs": ["x"], **EIGHT},
         "move": {"kind": "transfer", "from_": "A", "to": "B", "file": "x", "size": "4MB"},
@@ -94,13 +94,13 @@ def test_tasks_of_an_abstract_machine_and_transfers_stay_together():
     assert found["a"][0] == found["c"][0]
 
 
-def test_unlimited_machines_are_never_full():
+def test_tasks_never_wait_on_unlimited_machines():
     wide = {f"t{index}": {"work": 8, **EIGHT} for index in range(20)}
     made = instance(wide, platform({"nodes": 8, "occupancy": "unlimited"}))
     assert set(plan_allotment(made).counts.tolist()) == {8}
 
 
-def test_a_smaller_count_is_taken_if_nodes_are_busy_for_ever():
+def test_smaller_count_is_used_when_nodes_are_busy_for_ever():
     made = instance(
         {"a": {"work": 8, **EIGHT}},
         "cluster:8",

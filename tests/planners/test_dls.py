@@ -8,13 +8,13 @@ from planning_examples import instance, lines, planned, platform
 from weft.planners.ranks import median_seconds, static_levels
 
 
-def test_the_longer_path_to_an_exit_comes_first():
+def test_task_with_the_longer_path_to_an_exit_is_placed_first():
     tasks = {"single": {"work": 1}, "head": {"work": 2}, "tail": {"work": 10, "after": "head"}}
     found = lines(planned(instance(tasks, "identical:1"), "dls"))
     assert [found[name][2] for name in ("head", "tail", "single")] == [0, 2, 12]
 
 
-def test_the_pair_of_the_highest_level_is_placed_one_after_another():
+def test_pair_with_the_highest_dynamic_level_is_placed_next():
     """Compare with the definition over all ready tasks and machines: SL - start + (median - seconds)."""
     seconds = {"a": (2, 4, 9), "b": (3, 3, 8), "c": (1, 5, 6), "d": (7, 2, 5)}
     tasks = {
@@ -37,7 +37,7 @@ def test_the_pair_of_the_highest_level_is_placed_one_after_another():
     assert lines(planned(instance(tasks, platform({}, {}, {})), "dls")) == expected
 
 
-def test_levels_are_sums_of_medians():
+def test_static_levels_are_sums_of_medians():
     tasks = {
         "a": {"seconds": {"m0": 1, "m1": 2, "m2": 9}, "outputs": {"x": "5MB"}},
         "b": {"seconds": {"m0": 4, "m1": 6}, "inputs": ["x"]},

@@ -1,4 +1,4 @@
-"""The fastest machine: every task where it takes least, whatever the queue."""
+"""The planner `fastest` places every task on the machine where it runs fastest, regardless of the queue."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ def test_all_tasks_queue_on_the_fastest_machine():
     assert [found[f"t{index}"] for index in range(3)] == [("m1", 1, 0, 2), ("m1", 1, 2, 4), ("m1", 1, 4, 6)]
 
 
-def test_each_task_has_its_own_fastest_machine_and_ties_go_to_the_first():
+def test_each_task_has_its_own_fastest_machine_and_ties_use_the_first():
     tasks = {"a": {"seconds": {"m0": 3, "m1": 2, "m2": 9}}, "b": {"seconds": {"m0": 5, "m1": 7, "m2": 5}}}
     found = plan_of(tasks, platform({}, {}, {}))
     assert (found["a"][0], found["b"][0]) == ("m1", "m0")
 
 
-def test_tasks_of_one_abstract_machine_go_where_they_take_least_together():
+def test_tasks_of_one_abstract_machine_use_the_machine_of_their_least_total():
     tasks = {
         "a": {"seconds": {"m0": 1, "m1": 4}, "machine": "A"},
         "b": {"seconds": {"m0": 9, "m1": 3}, "machine": "A"},
@@ -31,6 +31,6 @@ def test_tasks_of_one_abstract_machine_go_where_they_take_least_together():
     assert {pinned["a"][0], pinned["b"][0]} == {"m0"}
 
 
-def test_a_machine_that_cannot_run_a_task_is_not_its_fastest():
+def test_fastest_machine_of_a_task_is_one_that_can_run_it():
     tasks = {"a": {"work": 4, "memory": "3GB"}}
     assert plan_of(tasks, platform({"speed": 9.0, "memory": 1e9}, {"memory": 4e9}))["a"][0] == "m1"

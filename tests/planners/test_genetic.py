@@ -50,7 +50,7 @@ def run(planner, made, objective=MAKESPAN, steps=400, seed=5, **more):
     )
 
 
-def test_abstract_machines_determine_56_or_106_genes(spec_data):
+def test_number_of_genes_is_56_or_106_by_abstract_machines(spec_data):
     grid = grid_of(json.loads((spec_data / "s1_testbed.json").read_text()))
     assert (
         BindingEncoding(compile_instance(unfold(wien2k()), grid), MAKESPAN).space.sizes.tolist() == [314] * 56
@@ -77,7 +77,7 @@ def test_the_tuned_search_reaches_the_published_result(spec_data, monkeypatch):
     assert verify(best, made.graph, made.platform) == []
 
 
-def test_the_published_preset_is_the_plain_search(made):
+def test_published_preset_is_the_plain_genetic_search(made):
     plan = run(GeneticPlanner(preset="s1-tuned", population=20, generations=8), made, steps=None)
     encoding = BindingEncoding(made, MAKESPAN)
     literal = Search(settings=replace(PRESETS["s1-tuned"], population=20, generations=8))
@@ -90,7 +90,7 @@ def test_the_published_preset_is_the_plain_search(made):
 
 
 @pytest.mark.parametrize("rule", [APPEND, INSERTION, EXCLUSIVE, UNLIMITED])
-def test_values_are_those_of_the_schedules(made, rule):
+def test_fitness_equals_the_negated_makespan_of_the_schedule(made, rule):
     encoding = BindingEncoding(made, MAKESPAN, rule=rule)
     points = encoding.space.draw(generator(2, "points"), 30)
     values = encoding.values(points)
@@ -104,7 +104,7 @@ def test_values_are_those_of_the_schedules(made, rule):
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)
-def test_values_are_those_of_the_objective_and_penalise_limits(made, name):
+def test_fitness_equals_the_objective_plus_penalties_for_limits(made, name):
     goal = make_objective(name, deadline_s=22.0, max_cost=0.02)
     encoding = BindingEncoding(made, goal)
     points = encoding.space.draw(generator(3, "points"), 40)
@@ -124,7 +124,7 @@ def test_values_are_those_of_the_objective_and_penalise_limits(made, name):
 
 @settings(max_examples=20)
 @given(st.integers(0, 2**32))
-def test_the_point_of_a_schedule_has_its_choices(seed):
+def test_genome_of_a_schedule_contains_its_choices(seed):
     made = instance(TASKS, UNLIKE)
     encoding = BindingEncoding(made, MAKESPAN)
     point = encoding.space.draw(generator(seed, "points"), 1)[0]
@@ -135,7 +135,7 @@ def test_the_point_of_a_schedule_has_its_choices(seed):
     assert again.modes.tolist() == genome.modes.tolist()
 
 
-def test_a_count_that_a_machine_does_not_allow_becomes_the_next_smaller_one(made):
+def test_node_count_that_a_machine_does_not_allow_becomes_the_next_smaller_one(made):
     encoding = BindingEncoding(made, MAKESPAN)
     # The last gene is the count of c (1, 2 or 4 nodes); the second machine has one node, the first two.
     chosen = {}
@@ -149,7 +149,7 @@ def test_a_count_that_a_machine_does_not_allow_becomes_the_next_smaller_one(made
 
 
 @pytest.mark.parametrize("occupancy", ["append", "insertion", "exclusive", "none"])
-def test_the_plan_is_never_worse_than_those_of_list_planners(made, occupancy):
+def test_genetic_plan_is_never_worse_than_those_of_list_planners(made, occupancy):
     plan = run(GeneticPlanner(occupancy=occupancy), made)
     assert verify(plan.schedule, made.graph, made.platform) == []
     for name in ("heft", "cpop", "peft", "heft-moldable"):
@@ -157,7 +157,7 @@ def test_the_plan_is_never_worse_than_those_of_list_planners(made, occupancy):
 
 
 @pytest.mark.parametrize("name", ["makespan", "cost", "on-demand", "efficiency", "local"])
-def test_improving_is_never_worse_than_the_start(made, name):
+def test_improved_plan_is_never_worse_than_the_incumbent(made, name):
     goal = make_objective(name)
     start = planned(made, "random")
     found = GeneticPlanner().plan(
@@ -174,7 +174,7 @@ def test_improving_is_never_worse_than_the_start(made, name):
     assert found.steps >= 600
 
 
-def test_a_deadline_is_kept_where_it_can_be():
+def test_deadline_is_met_if_possible():
     slow, fast = {"speed": 1.0, "price_per_node_hour": 1.0}, {"speed": 4.0, "price_per_node_hour": 20.0}
     made = instance({"t": {"sweep": {"k": "1..12"}, "work": 8}}, platform(slow, fast))
     cheap = run(GeneticPlanner(), made, make_objective("cost"))
@@ -195,7 +195,7 @@ def test_every_better_plan_is_reported(made):
     assert {progress.by for progress in reports} == {"genetic"}
 
 
-def test_a_plan_records_whether_the_clock_cut_it(made):
+def test_plan_records_whether_the_clock_ended_the_search(made):
     ticks = iter(range(30, -1, -1))
     by_clock = run(GeneticPlanner(preset="s1-tuned"), made, steps=None, left=lambda: float(next(ticks)))
     assert by_clock.cut

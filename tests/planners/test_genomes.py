@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from genome_draws import random_genome
 from planning_examples import instance, planned, platform
 from planning_strategies import platforms, workflows
+from random_genomes import random_genome
 from weft.errors import Infeasible, InvalidInput
 from weft.instance import BusyInterval, compile_instance
 from weft.planners.decoding import (
@@ -46,7 +46,7 @@ def compiled(flow, where, held=()):
 
 @given(flow=workflows(), where=platforms(), held=BUSY, seed=st.integers(0, 99))
 @SEARCH
-def test_decoded_schedules_are_valid_and_the_rules_compare(flow, where, held, seed):
+def test_decoded_schedules_are_valid_and_starts_are_ordered_by_rule(flow, where, held, seed):
     made = compiled(flow, where, held)
     genome = random_genome(made, np.random.default_rng(seed))
     found = {rule: decode(made, *genome, rule=rule) for rule in (APPEND, INSERTION, EXCLUSIVE, UNLIMITED)}
@@ -62,7 +62,7 @@ def test_decoded_schedules_are_valid_and_the_rules_compare(flow, where, held, se
 
 @given(flow=workflows(), where=platforms(), held=BUSY, rule=st.sampled_from([APPEND, INSERTION]))
 @SEARCH
-def test_a_plan_that_is_decoded_again_is_never_later(flow, where, held, rule):
+def test_schedule_decoded_from_a_plan_is_never_later(flow, where, held, rule):
     made = compiled(flow, where, held)
     schedule = planned(made)
     order, bound, modes = encode_schedule(made, schedule)
@@ -75,7 +75,7 @@ def test_a_plan_that_is_decoded_again_is_never_later(flow, where, held, rule):
 
 @given(flow=workflows(), where=platforms(), seed=st.integers(0, 99))
 @SEARCH
-def test_a_decoded_schedule_is_its_own_genome(flow, where, seed):
+def test_genome_of_a_decoded_schedule_decodes_to_the_same_schedule(flow, where, seed):
     made = compiled(flow, where)
     genome = random_genome(made, np.random.default_rng(seed))
     schedule = decode(made, *genome, rule=INSERTION)
@@ -87,7 +87,7 @@ def test_a_decoded_schedule_is_its_own_genome(flow, where, seed):
         assert (position[made.graph.predecessors(task)] < position[task]).all()
 
 
-def test_other_durations_keep_the_order_on_every_machine():
+def test_changed_durations_keep_the_order_on_every_machine():
     tasks = {f"t{index}": {"work": 1} for index in range(6)} | {"end": {"work": 1, "after": "t0"}}
     made = instance(tasks, platform({}, {"speed": 1.5}))
     schedule = planned(made)
@@ -113,16 +113,16 @@ def test_node_seconds_and_cost_are_those_of_the_schedule():
 MOLDABLE = {"a": {"work": 4, "nodes": [1, 2, 4], "speedup": {"amdahl": 0.2}}, "b": {"work": 3, "after": "a"}}
 
 
-def test_modes_are_found_by_machine_and_count():
+def test_mode_index_is_looked_up_by_machine_and_count():
     made = instance(MOLDABLE, platform({"nodes": 2}, {"nodes": 4}))
     bound = np.array([[0, 0], [1, 0], [1, 1]], dtype=np.uint32)
     counts = np.array([[2, 1], [4, 1], [1, 1]], dtype=np.uint32)
     modes = select_modes(made, bound, counts)
-    for row, (machines, asked) in enumerate(zip(bound, counts, strict=True)):
+    for row, (machines, requested) in enumerate(zip(bound, counts, strict=True)):
         for task in range(2):
             mode = made.modes(task)
             assert mode.machine[modes[row, task]] == machines[task]
-            assert mode.count[modes[row, task]] == asked[task]
+            assert mode.count[modes[row, task]] == requested[task]
     assert (
         select_modes(made, bound).tolist() == select_modes(made, bound, np.ones(2, dtype=np.uint32)).tolist()
     )

@@ -29,7 +29,7 @@ def plan_of(tasks, on, **options):
 
 
 class TestOrderAndGaps:
-    def test_a_later_task_goes_into_an_earlier_gap(self):
+    def test_later_task_is_inserted_into_an_earlier_gap(self):
         tasks = {
             "early": {"work": 2, "outputs": {"x": {"seconds": 6}}, **ONLY["m0"]},
             "far": {"work": 4, "inputs": ["x"], "outputs": {"y": {"seconds": 6}}, **ONLY["m1"]},
@@ -40,7 +40,7 @@ class TestOrderAndGaps:
         assert found["back"][2:] == (18, 21)
         assert found["filler"][2:] == (2, 7)
 
-    def test_a_task_too_long_for_the_gap_is_placed_after_it(self):
+    def test_task_too_long_for_a_gap_is_placed_after_it(self):
         tasks = {
             "early": {"work": 2, "outputs": {"x": {"seconds": 6}}, **ONLY["m0"]},
             "far": {"work": 4, "inputs": ["x"], "outputs": {"y": {"seconds": 6}}, **ONLY["m1"]},
@@ -50,21 +50,21 @@ class TestOrderAndGaps:
         }
         assert plan_of(tasks, platform({}, {}))["filler"][2:] == (21, 38)
 
-    def test_ties_go_to_the_lower_index_of_task_and_machine(self):
+    def test_ties_are_broken_by_the_lower_index_of_task_and_machine(self):
         found = plan_of({name: {"work": 1} for name in "cab"}, "identical:3")
         assert {name: found[name][0] for name in "cab"} == {"c": "m1", "a": "m2", "b": "m3"}
 
-    def test_a_task_of_zero_seconds_delays_no_other(self):
+    def test_task_of_zero_seconds_delays_no_other_task(self):
         tasks = {"a": {"work": 4}, "nothing": {"seconds": 0}, "b": {"work": 4, "after": "nothing"}}
         assert plan_of(tasks, "identical:2")["b"][2] == 0
 
-    def test_ranks_average_over_candidates_only(self):
+    def test_ranks_average_over_candidate_machines_only(self):
         made = instance(
             {"a": {"work": 6, "requirements": "speed >= 2"}}, platform({"speed": 1}, {"speed": 2})
         )
         assert upward_ranks(made).tolist() == [3]
 
-    def test_communication_is_averaged_over_different_machines(self):
+    def test_communication_is_averaged_over_pairs_of_different_machines(self):
         tasks = {"a": {"work": 1, "outputs": {"x": "6MB"}}, "b": {"work": 1, "inputs": ["x"]}}
         assert mean_communication_s(instance(tasks, platform({}, {}))).tolist() == [6]
         assert mean_communication_s(instance(tasks, platform({"nodes": 2}))).tolist() == [0]
@@ -76,20 +76,20 @@ class TestOrderAndGaps:
 
 
 class TestMoldable:
-    def test_the_smallest_count_within_five_percent_of_the_best_finish_is_taken(self):
+    def test_smallest_node_count_within_five_percent_of_the_best_finish_is_used(self):
         found = plan_of(
             {"a": {"nodes": [1, 2, 4, 8], "speedup": {"seconds": {1: 100, 2: 60, 4: 57.5, 8: 57}}}},
             "cluster:8",
         )
         assert found["a"] == ("cluster", 4, 0, 57.5)
 
-    def test_two_nodes_are_taken_if_they_end_soon_enough(self):
+    def test_two_nodes_are_used_when_they_finish_soon_enough(self):
         found = plan_of(
             {"a": {"nodes": [1, 2, 8], "speedup": {"seconds": {1: 100, 2: 59.8, 8: 57}}}}, "cluster:8"
         )
         assert found["a"] == ("cluster", 2, 0, 59.8)
 
-    def test_the_count_is_chosen_together_with_the_start(self):
+    def test_node_count_is_chosen_together_with_the_start(self):
         tasks = {
             "wide": {"seconds": 50, "nodes": 7},
             "a": {"nodes": [1, 8], "seconds": 60, "speedup": {"roofline": 8}},
@@ -98,11 +98,11 @@ class TestMoldable:
         assert found["a"][1:3] in ((1, 0), (8, 0))
         assert max(line[3] for line in found.values()) <= 60
 
-    def test_a_rigid_task_takes_its_best_finish(self):
+    def test_rigid_task_is_placed_at_its_earliest_finish(self):
         found = plan_of({"a": {"work": 100}}, platform({"speed": 1.0}, {"speed": 1.001}))
         assert found["a"][0] == "m1"
 
-    def test_counts_beyond_a_machine_are_not_used_there(self):
+    def test_node_counts_above_the_size_of_a_machine_are_not_used_there(self):
         found = plan_of(
             {"a": {"work": 8, "nodes": [1, 4], "speedup": {"roofline": 4}}},
             platform({"speed": 3}, {"nodes": 4}),
@@ -116,7 +116,7 @@ class TestResources:
         found = plan_of(tasks, platform({"nodes": 4, "memory": 7e9}))
         assert sorted(line[2] for line in found.values()) == [0, 0, 5]
 
-    def test_licences_fill_a_machine_too(self):
+    def test_licences_limit_concurrent_tasks(self):
         tasks = {name: {"work": 5, "resources": {"licence": 1}} for name in "abc"}
         found = plan_of(tasks, platform({"nodes": 4, "resources": {"licence": 1}}))
         assert sorted(line[2] for line in found.values()) == [0, 5, 10]
@@ -127,13 +127,13 @@ class TestResources:
         assert sorted(line[2] for line in found.values()) == [0, 0, 5]
         assert {line[1] for line in found.values()} == {2}
 
-    def test_an_unlimited_machine_takes_all_at_once(self):
+    def test_unlimited_machine_runs_all_tasks_at_once(self):
         found = plan_of({name: {"work": 5} for name in "abc"}, platform({"occupancy": "unlimited"}))
         assert {line[2] for line in found.values()} == {0}
 
 
 class TestAbstractMachines:
-    def test_members_follow_the_first(self):
+    def test_tasks_of_an_abstract_machine_use_the_machine_of_the_first(self):
         tasks = {
             "a": {"work": 4, "machine": "A"},
             "b": {"work": 4, "machine": "A"},
@@ -143,7 +143,7 @@ class TestAbstractMachines:
         assert found["a"][0] == found["b"][0]
         assert found["c"][0] != found["a"][0]
 
-    def test_the_first_task_of_an_abstract_machine_suits_the_others(self):
+    def test_first_task_of_an_abstract_machine_is_placed_where_all_its_tasks_can_run(self):
         tasks = {
             "a": {"work": 9, "machine": "A"},
             "b": {"work": 1, "machine": "A", "after": "a", "requirements": "speed == 1"},
@@ -167,7 +167,7 @@ class TestTransfers:
         assert found["move"] == ("m1", 0, 2, 8)
         assert found["b"][2] == 8
 
-    def test_a_task_stays_on_the_machine_of_its_data(self):
+    def test_task_is_placed_on_the_machine_of_its_data(self):
         tasks = {
             "a": {"work": 2, "machine": "A", "outputs": ["x"], **ONLY["m0"]},
             "move": moving("A", "B"),
@@ -177,7 +177,7 @@ class TestTransfers:
         assert found["move"] == ("m0", 0, 2, 2)
         assert found["b"] == ("m0", 1, 2, 4)
 
-    def test_a_chain_of_transfers_passes_through(self):
+    def test_chain_of_transfers_is_placed(self):
         tasks = {
             "a": {"work": 2, "machine": "A", "outputs": ["x"], **ONLY["m0"]},
             "one": moving("A", "B"),
@@ -190,7 +190,7 @@ class TestTransfers:
         assert found["two"] == ("m1", 0, 8, 14)
         assert found["c"][2] == 14
 
-    def test_a_long_chain_of_waiting_transfers_is_no_deep_recursion(self):
+    def test_long_chain_of_postponed_transfers_needs_no_deep_recursion(self):
         tasks = {"a": {"work": 1, "machine": "M0"}}
         for index in range(1200):
             tasks[f"t{index}"] = moving(f"M{index}", f"M{index + 1}", after=f"t{index - 1}" if index else "a")
@@ -198,7 +198,7 @@ class TestTransfers:
             tasks[f"u{index}"] = {"work": 1, "machine": f"M{index}", "after": "t1199"}
         assert len(plan_of(tasks, "identical:2")) == 2401
 
-    def test_a_free_destination_is_bound_where_the_file_arrives_first(self):
+    def test_unbound_destination_is_bound_to_the_machine_where_the_file_arrives_first(self):
         tasks = {"a": {"work": 2, "machine": "A", **ONLY["m1"]}, "move": moving("A", "archive", after="a")}
         assert plan_of(tasks, platform({}, {}))["move"] == ("m1", 0, 2, 2)
 
@@ -214,7 +214,7 @@ class TestTransfers:
         assert found["move"][0] == found["again"][0] == found["late"][0]
         assert found["elsewhere"][2] >= max(found["move"][3], found["again"][3])
 
-    def test_two_transfers_arrive_before_their_reader(self):
+    def test_reader_starts_after_both_transfers_arrive(self):
         tasks = {
             "a": {"work": 2, "machine": "A", "outputs": ["x"], **ONLY["m0"]},
             "b": {"work": 3, "machine": "B", "outputs": ["y"], **ONLY["m1"]},
@@ -249,7 +249,7 @@ class TestTransfers:
         assert found["b"][0] == "m0/dock"
         assert found["b"][2] == 2
 
-    def test_data_of_several_predecessors_arrive_from_different_hosts(self):
+    def test_task_starts_when_data_from_all_hosts_have_arrived(self):
         tasks = {
             "a": {"work": 2, "outputs": {"x": "9MB"}, **ONLY["m0"]},
             "b": {"work": 4, "outputs": {"y": "1MB"}, **ONLY["m1"]},
@@ -259,7 +259,7 @@ class TestTransfers:
 
 
 class TestWhatIsDecided:
-    def test_pinned_variables_stay_where_they_are(self):
+    def test_pinned_variables_keep_their_machine(self):
         tasks = {"a": {"work": 4, "machine": "A"}, "b": {"work": 4, "machine": "A"}, "c": {"work": 1}}
         found = plan_of(tasks, platform({"speed": 1}, {"speed": 9}), pinned={"A": "m0", "c": "m0"})
         assert {line[0] for line in found.values()} == {"m0"}

@@ -1,4 +1,4 @@
-"""HEFT for moldable tasks: first plans, tightened due dates, limits, budgets."""
+"""HEFT for moldable tasks: first plan, tightened due dates, limits and budgets."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PRICED = platform(
 
 
 def layers(seed, *, width=6, depth=4):
-    """Return layers of moldable tasks, each task after two of the layer before."""
+    """Return layers of moldable tasks, each task after two tasks of the previous layer."""
     rng, tasks = generator(seed, "layers"), {}
     for index in range(width * depth):
         first = (index // width - 1) * width
@@ -59,7 +59,7 @@ def made(request):
     return instance(layers(request.param), where)
 
 
-def test_the_plan_is_never_worse_than_the_start(made):
+def test_plan_is_never_worse_than_the_first_plan(made):
     found = plan_for(made).schedule.makespan_s
     assert found <= planned(made, "heft").makespan_s
     assert found <= planned(made, "cpa").makespan_s
@@ -89,7 +89,7 @@ def test_node_counts_of_the_first_plan_are_efficient(made, floor):
         assert taken[1] / (nodes * taken[nodes]) >= floor - 1e-9
 
 
-def test_without_minimal_efficiency_the_first_plan_is_that_of_earliest_finish(made):
+def test_first_plan_uses_the_earliest_finish_without_a_minimal_efficiency(made):
     first = plan_for(made, budget=Budget(steps=1), efficiency=0.0).schedule
     plain = place_tasks(made, order_by_rank(upward_ranks(made)))
     assert first.finish_s.tolist() == plain.finish_s.tolist()
@@ -105,14 +105,14 @@ def test_efficiency_is_measured_against_the_smallest_count_of_each_machine():
     assert kept == {0.5: [2, 3, 4, 8, 2, 3, 2, 3, 4], 0.75: [2, 4, 2, 2, 4], 0.9: [2, 2, 2]}
 
 
-def test_least_cost_is_found(made):
+def test_plan_for_cost_has_the_least_cost(made):
     plan = plan_for(made, make_objective("cost"))
     assert schedule_cost(plan.schedule, made) == pytest.approx(cheapest_cost(made))
 
 
 @pytest.mark.parametrize("seed", [1, 3])
 @pytest.mark.parametrize("factor", [1.0, 1.2, 2.0])
-def test_a_maximal_cost_is_kept_whenever_that_is_possible(seed, factor):
+def test_maximal_cost_is_respected_if_possible(seed, factor):
     made = instance(layers(seed), PRICED)
     most = cheapest_cost(made) * factor
     plan = plan_for(made, make_objective("makespan", max_cost=most))
@@ -122,7 +122,7 @@ def test_a_maximal_cost_is_kept_whenever_that_is_possible(seed, factor):
 
 
 @pytest.mark.parametrize("seed", [1, 3])
-def test_a_later_deadline_saves_cost(seed):
+def test_later_deadline_reduces_the_cost(seed):
     made = instance(layers(seed), PRICED)
     fast = plan_for(made).schedule
     costs = []
@@ -145,7 +145,7 @@ def test_infeasible_limits_are_exceeded_by_little():
     assert excess <= 1 - fast / 10 / cheapest.makespan_s + 1e-9
 
 
-def test_steps_are_the_schedules_built_and_the_budget_holds(made):
+def test_steps_count_the_schedules_built_and_stay_within_the_budget(made):
     for steps in (1, 3, 9):
         plan = plan_for(made, budget=Budget(steps=steps))
         assert (plan.steps, plan.cut) == (steps, False)
@@ -156,7 +156,7 @@ def test_steps_are_the_schedules_built_and_the_budget_holds(made):
     assert not unlimited.cut
 
 
-def test_more_steps_are_never_worse(made):
+def test_more_steps_never_give_a_worse_plan(made):
     found = [plan_for(made, budget=Budget(steps=steps)).schedule.makespan_s for steps in (1, 2, 4, 8, 16, 32)]
     assert found == sorted(found, reverse=True)
 
@@ -176,7 +176,7 @@ def test_transfers_and_amounts_are_respected():
             assert plan_for(made, goal).steps > 4
 
 
-def test_the_latest_finish_allows_for_successors_and_transfers():
+def test_latest_finish_leaves_time_for_successors_and_transfers():
     tasks = {
         "a": {"work": 2, "machine": "A", "outputs": {"x": "4MB"}},
         "b": {"work": 3, "inputs": ["x"], "machine": "B"},
@@ -192,7 +192,7 @@ def test_the_latest_finish_allows_for_successors_and_transfers():
     assert found == {"a": 2.0, "b": 9.0, "move": 9.0, "c": 10.0, "d": 10.0}
 
 
-def test_unsupported_instances_have_a_reason():
+def test_unsupported_instances_are_refused_with_a_reason():
     made = instance({"a": {"work": 1}}, "identical:1")
     for goal in (make_objective("communication"), make_objective("communication", max_cost=1.0)):
         assert "communication" in HeftMoldable().supports(made, goal).reason
@@ -203,7 +203,7 @@ def test_unsupported_instances_have_a_reason():
 
 
 @pytest.mark.parametrize("text", ["heft-moldable:efficiency=2", "heft-moldable:efficiency=-0.1"])
-def test_an_impossible_efficiency_is_refused(text):
+def test_efficiency_outside_0_to_1_is_refused(text):
     with pytest.raises(InvalidInput, match="must be from 0"):
         make_planner(text)
 

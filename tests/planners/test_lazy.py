@@ -1,4 +1,4 @@
-"""Lazy binding: by transfer tasks stay with their data, by finish they run where they end first."""
+"""Lazy binding: `transfer` keeps tasks with their data, `finish` places them where they finish first."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_the_task_after_a_transfer_inherits_its_machine():
     assert plan_of(made, by="finish")["b"] == ("m1", 1, 2, 3)
 
 
-def test_without_data_a_task_goes_where_it_is_shortest():
+def test_task_without_data_is_placed_on_its_fastest_machine():
     tasks = {"a": {"work": 4}, "b": {"work": 4}, "c": {"work": 4, "after": ["a"]}}
     found = plan_of(instance(tasks, TWO))
     assert found == {"a": ("m1", 1, 0, 2), "b": ("m1", 1, 2, 4), "c": ("m1", 1, 4, 6)}
@@ -60,7 +60,7 @@ def test_tasks_are_bound_in_the_order_in_which_they_become_ready():
     assert found["late"][2:] == (6, 7)
 
 
-def test_no_task_is_placed_into_a_gap():
+def test_lazy_binding_fills_no_gaps():
     tasks = {
         "a": {"work": 1, "outputs": {"x": "5MB"}, "requirements": 'name == "m0"'},
         "b": {"work": 1, "inputs": ["x"], "requirements": 'name == "m1"'},
@@ -71,7 +71,7 @@ def test_no_task_is_placed_into_a_gap():
 
 
 @pytest.mark.parametrize("ties", ["first", "random"])
-def test_ties_go_to_the_first_or_to_a_random_machine(ties):
+def test_ties_are_broken_by_the_first_or_by_a_random_machine(ties):
     made = instance({f"t{index}": {"work": 1} for index in range(40)}, "identical:4")
     found = [line[0] for line in plan_of(made, ties=ties).values()]
     assert len(set(found)) == (1 if ties == "first" else 4)

@@ -1,4 +1,4 @@
-"""Evaluation: linear objectives have the value of the objective, and limits come first."""
+"""Linear objectives equal the objective of a schedule; limits have priority."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def made(price, more):
     more=st.sampled_from([0, 2]),
     planner=st.sampled_from(["heft", "random", "cheapest", "local-optimum"]),
 )
-def test_a_linear_objective_has_the_value_of_the_objective(name, alpha, price, more, planner):
+def test_linear_form_has_the_value_of_the_objective(name, alpha, price, more, planner):
     found = made(price, more)
     goal = make_objective(name, alpha if OBJECTIVES[name].has_alpha else None)
     schedule = planned(found, planner)
@@ -51,7 +51,7 @@ def test_an_objective_of_whole_schedules_is_not_linear(name):
     assert linearise_objective(made(1, 1), make_objective(name)) is None
 
 
-def test_limits_come_before_the_objective_value():
+def test_limits_have_priority_over_the_objective_value():
     found = made(1, 2)
     schedule = planned(found)
     goal = make_objective("makespan", deadline_s=schedule.makespan_s / 2, max_cost=1e9)
@@ -61,13 +61,13 @@ def test_limits_come_before_the_objective_value():
     assert evaluate_loss(found, kept, schedule) < evaluate_loss(found, goal, schedule)
 
 
-def test_a_maximised_objective_is_negated():
+def test_maximised_objective_is_negated():
     found = made(1, 2)
     schedule, goal = planned(found), make_objective("efficiency")
     assert evaluate_loss(found, goal, schedule) == (0, -goal.value(schedule, found))
 
 
-def test_an_objective_without_limits_has_infinite_ones():
+def test_objective_without_limits_has_infinite_limits():
     linear = linearise_objective(made(1, 2), make_objective("makespan"))
     assert (linear.deadline_s, linear.max_cost, linear.is_makespan) == (math.inf, math.inf, True)
     assert not linearise_objective(made(1, 2), make_objective("makespan", max_cost=3)).is_makespan

@@ -1,4 +1,4 @@
-"""Properties of every list planner: valid plans of random instances, refusals with a reason."""
+"""Properties of every list planner: plans of random instances are valid, refusals have a reason."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_every_plan_is_valid(monkeypatch, flow, where, held):
         assert verify(planned(made, planner), made.graph, where) == [], planner
 
 
-def test_other_objectives_and_budgets_are_refused_with_a_reason(planner):
+def test_unsupported_objectives_and_budgets_are_refused_with_a_reason(planner):
     found = PLANNERS.load(planner)()
     free = instance({"a": {"work": 1}}, "identical:1")
     assert found.supports(free, MAKESPAN) is None
@@ -69,6 +69,6 @@ def test_too_many_ready_tasks_are_refused(planner, monkeypatch):
     assert found.supports(chain, MAKESPAN) is None
 
 
-def test_equivalent_tasks_and_machines_are_ordered(planner):
+def test_equivalent_tasks_and_machines_are_used_in_index_order(planner):
     found = lines(planned(instance({name: {"work": 1} for name in "cab"}, "identical:3"), planner))
     assert {name: found[name][0] for name in "cab"} == {"c": "m1", "a": "m2", "b": "m3"}

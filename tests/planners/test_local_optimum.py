@@ -1,4 +1,4 @@
-"""The local optimum: the fastest count of every task, in the queue of one machine or on the best machine."""
+"""The local optimum: the fastest node count of every task, in one queue or on the best machine."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_the_first_job_that_does_not_fit_blocks_the_queue():
     }
 
 
-def test_the_rule_of_the_machine_is_followed():
+def test_queue_rule_of_the_machine_is_used():
     wide = {"nodes": 3, "work": 9, "speedup": {"roofline": 3}}
     tasks = {"a": {"work": 5, "nodes": 2}, "b": wide, "c": {"work": 1}}
     fifo = instance(tasks, platform({"nodes": 4}))
@@ -51,7 +51,7 @@ def test_no_plan_has_a_smaller_sum_of_times(flow, where):
     assert abs(LOCAL.value(schedule, made) - least) <= 1e-9 * max(1.0, least)
 
 
-def test_the_sum_of_times_and_the_makespan_are_supported():
+def test_local_optimum_supports_the_sum_of_times_and_the_makespan():
     made = instance({"a": {"work": 1}}, "identical:2")
     planner = LocalOptimum()
     assert planner.supports(made, LOCAL) is None

@@ -1,4 +1,4 @@
-"""Lookahead HEFT: the finish of the successors decides."""
+"""Lookahead HEFT places a task by the earliest finish of its successors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def machines_of(tasks, where):
     }
 
 
-def test_a_task_is_placed_where_its_successor_ends_first():
+def test_task_is_placed_where_its_successor_finishes_first():
     tasks = {
         "a": {"seconds": {"m0": 3, "m1": 4}, "outputs": {"x": {"seconds": 10}}},
         "b": {"seconds": {"m1": 2}, "inputs": ["x"]},
@@ -21,7 +21,7 @@ def test_a_task_is_placed_where_its_successor_ends_first():
     assert lines(planned(instance(tasks, where)))["a"][0] == "m0"
 
 
-def test_the_latest_of_all_successors_counts():
+def test_latest_finish_of_all_successors_is_used():
     tasks = {
         "a": {"seconds": {"m0": 4, "m1": 4}, "outputs": {"x": {"seconds": 5}, "y": {"seconds": 5}}},
         "b": {"seconds": {"m0": 2}, "inputs": ["x"]},
@@ -38,7 +38,7 @@ def test_transfers_and_virtual_tasks_are_not_evaluated():
     assert machines_of(tasks, platform({}, {}))["a"] == "m0"
 
 
-def test_ties_go_to_the_earlier_finish_then_to_fewer_nodes_then_to_the_lower_machine():
+def test_ties_are_broken_by_earlier_finish_then_fewer_nodes_then_lower_machine_index():
     last = {"seconds": {"m2": 5}, "after": "a", "machine": "C"}
     held = {"before": {"seconds": {"m2": 9}, "machine": "C"}}
     tasks = held | {"a": {"seconds": {"m0": 4, "m1": 3}}, "b": last}

@@ -1,11 +1,11 @@
-"""MaxMin: the ready task with the latest earliest finish comes first."""
+"""MaxMin places the ready task with the latest earliest finish first."""
 
 from __future__ import annotations
 
 from planning_examples import instance, lines, planned, platform
 
 
-def test_the_longest_task_comes_first():
+def test_longest_task_is_placed_first():
     tasks = {"a": {"work": 1}, "b": {"work": 1}, "c": {"work": 1}, "long": {"work": 3}}
     found = lines(planned(instance(tasks, "identical:2"), "maxmin"))
     assert found == {

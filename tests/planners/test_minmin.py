@@ -1,11 +1,11 @@
-"""MinMin: the ready task that ends first comes first."""
+"""MinMin places the ready task with the earliest finish first."""
 
 from __future__ import annotations
 
 from planning_examples import instance, lines, planned
 
 
-def test_the_longest_task_is_placed_last():
+def test_longest_task_is_placed_last():
     tasks = {"long": {"work": 3}, "a": {"work": 1}, "b": {"work": 1}, "c": {"work": 1}}
     found = lines(planned(instance(tasks, "identical:2"), "minmin"))
     assert found == {
@@ -16,13 +16,13 @@ def test_the_longest_task_is_placed_last():
     }
 
 
-def test_tasks_compete_when_their_predecessors_are_placed():
+def test_tasks_are_considered_when_their_predecessors_are_placed():
     tasks = {"a": {"work": 1}, "b": {"work": 2, "after": "a"}, "c": {"work": 4}}
     found = lines(planned(instance(tasks, "identical:1"), "minmin"))
     assert [found[name][2] for name in "abc"] == [0, 1, 3]
 
 
-def test_a_moldable_task_is_selected_by_its_earliest_finish_and_gives_up_nodes():
+def test_moldable_task_is_selected_by_its_earliest_finish_and_placed_on_fewer_nodes():
     tasks = {
         "wide": {"nodes": [1, 2, 4], "speedup": {"seconds": {1: 20, 2: 10.2, 4: 10}}},
         "short": {"work": 10.1},

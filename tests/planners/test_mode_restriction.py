@@ -1,4 +1,4 @@
-"""Restricted problems: tasks keep the selected modes with the same seconds, and lose all others."""
+"""Restricted problems: tasks keep the selected modes with the same durations, and no others."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def modes_of(problem, task):
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_tasks_keep_the_selected_modes(layout):
+def test_restricted_problem_has_only_the_selected_modes(layout):
     made = made_of(layout, 1)
     rng, before = generator(2, "kept", layout), compile_problem(made)
     parts, kept = [], {}
@@ -71,7 +71,7 @@ def test_tasks_keep_the_selected_modes(layout):
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_with_all_modes_kept_the_schedule_is_the_same(layout):
+def test_schedule_is_the_same_when_all_modes_are_kept(layout):
     made = made_of(layout, 3)
     parts = [
         ModeSubset(group=index, tasks=tasks, modes=np.arange(len(group)))
@@ -90,7 +90,7 @@ def test_rows_are_grouped_by_their_flags():
     assert group_equal_rows(flags[:0]) == []
 
 
-def test_a_transfer_binds_its_destination_to_a_candidate_that_is_left():
+def test_destination_of_a_transfer_is_bound_to_a_remaining_candidate():
     tasks = {
         "a": {"seconds": {"m1": 1}, "machine": "A", "outputs": ["x"]},
         "move": {"kind": "transfer", "from_": "A", "to": "B", "file": "x", "size": 10},

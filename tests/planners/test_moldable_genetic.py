@@ -1,4 +1,4 @@
-"""The genetic search over node counts: the figures of docs/papers/moldable.md, its genes, and its default."""
+"""The genetic search over node counts: the figures of docs/papers/moldable.md, its genes and its defaults."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ def run(planner, made, objective=MAKESPAN, steps=500, seed=3):
     )
 
 
-def test_the_population_is_the_recommended_one():
+def test_population_size_is_the_recommended_one():
     assert [recommended_settings(tasks).population for tasks in (7, 30, 31, 64)] == [25, 25, 50, 50]
 
 
 @pytest.mark.parametrize(("name", "population"), [("tree7", 25), ("barrier16", 50)])
-def test_the_local_optimum_is_found_as_often_as_the_paper_says(figures, name, population):
+def test_local_optimum_is_found_as_often_as_in_the_paper(figures, name, population):
     """A2.2 with few runs: 35 nodes for every simulation, 2 for every processing task."""
     made, facts = reference(figures, name)
     encoding = NodeCountEncoding(made, make_objective("local"), queue="fifo")
@@ -70,7 +70,7 @@ def test_the_local_optimum_is_found_as_often_as_the_paper_says(figures, name, po
 
 
 @pytest.mark.parametrize("name", ["tree15", "barrier16"])
-def test_the_on_demand_savings_are_those_of_the_paper(figures, name):
+def test_on_demand_savings_equal_those_of_the_paper(figures, name):
     """A2.4 with few runs."""
     made, facts = reference(figures, name)
     planner, goal = (
@@ -86,7 +86,7 @@ def test_the_on_demand_savings_are_those_of_the_paper(figures, name):
     assert -0.35 <= np.median(times) <= 0.40
 
 
-def test_genes_are_the_tasks_with_a_choice_breadth_first(made):
+def test_genes_are_the_tasks_with_several_modes_in_breadth_first_order(made):
     encoding = NodeCountEncoding(made, MAKESPAN)
     assert encoding.space.sizes.tolist() == [4] * 5 + [2] * 2
     counts = encoding.counts(np.array([[3, 2, 1, 0, 0, 1, 0]], dtype=np.uint32))[0]
@@ -96,7 +96,7 @@ def test_genes_are_the_tasks_with_a_choice_breadth_first(made):
 
 
 @pytest.mark.parametrize("queue", [None, *QUEUES])
-def test_values_are_those_of_the_queue(made, queue):
+def test_fitness_equals_the_negated_makespan_of_the_queue(made, queue):
     encoding = NodeCountEncoding(made, MAKESPAN, queue=queue)
     points = encoding.space.draw(generator(1, "points"), 20)
     for point, value in zip(points, encoding.values(points), strict=True):
@@ -110,7 +110,7 @@ def test_values_are_those_of_the_queue(made, queue):
 
 @pytest.mark.parametrize("name", OBJECTIVES)
 @pytest.mark.parametrize("alpha", [0.05, 0.8])
-def test_values_are_those_of_the_objective_for_every_alpha(made, name, alpha):
+def test_fitness_equals_the_objective_for_every_alpha(made, name, alpha):
     goal = OBJECTIVES[name] if not OBJECTIVES[name].has_alpha else make_objective(name, alpha)
     encoding = NodeCountEncoding(made, goal)
     points = encoding.space.draw(generator(2, "points"), 10)
@@ -165,7 +165,7 @@ def test_improving_is_never_worse_than_the_start(made):
     assert again.schedule.makespan_s <= found.schedule.makespan_s
 
 
-def test_the_barrier_of_the_peers_is_planned_better_than_by_the_list_planner(bench_data):
+def test_barrier_workflow_of_the_paper_is_planned_better_than_by_the_list_planner(bench_data):
     path = bench_data / "peers" / "moldable_64_barrier.json"
     made = compile_instance(unfold(read_workflow_file(path)), load_platform(path))
     start = planned(made, "heft-moldable")

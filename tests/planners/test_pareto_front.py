@@ -1,4 +1,4 @@
-"""Pareto fronts: no entry is dominated by any offer, in whatever order offers come."""
+"""Pareto fronts: no entry is dominated by any offered plan, in whatever order plans are offered."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def numbers(entries) -> list[tuple[float, float]]:
 
 
 @given(PAIRS)
-def test_no_entry_covers_another_and_every_offer_is_covered(pairs) -> None:
+def test_no_entry_dominates_another_and_every_offer_is_covered(pairs) -> None:
     archive, offered = archive_of(pairs)
     for one in archive.entries:
         assert not any(covers(other, one) for other in archive.entries if other is not one)
@@ -58,7 +58,7 @@ def test_no_entry_covers_another_and_every_offer_is_covered(pairs) -> None:
 
 
 @given(PAIRS)
-def test_time_rises_and_the_amount_falls(pairs) -> None:
+def test_entries_are_sorted_by_rising_time_and_falling_amount(pairs) -> None:
     entries = archive_of(pairs)[0].entries
     for fast, slow in pairwise(entries):
         assert fast.makespan_s < slow.makespan_s
@@ -66,7 +66,7 @@ def test_time_rises_and_the_amount_falls(pairs) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=30), st.randoms())
-def test_integer_pairs_give_the_undominated_set(pairs, shuffler) -> None:
+def test_integer_pairs_give_the_nondominated_set(pairs, shuffler) -> None:
     archive, _ = archive_of(pairs)
     best = {
         (time, paid)
@@ -79,7 +79,7 @@ def test_integer_pairs_give_the_undominated_set(pairs, shuffler) -> None:
     assert numbers(archive_of(shuffled)[0].entries) == sorted(best)
 
 
-def test_of_entries_equal_within_rounding_the_first_is_kept() -> None:
+def test_first_of_entries_equal_within_rounding_is_kept() -> None:
     first, second = entry(10.0, 5.0), entry(10.0 * (1 - 1e-12), 5.0 * (1 + 1e-12))
     archive = ParetoArchive()
     assert archive.offer(first)
@@ -91,7 +91,7 @@ def test_of_entries_equal_within_rounding_the_first_is_kept() -> None:
 @given(
     st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)), min_size=1, max_size=30), st.integers(2, 8)
 )
-def test_thinning_keeps_the_ends_and_loses_the_least_hypervolume(pairs, most) -> None:
+def test_thinning_keeps_the_end_points_and_removes_the_least_hypervolume(pairs, most) -> None:
     entries = archive_of(pairs)[0].entries
     kept = thin_front(entries, most)
     assert len(kept) == min(most, len(entries))
@@ -102,14 +102,14 @@ def test_thinning_keeps_the_ends_and_loses_the_least_hypervolume(pairs, most) ->
         assert hypervolume_share(kept) == pytest.approx(max(map(hypervolume_share, others)))
 
 
-def test_the_hypervolume_share_equals_a_computation_by_hand() -> None:
+def test_hypervolume_share_equals_a_computation_by_hand() -> None:
     # Between (0, 10) and (10, 0) the point (2, 4) covers 8 x 6 of 100.
     assert hypervolume_share(archive_of([(0, 10), (2, 4), (10, 0)])[0].entries) == pytest.approx(0.48)
     assert hypervolume_share(archive_of([(0, 10), (10, 0)])[0].entries) == 0.0
     assert hypervolume_share(archive_of([(3, 3)])[0].entries) == 0.0
 
 
-def test_an_entry_is_its_decoded_genome_and_not_longer() -> None:
+def test_entry_is_its_decoded_genome_and_not_longer_than_offered() -> None:
     tasks = {
         "a": {"work": 40, "nodes": "1..4"},
         "b": {"work": 30, "nodes": "1..4"},

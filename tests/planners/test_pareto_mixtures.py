@@ -1,12 +1,12 @@
-"""Mixtures: every task takes its choices from one of both plans, together with its binding variable."""
+"""Mixtures of two plans: every task has its mode from one of them, together with its binding variable."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from genome_draws import random_genome
 from planning_examples import instance, platform
+from random_genomes import random_genome
 from weft.planners.decoding import decode, decode_population
 from weft.planners.pareto_front import mix_genomes
 from weft.randomness import generator
@@ -43,7 +43,7 @@ def test_mixtures_lie_between_both_plans(seed: int) -> None:
     assert (np.diff(changed[half:]) <= 0).all()
 
 
-def test_mixtures_take_each_level_from_either_plan() -> None:
+def test_mixtures_copy_each_level_from_either_plan() -> None:
     law = {"seconds": {1: 60, 4: 30}}
     tasks = {
         "a": {"work": 60, "nodes": [1, 4], "speedup": law},

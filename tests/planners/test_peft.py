@@ -14,13 +14,13 @@ FAR = {
 TWO = platform({}, {})
 
 
-def test_a_task_is_placed_where_its_successors_end_early():
+def test_task_is_placed_where_its_successors_finish_early():
     found = lines(planned(instance(FAR, TWO), "peft"))
     assert {task: machine for task, (machine, *_) in found.items()} == {"a": "m1", "b": "m1", "c": "m1"}
     assert found["c"][3] == 10
 
 
-def test_the_table_counts_the_best_machine_of_each_successor():
+def test_cost_table_uses_the_best_machine_of_each_successor():
     made = instance(FAR, TWO)
     costs, ranks = optimistic_table(made)
     # From a on m0: b there takes 3 + 9 + 2, b on m1 takes 4 + 2, and 2 for its data.
@@ -28,12 +28,12 @@ def test_the_table_counts_the_best_machine_of_each_successor():
     assert ranks.tolist() == [7, 6.5, 0]
 
 
-def test_successors_of_an_abstract_machine_count_on_its_machine():
+def test_cost_table_uses_the_common_machine_of_an_abstract_machine():
     tasks = {name: keys | {"machine": "A"} for name, keys in FAR.items() if name != "c"}
     assert optimistic_table(instance(tasks, TWO))[0][0].tolist() == [3, 4]
 
 
-def test_a_table_that_is_too_large_is_refused(monkeypatch):
+def test_cost_table_that_is_too_large_is_refused(monkeypatch):
     made = instance(FAR, TWO)
     monkeypatch.setattr(peft, "_MAX_CELLS", 6)
     assert Peft().supports(made, MAKESPAN) is None

@@ -1,4 +1,4 @@
-"""Forecasts: P50 and P90 of makespan and cost under sampled durations."""
+"""Forecasts: P50 and P90 of makespan and cost from sampled durations."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def test_a_single_task_has_the_p50_and_p90_of_its_estimate():
     assert (found.tasks, found.exact) == (1, 0)
 
 
-def test_over_many_seeds_the_quantiles_are_those_of_the_estimate():
+def test_mean_quantiles_over_many_seeds_equal_those_of_the_estimate():
     found = [outlook_for({"a": {"work": 100}}, "identical:1", Unsure(), seed)[2] for seed in range(40)]
     assert np.mean([each.makespan_p50_s for each in found]) == pytest.approx(100, rel=0.015)
     assert np.mean([each.makespan_p90_s for each in found]) == pytest.approx(150, rel=0.02)
 
 
-def test_the_common_factor_of_a_machine_does_not_average_out():
+def test_common_factor_of_a_machine_does_not_average_out():
     chain = {f"t{index}": {"work": 10, "after": [f"t{index - 1}"] * (index > 0)} for index in range(64)}
     _, _, found = outlook_for(chain, "identical:1", Unsure())
     ratio = found.makespan_p90_s / found.makespan_p50_s
@@ -63,14 +63,14 @@ def test_the_common_factor_of_a_machine_does_not_average_out():
     assert 1.02 < spread_out.makespan_p90_s / spread_out.makespan_p50_s < 1 + (ratio - 1) / 2
 
 
-def test_a_join_waits_for_the_latest():
+def test_join_starts_after_its_latest_predecessor():
     tasks = {"run": {"sweep": {"k": "1..16"}, "work": 10}, "join": {"work": 1, "after": "run"}}
     schedule, _, found = outlook_for(tasks, "identical:16", Unsure())
     assert schedule.makespan_s == 11
     assert found.makespan_p50_s > 1.4 * schedule.makespan_s
 
 
-def slow_twin(schedule, made, spreads, seed, samples=200):
+def reference_samples(schedule, made, spreads, seed, samples=200):
     """Draw the same numbers and replay the schedule task by task, each machine in its order."""
     rng = generator(seed, "outlook")
     common = rng.standard_normal((samples, len(made.machines)))
@@ -106,11 +106,11 @@ def test_the_samples_equal_those_of_a_simple_implementation(seed):
     spreads = [ratios[made.graph.description(task).name] or 1.0 for task in range(len(made))]
     found = forecast_schedule(schedule, made, seed=seed)
     numbers = (found.makespan_p50_s, found.makespan_p90_s, found.cost_p50, found.cost_p90)
-    assert numbers == pytest.approx(slow_twin(schedule, made, spreads, seed), rel=1e-12)
+    assert numbers == pytest.approx(reference_samples(schedule, made, spreads, seed), rel=1e-12)
     assert (found.tasks, found.exact) == (11, 1)
 
 
-def test_only_the_seed_determines_the_plan(monkeypatch):
+def test_forecast_depends_only_on_the_seed(monkeypatch):
     schedule, made, found = outlook_for(FORK, UNLIKE, Unsure(), seed=3)
     assert forecast_schedule(schedule, made, seed=3) == found
     assert forecast_schedule(schedule, made, seed=4) != found
@@ -125,19 +125,19 @@ def test_estimates_without_p90_are_exact():
     assert (found.tasks, found.exact) == (11, 11)
 
 
-def test_a_p90_equal_to_the_p50_changes_nothing():
+def test_p90_equal_to_the_p50_changes_nothing():
     schedule, _, found = outlook_for(FORK, UNLIKE, Unsure(other=1.0))
     assert found.makespan_p90_s == schedule.makespan_s
     assert found.exact == 0
 
 
-def test_tasks_that_take_no_time_are_not_counted():
+def test_tasks_of_zero_duration_are_not_counted():
     tasks = {"a": {"work": 5}, "b": {"work": 0, "after": "a"}, "c": {"kind": "virtual", "after": "b"}}
     _, _, found = outlook_for(tasks, "identical:1", Unsure(other=None))
     assert (found.tasks, found.exact) == (1, 1)
 
 
-def test_transfer_times_count():
+def test_forecast_includes_transfer_times():
     tasks = {
         "a": {"work": 5, "machine": "A", "outputs": ["x"]},
         "move": {"kind": "transfer", "from_": "A", "to": "B", "file": "x", "size": "300MB"},
@@ -166,7 +166,7 @@ def test_shares_of_one_machine_have_a_common_factor():
     assert ratios[0] > ratios[1] * 1.05
 
 
-def test_wide_tasks_cost_by_their_nodes():
+def test_cost_of_a_task_is_multiplied_by_its_nodes():
     where = platform({"nodes": 4, "price_per_node_hour": 3600.0})
     schedule, _, found = outlook_for({"a": {"work": 10, "nodes": 4}}, where, Unsure())
     assert schedule.makespan_s == 10
@@ -196,7 +196,7 @@ def test_all_iterations_of_a_sample_have_the_same_durations():
 class TestEndToEnd:
     """``weft.plan`` with predictors that return a spread."""
 
-    def test_an_interpolated_time_has_a_spread(self):
+    def test_interpolated_duration_has_a_spread(self):
         flow = weft.Builder("measured")
         solve = flow.task("solve", sweep={"size": [100, 150, 200]}, nodes=[1, 2, 4])
         flow.task("collect", after=solve, work=10)
@@ -209,7 +209,7 @@ class TestEndToEnd:
         assert dict(plan_facts(found))["makespan"].endswith(")")
         assert " (P90 " in dict(plan_facts(found))["makespan"]
 
-    def test_residuals_of_a_regression_are_a_spread(self):
+    def test_residuals_of_a_regression_give_a_spread(self):
         sizes = np.array([10.0, 20, 30, 40, 50, 60])
         noisy = 3 * sizes + np.array([4, -6, 5, -5, 6, -4.0])
         fitted = fit(sizes, noisy)
@@ -226,13 +226,13 @@ class TestEndToEnd:
         assert found.notes == []
         assert " (P90 " in dict(plan_facts(found))["cost"]
 
-    def test_the_plan_itself_does_not_change(self):
+    def test_spread_does_not_change_the_plan(self):
         sure = weft.plan(workflow(FORK), on=UNLIKE, planner="heft")
         unsure = weft.plan(workflow(FORK), on=UNLIKE, planner="heft", predictor=Unsure())
         assert lines(sure.schedule) == lines(unsure.schedule)
         assert unsure.outlook.makespan_p90_s > sure.outlook.makespan_p90_s == sure.makespan_s
 
-    def test_exact_estimates_are_counted_beside_uncertain_ones(self):
+    def test_exact_and_uncertain_estimates_are_counted_separately(self):
         ratios = {"prepare": 2.0}
         found = weft.plan(workflow(FORK), on=UNLIKE, planner="heft", predictor=Unsure(ratios, None))
         assert found.notes == ["the spread of 10 of 11 tasks is unknown: treated as exact"]

@@ -17,7 +17,7 @@ def test_tasks_are_bound_in_turn():
     assert list(found.values()) == ["m0", "m1", "m2", "m0", "m1", "m2", "m0"]
 
 
-def test_a_machine_that_cannot_run_a_task_is_passed_over():
+def test_machine_that_cannot_run_a_task_is_skipped():
     tasks = {
         "a": {"work": 1},
         "b": {"work": 1, "requirements": 'name != "m1"'},
@@ -28,7 +28,7 @@ def test_a_machine_that_cannot_run_a_task_is_passed_over():
     assert found == {"a": "m0", "b": "m2", "c": "m1", "d": "m2"}
 
 
-def test_an_abstract_machine_counts_as_one_turn_and_a_pinned_one_as_none():
+def test_abstract_machine_uses_one_turn_and_a_pinned_one_uses_none():
     tasks = {
         "a": {"work": 1, "machine": "A"},
         "b": {"work": 1, "machine": "B"},

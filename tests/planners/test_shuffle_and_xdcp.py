@@ -66,7 +66,7 @@ THREE = {"a": layer(1, 5), "b": layer(2, 3, "a[j]"), "c": layer(3, 2, ["b[j]", "
 ROOMS = servers("s1", "s1", "s2", "s3", "s3")
 
 
-def test_layers_are_found_by_their_machines():
+def test_layers_are_determined_by_their_machines():
     made = instance(THREE, ROOMS)
     found = find_layers(made, "own")
     assert found.layer.tolist() == [0] * 5 + [1] * 3 + [2] * 2
@@ -100,7 +100,7 @@ def test_virtual_tasks_need_no_machine():
     assert lines(plan(Xdcp(), bound).schedule)["all"][0] == "m2"
 
 
-def test_amounts_do_not_matter_on_machines_of_one_node():
+def test_amounts_are_ignored_on_machines_of_one_node():
     tasks = {"a": layer(1, 3, memory="2GB", resources={"licence": 1})}
     made = instance(tasks, platform({"services": ("s1",), "resources": {"licence": 1}}))
     assert makespan(Xdcp(), made) == 6.0
@@ -139,7 +139,7 @@ def test_amounts_do_not_matter_on_machines_of_one_node():
         ),
     ],
 )
-def test_violations_of_the_model_are_refused_with_a_reason(tasks, on, reason):
+def test_unsupported_instances_are_refused_with_the_violated_condition(tasks, on, reason):
     made = instance(tasks, on)
     assert reason in refused(Xdcp(), made)
     assert reason in refused(Shuffle(), made)
@@ -155,12 +155,12 @@ def test_busy_machines_and_other_objectives_are_refused():
     )
 
 
-def test_data_that_take_no_time_are_no_communication():
+def test_data_with_zero_transfer_time_are_no_communication():
     tasks = {"a": layer(1, 1, outputs={"x": 0}), "b": layer(2, 1, inputs=["x"])}
     assert makespan(Xdcp(), instance(tasks, servers("s1", "s2"))) == 2.0
 
 
-def test_earliest_starts_and_bindings_are_kept():
+def test_earliest_starts_and_bindings_are_respected():
     tasks = {"a": layer(1, 4), "b": layer(2, 2, "a[j]")}
     earliest = np.array([0.0, 7.0, 0.0, 0.0, 0.0, 0.0])
     pins = {"a[1]": "m1", "a[2]": "m1", "a[3]": "m1"}
@@ -208,7 +208,7 @@ def test_a_chain_in_a_shared_pool_keeps_its_order():
 # Starts, passes, budget
 
 
-def test_the_sequential_start_puts_a_layer_on_one_machine():
+def test_sequential_start_places_a_layer_on_one_machine():
     made = instance(THREE, ROOMS)
     start = sweeps.SweepQueues(made, "own", start="sequential").schedule()
     found = lines(start)
@@ -232,7 +232,7 @@ def test_passes_converge_from_either_start():
     assert 0.8 < np.mean(ratios) < 1.25
 
 
-def test_passes_are_repeated_while_they_gain_enough():
+def test_passes_are_repeated_while_they_gain_enough_time():
     made = random_instance(1, subtasks=60, layers=3)
     lengths = [plan(Xdcp(), made, Budget(steps=steps)).schedule.makespan_s for steps in range(1, 12)]
     assert lengths == sorted(lengths, reverse=True)
@@ -244,7 +244,7 @@ def test_passes_are_repeated_while_they_gain_enough():
     assert plan(Xdcp(threshold=0.0), made).steps == 2
 
 
-def test_the_budget_ends_the_passes():
+def test_step_budget_ends_the_passes():
     made = random_instance(2, subtasks=60, layers=3)
     few = plan(Xdcp(), made, Budget(steps=1))
     assert (few.steps, few.cut) == (1, False)
@@ -256,7 +256,7 @@ def test_the_budget_ends_the_passes():
     assert whole.schedule.makespan_s == makespan(Xdcp(), made)
 
 
-def test_a_pass_checks_the_clock_and_is_valid_when_cut(monkeypatch):
+def test_pass_checks_the_clock_and_its_result_is_valid_when_interrupted(monkeypatch):
     made = random_instance(2, subtasks=60, layers=3)
     whole = plan(Xdcp(), made)
     monkeypatch.setattr(sweeps, "_ELEMENTS_PER_CALL", 1000)  # several calls per pass
@@ -279,7 +279,7 @@ def test_a_slow_machine_stays_unused():
     assert makespan(Xdcp(), made) == pytest.approx(0.8)
 
 
-def test_rounding_does_not_move_a_subtask():
+def test_rounding_errors_do_not_move_a_subtask():
     assert (
         0.1 + 0.7 - 0.7 < 0.1
     )  # by its latest finish alone the first subtask would end too late where it is
@@ -289,7 +289,7 @@ def test_rounding_does_not_move_a_subtask():
     assert makespan(Xdcp(), made) == 0.1 + 0.7
 
 
-def test_options_come_with_the_name():
+def test_planner_options_can_be_given_with_the_name():
     found = make_planner("xdcp:pool=shared:threshold=0.9:start=sequential")
     assert found == Xdcp(pool="shared", threshold=0.9, start="sequential")
     assert make_planner("shuffle:pool=shared") == Shuffle(pool="shared")
@@ -298,7 +298,7 @@ def test_options_come_with_the_name():
 
 
 @pytest.mark.parametrize("form", ["plain", "compiled"])
-def test_both_forms_give_the_same_plan(form, monkeypatch):
+def test_compiled_and_plain_kernels_give_the_same_plan(form, monkeypatch):
     made = random_instance(5, subtasks=80, layers=4)
     monkeypatch.setenv("WEFT_KERNELS", "plain")
     expected = lines(plan(Xdcp(), made).schedule)

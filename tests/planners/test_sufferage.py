@@ -1,4 +1,4 @@
-"""Sufferage: the task that loses most on its second-best machine comes first."""
+"""Sufferage places first the task that loses most on its second-best machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def plan_of(tasks, where):
     return lines(planned(instance(tasks, where), "sufferage"))
 
 
-def test_the_larger_loss_gets_the_machine():
+def test_task_with_the_larger_loss_is_placed_first():
     tasks = {"easy": {"seconds": {"m0": 4, "m1": 5}}, "picky": {"seconds": {"m0": 4, "m1": 9}}}
     found = plan_of(tasks, platform({}, {}))
     assert found == {"picky": ("m0", 1, 0, 4), "easy": ("m1", 1, 0, 5)}
@@ -29,7 +29,7 @@ def test_losses_are_recomputed_after_every_placement():
     assert found == {"a": ("m0", 1, 0, 3), "b": ("m1", 1, 0, 4), "c": ("m2", 1, 0, 6)}
 
 
-def test_a_task_with_one_machine_comes_first():
+def test_task_with_a_single_machine_is_placed_first():
     tasks = {"picky": {"seconds": {"m0": 1, "m1": 99}}, "only": {"seconds": {"m0": 50}}}
     assert plan_of(tasks, platform({}, {}))["only"][2] == 0
 

@@ -1,4 +1,4 @@
-"""Weave: known or enumerated optima, never worse than the start, reproducible with steps."""
+"""Weave: finds known or enumerated optima, is never worse than the start, and is reproducible with steps."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from genome_draws import random_genome
 from kernels.random_graphs import layered
 from planning_examples import MAKESPAN, instance, lines, matrix_tasks, platform, processors
 from published.test_heft_2002 import COMMUNICATION as HEFT_DATA
 from published.test_heft_2002 import SECONDS as HEFT_SECONDS
 from published.test_peft_2014 import COMMUNICATION as PEFT_DATA
 from published.test_peft_2014 import SECONDS as PEFT_SECONDS
+from random_genomes import random_genome
 from schedule.exhaustive import shortest_makespan
 from weft.errors import InvalidInput
 from weft.formats.files import load_platform, load_workflow
@@ -90,7 +90,7 @@ def grid(number=24, on=PRICED):
     [(HEFT_SECONDS, HEFT_DATA, 73), (PEFT_SECONDS, PEFT_DATA, 113)],
     ids=["heft2002", "peft2014"],
 )
-def test_the_examples_of_the_papers_are_solved_optimally(seconds, data, optimum):
+def test_examples_of_the_papers_are_solved_optimally(seconds, data, optimum):
     made = instance(matrix_tasks(seconds, data), processors(len(seconds[0])))
     assert woven(made, 200_000).schedule.makespan_s == optimum
 
@@ -109,14 +109,14 @@ def test_optima_with_communication_are_found(bench_data, file, processors_):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_small_instances_are_solved(seed):
+def test_small_instances_are_solved_optimally(seed):
     rng = np.random.default_rng(seed)
     made = layered(rng, integers=True, layout="table", machines=2, tasks=6)
     assert serves_one_at_a_time(made)
     assert woven(made).schedule.makespan_s == pytest.approx(shortest_makespan(made), rel=1e-9)
 
 
-def test_the_instance_of_the_peers_is_planned_better_than_by_heft(bench_data):
+def test_instance_with_published_results_is_planned_better_than_by_heft(bench_data):
     file = bench_data / "peers" / "hetero_100x16.json"
     made = compile_instance(unfold(load_workflow(file)), load_platform(file))
     assert len(made) == json.loads(file.read_text())["n"]
@@ -137,7 +137,7 @@ def test_the_plan_is_never_worse_than_the_start(name, integers):
         assert plan.steps == 400
 
 
-def test_cost_is_traded_for_time():
+def test_plan_for_less_cost_takes_more_time():
     made = grid()
     cheap = woven(made, objective=make_objective("cost")).schedule
     balanced = woven(made, objective=make_objective("on-demand")).schedule
@@ -148,7 +148,7 @@ def test_cost_is_traded_for_time():
     assert measure_schedule(cheap, made).machines_used == 1
 
 
-def test_a_deadline_is_kept_at_little_cost_and_a_maximal_cost_in_little_time():
+def test_deadline_is_met_at_low_cost_and_maximal_cost_in_short_time():
     made = grid()
     short, cheap = woven(made).schedule, woven(made, objective=make_objective("cost")).schedule
     deadline_s = 1.3 * short.makespan_s
@@ -173,7 +173,7 @@ def test_the_same_seed_and_steps_give_the_same_plan(islands):
 
 
 class Threads:
-    """A pool of two workers that pickles its items, as processes do."""
+    """A pool of two workers that pickles its items, as a process pool does."""
 
     workers = 2
 
@@ -183,7 +183,7 @@ class Threads:
         return (piece.result() for piece in pieces)
 
 
-def test_the_plan_depends_on_islands_not_on_workers():
+def test_plan_depends_on_islands_not_on_workers():
     made = layered(np.random.default_rng(6), integers=False, layout="related")
     plans = [
         Weave(islands=islands).plan(
@@ -196,7 +196,7 @@ def test_the_plan_depends_on_islands_not_on_workers():
     assert [lines(plan.schedule) for plan in plans[1:]] == [lines(plans[0].schedule)] * 2
 
 
-def test_islands_report_progress_and_stop_at_the_bound():
+def test_islands_report_progress_and_stop_at_the_lower_bound():
     made = instance(
         {f"t{index}": {"work": index % 5 + 1} for index in range(14)}, platform({}, {}, {"speed": 2})
     )
@@ -208,7 +208,7 @@ def test_islands_report_progress_and_stop_at_the_bound():
     assert all(one.makespan_s > two.makespan_s for one, two in pairwise(reports))
 
 
-def test_progress_is_reported_and_an_interrupt_returns_the_best():
+def test_progress_is_reported_and_an_interrupt_returns_the_best_plan():
     made = layered(np.random.default_rng(6), integers=False, layout="related")
     start = some_start(made)
     reports = []
@@ -223,7 +223,7 @@ def test_progress_is_reported_and_an_interrupt_returns_the_best():
     assert plan.schedule.makespan_s <= reports[0].makespan_s < start.makespan_s
 
 
-def test_a_clock_ends_the_search():
+def test_clock_ends_the_weave_search():
     made = layered(np.random.default_rng(6), integers=False, layout="related")
     start = some_start(made)
     ticks = iter([0.3, *np.arange(0.3, 0.0, -0.04), *[0.0] * 50])
@@ -241,7 +241,7 @@ def test_a_clock_ends_the_search():
     assert verify(plan.schedule, made.graph, made.platform) == []
 
 
-def test_a_search_without_a_budget_ends(monkeypatch):
+def test_search_without_a_budget_ends(monkeypatch):
     monkeypatch.setattr(weave, "_DEFAULT_STEPS", 200)
     made = grid()
     plan = Weave().plan(
@@ -260,7 +260,7 @@ TASKS = {
 
 
 class TestAlike:
-    def test_machines_are_equal_if_the_choice_does_not_matter(self):
+    def test_machines_are_equivalent_if_exchanging_them_changes_nothing(self):
         assert has_equal_machines(instance(TASKS, "identical:4"))
         assert not has_equal_machines(instance(TASKS, platform({}, {"speed": 2})))
         assert not has_equal_machines(instance(TASKS, platform({}, {"price_per_node_hour": 1.0})))
@@ -271,7 +271,7 @@ class TestAlike:
             instance(TASKS | {"x": {"work": 1, "requirements": 'name == "m1"'}}, "identical:4")
         )
 
-    def test_tasks_are_assigned_to_the_equal_machines(self):
+    def test_tasks_are_distributed_over_equivalent_machines(self):
         made = instance(TASKS, "identical:4")
         start = some_start(made)
         plan = improved(made, start, 2_000)
@@ -281,7 +281,7 @@ class TestAlike:
         assert measure_schedule(plan.schedule, made).machines_used == 4
 
 
-def test_unsupported_instances_have_a_reason():
+def test_unsupported_instances_are_refused_with_their_reason():
     made = grid()
     assert "efficiency" in Weave().supports(made, make_objective("efficiency")).reason
     with pytest.raises(InvalidInput, match="efficiency"):
@@ -292,7 +292,7 @@ def test_unsupported_instances_have_a_reason():
         assert Weave().supports(made, make_objective(name)) is None
 
 
-def test_moldable_tasks_and_pins_are_served_as_well():
+def test_moldable_tasks_and_pins_are_supported():
     tasks = {f"w{k}": {"work": 4 + k, "nodes": [1, 2, 4], "speedup": {"amdahl": 0.2}} for k in range(6)}
     made = instance(tasks, "cluster:4")
     assert not serves_one_at_a_time(made)

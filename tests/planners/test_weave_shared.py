@@ -1,4 +1,4 @@
-"""The search on shared machines: published and enumerated optima, limits, budgets, reproducible plans."""
+"""Weave on shared machines: published and enumerated optima, limits, budgets, reproducible plans."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from weft.workflow.checks import check_and_unfold
 
 @pytest.fixture
 def compiled(monkeypatch):
-    """Compile the search only: list planners run once and need no compilation."""
+    """Compile the search kernels only, because list planners run once."""
 
     def search(made, start="heft", **options):
         schedule = planned(made, start)
@@ -41,7 +41,7 @@ def compiled(monkeypatch):
 
 
 def searched(made, start="heft", *, objective=MAKESPAN, budget=None, seed=0):
-    """Search from the plan of a list planner, or without a start."""
+    """Return the plan of a search that starts from the plan of a list planner, or without one."""
     schedule = planned(made, start) if isinstance(start, str) else start
     limit = budget or Budget(steps=2000)
     return search_shared(made, linearise_objective(made, objective), schedule, limit, generator(seed, "test"))
@@ -66,7 +66,7 @@ def projects(bench_data, tmp_path, names):
             yield name, compile_instance(check_and_unfold(read_workflow_file(path)), load_platform(path))
 
 
-def test_projects_of_the_library_are_solved_to_the_optimum(bench_data, tmp_path, compiled):
+def test_psplib_projects_are_solved_to_the_optimum(bench_data, tmp_path, compiled):
     with (bench_data / "psplib" / "best_known_j30.csv").open() as file:
         optima = {row["instance"]: float(row["opt"]) for row in csv.DictReader(file)}
     names = ("j301_1.sm", "j305_4.sm", "j3013_2.sm", "j3021_7.sm", "j3029_6.sm", "j3045_3.sm")
@@ -80,7 +80,7 @@ def test_projects_of_the_library_are_solved_to_the_optimum(bench_data, tmp_path,
 
 
 def cores_and_gpu(facts):
-    """Return moldable tasks that take cores of one machine or all of another."""
+    """Return moldable tasks that use cores of one machine or all of another."""
     cores, times = facts["meta"]["m"], facts["cpudata"]
     tasks = {
         f"t{index}": {
@@ -106,7 +106,7 @@ def test_cores_and_a_gpu_are_shared_optimally(bench_data, number, compiled):
     assert not verify(plan.schedule, made.graph, made.platform)
 
 
-def test_the_cluster_of_the_peers_is_planned_better_than_by_any_peer(bench_data, compiled):
+def test_cluster_with_published_results_is_planned_better_than_all_of_them(bench_data, compiled):
     path = str(bench_data / "peers" / "moldable_64_barrier.json")
     made = compile_instance(check_and_unfold(read_workflow_file(path)), load_platform(path))
     plan = compiled(made, "heft-moldable", budget=Budget(steps=100_000))
@@ -115,7 +115,7 @@ def test_the_cluster_of_the_peers_is_planned_better_than_by_any_peer(bench_data,
 
 
 @pytest.mark.parametrize("name", ["rand0003", "rand0010"])
-def test_identical_processors_behind_one_queue(bench_data, tmp_path, name, compiled):
+def test_identical_processors_with_one_queue_are_planned_optimally(bench_data, tmp_path, name, compiled):
     with (bench_data / "stg" / "reference.csv").open() as file:
         rows = [row for row in csv.DictReader(file) if row["file"] == f"50/{name}.stg"]
     with zipfile.ZipFile(bench_data / "stg" / "stg50.zip") as archive:
@@ -128,7 +128,7 @@ def test_identical_processors_behind_one_queue(bench_data, tmp_path, name, compi
             assert plan.schedule.makespan_s == float(row["pub_ub"])
 
 
-def unlike(budgets=None):
+def different_prices(budgets=None):
     """Return four tasks on two machines of different prices, few enough for enumeration."""
     law = {"nodes": [1, 2], "speedup": {"amdahl": 0.3}}
     tasks = {
@@ -176,8 +176,8 @@ def every_schedule(made):
         ("static", {}),
     ],
 )
-def test_the_plan_is_optimal_for_its_objective(name, limits):
-    made, objective = unlike(), make_objective(name, **limits)
+def test_plan_is_optimal_for_its_objective(name, limits):
+    made, objective = different_prices(), make_objective(name, **limits)
     linear = linearise_objective(made, objective)
     kept = [
         linear.value(makespan, node_s, cost)
@@ -188,10 +188,10 @@ def test_the_plan_is_optimal_for_its_objective(name, limits):
     assert evaluate_loss(made, objective, plan.schedule) == pytest.approx((0.0, min(kept)), rel=1e-9)
 
 
-def test_budgets_are_kept_from_any_start():
-    made = unlike(budgets={"core_h": 5.0})
+def test_budgets_are_met_from_any_start():
+    made = different_prices(budgets={"core_h": 5.0})
     assert made.binding_budgets() == ("core_h",)
-    free = planned(unlike(), "heft-moldable")
+    free = planned(different_prices(), "heft-moldable")
     least = min(
         makespan
         for makespan, _, _, chosen in every_schedule(made)
@@ -205,7 +205,7 @@ def test_budgets_are_kept_from_any_start():
         assert not verify(plan.schedule, made.graph, made.platform)
 
 
-def test_budgets_that_cannot_be_kept_together_are_refused():
+def test_budgets_that_cannot_all_be_met_are_refused():
     consumes = {"x": {1: 2, 2: 0}, "y": {1: 0, 2: 2}}
     tasks = {"a": {"work": 1.0, "nodes": [1, 2], "consumes": consumes}}
     made = instance(tasks, platform({"nodes": 2}), budgets={"x": 1.0, "y": 1.0})
@@ -232,7 +232,7 @@ def test_plans_are_valid_and_not_worse_than_the_start(seed, name):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_moldable_plans_become_clearly_shorter(seed):
+def test_moldable_plans_become_shorter_by_a_stated_share(seed):
     made = cluster(seed)
     start = planned(made, "heft")
     plan = searched(made, start, budget=Budget(steps=4000))
@@ -255,7 +255,7 @@ def test_kernel_form_and_progress_callback_do_not_change_the_plan(monkeypatch):
     assert lines(searched(made, budget=Budget(steps=1500), seed=4).schedule) != lines(plans[0].schedule)
 
 
-def test_the_clock_ends_the_search():
+def test_clock_ends_the_search_on_shared_machines():
     looks = itertools.count()
     plan = searched(cluster(2), budget=Budget(left=lambda: 1.0 - 0.05 * next(looks)))
     assert plan.cut
@@ -274,7 +274,7 @@ def test_an_interrupt_returns_the_best_plan_so_far():
     assert plan.schedule.makespan_s < start.makespan_s
 
 
-def test_a_search_without_choices_takes_one_step():
+def test_search_without_choices_ends_after_one_step():
     made = instance({"a": {"work": 1.0}, "b": {"work": 2.0, "after": ["a"]}}, platform({"nodes": 2}))
     plan = searched(made, budget=Budget(steps=100))
     assert (plan.steps, plan.cut, plan.schedule.makespan_s) == (1, False, 3.0)

@@ -74,5 +74,5 @@ def _platforms(draw: st.DrawFn) -> Platform:
 
 @pytest.fixture(scope="session")
 def platforms() -> st.SearchStrategy[Platform]:
-    """Valid platforms with sites, pairs of every kind and shares."""
+    """Return a strategy of valid platforms with sites, pairs of every kind and shares."""
     return _platforms()

@@ -42,7 +42,7 @@ def test_the_rate_is_the_speed_for_the_service_times_availability() -> None:
         (Machine(name="m/x", host="m", only_service="x", speeds={"dock": 2.0}), "dock", False),
     ],
 )
-def test_offers(machine: Machine, service: str | None, offered: bool) -> None:
+def test_machine_offers_its_services(machine: Machine, service: str | None, offered: bool) -> None:
     assert machine.offers(service) is offered
 
 
@@ -100,7 +100,7 @@ def test_each_violated_rule_gives_one_problem_with_its_path(
     assert words in str(faults[0])
 
 
-def test_all_problems_are_found_at_once() -> None:
+def test_all_problems_of_a_machine_are_reported_at_once() -> None:
     machine = Machine(name="m", nodes=0, speed=-1.0, availability=2.0, queue="lifo")
     assert [fault.path for fault in machine.find_problems()] == [
         ("nodes",),
@@ -110,7 +110,7 @@ def test_all_problems_are_found_at_once() -> None:
     ]
 
 
-def test_machines_under_other_names_differ_only_in_name() -> None:
+def test_renamed_machines_differ_only_in_name() -> None:
     machine = Machine(name="m", nodes=4, attributes={"rack": 3})
     first, second = machine.under_names(["m1", "m2"])
     assert first == Machine(name="m1", nodes=4, attributes={"rack": 3})

@@ -44,7 +44,7 @@ def _platform(*links: tuple[str, str, Link]) -> Platform:
         ((("A", "alone", MIXED),), A, ALONE, MIXED),
     ],
 )
-def test_the_most_specific_link_applies(
+def test_most_specific_link_is_used(
     links: tuple[tuple[str, str, Link], ...], a: Machine, b: Machine, expected: Link | None
 ) -> None:
     platform = _platform(*links)
@@ -53,18 +53,18 @@ def test_the_most_specific_link_applies(
     assert link_between(platform, b, a) == expected
 
 
-def test_the_default_link_moves_a_gigabyte_per_second() -> None:
+def test_default_link_has_one_gigabyte_per_second() -> None:
     platform = Platform(machines=(A, B))
     link = link_between(platform, A, B)
     assert link == DEFAULT_LINK
     assert DEFAULT_LINK.seconds(1e9) == 1.0
 
 
-def test_a_link_of_infinite_bandwidth_takes_only_its_latency() -> None:
+def test_link_of_infinite_bandwidth_takes_only_its_latency() -> None:
     assert Link(latency_s=0.5, bandwidth_Bps=math.inf).seconds(1e12) == 0.5
 
 
-def test_without_shares_the_planned_machines_are_the_machines() -> None:
+def test_planned_machines_are_the_machines_when_there_are_no_shares() -> None:
     assert planned_machines(_platform()) == (A, A2, B, ALONE)
 
 
@@ -96,7 +96,7 @@ def test_shares_are_machines_beside_the_rest_of_their_host() -> None:
     assert link_between(platform, x, B) == DEFAULT_LINK
 
 
-def test_a_machine_without_remaining_nodes_is_not_planned() -> None:
+def test_machine_without_remaining_nodes_is_not_planned() -> None:
     platform = Platform(
         machines=(Machine(name="m", nodes=2),), virtual=(Share(machine="m", service="x", nodes=2),)
     )

@@ -16,7 +16,7 @@ from weft.platform.short_forms import parse_short_form
 
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
-def test_the_arrays_equal_link_between(platforms: st.SearchStrategy[Platform], data: st.DataObject) -> None:
+def test_link_arrays_equal_link_between(platforms: st.SearchStrategy[Platform], data: st.DataObject) -> None:
     platform = data.draw(platforms)
     machines = planned_machines(platform)
     net = compile_network(platform, machines)
@@ -35,7 +35,7 @@ def test_the_arrays_equal_link_between(platforms: st.SearchStrategy[Platform], d
     assert net.mean_inverse_bandwidth == pytest.approx(np.mean(inverses) if inverses else 0.0)
 
 
-def test_one_host_has_no_network() -> None:
+def test_transfers_within_one_host_take_no_time() -> None:
     platform = Platform(
         machines=(Machine(name="m", nodes=3),),
         default_link=Link(latency_s=1.0),
@@ -46,7 +46,7 @@ def test_one_host_has_no_network() -> None:
     assert (net.mean_latency_s, net.mean_inverse_bandwidth) == (0.0, 0.0)
 
 
-def test_infinite_bandwidth_costs_nothing_per_byte() -> None:
+def test_infinite_bandwidth_has_zero_seconds_per_byte() -> None:
     platform = Platform(
         machines=(Machine(name="a"), Machine(name="b")), default_link=Link(bandwidth_Bps=math.inf)
     )

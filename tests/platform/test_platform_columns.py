@@ -13,7 +13,7 @@ MACHINES = (
 )
 
 
-def test_every_name_has_one_entry_per_machine() -> None:
+def test_every_column_has_one_entry_per_machine() -> None:
     found = machine_columns(MACHINES)
     assert set(found) == {*BUILT_IN_NAMES, "rack", "fast", "licence", "kind", "mixed"}
     assert {len(column) for column in found.values()} == {3}
@@ -40,12 +40,12 @@ def test_booleans_that_some_machines_lack_are_objects() -> None:
     assert found["x"].tolist() == [True, None]
 
 
-def test_built_in_names_take_precedence() -> None:
+def test_built_in_names_take_precedence_over_attributes() -> None:
     found = machine_columns((Machine(name="a", speed=2.0, attributes={"speed": 9.0}),))
     assert found["speed"].tolist() == [2.0]
 
 
-def test_no_machines_give_empty_columns() -> None:
+def test_columns_are_empty_without_machines() -> None:
     assert machine_columns(())["speed"].shape == (0,)
 
 

@@ -19,7 +19,7 @@ def _speeds(machines: int, **options: Any) -> np.ndarray:
 
 
 @given(st.integers(2, 40), st.floats(1, 1000), st.sampled_from(DISTRIBUTIONS), st.integers(0, 2**32))
-def test_heterogeneity_is_the_ratio_of_fastest_to_slowest(
+def test_heterogeneity_is_the_ratio_of_fastest_to_slowest_speed(
     machines: int, heterogeneity: float, distribution: str, seed: int
 ) -> None:
     platform = random_platform(
@@ -34,11 +34,11 @@ def test_heterogeneity_is_the_ratio_of_fastest_to_slowest(
 @pytest.mark.parametrize(
     ("distribution", "mean"), [("uniform", 2.5), ("log-uniform", 3 / np.log(4)), ("classes", (1 + 2 + 4) / 3)]
 )
-def test_the_mean_is_as_documented(distribution: str, mean: float) -> None:
+def test_mean_speed_is_as_documented(distribution: str, mean: float) -> None:
     assert _speeds(20_000, distribution=distribution).mean() == pytest.approx(mean, rel=0.02)
 
 
-def test_classes_are_geometric_steps() -> None:
+def test_speeds_of_classes_are_geometric_steps() -> None:
     speeds = _speeds(500, distribution="classes", classes=4, heterogeneity=8)
     np.testing.assert_allclose(np.unique(speeds.round(9)), [1, 2, 4, 8])
 
@@ -47,7 +47,7 @@ def test_a_single_machine_has_speed_1() -> None:
     assert _speeds(1, heterogeneity=5.0).tolist() == [1.0]
 
 
-def test_node_counts_cover_their_bounds() -> None:
+def test_random_node_counts_reach_their_bounds() -> None:
     platform = random_platform(200, rng=generator(1), nodes=(2, 5))
     assert {machine.nodes for machine in platform.machines} == {2, 3, 4, 5}
 
@@ -59,7 +59,7 @@ def test_sites_are_equal_blocks_with_links_within_and_between() -> None:
     assert platform.default_link == Link(latency_s=0.5, bandwidth_Bps=2.0)
 
 
-def test_bounds_of_links_are_drawn_for_each_pair_of_sites() -> None:
+def test_link_values_are_drawn_for_each_pair_of_sites() -> None:
     platform = random_platform(
         4, rng=generator(1), sites=4, between_latency_s=(0.1, 0.2), bandwidth_Bps=(1e6, 2e6)
     )

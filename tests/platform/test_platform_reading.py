@@ -54,7 +54,7 @@ def _problems(value: object) -> list[str]:
     return [str(problem) for problem in caught.value.problems]
 
 
-def test_the_example_of_the_file_format() -> None:
+def test_example_of_the_platform_format_is_read() -> None:
     platform = _read(EXAMPLE, "grid/testbed.yaml")
     assert platform.name == "testbed"
     assert len(platform.machines) == 18
@@ -69,7 +69,7 @@ def test_the_example_of_the_file_format() -> None:
     assert platform.links == (("ucm", "uibk", Link(bandwidth_Bps=12.5e6, latency_s=0.02)),)
 
 
-def test_every_machine_key() -> None:
+def test_every_machine_key_is_read() -> None:
     values = {
         "nodes": 4,
         "cores": 8,
@@ -121,11 +121,11 @@ def test_missing_keys_have_defaults(nothing: object) -> None:
     assert platform.default_link == DEFAULT_LINK
 
 
-def test_a_single_service_needs_no_list() -> None:
+def test_single_service_may_be_given_without_a_list() -> None:
     assert _read({"machines": {"m": {"services": "dock"}}}).machines[0].services == ("dock",)
 
 
-def test_without_a_default_speed_the_speed_is_1() -> None:
+def test_speed_is_1_without_a_default_speed() -> None:
     (machine,) = _read({"machines": {"m": {"speed": {"dock": 3}}}}).machines
     assert (machine.speed, machine.speeds) == (1.0, {"dock": 3.0})
 
@@ -140,11 +140,11 @@ def test_without_a_default_speed_the_speed_is_1() -> None:
         ({"latency": "1ms"}, Link(latency_s=1e-3)),
     ],
 )
-def test_links(link: dict[str, object], expected: Link) -> None:
+def test_links_are_read(link: dict[str, object], expected: Link) -> None:
     assert _read({"machines": {"m": {}}, "links": {"default": link}}).default_link == expected
 
 
-def test_shares() -> None:
+def test_shares_are_read() -> None:
     platform = _read(
         {
             "machines": {"m": {"nodes": 4}},
@@ -251,7 +251,7 @@ def test_an_invalid_platform_is_one_problem(value: object, words: str) -> None:
     assert words in problem
 
 
-def test_all_problems_are_reported_together() -> None:
+def test_all_problems_of_a_platform_file_are_reported_together() -> None:
     problems = _problems(
         {
             "weft": 3,
@@ -263,14 +263,14 @@ def test_all_problems_are_reported_together() -> None:
     assert len(problems) == 6
 
 
-def test_machines_of_one_key_give_one_problem_with_the_key() -> None:
+def test_problem_of_several_machines_of_one_key_is_reported_once() -> None:
     with pytest.raises(InvalidInput) as caught:
         _read({"machines": {"altix{1..16}": {"speed": 0}}})
     (problem,) = caught.value.problems
     assert problem.path == ("machines", "altix{1..16}", "speed")
 
 
-def test_problems_have_lines() -> None:
+def test_problems_of_a_platform_have_lines() -> None:
     speed = DocumentNode(value=0, location=SourceLocation(line=4, column=12), path=("machines", "m", "speed"))
     machine = DocumentNode(
         value={"speed": speed},
@@ -289,7 +289,7 @@ def test_problems_have_lines() -> None:
     assert format_path(problem.path) == "machines.m.speed"
 
 
-def test_an_invalid_range_is_one_problem_beside_others() -> None:
+def test_invalid_range_is_one_problem_beside_others() -> None:
     problems = _problems({"machines": {"a{2..1}": {"site": "s", "node": 2}, "b": {}}, "sites": {"s": {}}})
     assert [problem.split(": ")[1] for problem in problems] == ["machines.a{2..1}"] * 2
 
@@ -304,7 +304,7 @@ def test_every_key_has_one_line_of_help() -> None:
         assert all(text and "\n" not in text for text in record.help.values())
 
 
-def test_the_defaults_of_the_fields_are_those_of_a_machine() -> None:
+def test_defaults_of_the_machine_fields_equal_those_of_the_class() -> None:
     machine = Machine(name="m")
     for field in MACHINE.fields:
         assert getattr(machine, field.key) == field.default
@@ -334,7 +334,7 @@ _trees = st.recursive(
         {"machines": _trees}, optional={"links": _trees, "sites": _trees, "virtual": _trees}
     )
 )
-def test_any_value_is_a_platform_or_invalid_input(value: dict[str, object]) -> None:
+def test_any_value_is_read_as_a_platform_or_rejected(value: dict[str, object]) -> None:
     problems: tuple[Problem, ...] = ()
     platform = None
     try:

@@ -22,7 +22,7 @@ def test_writing_and_reading_gives_an_equal_platform(
     assert read_platform(from_python(json.loads(text)), None) == platform
 
 
-def test_defaults_are_omitted() -> None:
+def test_default_values_are_not_written() -> None:
     assert platform_document(Platform(name="p", machines=(Machine(name="m"),))) == {
         "weft": 1,
         "name": "p",
@@ -30,7 +30,7 @@ def test_defaults_are_omitted() -> None:
     }
 
 
-def test_only_what_differs_is_written() -> None:
+def test_only_values_that_differ_from_the_defaults_are_written() -> None:
     machine = Machine(name="m", nodes=4, speed=2.0, speeds={"dock": 3.0}, services=("gee",))
     platform = Platform(name="p", machines=(machine,), default_link=Link(latency_s=0.5))
     document = platform_document(platform)
@@ -40,7 +40,7 @@ def test_only_what_differs_is_written() -> None:
     assert document["links"] == {"default": {"bandwidth": 1e9, "latency": 0.5}}
 
 
-def test_short_forms_can_be_written() -> None:
+def test_platforms_from_short_forms_can_be_written() -> None:
     for text in ("identical:3,bandwidth=10MB/s", "cluster:64,cores=36", "local", "random:5,sites=2"):
         platform = parse_short_form(text)
         assert platform is not None

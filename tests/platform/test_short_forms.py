@@ -9,7 +9,7 @@ from weft.platform.platform import DEFAULT_LINK, Link, Platform
 from weft.platform.short_forms import SHORT_FORMS, parse_short_form
 
 
-def test_identical_machines() -> None:
+def test_identical_gives_machines_of_equal_speed() -> None:
     assert parse_short_form("identical:3") == Platform(
         name="identical-3",
         machines=tuple(Machine(name=f"m{n}") for n in (1, 2, 3)),
@@ -17,7 +17,7 @@ def test_identical_machines() -> None:
     )
 
 
-def test_identical_machines_with_options() -> None:
+def test_identical_accepts_options() -> None:
     platform = parse_short_form(
         "identical:2, bandwidth=100MB/s, latency=1ms, speed=2, nodes=4, memory=1GB, price=0.5"
     )
@@ -42,7 +42,7 @@ def test_a_cluster_is_one_machine() -> None:
     )
 
 
-def test_local_is_the_local_machine_limited_by_its_number() -> None:
+def test_local_is_this_computer_with_at_most_the_given_cores() -> None:
     whole, one, many = (parse_short_form(text) for text in ("local", "local:1", "local:1000000"))
     assert whole is not None
     assert one is not None
@@ -79,7 +79,7 @@ def test_random_accepts_every_option() -> None:
 @pytest.mark.parametrize(
     "text", ["", "grid.yaml", "identical.yaml", "locale", "./local", "dir/cluster:4", "Identical:8"]
 )
-def test_other_texts_are_not_short_forms(text: str) -> None:
+def test_other_texts_are_not_read_as_short_forms(text: str) -> None:
     assert parse_short_form(text) is None
 
 
@@ -136,6 +136,6 @@ def test_all_invalid_options_are_reported_together() -> None:
     assert len(caught.value.problems) == 3
 
 
-def test_every_form_has_a_summary() -> None:
+def test_every_short_form_has_a_summary() -> None:
     assert set(SHORT_FORMS) == {"identical", "cluster", "local", "random"}
     assert all(form.summary for form in SHORT_FORMS.values())

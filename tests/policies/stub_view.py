@@ -1,4 +1,4 @@
-"""A stub of the view, for tests without an engine."""
+"""A stub of the decision view, for tests without an engine."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class StubView:
 
 
 def run_of(instance, *, index=0, arrival_s=0.0, done=(), where=None, alone_s=1.0, bound=None, plan=None):
-    """Return a run with some finished tasks; ``where`` gives their machines."""
+    """Return a run with some finished tasks on the machines ``where``."""
     means, ranks = mean_seconds(instance).tolist(), upward_ranks(instance).tolist()
     left = [task for task in range(len(instance)) if task not in set(done)]
     return SimpleNamespace(
@@ -51,7 +51,7 @@ def run_of(instance, *, index=0, arrival_s=0.0, done=(), where=None, alone_s=1.0
 
 
 def attempt(task, machine, expected_end_s, *, run=0, nodes=1):
-    """Return a live attempt."""
+    """Return a running attempt."""
     return SimpleNamespace(run=run, task=task, machine=machine, nodes=nodes, expected_end_s=expected_end_s)
 
 

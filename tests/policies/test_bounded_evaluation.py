@@ -1,4 +1,4 @@
-"""Policies with very small evaluation limits: runs keep the rules and replay to the same decisions."""
+"""Policies with very small evaluation limits: runs satisfy all rules and replay to the same decisions."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_all_tasks_run_with_small_evaluation_limits(policy):
     assert [len(lines) for lines in found.lines.values()] == [24, 24]
 
 
-def test_a_transfer_to_a_machine_that_is_down_does_not_block_others():
+def test_transfer_to_a_machine_that_is_down_does_not_block_other_tasks():
     tasks = {
         "a": {"work": 1, "machine": "A", "outputs": ["x", "y"]},
         "far": {"kind": "transfer", "from_": "A", "to": "B", "file": "x", "size": "1MB"},

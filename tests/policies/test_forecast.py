@@ -1,4 +1,4 @@
-"""Forecasts against a slow reference that tracks every node of every machine."""
+"""Forecasts equal a slow reference that tracks every node of every machine."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def random_graph(rng, *, data, nodes):
 
 
 def situation(rng, made):
-    """Draw how far a run is: what has ended and where, and what runs."""
+    """Draw the progress of a run: ended tasks with their machines, and running tasks."""
     graph, cut = made.graph, int(rng.integers(0, len(made)))
     started = range(cut)
     where, live, taken = {}, [], set()
@@ -111,7 +111,7 @@ def test_the_forecast_equals_the_reference(seed, data, nodes):
 
 
 def joined(rng, tasks, *, nodes=1):
-    """Return many tasks whose files two others need, on machines of two sites."""
+    """Return many tasks whose files two other tasks need, on machines of two sites."""
     described = {
         f"t{index}": {
             "work": float(rng.integers(1, 6)),
@@ -137,33 +137,33 @@ def test_the_forecast_equals_the_reference_with_files_from_many_machines(seed, n
 
 
 def test_transfer_times_are_computed_once_per_file_and_machine_class(monkeypatch):
-    asked, edge_s = [], Instance.edge_s
-    monkeypatch.setattr(Instance, "edge_s", lambda *given: asked.append(given) or edge_s(*given))
+    requested, edge_s = [], Instance.edge_s
+    monkeypatch.setattr(Instance, "edge_s", lambda *given: requested.append(given) or edge_s(*given))
     counts = []
     for tasks in (10, 40):
         made = joined(np.random.default_rng(0), tasks)
         where = {task: task % 6 for task in range(tasks)}
-        asked.clear()
+        requested.clear()
         FinishForecast(StubView.of(made)).left_s(run_of(made, done=where, where=where))
-        counts.append(len(asked))
+        counts.append(len(requested))
     assert counts == [2 * 10, 2 * 40], "two tasks; all machines are alike, since both sites are linked alike"
 
 
 @given(seed=st.integers(0, 10**6), data=st.booleans(), nodes=st.booleans())
-def test_the_forecast_is_exact_up_to_the_limit_of_placed_tasks(seed, data, nodes):
+def test_forecast_is_exact_up_to_the_limit_of_placed_tasks(seed, data, nodes):
     rng = np.random.default_rng(seed)
     made = random_graph(rng, data=data, nodes=nodes)
     where, live = situation(rng, made)
     view = StubView.of(made, now=100.0, live=live)
     run = run_of(made, done=where, where=where)
-    with looking_at(len(run.unfinished)):
+    with limit_placed_tasks(len(run.unfinished)):
         assert FinishForecast(view).left_s(run) == pytest.approx(
             reference_left_s(made, view, run, live), rel=1e-12
         )
 
 
 def layered(rng, *, speeds, data=False, nodes=False, tasks=150):
-    """Draw a graph of layers in which every task waits for some of the layer before."""
+    """Draw a layered graph in which every task depends on some tasks of the previous layer."""
     described, before, width = {}, [], int(rng.choice([3, 10, 40]))
     while len(described) < tasks:
         layer = [f"t{len(described) + place:03}" for place in range(int(rng.integers(1, 2 * width)))]
@@ -189,8 +189,8 @@ AHEAD = 38
 
 
 @contextmanager
-def looking_at(tasks):
-    """Let so many tasks be placed one by one."""
+def limit_placed_tasks(tasks):
+    """Limit the number of tasks that are placed one by one."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("weft.policies.forecast._MOST_PLACED", tasks)
         yield
@@ -199,7 +199,7 @@ def looking_at(tasks):
 @pytest.mark.parametrize("nodes", [False, True])
 @pytest.mark.parametrize("data", [False, True])
 @pytest.mark.parametrize("spread", [1.0, 4.0, 20.0])
-def test_the_estimate_of_the_remaining_tasks_is_close_to_the_exact_one(spread, data, nodes):
+def test_approximate_forecast_is_close_to_the_exact_one(spread, data, nodes):
     shares = []
     for seed in range(6):
         rng = np.random.default_rng(seed)
@@ -208,7 +208,7 @@ def test_the_estimate_of_the_remaining_tasks_is_close_to_the_exact_one(spread, d
         )
         done = range(int(rng.integers(0, 30)))
         view, run = StubView.of(made), run_of(made, done=done, where=dict.fromkeys(done, 0))
-        with looking_at(AHEAD):
+        with limit_placed_tasks(AHEAD):
             shares.append(FinishForecast(view).left_s(run) / reference_left_s(made, view, run, []))
     # Measured on 60 graphs each: 0.58 to 2.59, one of 720 beyond a factor of two, medians 0.82 to 1.04; with 256
     # of 1,000 tasks and 12 graphs each 0.68 to 1.70. The worst have data, many nodes and speeds far apart.
@@ -219,14 +219,14 @@ def test_the_estimate_of_the_remaining_tasks_is_close_to_the_exact_one(spread, d
 
 @settings(max_examples=25)
 @given(seed=st.integers(0, 10**6), machines=st.integers(1, 9))
-def test_on_equal_machines_the_estimate_is_at_least_work_and_longest_path(seed, machines):
+def test_forecast_on_equal_machines_is_at_least_mean_work_and_longest_path(seed, machines):
     rng = np.random.default_rng(seed)
     made = layered(rng, speeds=[1.0] * machines)
     done = range(int(rng.integers(0, 30)))
     live = [attempt(len(done), 0, 25.0)]
     view, run = StubView.of(made, live=live), run_of(made, done=done)
     left = [task for task in run.unfinished if task != len(done)]
-    with looking_at(AHEAD):
+    with limit_placed_tasks(AHEAD):
         found = FinishForecast(view).left_s(run)
     work = sum(run.mean_seconds[task] for task in left)
     assert found >= (work + 25.0) / machines - 1e-9
@@ -237,24 +237,24 @@ def test_on_equal_machines_the_estimate_is_at_least_work_and_longest_path(seed, 
 def test_running_tasks_beyond_the_limit_are_counted_once():
     made = instance({"a": {"sweep": {"k": "1..9"}, "work": 4}, "last": {"work": 1}}, "identical:2")
     last = made.graph.index("last")
-    with looking_at(2):
+    with limit_placed_tasks(2):
         # Seven tasks of 4 s behind those two: 28 s on two nodes, one of which is taken for 3 s more.
         found = FinishForecast(StubView.of(made, live=[attempt(last, 0, 3.0)])).left_s(run_of(made))
         assert found == pytest.approx((9 * 4.0 + 3.0) / 2)
         assert FinishForecast(StubView.of(made)).left_s(run_of(made)) == pytest.approx((9 * 4.0 + 1.0) / 2)
 
 
-def test_remaining_tasks_on_unlimited_machines_take_their_longest_path():
+def test_remaining_tasks_on_unlimited_machines_need_their_longest_path():
     tasks = {
         "a": {"sweep": {"k": "1..9"}, "work": 4},
         "b": {"sweep": {"k": "1..9"}, "work": 2, "after": "a[k]"},
     }
     made = instance(tasks, platform({"occupancy": "unlimited"}))
-    with looking_at(3):
+    with limit_placed_tasks(3):
         assert FinishForecast(StubView.of(made)).left_s(run_of(made)) == pytest.approx(6.0)
 
 
-def test_the_forecast_ignores_other_runs_and_the_time():
+def test_forecast_ignores_other_runs_and_the_current_time():
     made = instance({"a": {"work": 4}, "b": {"work": 3, "after": "a"}}, "identical:2")
     other = attempt(0, 0, 1000.0, run=7)
     found = [
@@ -269,7 +269,7 @@ def test_a_change_of_speed_factors_clears_the_cache():
         assert FinishForecast(StubView.of(made, factors=factors)).left_s(run_of(made)) == expected
 
 
-def test_without_a_machine_the_forecast_is_infinite():
+def test_forecast_is_infinite_without_a_machine():
     made = instance({"a": {"work": 4}}, "identical:2")
     assert FinishForecast(StubView.of(made, factors=[0.0, 0.0])).left_s(run_of(made)) == float("inf")
 

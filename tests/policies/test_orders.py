@@ -19,7 +19,7 @@ def random_instance(rng, tasks=25):
 
 
 def ancestors(graph, task):
-    """Return all direct and indirect predecessors, the slow way."""
+    """Return all direct and indirect predecessors, computed slowly."""
     found = set(graph.predecessors(task).tolist())
     while True:
         more = {other for task in found for other in graph.predecessors(task).tolist()} | found
@@ -28,13 +28,13 @@ def ancestors(graph, task):
         found = more
 
 
-def test_by_index_gives_equal_keys():
+def test_order_by_index_gives_equal_keys():
     order = ByIndex().of(random_instance(np.random.default_rng(0)))
     assert {order.key(task) for task in range(25)} == {0.0}
     assert list(order.completed(3)) == []
 
 
-def test_by_rank_puts_the_longest_path_first():
+def test_order_by_rank_places_the_longest_path_first():
     made = instance({"a": {"work": 1}, "b": {"work": 5}, "c": {"work": 7, "after": "a"}}, "identical:2")
     order = ByRank().of(made)
     a, b, c = map(made.graph.index, "abc")
@@ -49,7 +49,7 @@ def test_ranks_are_cached_per_instance():
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_priorities_follow_the_definition(seed):
+def test_pm_s_priorities_equal_the_definition(seed):
     rng = np.random.default_rng(seed)
     made = random_instance(rng)
     graph, order = made.graph, ByPriority().of(made)
@@ -66,7 +66,7 @@ def test_priorities_follow_the_definition(seed):
         for other in urgent:
             expected[other] -= 1.0
         assert sorted(changed) == sorted(urgent - done), (
-            "each once, and only those that can still be asked for"
+            "each once, and only those that may be requested again"
         )
         left = [task for task in range(len(graph)) if task not in done]
         assert [order.key(task) for task in left] == [expected[task] for task in left]
@@ -86,7 +86,7 @@ def test_a_repeated_task_lowers_priorities_again():
     assert (order.key(a), order.key(b)) == (0.0, -1.0)
 
 
-def test_a_repeated_task_marks_its_descendants_as_unfinished():
+def test_descendants_of_a_repeated_task_are_unfinished_again():
     chain = {
         "a": {"work": 1},
         "b": {"work": 1, "after": "a"},
@@ -104,7 +104,7 @@ def test_a_repeated_task_marks_its_descendants_as_unfinished():
     assert order.key(b) == before - 1.0
 
 
-def test_every_order_has_a_name():
+def test_every_order_is_registered_by_name():
     assert {name: type(order) for name, order in ORDERS.items()} == {
         "rank": ByRank,
         "index": ByIndex,

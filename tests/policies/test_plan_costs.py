@@ -1,4 +1,6 @@
-"""The cost of an event for policies that follow plans while tasks wait for many machines, in executed lines."""
+"""The number of executed lines per event, for policies that follow plans while tasks wait for many
+machines.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,7 @@ POLICIES = [
 
 
 def pairs(size, **keys):
-    """Return many pairs of successive tasks with eight different durations."""
+    """Return many pairs of dependent tasks with eight different durations."""
     return sweep(size, a={"work": "10 + k % 8", **keys}, b={"work": "7 + k % 8", "after": "a[k]", **keys})
 
 
@@ -67,7 +69,7 @@ def with_data(size):
 
 
 def choosy(size):
-    """Return pairs whose second task can run only on fast machines, which are idle before."""
+    """Return pairs whose second task can run only on fast machines, which are idle until then."""
     slow = {"work": "10 + k % 8", "requirements": "speed < 2"}
     return sweep(size, a=slow, b={"work": "7 + k % 8", "after": "a[k]", "requirements": "speed > 2"})
 
@@ -95,7 +97,7 @@ SCENES = {
     "data move": Scene(with_data),
     "some have to run on fast machines, which are down": Scene(choosy, down=(1, 3)),
     "tasks ask for fast machines while they run": Scene(pairs, happening=DEMANDING),
-    "machines are asked first": Scene(pairs, agreed=ASKING),
+    "machines are queried first": Scene(pairs, agreed=ASKING),
 }
 
 
@@ -105,7 +107,7 @@ CASES += [(scene, policy) for scene in list(SCENES)[4:] for policy in IN_EVERY_S
 
 
 def lines_per_event(monkeypatch, policy, machines, scene):
-    """Count the lines per event while two workflows compete on so many machines."""
+    """Count the executed lines per event while two workflows compete on this many machines."""
     scene = SCENES[scene]
     lines, handle, events = Lines(), Engine.handle, 0
     settled, counted = SETTLED * machines, EVENTS * machines
@@ -132,7 +134,7 @@ def lines_per_event(monkeypatch, policy, machines, scene):
 
 @pytest.mark.usefixtures("little_looked_at")
 @pytest.mark.parametrize(("scene", "policy"), CASES)
-def test_the_cost_of_an_event_does_not_depend_on_the_number_of_planned_machines(monkeypatch, scene, policy):
+def test_lines_per_event_do_not_depend_on_the_number_of_planned_machines(monkeypatch, scene, policy):
     monkeypatch.setattr("weft.policies.shared_plans._MOST_WAITING", WAITING)
     few, many = (lines_per_event(monkeypatch, policy, machines, scene) for machines in (FEW, MANY))
     assert few > 0

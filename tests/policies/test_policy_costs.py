@@ -1,4 +1,5 @@
-"""The cost of an event for each policy does not depend on the number of waiting tasks and machines.
+"""The number of executed lines per event of each policy does not depend on the number of waiting tasks and
+machines.
 
 The cost is the number of executed lines of Python, not seconds.
 """
@@ -108,7 +109,7 @@ class Lines:
         return self._line
 
     def during(self, function, *arguments):
-        """Call something and count its lines."""
+        """Call a function and count its lines."""
         before = sys.gettrace()
         sys.settrace(self.enter)
         try:
@@ -123,11 +124,11 @@ def sweep(size, **tasks):
 
 
 def pairs(size, **keys):
-    """Return two tasks after each other, many times."""
+    """Return many pairs of dependent tasks."""
     return sweep(size, a={"work": 10, **keys}, b={"work": 7, "after": "a[k]", **keys})
 
 
-def unlike(size):
+def different_pairs(size):
     """Return pairs with distinct durations."""
     return sweep(size, a={"work": "10 + k / 1000"}, b={"work": "7 + k / 1000", "after": "a[k]"})
 
@@ -183,15 +184,15 @@ SCENES = {
     "pairs": (pairs, unequal, SURPRISES),
     "a machine is down": (pairs, unequal, LOST),
     "a machine is down, data move": (with_data, sites, LOST),
-    "all times differ": (unlike, unequal, SURPRISES),
+    "all times differ": (different_pairs, unequal, SURPRISES),
     "data move": (with_data, sites, SURPRISES),
     "several nodes": (moldable, wide, SURPRISES),
     "memory": (with_memory, wide, SURPRISES),
     "open transfers": (with_transfers, sites, SURPRISES),
-    "machines are asked first": (pairs, unequal, SURPRISES, ASKING),
+    "machines are queried first": (pairs, unequal, SURPRISES, ASKING),
     "tasks avoid machines": (retried, unequal, FAILING),
     "tasks ask for other machines": (pairs, unequal, DEMANDING),
-    "tasks ask for more memory": (with_little_memory, wide, SHORT_OF_MEMORY),
+    "tasks request more memory": (with_little_memory, wide, SHORT_OF_MEMORY),
     "tasks rank machines": (ranking, unequal, SURPRISES),
     "files come from outside": (with_files, unequal, SURPRISES),
 }
@@ -210,7 +211,7 @@ IN_EVERY_SCENE = [
 ]
 """Policies with their own code for data, multi-node machines or machines that are down."""
 
-SPECIAL = list(SCENES).index("machines are asked first")
+SPECIAL = list(SCENES).index("machines are queried first")
 """Scenes from here on need a closer evaluation for every policy."""
 
 CASES = [("pairs", policy) for policy in [*sorted(POLICIES), *VARIANTS]]
@@ -218,7 +219,7 @@ CASES += [(scene, policy) for scene in list(SCENES)[1:SPECIAL] for policy in IN_
 CASES += [
     (scene, policy) for scene in list(SCENES)[SPECIAL:] for policy in ("basic", "fcfs", "plan:strict=true")
 ]
-CASES += [("machines are asked first", "foft"), ("tasks ask for more memory", "foft")]
+CASES += [("machines are queried first", "foft"), ("tasks request more memory", "foft")]
 
 ON_FEW, ON_MANY = 16, 64
 """Machines."""
@@ -231,7 +232,7 @@ ON_MACHINES = [(scene, policy) for scene, policy in CASES if "plan" not in polic
 
 
 def lines_per_event(monkeypatch, policy, waiting, scene, *, on=8, settled=SETTLED, events=EVENTS):
-    """Count the lines per event while two workflows compete and so many tasks wait."""
+    """Count the executed lines per event while two workflows compete and this many tasks wait."""
     make, where, scenario, *agreed = SCENES[scene]
     lines, handle, seen = Lines(), Engine.handle, 0
 
@@ -260,7 +261,7 @@ def little_looked_at(monkeypatch):
 
 @pytest.mark.usefixtures("little_looked_at")
 @pytest.mark.parametrize(("scene", "policy"), CASES)
-def test_the_cost_of_an_event_does_not_depend_on_the_number_of_waiting_tasks(monkeypatch, policy, scene):
+def test_lines_per_event_do_not_depend_on_the_number_of_waiting_tasks(monkeypatch, policy, scene):
     few, many = (lines_per_event(monkeypatch, policy, waiting, scene) for waiting in (FEW, MANY))
     assert few > 0
     assert many <= WITHIN * few
@@ -268,7 +269,7 @@ def test_the_cost_of_an_event_does_not_depend_on_the_number_of_waiting_tasks(mon
 
 @pytest.mark.usefixtures("little_looked_at")
 @pytest.mark.parametrize(("scene", "policy"), ON_MACHINES)
-def test_the_cost_of_an_event_does_not_depend_on_the_number_of_machines(monkeypatch, policy, scene):
+def test_lines_per_event_do_not_depend_on_the_number_of_machines(monkeypatch, policy, scene):
     few, many = (
         lines_per_event(monkeypatch, policy, PER_MACHINE * on, scene, on=on, settled=3 * on, events=3 * on)
         for on in (ON_FEW, ON_MANY)
@@ -278,6 +279,6 @@ def test_the_cost_of_an_event_does_not_depend_on_the_number_of_machines(monkeypa
 
 
 @pytest.mark.parametrize("policy", ["foft", "basic"])
-def test_the_cost_of_an_event_is_constant_with_the_real_limits(monkeypatch, policy):
+def test_lines_per_event_are_constant_with_the_default_limits(monkeypatch, policy):
     few, many = (lines_per_event(monkeypatch, policy, waiting, "pairs") for waiting in (1_000, 5_000))
     assert many <= WITHIN * few

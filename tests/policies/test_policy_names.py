@@ -14,13 +14,13 @@ from weft.policies.orders import ByPriority
 from weft.policies.policy import make_policy
 
 
-def test_options_set_fields():
+def test_options_in_a_policy_name_set_fields():
     assert make_policy("foft:intra=priority") == Foft(intra="priority")
     assert isinstance(make_policy("foft:intra=priority").order, ByPriority)
     assert make_policy("layered:inter=srpt:rounds=tasks") == LayeredPolicy(inter="srpt", rounds="tasks")
 
 
-def test_the_names_of_the_papers_are_accepted():
+def test_policy_names_of_the_papers_are_accepted():
     assert make_policy("m-s:fastest=true") == ManagerWorker(fastest=True)
     assert make_policy("pm-s") == PriorityManagerWorker()
     assert "m-s" not in list(POLICIES)
@@ -35,7 +35,7 @@ def test_the_names_of_the_papers_are_accepted():
         ("plan:strict=1", "plan:strict=1; must be true or false"),
     ],
 )
-def test_the_message_names_the_invalid_option(text, message):
+def test_error_names_the_invalid_policy_option(text, message):
     with pytest.raises(InvalidInput) as caught:
         make_policy(text)
     assert str(caught.value) == message

@@ -45,7 +45,7 @@ def test_a_large_age_does_not_overflow(made):
     assert worth("aging-e", older, run) > worth("aging-e", old, run)
 
 
-def test_a_makespan_of_0_is_no_divisor():
+def test_makespan_of_0_causes_no_division_by_zero():
     nothing = instance({"a": {"work": 0}}, "identical:1")
     view, run = StubView.of(nothing, now=3.0), run_of(nothing, alone_s=0.0)
     found = {name: worth(name, view, run) for name in PRIORITIES}

@@ -43,7 +43,7 @@ def test_a_single_workflow_follows_its_plan():
         ("shared-plans:inter=srpt", [51.0, 11.0]),
     ],
 )
-def test_the_priority_of_workflows_decides(policy, ends):
+def test_workflows_are_served_by_priority(policy, ends):
     found = both(ONE, LONG, SHORT, policy=policy)
     assert [found.ended_s(run) for run in (0, 1)] == ends
 
@@ -53,7 +53,7 @@ def test_the_priority_of_workflows_decides(policy, ends):
     # Both are planned on the second machine. Waiting for it costs 2 x 12/speed, the first machine 12 s.
     [(4.0, 1, 6.0), (1.5, 0, 12.0)],
 )
-def test_a_task_leaves_its_busy_planned_machine_if_it_finishes_earlier_elsewhere(speed, machine, end_s):
+def test_task_moves_from_a_busy_planned_machine_if_it_finishes_earlier_elsewhere(speed, machine, end_s):
     where = platform({"speed": 1.0}, {"speed": speed})
     made = {key: instance({"a": {"work": 12}}, where) for key in ("v", "w")}
     found = run_all(made, [(0.0, "v"), (0.0, "w")], "shared-plans")

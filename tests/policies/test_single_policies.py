@@ -1,4 +1,4 @@
-"""Single policies on small workflows: following a plan, lazy binding, ranking, transfers, rounds."""
+"""Policies on small workflows: following a plan, lazy binding, ranking, transfers, rounds."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def ran(tasks, where, policy, **options):
     return run_all({"w": made}, [(0.0, "w")], policy, **options)
 
 
-def test_a_plan_is_followed_exactly():
+def test_plan_policy_follows_the_plan_exactly():
     tasks = {
         "s": {"work": 2, "outputs": {"p": "1MB"}},
         "m": {"sweep": {"k": "1..5"}, "work": "2*k", "inputs": ["p"], "outputs": {"r.{k}": "1MB"}},
@@ -43,14 +43,14 @@ def test_a_plan_is_followed_exactly():
 
 
 @pytest.mark.parametrize(("policy", "machine"), [("plan", 0), ("plan:strict=true", 1)])
-def test_strict_waits_for_a_planned_machine_that_is_down(policy, machine):
+def test_strict_plan_policy_waits_for_a_machine_that_is_down(policy, machine):
     scenario = Scenario(failures=(Failure(machines=("m1",), at_s=0.5, repair_s=1000.0),))
     found = ran({"a": {"work": 4}}, UNLIKE, policy, scenario=scenario)
     assert found.lines[0]["a"].machine == machine
     assert found.end_s == pytest.approx(4.5 if machine == 0 else 1001.5)
 
 
-def test_lazy_keeps_all_tasks_on_the_first_machine():
+def test_lazy_policy_keeps_all_tasks_on_the_first_machine():
     assert [line.machine for line in ran(CHAIN, UNLIKE, "lazy").lines[0].values()] == [1, 1, 1]
     wide = {
         "s": {"work": 1, "outputs": {"p": "9MB"}},
@@ -62,7 +62,7 @@ def test_lazy_keeps_all_tasks_on_the_first_machine():
     assert by_finish.end_s < by_transfer.end_s
 
 
-def test_a_job_takes_the_machine_of_highest_rank():
+def test_job_is_placed_on_the_machine_of_highest_rank():
     where = platform(
         {"speed": 4.0, "memory": 1e9}, {"speed": 1.0, "memory": 8e9}, {"speed": 2.0, "memory": 2e9}
     )
@@ -83,7 +83,7 @@ def test_rank_expressions_distinguish_equal_machines():
     assert {name: line.machine for name, line in found.items()} == {"a": 2, "b": 3}
 
 
-def test_of_equal_machines_the_one_with_the_data_is_taken():
+def test_machine_with_the_data_is_preferred_among_equal_machines():
     where = platform({}, {}, {}, link=Link(bandwidth_Bps=1e6))
     needs = {"inputs": [{"file": "r", "from": "r.pdb", "size": "8MB", "shared": True}]}
     jobs = {
@@ -96,14 +96,14 @@ def test_of_equal_machines_the_one_with_the_data_is_taken():
 
 
 @pytest.mark.parametrize("policy", ["fcfs", "rank", "g-heft", "m-s", "shared-plans"])
-def test_a_task_that_fits_does_not_wait_for_one_that_does_not(policy):
+def test_task_that_fits_is_not_blocked_by_a_task_that_does_not(policy):
     where = platform({"nodes": 2, "memory": 8e9})
     jobs = {"a": {"sweep": {"k": "1..3"}, "work": 10, "memory": "(6 if k < 3 else 2) * GB"}}
     found = ran(jobs, where, policy).lines[0]
     assert {name: line.start_s for name, line in found.items()} == {"a[1]": 0.0, "a[2]": 10.0, "a[3]": 0.0}
 
 
-def test_a_job_without_a_machine_does_not_block_the_others():
+def test_job_without_a_feasible_machine_does_not_block_other_jobs():
     where = platform({"speed": 1.0}, {"speed": 1.0, "memory": 8e9})
     jobs = {"a": {"sweep": {"k": "1..3"}, "work": 5, "requirements": "memory > 1e9"}, "b": {"work": 5}}
     for policy in ("rank", "fcfs", "g-heft", "m-s"):
@@ -112,7 +112,7 @@ def test_a_job_without_a_machine_does_not_block_the_others():
         assert sorted(found[f"a[{k}]"].start_s for k in (1, 2, 3)) == [0.0, 5.0, 10.0]
 
 
-def test_transfers_spread_the_tasks_at_their_destinations():
+def test_transfer_tasks_distribute_tasks_over_their_destinations():
     where = platform(*({} for _ in range(4)), link=Link(bandwidth_Bps=1e6))
     tasks = {"s": {"work": 1, "machine": "S", "outputs": {f"x{k}": "1MB" for k in range(4)}}}
     for k in range(4):
@@ -124,7 +124,7 @@ def test_transfers_spread_the_tasks_at_their_destinations():
     assert (eager.end_s, lazy.end_s) == (pytest.approx(22.0), pytest.approx(81.0))
 
 
-def test_rounds_by_workflows_place_one_task_of_each():
+def test_rounds_place_one_task_of_each_workflow():
     where = platform({"nodes": 4})
     everything = {
         "all": instance({"t": {"work": 5, "nodes": 4}}, where),
@@ -136,7 +136,7 @@ def test_rounds_by_workflows_place_one_task_of_each():
         assert [run for run, _ in order[1:5]] == runs
 
 
-def test_the_fastest_free_count_is_taken():
+def test_fastest_count_that_is_free_is_used():
     tasks = {
         "first": {"work": 8, "nodes": 5},
         "wide": {"work": 8, "nodes": [1, 2, 3, 8], "speedup": {"amdahl": 0.0}},
@@ -146,16 +146,16 @@ def test_the_fastest_free_count_is_taken():
 
 
 @pytest.mark.parametrize("name", ["fcfs", "g-heft", "foft", "rank", "pm-s"])
-def test_of_many_equal_ready_tasks_only_the_first_is_evaluated(name):
+def test_only_the_first_of_many_equal_ready_tasks_is_evaluated(name):
     made = instance({"t": {"sweep": {"k": "1..500"}, "work": "1 + k % 3"}}, "identical:2")
     engine = Engine(WorkflowLibrary({"w": made}), made, make_policy(name), EngineSettings())
-    asked, modes = [], engine._view.modes
+    requested, modes = [], engine._view.modes
 
     def counting(run, task, **options):
-        asked.append(task)
+        requested.append(task)
         return modes(run, task, **options)
 
     engine._view.modes = counting
     commands = engine.handle(ev.Submitted(run=0, workflow="w"), 0.0)
     assert len([command for command in commands if isinstance(command, cm.Start)]) == 2
-    assert len(asked) == 2
+    assert len(requested) == 2

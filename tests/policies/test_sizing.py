@@ -1,4 +1,4 @@
-"""Sizing: one mode per machine, by plan, fastest, or smallest that is nearly as fast."""
+"""Sizing selects one mode per machine: the planned, the fastest, or the smallest that is nearly as fast."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def test_sizing_returns_one_mode_per_machine(how, counts):
     assert [(found.machine, found.count) for found in size_modes(WITHOUT, 0, MODES, how)] == counts
 
 
-def test_the_planned_count_is_taken_if_it_is_possible():
+def test_planned_count_is_used_if_it_is_possible():
     planned = SimpleNamespace(plan=SimpleNamespace(line={0: SimpleNamespace(machine=3, count=2)}))
     assert [(m.machine, m.count) for m in size_modes(planned, 0, MODES, "fastest")] == [(0, 2), (3, 2)]
     assert [(m.machine, m.count) for m in size_modes(planned, 1, MODES, "fastest")] == [(0, 4), (3, 1)]
     assert [(m.machine, m.count) for m in size_modes(planned, 0, MODES[2:5], "fastest")] == [(0, 4), (3, 1)]
 
 
-def test_modes_without_a_choice_are_returned_unchanged():
+def test_single_modes_are_returned_unchanged():
     assert size_modes(WITHOUT, 0, [], "fastest") == []
     assert size_modes(WITHOUT, 0, MODES[1:2], "frugal") == MODES[1:2]
     apart = [mode(0, 1, 9.0), mode(1, 1, 3.0)]

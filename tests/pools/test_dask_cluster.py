@@ -22,13 +22,13 @@ def _needs_dask():
 
 
 @pytest.mark.parametrize("address", ["nonsense", "", "tcp://127.0.0.1", "tcp://127.0.0.1:no"])
-def test_an_invalid_address_is_refused(address):
+def test_invalid_cluster_address_is_refused(address):
     with pytest.raises(InvalidInput, match=r"must be an address with a port; write tcp://HOST:8786"):
         DaskPool(address)
 
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "tcp://no-such-host.invalid:8786"])
-def test_the_message_names_a_scheduler_that_does_not_answer(address, monkeypatch):
+def test_error_names_a_scheduler_that_does_not_answer(address, monkeypatch):
     monkeypatch.setattr(dask_cluster, "_PATIENCE_S", 1)
     with pytest.raises(InvalidInput, match=r"no Dask scheduler answers at .*dask scheduler"):
         DaskPool(address)
@@ -42,7 +42,7 @@ def test_a_cluster_without_workers_is_refused(tmp_path):
         DaskPool(address)
 
 
-def test_workers_must_have_the_same_version(tmp_path, monkeypatch):
+def test_workers_with_another_version_are_refused(tmp_path, monkeypatch):
     with clusters.cluster(tmp_path) as address:
         monkeypatch.setattr(weft, "__version__", "99.0")
         with pytest.raises(
@@ -51,7 +51,7 @@ def test_workers_must_have_the_same_version(tmp_path, monkeypatch):
             DaskPool(address)
 
 
-def test_without_the_package_the_message_names_what_to_install(monkeypatch):
+def test_error_names_the_package_to_install_when_dask_is_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(InvalidInput, match=r"pip install 'weft\[dask\]'"):
         DaskPool("tcp://127.0.0.1:8786")

@@ -22,7 +22,7 @@ def sources(seconds, graph):
     return {name: seconds.sources[seconds.source[task]] for task, name in enumerate(graph.names)}
 
 
-def test_first_estimate_is_used():
+def test_first_predictor_with_an_estimate_is_used():
     both = TaskFeatures(name="t", kind="t", work=10.0, explicit={"x": 3.0})
     assert default_chain().predict(both, X, 1).p50_s == 3.0
     assert PredictorChain((WorkOverSpeed(), ExplicitSeconds())).predict(both, X, 1).p50_s == 5.0
@@ -30,13 +30,13 @@ def test_first_estimate_is_used():
     assert PredictorChain((WorkOverSpeed(),)).predict(TaskFeatures(name="t", kind="t"), X, 1) is None
 
 
-def test_impossible_ends_the_chain():
+def test_impossible_mode_ends_the_chain():
     elsewhere = TaskFeatures(name="t", kind="t", work=10.0, explicit={"y": 3.0})
     found = default_chain().predict(elsewhere, X, 1)
     assert (found.possible, found.source) == (False, "seconds")
 
 
-def test_sources_are_kept_task_by_task():
+def test_source_of_an_estimate_is_stored_per_task():
     graph = graph_of(
         Task(name="e", seconds=2.0),
         Task(name="w", work=2.0),
@@ -49,7 +49,7 @@ def test_sources_are_kept_task_by_task():
     assert seconds.layout == "related"
 
 
-def test_measurements_before_work():
+def test_measurements_take_precedence_over_work():
     measured = PerformanceTable({"a": {1: {1: 9.0}, 4: {1: 36.0}}}, size="k")
     chain = PredictorChain((measured, *default_chain().predictors))
     graph = graph_of(
@@ -86,12 +86,12 @@ def test_kinds_and_services_separate_classes():
     assert [seconds.at(graph.index(name), 0, 1) for name in "abcde"] == [2.0, 2.0, 6.0, 2.0, 1.0]
 
 
-def test_chain_queries_once_per_class():
-    asked = []
+def test_chain_calls_a_predictor_once_per_class():
+    requested = []
 
     class Counting(WorkOverSpeed):
         def predict(self, features, machine, nodes):
-            asked.append((features.name, machine.name, nodes))
+            requested.append((features.name, machine.name, nodes))
             return super().predict(features, machine, nodes)
 
     graph = graph_of(
@@ -101,11 +101,11 @@ def test_chain_queries_once_per_class():
     seconds = PredictorChain((Counting(), ExplicitSeconds())).table(graph, MACHINES[2:4])
     assert seconds.layout == "classes"
     assert (
-        [name for name, _, _ in asked].count("a[0]") == len(asked) - 1 == 2
+        [name for name, _, _ in requested].count("a[0]") == len(requested) - 1 == 2
     )  # z and the other task are equivalent
 
 
-def test_reads_and_final_combine_those_of_the_predictors():
+def test_inputs_of_a_chain_are_those_of_its_predictors():
     regression = Regression(fits={"a": fit([1, 2, 3], [1, 2, 3])}, parameter="n")
     assert default_chain().final
     assert not PredictorChain((regression, AssumedWork())).final

@@ -27,7 +27,7 @@ def test_explicit_seconds_do_not_depend_on_speed():
     assert answer({"y": 14.0, "*": 3.0}).p50_s == 3.0
 
 
-def test_unnamed_machine_is_impossible_not_unknown():
+def test_machine_without_explicit_seconds_is_impossible_not_unknown():
     assert answer({"y": 14.0}) is not None
     assert not answer({"y": 14.0}).possible
     assert answer({}) is None
@@ -46,7 +46,7 @@ def test_law_scales_from_the_smallest_allowed_count():
     assert answer({"*": 12.0}, nodes=4, counts=(2, 4)).p50_s == 12.0
 
 
-def test_reference_of_a_measured_law_is_its_first_count():
+def test_measured_law_scales_from_its_first_count():
     law = MeasuredSeconds(seconds={2: 10.0, 4: 5.0})
     assert answer({"*": 12.0}, nodes=2, law=law, counts=(1, 2, 4)).p50_s == 12.0
     assert answer({"*": 12.0}, nodes=4, law=law, counts=(1, 2, 4)).p50_s == 6.0
@@ -54,7 +54,7 @@ def test_reference_of_a_measured_law_is_its_first_count():
     assert not answer({"*": 12.0}, nodes=8, law=law, counts=(8,)).possible
 
 
-def test_seconds_for_every_machine_need_no_table():
+def test_seconds_for_all_machines_need_no_table():
     graph = graph_of(
         Task(name="a", seconds=5.0, nodes=(2, 4), speedup=Amdahl(serial=0.0)), Task(name="b", work=2.0)
     )
@@ -81,7 +81,7 @@ def test_a_published_task_graph_becomes_a_table():
 
 
 @pytest.mark.parametrize("name", ["nowhere", "y"])
-def test_names_without_a_machine_give_no_mode(name):
+def test_names_of_missing_machines_give_no_mode(name):
     graph = graph_of(Task(name="a", seconds={name: 1.0}))
     seconds = default_chain().table(graph, [X])
     assert len(seconds.modes(0)[0]) == 0

@@ -33,7 +33,7 @@ PROCESSING = {n: {1: 60.0 + 8 * n, 2: 0.6 * (60 + 8 * n)} for n in (2, 3, 7, 15)
 REFERENCE = PerformanceTable({"ST": {1: SIMULATION}, "PT": PROCESSING}, size="files")
 
 
-def test_facts_of_the_reference_database():
+def test_reference_database_has_the_published_sizes_and_limits():
     assert REFERENCE.lookup("ST", 1, 1).p50_s == 2100.0
     assert REFERENCE.lookup("ST", 1, 35).p50_s == pytest.approx(105.33333333333333, rel=1e-12)
     assert REFERENCE.lookup("ST", 1, 16).p50_s == pytest.approx(164.5, rel=1e-12)
@@ -43,7 +43,7 @@ def test_facts_of_the_reference_database():
     assert REFERENCE.lookup("ST", 1, 35).p90_s is None
 
 
-def test_limit_best_count_and_efficiency():
+def test_limit_best_count_and_efficiency_are_as_published():
     assert REFERENCE.limit("ST", 1) == 36
     assert REFERENCE.best("ST", 1) == 35
     assert REFERENCE.efficiency("ST", 1, 35) == pytest.approx(0.5696, abs=1e-4)
@@ -56,7 +56,7 @@ def test_limit_best_count_and_efficiency():
 
 
 @pytest.mark.skipif(not FIXTURE.exists(), reason="the reference database is not here")
-def test_every_entry_and_cost_of_the_fixture():
+def test_every_time_and_cost_equals_the_fixture():
     fixture = json.loads(FIXTURE.read_text())
     np.testing.assert_allclose(REFERENCE.seconds("ST", 1, np.arange(1, 37)), fixture["ST"], rtol=1e-12)
     for workflow in fixture["workflows"].values():
@@ -71,7 +71,7 @@ def test_every_entry_and_cost_of_the_fixture():
         assert cost == pytest.approx(workflow["local"]["cost"], rel=1e-9)
 
 
-def test_counts_between_measured_ones_are_interpolated_and_marked():
+def test_times_between_measured_counts_are_interpolated_and_marked():
     table = PerformanceTable({"a": {1: {1: 800.0, 4: 200.0, 16: 100.0}}}, size="n")
     found = table.lookup("a", 1, 2)
     assert found.p50_s == pytest.approx(400.0, rel=1e-12)
@@ -93,7 +93,7 @@ def test_sizes_are_interpolated_within_the_limits_of_both_neighbours():
         assert table.limit("a", outside) is None
 
 
-def test_a_size_of_zero_is_looked_up_but_not_interpolated():
+def test_size_of_zero_is_looked_up_but_not_interpolated():
     table = PerformanceTable({"a": {0: {1: 5.0}, 8: {1: 9.0}}}, size="n")
     assert table.lookup("a", 0, 1).p50_s == 5.0
     assert table.lookup("a", 4, 1) is None
@@ -139,20 +139,20 @@ def test_arrays_agree_with_single_lookups(entries):
 
 def test_prediction_uses_the_named_parameter_and_the_rate():
     fast = Machine(name="fast", speed=2.0, nodes=64)
-    asked = TaskFeatures(name="t", kind="PT", parameters={"files": 7}, counts=(1, 2, 3))
-    assert REFERENCE.predict(asked, fast, 2).p50_s == pytest.approx(34.8, rel=1e-12)
+    requested = TaskFeatures(name="t", kind="PT", parameters={"files": 7}, counts=(1, 2, 3))
+    assert REFERENCE.predict(requested, fast, 2).p50_s == pytest.approx(34.8, rel=1e-12)
     between = TaskFeatures(name="t", kind="PT", parameters={"files": 5}, counts=(1, 2))
     assert REFERENCE.predict(between, fast, 1).source == "interpolated"
     assert REFERENCE.predict(between, fast, 1).p90_s == 58.0
-    assert not REFERENCE.predict(asked, fast, 3).possible
+    assert not REFERENCE.predict(requested, fast, 3).possible
 
 
 @pytest.mark.parametrize(
     "parameters", [{}, {"files": "7"}, {"files": True}, {"files": 99}, {"files": math.inf}]
 )
 def test_unknown_sizes_have_no_estimate(parameters):
-    asked = TaskFeatures(name="t", kind="PT", parameters=parameters)
-    assert REFERENCE.predict(asked, Machine(name="m"), 1) is None
+    requested = TaskFeatures(name="t", kind="PT", parameters=parameters)
+    assert REFERENCE.predict(requested, Machine(name="m"), 1) is None
 
 
 def test_table_covers_sweeps():
@@ -165,7 +165,7 @@ def test_table_covers_sweeps():
     assert_agrees(REFERENCE.table(graph, machines), REFERENCE, graph, machines)
 
 
-def test_without_a_size_parameter_one_size_is_used():
+def test_one_size_is_used_without_a_size_parameter():
     table = PerformanceTable({"ST": {"512": {"1": 10.0, "2": 6.0}}})
     assert table.predict(TaskFeatures(name="t", kind="ST"), Machine(name="m"), 2).p50_s == 6.0
     assert table.limit("ST", 512) == 2

@@ -10,7 +10,7 @@ from weft.workflow.quantity import Sweep
 from weft.workflow.task import Amdahl, Task, TaskKind
 
 
-def test_features_hold_the_values_of_the_graph():
+def test_features_contain_the_values_of_the_graph():
     law = Amdahl(serial=0.1)
     graph = graph_of(
         Task(
@@ -33,13 +33,13 @@ def test_features_hold_the_values_of_the_graph():
     assert math.isnan(explicit.work)
 
 
-def test_features_of_tasks_without_work():
+def test_features_of_virtual_tasks_have_no_work():
     graph = graph_of(Task(name="v", kind=TaskKind.VIRTUAL, nodes=(2, 4)))
     found = task_features(graph, 0)
     assert (found.work, found.counts, found.law, found.explicit) == (0.0, (1,), None, {})
 
 
-def test_spread_and_possibility_of_estimates():
+def test_estimates_state_their_spread_and_possibility():
     assert Estimate(p50_s=4.0, p90_s=6.0, source="x").spread == 1.5
     assert math.isnan(Estimate(p50_s=4.0, source="x").spread)
     assert math.isnan(Estimate(p50_s=0.0, p90_s=1.0, source="x").spread)

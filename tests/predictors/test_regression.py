@@ -1,4 +1,6 @@
-"""Regression: the family that generated the data is found (docs/papers/dynamic-grid.md, S1.9)."""
+"""Regression: the family of functions that generated the data is selected (docs/papers/dynamic-grid.md,
+S1.9).
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,7 @@ def test_exact_data_give_exact_functions(family):
     assert (found.low, found.high) == (1.0, 8.0)
 
 
-def test_coefficients_are_those_of_the_formula():
+def test_coefficients_equal_those_of_the_formula():
     assert fit(X, TRUTH["linear"]).coefficients == pytest.approx((20, 15))
     assert fit(X, TRUTH["polynomial"]).coefficients == pytest.approx((100, -30, 5))
     assert fit(X, TRUTH["exponential"]).coefficients == pytest.approx((3, 0.6))
@@ -53,7 +55,7 @@ def test_coefficients_are_those_of_the_formula():
 LEVEL, NOISY = [-1, 0, 1, 2], [1.0, 3.0, 2.0, 4.0]
 
 
-def test_adjusted_r2_and_sigma_by_hand():
+def test_adjusted_r2_and_sigma_equal_values_computed_by_hand():
     found = fit(LEVEL, NOISY, max_degree=1)
     assert found.family == "linear"
     assert found.coefficients == pytest.approx((2.1, 0.8))
@@ -69,7 +71,7 @@ def test_families_outside_their_domain_are_skipped():
     assert fit(X, np.log(X) - 1).family == "logarithmic"
 
 
-def test_higher_degrees_are_optional():
+def test_polynomials_of_higher_degree_are_optional():
     y = (X - 1) * (X - 4) * (X - 7)
     assert len(fit(X, y, max_degree=3).coefficients) == 4
     assert fit(X, y, max_degree=3).r2 == pytest.approx(1.0)
@@ -125,8 +127,10 @@ WORK = Regression(fits={"lapw0": fit(X, TRUTH["linear"])}, parameter="n")
 
 def test_fitted_work_is_divided_by_rate_and_speedup():
     machine = Machine(name="m", speed=5.0, nodes=4)
-    asked = TaskFeatures(name="t", kind="lapw0", parameters={"n": 2}, law=Amdahl(serial=0.0), counts=(1, 2))
-    found = WORK.predict(asked, machine, 2)
+    requested = TaskFeatures(
+        name="t", kind="lapw0", parameters={"n": 2}, law=Amdahl(serial=0.0), counts=(1, 2)
+    )
+    found = WORK.predict(requested, machine, 2)
     assert found.p50_s == pytest.approx(5.0)
     assert found.p90_s >= found.p50_s
     assert found.source == "regression"
@@ -134,16 +138,16 @@ def test_fitted_work_is_divided_by_rate_and_speedup():
     assert WORK.predict(beyond, machine, 1).source == "extrapolated"
 
 
-def test_fitted_seconds_hold_on_every_machine():
+def test_fitted_seconds_apply_to_every_machine():
     regression = Regression(fits={"a": fit(X, TRUTH["linear"])}, parameter="n", gives="seconds")
-    asked = TaskFeatures(name="t", kind="a", parameters={"n": 2}, law=Amdahl(serial=0.0), counts=(2, 4))
-    assert regression.predict(asked, Machine(name="m", speed=9.0), 2).p50_s == pytest.approx(50.0)
-    assert regression.predict(asked, Machine(name="m", speed=9.0), 4).p50_s == pytest.approx(25.0)
+    requested = TaskFeatures(name="t", kind="a", parameters={"n": 2}, law=Amdahl(serial=0.0), counts=(2, 4))
+    assert regression.predict(requested, Machine(name="m", speed=9.0), 2).p50_s == pytest.approx(50.0)
+    assert regression.predict(requested, Machine(name="m", speed=9.0), 4).p50_s == pytest.approx(25.0)
     assert regression.reads.rate is False
 
 
 @pytest.mark.parametrize("parameters", [{}, {"n": "2"}, {"n": -100}])
-def test_function_values_not_above_0_give_no_estimate(parameters):
+def test_function_values_of_0_or_less_give_no_estimate(parameters):
     assert (
         WORK.predict(TaskFeatures(name="t", kind="lapw0", parameters=parameters), Machine(name="m"), 1)
         is None
@@ -153,7 +157,7 @@ def test_function_values_not_above_0_give_no_estimate(parameters):
     )
 
 
-def test_table_covers_sweeps_with_spread():
+def test_table_of_a_sweep_has_spreads():
     noisy = Regression(fits={"a": fit(LEVEL, NOISY, max_degree=1)}, parameter="n")
     graph = graph_of(Task(name="a", sweep=Sweep(variables=(("n", (-5, 0, 2, 9)),))), Task(name="b", work=1.0))
     machines = [Machine(name="m"), Machine(name="f", speed=3.0)]

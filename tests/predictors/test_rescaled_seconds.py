@@ -1,4 +1,4 @@
-"""Estimates for remaining work at current speeds, for every mode of every layout."""
+"""Estimates for remaining work at current speeds, in every mode and layout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The three layouts of seconds agree with each other and with scalar prediction."""
+"""The three layouts of seconds equal each other and the estimates of single modes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_table_of_explicit_seconds_agrees_with_the_predictor(graph):
     assert_agrees(seconds, ExplicitSeconds(), graph, MACHINES)
 
 
-def test_different_tasks_become_a_table_and_equivalent_ones_classes():
+def test_different_tasks_use_a_table_and_equivalent_tasks_use_classes():
     unlike = graph_of(
         *(Task(name=f"t{i}", seconds={"x": float(i), "z": 2.0}) for i in range(4)), Task(name="w", work=3.0)
     )
@@ -81,7 +81,7 @@ def test_tasks_without_work_take_0_seconds_on_one_node_of_every_machine():
     assert seconds.sources[seconds.source[task]] == "no work"
 
 
-def test_without_machines_there_are_no_modes():
+def test_there_are_no_modes_without_machines():
     graph = graph_of(Task(name="a", work=4.0), Task(name="b", seconds={"x": 1.0}))
     for seconds in (
         WorkOverSpeed().table(graph, ()),
@@ -125,7 +125,7 @@ def test_too_large_explicit_tables_become_classes():
     assert seconds.at(graph.index("t7"), 2099, 1) == 2.0
 
 
-def test_without_capacities_only_the_law_limits_the_counts():
+def test_node_counts_are_limited_only_by_the_law_without_capacities():
     zero = np.zeros(1, dtype=np.uint32)
     related = RelatedSeconds(
         sources=("work/speed",),

@@ -38,7 +38,7 @@ def test_seconds_are_work_over_speed_and_availability():
         (MeasuredSeconds(seconds={1: 2100.0, 4: 525.0}), 2, 25.0),
     ],
 )
-def test_laws_divide_the_time(law, nodes, expected):
+def test_duration_is_divided_by_the_speedup_law(law, nodes, expected):
     assert seconds(100.0, law, nodes).p50_s == pytest.approx(expected, rel=1e-12)
 
 
@@ -52,7 +52,7 @@ def test_unknown_work_gives_no_estimate():
     assert seconds(float("nan")) is None
 
 
-def test_applies_where_work_is_known():
+def test_predictor_applies_to_tasks_with_known_work():
     graph = graph_of(
         Task(name="a", work=0.0),
         Task(name="b"),
@@ -63,7 +63,7 @@ def test_applies_where_work_is_known():
     assert [graph.names[i] for i in AssumedWork().applies(graph).nonzero()[0]] == ["a", "b", "c"]
 
 
-def test_table_holds_work_rates_and_laws():
+def test_table_contains_work_rates_and_laws():
     law = Amdahl(serial=0.5)
     graph = graph_of(
         *(Task(name=f"t{i}", work=10.0 + i, nodes=(1, 2), speedup=law, service="dock") for i in range(3)),
@@ -78,7 +78,7 @@ def test_table_holds_work_rates_and_laws():
     assert len(table.modes(unknown)[0]) == 0
 
 
-def test_assumed_work_is_one_second_and_marked():
+def test_assumed_work_is_one_second_and_marked_as_assumed():
     known = TaskFeatures(name="t", kind="t", law=Roofline(limit=8), counts=(1, 8))
     found = AssumedWork().predict(known, FAST, 8)
     assert (found.p50_s, found.source) == (1 / 16, "assumed")

@@ -51,7 +51,7 @@ def print_journals():
 
 
 def journals(hash_seed):
-    """Run this file in a process with its own seed of hashes."""
+    """Run this file in a process with its own hash seed."""
     code = "import test_engine_determinism as it; it.print_journals()"
     paths = os.pathsep.join((str(TESTS), str(TESTS / "properties")))
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": paths}
@@ -62,7 +62,7 @@ def journals(hash_seed):
     return done.stdout.split()
 
 
-def test_journals_do_not_depend_on_hashes():
+def test_journals_do_not_depend_on_the_hash_seed():
     first = journals("0")
     assert len(set(first)) >= EXAMPLES // 2
     assert journals("4242") == first

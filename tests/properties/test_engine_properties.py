@@ -1,4 +1,4 @@
-"""Random runs of the engine under every policy: invariants after every event and of whole journals.
+"""Random runs of the engine under every policy: invariants hold after every event and in whole journals.
 
 Invariants I1 to I7 and I10 of docs/papers/unified.md, section 8. ``WEFT_PROPERTY_RUNS=5000`` sets more runs.
 """
@@ -63,7 +63,7 @@ def assert_replays(simulation, engine, entries):
 
 
 def assert_continues(simulation, engine, entries):
-    """Assert that an engine rebuilt from half a journal decides the rest equally."""
+    """Assert that an engine rebuilt from half a journal makes the same remaining decisions."""
     rebuilt, middle = fresh(simulation, engine), len(entries) // 2
     for entry in entries[:middle]:
         rebuilt.apply(entry.event, entry.now, entry.commands)
@@ -116,7 +116,7 @@ def _small_limits(monkeypatch):
 
 @settings(max_examples=RUNS, suppress_health_check=list(HealthCheck))
 @given(simulations())
-def test_random_runs_keep_the_invariants_replay_and_end(simulation):
+def test_random_runs_satisfy_the_invariants_replay_and_end(simulation):
     assert_sound(simulation)
 
 

@@ -21,7 +21,7 @@ SOME = settings(max_examples=40, deadline=None, derandomize=True)
 
 
 def compiled(workflow, platform, **options):
-    """Compile an instance; return None, after checking the message, if no plan can exist."""
+    """Compile an instance; check the message and return None if it is infeasible."""
     graph = unfold(workflow)
     try:
         return compile_instance(graph, platform, **options)
@@ -43,7 +43,7 @@ def test_unfolding_is_acyclic_and_in_topological_order(workflow):
 
 @given(workflows(), platforms())
 @EVERY
-def test_every_plan_is_valid_and_above_every_bound(workflow, platform):
+def test_every_plan_is_valid_and_not_below_any_bound(workflow, platform):
     made = compiled(workflow, platform)
     if made is None:
         return
@@ -59,7 +59,7 @@ def test_every_plan_is_valid_and_above_every_bound(workflow, platform):
 
 @given(workflows(), platforms())
 @SOME
-def test_metrics_fit_together(workflow, platform):
+def test_metrics_of_a_plan_are_consistent(workflow, platform):
     made = compiled(workflow, platform)
     if made is None:
         return

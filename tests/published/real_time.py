@@ -1,4 +1,4 @@
-"""Judging executions in real time: the order of events always, durations only if other load did not disturb them."""
+"""Checks of executions in real time: the order of events always, durations only without disturbing load."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ __all__ = ["require_quiet_host"]
 
 
 def require_quiet_host(share: float) -> None:
-    """Skip a test that judges durations, as disturbed, if other load disturbed its run."""
+    """Skip a test that judges durations and mark it as disturbed if other load disturbed its run."""
     if share > DISTURBANCE_LIMIT:
         pytest.skip(f"disturbed: {share:.0%} of its time the engine waited for a core, in four runs")

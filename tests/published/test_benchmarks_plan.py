@@ -53,7 +53,7 @@ def plan_and_verify(workflow, platform):
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
-def test_every_file_is_planned(bench_data, folder):
+def test_every_benchmark_file_is_planned(bench_data, folder):
     for path in files(bench_data / folder, FOLDERS[folder]):
         makespan, bound = plan_and_verify(
             load_workflow(path), load_platform(NEEDS.get(path.name, "identical:4"))
@@ -72,7 +72,7 @@ def published_bounds(folder):
 
 
 def assert_above_published(name, workflow, bounds):
-    """HEFT is never below the published bound, and our own bound is at least the trivial one."""
+    """Assert that HEFT is not below the published bound and our bound is not below the trivial one."""
     for processors in PROCESSORS:
         published, trivial = bounds[name, processors]
         makespan, bound = plan_and_verify(workflow, load_platform(f"identical:{processors}"))
@@ -80,7 +80,7 @@ def assert_above_published(name, workflow, bounds):
         assert bound >= trivial - 1, (name, processors)  # the table rounds up
 
 
-def test_stg_samples_stay_above_the_published_bounds(bench_data):
+def test_plans_of_stg_samples_are_not_below_the_published_bounds(bench_data):
     bounds = published_bounds(bench_data / "stg")
     known = {name for name, _ in bounds}
     paths = [(path.name.replace("_", "/", 1), path) for path in files(bench_data / "stg" / "sample", "*.stg")]
@@ -90,7 +90,7 @@ def test_stg_samples_stay_above_the_published_bounds(bench_data):
         assert_above_published(name, load_workflow(path), bounds)
 
 
-def test_stg_50_stays_above_the_published_bounds(bench_data):
+def test_plans_of_stg_50_are_not_below_the_published_bounds(bench_data):
     bounds = published_bounds(bench_data / "stg")
     with zipfile.ZipFile(bench_data / "stg" / "stg50.zip") as archive:
         names = sorted(name for name in archive.namelist() if name.endswith(".stg"))
@@ -100,7 +100,7 @@ def test_stg_50_stays_above_the_published_bounds(bench_data):
             assert_above_published(f"50/{Path(name).name}", Stg().read(source), bounds)
 
 
-def test_small_graphs_with_communication_stay_above_their_optimum(bench_data):
+def test_plans_of_small_graphs_are_not_below_their_optimum(bench_data):
     folder = bench_data / "comm-delay-optimal"
     with (folder / "optimal.csv").open() as lines:
         rows = list(csv.DictReader(lines))
@@ -112,7 +112,7 @@ def test_small_graphs_with_communication_stay_above_their_optimum(bench_data):
 
 
 def generated(path):
-    """Build a generated instance by hand: work, speeds, edges with sizes, bandwidths of all pairs of
+    """Build a generated instance from work, speeds, edges with sizes, and bandwidths of all pairs of
     machines.
     """
     facts = json.loads(path.read_text())

@@ -39,14 +39,14 @@ def _rows(path):
         return list(csv.reader(text))[1:]
 
 
-def test_cpop_needs_86_as_published(example, folder):
+def test_makespan_of_cpop_is_86_as_published(example, folder):
     facts = json.loads((folder / "published.json").read_text())["heft2002"]
     schedule = planned(example, "cpop")
     assert schedule.makespan_s == facts["published_makespan"]["CPOP"] == 86
     assert verify(schedule, example.graph, example.platform) == []
 
 
-def test_the_critical_path_is_n1_n2_n9_n10_on_the_second_processor(example):
+def test_critical_path_is_n1_n2_n9_n10_on_the_second_processor(example):
     upward = upward_ranks(example)
     path = critical_tasks(example, upward)
     assert [example.graph.names[task] for task in path] == ["n1", "n2", "n9", "n10"]

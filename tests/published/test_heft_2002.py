@@ -33,12 +33,12 @@ def example():
     return instance(matrix_tasks(SECONDS, COMMUNICATION), processors(3))
 
 
-def test_the_upward_ranks_are_the_published_ones(example):
+def test_upward_ranks_equal_the_published_ones(example):
     ranks = dict(zip(example.graph.names, upward_ranks(example).tolist(), strict=True))
     assert [ranks[f"n{index}"] for index in range(1, 11)] == pytest.approx(RANKS, abs=1e-3)
 
 
-def test_the_schedule_is_the_published_one_task_by_task(example):
+def test_schedule_of_heft_equals_the_published_one_task_by_task(example):
     schedule = planned(example)
     found = {task: (machine, start, finish) for task, (machine, _, start, finish) in lines(schedule).items()}
     assert found == SCHEDULE
@@ -46,11 +46,11 @@ def test_the_schedule_is_the_published_one_task_by_task(example):
     assert verify(schedule, example.graph, example.platform) == []
 
 
-def test_the_bound_lies_below_the_known_optimum(example):
+def test_lower_bound_of_the_heft_example_is_not_above_the_optimum(example):
     assert 0 < lower_bounds(example).best_s <= 73
 
 
-def test_the_expected_figures_equal_the_data_set(bench_data):
+def test_expected_figures_of_heft_equal_the_data_set(bench_data):
     facts = json.loads((bench_data / "papers" / "published.json").read_text())["heft2002"]
     assert facts["published_makespan"]["HEFT"] == 80
     assert facts["upward_rank"] == RANKS

@@ -30,13 +30,13 @@ def example():
     return instance(matrix_tasks(SECONDS, COMMUNICATION), processors(3))
 
 
-def test_heft_needs_133_as_published(example):
+def test_makespan_of_heft_is_133_as_published(example):
     schedule = planned(example)
     assert schedule.makespan_s == 133
     assert verify(schedule, example.graph, example.platform) == []
 
 
-def test_peft_makes_the_published_schedule_task_by_task(example):
+def test_schedule_of_peft_equals_the_published_one_task_by_task(example):
     schedule = planned(example, "peft")
     found = {task: (machine, start, finish) for task, (machine, _, start, finish) in lines(schedule).items()}
     assert found == SCHEDULE
@@ -44,11 +44,11 @@ def test_peft_makes_the_published_schedule_task_by_task(example):
     assert verify(schedule, example.graph, example.platform) == []
 
 
-def test_the_bound_lies_below_the_known_optimum(example):
+def test_lower_bound_of_the_peft_example_is_not_above_the_optimum(example):
     assert 0 < lower_bounds(example).best_s <= 113
 
 
-def test_the_expected_figures_equal_the_data_set(bench_data):
+def test_expected_figures_of_peft_equal_the_data_set(bench_data):
     facts = json.loads((bench_data / "papers" / "published.json").read_text())["peft2014"]
     assert facts["published_makespan"] == {"PEFT": 122, "HEFT": 133}
     assert {

@@ -1,4 +1,5 @@
-"""PSPLIB's sets j30 (single mode) and j10 (multi-mode): every file is read, and no plan beats its optimum.
+"""PSPLIB's sets j30 (single mode) and j10 (multi-mode): every file is read, and no plan is below its
+optimum.
 
 The optima are those published with the sets (Demeulemeester and Herroelen 1995; Sprecher and Drexl 1996).
 """
@@ -65,7 +66,7 @@ def test_every_file_is_read_and_checked(files):
         assert len(graph) == int(jobs[1]), source.name
 
 
-def test_bounds_stay_below_the_optimum_and_times_are_whole(files):
+def test_bounds_are_not_above_the_optimum_and_times_are_whole(files):
     _, found, known = files
     for key in list(found)[::8]:
         graph = check_and_unfold(Psplib().read(found[key]))
@@ -76,7 +77,7 @@ def test_bounds_stay_below_the_optimum_and_times_are_whole(files):
             assert np.array_equal(seconds, np.round(seconds)), key
 
 
-def test_files_survive_a_round_trip_through_the_weft_format(files):
+def test_files_read_back_the_same_from_the_weft_format(files):
     _, found, _ = files
     for source in list(found.values())[::12]:
         workflow, platform = Psplib().read(source), Psplib().read_platform(source)
@@ -86,7 +87,7 @@ def test_files_survive_a_round_trip_through_the_weft_format(files):
         assert again == platform, source.name
 
 
-def test_heft_never_beats_the_optimum(files):
+def test_plans_of_heft_are_not_below_the_optimum(files):
     _, found, known = files
     excess = []
     for key in list(found)[::8]:

@@ -30,7 +30,7 @@ def test_unknown_progress_is_a_violation_after_one_and_a_half_times_the_predicti
     assert is_violated(watched, HALF, math.nextafter(last_s, math.inf))
 
 
-def test_half_the_speed_is_a_violation_and_two_thirds_is_not():
+def test_half_the_predicted_speed_is_a_violation_and_two_thirds_is_not():
     watched = PerformanceSample(started_s=0, predicted_s=90, work=6, done=2)
     assert not is_violated(watched, HALF, 45)  # projected total 135 s, exactly 1.5 times the prediction
     assert is_violated(watched, HALF, math.nextafter(45, 46))

@@ -35,7 +35,7 @@ def test_a1_9_migration_shortens_the_run(perturbed):
     assert fmean(found["checkpoints_gain"] for found in perturbed) >= 1.4
 
 
-def test_a1_9_the_end_is_close_to_the_first_prediction(perturbed):
+def test_a1_9_makespan_is_close_to_the_first_prediction(perturbed):
     assert 1.2 <= fmean(found["migration_over_predicted"] for found in perturbed) <= 2.5
 
 
@@ -54,7 +54,7 @@ def test_the_predicted_remaining_time_decreases_at_every_event(perturbed):
     assert fmean(found["falling_percent"] for found in perturbed) > 80.0
 
 
-def test_a1_10_the_loop_ends_with_all_its_iterations():
+def test_a1_10_loop_completes_all_its_iterations():
     for found in measured("one violation", 2):
         assert (found["completed"], found["iterations"]) == (1.0, 3.0)
         assert found["iteration_spread"] <= 1.5

@@ -28,7 +28,7 @@ RULES = {"no_contention": UNLIMITED, "exclusive": EXCLUSIVE}
 
 @pytest.fixture(scope="module")
 def made(spec_data):
-    """The instance: 314 machines on four sites, of which only B has a fast network inside."""
+    """Return the instance: 314 machines on four sites, of which only B has a fast internal network."""
     facts = json.loads((spec_data / "s1_testbed.json").read_text())
     return compile_instance(unfold(wien2k()), grid_of(facts))
 

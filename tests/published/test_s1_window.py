@@ -20,7 +20,7 @@ def figure(spec_data):
 
 
 class Drawing:
-    """A graph whose tasks and machines have names."""
+    """A graph with named tasks and machines."""
 
     def __init__(self, names, edges, machines=None, declared=()):
         self.names = list(names)
@@ -70,14 +70,14 @@ def drawn(figure, case):
     return one, Drawing(nodes, edges, None if own else figure["machines"])
 
 
-def test_the_initial_graph_equals_the_figure(figure):
+def test_initial_graph_equals_the_figure(figure):
     one, drawing = drawn(figure, "initial")
     assert drawing.edges(drawing.graph.back) == pairs(one["edges_removed"])
     assert drawing.edges(initial_dag(drawing.graph)) == pairs(one["edges_0"])
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_task_sets_equal_the_figure(figure, case):
+def test_task_sets_of_the_window_equal_the_figure(figure, case):
     one, drawing = drawn(figure, case)
     window = drawing.window(one["state"], one["migrate"])
     assert drawing.tasks(window.moving) == set(one["nodes_migr"])
@@ -87,7 +87,7 @@ def test_the_task_sets_equal_the_figure(figure, case):
     assert drawing.edges(window.edges) == pairs(one["edges_t"])
 
 
-def test_the_machines_equal_the_figure(figure):
+def test_machines_of_the_window_equal_the_figure(figure):
     one, drawing = drawn(figure, "JS5 violates contract")
     window = drawing.window(one["state"], one["migrate"])
     assert drawing.edges(window.inner) == {
@@ -126,8 +126,8 @@ def wien2k(declared):
 
 
 def second_iteration(reset):
-    """LAPW1_1 is too slow, LAPW1_2 is done, LAPW1_3 is running; the other tasks have not started this
-    iteration.
+    """Return a state: LAPW1_1 is too slow, LAPW1_2 has completed, LAPW1_3 runs, others have not started
+    this iteration.
     """
     state = dict.fromkeys(LATER, "queued" if reset else "completed") | {
         "LAPW0": "completed", "LAPW1_1": "running", "LAPW1_2": "completed", "LAPW1_3": "running", "STAGE_OUT": "queued",

@@ -33,7 +33,7 @@ def seconds_of(figures, kind, inputs, nodes):
 
 @pytest.fixture(scope="module", params=NAMES)
 def workflow(request, figures):
-    """A reference workflow of the figures, and its instance on 64 nodes."""
+    """Return a reference workflow of the figures, and its instance on 64 nodes."""
     facts = figures["workflows"][request.param]
     tasks = {}
     for index, (kind, inputs, before) in enumerate(
@@ -85,7 +85,7 @@ def random_counts(facts, rng):
     return [int(rng.integers(1, 37 if kind == "S" else 3)) for kind in facts["kinds"]]
 
 
-def test_the_literal_function_equals_the_idle_function_with_another_alpha(figures, workflow):
+def test_printed_function_equals_the_idle_function_with_another_alpha(figures, workflow):
     """A2.7: literal_alpha = alpha * idle_beta + (1 - alpha) with beta = 2 - 1/alpha, for alpha from 1/2 to 1."""
     facts, made = workflow
     rng = generator(27, "identity")
@@ -97,7 +97,7 @@ def test_the_literal_function_equals_the_idle_function_with_another_alpha(figure
             assert abs(literal - (alpha * idle + (1 - alpha))) <= 1e-12
 
 
-def test_at_alpha_one_half_the_printed_function_counts_only_idle_time(figures, workflow):
+def test_printed_function_counts_only_idle_time_at_alpha_one_half(figures, workflow):
     facts, made = workflow
     rng = generator(28, "idle")
     for _ in range(10):

@@ -1,4 +1,4 @@
-"""The measured seconds of simulation and processing tasks behind the reference figures (A2.1, A2.2)."""
+"""The measured seconds of simulation and processing tasks that the reference figures use (A2.1, A2.2)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_best_counts_and_limits_equal_those_of_the_paper(table):
     assert table.efficiency("ST", 1, 35) == pytest.approx(0.57, abs=0.005)
 
 
-def test_there_is_no_estimate_beyond_the_limit(table):
+def test_node_counts_beyond_the_limit_have_no_estimate(table):
     assert table.lookup("ST", 1, 37) is None
     assert table.lookup("PT", 2, 3) is None
 
@@ -62,9 +62,9 @@ def test_a_task_of_a_workflow_is_looked_up_by_kind_and_size(table):
     flow.task("ST", nodes="1..36", sweep={"n": [1]})
     flow.task("PT", nodes="1..2", sweep={"n": [2, 7]}, after="ST")
     graph = unfold(flow.build())
-    asked = [
+    requested = [
         table.predict(task_features(graph, task), Machine(name="c", nodes=64, speed=2), 2)
         for task in range(3)
     ]
-    assert [estimate.p50_s for estimate in asked] == pytest.approx([1073.3333333 / 2, 45.6 / 2, 69.6 / 2])
-    assert {estimate.source for estimate in asked} == {"measured"}
+    assert [estimate.p50_s for estimate in requested] == pytest.approx([1073.3333333 / 2, 45.6 / 2, 69.6 / 2])
+    assert {estimate.source for estimate in requested} == {"measured"}

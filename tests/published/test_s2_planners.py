@@ -70,7 +70,7 @@ def test_on_demand_cost_is_reduced_as_in_the_paper(figures, name):
 
 @pytest.mark.parametrize("name", ["tree15", "barrier16"])
 @pytest.mark.parametrize("objective", ["static", "static-literal"])
-def test_paying_for_all_nodes_leaves_few_nodes_idle(figures, name, objective):
+def test_plan_for_total_cost_leaves_few_nodes_idle(figures, name, objective):
     made, facts = reference(figures, name)
     found = weighed(made, objective, 0.5)
     # The tolerance of A2.5 ends at -55 %; a shorter plan is accepted here.
@@ -79,7 +79,7 @@ def test_paying_for_all_nodes_leaves_few_nodes_idle(figures, name, objective):
 
 
 @pytest.mark.parametrize("name", FIXTURES)
-def test_less_weight_on_time_never_costs_more(figures, name):
+def test_smaller_weight_of_time_never_costs_more(figures, name):
     made, _ = reference(figures, name)
     found = [weighed(made, "on-demand", alpha) for alpha in ALPHAS]
     costs, times = [one.node_seconds for one in found], [one.makespan_s for one in found]

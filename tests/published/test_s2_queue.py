@@ -65,7 +65,7 @@ def test_time_and_cost_of_the_reference_runs_equal_the_fixture(figures, name, ru
 
 
 @pytest.mark.parametrize(("name", "idle", "paper"), [("tree15", 0.519, 0.530), ("barrier16", 0.498, 0.500)])
-def test_the_fastest_counts_leave_half_of_the_machine_idle(figures, name, idle, paper):
+def test_fastest_counts_leave_half_of_the_machine_idle(figures, name, idle, paper):
     made, counts, _ = fixture_run(figures, name, "local")
     fastest = [int(modes.count[np.argmin(modes.seconds)]) for modes in map(made.modes, range(len(made)))]
     assert counts == fastest
@@ -75,7 +75,7 @@ def test_the_fastest_counts_leave_half_of_the_machine_idle(figures, name, idle, 
 
 
 def tree(leaves):
-    """Simulations, then processing tasks that join two results each until one is left."""
+    """Return simulations, then processing tasks that join two results each until one is left."""
     predecessors, level = [[] for _ in range(leaves)], list(range(leaves))
     while len(level) > 1:
         joined = [list(pair) for pair in zip(level[::2], level[1::2], strict=True)]
@@ -86,7 +86,7 @@ def tree(leaves):
 
 
 def barrier(width):
-    """Simulations, a processing task, simulations, a processing task."""
+    """Return simulations, a processing task, simulations, a processing task."""
     first, second = list(range(width)), list(range(width + 1, 2 * width + 1))
     predecessors = [[]] * width + [first] + [[width]] * width + [second]
     return ("S" * width + "P") * 2, ([0] * width + [width]) * 2, predecessors
@@ -97,9 +97,7 @@ def independent(number):
 
 
 def reservation(now, running, nodes):
-    """Return the time at which this many nodes are free if nothing else starts; ``running``: pairs of finish
-    and nodes.
-    """
+    """Return when this many nodes are free if no task starts; ``running``: pairs of finish and nodes."""
     free = NODES - sum(taken for _, taken in running)
     for finish, taken in [(now, 0), *sorted(running)]:
         free += taken
@@ -109,7 +107,7 @@ def reservation(now, running, nodes):
 
 
 def passers(predecessors, counts, start, finish):
-    """Count the tasks that overtook a blocked one; assert that none of them delays its reservation."""
+    """Count the tasks that overtook a blocked one, and assert that none of them delays its reservation."""
     number, passed = len(counts), 0
     for now in sorted({0.0, *finish}):
         waiting = [
@@ -134,7 +132,9 @@ def passers(predecessors, counts, start, finish):
     [(tree(16), 0.87, 0.86), (barrier(15), 0.87, 0.86), (independent(32), 0.79, 0.78)],
     ids=["tree-31", "barrier-32", "independent-32"],
 )
-def test_backfilling_helps_and_never_delays_the_first_in_the_queue(figures, shape, easy, first_fit):
+def test_backfilling_shortens_the_schedule_and_never_delays_the_first_in_the_queue(
+    figures, shape, easy, first_fit
+):
     kinds, inputs, predecessors = shape
     made = compiled(figures, kinds, inputs, predecessors)
     rng = generator(8, "backfilling")

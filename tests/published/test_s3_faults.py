@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from engine_by_hand import one_task, platform_of, simulated
+from driven_engine import one_task, platform_of, simulated
 from weft.backends.simulation.scenario import Cancellation, Failure, RequirementChange, Scenario, Silence
 from weft.engine import messages as cm
 from weft.engine import messages as ev
@@ -21,7 +21,7 @@ def silent(what):
     return Scenario(silences=(Silence(machines=("m0",), at_s=42.0, what=what),))
 
 
-def test_a3_4_a_silent_job_manager_is_replaced_without_restarting_the_job():
+def test_a3_4_unresponsive_job_manager_is_replaced_without_restarting_the_job():
     ran = simulated(one_task(**CHECKPOINTS), platform_of(1, 0.5), silent("job-manager"), POLLED)
     assert len(ran.commands(cm.ReattachJob)) == 1
     assert [start.machine for _, start in ran.commands(cm.Start)] == [0]
@@ -36,7 +36,7 @@ def test_a3_4_without_polling_the_end_of_the_job_is_not_detected():
     assert [at for at, _ in ran.events(ev.Ended)] == [120.0]
 
 
-def test_a3_4_if_both_services_are_silent_the_job_continues_from_its_last_checkpoint():
+def test_a3_4_job_continues_from_its_last_checkpoint_if_both_services_are_unresponsive():
     ran = simulated(one_task(**CHECKPOINTS), platform_of(1, 0.5), silent("both"), POLLED)
     # Silent from 42 s, detected at 50 s; the last checkpoint is that of 30 s.
     (move,) = ran.moves()
@@ -56,7 +56,7 @@ def test_a3_4_a_failed_machine_is_detected_by_the_same_polling():
     assert ran.run.ended_s == pytest.approx(50.0 + 0.7 * 200.0, abs=1e-3)
 
 
-def test_a3_4_a_machine_that_failed_between_two_polls_has_lost_its_job():
+def test_a3_4_job_is_lost_when_its_machine_failed_between_two_polls():
     scenario = Scenario(failures=(Failure(machines=("m0",), at_s=42.0, repair_s=2.0),))
     ran = simulated(one_task(**CHECKPOINTS), platform_of(1, 0.5), scenario, POLLED)
     assert ran.run.ending == "completed"
@@ -103,7 +103,7 @@ def test_a3_5_a_retried_job_that_succeeds_is_completed():
 
 @pytest.mark.parametrize("kept", [True, False])
 @pytest.mark.parametrize("reason", ["preempted", "self-migration"])
-def test_a3_9_without_a_checkpoint_a_job_restarts_from_zero(kept, reason):
+def test_a3_9_job_without_a_checkpoint_restarts_from_zero(kept, reason):
     facets = {"checkpoint": {"files": ["restart"], "every": "10s"}, "outputs": {"result": 0}} if kept else {}
     change = RequirementChange(task="job", after=0.5, requirements=parse("speed < 1"))
     scenario = {

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine_by_hand import simulated
+from driven_engine import simulated
 from weft.backends.simulation.scenario import Failure, Scenario
 from weft.engine import messages as cm
 from weft.engine import messages as ev
@@ -30,7 +30,7 @@ TWO_KINDS = Platform(
 SHARED_BYTES = 12.2e6
 
 
-def moved(ran):
+def bytes_by_machine(ran):
     """Return the bytes transferred to each machine."""
     machine_of = {assign.attempt: assign.machine for _, assign in ran.commands(cm.Assign)}
     found = {}
@@ -44,7 +44,7 @@ def test_a3_7_the_shared_file_is_transferred_once_per_host():
     ran = simulated(array_job(100), grid(), policy="rank")
     own = 502_000.0
     # One job on pegasus; four on babieca, with four programs and sequences but one database.
-    assert moved(ran) == {2: SHARED_BYTES + own, 4: SHARED_BYTES + 4 * own}
+    assert bytes_by_machine(ran) == {2: SHARED_BYTES + own, 4: SHARED_BYTES + 4 * own}
 
 
 def test_a3_7_a_file_that_is_not_shared_is_transferred_every_time():
@@ -54,7 +54,7 @@ def test_a3_7_a_file_that_is_not_shared_is_transferred_every_time():
     ran = simulated(
         flow.build(), Platform(machines=(Machine(name="m0"),), default_link=Link(bandwidth_Bps=1e6))
     )
-    assert moved(ran) == {0: 3 * SHARED_BYTES}
+    assert bytes_by_machine(ran) == {0: 3 * SHARED_BYTES}
 
 
 def test_a3_7_later_jobs_wait_only_for_their_own_files():
@@ -77,7 +77,7 @@ def test_a3_7_a_failed_host_loses_its_cached_files():
     platform = Platform(machines=(Machine(name="m0"),), default_link=Link(bandwidth_Bps=1e6))
     scenario = Scenario(failures=(Failure(machines=("m0",), at_s=21.0, repair_s=5.0),))
     ran = simulated(flow.build(), platform, scenario, EngineSettings())
-    assert moved(ran) == {0: 20e6}
+    assert bytes_by_machine(ran) == {0: 20e6}
     assert ran.run.ending == "completed"
 
 

@@ -22,7 +22,7 @@ def figures(spec_data):
 
 
 def ran(layers, policy):
-    """Run layers of sweeps; return per layer and subtask the machine (within the layer), start and finish."""
+    """Run layers of sweeps; return machine (within the layer), start and finish per layer and subtask."""
     made = compiled(build_layered_sweeps(layers, "sweeps"))
     lines = run_all({"sweeps": made}, [(0.0, "sweeps")], policy).lines[0]
     sizes = [len(of) for of in layers.lengths]
@@ -48,14 +48,14 @@ def times(found):
     }
 
 
-def test_a4_1_the_reference_example_without_priorities(figures):
+def test_a4_1_reference_example_without_priorities_equals_the_figure(figures):
     assert times(ran(reference_example(figures["fig5"]), "m-s")) == {
         "t11": (0, 1), "t12": (1, 5), "t13": (5, 9), "t14": (9, 10), "t22": (9, 11), "t21": (10, 12),
         "t31": (11, 12), "t32": (12, 22),
     }  # fmt: skip
 
 
-def test_a4_1_the_reference_example_with_priorities(figures):
+def test_a4_1_reference_example_with_priorities_equals_the_figure(figures):
     assert times(ran(reference_example(figures["fig5"]), "pm-s")) == {
         "t11": (0, 1), "t14": (1, 2), "t21": (2, 4), "t12": (2, 6), "t32": (4, 14), "t13": (6, 10),
         "t22": (10, 12), "t31": (14, 15),
@@ -64,7 +64,7 @@ def test_a4_1_the_reference_example_with_priorities(figures):
 
 @pytest.mark.parametrize("name", POLICIES)
 @pytest.mark.parametrize("number", range(6))
-def test_a4_2_the_random_vectors(figures, number, name):
+def test_a4_2_random_vectors_give_the_reference_makespans(figures, number, name):
     vector = figures["random"][number]
     found = ran(random_vector(vector), POLICIES[name])
     end = max(line[2] for of in found for line in of)

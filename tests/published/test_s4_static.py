@@ -61,7 +61,7 @@ def makespan(planner, made):
     return plan.schedule.makespan_s
 
 
-def test_a4_1_the_reference_example(figures):
+def test_a4_1_static_plans_of_the_reference_example_equal_the_figures(figures):
     figure = figures["fig5"]
     made = compiled(build_layered_sweeps(reference_example(figure), "figure5"))
     assert makespan(Shuffle(), made) == figure["expected"]["shuffle"] == 22
@@ -69,7 +69,7 @@ def test_a4_1_the_reference_example(figures):
 
 
 @pytest.mark.parametrize("number", range(6))
-def test_a4_2_the_random_vectors(figures, number):
+def test_a4_2_static_plans_of_the_random_vectors_equal_the_reference(figures, number):
     vector = figures["random"][number]
     expected = vector["expected"]
     made = compiled(build_layered_sweeps(random_vector(vector), "random"))

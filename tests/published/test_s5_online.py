@@ -1,4 +1,4 @@
-"""Many workflows: the applications alone (A5.1), the reference order (A5.2), no contention (A5.7)."""
+"""Many workflows: single applications (A5.1), the reference order (A5.2), no contention (A5.7)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def applications(figures, servers):
 
 
 @pytest.mark.parametrize("policy", POLICIES.values())
-def test_a5_1_the_applications_alone(figures, policy):
+def test_a5_1_makespans_of_single_applications_equal_the_reference(figures, policy):
     found = {
         name: run_all({name: made}, [(0.0, name)], policy).end_s
         for name, made in applications(figures, 4).items()
@@ -62,7 +62,7 @@ def test_a5_1_the_applications_alone(figures, policy):
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_a5_2_the_scenario(figures, arrivals, name):
+def test_a5_2_reference_order_gives_the_expected_slowdowns(figures, arrivals, name):
     expected = figures["expected_no_overhead"][name]
     result = run_all(applications(figures, 4), arrivals, POLICIES[name])
     assert sum(map(len, result.lines.values())) == 928
@@ -81,7 +81,7 @@ def test_a5_2_the_scenario(figures, arrivals, name):
 
 
 @pytest.mark.parametrize("policy", POLICIES.values())
-def test_a5_7_without_contention_all_policies_are_equal(figures, arrivals, policy):
+def test_a5_7_all_policies_are_equal_without_contention(figures, arrivals, policy):
     result = run_all(applications(figures, 600), arrivals, policy)
     assert result.end_s == pytest.approx(1896.0)
     flow = sum(result.ended_s(run) - time for run, (time, _) in enumerate(arrivals))

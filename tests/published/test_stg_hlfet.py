@@ -27,7 +27,7 @@ PROCESSORS = (2, 4, 8, 16)
 
 @pytest.fixture(scope="module")
 def reference(bench_data):
-    """The rows of the table: {(file, processors): columns}."""
+    """Return the rows of the table: {(file, processors): columns}."""
     with (bench_data / "stg" / "reference.csv").open() as text:
         rows = {(row["file"], int(row["procs"])): row for row in csv.DictReader(text)}
     return {key: row for key, row in rows.items() if key[0].startswith("50/")}
@@ -35,7 +35,7 @@ def reference(bench_data):
 
 @pytest.fixture(scope="module")
 def graphs(bench_data):
-    """The graphs by the names of the table."""
+    """Return the graphs by the names of the table."""
     with zipfile.ZipFile(bench_data / "stg" / "stg50.zip") as archive:
         files = {
             f"50/{Path(name).name}": archive.read(name)
@@ -64,7 +64,7 @@ def test_hlfet_makespans_equal_every_row_of_the_table(graphs, reference, platfor
 
 @pytest.fixture(scope="module")
 def sample(graphs, reference, platforms):
-    """Some rows with their instances, which do not change: all planners plan the same ones."""
+    """Return some rows with their instances, shared by all planners because instances are immutable."""
     keys = sorted(reference)[::17][:40]  # all four numbers of processors in turn
     return {
         (name, processors): compile_instance(graphs[name], platforms[processors]) for name, processors in keys
@@ -77,7 +77,7 @@ def planner(request):
     return make_planner(request.param)
 
 
-def test_schedules_verify_and_stay_above_the_published_bounds(planner, reference, sample):
+def test_schedules_verify_and_are_not_below_the_published_bounds(planner, reference, sample):
     assert len(sample) == 40
     served = 0
     for (name, processors), made in sample.items():

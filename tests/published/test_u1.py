@@ -1,4 +1,4 @@
-"""U1: all parts together; one seed, checked event by event. ``weft reproduce u1`` runs ten seeds."""
+"""U1: all components together; one seed, checked event by event. ``weft reproduce u1`` runs ten seeds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ FAILED = "station3"
 
 @pytest.fixture(scope="module")
 def whole():
-    """The complete system; invariants are checked after some events, in ``weft reproduce u1`` after all."""
+    """Return a run of the complete system; invariants are checked after some events, in ``weft reproduce
+    u1`` after all.
+    """
     events = count()
 
     def look(engine):
@@ -83,7 +85,7 @@ def test_g_heft_delays_short_workflows(whole, g_heft):
     assert slowdowns[1][2] + slowdowns[1][3] > slowdowns[0][2] + slowdowns[0][3]
 
 
-def test_the_variants_differ_as_named():
+def test_settings_of_the_variants_match_their_names():
     whole, staying, g_heft = VARIANTS.values()
     assert (whole.policy, whole.settings.migrate, whole.settings.checkpoints) == (
         staying.policy,

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.real_time
 
 
 def run_both():
-    """Run both policies at the same time: subtasks only sleep."""
+    """Run both policies at the same time, because subtasks only sleep."""
     with ThreadPoolExecutor() as pool:
         return dict(zip(EXPECTED, pool.map(PipelineStudy(UNIT_S).execute, EXPECTED), strict=True))
 
@@ -51,7 +51,7 @@ def test_subtasks_start_in_the_order_of_the_paper(ran, policy):
 
 
 @pytest.mark.parametrize("policy", EXPECTED)
-def test_no_subtask_starts_or_ends_before_it_can(ran, policy):
+def test_no_subtask_starts_before_its_predecessors_end_or_ends_early(ran, policy):
     found = ran[policy]
     for name, (start, end) in found.items():
         assert start >= EXPECTED[policy][name] - 0.05
@@ -67,7 +67,7 @@ def test_a_machine_runs_one_subtask_at_a_time(ran, policy):
 
 
 @pytest.mark.usefixtures("quiet")
-def test_priorities_save_a_third(ran):
+def test_priorities_reduce_the_makespan_by_a_third(ran):
     ends = {policy: max(end for _, end in found.values()) for policy, found in ran.items()}
     assert ends["pm-s"] < 0.9 * ends["m-s"]
 

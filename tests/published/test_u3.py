@@ -1,4 +1,6 @@
-"""U3: workflows that arrive while others run, with real processes; ``weft reproduce u3`` runs all 102 of them."""
+"""U3: workflows that arrive while others run, with real processes; ``weft reproduce u3`` runs all 102
+workflows.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ pytestmark = pytest.mark.real_time
 
 
 def run_all():
-    """Run all policies at the same time: tasks only sleep."""
+    """Run all policies at the same time, because tasks only sleep."""
     with ThreadPoolExecutor() as pool:
         many = {policy: pool.submit(SharingStudy(0.01).execute, ARRIVALS, policy) for policy in POLICIES}
         few = {policy: pool.submit(SharingStudy(0.04).execute, AT_ONCE, policy) for policy in POLICIES}
@@ -85,8 +87,8 @@ def test_all_workflows_complete_on_four_slots(ran, policy):
 
 @pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize("policy", POLICIES)
-def test_the_first_tasks_start_in_the_simulated_order(ran_at_once, policy):
-    """Later on, tasks that end together in the simulation do not in reality."""
+def test_first_tasks_start_in_the_simulated_order(ran_at_once, policy):
+    """Later tasks that end together in the simulation do not end together in reality."""
     simulated = run_policy(AT_ONCE, policy, servers=4)
     assert starts(ran_at_once[policy].history)[:FIRST] == starts(simulated.history)[:FIRST]
 

@@ -36,7 +36,9 @@ CASES = {
 
 
 def run_all():
-    """Run the case that only sleeps beside those that compute, one after the other: their load needs a core."""
+    """Run the sleeping case at the same time as the computing cases, which run in sequence because their
+    load needs a core.
+    """
     study = JobMigrationStudy(SCALE, CASES)
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(study.execute, DEMANDS)
@@ -166,25 +168,25 @@ def rows_of(outcomes, share):
     return JobMigrationStudy().rows(Results({DEGRADATION: [degradation], DEMANDS: [demands]}), full=False)
 
 
-def test_all_judged_figures_are_as_required(measured):
+def test_all_figures_that_were_judged_are_as_required(measured):
     rows = rows_of(*measured)
     assert [row.figure for row in rows if row.within is False] == []
     assert {row.accepts for row in rows if row.within} >= {"A3.3", "A3.7", "A3.8", "A3.9"}
 
 
 @pytest.mark.usefixtures("quiet")
-def test_all_figures_are_judged_without_disturbance(measured):
+def test_all_figures_are_judged_when_there_is_no_disturbance(measured):
     accepted = {row.accepts for row in rows_of(*measured) if row.within}
     assert accepted == {"A3.1", "A3.2", "A3.3", "A3.7", "A3.8", "A3.9"}
 
 
-def test_of_a_disturbed_run_only_figures_without_durations_are_judged(outcomes):
+def test_figures_with_durations_are_not_judged_in_a_disturbed_run(outcomes):
     judged = [row.accepts for row in rows_of(outcomes, 0.9) if row.within is not None]
     assert set(judged) == {"A3.2", "A3.3", "A3.7", "A3.8", "A3.9"}
     assert judged.count("A3.2") == 1, "jobs at once on pegasus"
 
 
-def test_figures_other_than_required_are_named(outcomes):
+def test_figures_that_differ_from_the_requirement_are_named(outcomes):
     found = dict(measure_jobs(DEGRADATION, outcomes[DEGRADATION], SCALE))
     found |= {
         "to_babieca": 1.0,

@@ -24,7 +24,7 @@ from weft.policies.policy import Place
 
 
 class Sender:
-    """Sends every ready task to the cluster at once, on a stated node count."""
+    """Policy that submits every ready task to the cluster at once, with a given node count."""
 
     name: ClassVar[str] = "sender"
     title: ClassVar[str] = "a queue of one machine"
@@ -38,7 +38,7 @@ class Sender:
         self._by_arrival = rule == "conservative"
 
     def decide(self, view):
-        """Send all that is ready, in the order of submission."""
+        """Submit all ready tasks in order."""
         for run in view.runs:
             for task in sorted(run.ready, key=self._turn.__getitem__):
                 order = view.now + 1e-9 * self._turn[task] if self._by_arrival else float(self._turn[task])
@@ -48,7 +48,7 @@ class Sender:
 
 
 def assert_same_times(tasks, nodes, counts, rule):
-    """Run the engine and the kernel, and compare every start and end."""
+    """Assert that engine and kernel give the same start and end of every task."""
     cluster = Platform(machines=(Machine(name="cluster", nodes=nodes, queue=rule),))
     made = instance(tasks, cluster)
     expected = run_queue(made, counts, rule)
@@ -63,7 +63,9 @@ def assert_same_times(tasks, nodes, counts, rule):
 
 @st.composite
 def moldable(draw):
-    """Draw tasks with seconds per node count, whole numbers (many ties) or not, their counts, and the nodes."""
+    """Draw durations per node count (whole numbers for many ties, or not), node counts, and the number of
+    nodes.
+    """
     nodes, number = draw(st.integers(2, 8)), draw(st.integers(1, 12))
     seconds = st.integers(1, 5).map(float) if draw(st.booleans()) else st.floats(0.1, 10)
     tasks, counts = {}, []

@@ -17,7 +17,7 @@ INSIDE = {"A": 12.5e6, "B": 160e6, "C": 12.5e6, "D": 12.5e6}
 
 
 def wien2k():
-    """Build one iteration with 56 machines to be chosen: LAPW2 of a k-point runs where LAPW1 of it ran."""
+    """Build one iteration with 56 abstract machines: LAPW2 of a k-point runs on the machine of its LAPW1."""
     flow = Builder("WIEN2k-50")
     every = {"sweep": {"k": f"1..{len(POINTS)}"}, "machine": "host{k}"}
     flow.task("lapw0", work=0.5 * WORK, outputs={"potential": SMALL})

@@ -37,7 +37,7 @@ TASKS = {
 
 @pytest.fixture(params=list(BACKENDS))
 def project(request, tmp_path):
-    """Each registered backend."""
+    """Return each registered backend."""
     made = BackendProject(request.param, tmp_path, TASKS)
     yield made
     made.close()
@@ -45,7 +45,7 @@ def project(request, tmp_path):
 
 @pytest.fixture(params=[kind for kind in BACKENDS if BACKENDS.load(kind).capabilities.runs_programs])
 def programs(request, tmp_path):
-    """Each registered backend that runs programs."""
+    """Return each registered backend that runs programs."""
     made = BackendProject(request.param, tmp_path, TASKS)
     yield made
     made.close()
@@ -106,7 +106,7 @@ def test_cancelled_attempt_ends(project):
     assert not project.backend.busy
 
 
-def test_halt_ends_all_attempts(project):
+def test_halt_command_ends_all_attempts(project):
     project.start(0, "slow")
     project.start(1, "slow", machine=1)
     project.backend.halt(0.3)
@@ -114,7 +114,7 @@ def test_halt_ends_all_attempts(project):
     assert not project.backend.busy
 
 
-def test_clean_up_is_reported(project):
+def test_end_of_a_clean_up_is_reported(project):
     project.start(0, "quick")
     project.end()
     project.backend.execute([cm.CleanUp(attempt=0, machine=0)])
@@ -127,7 +127,7 @@ def test_probes_are_answered(project):
     assert {type(event) for event in project.wait_for(*kinds, number=3)} == set(kinds)
 
 
-def test_attempt_of_an_earlier_engine_is_found_or_reported_as_lost(project):
+def test_attempt_of_an_earlier_engine_is_reattached_or_reported_as_lost(project):
     place = project.place(0, "quick")
     project.backend.find([RecoveredAttempt(**place, iteration=1, stage="started")])
     project.backend.execute(project.commands(0, "quick") if project.backend.capabilities.reattaches else [])
@@ -229,7 +229,7 @@ def test_restart_files_written_at_the_end_are_kept(programs):
     assert (programs.workdir(1, machine=1) / "restart").read_text() == "saved\n"
 
 
-def test_program_that_survives_its_engine_is_found(programs):
+def test_program_that_outlives_its_engine_is_reattached(programs):
     if not programs.backend.capabilities.reattaches:
         pytest.skip("programs of this backend do not survive the engine")
     programs.start(0, "stubborn")
@@ -245,7 +245,7 @@ def test_program_that_survives_its_engine_is_found(programs):
     assert programs.end().cause == "cancelled"
 
 
-def test_end_without_an_engine_is_reported_to_the_next_one(programs):
+def test_end_while_no_engine_runs_is_reported_to_the_next_engine(programs):
     if not programs.backend.capabilities.reattaches:
         pytest.skip("programs of this backend do not survive the engine")
     programs.start(0, "quick")
@@ -268,7 +268,7 @@ def test_end_without_an_engine_is_reported_to_the_next_one(programs):
     assert product.seconds == ended.ran_s > 0.0
 
 
-def test_halted_program_is_reported_for_another_run(programs):
+def test_halted_program_is_reported_so_that_it_can_run_again(programs):
     programs.start(0, "slow")
     programs.poll_for(0.2)
     assert programs.backend.busy

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edges_of import edges_of
+from graph_edges import edges_of
 from planning_examples import workflow
 from weft.errors import InvalidInput
 from weft.formats import FORMATS
@@ -168,7 +168,7 @@ def sample(name):
 
 
 def facts(graph):
-    """Return what must be preserved: tasks, times, node counts and edges with their data."""
+    """Return the facts that must be preserved: tasks, times, node counts and edges with their data."""
     columns = (graph.kind.tolist(), graph.work.tolist(), [graph.count_sets[index] for index in graph.counts])
     tasks = {name: repr(values) for name, *values in zip(graph.names, *columns, strict=True)}
     pointer = graph.explicit_pointer.tolist()
@@ -182,7 +182,7 @@ def facts(graph):
     return tasks, given_seconds, edges_of(graph, "bytes", "files", "seconds")
 
 
-def test_names_and_properties(form):
+def test_format_has_its_registered_name_and_properties(form):
     assert form.name in FORMATS
     assert FORMATS.load(form.name) is type(form)
     assert len(form.title) > 5
@@ -201,7 +201,7 @@ def test_sample_is_recognised_by_its_own_reader_only(reader):
     assert detect_format(sample(reader.name)).name == reader.name
 
 
-def test_a_byte_order_mark_changes_nothing(reader):
+def test_byte_order_mark_is_ignored(reader):
     marked = SourceFile(name="sample", data=b"\xef\xbb\xbf" + SAMPLES[reader.name])
     assert reader.recognises(marked)
     assert facts(unfold(reader.read(marked))) == facts(unfold(reader.read(sample(reader.name))))
@@ -235,7 +235,7 @@ def test_written_text_is_recognised_and_reads_back(form, tasks):
         assert facts(unfold(form.read(source))) == facts(unfold(flow))
 
 
-def test_at_least_one_plain_graph_is_written(form):
+def test_writing_format_can_write_at_least_one_plain_graph(form):
     if not form.writes:
         return
     written = 0
@@ -247,7 +247,7 @@ def test_at_least_one_plain_graph_is_written(form):
     assert written
 
 
-def test_sample_round_trips(reader):
+def test_sample_reads_back_the_same(reader):
     if not reader.writes:
         return
     first = unfold(reader.read(sample(reader.name)))

@@ -29,12 +29,12 @@ def made(kind):
     return weft.generate(kind.name, seed=1)
 
 
-def test_it_has_a_name_and_a_title(kind):
+def test_generator_has_a_name_and_a_title(kind):
     assert GENERATORS.load(kind.name) is kind
     assert len(kind.title) > 10
 
 
-def test_its_parameters_are_described_and_frozen(kind):
+def test_generator_parameters_are_described_and_frozen(kind):
     for setting in list_parameters(kind):
         assert len(setting.meaning) > 5, setting.name
         assert "\n" not in setting.meaning
@@ -42,24 +42,24 @@ def test_its_parameters_are_described_and_frozen(kind):
         setattr(kind(), list_parameters(kind)[0].name, 1)
 
 
-def test_the_defaults_as_texts_are_the_defaults(kind):
+def test_default_parameters_given_as_text_are_the_defaults(kind):
     texts = dict(setting.text.split("=", 1) for setting in list_parameters(kind))
     assert configure_generator(kind, texts) == kind()
 
 
-def test_numbers_below_the_bounds_are_rejected(kind):
+def test_parameters_below_their_bounds_are_rejected(kind):
     numbers = [setting for setting in list_parameters(kind) if setting.type in (int, float)]
     for setting in numbers:
         with pytest.raises(weft.InvalidInput, match=rf"{setting.name} of {kind.name} is -1.*must be "):
             configure_generator(kind, {setting.name: -1})
 
 
-def test_all_invalid_parameters_are_reported_together(kind):
+def test_all_invalid_generator_parameters_are_reported_together(kind):
     numbers = [setting.name for setting in list_parameters(kind) if setting.type in (int, float)]
     with pytest.raises(weft.InvalidInput) as refused:
         configure_generator(kind, dict.fromkeys(numbers, -1))
-    told = [problem.what.split()[0] for problem in refused.value.problems]
-    assert sorted(told) == sorted(numbers)
+    reported = [problem.what.split()[0] for problem in refused.value.problems]
+    assert sorted(reported) == sorted(numbers)
 
 
 def test_equal_seeds_give_equal_workflows(kind, made):
@@ -79,7 +79,7 @@ def test_writing_and_reading_gives_an_equal_workflow(made):
         assert read_platform_file(SourceFile(name="grid.yaml", data=data)) == made.platform
 
 
-def test_it_is_planned_on_its_platform(made):
+def test_generated_workflow_is_planned_on_its_platform(made):
     planned = weft.plan(made.workflow, on=made.platform or "identical:4", planner="heft")
     assert planned.verify() == []
     assert 0 < planned.lower_bound_s <= planned.makespan_s

@@ -141,7 +141,7 @@ def test_a_planner_has_its_registered_name_and_a_title(planner):
     assert len(planner.title) > 10
 
 
-def test_an_unsupported_objective_has_a_reason(planner, made):
+def test_unsupported_objective_is_refused_with_a_reason(planner, made):
     for objective in OBJECTIVES.values():
         answer = planner.supports(made, objective)
         assert answer is None or (isinstance(answer, Unsupported) and answer.reason)
@@ -157,7 +157,7 @@ def test_schedules_are_valid_and_not_below_the_lower_bound(planner, case, made):
 
 
 @pytest.mark.parametrize(("name", "objective"), OTHERS, ids=lambda value: getattr(value, "name", value))
-def test_plans_for_other_objectives_are_valid_and_not_cheaper_than_possible(name, objective, case, made):
+def test_plans_for_other_objectives_are_valid_and_not_below_the_least_cost(name, objective, case, made):
     plan = plan_with(PLANNERS.load(name)(), made, objective)
     assert verify(plan.schedule, made.graph, made.platform) == []
     assert plan.schedule.makespan_s >= bound_s(case) * (1 - 1e-9)
@@ -172,7 +172,7 @@ def test_the_same_seed_gives_the_same_plan(planner, made):
     assert first.steps == second.steps
 
 
-def test_pins_busy_intervals_and_earliest_starts_are_kept(planner):
+def test_pins_busy_intervals_and_earliest_starts_are_respected(planner):
     held = (
         BusyInterval(machine=0, start_s=0.0, finish_s=6.0, nodes=1),
         BusyInterval(machine=1, start_s=2.0, finish_s=4.0, nodes=3),
@@ -234,7 +234,7 @@ links: {default: {bandwidth: 10MB/s, latency: 20ms}}
 
 @pytest.fixture(scope="module")
 def records(tmp_path_factory):
-    """Plan with every planner under four hash seeds, twice in plain Python and twice compiled."""
+    """Plan with every planner under four hash seeds, twice with plain and twice with compiled kernels."""
     grid = tmp_path_factory.mktemp("hash_seeds") / "grid.yaml"
     grid.write_text(PLATFORM)
     found = []

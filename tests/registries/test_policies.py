@@ -1,4 +1,4 @@
-"""Every policy of the registry implements the interface; new ones are found automatically."""
+"""Every policy of the registry implements the interface; new ones are tested automatically."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_all_tasks_complete_and_runs_are_reproducible(text):
 
 
 def _check_machines(ran, made):
-    """No machine gives more nodes than it has."""
+    """Assert that no machine runs tasks on more nodes than it has."""
     changes = []
     for lines in ran.lines.values():
         for line in lines.values():
@@ -88,7 +88,7 @@ def _check_machines(ran, made):
 
 
 def _check_order(lines, made, arrival):
-    """Nothing starts before it arrives, nor before its data do."""
+    """Assert that no task starts before its arrival or before its data arrive."""
     graph = made.graph
     for task, name in enumerate(graph.names):
         assert lines[name].start_s >= arrival
@@ -105,7 +105,7 @@ def _check_order(lines, made, arrival):
     where=platforms(),
     second_s=st.sampled_from([0.0, 2.5]),
 )
-def test_instances_with_all_features_are_run_within_the_rules(name, flow, where, second_s):
+def test_instances_with_all_features_are_run_validly(name, flow, where, second_s):
     try:
         made = compile_instance(unfold(flow), where)
     except (Infeasible, InvalidInput):
@@ -130,8 +130,8 @@ print(json.dumps(found, sort_keys=True))
 """
 
 
-def test_decisions_do_not_depend_on_hash_seeds():
-    """Decisions are the same for every PYTHONHASHSEED."""
+def test_decisions_do_not_depend_on_the_hash_seed():
+    """PYTHONHASHSEED does not change the decisions of any policy."""
     program = _PROGRAM.format(path=[path for path in sys.path if path])
     found = []
     for seed in ("0", "1"):

@@ -18,7 +18,7 @@ def predictor(request):
     return PREDICTORS.load(request.param)()
 
 
-def test_names_and_properties(predictor):
+def test_predictor_has_its_registered_name_and_properties(predictor):
     assert predictor.name.isidentifier()
     assert isinstance(predictor.final, bool)
     assert isinstance(predictor.reads.parameters, tuple)
@@ -26,13 +26,15 @@ def test_names_and_properties(predictor):
 
 @given(graph=graphs())
 @settings(max_examples=15)
-def test_applies_predict_and_table_agree(predictor, graph):
+def test_applies_predict_and_table_are_consistent(predictor, graph):
     applies = predictor.applies(graph)
     assert applies.shape == (len(graph),)
     assert applies.dtype == np.bool_
     for task in np.flatnonzero(graph.kind == COMPUTE).tolist():
-        asked = task_features(graph, task)
-        answers = [predictor.predict(asked, machine, count) for machine in MACHINES for count in asked.counts]
+        requested = task_features(graph, task)
+        answers = [
+            predictor.predict(requested, machine, count) for machine in MACHINES for count in requested.counts
+        ]
         if not applies[task]:
             assert answers == [None] * len(answers)
         elif predictor.final:

@@ -1,4 +1,4 @@
-"""A real browser for tests of pages, if there is one.
+"""A real browser for tests of pages, if one is installed.
 
 It is driven through its debugging pipe, in real time: its virtual time waits neither for frames nor for
 streams, so on a busy host a page was inspected before it was drawn.
@@ -52,8 +52,8 @@ def seen_in_browser(page: Path, script: str, profile: Path) -> Mapping[str, Any]
     shell = ["sh", "-c", 'exec "$0" "$@" 3<&0 4>&1 </dev/null >&2', *command]
     profile.mkdir()
     with (
-        (profile / "stderr").open("wb") as told,
-        subprocess.Popen(shell, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=told) as process,
+        (profile / "stderr").open("wb") as reported,
+        subprocess.Popen(shell, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=reported) as process,
     ):
         guard = Timer(_PATIENCE_S, process.kill)
         guard.start()
@@ -65,8 +65,8 @@ def seen_in_browser(page: Path, script: str, profile: Path) -> Mapping[str, Any]
             process.stdin.close()
             process.wait()
         except (EOFError, BrokenPipeError):
-            said = (profile / "stderr").read_text(errors="replace")[-2000:]
-            pytest.fail(f"the browser ended before {page.name} was drawn: {said}")
+            printed = (profile / "stderr").read_text(errors="replace")[-2000:]
+            pytest.fail(f"the browser ended before {page.name} was drawn: {printed}")
         finally:
             guard.cancel()
             process.kill()

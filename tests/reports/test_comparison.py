@@ -53,7 +53,7 @@ def standings(made):
 
 
 class TestStandings:
-    def test_wins_and_geometric_means(self):
+    def test_standings_have_wins_and_geometric_means(self):
         made = comparison({"x": {"a": 2.0, "b": 4.0}, "y": {"a": 9.0, "b": 3.0}, "z": {"a": 5.0, "b": 5.0}})
         found = standings(made)
         assert (found["a"].wins, found["b"].wins) == (2, 2)
@@ -62,27 +62,27 @@ class TestStandings:
         assert found["a"].planning_s == 0.75
         assert [standing.planner for standing in made.standings] == ["b", "a"], "the smaller ratio first"
 
-    def test_wins_come_before_ratios(self):
+    def test_standings_are_ordered_by_wins_then_by_ratio(self):
         made = comparison({"x": {"a": 5.0, "b": 4.0}, "y": {"a": 5.0, "b": 4.0}, "z": {"a": 1.0, "b": 9.0}})
         assert [(standing.planner, standing.wins) for standing in made.standings] == [("b", 2), ("a", 1)]
         assert standings(made)["a"].mean_ratio < standings(made)["b"].mean_ratio
 
-    def test_ties_within_rounding_win_together(self):
+    def test_plans_equal_within_rounding_all_win(self):
         made = comparison({"x": {"a": 1.0, "b": 1.0 + 1e-10, "c": 1.0 + 1e-8}})
         assert [standing.wins for standing in made.standings] == [1, 1, 0]
         assert [standing.planner for standing in made.standings] == ["a", "b", "c"]
 
-    def test_unplanned_tasks_do_not_count(self):
+    def test_workflows_without_a_plan_are_not_counted(self):
         found = standings(comparison({"x": {"a": None, "b": 4.0}, "y": {"a": 6.0, "b": 3.0}}))
         assert (found["a"].planned, found["a"].wins, found["a"].mean_ratio) == (1, 0, 2.0)
         assert found["a"].planning_s == 0.25
 
-    def test_a_planner_without_any_plan_comes_last(self):
+    def test_planner_without_any_plan_is_last(self):
         made = comparison({"x": {"a": None, "b": 4.0}})
         assert [standing.planner for standing in made.standings] == ["b", "a"]
         assert standings(made)["a"].mean_ratio is None
 
-    def test_a_workflow_without_work_is_won_by_plans_without_time(self):
+    def test_workflow_of_zero_work_is_won_by_plans_of_zero_length(self):
         made = comparison({"x": {"a": 0.0, "b": 2.0}}, bound_s=0.0)
         row = made.workflows[0]
         assert [row.ratio(result) for result in row.results] == [1.0, math.inf]
@@ -90,7 +90,7 @@ class TestStandings:
         assert [row.wins(result) for result in row.results] == [True, False]
 
     @given(st.lists(st.lists(st.floats(0.1, 1e6), min_size=3, max_size=3), min_size=1, max_size=8))
-    def test_wins_and_means_counted_by_hand(self, table):
+    def test_wins_and_means_equal_a_count_by_hand(self, table):
         made = comparison({str(n): dict(zip("abc", row, strict=True)) for n, row in enumerate(table)})
         for column, planner in enumerate("abc"):
             ratios = [row[column] / min(row) for row in table]
@@ -98,7 +98,7 @@ class TestStandings:
             assert found.wins == sum(ratio <= 1 + 1e-9 for ratio in ratios)
             assert found.mean_ratio == pytest.approx(math.prod(ratios) ** (1 / len(ratios)), rel=1e-9)
 
-    def test_the_gap_is_to_the_lower_bound(self):
+    def test_gap_is_relative_to_the_lower_bound(self):
         row = comparison({"x": {"a": 5.0, "b": 4.0 * (1 + 1e-12), "c": None}}, bound_s=4.0).workflows[0]
         assert [row.gap(result) for result in row.results] == [0.25, 0.0, None]
 
@@ -106,7 +106,7 @@ class TestStandings:
 class TestTables:
     MADE = comparison({"x": {"long-name": 2.0, "b": 4.0}, "y": {"long-name": None, "b": 3.0}}, bound_s=2.0)
 
-    def test_results(self):
+    def test_table_of_results_has_one_row_per_workflow(self):
         assert result_table(self.MADE).lines() == [
             "workflow     planner    makespan        gap  ratio    time",
             "x (3 tasks)  long-name       2 s  *    0.0%  1.000  250 ms",
@@ -115,17 +115,17 @@ class TestTables:
             "             b               3 s  *   50.0%  1.000  250 ms",
         ]
 
-    def test_standings(self):
+    def test_table_of_standings_has_one_row_per_planner(self):
         assert standing_table(self.MADE).lines() == [
             "planner    wins  mean ratio  planned    time",
             "long-name     1       1.000   1 of 2  250 ms",
             "b             1       1.414   2 of 2  500 ms",
         ]
 
-    def test_title(self):
+    def test_title_counts_planners_and_workflows(self):
         assert comparison_title(self.MADE) == "2 workflows on grid, 2 planners"
 
-    def test_reasons_are_printed_once(self):
+    def test_equal_reasons_are_printed_once(self):
         assert refusal_lines(self.MADE) == ["long-name, y: cannot do that"]
         many = comparison({f"w{n}": {"a": None, "b": 1.0} for n in range(5)})
         assert refusal_lines(many) == ["a, w0 and 4 others: cannot do that"]
@@ -134,11 +134,11 @@ class TestTables:
         table = result_table(comparison({"x": {"a": 1.0}}, bound_s=0.0))
         assert table.rows[0][4] == "unknown"
 
-    def test_a_table_without_rows_has_a_heading(self):
+    def test_table_without_rows_has_a_heading(self):
         assert TextTable(heading=("a", "bc"), rows=(), texts=1).lines() == ["a  bc"]
 
 
-def test_csv_has_every_number_in_full_precision():
+def test_csv_contains_all_numbers_in_full_precision():
     made = comparison({"x, y": {"a": 1 / 3, "b": None}}, bound_s=0.1)
     first, second = csv.DictReader(comparison_csv(made).splitlines())
     assert float(first["makespan_s"]) == 1 / 3
@@ -150,7 +150,7 @@ def test_csv_has_every_number_in_full_precision():
     assert (second["makespan_s"], second["ratio"], second["wins"], second["reason"]) == ("", "", "0", NONE)
 
 
-def test_the_page_is_complete_and_shows_names_unchanged():
+def test_comparison_page_is_complete_and_shows_names_unchanged():
     made = comparison({"<script>x": {"a&b": 1.0, "b": None}}, platform="<grid>")
     page = comparison_html(made)
     assert page.startswith("<!DOCTYPE html>")

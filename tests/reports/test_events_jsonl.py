@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import weft
-from engine_by_hand import platform_of
+from driven_engine import platform_of
 from reports.executed_journals import example_journal, journal_of
 from weft.backends.simulation.scenario import Scenario
 from weft.engine import messages as cm
@@ -21,19 +21,19 @@ PROJECT = Path(__file__).parents[2]
 FIRST = ["n", "at_s", "at", "what", "run", "workflow", "task", "iteration", "attempt", "machine"]
 
 
-def told(written, zero_at_s=None):
+def event_lines(written, zero_at_s=None):
     lines = list(events_jsonl(written.engine(), written.entries, written.plans, zero_at_s=zero_at_s))
     assert all(line.endswith("\n") and line.count("\n") == 1 for line in lines)
     return [json.loads(line) for line in lines]
 
 
-def test_events_of_a_task_that_failed_once():
+def test_task_that_failed_once_has_the_expected_events():
     flow = weft.Builder("flow")
     flow.task("job", work=10, retries=1)
     scenario = Scenario(exit_codes={"job": (7, 0)})
     written = journal_of(flow.build(), platform_of(1.0), scenario=scenario, policy="fcfs")
-    story = told(written, zero_at_s=1_000_000_000.5)
-    assert [(each["at_s"], each["what"], each["attempt"]) for each in story] == [
+    events = event_lines(written, zero_at_s=1_000_000_000.5)
+    assert [(each["at_s"], each["what"], each["attempt"]) for each in events] == [
         (0, "run-submitted", None),
         (0, "attempt-assigned", 0),
         (0, "attempt-submitted", 0),
@@ -45,7 +45,7 @@ def test_events_of_a_task_that_failed_once():
         (20, "task-settled", None),
         (20, "run-ended", None),
     ]
-    assert story[3] == {
+    assert events[3] == {
         "n": 1,
         "at_s": 10.0,
         "at": "2001-09-09T01:46:50.500+00:00",
@@ -60,22 +60,22 @@ def test_events_of_a_task_that_failed_once():
         "cause": "",
         "story": "",
         "result": {},
-        "work_done": story[3]["work_done"],
+        "work_done": events[3]["work_done"],
         "taken_over": None,
         "ran_s": None,
         "late_s": 0.0,
     }
-    assert (story[4]["task"], story[4]["state"], story[4]["cause"]) == ("job", "READY", "error")
-    assert [each["tries"] for each in story if each["what"] == "attempt-submitted"] == [1, 2]
-    assert story[-1]["outcome"] == "completed"
+    assert (events[4]["task"], events[4]["state"], events[4]["cause"]) == ("job", "READY", "error")
+    assert [each["tries"] for each in events if each["what"] == "attempt-submitted"] == [1, 2]
+    assert events[-1]["outcome"] == "completed"
 
 
-def test_keys_are_stable_and_complete():
+def test_event_keys_are_stable_and_complete():
     written = example_journal()
-    story = told(written)
+    events = event_lines(written)
     keys = {word: [*FIRST, *own] for word, own in EVENT_KINDS.values()}
-    assert all(list(each) == keys[each["what"]] for each in story)
-    assert [each["n"] for each in story] == sorted(each["n"] for each in story)
+    assert all(list(each) == keys[each["what"]] for each in events)
+    assert [each["n"] for each in events] == sorted(each["n"] for each in events)
     messages = [
         message
         for entry in written.entries
@@ -83,9 +83,9 @@ def test_keys_are_stable_and_complete():
         if type(message) in EVENT_KINDS
     ]
     expected = Counter(EVENT_KINDS[type(message)][0] for message in messages)
-    assert Counter(each["what"] for each in story) == expected
-    assert all(each["at"] is None for each in story)
-    attempts = [each for each in story if each["what"].startswith("attempt-")]
+    assert Counter(each["what"] for each in events) == expected
+    assert all(each["at"] is None for each in events)
+    attempts = [each for each in events if each["what"].startswith("attempt-")]
     assert all(each["task"] and each["machine"] and each["workflow"] for each in attempts)
 
 
@@ -107,7 +107,7 @@ def test_every_message_is_an_event_or_excluded():
     assert len(set(words)) == len(words)
 
 
-def test_the_reference_lists_every_event_with_its_keys():
+def test_reference_page_lists_every_event_with_its_keys():
     page = (PROJECT / "docs" / "reference" / "reports.md").read_text(encoding="utf-8")
     for word, keys in EVENT_KINDS.values():
         shown = ", ".join(f"`{key}`" for key in keys) or "-"
@@ -115,7 +115,7 @@ def test_the_reference_lists_every_event_with_its_keys():
 
 
 @pytest.mark.parametrize("message", sorted(EVENT_KINDS, key=lambda kind: kind.__name__))
-def test_the_keys_of_an_event_are_fields_of_its_message(message):
+def test_event_keys_are_fields_of_the_message(message):
     renamed = {"asked": "what", "signal": "what", "bytes": "parcels"}
     fields = set(NoteFields._fields if message in cm.RECORDS else message.__dataclass_fields__)
     assert {renamed.get(key, key) for key in EVENT_KINDS[message][1]} <= fields

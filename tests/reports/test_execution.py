@@ -1,4 +1,4 @@
-"""An executed run as data, from a journal and its records."""
+"""The report data of an executed run, from a journal and its records."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import pytest
 
 import weft
-from engine_by_hand import platform_of
+from driven_engine import platform_of
 from reports.executed_journals import example_journal, journal_of
 from weft.backends.layout import ProjectLayout
 from weft.backends.simulation.scenario import Durations, Scenario
@@ -49,7 +49,7 @@ def swept(**facets):
     return flow.build()
 
 
-def test_a_run_as_planned_keeps_its_promise():
+def test_run_without_deviations_meets_its_promise():
     executed = journal_of(three_in_a_row(), platform_of(1.0)).executed()
     assert (executed.outcome, executed.took_s) == ("completed", 60)
     (verdict,) = executed.verdicts
@@ -101,7 +101,7 @@ def some_unknown():
     return flow.build()
 
 
-def test_a_placeholder_is_neither_a_promise_nor_an_estimate():
+def test_placeholder_duration_is_neither_a_promise_nor_an_estimate():
     slow = Scenario(durations=Durations(tasks={"middle": Durations(bias=100.0)}))
     executed = journal_of(some_unknown(), platform_of(1.0), scenario=slow).executed()
     (verdict,) = executed.verdicts
@@ -118,16 +118,16 @@ def test_a_placeholder_is_neither_a_promise_nor_an_estimate():
         "last": 30,
     }
     assert [each.task for each in executed.deviations] == ["last", "first"]
-    told = "unknown: 1 of 3 tasks (kind middle) have no stated time"
-    assert dict(execution_facts(executed))["promise"] == told
-    assert f"<p>{told}</p>" in execution_html(executed)
+    reported = "unknown: 1 of 3 tasks (kind middle) have no stated time"
+    assert dict(execution_facts(executed))["promise"] == reported
+    assert f"<p>{reported}</p>" in execution_html(executed)
 
 
 def test_a_lower_bound_of_an_unknown_time_is_printed():
-    said = Promise(planned_s=41, least_s=40, tasks=3, untimed=1, untimed_kinds=("middle",), least_cost=4)
-    executed = journal_of(some_unknown(), platform_of(1.0)).executed(ExecutionRecords(promises={0: said}))
-    told = "at least 40 s, cost at least 4; unknown: 1 of 3 tasks (kind middle) have no stated time"
-    assert dict(execution_facts(executed))["promise"] == told
+    printed = Promise(planned_s=41, least_s=40, tasks=3, untimed=1, untimed_kinds=("middle",), least_cost=4)
+    executed = journal_of(some_unknown(), platform_of(1.0)).executed(ExecutionRecords(promises={0: printed}))
+    reported = "at least 40 s, cost at least 4; unknown: 1 of 3 tasks (kind middle) have no stated time"
+    assert dict(execution_facts(executed))["promise"] == reported
     assert promise_table(executed).rows[0][2:5] == ("unknown", "at least 40 s", "unknown")
     assert promise_chart(executed.verdicts) == ""
     assert '<rect class="promised"' not in execution_html(executed)
@@ -143,7 +143,7 @@ def test_runs_without_a_promise_are_counted():
     )
 
 
-def test_kinds_are_summed_up():
+def test_attempts_are_summed_by_kind():
     scenario = Scenario(exit_codes={"work[2]": (1, 0)})
     flow = swept(retries=1)
     written = journal_of(flow, platform_of(1.0, 2.0), scenario=scenario, policy="fcfs")
@@ -172,22 +172,22 @@ def test_a_failure_is_reported_with_its_log(tmp_path):
     layout = ProjectLayout(tmp_path)
     records = layout.records(3, failed.attempt)
     records.mkdir(parents=True)
-    (records / "out").write_text("never looked at\n")
+    (records / "out").write_text("never read\n")
     (records / "err").write_text("".join(f"line {n}\n" for n in range(1, 31)))
-    measured = {failed.attempt: ProcessUsage(text="it said so")}
+    measured = {failed.attempt: ProcessUsage(text="message of the program")}
     executed = written.executed(
         ExecutionRecords(logs=AttemptLogs(layout=layout, execution=3), measured=measured)
     )
-    (told,) = executed.failures
-    assert told.headline == f"work[2], attempt {failed.attempt}: error (exit code 7), retried"
-    assert told.log is not None
-    assert told.log.path == f".weft/attempts/3/{failed.attempt}/err"
-    assert told.log.lines == tuple(f"line {n}" for n in range(21, 31))
-    assert told.text == "it said so"
+    (reported,) = executed.failures
+    assert reported.headline == f"work[2], attempt {failed.attempt}: error (exit code 7), retried"
+    assert reported.log is not None
+    assert reported.log.path == f".weft/attempts/3/{failed.attempt}/err"
+    assert reported.log.lines == tuple(f"line {n}" for n in range(21, 31))
+    assert reported.text == "message of the program"
     assert ("failures", "1 (1 error)") in execution_facts(executed)
 
 
-def taken_over_journal():
+def reuse_journal():
     """Return a journal in which the outputs of the first task are reused."""
     platform = platform_of(1.0)
     instance = compile_instance(check_and_unfold(three_in_a_row()), platform)
@@ -219,7 +219,7 @@ def taken_over_journal():
 
 
 def test_results_of_earlier_runs_count_as_reused():
-    projection, platform = taken_over_journal()
+    projection, platform = reuse_journal()
     executed = build_executed_run(projection, platform)
     assert executed.outcome == "completed"
     assert executed.taken_over == 1
@@ -244,7 +244,7 @@ def test_one_run_of_several_can_be_shown():
         written.executed(runs=[2])
 
 
-def test_an_interrupted_run_is_reported_up_to_its_end():
+def test_interrupted_run_is_reported_up_to_its_interruption():
     written = journal_of(three_in_a_row(), platform_of(1.0), policy="fcfs")
     ended = [entry for entry in written.entries if isinstance(entry.event, ev.Ended)]
     cut = written.entries[: ended[1].sequence + 1]
@@ -256,7 +256,7 @@ def test_an_interrupted_run_is_reported_up_to_its_end():
     assert execution_notes(executed) == ["run 0 (row) has not ended"]
 
 
-def test_everything_is_plain_data_and_the_same_every_time():
+def test_report_data_are_plain_and_deterministic():
     written = example_journal()
     first, second = written.executed().as_record(), written.executed().as_record()
     assert json.dumps(first) == json.dumps(second)

@@ -1,4 +1,4 @@
-"""Last lines of logs: only regular files of the attempt are read."""
+"""Last lines of logs are read from regular files of the attempt only."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def logs(records):
     return AttemptLogs(layout=ProjectLayout(records.parents[3]), execution=1)
 
 
-def test_errors_come_before_output(logs, records):
+def test_standard_error_is_shown_before_standard_output(logs, records):
     (records / "out").write_text("fine\n")
     assert logs.last(7).lines == ("fine",)
     (records / "err").write_text("\n\n")
@@ -32,7 +32,7 @@ def test_errors_come_before_output(logs, records):
     assert (logs.last(7).path, logs.last(7).lines) == (".weft/attempts/1/7/err", ("not fine",))
 
 
-def test_no_log_is_no_error(logs):
+def test_missing_log_is_not_an_error(logs):
     assert logs.last(7) is None
     assert logs.last(8) is None
 
@@ -53,7 +53,7 @@ def test_control_characters_are_removed(logs, records):
     assert logs.last(7).lines == ("?]0;title??[2Jred   blue\ufffd", "10%", "20%")
 
 
-def test_no_link_is_followed(logs, records, tmp_path):
+def test_links_in_place_of_logs_are_not_followed(logs, records, tmp_path):
     secret = tmp_path / "secret"
     secret.write_text("secret\n")
     (records / "err").symlink_to(secret)
@@ -65,7 +65,7 @@ def test_no_link_is_followed(logs, records, tmp_path):
     assert logs.last(8) is None, "nor one on the way"
 
 
-def test_a_pipe_or_a_directory_is_not_waited_for(logs, records):
+def test_pipe_or_directory_in_place_of_a_log_is_not_read(logs, records):
     os.mkfifo(records / "err")
     (records / "out").mkdir()
     assert logs.last(7) is None

@@ -1,4 +1,4 @@
-"""Page and summary of an executed run: complete, and text of tasks is escaped."""
+"""Page and summary of an executed run are complete, and texts of tasks are escaped."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from markupsafe import escape
 
 import weft
-from engine_by_hand import platform_of
+from driven_engine import platform_of
 from reports.browser import needs_browser, seen_in_browser
 from reports.executed_journals import example_journal, journal_of
 from reports.test_simulation_pages import Reader
@@ -66,12 +66,12 @@ def test_the_page_is_complete_and_self_contained(executed):
 
 
 @pytest.mark.parametrize("text", ["exit code 3", "nobody knows why"])
-def test_a_failure_repeats_no_text(executed, text):
+def test_failure_message_is_shown_once(executed, text):
     (failure,) = executed.failures
     measured = {failure.failed.attempt: ProcessUsage(text=text)}
     page = execution_html(replace(executed, records=replace(executed.records, measured=measured)))
-    told = page[page.index('<div class="failure">') :].partition("</div>")[0]
-    assert sum(text in line for line in told.splitlines()[2:]) == 1
+    reported = page[page.index('<div class="failure">') :].partition("</div>")[0]
+    assert sum(text in line for line in reported.splitlines()[2:]) == 1
 
 
 def test_output_of_tasks_is_escaped(executed):
@@ -92,7 +92,7 @@ def test_the_critical_path_is_marked_in_the_chart(executed):
     assert chart.schedule.makespan_s == executed.took_s
 
 
-def test_a_run_with_disturbances_has_a_page():
+def test_page_of_a_disturbed_run_is_made():
     written = example_journal()
     page = execution_html(written.executed())
     assert page.count('<div class="failure">') == len(written.projection().history.failures)
@@ -102,7 +102,7 @@ def test_a_run_with_disturbances_has_a_page():
     assert all(re.match(r"\d+:", name) for name in others), "tasks of other runs are named with their run"
 
 
-def test_a_run_in_which_nothing_ran_has_a_page():
+def test_page_of_a_run_without_attempts_is_made():
     flow = weft.Builder("nothing")
     flow.task("gate", kind="virtual")
     executed = journal_of(flow.build(), platform_of(1.0), policy="fcfs").executed()
@@ -111,8 +111,8 @@ def test_a_run_in_which_nothing_ran_has_a_page():
 
 
 def test_promises_are_drawn_to_scale():
-    said = Promise(planned_s=10, p50_s=10, p90_s=15, tasks=1)
-    verdict = PromiseOutcome(run=0, workflow="w", promise=said, took_s=20, completed=True)
+    printed = Promise(planned_s=10, p50_s=10, p90_s=15, tasks=1)
+    verdict = PromiseOutcome(run=0, workflow="w", promise=printed, took_s=20, completed=True)
     drawn = promise_chart([verdict])
     widths = dict(re.findall(r'<rect class="(\w+)" x="[\d.]+" y="\d+" width="([\d.]+)"', drawn))
     # 694 units correspond to the longest time, 20 s.
@@ -122,7 +122,7 @@ def test_promises_are_drawn_to_scale():
         "late": 694.0,
     }
     assert promise_chart([]) == ""
-    unsure = promise_chart([replace(verdict, promise=replace(said, p90_s=None))])
+    unsure = promise_chart([replace(verdict, promise=replace(printed, p90_s=None))])
     assert "P90" not in unsure
     assert 'class="unsure"' not in unsure
 
@@ -152,7 +152,7 @@ def test_the_summary_lists_the_main_facts(executed):
 
 
 @pytest.mark.parametrize("width", [10, 60, 200])
-def test_the_summary_keeps_to_its_width(executed, width):
+def test_summary_lines_fit_the_given_width(executed, width):
     lines = execution_lines(executed, width=width, ascii_only=True)
     assert max(map(len, lines)) <= max(width, 40)
 

@@ -1,4 +1,4 @@
-"""The critical path of a run: known chains, a reference implementation, and times that add up."""
+"""The critical path of a run: known chains, comparison with a reference, and times that add up."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import weft
-from engine_by_hand import platform_of
+from driven_engine import platform_of
 from reports.executed_journals import example_journal, journal_of
 from weft.backends.simulation.scenario import Failure, Scenario
 from weft.engine.messages import Ended
@@ -20,7 +20,7 @@ def chain_of(executed):
     return [(step.attempt.task, step.link) for step in executed.path.steps]
 
 
-def test_data_and_nodes_are_followed():
+def test_critical_path_follows_data_and_occupied_nodes():
     flow = weft.Builder("flow")
     flow.task("a", work=10)
     flow.task("b", work=5)
@@ -30,7 +30,7 @@ def test_data_and_nodes_are_followed():
     assert (executed.path.ran_s, executed.path.waited_s, executed.path.staged_s) == (25, 0, 0)
 
 
-def test_a_machine_with_free_nodes_is_no_reason():
+def test_critical_path_does_not_wait_for_a_machine_with_free_nodes():
     flow = weft.Builder("flow")
     flow.task("short", work=3)
     flow.task("long", work=10)
@@ -39,7 +39,7 @@ def test_a_machine_with_free_nodes_is_no_reason():
     assert chain_of(executed) == [("long", "arrival"), ("after", "data")]
 
 
-def test_a_retry_is_followed():
+def test_critical_path_includes_retries():
     flow = weft.Builder("flow")
     flow.task("job", work=10, retries=1)
     scenario = Scenario(exit_codes={"job": (1, 0)})
@@ -50,7 +50,7 @@ def test_a_retry_is_followed():
     assert executed.path.ran_s == executed.took_s == 20
 
 
-def test_iterations_are_followed():
+def test_critical_path_includes_iterations():
     flow = weft.Builder("flow")
     flow.task("begin", work=2)
     flow.task("check", work=3, after=["begin"])
@@ -69,7 +69,7 @@ def test_iterations_are_followed():
     assert executed.path.ran_s == executed.took_s == 16
 
 
-def test_a_skipped_or_virtual_task_is_replaced_by_its_predecessors():
+def test_critical_path_skips_virtual_and_skipped_tasks():
     flow = weft.Builder("flow")
     flow.task("a", work=10)
     flow.task("gate", kind="virtual", after=["a"])
@@ -94,8 +94,8 @@ def journals(draw):
     return journal_of(flow.build(), platform, scenario=Scenario(failures=failures), policy=policy)
 
 
-def slow_twin(executed):
-    """Reference implementation: examine all attempts at every step."""
+def reference_path(executed):
+    """Return the path by examining all attempts at every step."""
     projection, story = executed.projection, executed.run_summaries[0]
     graph = projection.runs[0].compiled.graph
     ran, met, found = list(executed.ran), set(), []
@@ -129,20 +129,20 @@ def slow_twin(executed):
 
 
 @given(journals())
-def test_the_path_equals_the_reference_and_adds_up(written):
+def test_critical_path_equals_the_reference_and_its_times_add_up(written):
     executed = written.executed()
     if executed.outcome != "completed":
         return
     path = executed.path
     assert path.ran_s + path.staged_s + path.waited_s == pytest.approx(executed.took_s)
-    assert [(step.attempt.number, step.link) for step in path.steps] == slow_twin(executed)
+    assert [(step.attempt.number, step.link) for step in path.steps] == reference_path(executed)
     for step in path.steps:
         assert min(step.ran_s, step.waited_s, step.staged_s) >= 0
 
 
 @st.composite
-def unheard(draw):
-    """Journals in which some ends were reported late, for programs that ended earlier."""
+def late_reports(draw):
+    """Return journals in which some ends were reported late."""
     written = draw(journals())
 
     def late(event):
@@ -154,23 +154,23 @@ def unheard(draw):
     return written, replace(written, entries=entries)
 
 
-@given(unheard())
-def test_the_path_equals_the_reference_for_late_reports(pair):
-    """Without an engine no decision is made; this time counts as waiting on the path too."""
-    told, written = pair
+@given(late_reports())
+def test_critical_path_equals_the_reference_for_late_reports(pair):
+    """No decision is made while no engine runs; this time counts as waiting on the path."""
+    reported, written = pair
     executed = written.executed()
     if executed.outcome != "completed":
         return
     path = executed.path
     assert path.ran_s + path.staged_s + path.waited_s == pytest.approx(executed.took_s)
-    assert [(step.attempt.number, step.link) for step in path.steps] == slow_twin(executed)
-    heard = told.executed().history.attempts
+    assert [(step.attempt.number, step.link) for step in path.steps] == reference_path(executed)
+    received = reported.executed().history.attempts
     for number, attempt in executed.history.attempts.items():
         if attempt.started_s is not None:
-            assert attempt.submitted_s <= attempt.started_s <= attempt.ended_s <= heard[number].ended_s
+            assert attempt.submitted_s <= attempt.started_s <= attempt.ended_s <= received[number].ended_s
 
 
-def test_times_add_up_for_every_disturbed_run():
+def test_path_times_add_up_for_every_disturbed_run():
     executed = example_journal().executed()
     nodes = [machine.nodes for machine in executed.machines]
     for story in executed.run_summaries:

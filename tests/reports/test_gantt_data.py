@@ -1,4 +1,4 @@
-"""Data of the page: complete for small plans, reduced and compressed for large ones."""
+"""Chart data of the page: complete for small plans, reduced and compressed for large ones."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def wide_plan(tasks: int, machines: int, sites: int = 8) -> GanttView:
     )
 
 
-def test_ten_thousand_tasks_are_a_small_page_with_every_task_in_bands_of_sites() -> None:
+def test_page_of_ten_thousand_tasks_is_small_and_contains_every_task() -> None:
     view = wide_plan(10_000, 256)
     page = HtmlGantt().render(view)
     assert len(page) < 1_000_000
@@ -59,11 +59,11 @@ def test_ten_thousand_tasks_are_a_small_page_with_every_task_in_bands_of_sites()
         assert written == pytest.approx(start[name], abs=2e-7 * view.schedule.makespan_s)
 
 
-def test_the_same_plan_gives_the_same_page() -> None:
+def test_equal_plans_give_equal_pages() -> None:
     assert HtmlGantt().render(wide_plan(3_000, 100)) == HtmlGantt().render(wide_plan(3_000, 100))
 
 
-def test_large_plans_are_packed_without_loss() -> None:
+def test_large_plans_are_compressed_without_loss() -> None:
     view = wide_plan(30_000, 100)
     how, text = pack_plan(view)
     assert how == "deflate"
@@ -72,7 +72,7 @@ def test_large_plans_are_packed_without_loss() -> None:
     assert pack_plan(wide_plan(100, 5))[0] == ""
 
 
-def test_no_plan_makes_a_page_of_three_megabytes() -> None:
+def test_page_is_below_three_megabytes_for_every_plan() -> None:
     page = HtmlGantt().render(wide_plan(150_000, 300))
     assert len(page) < 3_000_000
     text = page.split('data-packed="deflate">')[1].split("</script>")[0]
@@ -82,7 +82,7 @@ def test_no_plan_makes_a_page_of_three_megabytes() -> None:
 
 
 class TestCrowds:
-    def test_few_tasks_are_bars_of_their_own(self) -> None:
+    def test_few_tasks_are_drawn_as_separate_bars(self) -> None:
         view = view_of(packed(np.random.default_rng(2), 40, [1, 4]), [1, 4])
         lanes = pack_lanes(view.schedule, view.machine_nodes)
         bars = build_bars(view, lanes, np.zeros(40, dtype=np.int64), most=1_000)
@@ -90,7 +90,7 @@ class TestCrowds:
         assert bars.lane.tolist() == list(lanes.lane)
         assert set(bars.tasks.tolist()) == {1}
 
-    def test_neighbours_are_joined_and_take_the_kind_with_most_time(self) -> None:
+    def test_adjacent_short_tasks_are_joined_under_the_kind_with_most_time(self) -> None:
         lines = [
             ("a", 0, 1, 0, 1, "x"),
             ("b", 0, 1, 1, 4, "y"),
@@ -106,7 +106,7 @@ class TestCrowds:
         ]
 
     @pytest.mark.parametrize("seed", range(5))
-    def test_no_time_is_lost_and_lanes_stay_apart(self, seed: int) -> None:
+    def test_joined_bars_keep_the_total_time_and_separate_lanes(self, seed: int) -> None:
         nodes = [1, 3, 8]
         view = view_of(packed(np.random.default_rng(seed), 300, nodes), nodes)
         lanes = pack_lanes(view.schedule, nodes)
@@ -126,7 +126,7 @@ class TestCrowds:
         assert all(len(found) == len(set(found)) for found in spans.values())
 
 
-def test_machines_of_one_node_need_no_packing() -> None:
+def test_machines_of_one_node_need_no_lane_assignment() -> None:
     view = wide_plan(2_000, 40)
     lanes = pack_lanes(view.schedule, view.machine_nodes)
     assert set(lanes.lane) == {0}

@@ -1,4 +1,4 @@
-"""The chart as a page: self-contained, escaped, and equal to the plan."""
+"""The Gantt chart as a page: self-contained, escaped, and equal to the plan."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def page_of(view: GanttView) -> tuple[Page, dict[str, Any]]:
     return page, json.loads("".join(page.texts["script#json"]))
 
 
-def test_the_plan_in_the_page_is_the_plan() -> None:
+def test_chart_data_of_the_page_equal_the_plan() -> None:
     view = view_of(packed(np.random.default_rng(3), 50, [1, 6]), [1, 6], critical=(1, 4), lower_bound_s=12.5)
     _, data = page_of(view)
     schedule, bars = view.schedule, data["bars"]
@@ -67,11 +67,11 @@ def test_the_plan_in_the_page_is_the_plan() -> None:
 
 
 @pytest.mark.parametrize("bound", [None, float("inf"), float("nan")])
-def test_without_a_bound_there_is_no_line(bound: float | None) -> None:
+def test_chart_without_a_bound_has_no_bound_line(bound: float | None) -> None:
     assert page_of(view_of(HEFT, [1, 1, 1], lower_bound_s=bound))[1]["bound"] is None
 
 
-def test_names_are_escaped() -> None:
+def test_names_in_the_gantt_page_are_escaped() -> None:
     view = view_of([(NASTY, 0, 1, 0, 5, NASTY)], [1], machines=(NASTY,), title=NASTY, facts=((NASTY, NASTY),))
     page, data = page_of(view)
     assert data["bars"]["name"] == data["machines"] == data["kinds"] == [NASTY]
@@ -83,13 +83,13 @@ def test_names_are_escaped() -> None:
 
 
 @given(st.text("</script>!-&\"'@\\u2028xé", max_size=40))
-def test_any_name_is_preserved(name: str) -> None:
+def test_any_task_name_is_preserved_in_the_page(name: str) -> None:
     page, data = page_of(view_of([(name, 0, 1, 0, 5, name)], [1], title=name))
     assert data["bars"]["name"] == [name]
     assert "".join(page.texts.get("h1", [""])) == name
 
 
-def test_nothing_is_fetched() -> None:
+def test_page_loads_nothing_from_the_network() -> None:
     text = HtmlGantt().render(view_of(HEFT, [1, 1, 1]))
     page = Page(text)
     assert not [attributes for _, attributes in page.tags if {"src", "href"} & set(attributes)]
@@ -97,7 +97,7 @@ def test_nothing_is_fetched() -> None:
     assert "default-src 'none'" in text
 
 
-def test_facts_are_cards_and_the_chart_has_a_name() -> None:
+def test_facts_are_shown_as_cards_and_the_chart_has_a_label() -> None:
     page, _ = page_of(view_of(HEFT, [1, 1, 1], facts=(("makespan", "80 s"), ("cost", "3"))))
     assert page.texts["dt"] == ["makespan", "cost"]
     assert page.texts["dd"] == ["80 s", "3"]
@@ -106,7 +106,7 @@ def test_facts_are_cards_and_the_chart_has_a_name() -> None:
     assert canvas["role"] == "img"
 
 
-def test_the_table_holds_the_first_tasks_by_start() -> None:
+def test_table_lists_the_first_tasks_by_start() -> None:
     page, _ = page_of(view_of(HEFT, [1, 1, 1]))
     cells = page.texts["td"]
     assert cells[:6] == ["n1", "a", "m3", "1", "0 s", "9 s"]
@@ -117,18 +117,18 @@ def test_the_table_holds_the_first_tasks_by_start() -> None:
 
 def test_every_element_used_by_the_script_is_on_the_page() -> None:
     text = HtmlGantt().render(view_of(HEFT, [1, 1, 1]))
-    asked = set(re.findall(r'(?:by|getElementById)\("(\w+)"\)', text))
+    requested = set(re.findall(r'(?:by|getElementById)\("(\w+)"\)', text))
     there = {attributes.get("id") for _, attributes in Page(text).tags}
-    assert asked >= {"chart", "overview", "search", "legend", "tip", "unfold"}
-    assert asked <= there
+    assert requested >= {"chart", "overview", "search", "legend", "tip", "unfold"}
+    assert requested <= there
 
 
 @pytest.mark.parametrize("lines", [[], [("a", 0, 0, 0, 0, "k")]])
-def test_a_plan_without_tasks_has_a_page(lines: list[tuple[str, int, int, float, float, str]]) -> None:
+def test_page_of_a_plan_without_tasks_is_made(lines: list[tuple[str, int, int, float, float, str]]) -> None:
     _, data = page_of(view_of(lines, [1]))
     assert not any(data["bars"].values())
     assert data["end"] == 0
 
 
-def test_it_is_registered() -> None:
+def test_html_chart_is_registered() -> None:
     assert REPORTS.load("gantt-html") is HtmlGantt

@@ -20,16 +20,16 @@ from weft.reports.text import fitted, printable, shown_width
         ("é", 1, "é"),
     ],
 )
-def test_fitted(text: str, width: int, expected: str) -> None:
+def test_fitted_label_is_cut_or_padded(text: str, width: int, expected: str) -> None:
     assert fitted(text, width) == expected
 
 
 @given(st.text(), st.integers(1, 20))
-def test_fitted_has_the_requested_width(text: str, width: int) -> None:
+def test_fitted_label_has_the_requested_width(text: str, width: int) -> None:
     assert shown_width(fitted(printable(text), width)) == width
 
 
-def test_fitted_in_ascii() -> None:
+def test_label_is_fitted_in_ascii() -> None:
     assert fitted("abcdef", 4, ascii_only=True) == "abc~"
 
 

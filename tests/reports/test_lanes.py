@@ -1,4 +1,4 @@
-"""Lanes: tasks on one lane never overlap."""
+"""Lanes of the Gantt chart: tasks in one lane never overlap."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ def assert_no_overlap(schedule: Schedule, lanes: Lanes) -> None:
 
 
 @given(st.integers(0, 10_000), st.lists(st.integers(1, 9), min_size=1, max_size=3))
-def test_lanes_never_overlap_and_stay_within_the_machine(seed: int, machine_nodes: list[int]) -> None:
+def test_tasks_in_a_lane_never_overlap_and_lanes_stay_within_the_machine(
+    seed: int, machine_nodes: list[int]
+) -> None:
     view = view_of(packed(np.random.default_rng(seed), 40, machine_nodes), machine_nodes)
     lanes = pack_lanes(view.schedule, machine_nodes)
     assert_no_overlap(view.schedule, lanes)
@@ -46,7 +48,7 @@ def test_a_task_without_adjacent_lanes_is_drawn_in_pieces() -> None:
     assert list(zip(lanes.task, lanes.lane, lanes.height, strict=True))[3:] == [(3, 0, 1), (3, 2, 1)]
 
 
-def test_a_machine_shared_without_limit_gets_more_lanes() -> None:
+def test_machine_without_node_limit_gets_more_lanes() -> None:
     view = view_of([("a", 0, 1, 0, 5, "k"), ("b", 0, 2, 1, 5, "k")], [1])
     lanes = pack_lanes(view.schedule, [1])
     assert lanes.count == (3,)
@@ -58,11 +60,11 @@ def test_tasks_without_nodes_have_no_bar() -> None:
     assert lanes.task == (1,)
 
 
-def test_machines_of_one_node() -> None:
+def test_machine_of_one_node_has_one_lane() -> None:
     lanes = pack_lanes(view_of(HEFT, [1, 1, 1]).schedule, [1, 1, 1])
     assert lanes.task == (1, 7, 3, 5, 8, 9, 0, 2, 4, 6)
     assert set(lanes.lane) == {0}
 
 
-def test_an_empty_plan() -> None:
+def test_empty_plan_has_no_lanes() -> None:
     assert pack_lanes(view_of([], [2]).schedule, [2]) == Lanes(task=(), lane=(), height=(), count=(2,))

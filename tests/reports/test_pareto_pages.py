@@ -60,7 +60,7 @@ def places(chart: tree.Element) -> list[tuple[float, float]]:
     return [(float(circle.get("cx", "")), float(circle.get("cy", ""))) for circle in circles]
 
 
-def test_the_table_lists_the_choices() -> None:
+def test_table_of_a_front_lists_the_choices() -> None:
     lines = front_lines(VIEW, width=100)
     assert lines[0].split() == ["point", "time", "longer", "cost", "idle", "alpha", "nodes"]
     assert lines[1].split() == ["1", "100", "s", "9.5", "10.0%", "1", "solve", "2–3"]
@@ -73,7 +73,7 @@ def test_the_table_lists_the_choices() -> None:
     assert cut[1].endswith("k…")
 
 
-def test_machines_are_listed_if_there_are_several_or_no_other_choice() -> None:
+def test_machines_of_a_point_are_listed_if_there_are_several_or_no_other_choice() -> None:
     fixed = (NodeRange(kind="solve", tasks=8, least=1, most=1, chosen=False),)
     lines = front_lines(replace(VIEW, points=(point(1, 9.0, 1.0, nodes=fixed),)), width=100)
     assert lines[0].endswith("tasks")
@@ -84,7 +84,7 @@ def test_machines_are_listed_if_there_are_several_or_no_other_choice() -> None:
     )
 
 
-def test_values_with_commas() -> None:
+def test_csv_of_a_front_has_one_row_per_point() -> None:
     rows = list(csv.DictReader(front_csv(VIEW).splitlines()))
     assert [float(row["makespan_s"]) for row in rows] == [100.0, 150.0, 7200.0]
     assert [row["alpha"] for row in rows] == ["1.0", "0.5", ""]
@@ -92,7 +92,7 @@ def test_values_with_commas() -> None:
     assert rows[0]["machines"] == "m0 8"
 
 
-def test_the_page_shows_every_point_where_it_belongs() -> None:
+def test_page_shows_every_point_at_its_coordinates() -> None:
     page = front_html(VIEW)
     chart = drawn(page)
     (x1, y1), (x2, y2), (x3, y3) = places(chart)
@@ -104,14 +104,14 @@ def test_the_page_shows_every_point_where_it_belongs() -> None:
     groups = chart.findall("g[@class='point']")
     assert [group.findtext("text") for group in groups] == ["1", "2", "3"]
     for number, group in enumerate(groups, start=1):
-        told = group.findtext("title") or ""
-        assert told.startswith(f"point {number}: ")
-        assert f"solve 2–{2 + number} nodes (7 tasks)" in told
-        assert "m0: 8 tasks" in told
+        reported = group.findtext("title") or ""
+        assert reported.startswith(f"point {number}: ")
+        assert f"solve 2–{2 + number} nodes (7 tasks)" in reported
+        assert "m0: 8 tasks" in reported
     assert len(chart.findall("circle[@class='tried']")) == 1, "what lies outside the chart is left out"
 
 
-def test_the_page_needs_no_network_no_script_and_escapes_names() -> None:
+def test_page_of_a_front_needs_no_network_or_script_and_escapes_names() -> None:
     page = front_html(VIEW)
     assert not re.search(r"https?:|//|<script|src=|url\(", page.replace("<!DOCTYPE", ""))
     assert "default-src 'none'" in page
@@ -119,7 +119,7 @@ def test_the_page_needs_no_network_no_script_and_escapes_names() -> None:
     assert page.count("<tr>") == 1 + len(VIEW.points)
 
 
-def test_points_are_coloured_by_alpha_for_given_alphas() -> None:
+def test_points_are_coloured_by_alpha_when_alphas_are_given() -> None:
     assert "alpha (weight of time)" not in front_html(VIEW)
     page = front_html(replace(VIEW, by_alpha=True))
     legend = page[page.index('class="legend"') : page.index("<svg")]

@@ -31,14 +31,14 @@ def test_a_shape_counts_tasks_work_and_the_longest_path():
     assert shape.loops == ("again",)
 
 
-def test_lines_name_unknowns_and_use_the_singular():
+def test_summary_lines_name_unknown_values_and_use_the_singular():
     text = "\n".join(shape_lines(measure_shape(_looping())))
     assert "unknown work   1 task without a stated time" in text
     alone = shape_lines(measure_shape(weft.unfold(Workflow(name="one", tasks=(Task(name="a", work=1),)))))
     assert alone[0] == "one: 1 task (1 compute) from 1 description, 0 edges"
 
 
-def test_a_picture_shows_loops_and_counts_like_tasks():
+def test_picture_shows_loops_and_counts_equal_tasks():
     assert draw_levels(_looping()).splitlines() == [
         "    1  [↺ first]",
         "    2  [many ×3]",
@@ -48,7 +48,7 @@ def test_a_picture_shows_loops_and_counts_like_tasks():
     ]
 
 
-def test_tasks_of_a_trace_are_grouped_by_their_program():
+def test_tasks_of_a_trace_are_grouped_by_program():
     tasks = (
         *(Task(name=f"id{i}", work=1, attributes={"program": "align"}) for i in range(3)),
         Task(name="id9", work=1, after=(Dependency(task="id0"),), attributes={"program": "merge"}),

@@ -1,4 +1,4 @@
-"""Charts, tables and page of a simulation agree with its history."""
+"""Charts, tables and page of a simulation equal its history."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_the_chart_is_drawn_in_the_terminal(simulated):
     assert "failed: lost" in drawn
 
 
-def test_tables_agree_with_the_history(simulated):
+def test_tables_of_a_simulation_equal_its_history(simulated):
     history = simulated.first.history
     assert [row[:4] for row in run_table(history.runs).rows] == [
         ("0", "<first> & co", "-", "completed"),
@@ -100,7 +100,7 @@ def test_the_page_is_complete_and_self_contained(simulated):
     assert "<first>" not in page.replace("&lt;first&gt;", ""), "names are escaped"
 
 
-def test_steps_are_drawn_to_scale():
+def test_step_charts_are_drawn_to_scale():
     steps = StepFunction()
     for now_s, value in ((0.0, 2), (5.0, 4), (10.0, 0)):
         steps.at(now_s, value)
@@ -111,7 +111,7 @@ def test_steps_are_drawn_to_scale():
     assert "at most 4, 3 on average" in drawn
 
 
-def test_boxes_are_drawn_to_scale():
+def test_box_charts_are_drawn_to_scale():
     drawn = box_plots("Slowdown", [("a", summarise([1.0, 2.0, 3.0, 4.0, 5.0]))])
     box = re.search(r'<rect x="([\d.]+)" y="[\d.]+" width="([\d.]+)"', drawn)
     # 710 units for 5: the quartiles 2 and 4 lie at 170 + 284 and 284 further on.
@@ -124,7 +124,7 @@ def test_an_empty_chart_is_valid():
     assert "<svg" in steps_chart("Ready", StepFunction(), 0.0)
 
 
-def test_attempts_are_written_as_lines(simulated):
+def test_attempts_are_written_as_csv_lines(simulated):
     rows = list(csv.DictReader(io.StringIO(attempts_csv(simulated.first.history, ("m1", "m2")))))
     assert len(rows) == len(simulated.first.history.attempts)
     assert sum(float(row["useful_share"]) for row in rows) == pytest.approx(6)

@@ -52,6 +52,6 @@ def test_no_line_of_a_chart_is_wider_than_the_terminal(chart, ascii_only, width)
     assert not ascii_only or "".join(lines).isascii()
 
 
-def test_an_empty_plan_is_drawn():
+def test_chart_of_an_empty_plan_is_drawn():
     empty = Curves(title="nothing", times_s=[0.0], values={"a": [0.0]})
     assert len(chart_lines(empty, width=60, ascii_only=False)) == 3

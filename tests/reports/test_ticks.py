@@ -22,7 +22,7 @@ from weft.reports.charts import tick_label, tick_times
         (0, 5, ["0 s"]),
     ],
 )
-def test_labels(end_s: float, most: int, labels: list[str]) -> None:
+def test_tick_labels_are_round_times(end_s: float, most: int, labels: list[str]) -> None:
     assert [tick_label(time) for time in tick_times(end_s, most)] == labels
 
 

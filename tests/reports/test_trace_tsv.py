@@ -8,9 +8,9 @@ import io
 import pytest
 
 import weft
-from engine_by_hand import platform_of
+from driven_engine import platform_of
 from reports.executed_journals import example_journal, journal_of
-from reports.test_execution import taken_over_journal
+from reports.test_execution import reuse_journal
 from weft.backends.backend import Product
 from weft.backends.simulation.scenario import Scenario
 from weft.reports.execution import build_executed_run
@@ -96,14 +96,14 @@ def test_known_values_are_formatted_as_in_nextflow(written):
     )
 
 
-def test_without_a_clock_there_are_no_dates(written):
+def test_dates_are_absent_without_a_wall_clock(written):
     row = rows_of(trace_tsv(written.executed()))[0]
     assert (row["submit"], row["start"], row["complete"], row["native_id"]) == ("-", "-", "-", "-")
     assert row["duration"] == "1m 30s"
 
 
-def test_reused_tasks_are_cached():
-    projection, platform = taken_over_journal()
+def test_reused_tasks_have_the_status_cached():
+    projection, platform = reuse_journal()
     rows = rows_of(trace_tsv(build_executed_run(projection, platform)))
     assert [(row["name"], row["status"], row["realtime"]) for row in rows] == [
         ("first", "CACHED", "-"),
@@ -113,7 +113,7 @@ def test_reused_tasks_are_cached():
     assert [row["duration"] for row in rows] == ["0ms", "11s", "11s"]
 
 
-def test_attempts_that_left_their_machine_are_aborted():
+def test_attempts_that_left_their_machine_have_the_status_aborted():
     executed = example_journal().executed()
     rows = rows_of(trace_tsv(executed))
     assert len(rows) == len(executed.attempts)

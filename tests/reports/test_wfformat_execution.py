@@ -1,4 +1,4 @@
-"""The executed run as WfFormat: valid by the schema, the executed graph, and readable as a workflow."""
+"""An executed run as WfFormat: valid by the schema, with the executed graph, and readable as a workflow."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 
 import weft
-from engine_by_hand import platform_of
+from driven_engine import platform_of
 from reports.executed_journals import example_journal, journal_of
-from reports.test_execution import taken_over_journal
+from reports.test_execution import reuse_journal
 from reports.test_execution_path import journals
 from weft.backends.backend import FileRecord, Product
 from weft.backends.simulation.scenario import Scenario
@@ -58,7 +58,7 @@ def looped():
     return flow.build()
 
 
-def test_every_iteration_is_a_task_that_waits_for_the_one_before(schema):
+def test_every_iteration_is_a_task_after_the_previous_iteration(schema):
     text = write_wfformat(journal_of(looped(), platform_of(1.0), policy="fcfs").executed())
     validate(schema, text)
     edges, work = read_back(text)
@@ -135,7 +135,7 @@ def test_measurements_files_and_machines_are_those_of_the_run(schema):
 
 
 @given(journals())
-def test_without_loops_the_executed_graph_equals_the_workflow(written):
+def test_executed_graph_equals_the_workflow_without_loops(written):
     executed = written.executed()
     if executed.outcome != "completed":
         return
@@ -151,7 +151,7 @@ def test_without_loops_the_executed_graph_equals_the_workflow(written):
     assert work == pytest.approx(done)
 
 
-def test_a_task_that_never_ran_is_replaced_by_its_predecessors():
+def test_task_that_never_ran_is_replaced_by_its_predecessors():
     flow = weft.Builder("flow")
     flow.task("a", work=1)
     flow.task("gate", kind="virtual", after=["a"])
@@ -174,8 +174,8 @@ def test_a_run_with_disturbances_is_valid_and_acyclic(schema):
         write_wfformat(executed)
 
 
-def test_a_reused_task_has_its_original_time():
-    projection, platform = taken_over_journal()
+def test_reused_task_has_its_original_duration():
+    projection, platform = reuse_journal()
     product = Product(
         execution=1, run=0, task=0, name="first", kind="first", workflow="row", attempt=0, seconds=42
     )

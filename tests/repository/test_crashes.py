@@ -1,4 +1,6 @@
-"""After the death of the writer at any point, committed entries are complete and in order, and nothing else exists."""
+"""After a crash of the writer at any point, committed entries are complete and in order, and no others
+exist.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-import journal_writing
+import journal_writer
 from architecture.package import environment
-from journal_writing import COMMIT_EVERY, journal, product, write
+from journal_writer import COMMIT_EVERY, journal, product, write
 from weft.engine.messages import PlanReady
 from weft.engine.replay import rebuild
 from weft.engine.state.snapshot import digest_state
@@ -36,7 +38,7 @@ def state_after(count: int) -> dict:
 
 
 def began(folder: Path) -> bool:
-    """Return whether the tables exist; otherwise there is no file, or an empty one."""
+    """Return whether the tables exist; otherwise the file is missing or empty."""
     try:
         open_database(folder / ".weft" / "weft.db").close()
     except InvalidInput as error:
@@ -47,7 +49,7 @@ def began(folder: Path) -> bool:
 
 
 def whole(folder: Path, *, rebuilds: bool = True) -> int:
-    """Check everything the writer left, and return the number of entries."""
+    """Check all data of the writer, and return the number of entries."""
     with open_database(folder / ".weft" / "weft.db") as database:
         assert database.rows("PRAGMA integrity_check") == [("ok",)]
         store, products, expected = JournalStore(database), ProductTable(database), journal()
@@ -72,13 +74,13 @@ def whole(folder: Path, *, rebuilds: bool = True) -> int:
 
 
 def dies(folder: Path, trials: list[str]) -> list[int]:
-    """Write and die once per trial; return the number of entries left by each."""
-    script = journal_writing.__file__
+    """Write and crash once per trial; return the number of entries left by each."""
+    script = journal_writer.__file__
     subprocess.run([sys.executable, script, str(folder), *trials], env=environment(), check=True, timeout=120)
     return [whole(folder / trial.replace(":", "-")) for trial in trials]
 
 
-def test_writer_killed_at_every_commit(tmp_path):
+def test_writer_killed_at_every_commit_leaves_whole_commits(tmp_path):
     """A kill before a commit loses its entries, a kill after it keeps them."""
     total = len(journal().entries)
     numbers = range(1, -(-total // COMMIT_EVERY) + 1)
@@ -88,10 +90,10 @@ def test_writer_killed_at_every_commit(tmp_path):
     assert after == [min(COMMIT_EVERY * number, total) for number in numbers]
 
 
-def test_writer_killed_at_random_times(tmp_path):
+def test_writer_killed_at_random_times_leaves_whole_commits(tmp_path):
     drawn = random.Random(6)
     trials = [f"kill:{drawn.uniform(0.0, 0.15):.4f}" for _ in range(12)]
-    script = journal_writing.__file__
+    script = journal_writer.__file__
     subprocess.run(
         [sys.executable, script, str(tmp_path), *trials], env=environment(), check=True, timeout=120
     )
@@ -106,8 +108,8 @@ def test_writer_killed_at_random_times(tmp_path):
     assert seen, "every one died before it began"
 
 
-def test_wal_file_truncated_at_any_write(tmp_path, monkeypatch):
-    """A kill between two writes leaves the log truncated: at every frame, and within some."""
+def test_wal_file_truncated_at_any_write_leaves_whole_commits(tmp_path, monkeypatch):
+    """A kill between two writes truncates the log: at every frame, and within some frames."""
     monkeypatch.setattr(journal_store, "SNAPSHOT_EVERY", 10)
     copy = tmp_path / "copy"
     total = len(journal().entries)

@@ -1,4 +1,6 @@
-"""The database file is created once, refused if foreign, and loses nothing when it cannot be written."""
+"""The database file is created once, refused if it is not weft's, and loses nothing when it cannot be
+written.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ def test_database_is_created_once_and_read_again(tmp_path):
     assert [file.name for file in path.parent.iterdir()] == ["weft.db"], "nothing stays beside it"
 
 
-def test_concurrent_creation(tmp_path):
+def test_concurrent_creation_gives_one_database(tmp_path):
     path, faults = tmp_path / "weft.db", []
 
     def make():
@@ -80,7 +82,7 @@ def test_changes_are_applied_in_order_after_inserts(database):
     assert kept(database) == [(1, "k", "first second")]
 
 
-def test_full_disk_loses_nothing(database):
+def test_full_disk_loses_no_changes(database):
     """SQLite's page limit gives the same error as a full disk."""
     ((pages,),) = database.rows("PRAGMA page_count")
     database.rows(f"PRAGMA max_page_count={pages}")
@@ -97,7 +99,7 @@ def test_full_disk_loses_nothing(database):
     assert (7, "k", "short") in kept(database)
 
 
-def test_file_size_limit_loses_nothing(tmp_path):
+def test_file_size_limit_loses_no_changes(tmp_path):
     """A file size limit looks like a full disk to most writers."""
     script = """if True:
         import resource, sys
@@ -148,7 +150,7 @@ def test_damaged_file_is_reported(tmp_path):
             open_database(path, create=create)
 
 
-def test_other_versions_and_foreign_files_are_refused(tmp_path):
+def test_other_versions_and_files_of_other_programs_are_refused(tmp_path):
     path = tmp_path / "weft.db"
     open_database(path, create=True).close()
     with sqlite3.connect(path) as connection:
@@ -201,7 +203,7 @@ READING = """if True:
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody else")
 @pytest.mark.parametrize("at_work", [True, False])
-def test_read_only_access(at_work):
+def test_database_can_be_opened_read_only(at_work):
     folder = Path(tempfile.mkdtemp())
     try:
         folder.chmod(0o755)
@@ -225,14 +227,14 @@ def test_read_only_access(at_work):
 
 
 @pytest.mark.parametrize("text", ["a", "ä", "\udc80\udcff", "x" * 10_000, "\x00", ""])
-def test_any_text_is_restored(database, text):
+def test_any_text_is_read_back_unchanged(database, text):
     database.queue_change(KEEP, (1, text, text))
     database.commit()
     assert kept(database) == [(1, text, text)]
     assert database.row("SELECT execution FROM kept WHERE key = ?", (text,)) == (1,)
 
 
-def test_data_version_changes_only_with_foreign_commits(database):
+def test_data_version_changes_only_with_commits_of_other_connections(database):
     before = database.data_version
     database.execute_now(KEEP, (1, "k", "v"))
     assert database.data_version == before
@@ -241,7 +243,7 @@ def test_data_version_changes_only_with_foreign_commits(database):
     assert database.data_version != before
 
 
-def test_threads_share_a_database(database):
+def test_threads_can_share_a_database(database):
     def add(first):
         for number in range(first, first + 200):
             database.queue_insert(KEEP, (number, "k", "v"))

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from journal_writing import journal
+from journal_writer import journal
 from weft.engine import messages as cm
 from weft.engine import messages as ev
 from weft.engine.journal import JournalEntry
@@ -57,7 +57,7 @@ def test_entries_of_a_run_are_read_back():
 
 
 @pytest.mark.parametrize("text", ODD)
-def test_unusual_texts_stay_on_one_line_and_are_restored(text):
+def test_unusual_texts_stay_on_one_line_and_are_read_back(text):
     entry = JournalEntry(
         sequence=0,
         now=0.0,
@@ -70,7 +70,7 @@ def test_unusual_texts_stay_on_one_line_and_are_restored(text):
     assert JournalEntry.of_record(json.loads(written)) == entry
 
 
-def test_infinite_numbers_are_restored():
+def test_infinite_numbers_are_read_back():
     entry = JournalEntry(
         sequence=0,
         now=1.0,

@@ -1,4 +1,4 @@
-"""A journal is found by the name of a file, a database or a project."""
+"""A journal is located by the name of a file, a database or a project."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from journal_writing import header, journal, write
+from journal_writer import header, journal, write
 from weft.api.journal import explain_task, replay_journal
 from weft.cli.main import weft as command
 from weft.errors import InvalidInput
@@ -17,7 +17,7 @@ from weft.repository.runs import RunTable
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
-    """A project with two runs: that of the journal, and one of an execution that never started."""
+    """Return a project with two runs: that of the journal, and one of an execution that never started."""
     folder = tmp_path_factory.mktemp("project")
     write(folder)
     with open_database(folder / ".weft" / "weft.db") as database:

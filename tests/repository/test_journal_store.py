@@ -1,4 +1,4 @@
-"""Journals in the database are written, read back, followed, rebuilt and continued."""
+"""Journals in the database can be written, read back, followed, rebuilt and continued."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from journal_writing import COMMIT_EVERY, header, journal, write
+from journal_writer import COMMIT_EVERY, header, journal, write
 from weft.engine.replay import rebuild
 from weft.engine.state.snapshot import digest_state
 from weft.errors import InvalidInput
@@ -69,7 +69,7 @@ def test_entries_are_read_in_batches(written, monkeypatch):
 
 
 def test_execution_is_resumed_at_any_entry(tmp_path, monkeypatch):
-    """Engines that each write a few entries and stop write the same journal and state together."""
+    """Several engines that each write a few entries produce the same journal and state as one."""
     monkeypatch.setattr(journal_store, "SNAPSHOT_EVERY", 10)
     expected, path, step = journal(), tmp_path / "weft.db", 13
     for first in range(0, len(expected.entries), step):
@@ -95,8 +95,8 @@ def test_execution_is_resumed_at_any_entry(tmp_path, monkeypatch):
         assert (count, last > 60) == (1, True), "only the last is kept"
 
 
-def test_snapshots_of_large_executions_are_rare(store, monkeypatch):
-    """The cost per entry is bounded: between two snapshots there are as many entries as tasks."""
+def test_snapshots_of_large_executions_are_infrequent(store, monkeypatch):
+    """The cost per entry is bounded: there are as many entries as tasks between two snapshots."""
     monkeypatch.setattr(journal_store, "SNAPSHOT_EVERY", 5)
     expected = journal()
     store.begin(expected.header)

@@ -1,4 +1,4 @@
-"""Products are found by task, fingerprint and name, before and after the commit."""
+"""Products are looked up by task, fingerprint and name, before and after the commit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from journal_writing import product
+from journal_writer import product
 from weft.backends.backend import FileRecord
 from weft.repository.database import open_database
 from weft.repository.products import ProductTable
@@ -43,7 +43,7 @@ def test_product_is_found_before_and_after_the_commit(database):
     )
 
 
-def test_unusual_names_are_restored(database):
+def test_unusual_product_names_are_read_back(database):
     odd = FileRecord(name="a\nb\udc80\x00'\"", size_bytes=2**50, digest="d", modified_ns=2**62)
     made = product(
         1, name="ä[\udcff]", directory="/a\udc80", files=(odd,), result={"x": float("inf"), "y": None}
@@ -73,7 +73,7 @@ def test_moved_project_keeps_its_products(tmp_path):
         assert sorted(products.directories(1)) == sorted(moved)
 
 
-def test_absolute_directories_are_kept(database):
+def test_absolute_directories_of_products_are_kept(database):
     database.queue_insert(
         "INSERT INTO product VALUES (9, 1, 0, 9, 't', 'k', 'w', 0, 1, 'm', ?, 0, '{}', 'f', '{}', 0.0)",
         (str(database.path.parent / "box"),),
@@ -82,7 +82,7 @@ def test_absolute_directories_are_kept(database):
     assert ProductTable(database).of(1, 0, 9).directory == str(database.path.parent / "box")
 
 
-def test_empty_fingerprint_is_never_found(database):
+def test_empty_fingerprint_never_matches(database):
     products = ProductTable(database)
     products.add(product(1, fingerprint=""))
     database.commit()
@@ -112,7 +112,7 @@ STEPS = st.lists(
 
 @given(steps=STEPS, kept=st.integers(0, 3))
 def test_queries_agree_with_a_list(steps, kept, tmp_path_factory):
-    """The newest product is found, whether in memory, on disk or dropped from memory."""
+    """The newest product is returned, whether it is in memory, on disk or dropped from memory."""
     plainly, number = Plainly(), 0
     with open_database(tmp_path_factory.mktemp("products") / "weft.db", create=True) as database:
         products = ProductTable(database, kept=kept)
@@ -137,7 +137,7 @@ def test_queries_agree_with_a_list(steps, kept, tmp_path_factory):
 
 
 def test_product_and_files_are_written_by_one_commit(database, monkeypatch):
-    """Another thread commits after every row: no product is ever visible without its files."""
+    """Another thread commits after every row; no product is visible without its files."""
     products, keep, seen, threads = ProductTable(database), database.queue_insert, [], []
     count = "SELECT (SELECT count(*) FROM product), (SELECT count(*) FROM made_file)"
 
@@ -162,7 +162,7 @@ def test_product_and_files_are_written_by_one_commit(database, monkeypatch):
 
 
 def test_number_of_products_in_memory_is_bounded(database):
-    """Committed products are dropped: four times as many products take no more memory."""
+    """Committed products are dropped from memory: four times as many products need no more memory."""
     products = ProductTable(database, kept=200)
 
     def fill(first, last):

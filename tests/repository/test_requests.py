@@ -1,4 +1,4 @@
-"""Requests reach the engine's process and are answered once."""
+"""User requests reach the process of the engine and are answered once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def shell(engine):
         yield opened
 
 
-def test_request_is_found_and_answered(engine, shell):
+def test_request_is_delivered_and_answered(engine, shell):
     here, there = RequestTable(engine), RequestTable(shell)
     assert list(here.pending()) == []
     first = there.ask("cancel", execution=1, run=0, task="a[1]", owner="ada", at_s=5.0)
@@ -50,7 +50,7 @@ def test_request_is_found_and_answered(engine, shell):
 
 
 def test_request_with_an_uncommitted_reply_stays_pending(engine, shell):
-    """The engine died before the commit: the next one finds the request unanswered."""
+    """The engine was killed before the commit; the next engine sees the request as unanswered."""
     number = RequestTable(shell).ask("hold", execution=1)
     RequestTable(engine).done(number, "held")
     assert [each.number for each in RequestTable(shell).pending()] == [number]

@@ -1,4 +1,4 @@
-"""Runs and executions are numbered, described, found, and resumed if unfinished."""
+"""Runs and executions are numbered, described, looked up, and resumed if unfinished."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from journal_writing import header
+from journal_writer import header
 from weft.engine.replan.promise import Promise
 from weft.errors import InvalidInput
 from weft.repository.database import open_database
@@ -27,7 +27,7 @@ def add(runs, execution, position, **facets):
 
 def test_runs_are_numbered_across_executions(database):
     runs = RunTable(database)
-    assert [add(runs, 1, 0), add(runs, 1, 1)] == [1, 2], "told before they are written"
+    assert [add(runs, 1, 0), add(runs, 1, 1)] == [1, 2], "numbers are returned before the commit"
     database.commit()
     assert add(RunTable(database), 2, 0, predicted_p50_s=5.0, predicted_p90_s=7.5) == 3
     database.commit()
@@ -55,13 +55,13 @@ def test_runs_are_numbered_across_executions(database):
     }
 
 
-def test_existing_run_is_left_unchanged(database):
+def test_registering_an_existing_run_changes_nothing(database):
     runs = RunTable(database)
     add(runs, 1, 0)
     database.commit()
     runs.set_state(1, 0, "failed", at_s=20.0, reason="task a failed")
-    said = Promise(planned_s=2.5, p50_s=3.0, p90_s=4.0, cost_p50=7.0, tasks=3, exact=1)
-    runs.promise(1, 0, said)
+    printed = Promise(planned_s=2.5, p50_s=3.0, p90_s=4.0, cost_p50=7.0, tasks=3, exact=1)
+    runs.promise(1, 0, printed)
     runs.grow(1, 0, 12)
     database.commit()
     assert add(runs, 1, 0, workflow="other") == 1
@@ -69,17 +69,17 @@ def test_existing_run_is_left_unchanged(database):
     (run,) = runs.all()
     assert (run.workflow, run.state, run.reason, run.ended_at_s) == ("w", "failed", "task a failed", 20.0)
     assert (run.tasks, run.predicted_p50_s, run.predicted_p90_s) == (12, 3.0, 4.0)
-    assert run.promise == said == runs.at(1, 0).promise
+    assert run.promise == printed == runs.at(1, 0).promise
 
 
 def test_promise_is_stored_with_its_run(database):
     runs = RunTable(database)
     for execution, position in ((1, 0), (1, 1), (2, 1)):
         add(runs, execution, position)
-    said = Promise(planned_s=3.0, least_s=2.0, tasks=3, untimed=1, untimed_kinds=("b",), open_loops=("l",))
-    runs.promise(1, 1, said)
+    printed = Promise(planned_s=3.0, least_s=2.0, tasks=3, untimed=1, untimed_kinds=("b",), open_loops=("l",))
+    runs.promise(1, 1, printed)
     database.commit()
-    assert [run.promise for run in runs.all()] == [None, said, None]
+    assert [run.promise for run in runs.all()] == [None, printed, None]
     (_, run) = runs.of(1)
     assert (run.predicted_p50_s, run.predicted_p90_s) == (None, None)
     assert run.as_record()["promise"] == {
@@ -130,7 +130,7 @@ def test_only_the_last_execution_of_a_fingerprint_is_resumed(database):
     assert runs.unfinished(header().fingerprint) is None
 
 
-def test_execution_record(database):
+def test_execution_record_is_read_back(database):
     number = JournalStore(database).begin(header())
     found = RunTable(database).execution(number)
     assert found.as_record() == {
@@ -145,7 +145,7 @@ def test_execution_record(database):
     }
 
 
-def test_values_of_an_execution_are_stored(database):
+def test_key_values_of_an_execution_are_stored(database):
     runs = RunTable(database)
     runs.store_value(1, "token", "a")
     runs.store_value(1, "token", "b")

@@ -32,7 +32,7 @@ class TestClock:
         assert left() == pytest.approx(clock.left(), abs=1.0)
         assert left.__self__ == clock
 
-    def test_the_compilation_of_kernels_does_not_use_up_the_budget(self):
+    def test_compilation_of_kernels_does_not_count_against_the_budget(self):
         budget = make_budget(plan_time_s=50.0, plan_steps=None)
         clock = budget.left.__self__
         with exclude_compilation(budget):

@@ -1,4 +1,4 @@
-"""The driver loop: the journal before the commands, the commands in order, and the standstill rule."""
+"""The driver loop: journal before commands, commands in order, and the standstill rule."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from weft.runtime.driver import DriverLoop
 
 
 class ScriptedBackend:
-    """A backend on a real clock that reports given events and logs the commands it gets."""
+    """A backend on a real clock that reports given events and logs the commands it receives."""
 
     kind: ClassVar[str] = "scripted"
     capabilities: ClassVar[Capabilities] = Capabilities(
@@ -47,7 +47,7 @@ class ScriptedBackend:
 
 
 class Parts:
-    """A clock that the test sets, a plan service and a journal; all write into one log."""
+    """A clock set by the test, a plan service and a journal, all writing to one log."""
 
     busy = False
 
@@ -135,7 +135,7 @@ def test_timers_plans_and_other_commands_are_executed_in_order(loop, parts):
     assert parts.log == ["Discover", "timer at 5", "Discover", "plan", "Discover"]
 
 
-def test_an_execution_is_not_over_before_its_submissions(loop, parts):
+def test_execution_does_not_end_before_its_submissions(loop, parts):
     submit(loop, at_s=3.0)
     loop.turn(0.0)
     assert not loop.over
@@ -145,14 +145,14 @@ def test_an_execution_is_not_over_before_its_submissions(loop, parts):
     assert len(loop.engine.state.runs) == 1
 
 
-def test_with_events_due_the_loop_does_not_wait_for_the_backend(loop, backend):
+def test_loop_does_not_wait_for_the_backend_while_events_are_due(loop, backend):
     loop.turn(0.2)
     submit(loop)
     loop.turn(0.2)
     assert backend.waited_s == [0.2, 0.0]
 
 
-def test_a_run_without_a_machine_stands_still_after_some_seconds(loop, parts, backend):
+def test_run_without_a_machine_stands_still_after_the_timeout(loop, parts, backend):
     submit(loop, at_s=1.0)
     backend.events = [ev.MachineChanged(machine=0, up=False)]
     loop.turn(0.0)
@@ -164,7 +164,7 @@ def test_a_run_without_a_machine_stands_still_after_some_seconds(loop, parts, ba
     assert stuck == [False, False, False, False, True, True]
 
 
-def test_idle_events_use_up_the_patience_of_a_virtual_clock(loop, monkeypatch):
+def test_idle_events_count_towards_the_standstill_limit(loop, monkeypatch):
     monkeypatch.setattr(driver, "_PATIENCE_EVENTS", 1000)
     idle = ScriptedBackend([])
     idle.busy = False

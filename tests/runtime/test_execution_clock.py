@@ -24,20 +24,20 @@ def test_setting_the_wall_clock_during_a_run_has_no_effect(monkeypatch):
     assert before <= clock.now() < before + 60.0
 
 
-def test_after_the_wall_clock_was_set_back_time_continues_at_the_end_of_the_journal():
+def test_time_continues_at_the_end_of_the_journal_after_the_wall_clock_was_set_back():
     in_the_future = time.time() + 3_600.0
     clock = ExecutionClock(in_the_future, last_s=12.5)
     assert 12.5 <= clock.now() < 60.0
 
 
-def test_time_between_two_processes_is_counted():
+def test_time_between_two_engine_processes_is_counted():
     clock = ExecutionClock(time.time() - 500.0, last_s=12.5)
     assert clock.now() >= 500.0
 
 
 @pytest.fixture
 def clock(monkeypatch):
-    """A clock whose time the test sets."""
+    """Return a clock whose time the test sets."""
     made = ExecutionClock(time.time())
     made.now_s = 0.0
     monkeypatch.setattr(made, "now", lambda: made.now_s)
@@ -59,7 +59,7 @@ def test_timers_are_due_in_order_of_time(clock):
 
 
 @pytest.mark.parametrize("second_s", [1.0, 7.0])
-def test_setting_a_timer_again_replaces_it(clock, second_s):
+def test_timer_that_is_set_again_replaces_the_first(clock, second_s):
     clock.set_timer("watch", 1.0)
     clock.set_timer("watch", second_s)
     assert fired(clock, second_s - 0.5) == []
@@ -67,7 +67,7 @@ def test_setting_a_timer_again_replaces_it(clock, second_s):
     assert clock.next_s() == math.inf
 
 
-def test_scheduled_events_and_timers_share_one_order(clock):
+def test_scheduled_events_and_timers_are_ordered_by_time_together(clock):
     event = RequestReceived(what="resume", run=0)
     clock.set_timer("after", 3.0)
     clock.schedule(event, 2.0)

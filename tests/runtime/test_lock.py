@@ -1,4 +1,4 @@
-"""Only one engine holds the lock of a project; the lock of a process that has ended is free."""
+"""Only one engine holds the lock of a project; the lock of an ended process is free."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def path(tmp_path):
 
 
 @pytest.fixture(params=["flock", "by name"])
-def way(request, monkeypatch):
-    """File systems with and without flock."""
+def locking(request, monkeypatch):
+    """Return each kind of file system: with and without flock."""
     if request.param == "by name":
 
         def refused(*_):
@@ -60,18 +60,18 @@ def way(request, monkeypatch):
     return request.param
 
 
-def started(path, way):
+def started(path, locking):
     """Start an engine that holds the lock until its standard input ends."""
     return subprocess.Popen(
-        [sys.executable, "-c", HOLDING, str(path), way],
+        [sys.executable, "-c", HOLDING, str(path), locking],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment(), start_new_session=True,
     )  # fmt: skip
 
 
 @pytest.fixture
-def other(path, way):
-    """Another engine that holds the lock."""
-    child = started(path, way)
+def other(path, locking):
+    """Return another engine that holds the lock."""
+    child = started(path, locking)
     assert child.stdout.readline() == "held\n"
     yield child
     child.kill()
@@ -124,13 +124,13 @@ def test_a_stopped_process_still_holds_the_lock(path, other):
         Lock(path)
 
 
-def test_only_one_of_many_processes_acquires_the_lock(path, way):
+def test_only_one_of_many_processes_acquires_the_lock(path, locking):
     """All start at the same time, with the lock file of a process that has ended."""
-    first = started(path, way)
+    first = started(path, locking)
     first.stdout.readline()
     first.kill()
     first.communicate()
-    children = [started(path, way) for _ in range(5)]
+    children = [started(path, locking) for _ in range(5)]
     words = [child.stdout.readline() for child in children]
     for child in children:
         child.communicate("")
@@ -139,7 +139,7 @@ def test_only_one_of_many_processes_acquires_the_lock(path, way):
     assert [file.name for file in path.parent.iterdir()] in (["lock"], []), "nothing stays behind"
 
 
-def test_one_process_cannot_acquire_the_lock_twice(path, way):
+def test_one_process_cannot_acquire_the_lock_twice(path, locking):
     with Lock(path):
         with pytest.raises(Locked):
             Lock(path)
@@ -163,7 +163,7 @@ def test_a_forked_child_does_not_hold_the_lock(path):
         child.communicate()
 
 
-def test_a_reused_pid_is_not_taken_for_the_owner(path, way):
+def test_process_with_a_reused_pid_is_not_the_owner(path, locking):
     mine = LockOwner.this_process(["weft"])
     assert mine.alive
     stale = [
@@ -180,12 +180,12 @@ def test_a_reused_pid_is_not_taken_for_the_owner(path, way):
             assert held.previous_owner == each
 
 
-def test_without_flock_an_owner_on_another_host_counts_as_running(path, way):
+def test_owner_on_another_host_counts_as_running_without_flock(path, locking):
     """Processes of another host cannot be checked; a kernel lock is reliable."""
     stranger = replace(LockOwner.this_process([]), host="elsewhere", command="")
     path.parent.mkdir(parents=True)
     path.write_text(stranger.as_text())
-    if way == "flock":
+    if locking == "flock":
         assert Lock(path).previous_owner == stranger
     else:
         with pytest.raises(Locked, match="on elsewhere"):
@@ -193,7 +193,7 @@ def test_without_flock_an_owner_on_another_host_counts_as_running(path, way):
 
 
 @pytest.mark.parametrize("text", ["", "garbage", "[]", "{}", '{"pid": 1}', "\x00" * 100, "9" * 100_000])
-def test_invalid_content_of_the_lock_file_does_not_block_the_lock(path, way, text):
+def test_invalid_content_of_the_lock_file_does_not_block_the_lock(path, locking, text):
     path.parent.mkdir(parents=True)
     path.write_text(text)
     assert find_holder(path) is None
@@ -202,7 +202,7 @@ def test_invalid_content_of_the_lock_file_does_not_block_the_lock(path, way, tex
         assert json.loads(path.read_text())["pid"] == os.getpid()
 
 
-def test_values_of_the_wrong_type_are_not_an_owner(path):
+def test_lock_file_with_values_of_the_wrong_type_has_no_owner(path):
     record = json.loads(LockOwner.this_process([]).as_text())
     for name in record:
         assert LockOwner.of_text(json.dumps(record | {name: None})) is None
@@ -235,7 +235,7 @@ def test_an_unwritable_lock_file_is_reported(tmp_path):
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_releasing_twice_is_allowed(path, way):
+def test_releasing_twice_is_allowed(path, locking):
     first = Lock(path)
     first.release()
     second = Lock(path)

@@ -37,7 +37,7 @@ def engine_of(made):
     return engine, command
 
 
-def test_the_first_plan_comes_with_its_promise():
+def test_first_plan_has_a_promise():
     made = instance(TASKS, platform({"price_per_node_hour": 3600.0}), predictor=Unsure())
     engine, command = engine_of(made)
     woken = threading.Event()
@@ -87,7 +87,7 @@ class Endless:
         return Heft().plan(request)
 
 
-def test_close_ends_the_search_without_waiting_or_calling_wake(monkeypatch):
+def test_close_ends_the_search_without_waiting_for_it(monkeypatch):
     engine, command = engine_of(instance(TASKS, platform({})))
     monkeypatch.setattr(driver, "make_planner", lambda _: Endless())
     woken = []
@@ -113,7 +113,7 @@ class TestSpending:
             assert timed.steps is None
             assert 49 < find_deadline(timed).left() <= 50
 
-    def test_by_default_the_first_search_gets_two_seconds_and_later_ones_few_steps(self):
+    def test_first_search_gets_two_seconds_and_later_searches_few_steps_by_default(self):
         first = PlanningBudget().budget(make_planner("genetic"), first=True)
         assert first.steps is None
         assert DEFAULT_PLAN_TIME_S - 1 < find_deadline(first).left() <= DEFAULT_PLAN_TIME_S

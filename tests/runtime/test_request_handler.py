@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine_by_hand import ByHand, platform_of
+from driven_engine import DrivenEngine, platform_of
 from weft.engine import messages as ev
 from weft.engine.journal import JournalEntry
 from weft.repository.database import open_database
@@ -20,21 +20,21 @@ class Scene:
         flow = Builder("flow")
         flow.task("first", work=10)
         flow.task("many", sweep={"k": "1..2"}, after="first", work=10)
-        self.hand = ByHand(flow.build(), platform_of(1))
+        self.hand = DrivenEngine(flow.build(), platform_of(1))
         self.engine_side = open_database(path, create=True)
         self.user_side = open_database(path)
         self.user = RequestTable(self.user_side)
-        self.asking = RequestHandler(RequestTable(self.engine_side), self.hand.engine, execution=7)
+        self.handler = RequestHandler(RequestTable(self.engine_side), self.hand.engine, execution=7)
 
     def ask(self, what, execution=7, **how):
         return self.user.ask(what, execution=execution, **how)
 
     def decide(self):
         """Handle all requests as the driver loop does; return the events."""
-        events = list(self.asking.take())
+        events = list(self.handler.take())
         for number, event in enumerate(events):
             commands = self.hand.engine.handle(event, self.hand.now + 1.0)
-            self.asking.decided(
+            self.handler.decided(
                 JournalEntry(sequence=number, now=self.hand.now + 1.0, event=event, commands=tuple(commands))
             )
         self.engine_side.commit()
@@ -54,14 +54,14 @@ def scene(tmp_path):
 
 def test_a_request_for_a_task_kind_applies_to_all_its_tasks_and_is_answered_once(scene):
     number = scene.ask("hold", run=0, task="many")
-    assert [event.task for event in scene.asking.take()] == [1, 2]
-    assert scene.asking.take() == []  # already taken, not handled yet
+    assert [event.task for event in scene.handler.take()] == [1, 2]
+    assert scene.handler.take() == []  # already taken, not handled yet
     for task in (1, 2):
         assert scene.user.reply(number) is None
-        event = scene.asking._taken[0][1]
+        event = scene.handler._taken[0][1]
         assert event == ev.RequestReceived(what="hold", run=0, task=task)
         commands = tuple(scene.hand.engine.handle(event, 1.0))
-        scene.asking.decided(JournalEntry(sequence=task, now=1.0, event=event, commands=commands))
+        scene.handler.decided(JournalEntry(sequence=task, now=1.0, event=event, commands=commands))
         scene.engine_side.commit()
     reply = scene.user.reply(number)
     assert (reply.granted, reply.text) == (True, "done")
@@ -99,7 +99,7 @@ def test_requests_for_ended_runs_are_refused(scene):
     events = scene.decide()
     assert events[0].what == "cancel"
     assert scene.user.reply(first).granted
-    scene.hand.tell(ev.Ended(attempt=0, exit_code=None, cause="cancelled"), at=2.0)
+    scene.hand.handle(ev.Ended(attempt=0, exit_code=None, cause="cancelled"), at=2.0)
     again = scene.ask("hold", run=0)
     every = scene.ask("release")
     scene.decide()

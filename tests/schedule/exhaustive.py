@@ -1,4 +1,4 @@
-"""The optimal makespan of a tiny instance by exhaustive search; shares no code with planners or bounds.
+"""The optimal makespan of a tiny instance by exhaustive search, without code of planners or bounds.
 
 Tries tasks in every topological order and every mode, each at the earliest feasible time; for given modes and
 orders no shorter schedule exists.
@@ -12,7 +12,7 @@ from weft.workflow.task_graph import COMPUTE, TRANSFER
 
 
 def shortest_makespan(made) -> float:
-    """Return the optimum."""
+    """Return the optimal makespan."""
     search = _Search(made)
     search.extend(frozenset(), {}, {}, 0.0)
     return search.best
@@ -25,7 +25,9 @@ class _Search:
         self.before = [self.graph.predecessors(task).tolist() for task in range(len(made))]
 
     def extend(self, done, bound, placed, finish):
-        """Add one more task in every possible way. ``placed``: task -> (machine, start, finish, nodes, amounts)."""
+        """Add one more task in every possible way. ``placed``: task -> (machine, start, finish, nodes,
+        amounts).
+        """
         if finish >= self.best:
             return
         if len(done) == len(self.before):
@@ -78,7 +80,7 @@ class _Search:
         return max([float(self.made.earliest_start_s[task]), *arrivals])
 
     def fitting(self, machine, ready, seconds, nodes, amounts, placed):
-        """Return the first moment from which nodes and amounts are free for as long as it takes."""
+        """Return the first time from which nodes and amounts are free for the whole duration."""
         if seconds == 0 or self.made.unlimited[machine]:
             return ready
         running = [

@@ -1,4 +1,4 @@
-"""Parts of the bounds against plain references on random instances."""
+"""Parts of the lower bounds equal simple references on random instances."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_a_duration_limit_excludes_longer_modes(flow, where, limit_s):
                 assert found[task] == pytest.approx(areas.min(initial=math.inf))
 
 
-def test_merged_fronts_are_never_above_the_exact_ones():
+def test_merged_pareto_fronts_are_never_above_the_exact_ones():
     law = {"nodes": "1..200", "speedup": {"amdahl": 0.02}}
     made = instance({"a": {"work": 100} | law}, "cluster:200")
     load = loads_of(made)[0]
@@ -115,7 +115,7 @@ def test_adjusted_prices_are_as_good_as_the_best_of_a_grid(seed):
 
 
 def walk(made):
-    """Follow every path forwards over every machine, plainly: {task: {machine: earliest finish}}."""
+    """Return {task: {machine: earliest finish}} by following every path over every machine."""
     graph, finish, heads_s = made.graph, {}, []
     for task in range(len(made)):
         variable = int(graph.variable[task])
@@ -201,7 +201,7 @@ def test_transfer_bounds_are_the_fastest_links_between_candidates(flow, where):
             assert found.transfer_s[task] <= least * (1 + 1e-9)
 
 
-def test_transfer_bounds_are_reached_without_common_hosts():
+def test_transfer_bounds_are_attained_without_common_hosts():
     tasks = {
         "write": {"work": 1, "outputs": {"x": "9MB"}, "requirements": 'name == "m0"'},
         "move": {"kind": "transfer", "from_": "A", "to": "B", "file": "x", "size": "9MB"},
@@ -217,7 +217,7 @@ def test_transfer_bounds_are_reached_without_common_hosts():
 
 @given(workflows(), platforms())
 @SOME
-def test_heads_and_tails_hold_for_every_schedule(flow, where):
+def test_heads_and_tails_are_valid_for_every_schedule(flow, where):
     made = compiled(flow, where)
     if made is None:
         return
@@ -250,7 +250,7 @@ def random_edges(rng, tasks, chance):
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_at_a_cut_all_tasks_before_precede_all_tasks_after(seed):
+def test_tasks_before_a_cut_precede_all_tasks_after_it(seed):
     rng = np.random.default_rng(seed)
     before, edges = random_edges(rng, int(rng.integers(1, 9)), float(rng.choice([0.3, 0.7, 0.95])))
     ancestors = []
@@ -278,7 +278,7 @@ def test_backward_edges_are_the_reversed_forward_edges():
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_the_bound_by_turns_equals_the_formula(seed):
+def test_bound_by_rounds_of_equal_tasks_equals_the_formula(seed):
     rng = np.random.default_rng(seed)
     nodes, seconds = int(rng.integers(1, 4)), rng.integers(1, 6, size=int(rng.integers(1, 12)))
     tasks = {f"t{index}": {"work": float(value)} for index, value in enumerate(seconds)}

@@ -1,4 +1,4 @@
-"""Lower bounds of small instances by hand; every argument where it is the best one."""
+"""Lower bounds of small instances computed by hand; each argument in a case where it is the best."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def bounds_of(tasks, where, **options):
 
 
 def closed(tasks, where, **options):
-    """Return the bounds of an instance whose HEFT schedule reaches them."""
+    """Return the bounds of an instance whose HEFT schedule attains them."""
     made = instance(tasks, where, **options)
     found = lower_bounds(made)
     assert planned(made).makespan_s == pytest.approx(found.best_s, rel=1e-8)
@@ -27,7 +27,7 @@ def closed(tasks, where, **options):
 
 
 class TestCriticalPath:
-    def test_takes_fastest_modes_and_free_transfers(self):
+    def test_critical_path_uses_fastest_modes_and_free_transfers(self):
         tasks = {
             "a": {"work": 6, "outputs": {"x": "1GB"}},
             "b": {"work": 4, "inputs": ["x"]},
@@ -37,7 +37,7 @@ class TestCriticalPath:
         assert found.critical_path_s == 5
         assert found.argument == "critical path"
 
-    def test_earliest_starts_lengthen_it(self):
+    def test_earliest_starts_lengthen_the_critical_path(self):
         found = bounds_of({"a": {"work": 6}}, "identical:1", earliest_start_s=np.array([3.0]))
         assert found.critical_path_s == 9
 
@@ -65,7 +65,7 @@ class TestCriticalPath:
         }
         assert bounds_of(tasks, where, pinned={"a": "m0/dock", "b": "m0/fold"}).critical_path_s == 9
 
-    def test_the_fastest_link_counts(self):
+    def test_critical_path_uses_the_fastest_link(self):
         where = platform(
             {"site": "s"},
             {"site": "s"},
@@ -108,17 +108,17 @@ class TestCriticalPath:
 
 
 class TestArea:
-    def test_of_identical_machines_is_work_over_nodes(self):
+    def test_area_of_identical_machines_is_work_over_nodes(self):
         found = bounds_of({"a": {"sweep": {"k": "1..9"}, "work": 2}}, "identical:4")
         assert found.area_s == pytest.approx(4.5)
 
-    def test_of_machines_with_speeds_is_work_over_all_speeds(self):
+    def test_area_of_related_machines_is_work_over_the_sum_of_speeds(self):
         where = platform({"speed": 1.0}, {"speed": 3.0, "nodes": 2})
         found = bounds_of({"a": {"sweep": {"k": "1..14"}, "work": 2}}, where)
         assert found.area_s == pytest.approx(28 / 7)
         assert found.argument == "area"
 
-    def test_of_unrelated_machines_finds_the_best_prices(self):
+    def test_area_of_unrelated_machines_uses_the_best_prices(self):
         # At prices 0.8 and 0.2 every task costs 1.6 on either machine; no other prices give more.
         tasks = {name: {"seconds": {"m0": 2, "m1": 8}} for name in "abcd"}
         found = bounds_of(tasks, platform({}, {})).area_s
@@ -131,7 +131,7 @@ class TestArea:
         assert found.critical_path_s == pytest.approx(4.0)
 
     @pytest.mark.parametrize("by", ["requirements", "pins"])
-    def test_tasks_confined_to_one_machine_need_their_area_there(self, by):
+    def test_tasks_restricted_to_one_machine_need_their_area_there(self, by):
         tasks = {name: {"work": 4} for name in "abcde"} | {"f": {"work": 1}}
         pinned = dict.fromkeys("abcde", "m0")
         if by == "requirements":
@@ -140,21 +140,21 @@ class TestArea:
         found = closed(tasks, platform({}, {}, {}), pinned=pinned)
         assert found.area_s == pytest.approx(21 if by == "requirements" else 20)
 
-    def test_tasks_wider_than_half_a_machine_count_as_the_whole(self):
+    def test_tasks_wider_than_half_a_machine_count_as_the_whole_machine(self):
         found = closed({"a": {"sweep": {"k": "1..5"}, "work": 4, "nodes": 3}}, "cluster:4")
         assert found.area_s == pytest.approx(20)
 
-    def test_scarce_resources_bound_like_nodes(self):
+    def test_scarce_resources_give_an_area_bound_like_nodes(self):
         machine = platform({"nodes": 8, "resources": {"licence": 2}})
         tasks = {"a": {"sweep": {"k": "1..6"}, "work": 5, "resources": {"licence": 1}}}
         assert closed(tasks, machine).area_s == pytest.approx(15.0)
 
-    def test_resources_of_more_than_half_count_as_all(self):
+    def test_amounts_of_more_than_half_a_resource_count_as_all_of_it(self):
         machine = platform({"nodes": 8, "resources": {"licence": 5}})
         tasks = {"a": {"sweep": {"k": "1..6"}, "work": 5, "resources": {"licence": 3}}}
         assert closed(tasks, machine).area_s == pytest.approx(30.0)
 
-    def test_amounts_that_depend_on_the_count_are_those_of_the_count(self):
+    def test_area_uses_the_amounts_of_each_node_count(self):
         machine = platform({"nodes": 8, "resources": {"licence": 4}})
         tasks = {
             "a": {
@@ -184,7 +184,7 @@ class TestArea:
 
 
 class TestCombination:
-    def test_adds_heads_and_tails_to_the_area(self):
+    def test_combined_bound_adds_heads_and_tails_to_the_area(self):
         tasks = {
             "first": {"work": 3},
             "middle": {"sweep": {"k": "1..6"}, "work": 4, "after": "first"},
@@ -207,14 +207,14 @@ class TestCombination:
         # Below 12 it takes 2 x 8 node-seconds at least: (16 + 20) / 4.
         assert found.combined_s == pytest.approx(9)
 
-    def test_few_tasks_cannot_use_all_machines(self):
+    def test_combined_bound_considers_that_few_tasks_cannot_use_all_machines(self):
         # Two tasks use at most the two fast ones of three machines.
         where = platform({"speed": 2.0}, {"speed": 1.0}, {"speed": 1.0})
         found = bounds_of({"a": {"work": 6.5}, "b": {"work": 6.5}}, where)
         assert found.area_s == pytest.approx(13 / 4)
         assert found.combined_s == pytest.approx(13 / 3)
 
-    def test_equal_tasks_run_in_turns(self):
+    def test_combined_bound_counts_rounds_of_equal_tasks(self):
         found = closed({"a": {"sweep": {"k": "1..9"}, "work": 2.5}}, "identical:4")
         assert found.area_s == pytest.approx(9 * 2.5 / 4)
         assert found.combined_s == pytest.approx(7.5)
@@ -232,13 +232,13 @@ def barrier_tasks(levels, work, counts=None):
 
 
 class TestLevels:
-    def test_the_areas_of_levels_add_up(self):
+    def test_areas_of_successive_levels_add_up(self):
         found = bounds_of(barrier_tasks(3, [1.5, 2.0, 2.5, 3.25]), "identical:2")
         assert found.combined_s < 3 * (9.25 / 2 + 0.5)
         assert found.levels_s == pytest.approx(3 * (9.25 / 2 + 0.5))
         assert found.argument == "area of levels"
 
-    def test_the_lengths_of_successive_levels_add_up(self):
+    def test_lengths_of_successive_levels_add_up(self):
         tasks = {
             "a": {"sweep": {"k": "1..6"}, "work": 4.5},
             "b": {"sweep": {"k": "1..3"}, "work": 7.5, "after": "a"},
@@ -248,7 +248,7 @@ class TestLevels:
         assert found.levels_s == pytest.approx(9 + 7.5 + 9)
         assert found.argument == "area of levels"
 
-    def test_the_forced_widths_of_successive_levels_add_up(self):
+    def test_forced_widths_of_successive_levels_add_up(self):
         law = {"nodes": [1, 2, 4], "speedup": {"seconds": {1: 12, 2: 8, 4: 6}}}
         tasks = barrier_tasks(2, [12])
         for level in range(2):
@@ -258,7 +258,7 @@ class TestLevels:
         tasks["s1"]["after"] = "join0"
         assert bounds_of(tasks, "cluster:4").levels_s == pytest.approx(2 * (9 + 0.5))
 
-    def test_large_graphs_are_cut_into_stages(self):
+    def test_large_graphs_are_divided_into_stages(self):
         few, many = barrier_tasks(3, [1.5] * 5), barrier_tasks(200, [1.5] * 5)
         assert len(many) > 1_000
         each = bounds_of(few, "identical:2").levels_s / 3
@@ -273,7 +273,7 @@ class TestTogether:
         assert found.together_s == pytest.approx(10)
         assert found.argument == "tasks that must be together"
 
-    def test_the_best_machine_counts(self):
+    def test_bound_of_an_abstract_machine_uses_its_best_machine(self):
         tasks = {"a": {"work": 3, "machine": "A"}, "b": {"work": 4, "machine": "A"}, "c": {"work": 1}}
         found = closed(tasks, platform({"speed": 2.0}, {}, {"nodes": 2}))
         assert found.together_s == pytest.approx(3.5)
@@ -282,7 +282,7 @@ class TestTogether:
         tasks = {"a": {"work": 3, "machine": "A"}, "b": {"work": 4, "machine": "A"}}
         assert closed(tasks, platform({"occupancy": "unlimited"}, {"speed": 0.4})).best_s == 4
 
-    def test_a_transfer_does_not_tie_its_neighbours(self):
+    def test_transfer_does_not_force_its_neighbours_onto_one_machine(self):
         # The writer stays on m0 and the reader on m1, however late the data come; nothing ties them.
         tasks = {
             "write": {"work": 1, "outputs": {"x": "9MB"}, "requirements": ONLY.format(0)},
@@ -292,7 +292,7 @@ class TestTogether:
         }
         assert closed(tasks, platform({}, {}, {})).best_s == 1 + 9 + 9 + 1
 
-    def test_data_that_would_arrive_too_late_tie_tasks_to_one_host(self):
+    def test_tasks_share_a_host_when_their_data_would_arrive_too_late(self):
         tasks = {
             "a": {"work": 4, "outputs": {"x": "50MB"}},
             "b": {"work": 5, "outputs": {"y": "50MB"}},
@@ -316,18 +316,18 @@ class TestTogether:
 
 
 class TestWindows:
-    def test_busy_intervals_count(self):
+    def test_busy_intervals_raise_the_bound(self):
         tasks = {"a": {"sweep": {"k": "1..3"}, "work": 4}}
         busy = (BusyInterval(machine=0, start_s=0.0, finish_s=5.0, nodes=1),)
         found = closed(tasks, "identical:1", busy=busy)
         assert found.windows_s == 17
         assert found.argument == "time windows"
 
-    def test_busy_intervals_count_up_to_the_capacity(self):
+    def test_busy_intervals_count_at_most_the_capacity(self):
         busy = tuple(BusyInterval(machine=0, start_s=0.0, finish_s=5.0, nodes=2) for _ in range(3))
         assert bounds_of({"a": {"work": 4}, "b": {"work": 4}}, "cluster:2", busy=busy).best_s == 9
 
-    def test_work_that_cannot_leave_a_window_must_fit_into_it(self):
+    def test_work_that_cannot_leave_a_time_window_must_fit_into_it(self):
         # To end by 5, between 2 and 5 there would be 3 of the long task, 2 x 3 of the wide one and 1: 10 of 9.
         tasks = {
             "first": {"work": 2},
@@ -339,7 +339,7 @@ class TestWindows:
         assert (found.critical_path_s, found.levels_s, found.windows_s) == (5, 5, 6)
         assert found.argument == "time windows"
 
-    def test_long_tasks_cover_an_instant_of_a_window(self):
+    def test_window_bound_counts_long_tasks_on_heterogeneous_machines(self):
         # On heterogeneous machines: three tasks of 1 on the fast node or 3 on the slow one; two moments, one
         # platform.
         found = closed({"a": {"sweep": {"k": "1..4"}, "work": 3.3}}, platform({"speed": 3.0}, {"speed": 0.9}))
@@ -347,7 +347,7 @@ class TestWindows:
 
 
 class TestRounding:
-    def test_integer_times_round_the_bound_up(self):
+    def test_bound_is_rounded_up_when_all_times_are_integers(self):
         found = closed({"a": {"work": 5}, "b": {"work": 2}, "c": {"work": 4}}, "identical:2")
         assert found.area_s == pytest.approx(5.5)
         assert (found.whole, found.best_s) == (True, 6)
@@ -371,7 +371,7 @@ class TestRounding:
         ],
         ids=["work", "speed", "earliest start", "busy", "data"],
     )
-    def test_one_time_that_is_not_an_integer_prevents_rounding(self, tasks, where, options):
+    def test_bound_is_not_rounded_when_one_time_is_not_an_integer(self, tasks, where, options):
         assert not bounds_of(tasks, where, **options).whole
 
     def test_transfers_of_whole_seconds_allow_rounding(self):
@@ -379,7 +379,7 @@ class TestRounding:
         assert bounds_of(tasks, platform({}, {})).whole
 
 
-def test_budgets_exclude_modes_that_cannot_be_afforded():
+def test_modes_that_exceed_a_budget_are_excluded_from_the_bound():
     law = {"nodes": [1, 2], "speedup": {"seconds": {1: 9, 2: 3}}, "consumes": {"credit": {1: 1, 2: 5}}}
     made = instance_with_budget({"a": {"work": 9} | law, "b": {"work": 9} | law, "c": {"work": 9} | law}, 6)
     # Three tasks consume 3 at least; the 3 left do not pay the 4 more of two nodes.

@@ -25,7 +25,7 @@ MACHINES = st.fixed_dictionaries(
 
 
 def draw_time(draw, machines):
-    """Draw how long a task takes: by work, in all, or per machine."""
+    """Draw the duration of a task: by work, fixed, or per machine."""
     form = draw(st.sampled_from(["work", "work", "seconds", "by machine"]))
     if form != "by machine":
         return {form: draw(SECONDS)}

@@ -1,4 +1,4 @@
-"""Bounds on public benchmarks: never above a proven optimum, and as close to it as known."""
+"""Bounds on public benchmarks are never above a proven optimum, and as close to it as known."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_most_small_graphs_with_communication_have_a_tight_bound(bench_data):
     [(HEFT_SECONDS, HEFT_DATA, 59, 73), (PEFT_SECONDS, PEFT_DATA, 102, 113)],
     ids=["heft2002", "peft2014"],
 )
-def test_bounds_of_the_papers_examples(seconds, data, reached, optimum):
+def test_bounds_of_the_papers_examples_equal_known_values(seconds, data, reached, optimum):
     found = lower_bounds(instance(matrix_tasks(seconds, data), processors(3)))
     assert reached <= found.best_s <= optimum
     assert found.argument == "tasks that must be together"
@@ -95,7 +95,7 @@ def moldable_tasks(path):
     }, facts["P"]
 
 
-def test_moldable_tasks_between_barriers_are_bounded_better_than_by_a_solver(bench_data):
+def test_bound_of_moldable_tasks_between_barriers_is_better_than_that_of_a_solver(bench_data):
     tasks, nodes = moldable_tasks(bench_data / "peers" / "moldable_64_barrier.json")
     found = lower_bounds(instance(tasks, f"cluster:{nodes}"))
     # A constraint solver proved 8,012 in a minute and found a schedule of 8,902.
@@ -107,7 +107,9 @@ def test_moldable_tasks_between_barriers_are_bounded_better_than_by_a_solver(ben
     ("name", "simple", "reached", "makespan"),
     [("hetero_100x16", 34.55, 36.85, 44.42), ("hetero_1000x64", 128.28, 130.5, 162.16)],
 )
-def test_bounds_of_heterogeneous_machines_with_transfers(bench_data, name, simple, reached, makespan):
+def test_bounds_of_heterogeneous_machines_with_transfers_equal_known_values(
+    bench_data, name, simple, reached, makespan
+):
     flow, where = generated(bench_data / "peers" / f"{name}.json")
     found = lower_bounds(compile_instance(unfold(flow), where))
     assert found.critical_path_s >= simple - 0.005
@@ -133,7 +135,7 @@ class Measured:
         return tabulate(self, graph, machines)
 
 
-def test_bounds_of_independent_moldable_tasks_with_an_accelerator(bench_data):
+def test_bounds_of_independent_moldable_tasks_with_an_accelerator_equal_known_values(bench_data):
     folder = bench_data / "moldable" / "hunold_tpds2017"
     known = {row["file"]: row for row in rows(folder / "optimum_cpsat_ours.csv") if row["with_gpu"] == "1"}
     shares = []

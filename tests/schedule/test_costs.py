@@ -1,4 +1,4 @@
-"""The cheapest cost: by hand, against all bindings, and below the plans of all planners."""
+"""The least cost equals a computation by hand and an enumeration, and is not above any plan."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PRICED = platform(
 
 
 def enumerated(made):
-    """Try every machine for every binding variable, every count for every task."""
+    """Return the least cost over every machine of each binding variable and every count of each task."""
     price = made.price_per_node_s.tolist()
     total = 0.0
     for variable in range(len(made.graph.variables)):
@@ -56,17 +56,17 @@ def enumerated(made):
     return total
 
 
-def test_every_task_takes_its_cheapest_machine():
+def test_least_cost_uses_the_cheapest_machine_of_every_task():
     made = instance({"a": {"work": 6}, "b": {"work": 9, "after": "a"}}, PRICED)
     assert cheapest_cost(made) == pytest.approx((6 + 9) / 3 * 2)
 
 
-def test_the_cheapest_node_count_is_taken():
+def test_least_cost_uses_the_cheapest_node_count():
     made = instance({"a": {"work": 6, "nodes": [1, 2, 4], "speedup": {"amdahl": 0.5}}}, PRICED)
     assert cheapest_cost(made) == pytest.approx(6 / 3 * 2)
 
 
-def test_tasks_of_one_abstract_machine_take_the_machine_that_is_cheapest_for_all():
+def test_least_cost_of_an_abstract_machine_uses_the_cheapest_machine_for_all_its_tasks():
     seconds = [{"m0": 1, "m1": 4, "m2": 9}, {"m0": 20, "m1": 4, "m2": 9}]
     apart = {f"t{index}": {"seconds": row} for index, row in enumerate(seconds)}
     together = {name: {**keys, "machine": "A"} for name, keys in apart.items()}
@@ -79,7 +79,7 @@ def test_a_pinned_task_costs_the_price_of_its_machine():
     assert cheapest_cost(made) == pytest.approx(6 / 10 * 10)
 
 
-def test_without_prices_everything_is_free():
+def test_cost_is_0_without_prices():
     made = instance({"a": {"work": 6}}, "identical:2")
     assert cheapest_cost(made) == 0
     assert relative_prices(made).tolist() == [1, 1]
@@ -93,7 +93,7 @@ def test_relative_prices_are_relative_to_the_mean_node():
 
 
 @given(workflows(), platforms())
-def test_the_cheapest_cost_is_minimal_over_bindings_and_below_every_plan(flow, where):
+def test_least_cost_is_minimal_over_bindings_and_not_above_any_plan(flow, where):
     try:
         made = compile_instance(unfold(flow), where)
         schedule = planned(made)

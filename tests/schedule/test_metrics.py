@@ -22,7 +22,7 @@ def test_cost_is_the_price_of_the_occupied_node_seconds():
     assert found.cost == pytest.approx(10 * 7.2 / 3600)
 
 
-def test_used_and_idle_shares_are_of_all_nodes():
+def test_used_and_idle_shares_refer_to_all_nodes():
     found = metrics_of({"a": {"work": 10, "nodes": 2}}, TWO_SPEEDS)
     assert found.used_share == pytest.approx(10 / (4 * 5))
     assert found.idle_share == pytest.approx(0.5)
@@ -40,7 +40,7 @@ def test_sequential_time_excludes_machines_that_cannot_run_a_task():
     assert metrics_of(tasks, TWO_SPEEDS).sequential_s == 10
 
 
-def test_without_a_machine_for_all_tasks_each_takes_its_fastest():
+def test_sequential_time_uses_the_fastest_machine_of_each_task_without_a_common_machine():
     tasks = {"a": {"work": 6, "requirements": "speed == 2"}, "b": {"work": 4, "requirements": "speed == 1"}}
     assert metrics_of(tasks, TWO_SPEEDS).sequential_s == 3 + 4
 
@@ -67,7 +67,7 @@ def test_the_critical_path_follows_the_data_that_arrive_last():
     assert found.communication_s > 0
 
 
-def test_waiting_for_a_busy_machine_counts_only_when_machines_are_not_followed():
+def test_waiting_for_a_machine_is_synchronisation_unless_the_path_follows_machines():
     tasks = {"first": {"work": 3}, "second": {"work": 4}}
     made = instance(tasks, "identical:1")
     schedule = planned(made)

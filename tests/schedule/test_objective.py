@@ -32,7 +32,7 @@ UNLIKE = platform({"price_per_node_hour": 3600.0}, {"speed": 2.0, "nodes": 3, "p
 
 @pytest.fixture
 def moldable():
-    """Two tasks one after another on 2 of 4 nodes, 6 and 3 seconds; on one node they would take 10 and 5."""
+    """Return two tasks in sequence on 2 of 4 nodes, 6 and 3 seconds; one node would need 10 and 5."""
     laws = [{"seconds": {1: 10, 2: 6}}, {"seconds": {1: 5, 2: 3}}]
     tasks = {
         "a": {"nodes": [1, 2], "speedup": laws[0]},
@@ -49,7 +49,7 @@ def value(name, example, alpha=None):
     return make_objective(name, alpha).value(*example)
 
 
-def test_s1_objectives_are_the_metrics_of_the_same_name():
+def test_s1_objectives_equal_the_metrics_of_the_same_name():
     made = instance(MIXED, UNLIKE)
     schedule = planned(made)
     found = measure_schedule(schedule, made)
@@ -58,7 +58,7 @@ def test_s1_objectives_are_the_metrics_of_the_same_name():
         assert OBJECTIVES[name].value(schedule, made) == getattr(found, key), name
 
 
-def test_s1_objectives_of_a_schedule_by_hand():
+def test_s1_objectives_equal_values_computed_by_hand():
     # c holds m1 for 15 s; b reads 2 MB that a has written in 12 s, and ends after 3 s.
     made = instance(MIXED, UNLIKE)
     example = planned(made), made
@@ -80,11 +80,11 @@ def test_cost_is_the_price_of_the_occupied_node_seconds():
     assert value("cost", (planned(made), made)) == pytest.approx(5 * 2 * 2.0)
 
 
-def test_local_sums_the_times_of_tasks(moldable):
+def test_local_objective_sums_the_times_of_tasks(moldable):
     assert value("local", moldable) == 9
 
 
-def test_local_ignores_transfers():
+def test_local_objective_ignores_transfers():
     tasks = {
         "a": {"work": 3, "machine": "A", "outputs": ["x"]},
         "move": {"kind": "transfer", "from_": "A", "to": "B", "file": "x", "size": "8MB"},
@@ -95,7 +95,7 @@ def test_local_ignores_transfers():
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.3, 0.5, 1.0])
-def test_weighted_objectives_of_a_schedule_by_hand(moldable, alpha):
+def test_weighted_objectives_equal_values_computed_by_hand(moldable, alpha):
     time, taken, idle, nodes = 9 / 15, 18, 4 * 9 - 18, 4
     expected = {
         "on-demand": taken / 15,
@@ -144,7 +144,7 @@ def test_a_workflow_of_0_seconds_has_a_finite_value(name):
     assert 0 <= value(name, (planned(made), made)) <= 1
 
 
-def test_flags_of_objectives_are_right():
+def test_objectives_have_the_expected_properties():
     assert {name for name, known in OBJECTIVES.items() if known.is_makespan} == {"makespan", "speedup"}
     assert {name for name, known in OBJECTIVES.items() if known.has_alpha} == set(S2)
     larger = {name for name, known in OBJECTIVES.items() if known.sense == "maximise"}

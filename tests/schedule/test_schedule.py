@@ -29,7 +29,7 @@ def test_assignments_name_task_and_machine():
     assert [line.task for line in SMALL] == ["a", "b", "move"]
 
 
-def test_assignments_hold_python_numbers():
+def test_assignments_contain_python_numbers():
     for line in SMALL:
         assert type(line.nodes) is int
         assert type(line.start_s) is float

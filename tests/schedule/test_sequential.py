@@ -1,4 +1,4 @@
-"""One task after another on one machine: time and node-seconds by hand."""
+"""Sequential execution on one machine: time and node-seconds computed by hand."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_a_machine_that_cannot_run_a_task_is_excluded():
     )
 
 
-def test_without_a_machine_for_all_tasks_each_takes_its_fastest_machine():
+def test_each_task_uses_its_fastest_machine_when_no_machine_can_run_all():
     tasks = {"a": {"work": 6, "requirements": "speed == 2"}, "b": {"work": 4, "nodes": 4}}
     assert sequential_execution(instance(tasks, UNLIKE)) == SequentialExecution(
         time_s=3 + 4, node_seconds=3 + 16

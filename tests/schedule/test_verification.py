@@ -1,4 +1,4 @@
-"""Verification finds every single corruption of a valid schedule under the right rule."""
+"""Verification detects every single corruption of a valid schedule and names the violated rule."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def changed(schedule, task, **values):
 
 
 def moved(schedule, task, by_s):
-    """Return a copy in which one task runs earlier or later."""
+    """Return a copy in which one task starts earlier or later."""
     start, finish = schedule.start_s[task] + by_s, schedule.finish_s[task] + by_s
     return changed(schedule, task, start_s=start, finish_s=finish)
 
@@ -85,12 +85,12 @@ def tasks_of(made, *kinds):
     return [task for task in range(len(made)) if made.graph.kind[task] in kinds]
 
 
-def test_a_valid_schedule_breaks_no_rule(example):
+def test_valid_schedule_has_no_violation(example):
     made, schedule = example
     assert verify(schedule, made.graph, made.platform) == []
 
 
-def test_a_start_before_the_data_is_found(example):
+def test_start_before_the_data_arrive_is_detected(example):
     made, schedule = example
     for task in range(len(made)):
         before = made.graph.predecessors(task)
@@ -99,14 +99,14 @@ def test_a_start_before_the_data_is_found(example):
             assert "precedence" in rules(moved(schedule, task, latest * 0.99 - schedule.start_s[task]), made)
 
 
-def test_a_wrong_duration_is_found(example):
+def test_wrong_duration_is_detected(example):
     made, schedule = example
     for task in tasks_of(made, COMPUTE, TRANSFER, VIRTUAL):
         longer = changed(schedule, task, finish_s=schedule.finish_s[task] + 0.5)
         assert "duration" in rules(longer, made)
 
 
-def test_a_wrong_node_count_is_found(example):
+def test_wrong_node_count_is_detected(example):
     made, schedule = example
     for task in range(len(made)):
         assert rules(changed(schedule, task, nodes=schedule.nodes[task] + 5), made) & {"count", "nodes"}
@@ -114,13 +114,13 @@ def test_a_wrong_node_count_is_found(example):
         assert "count" in rules(changed(schedule, task, nodes=0), made)
 
 
-def test_nodes_of_a_transfer_are_found():
+def test_transfer_that_occupies_nodes_is_detected():
     made = instance(PIPELINE, UNLIKE)
     schedule = planned(made)
     assert rules(changed(schedule, made.graph.index("end"), nodes=1), made) == {"count"}
 
 
-def test_invalid_times_are_found(example):
+def test_invalid_times_are_detected(example):
     made, schedule = example
     for task in range(len(made)):
         for value in (np.nan, np.inf, -1.0):
@@ -130,20 +130,20 @@ def test_invalid_times_are_found(example):
             assert rules(changed(schedule, task, finish_s=0.0), made) == {"time"}
 
 
-def test_unknown_machines_are_found(example):
+def test_unknown_machines_are_detected(example):
     made, schedule = example
     assert rules(changed(schedule, 0, machine=99), made) == {"complete"}
     assert rules(replace(schedule, machines=("m9", *schedule.machines[1:])), made) == {"complete"}
 
 
-def test_missing_and_unknown_tasks_are_found(example):
+def test_missing_and_unknown_tasks_are_detected(example):
     made, schedule = example
     names = schedule.tasks
     assert rules(replace(schedule, tasks=names[:-1]), made) == {"complete"}
     assert rules(replace(schedule, tasks=(*names[:-1], "other")), made) == {"complete"}
 
 
-def test_two_tasks_on_one_node_are_found():
+def test_two_tasks_on_one_node_are_detected():
     made = instance({"a": {"work": 4}, "b": {"work": 4}}, "identical:1")
     schedule = planned(made)
     assert rules(moved(schedule, 1, -2.0), made) == {"nodes"}
@@ -151,7 +151,7 @@ def test_two_tasks_on_one_node_are_found():
     assert rules(moved(schedule, 1, 3.0), made) == set()
 
 
-def test_too_many_nodes_of_a_shared_host_are_found():
+def test_too_many_nodes_of_a_shared_host_are_detected():
     made = instance(CORES, SHARED)
     schedule = planned(made)
     waiting = [task for task in range(4) if schedule.start_s[task] > 0]
@@ -162,7 +162,7 @@ def test_too_many_nodes_of_a_shared_host_are_found():
 
 
 @pytest.mark.parametrize("pair", [("c", "d"), ("e", "f")])
-def test_too_much_memory_or_too_many_licences_are_found(pair):
+def test_too_much_memory_or_too_many_licences_are_detected(pair):
     made = instance(PIPELINE, UNLIKE)
     schedule = planned(made)
     assert rules(schedule, made) == set()
@@ -171,7 +171,7 @@ def test_too_much_memory_or_too_many_licences_are_found(pair):
     assert "resources" in rules(together, made)
 
 
-def test_a_single_task_that_does_not_fit_is_found():
+def test_single_task_that_does_not_fit_is_detected():
     wanting = {"a": {"seconds": 0, "memory": "3GB", "nodes": 2}}
     made = instance(wanting, UNLIKE)
     schedule = planned(made)
@@ -183,7 +183,7 @@ def test_a_single_task_that_does_not_fit_is_found():
     assert found == {"nodes", "resources"}
 
 
-def test_a_broken_binding_is_found():
+def test_violated_binding_is_detected():
     made = instance(BOUND, UNLIKE)
     schedule = planned(made)
     for name in ("a", "c", "b", "later", "move"):
@@ -192,7 +192,7 @@ def test_a_broken_binding_is_found():
         assert "binding" in rules(changed(schedule, task, machine=other), made)
 
 
-def test_a_machine_that_does_not_meet_the_requirements_is_found():
+def test_machine_that_does_not_meet_the_requirements_is_detected():
     made = instance(PIPELINE, UNLIKE)
     schedule = planned(made)
     task = made.graph.index("b")
@@ -203,7 +203,7 @@ def test_a_machine_that_does_not_meet_the_requirements_is_found():
     assert "requirement" in rules(changed(planned(swept), widest, machine=0), swept)
 
 
-def test_a_machine_without_the_service_is_found():
+def test_machine_without_the_service_is_detected():
     made = instance(SERVICES, OFFERING)
     schedule = planned(made)
     assert lines(schedule)["a"][0] == "m1"
@@ -211,7 +211,7 @@ def test_a_machine_without_the_service_is_found():
     assert "requirement" in rules(wrong, made)
 
 
-def test_an_ignored_transfer_is_found():
+def test_ignored_transfer_is_detected():
     made = instance(BOUND, UNLIKE)
     schedule = planned(made)
     task = made.graph.index("move")
@@ -222,7 +222,7 @@ def test_an_ignored_transfer_is_found():
     assert "precedence" in rules(late, made)
 
 
-def test_fixed_seconds_and_latency_of_an_edge_count():
+def test_fixed_seconds_and_latency_of_an_edge_are_checked():
     made = instance(
         {"a": {"work": 1, "outputs": {"x": {"seconds": 3}}}, "b": {"work": 1, "inputs": ["x"]}}, "identical:2"
     )
@@ -233,7 +233,7 @@ def test_fixed_seconds_and_latency_of_an_edge_count():
         assert rules(Schedule(**names, **columns, **times), made) == found
 
 
-def test_a_file_must_reach_the_source_of_its_transfer():
+def test_transfer_that_starts_before_its_file_is_at_the_source_is_detected():
     made = instance(
         {
             "write": {"work": 1, "machine": "W", "outputs": {"x": "2MB"}, "requirements": 'name == "m0"'},

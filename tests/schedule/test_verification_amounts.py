@@ -15,7 +15,7 @@ TASK = {"seconds": 5, "nodes": [1, 2], "memory": {1: 3, 2: 5}}
 
 
 def schedule(made, *rows):
-    """Make a schedule from (nodes, start, finish) per task, all on the only machine."""
+    """Return a schedule from (nodes, start, finish) per task, all on the only machine."""
     nodes, start, finish = zip(*rows, strict=True)
     return Schedule(
         tasks=made.graph.names,
@@ -31,20 +31,20 @@ def rules(made, *rows):
     return [violation.rule for violation in verify(schedule(made, *rows), made.graph, made.platform)]
 
 
-def test_concurrent_tasks_take_the_amounts_of_their_counts():
+def test_amounts_of_concurrent_tasks_are_those_of_their_counts():
     made = instance({"a": TASK, "b": TASK}, CLUSTER)
     assert rules(made, (1, 0, 5), (1, 0, 5)) == []
     assert rules(made, (1, 0, 5), (2, 0, 5)) == ["resources"]
     assert rules(made, (1, 0, 5), (2, 5, 10)) == []
 
 
-def test_a_single_task_can_exceed_the_amount():
+def test_single_task_that_exceeds_an_amount_is_detected():
     made = instance({"a": TASK | {"memory": {1: 3, 2: 7}}}, CLUSTER)
     assert rules(made, (1, 0, 5)) == []
     assert rules(made, (2, 0, 5)) == ["resources", "resources"]
 
 
-def test_amounts_follow_the_described_count_where_a_node_is_a_core():
+def test_amounts_are_those_of_the_task_count_where_a_node_is_a_core():
     made = instance({"a": TASK | {"cores": 2}, "b": TASK | {"cores": 2}}, CORES)
     assert rules(made, (2, 0, 5), (2, 0, 5)) == []
     assert rules(made, (2, 0, 5), (4, 0, 5)) == ["resources"]

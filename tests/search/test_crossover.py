@@ -12,7 +12,7 @@ from weft.search.operators import CROSSOVERS, cross_pairs
 
 
 def parents(pairs, genes):
-    """Return pairs of which one has only even and the other only odd genes, all different."""
+    """Return pairs of parents: one has only even and the other only odd genes, all different."""
     return (
         np.arange(2 * pairs * genes, dtype=np.uint32)
         .reshape(pairs, genes, 2)
@@ -23,7 +23,7 @@ def parents(pairs, genes):
 
 @pytest.mark.parametrize("kind", CROSSOVERS)
 @given(pairs=st.integers(1, 9), genes=st.integers(1, 9), rate=st.floats(0, 1), seed=st.integers(0, 2**32))
-def test_two_children_have_the_genes_of_their_parents(kind, pairs, genes, rate, seed):
+def test_two_children_have_all_genes_of_their_parents(kind, pairs, genes, rate, seed):
     given_ = parents(pairs, genes)
     children = cross_pairs(given_, kind, rate, generator(seed, "crossover"))
     for number in range(0, 2 * pairs, 2):
@@ -32,7 +32,7 @@ def test_two_children_have_the_genes_of_their_parents(kind, pairs, genes, rate, 
 
 
 def exchanged(kind, rate, genes=6, pairs=3000):
-    """Return per pair which genes the first child has from the second parent."""
+    """Return, per pair, which genes the first child has from the second parent."""
     children = cross_pairs(parents(pairs, genes), kind, rate, generator(1, "crossover"))
     return children[0::2] % 2 == 1
 

@@ -9,7 +9,7 @@ from weft.search.operators import keep_best, select_elite
 POINTS = np.arange(8, dtype=np.uint32).reshape(4, 2)
 
 
-def test_the_best_so_far_replaces_the_worst_of_a_worse_generation():
+def test_best_point_so_far_replaces_the_worst_of_a_worse_generation():
     points, values = POINTS.copy(), np.array([4.0, 1.0, 3.0, 1.0])
     keep_best(points, values, np.array([90, 91], dtype=np.uint32), 5.0)
     assert points.tolist() == [[0, 1], [90, 91], [4, 5], [6, 7]]

@@ -25,7 +25,7 @@ def run(chosen, evaluate=wave, space=PLANE, seed=1, **options):
     )
 
 
-def test_the_presets_are_those_of_the_papers():
+def test_presets_equal_the_settings_of_the_papers():
     chosen = (S1.population, S1.crossover_rate, S1.mutation_rate, S1.generations, S1.steady_share, S1.scaling)
     assert chosen == (150, 0.9, 0.001, 500, 0.2, 2.0)
     assert (S1.elitist, S1.selection, S1.crossover, S1.elite_share) == (True, "remainder", "single-point", 0)
@@ -37,11 +37,11 @@ def test_the_presets_are_those_of_the_papers():
 @pytest.mark.parametrize("selection", SELECTIONS)
 @settings(max_examples=5)
 @given(seed=st.integers(0, 2**32))
-def test_elitism_never_worsens_the_best(selection, elitism, seed):
+def test_best_value_never_gets_worse_with_elitism(selection, elitism, seed):
     chosen = GeneticSettings(population=12, generations=15, selection=selection, mutation_rate=0.3, **elitism)
-    asked = Asked(wave)
-    found = run(chosen, asked, seed=seed)
-    best = [float(wave(points).max()) for points in asked.points]
+    requested = Asked(wave)
+    found = run(chosen, requested, seed=seed)
+    best = [float(wave(points).max()) for points in requested.points]
     if chosen.elite_share:
         assert (np.diff(best) >= 0).all(), "the best is in every generation"
     assert float(wave(found.last).max()) == found.value == max(best)
@@ -49,18 +49,18 @@ def test_elitism_never_worsens_the_best(selection, elitism, seed):
 
 def test_without_elitism_the_best_point_can_be_lost():
     chosen = GeneticSettings(population=6, generations=60, mutation_rate=0.5, elite_share=0.0)
-    asked = Asked(wave)
-    run(chosen, asked)
-    best = np.array([float(wave(points).max()) for points in asked.points])
+    requested = Asked(wave)
+    run(chosen, requested)
+    best = np.array([float(wave(points).max()) for points in requested.points])
     assert (np.diff(best) < 0).any()
 
 
-def test_visited_points_are_population_times_generations():
+def test_number_of_visited_points_is_population_times_generations():
     found = run(replace(S1, population=30, generations=20, steady_share=0.0))
     assert (found.visited, found.generations, found.cut) == (600, 20, False)
 
 
-def test_the_search_stops_without_improvement_for_a_share_of_the_generations():
+def test_search_stops_after_a_share_of_the_generations_without_improvement():
     found = run(replace(S1, generations=50, steady_share=0.2), lambda points: np.zeros(len(points)))
     assert found.generations == 11, "the first, and a fifth of 50 without news"
     found = run(replace(S1, generations=50, steady_share=0.0), lambda points: np.zeros(len(points)))
@@ -68,14 +68,14 @@ def test_the_search_stops_without_improvement_for_a_share_of_the_generations():
 
 
 def test_first_best_is_the_best_value_of_the_first_generation():
-    asked = Asked(wave)
-    found = run(S2, asked)
-    assert found.first_best == float(wave(asked.points[0]).max()) == found.history[0]
+    requested = Asked(wave)
+    found = run(S2, requested)
+    assert found.first_best == float(wave(requested.points[0]).max()) == found.history[0]
 
 
-def test_scaling_restores_the_differences_that_const_hides():
-    """Without scaling a metric far above 0 gives hardly any pressure (docs/papers/dynamic-grid.md, section
-    12: Const 10 times).
+def test_scaling_restores_differences_of_values_with_a_large_constant():
+    """Without scaling, a metric far above 0 gives little selection pressure (docs/papers/dynamic-grid.md,
+    section 12: Const 10 times).
     """
     space = make_space([50] * 20)
 
@@ -90,20 +90,20 @@ def test_scaling_restores_the_differences_that_const_hides():
     assert runs[0].value < runs[1].value - 50
 
 
-def test_positive_values_are_the_fitness():
-    """Remainder sampling of positive values gives the best its share: 3 of 4 copies here."""
+def test_positive_values_are_used_as_fitness():
+    """Remainder sampling gives the best of positive values its share of copies: 3 of 4 here."""
     space = make_space([2])
     chosen = replace(S1, population=4, generations=2, mutation_rate=0.0, scaling=1.0, elitist=False)
-    asked = Asked(lambda points: np.where(points[:, 0] == 1, 3.0, 1 / 3))
-    run(chosen, asked, space, starts=[[1], [0], [0], [0]])
-    assert asked.points[1].sum() == 3
+    requested = Asked(lambda points: np.where(points[:, 0] == 1, 3.0, 1 / 3))
+    run(chosen, requested, space, starts=[[1], [0], [0], [0]])
+    assert requested.points[1].sum() == 3
 
 
-def test_without_mutation_all_genes_come_from_parents():
+def test_all_genes_come_from_parents_without_mutation():
     space = make_space([100] * 5)
-    asked = Asked(lambda points: points.sum(axis=1).astype(float))
-    run(replace(S2, population=10, generations=8, mutation_rate=0.0), asked, space)
-    for before, after in zip(asked.points, asked.points[1:], strict=False):
+    requested = Asked(lambda points: points.sum(axis=1).astype(float))
+    run(replace(S2, population=10, generations=8, mutation_rate=0.0), requested, space)
+    for before, after in zip(requested.points, requested.points[1:], strict=False):
         for gene in range(5):
             assert set(after[:, gene]) <= set(before[:, gene])
 

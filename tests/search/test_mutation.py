@@ -13,14 +13,14 @@ from weft.search.space import make_space
 
 
 @given(st.integers(1, 300), st.floats(0, 1), st.integers(0, 2**32))
-def test_hits_are_distinct_and_ascending(number, rate, seed):
+def test_mutated_positions_are_distinct_and_ascending(number, rate, seed):
     found = draw_hits(number, rate, generator(seed, "mutation"))
     assert (np.diff(found) > 0).all()
     assert ((found >= 0) & (found < number)).all()
 
 
 @pytest.mark.parametrize("rate", [0.001, 0.1, 0.5])
-def test_every_position_is_hit_independently_with_the_rate(rate):
+def test_every_position_is_mutated_independently_with_the_given_rate(rate):
     rng, rounds = generator(4, "mutation"), 20_000
     found = [draw_hits(5, rate, rng) for _ in range(rounds)]
     per_place = np.bincount(np.concatenate(found), minlength=5) / rounds
@@ -30,7 +30,7 @@ def test_every_position_is_hit_independently_with_the_rate(rate):
     assert counts.var() == pytest.approx(5 * rate * (1 - rate), rel=0.25)
 
 
-def test_rate_0_hits_nothing_and_rate_1_everything():
+def test_rate_0_mutates_no_gene_and_rate_1_every_gene():
     assert len(draw_hits(100, 0.0, generator(1))) == 0
     assert draw_hits(4, 1.0, generator(1)).tolist() == [0, 1, 2, 3]
 

@@ -28,10 +28,10 @@ def rng(seed=1):
 
 
 def test_exhaustive_search_evaluates_every_point_once_in_order():
-    asked, space = Asked(lambda points: -points.sum(axis=1).astype(float)), make_space([3, 2, 400])
-    found = ExhaustiveSearch().optimise(space, asked, rng=rng())
+    requested, space = Asked(lambda points: -points.sum(axis=1).astype(float)), make_space([3, 2, 400])
+    found = ExhaustiveSearch().optimise(space, requested, rng=rng())
     expected = list(itertools.product(range(3), range(2), range(400)))
-    assert [tuple(row) for row in np.concatenate(asked.points).tolist()] == expected
+    assert [tuple(row) for row in np.concatenate(requested.points).tolist()] == expected
     assert (found.visited, found.value, found.best.tolist(), found.cut) == (2400, 0.0, [0, 0, 0], False)
 
 
@@ -41,7 +41,7 @@ def test_exhaustive_search_finds_the_optimum_and_refuses_huge_spaces():
 
 
 @pytest.mark.parametrize("scale", [True, False])
-def test_a_change_gives_one_gene_another_value(scale):
+def test_neighbour_differs_in_the_value_of_one_gene(scale):
     space = make_numeric_space([range(5), [1], range(2)]) if scale else make_space([5, 1, 2])
     points = space.draw(rng(), 4000)
     others = change_one_gene(points, space, rng())
@@ -88,7 +88,7 @@ def test_perturbation_leaves_a_local_optimum():
 
 
 def test_annealing_accepts_losses_with_the_probability_of_its_temperature():
-    """Losses of 1 are accepted with probability exp(-1 / T)."""
+    """A loss of 1 is accepted with probability exp(-1 / T)."""
     points = np.zeros((40_000, 1), dtype=np.uint32)
     values, tried, new = np.zeros(40_000), points + 1, np.full(40_000, -1.0)
     annealing._accept(points, values, tried, new, rng().standard_exponential(40_000) * 0.5)
@@ -118,28 +118,28 @@ def test_islands_depend_only_on_seed_and_number():
 
 
 def test_islands_continue_from_their_points_and_the_best_of_all():
-    asked = Asked(wave)
+    requested = Asked(wave)
     inner = GeneticAlgorithm(settings=GeneticSettings(population=10, generations=100))
     islands = Islands(search=inner, islands=2, steps_per_round=20, rounds=2)
-    islands.optimise(PLANE, asked, rng=rng())
+    islands.optimise(PLANE, requested, rng=rng())
     # Two generations per island and round; the third and fourth pair begin with the best of the first four.
     best = max(
-        (points[wave(points).argmax()] for points in asked.points[:4]),
+        (points[wave(points).argmax()] for points in requested.points[:4]),
         key=lambda row: float(wave(row[None])[0]),
     )
-    assert asked.points[4][0].tolist() == best.tolist() == asked.points[6][0].tolist()
-    kept = {tuple(row) for row in asked.points[1].tolist()} | {tuple(best.tolist())}
-    assert {tuple(row) for row in asked.points[4].tolist()} <= kept
+    assert requested.points[4][0].tolist() == best.tolist() == requested.points[6][0].tolist()
+    kept = {tuple(row) for row in requested.points[1].tolist()} | {tuple(best.tolist())}
+    assert {tuple(row) for row in requested.points[4].tolist()} <= kept
 
 
-def test_islands_do_not_exceed_a_small_limit_by_much():
+def test_islands_exceed_a_small_limit_only_slightly():
     inner = GeneticAlgorithm(settings=GeneticSettings(population=10))
     found = Islands(search=inner, islands=3).optimise(PLANE, wave, rng=rng(), limit=StepLimit(most=60))
     assert 60 <= found.visited <= 120
 
 
 @pytest.mark.parametrize("method", [Simplex(), Gradient()])
-def test_numeric_methods_refuse_other_values_and_need_few_points(method):
+def test_numeric_methods_refuse_non_numeric_spaces_and_evaluate_few_points(method):
     assert "not numbers" in method.refuses(make_space([3, 3]))
     axis = np.linspace(-1, 1, 201)
 

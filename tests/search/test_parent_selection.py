@@ -24,7 +24,7 @@ MANY = 30_000
 
 
 @given(FITNESS, st.integers(0, 2**32))
-def test_remainder_selection_always_takes_the_integer_part_of_expected_copies(fitness, seed):
+def test_remainder_selection_copies_the_integer_part_of_expected_copies(fitness, seed):
     number = len(fitness)
     chosen = select_by_remainder(np.array(fitness), number, generator(seed, "selection"))
     copies = np.bincount(chosen, minlength=number)
@@ -44,9 +44,9 @@ def test_remainder_selection_draws_the_rest_by_the_fractions():
 @pytest.mark.parametrize("name", SELECTIONS)
 @given(fitness=FITNESS, number=st.integers(1, 40), seed=st.integers(0, 2**32))
 def test_every_selection_returns_the_requested_number_of_valid_parents(name, fitness, number, seed):
-    asked = min(number, len(fitness)) if name == "steady-state" else number
-    chosen = SELECTIONS[name](np.array(fitness), asked, generator(seed, "selection"))
-    assert len(chosen) == asked
+    requested = min(number, len(fitness)) if name == "steady-state" else number
+    chosen = SELECTIONS[name](np.array(fitness), requested, generator(seed, "selection"))
+    assert len(chosen) == requested
     assert ((chosen >= 0) & (chosen < len(fitness))).all()
 
 
@@ -74,5 +74,5 @@ def test_a_tournament_selects_the_best_of_three():
 
 
 @pytest.mark.parametrize("select", [select_by_remainder, select_by_roulette])
-def test_with_fitness_0_everywhere_selection_is_uniform(select):
+def test_selection_is_uniform_when_all_fitness_is_0(select):
     assert shares(select, [0.0, 0.0]) == pytest.approx([0.5, 0.5], abs=0.02)

@@ -1,4 +1,4 @@
-"""Linear fitness scaling against its formulas (docs/papers/dynamic-grid.md, section 4.3; A1.4)."""
+"""Linear fitness scaling equals its formulas (docs/papers/dynamic-grid.md, section 4.3; A1.4)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FACTORS = st.sampled_from([1.2, 1.5, 2.0, 3.0])
 
 
 def reference(fitness, factor):
-    """Scale the numbers one by one, as published; return them and the branch taken."""
+    """Scale the values one by one, as published; return them and the branch of the formula."""
     mean, most, least = sum(fitness) / len(fitness), max(fitness), min(fitness)
     if least > (factor * mean - most) / (factor - 1):
         delta, branch = most - mean, "best"
@@ -26,7 +26,7 @@ def reference(fitness, factor):
 
 
 @pytest.mark.parametrize("factor", [1.5, 2.0])
-def test_scaling_makes_the_best_a_multiple_of_the_unchanged_mean(factor):
+def test_scaling_makes_the_best_fitness_a_multiple_of_the_unchanged_mean(factor):
     fitness = np.array([8.0, 9.0, 10.0, 12.0])
     found = scale_fitness(fitness, factor)
     assert reference(fitness.tolist(), factor)[1] == "best"
@@ -34,7 +34,7 @@ def test_scaling_makes_the_best_a_multiple_of_the_unchanged_mean(factor):
     assert found.max() == pytest.approx(factor * fitness.mean(), rel=1e-14)
 
 
-def test_a_worst_that_would_become_negative_becomes_0():
+def test_worst_fitness_that_would_become_negative_becomes_0():
     fitness = np.array([0.5, 9.0, 10.0, 10.5])
     found = scale_fitness(fitness, 2.0)
     assert reference(fitness.tolist(), 2.0)[1] == "worst"
@@ -61,5 +61,5 @@ def test_equal_fitness_is_not_scaled(fitness):
     assert scale_fitness(np.array(fitness), 2.0).tolist() == fitness
 
 
-def test_fitness_is_never_negative():
+def test_scaled_fitness_is_never_negative():
     assert compute_fitness(np.array([-3.0, -12.0, -np.inf]), 10.0).tolist() == [7.0, 0.0, 0.0]

@@ -64,12 +64,12 @@ def test_a_space_without_points_is_refused(sizes):
         make_space(sizes)
 
 
-def test_points_of_another_width_are_refused():
+def test_points_with_a_wrong_number_of_genes_are_refused():
     with pytest.raises(InvalidInput, match="2 genes"):
         make_space([3, 3]).repair([1, 2, 3])
 
 
-def test_the_nearest_point_is_found_by_value_not_by_position():
+def test_nearest_point_is_determined_by_value_not_by_index():
     space = make_numeric_space([[1.0, 2.0, 100.0], [7.0], [0.0, 0.5]])
     axes = Coordinates(space)
     assert len(axes) == 2, "a gene with one value has no axis"

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from security.hostile import Place
+from security.hostile_project import Place
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[Place]:
-    """A project beside files that must not change, which is checked at the end."""
+    """Return a project beside files that must not change, which is checked at the end."""
     made = Place(tmp_path)
     yield made
     made.assert_nothing_touched()

@@ -1,4 +1,6 @@
-"""Tasks that leave links, devices, FIFOs and many files: nothing outside their directory is read or written."""
+"""Tasks that leave links, devices, FIFOs and many files: no file outside their directory is read or
+written.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from security.hostile import Place
+from security.hostile_project import Place
 
 _OUTPUTS = {
     "link": ("ln -s $OUTSIDE/canary out.link", "leads out of"),
@@ -31,7 +33,7 @@ _DECLARED = {"way": "d/canary", "tree": "t/", "swapped": "canary"}
 
 @pytest.fixture(scope="module")
 def left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    """One run with every kind of invalid output."""
+    """Return one run with every kind of invalid output."""
     place = Place(tmp_path_factory.mktemp("files"))
     tasks = {
         name: {
@@ -94,7 +96,7 @@ def test_report_files_that_are_links_or_fifos_are_ignored(place: Place) -> None:
     assert not [path for path in kept if path.read_text() == "sings\n"]
 
 
-def test_task_with_ten_thousand_files(place: Place) -> None:
+def test_task_with_ten_thousand_files_completes(place: Place) -> None:
     command = (
         "mkdir many d; (cd many; seq 1 10000 | xargs touch); (cd d; seq 1 300 | xargs touch); echo > out.many"
     )

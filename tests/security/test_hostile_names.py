@@ -1,4 +1,4 @@
-"""Names and values that are paths, options or shell code are taken literally or refused."""
+"""Names and values that are paths, options or shell code are used literally or refused."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from security.hostile import Place
+from security.hostile_project import Place
 from weft.engine.messages import StagedOut
 from weft.errors import InvalidInput
 
@@ -34,37 +34,39 @@ _NASTY = [
 ]
 
 
-def _said(text: str) -> list[str]:
+def _arguments(text: str) -> list[str]:
     return json.loads(text)
 
 
-_TELL = f'{sys.executable} -c \'import json, sys; json.dump(sys.argv[1:], open("said", "w"))\''
+_WRITE_ARGUMENTS = (
+    f'{sys.executable} -c \'import json, sys; json.dump(sys.argv[1:], open("arguments", "w"))\''
+)
 
 
 def test_parameters_and_sweep_values_are_passed_literally(place: Place) -> None:
     place.run(
         {
-            "given": {"command": _TELL + " {text} {inputs}", "outputs": ["said"]},
+            "given": {"command": _WRITE_ARGUMENTS + " {text} {inputs}", "outputs": ["arguments"]},
             "swept": {
                 "sweep": {"k": _NASTY},
                 "command": [
                     sys.executable,
                     "-c",
-                    "import json, sys; json.dump(sys.argv[1:], open('said', 'w'))",
+                    "import json, sys; json.dump(sys.argv[1:], open('arguments', 'w'))",
                     "{k}",
                 ],
             },
-            "quoted": {"sweep": {"k": _NASTY}, "command": _TELL + " {k}"},
+            "quoted": {"sweep": {"k": _NASTY}, "command": _WRITE_ARGUMENTS + " {k}"},
         },
         params={"text": " ".join(_NASTY)},
     )
-    assert _said(place.made("said")) == [" ".join(_NASTY)]
-    said = sorted(
-        _said(path.read_text())[0]
-        for path in place.project.glob(".weft/sandbox/here/1/*/said")
+    assert _arguments(place.made("arguments")) == [" ".join(_NASTY)]
+    printed = sorted(
+        _arguments(path.read_text())[0]
+        for path in place.project.glob(".weft/sandbox/here/1/*/arguments")
         if path.is_file()
     )
-    assert said == sorted([" ".join(_NASTY), *_NASTY, *_NASTY])
+    assert printed == sorted([" ".join(_NASTY), *_NASTY, *_NASTY])
     assert list(place.project.rglob("PWNED")) == []
     assert {end.code for end in place.ends().values()} == {0}
 
@@ -98,7 +100,7 @@ def test_blank_name_is_refused_before_the_run(place: Place, key: str) -> None:
         place.run({"a": {"command": "true", key: [" "]}})
 
 
-def test_unusual_names_work(place: Place) -> None:
+def test_unusual_file_names_are_accepted(place: Place) -> None:
     names = [
         "-rf",
         "--help",
@@ -129,13 +131,13 @@ def test_unusual_names_work(place: Place) -> None:
     }
     ran = place.run(tasks)
     assert ran.completed, place.ends()
-    assert set(_said(place.made("list"))) >= set(names[:-1])
+    assert set(_arguments(place.made("list"))) >= set(names[:-1])
     assert list(place.project.rglob("PWNED")) == []
 
 
 @pytest.mark.parametrize("evil", ["../outside/canary", "{outside}/canary", "file://{outside}/canary"])
 def test_task_output_cannot_redirect_writes(place: Place, evil: str) -> None:
-    """Sweep values from a task's file, and results, are not values of the user."""
+    """Sweep values from a file of a task, and results, are not trusted like values of the user."""
     line = evil.replace("{outside}", str(place.outside))
     place.run(
         {
@@ -163,8 +165,8 @@ def test_result_cannot_overwrite_the_state_of_weft(place: Place) -> None:
             },
         }
     )
-    told = [entry.event.problem for entry in place.journal().entries if type(entry.event) is StagedOut]
-    assert [problem for problem in told if problem] == [
+    reported = [entry.event.problem for entry in place.journal().entries if type(entry.event) is StagedOut]
+    assert [problem for problem in reported if problem] == [
         "'.weft/weft.db' is not copied to the project: weft keeps its own state there"
     ]
 

@@ -7,7 +7,7 @@ import sys
 
 from click.testing import CliRunner
 
-from security.hostile import Place
+from security.hostile_project import Place
 from weft.cli.main import weft
 
 _FORGE = """
@@ -31,10 +31,10 @@ for first in ({"do": "hello", "token": ""}, {"do": "hello", "token": "0" * 64}, 
     try:
         caller.sendall(json.dumps(first).encode() + b"\\n" + json.dumps(
             {"do": "start", "attempt": 99, "argv": ["touch", sys.argv[1] + "/PWNED"], "cwd": "/"}).encode() + b"\\n")
-        heard = caller.recv(100)
+        received = caller.recv(100)
     except ConnectionError:
-        heard = b""
-    assert heard == b"", heard
+        received = b""
+    assert received == b"", received
 with open(sys.argv[1] + "/.weft/attempts/1/" + sys.argv[2] + "/exitcode", "w") as file:
     file.write("0\\n")
 """
@@ -57,7 +57,7 @@ def test_forged_end_record_is_ignored(place: Place) -> None:
 
 
 def test_links_in_place_of_records_are_replaced(place: Place) -> None:
-    """Its own exit code, and all records of the next attempts."""
+    """The links replace the exit code of the task and all records of later attempts."""
     canary, records = place.outside / "canary", place.project / ".weft/attempts/1"
     command = f"""
         ln -s {canary} {records}/0/exitcode
@@ -95,14 +95,14 @@ def test_logs_replaced_by_links_or_fifos_are_not_shown(place: Place) -> None:
     page = place.ran.write_reports() / "report.html"
     assert "sings" not in page.read_text()
     for name in "abc":
-        told = CliRunner().invoke(weft, ["logs", name, "--project", str(place.project)])
-        assert "sings" not in told.output
-        told = CliRunner().invoke(weft, ["logs", name, "--stderr", "--project", str(place.project)])
-        assert "sings" not in told.output
+        reported = CliRunner().invoke(weft, ["logs", name, "--project", str(place.project)])
+        assert "sings" not in reported.output
+        reported = CliRunner().invoke(weft, ["logs", name, "--stderr", "--project", str(place.project)])
+        assert "sings" not in reported.output
 
 
 def test_restarted_runner_does_not_write_through_links(place: Place) -> None:
-    """The task puts hard links in place of the runner's records and kills the runner; another one is started."""
+    """The task replaces the runner's records by hard links and kills the runner; another runner is started."""
     canary = place.outside / "canary"
     script = """
 import glob, json, os, signal, sys, time
@@ -144,7 +144,7 @@ def test_link_in_place_of_the_runner_directory_is_refused(place: Place) -> None:
 
 
 def test_clean_up_does_not_follow_links(place: Place) -> None:
-    """The directory of a failed attempt is removed, not the target of a link in its place."""
+    """The directory of a failed attempt is removed, but not the target of a link that replaced it."""
     (place.outside / "folder" / "0").mkdir()
     place._before = place._look()
     sandbox = place.project / ".weft/sandbox/here"

@@ -44,7 +44,7 @@ def test_the_builder_gives_the_workflow_of_the_equivalent_file():
     )
 
 
-def test_python_values_of_every_type():
+def test_python_values_of_every_type_are_accepted():
     flow = Builder("w")
     flow.task(
         "a", sweep={"k": range(1, 4)}, work=np.float64(2.5), nodes=(np.int64(1), 2), speedup={"amdahl": 0.1}
@@ -62,7 +62,7 @@ def test_handles_select_subtasks():
     assert repr(handle["k"]) == "TaskHandle('a[k]')"
 
 
-def test_dependencies_between_handles():
+def test_handles_can_be_used_as_dependencies():
     flow = Builder("w")
     a = flow.task("a", sweep={"k": [1, 2]})
     flow.task("b", sweep={"k": [1, 2]}, after=[a["k"]])
@@ -97,7 +97,7 @@ def test_duplicate_names_are_rejected():
 
 
 @pytest.mark.parametrize("value", [object(), {1, 2}, b"x", 10**400])
-def test_values_without_a_file_representation_are_rejected(value):
+def test_values_that_a_file_cannot_express_are_rejected(value):
     with pytest.raises(InvalidInput):
         Builder("w").task("a", work=value)
 

@@ -38,16 +38,16 @@ def without(successors, removed):
     ]
 
 
-def test_the_initial_graph_of_figure_5():
+def test_back_edges_of_figure_5_equal_the_paper():
     removed = back_edges(figure_5(), [NODES.index("N1")])
     assert named(removed) == {("N6", "N1"), ("JS5", "FT4")}
 
 
 def test_figure_5_has_the_edges_of_the_paper(spec_data):
-    told = json.loads((spec_data / "s1_fig5.json").read_text())
-    assert told["nodes"] == list(NODES)
-    assert [tuple(edge) for edge in told["edges"]] == list(EDGES)
-    initial = next(case for case in told["cases"] if case["name"] == "initial")
+    reported = json.loads((spec_data / "s1_fig5.json").read_text())
+    assert reported["nodes"] == list(NODES)
+    assert [tuple(edge) for edge in reported["edges"]] == list(EDGES)
+    initial = next(case for case in reported["cases"] if case["name"] == "initial")
     removed = back_edges(figure_5(), [0])
     assert named(removed) == {tuple(edge) for edge in initial["edges_removed"]}
     left = {(i, j) for i, children in enumerate(without(figure_5(), removed)) for j in children}
@@ -109,5 +109,5 @@ def test_depth_is_not_limited_by_the_recursion_limit():
     assert reachable(ring, [7]) == set(range(count))
 
 
-def test_reversed_edges():
+def test_edges_are_reversed():
     assert reversed_edges([[1, 2], [2], []]) == [[], [0], [0, 1]]

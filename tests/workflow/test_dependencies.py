@@ -15,40 +15,40 @@ def pairs(after, a="k: 1..4", b="k: 1..4"):
     return sorted((one[2:-1], two[2:-1]) for one, two in edges(graph_of(text)))
 
 
-def test_all_to_all():
+def test_dependency_without_index_connects_all_pairs():
     assert len(pairs("a")) == 16
 
 
-def test_a_sweep_to_a_single_task_and_back():
+def test_dependency_between_a_sweep_and_a_single_task_connects_every_point():
     graph = graph_of("tasks: {a: {sweep: {k: 1..3}}, f: {after: a}, b: {sweep: {k: 1..2}, after: f}}")
     assert sources(graph, "f") == ["a[1]", "a[2]", "a[3]"]
     assert sources(graph, "b[2]") == ["f"]
 
 
-def test_same_value():
+def test_same_value_connects_equal_points():
     assert pairs('"a[k]"') == [("1", "1"), ("2", "2"), ("3", "3"), ("4", "4")]
 
 
-def test_fan_out():
+def test_fan_out_connects_one_point_to_several():
     found = pairs('"a[(j-1)//2 + 1]"', a="k: 1..2", b="j: 1..4")
     assert found == [("1", "1"), ("1", "2"), ("2", "3"), ("2", "4")]
 
 
-def test_fan_in():
+def test_fan_in_connects_several_points_to_one():
     found = pairs('"a[2*j-1..2*j]"', b="j: 1..2")
     assert found == [("1", "1"), ("2", "1"), ("3", "2"), ("4", "2")]
 
 
-def test_a_window_is_clipped():
+def test_window_of_points_is_clipped_at_the_ends():
     found = pairs('"a[k-1..k+1]"', a="k: 1..3", b="k: 1..3")
     assert found == [("1", "1"), ("1", "2"), ("2", "1"), ("2", "2"), ("2", "3"), ("3", "2"), ("3", "3")]
 
 
-def test_an_empty_window_gives_no_edge():
+def test_empty_window_of_points_gives_no_edge():
     assert pairs('"a[k+10..k+11]"') == []
 
 
-def test_several_variables():
+def test_dependency_over_several_variables_matches_each_of_them():
     found = pairs('"a[i, k]"', a="i: 1..2, k: 1..2", b="i: 1..2, k: 1..2")
     assert found == [("1,1", "1,1"), ("1,2", "1,2"), ("2,1", "2,1"), ("2,2", "2,2")]
 
@@ -59,20 +59,20 @@ def test_a_star_selects_all_values_of_a_variable():
     assert len(pairs('"a[*, *]"', a="i: 1..2, j: 1..3", b="k: 1..2")) == 12
 
 
-def test_a_range_and_a_value_together():
+def test_range_and_single_value_can_be_combined():
     found = pairs('"a[1..k, 2]"', a="i: 1..2, j: 1..2", b="k: 1..2")
     assert found == [("1,2", "1"), ("1,2", "2"), ("2,2", "2")]
 
 
-def test_a_value_among_ranges_that_does_not_exist_gives_no_edge():
+def test_missing_value_combined_with_a_range_gives_no_edge():
     assert pairs('"a[*, k]"', a="i: 1..2, j: 1..2", b="k: 5..6") == []
 
 
-def test_text_values():
+def test_text_values_are_matched():
     assert pairs("\"a['y z']\"", a="k: [x, y z]", b="j: [1]") == [("y z", "1")]
 
 
-def test_fractions_are_found_despite_rounding():
+def test_fractional_values_are_matched_despite_rounding():
     found = pairs('"a[t + 0.1]"', a="t: 0.1..0.4 step 0.1", b="t: 0.1..0.3 step 0.1")
     assert found == [("0.2", "0.1"), ("0.3", "0.2"), ("0.4", "0.3")]
     assert len(pairs('"a[t..t + 0.1]"', a="t: 0.1..0.4 step 0.1", b="t: 0.1..0.3 step 0.1")) == 6
@@ -82,16 +82,16 @@ def test_integers_and_floats_are_equal_values():
     assert pairs('"a[k/2]"', a="k: [1, 2]", b="k: [2, 4]") == [("1", "2"), ("2", "4")]
 
 
-def test_explicit_pairs():
+def test_explicit_pairs_give_their_edges():
     assert pairs("{task: a, pairs: [[1, 2], [1, 3]]}") == [("1", "2"), ("1", "3")]
 
 
-def test_explicit_pairs_of_sweeps_of_several_variables():
+def test_explicit_pairs_may_have_several_variables():
     found = pairs("{task: a, pairs: [[[1, 2], 3]]}", a="i: 1..2, j: 1..2")
     assert found == [("1,2", "3")]
 
 
-def test_a_chain_within_one_sweep():
+def test_chain_within_one_sweep_connects_successive_points():
     graph = graph_of("tasks: {a: {sweep: {k: 1..3}, after: 'a[k-1..k-1]'}}")
     assert edges(graph) == {("a[1]", "a[2]"), ("a[2]", "a[3]")}
 
@@ -156,7 +156,7 @@ def test_a_reader_may_state_the_size_of_a_file():
     assert graph.unsized_files == 1
 
 
-def test_fixed_seconds_replace_bytes():
+def test_fixed_seconds_of_an_edge_replace_its_bytes():
     graph = graph_of("tasks: {a: {outputs: {x: {seconds: 4}}}, b: {inputs: [x]}}")
     assert (graph.edge_seconds.tolist(), graph.edge_bytes.tolist(), graph.edge_files.tolist()) == (
         [4],

@@ -46,15 +46,15 @@ def seconds_of(workflow):
 
 
 class TestMoldable:
-    """docs/papers/moldable.md, sections 6 and 7."""
+    """The moldable workflows of docs/papers/moldable.md, sections 6 and 7."""
 
-    def test_times_are_those_of_the_reference_database(self, spec_data):
+    def test_times_equal_those_of_the_reference_database(self, spec_data):
         known = json.loads((spec_data / "s2_perfdb_and_expected.json").read_text())
         simulation = simulation_seconds()
         assert [simulation[nodes] for nodes in range(1, 37)] == pytest.approx(known["ST"], rel=1e-12)
         assert list(simulation) == list(range(1, 37))
 
-    def test_the_law_has_the_optima_of_the_paper(self):
+    def test_speedup_law_has_the_optima_of_the_paper(self):
         times = simulation_seconds()
         assert min(times, key=times.get) == 35
         assert times[35] == pytest.approx(105.3, abs=0.05)
@@ -92,7 +92,7 @@ class TestMoldable:
         + [("reduction-tree", 2**q - 1, 2 ** (q - 1)) for q in (2, 3, 4, 5, 6)]
         + [("independent", n, n) for n in (1, 8, 16, 32, 64)],
     )
-    def test_sizes_and_composition(self, kind, tasks, simulations):
+    def test_moldable_workflows_have_the_published_sizes_and_composition(self, kind, tasks, simulations):
         made = weft.generate(kind, tasks=tasks)
         widest = Counter(max(table) for table in seconds_of(made.workflow))
         assert widest == Counter({36: simulations, 2: tasks - simulations}) - Counter()
@@ -152,7 +152,7 @@ class TestLayered:
             assert graph.edge_count / 1560 == pytest.approx(expected, rel=0.02)
 
     @pytest.mark.parametrize("ccr", [0.1, 1.0, 10.0])
-    def test_the_ccr_holds_at_the_bandwidth(self, ccr):
+    def test_communication_to_computation_ratio_holds_at_the_bandwidth(self, ccr):
         made = weft.generate("layered", seed=1, tasks=4000, ccr=ccr, bandwidth_Bps=2e8, density=0)
         sizes = [task.outputs[0].size for task in made.workflow.tasks]
         work = [task.work for task in made.workflow.tasks]
@@ -160,7 +160,7 @@ class TestLayered:
         (link,) = made.platform.sites.values()
         assert link.bandwidth_Bps == 2e8
 
-    def test_work_and_sizes_lie_around_their_means(self):
+    def test_work_and_sizes_are_distributed_around_their_means(self):
         made = weft.generate(
             "layered", tasks=3000, work_s=10, work_spread=0.2, ccr=1, bytes_spread=0.9, density=0
         )
@@ -169,7 +169,7 @@ class TestLayered:
         assert (work.min(), work.max()) == pytest.approx((8.0, 12.0), abs=0.02)
         assert (sizes.min() / 1e10, sizes.max() / 1e10) == pytest.approx((0.1, 1.9), abs=0.01)
 
-    def test_the_default_number_of_layers_is_the_square_root(self):
+    def test_default_number_of_layers_is_the_square_root_of_the_tasks(self):
         assert measure_shape(graph_of("layered", tasks=400)).depth == 20
 
     def test_machines_have_the_given_heterogeneity(self):
@@ -187,7 +187,7 @@ class TestLayered:
 class TestForkJoin:
     @given(st.integers(1, 12), st.integers(1, 6))
     @settings(max_examples=20)
-    def test_fork_join_structure(self, width, stages):
+    def test_fork_join_edges_connect_split_tasks_and_joins(self, width, stages):
         graph = graph_of("fork-join", width=width, stages=stages)
         expected = [[]]
         for stage in range(stages):
@@ -227,7 +227,7 @@ PROGRAMS = {
 
 class TestMontage:
     @pytest.mark.parametrize("tasks", [25, 100])
-    def test_it_resembles_the_published_workflow(self, bench_data, tasks):
+    def test_montage_resembles_the_published_workflow(self, bench_data, tasks):
         known = check_and_unfold(load_workflow(bench_data / "dax" / f"Montage_{tasks}.xml"))
         graph = graph_of("montage", tasks=tasks)
         seconds = {"known": {}, "made": {}}
@@ -281,7 +281,7 @@ class TestMontage:
         assert pairs <= every
         assert max(map(distance, pairs)) <= min(map(distance, every - pairs))
 
-    def test_levels_and_edges(self):
+    def test_montage_has_the_published_levels_and_edges(self):
         graph = graph_of("montage", tasks=60)
         images, overlaps = count_images_and_overlaps(60)
         assert {graph.description(task).program for task in range(len(graph))} == PROGRAMS
@@ -303,18 +303,18 @@ class TestMontage:
 
 
 class TestParameters:
-    def test_texts_have_units(self):
+    def test_parameters_given_as_text_may_have_units(self):
         given = {"work_s": "1h30m", "bandwidth_Bps": "12.5MB/s", "tasks": "1e3", "density": "0.25"}
         expected = LayeredGraph(work_s=5400.0, bandwidth_Bps=12.5e6, tasks=1000, density=0.25)
         assert configure_generator(LayeredGraph, given) == expected
 
-    def test_names_may_have_hyphens(self):
+    def test_parameter_names_may_have_hyphens(self):
         assert configure_generator(LayeredGraph, {"work-spread": 0.1}).work_spread == 0.1
 
     @pytest.mark.parametrize(
         ("given", "found"), [("true", True), ("false", False), (True, True), (False, False)]
     )
-    def test_flags(self, given, found):
+    def test_flags_are_read_from_text(self, given, found):
         assert configure_generator(Barrier, {"perturbed": given}).perturbed is found
 
     @pytest.mark.parametrize(
@@ -338,7 +338,7 @@ class TestParameters:
             ("sample-sweeps", {"graph": "ogt"}, "graph=ogt; must be one of ptg, otg-a"),
         ],
     )
-    def test_invalid_values_are_reported(self, kind, given, message):
+    def test_invalid_parameter_values_are_reported(self, kind, given, message):
         with pytest.raises(weft.InvalidInput) as refused:
             weft.generate(kind, **given)
         assert message in str(refused.value)
@@ -366,13 +366,13 @@ def test_numbers_that_would_overflow_are_rejected(kind):
 
 
 class TestGenerate:
-    def test_an_unknown_kind_suggests_the_nearest(self):
+    def test_error_about_an_unknown_kind_suggests_the_nearest(self):
         with pytest.raises(
             weft.InvalidInput, match="unknown kind of workflow 'montag'; did you mean 'montage'"
         ):
             weft.generate("montag")
 
-    def test_a_seed_is_at_least_0(self):
+    def test_negative_generator_seed_is_rejected(self):
         with pytest.raises(weft.InvalidInput, match="seed -1"):
             weft.generate("montage", seed=-1)
 

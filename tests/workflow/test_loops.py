@@ -19,7 +19,7 @@ def test_the_declared_back_edge_is_not_an_edge():
     assert bodies(graph) == {"l": ["a", "b"]}
 
 
-def test_tasks_outside_the_paths_are_not_in_the_body():
+def test_tasks_outside_the_paths_of_a_loop_are_not_in_its_body():
     graph = graph_of(
         """\
         tasks:
@@ -64,13 +64,13 @@ def test_wildcards_connect_the_tasks_of_a_body():
     assert bodies(graph_of(text)) == {"l": ["a", "b"]}
 
 
-def test_a_loop_of_one_task():
+def test_loop_may_have_a_single_task():
     assert bodies(graph_of("tasks: {a: , b: }\nloops: {l: {from: a, to: a, max_iterations: 2}}")) == {
         "l": ["a"]
     }
 
 
-def test_loops_nest():
+def test_loops_may_be_nested():
     graph = graph_of(
         """\
         tasks: {a: , b: {after: a}, c: {after: b}, d: {after: inner}}
@@ -96,7 +96,7 @@ def test_a_loop_inside_a_sweep_runs_per_point():
     assert bodies(graph) == {"l": ["a[1]", "a[2]", "b[1]", "b[2]"]}
 
 
-def test_a_loop_around_a_sweep():
+def test_loop_may_contain_a_sweep():
     graph = graph_of(
         """\
         params: {kpoints: 3}
@@ -111,17 +111,17 @@ def test_a_loop_around_a_sweep():
     assert graph.loops[0].expect == 12
 
 
-def test_without_expect_the_iterations_are_unknown():
+def test_iterations_are_unknown_without_expect():
     graph = graph_of("tasks: {a: }\nloops: {l: {from: a, to: a, max_iterations: 40}}")
     assert graph.loops[0].expect is None
 
 
-def test_a_cycle_of_after_in_a_loop_is_an_error():
+def test_cycle_of_after_inside_a_loop_is_an_error():
     text = "tasks: {a: {after: b}, b: {after: a}}\nloops: {l: {from: b, to: a, max_iterations: 2}}"
     assert messages_of(text) == ["a cycle: a → b → a"]
 
 
-def test_a_cycle_of_files_without_a_loop_advises_a_loop():
+def test_error_about_a_cycle_of_files_suggests_a_loop():
     (found,) = problems_in("tasks: {a: {inputs: [y], outputs: [x]}, b: {inputs: [x], outputs: [y]}}")
     assert found.what == "a cycle: a → b → a"
     assert "loops" in found.advice

@@ -26,7 +26,7 @@ from workflow.workflow_texts import graph_of, messages_of
         (MeasuredSeconds(seconds={2: 10.0, 4: 5.0}), 2, 1.0),
     ],
 )
-def test_values(law, nodes, speedup):
+def test_speedup_laws_give_the_expected_values(law, nodes, speedup):
     assert law.speedup(nodes) == pytest.approx(speedup)
 
 

@@ -17,7 +17,7 @@ def test_a_task_without_conditions_has_no_outcomes():
     assert codes("tasks: {a: , b: {after: a}}") == ()
 
 
-def test_listed_codes():
+def test_listed_exit_codes_are_outcomes():
     assert codes("tasks: {a: {outcomes: [3, 0, 3]}}") == (0, 3)
 
 
@@ -45,7 +45,7 @@ def test_codes_compared_by_a_branch_are_outcomes(condition, found):
     assert codes(text, "b") == ()
 
 
-def test_codes_of_a_loop():
+def test_codes_compared_by_a_loop_are_outcomes():
     text = (
         "tasks: {a: , b: {after: a}}\nloops: {l: {from: b, to: a, until: a.exit_code == 3 or exit_code == 4}}"
     )
@@ -53,7 +53,7 @@ def test_codes_of_a_loop():
     assert codes(text, "b") == (4,)
 
 
-def test_a_branch_after_a_loop_refers_to_its_last_task():
+def test_branch_after_a_loop_refers_to_its_last_task():
     text = (
         "tasks: {a: , b: {after: a}, z: {after: {task: l, if: exit_code == 9}}}\n"
         "loops: {l: {from: b, to: a, max_iterations: 2}}"
@@ -61,7 +61,7 @@ def test_a_branch_after_a_loop_refers_to_its_last_task():
     assert (codes(text, "a"), codes(text, "b")) == ((), (9,))
 
 
-def test_all_sources_together_and_an_unknown_task():
+def test_outcomes_of_all_sources_are_combined():
     text = (
         "tasks: {a: {outcomes: [1]}, b: {after: {task: a, if: exit_code == 2}}}\n"
         "loops: {l: {from: b, to: a, until: a.exit_code == 0}}"

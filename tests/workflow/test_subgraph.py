@@ -57,7 +57,7 @@ def test_a_subgraph_keeps_explicit_seconds(graph):
     assert part.explicit_pointer.tolist() == [0, 2]
 
 
-def test_a_finished_task_takes_no_time_and_no_resources(graph):
+def test_finished_task_has_no_duration_and_no_resources(graph):
     rows = [SubgraphTask(task=graph.index("b"), name="data of b", variable=0, finished=True)]
     part, _ = build_subgraph(graph, rows, [], ["where"])
     assert part.kind.tolist() == [VIRTUAL]

@@ -39,7 +39,7 @@ LAYERS = SweepLayers(
 )
 
 
-def test_layers_become_sweeps_with_their_machines():
+def test_layers_become_sweeps_on_their_machines():
     made = build_layered_sweeps(LAYERS, "small")
     check(made.workflow)
     graph = unfold(made.workflow)
@@ -129,7 +129,7 @@ def test_a_ratio_of_1_gives_equal_lengths_and_throughputs():
     assert {machine.speed for machine in made.platform.machines} == {10.0}
 
 
-def test_parents_are_uniform():
+def test_parents_are_drawn_uniformly():
     made = RandomSweeps(subtasks=4000, layers=2, parents=4.0).generate(generator(1, "test"))
     before, size = sizes(made.workflow)
     children = Counter(parent for parent, _ in made.workflow.tasks[1].after[0].pairs)
@@ -210,11 +210,11 @@ def ceiling(a, b):
         (dense_in_tree(3, 18, 4, 2), [18, 8, 3], lambda j, n: clipped(2 * (j - 1) + 1, 2 * (j - 1) + 4, n)),
     ],
 )
-def test_samples_have_the_parents_of_the_formulas(found, widths, parents_of):
+def test_parents_in_sample_graphs_follow_the_formulas(found, widths, parents_of):
     assert found == by_formula(widths, parents_of)
 
 
-def test_a_dense_in_tree_with_a_remainder_is_rejected():
+def test_dense_in_tree_that_does_not_divide_evenly_is_rejected():
     with pytest.raises(
         InvalidInput, match="a layer of 7; groups of 4 with a shift of 2 must cover it exactly"
     ):
@@ -243,7 +243,7 @@ SIZES = {
 
 
 @pytest.mark.parametrize("name", get_args(SampleName))
-def test_samples_have_the_sizes_of_the_table(name):
+def test_sample_graphs_have_the_sizes_of_the_table(name):
     made = SampleGraph(graph=name).generate(generator(1, "test"))
     found = sizes(made.workflow)
     assert (len(found), sum(found)) == SIZES[name]

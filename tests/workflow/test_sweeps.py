@@ -27,14 +27,14 @@ def test_ranges_may_use_parameters_and_negative_numbers():
     assert points("k: -n..n-1", "n: 2")[0] == [(-2,), (-1,), (0,), (1,)]
 
 
-def test_decimal_steps_include_the_end_without_rounding_noise():
+def test_decimal_ranges_include_the_end_without_rounding_errors():
     found, names = points("t: 0.4..1.0 step 0.2")
     assert found == [(0.4,), (0.6,), (0.8,), (1.0,)]
     assert names == ["t[0.4]", "t[0.6]", "t[0.8]", "t[1]"]
 
 
 @given(st.integers(-50, 50), st.integers(0, 60), st.sampled_from(["0.1", "0.2", "0.25", "0.3", "1", "3"]))
-def test_ranges_equal_decimal_arithmetic(low, count, step):
+def test_decimal_ranges_equal_exact_decimal_arithmetic(low, count, step):
     high = low + count * float(step)
     found = Range(low=parse(str(low)), high=parse(f"{high:.12g}"), step=parse(step)).values({})
     assert len(found) == count + 1
@@ -45,7 +45,7 @@ def test_the_last_variable_of_a_cross_product_varies_fastest():
     assert points("i: 1..2, s: [x, y]")[1] == ["t[1,x]", "t[1,y]", "t[2,x]", "t[2,y]"]
 
 
-def test_zip_pairs():
+def test_zip_pairs_the_values_of_its_variables():
     assert points("i: 1..2, s: [x, y]", zipped=True)[1] == ["t[1,x]", "t[2,y]"]
 
 
@@ -54,7 +54,7 @@ def test_values_may_come_from_a_parameter():
     assert points("l: 'range(1, len(lengths))'", "lengths: [4, 5]")[0] == [(1,), (2,)]
 
 
-def test_true_and_false_are_values():
+def test_true_and_false_are_valid_sweep_values():
     assert points("b: [true, false]")[1] == ["t[true]", "t[false]"]
 
 
@@ -66,7 +66,7 @@ def test_work_is_evaluated_at_every_point():
     assert many.demand[:, 0].tolist() == [1000 * j for j in range(1, 101)]
 
 
-def test_many_points_of_mixed_types():
+def test_sweep_over_many_values_of_mixed_types_is_unfolded():
     values = ", ".join([*map(str, range(40)), "x"])
     graph = graph_of(f"tasks: {{t: {{sweep: {{k: [{values}]}}, work: '5 if k == 1 else 7'}}}}")
     assert graph.work.tolist() == [7, 5] + [7] * 39
@@ -85,7 +85,7 @@ def test_node_counts_may_depend_on_the_point():
 
 
 class TestGrowth:
-    """A sweep over the lines of a file: one task until the file exists."""
+    """A sweep over the lines of a file, which is one task until the file exists."""
 
     TEXT = """\
         tasks:

@@ -1,4 +1,4 @@
-"""Templates: replaced and kept fields, quoting."""
+"""Templates: which fields are replaced, which are kept, and quoting."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ VALUES = {"k": 3, "t": 0.4, "name": "a b", "flag": True, "inputs": ["x y", "z"]}
         ("{inputs}", "x y z"),
     ],
 )
-def test_known_names_are_replaced_and_others_kept(text, filled):
+def test_known_names_in_a_template_are_replaced_and_others_kept(text, filled):
     assert fill_template(text, VALUES) == filled
 
 
@@ -44,7 +44,7 @@ def test_replacements_are_quoted_for_the_shell_unless_raw():
     )
 
 
-def test_an_earlier_call_keeps_doubled_braces():
+def test_doubled_braces_are_kept_until_the_last_substitution():
     text = "{{k}} {k} {machine.arch} ${x} {{machine.arch}}"
     first = fill_template(text, {"k": 1}, last=False)
     assert first == "{{k}} 1 {machine.arch} ${x} {{machine.arch}}"
@@ -55,7 +55,7 @@ def test_an_earlier_call_keeps_doubled_braces():
     st.text(alphabet="ab{}$: .", max_size=20),
     st.dictionaries(st.sampled_from("ab"), st.text(alphabet="xy z'\"\n", max_size=3)),
 )
-def test_two_calls_give_the_result_of_one(text, values):
+def test_two_substitutions_give_the_result_of_one(text, values):
     first = {key: value for key, value in values.items() if key == "a" and "{" not in value}
     assert fill_template(fill_template(text, first, last=False), values) == fill_template(text, values)
 
@@ -71,7 +71,7 @@ def test_quoted_values_are_unchanged_by_the_shell(value):
     assert shlex.split(line)[2:] == [value]
 
 
-def test_fields_are_listed():
+def test_fields_of_a_template_are_listed():
     assert list_fields("a {k} ${x} {{y}} {m.n:raw}") == [
         TemplateField("k", False),
         TemplateField("m.n", True),
@@ -79,7 +79,7 @@ def test_fields_are_listed():
     assert list_fields("nothing") == []
 
 
-def test_is_late():
+def test_is_late_is_true_for_names_of_the_run_time():
     late = (
         "inputs",
         "outputs",
@@ -98,7 +98,7 @@ def test_is_late():
 @pytest.mark.parametrize(
     ("value", "text"), [(3, "3"), (0.1 + 0.2, "0.3"), (2.0, "2"), (False, "false"), ("x", "x")]
 )
-def test_format_value(value, text):
+def test_format_value_gives_the_text_of_a_value(value, text):
     assert format_value(value) == text
 
 

@@ -1,4 +1,6 @@
-"""Explicit transfers between writers and readers: nothing is counted twice (docs/papers/unified.md, section 7)."""
+"""Explicit transfers between writers and readers: no data are counted twice (docs/papers/unified.md,
+section 7).
+"""
 
 from __future__ import annotations
 
@@ -21,17 +23,17 @@ def test_a_transfer_carries_the_bytes_instead_of_the_edges():
     assert graph.edge_bytes.sum() == graph.edge_files.sum() == 0
 
 
-def test_a_reader_that_depends_on_the_writer_pays_no_bytes():
+def test_edge_from_the_writer_has_no_bytes_when_a_transfer_delivers_the_file():
     graph = graph_of(CHAIN.format(size="", after=", after: one"))
     assert ("one", "two") in edges(graph)
     assert graph.edge_bytes.sum() == graph.edge_files.sum() == 0
 
 
-def test_the_size_of_the_transfer_takes_precedence():
+def test_size_stated_by_the_transfer_takes_precedence():
     assert graph_of(CHAIN.format(size=", size: 2*MB", after="")).transfer_bytes.tolist() == [0, 2e6, 0]
 
 
-def test_variables_of_source_and_destination():
+def test_transfer_has_binding_variables_of_source_and_destination():
     graph = graph_of(CHAIN.format(size="", after=""))
     move = graph.index("move")
     assert graph.variables[graph.variable[move]] == "M2"

@@ -1,4 +1,4 @@
-"""The task graph of a workflow: columns and order."""
+"""The task graph of a workflow: its columns and their order."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ EXAMPLE = """\
     """
 
 
-def test_the_example_of_the_file_format():
+def test_example_of_the_file_format_unfolds_to_the_documented_graph():
     graph = graph_of(EXAMPLE)
     assert (len(graph), graph.edge_count) == (103, 250)
     w1 = (7 * 64 * 6000**2 + 6000**3) / 1e9
@@ -67,7 +67,7 @@ def test_the_example_of_the_file_format():
     assert graph.law(one) == graph.description(one).speedup
 
 
-def test_columns_of_kinds_cores_and_resources():
+def test_graph_has_columns_of_kinds_cores_and_resources():
     graph = graph_of(
         """\
         params: {n: 2}
@@ -155,7 +155,7 @@ print(g.names, g.predecessor.tolist(), g.resource_names, g.demand.tolist(), g.va
 """
 
 
-def test_the_graph_does_not_depend_on_the_hash_seed():
+def test_task_graph_does_not_depend_on_the_hash_seed():
     found = {
         subprocess.run(
             [sys.executable, "-c", SCRIPT],
@@ -170,7 +170,7 @@ def test_the_graph_does_not_depend_on_the_hash_seed():
     assert "'z[1]'" in found.pop()
 
 
-def test_ten_thousand_imported_tasks():
+def test_ten_thousand_imported_tasks_are_unfolded():
     tasks = tuple(
         Task(
             name=f"t{number}",

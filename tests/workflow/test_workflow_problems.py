@@ -72,7 +72,7 @@ def test_all_errors_of_a_file_are_reported_in_order():
     assert {problem.location.file for problem in raised.value.problems} == {"flow.yaml"}
 
 
-def test_problems_of_unfolding_have_locations():
+def test_problems_found_by_unfolding_have_locations():
     found = problems_in(
         """\
         tasks:
@@ -99,7 +99,7 @@ def test_problems_of_unfolding_have_locations():
     assert all(problem.rule or problem.advice for problem in found)
 
 
-def test_an_invalid_entry_of_after_does_not_shift_the_others():
+def test_invalid_entry_of_after_does_not_shift_the_locations_of_others():
     found = problems_in("tasks:\n  t:\n    after:\n      - 'a['\n      - b\n      - {if: 1}\n      - c\n")
     assert [(problem.location.line, problem.location.column) for problem in found] == [
         (5, 9),
@@ -113,7 +113,7 @@ def test_an_invalid_entry_of_after_does_not_shift_the_others():
     ]
 
 
-def test_an_expanded_entry_of_inputs_does_not_shift_the_others():
+def test_expanded_entry_of_inputs_does_not_shift_the_locations_of_others():
     (found,) = problems_in("tasks:\n  t:\n    inputs:\n      - 'a.{1..9}'\n      - 'b.{k}'\n")
     assert (found.location.line, found.path) == (6, ("tasks", "t", "inputs", 1))
 
@@ -188,7 +188,7 @@ def test_formulas_that_fail_during_unfolding_are_reported():
     assert len(found) == 11, found
 
 
-def test_duplicate_and_missing_tasks_of_records():
+def test_duplicate_or_missing_tasks_of_workflow_records_are_reported():
     twice = Workflow(name="w", tasks=(Task(name="a"), Task(name="a")))
     assert "two tasks are named 'a'" in [problem.what for problem in find_problems(twice)]
     with pytest.raises(InvalidInput, match="has no tasks"):
@@ -198,15 +198,15 @@ def test_duplicate_and_missing_tasks_of_records():
 class TestWriters:
     """A file has one writer, unless only one of its writers runs at a time."""
 
-    def test_two_tasks(self):
+    def test_two_writers_of_a_file_are_reported(self):
         text = "tasks: {a: {outputs: [x]}, b: {outputs: [x]}}"
         assert messages_of(text) == ["'x' is written by a and by b"]
 
-    def test_two_tasks_with_templates_of_the_same_name(self):
+    def test_two_writers_with_equal_templates_are_reported(self):
         text = "params: {p: 1}\ntasks: {a: {outputs: ['x.{p}']}, b: {outputs: [x.1]}}"
         assert messages_of(text) == ["'x.1' is written by a and by b"]
 
-    def test_a_sweep_with_a_variable_missing_in_the_name(self):
+    def test_sweep_whose_output_name_lacks_a_variable_is_reported(self):
         text = "tasks: {a: {sweep: {i: 1..2, j: 1..2}, outputs: ['x.{i}']}}"
         assert messages_of(text) == ["several subtasks of a write 'x.1'"]
 
@@ -222,11 +222,11 @@ class TestWriters:
         loop = "tasks: {i: {outputs: [x]}, a: {inputs: [x], outputs: [x]}}\nloops: {l: {from: a, to: a, max_iterations: 2}}"
         assert messages_of(loop) == []
 
-    def test_a_task_that_lists_a_file_twice(self):
+    def test_task_that_lists_an_output_twice_is_reported(self):
         assert messages_of("tasks: {a: {outputs: [x, x]}}") == ["a writes 'x' twice"]
 
 
-def test_checking_twice_and_unfolding_first_give_the_same_problems():
+def test_problems_do_not_depend_on_the_order_of_check_and_unfold():
     from weft.workflow.unfold import unfold
     from workflow.workflow_texts import read
 

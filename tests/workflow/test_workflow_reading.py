@@ -39,7 +39,7 @@ def test_the_smallest_workflow_has_the_name_of_the_file_and_defaults():
     assert workflow.tasks[0].recovery is NO_RECOVERY
 
 
-def test_keys_of_a_workflow():
+def test_every_key_of_a_workflow_is_read():
     workflow = read(
         "name: wien2k\ndescription: a\nowner: ann\nparams: {n: 5, w: '=2*n', t: '2*n'}\n"
         "budgets: {scratch: 2TB, credits: 10*n}\ntasks: {t: }"
@@ -186,16 +186,16 @@ KEYS = {
 
 
 @pytest.mark.parametrize("text", KEYS)
-def test_keys_of_a_task(text):
+def test_every_key_of_a_task_is_read(text):
     assert read_task(text) == Task(name="t", **KEYS[text])
 
 
-def test_every_key_of_a_task_is_tested():
+def test_test_cases_cover_every_key_of_a_task():
     words = " ".join(KEYS)
     assert [key for key in TASK.help if f"{key}:" not in words] == []
 
 
-def test_a_loop():
+def test_keys_of_a_loop_are_read():
     workflow = read(
         "tasks: {a: , b: {after: a}}\n"
         "loops: {scf: {from: b, to: a, until: b.exit_code == 0, max_iterations: 40, expect: 12, on_exhausted: continue}}"
@@ -214,7 +214,7 @@ def test_a_loop():
 
 
 class TestDefaults:
-    """``defaults`` hold for every task that does not set the key."""
+    """``defaults`` apply to every task that does not set the key."""
 
     def test_defaults_are_overridden_key_by_key(self):
         a, b = read("defaults: {retries: 1, contract: 0.5}\ntasks: {a: , b: {retries: {oom: 2}}}").tasks
@@ -226,7 +226,7 @@ class TestDefaults:
         assert (a.work, a.seconds) == (None, 5)
         assert (b.work, b.seconds) == (10, None)
 
-    def test_tasks_without_work_inherit_none(self):
+    def test_tasks_without_work_inherit_no_default_work(self):
         text = "defaults: {work: 10}\ntasks: {a: {machine: A}, v: {kind: virtual}, m: {kind: transfer, from: A, to: B, file: f}}"
         assert [task.work for task in read(text).tasks] == [10, None, None]
 
@@ -234,7 +234,7 @@ class TestDefaults:
         a, b = read("defaults: {kind: virtual}\ntasks: {a: , b: {kind: compute, work: 1}}").tasks
         assert (a.kind, b.kind) == (TaskKind.VIRTUAL, TaskKind.COMPUTE)
 
-    def test_an_invalid_default_is_reported_once(self):
+    def test_invalid_default_is_reported_once(self):
         assert messages_of("defaults: {retries: -1}\ntasks: {a: , b: , c: }") == ["-1 is not allowed"]
 
 
@@ -293,7 +293,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("text", WRONG)
-def test_errors_are_reported(text):
+def test_errors_in_a_workflow_file_are_reported(text):
     found = messages_of(text) if text != "{}" else messages_of("name: x")
     assert any(WRONG[text] in what for what in found), found
 

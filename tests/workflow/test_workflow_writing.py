@@ -56,7 +56,7 @@ def test_defaults_are_written_into_the_tasks():
     assert again(workflow).tasks == workflow.tasks
 
 
-def test_defaults_are_not_written():
+def test_default_values_of_tasks_are_not_written():
     assert workflow_document(Workflow(name="w", tasks=(Task(name="t"),))) == {
         "weft": 1,
         "name": "w",

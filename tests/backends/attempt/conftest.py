@@ -22,7 +22,7 @@ class Grounds:
     canary: Path
 
 
-def story(folder: Path) -> dict[str, tuple[object, ...]]:
+def tree_state(folder: Path) -> dict[str, tuple[object, ...]]:
     """Return everything about a tree that must not change: names, kinds, modes, times, contents."""
     found: dict[str, tuple[object, ...]] = {}
     for path in [folder, *sorted(folder.rglob("*"))]:
@@ -42,9 +42,9 @@ def grounds(tmp_path: Path) -> Iterator[Grounds]:
     (outside / "deep" / "second").write_text("sing too")
     for path in (canary, outside / "deep" / "second", outside / "deep", outside):
         os.utime(path, ns=(1_000_000_000_000_000_000, 1_000_000_000_000_000_000))
-    before = story(outside)
+    before = tree_state(outside)
     yield Grounds(work, other, outside, canary)
-    assert story(outside) == before
+    assert tree_state(outside) == before
     assert list(tmp_path.rglob(".weft-*")) == [], "something was left behind"
 
 

@@ -68,7 +68,7 @@ def rendered(
 
 
 def run_job(job, **more):
-    """Run a rendered job as a runner does; return the finished process."""
+    """Run a rendered job the way a runner does; return the finished process."""
     Path(job.workdir).mkdir(parents=True, exist_ok=True)
     return subprocess.run(
         job.argv,

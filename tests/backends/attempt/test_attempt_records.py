@@ -1,4 +1,4 @@
-"""Record files and working directories of attempts: the fast path, and the slow path when an entry exists."""
+"""Record files and working directories of attempts, whether or not an entry exists already."""
 
 from __future__ import annotations
 
@@ -113,7 +113,9 @@ def test_removed_directories_are_created_again(made: AttemptRecords, tmp_path: P
     assert _workdir(tmp_path, 3).is_dir()
 
 
-def test_has_no_result_is_true_only_for_a_checked_directory(made: AttemptRecords, tmp_path: Path) -> None:
+def test_has_no_result_is_true_only_after_the_directory_was_checked(
+    made: AttemptRecords, tmp_path: Path
+) -> None:
     workdir, linked = _workdir(tmp_path, 1), _workdir(tmp_path, 2)
     assert not made.has_no_result(str(workdir)), "nothing is known of a directory that was not written here"
     made.make_workdir(str(workdir))
@@ -122,16 +124,16 @@ def test_has_no_result_is_true_only_for_a_checked_directory(made: AttemptRecords
     assert not made.has_no_result(str(workdir))
     (tmp_path / "elsewhere").mkdir()
     linked.symlink_to(tmp_path / "elsewhere")
-    assert not made.has_no_result(str(linked)), "a link is looked at with care"
+    assert not made.has_no_result(str(linked)), "a link needs a full check"
 
 
 def test_failure_of_a_deferred_record_calls_its_callback(made: AttemptRecords, tmp_path: Path) -> None:
-    told: list[str] = []
+    reported: list[str] = []
     made.create(str(_records(tmp_path, 1)))
     _records(tmp_path, 1).rmdir()
     _records(tmp_path, 1).write_text("in its place")
-    made.write_later(str(_records(tmp_path, 1)), "command.sh", b"script".strip, told.append)
-    assert told == []
+    made.write_later(str(_records(tmp_path, 1)), "command.sh", b"script".strip, reported.append)
+    assert reported == []
     made.write_pending()
-    assert len(told) == 1
-    assert str(_records(tmp_path, 1)) in told[0]
+    assert len(reported) == 1
+    assert str(_records(tmp_path, 1)) in reported[0]

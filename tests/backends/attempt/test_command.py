@@ -50,7 +50,7 @@ def test_fields_are_substituted_and_quoted(tmp_path):
     assert job.outputs == ("out.2",)
 
 
-def test_word_that_is_only_a_list_field_becomes_several(tmp_path):
+def test_word_that_is_only_a_list_field_becomes_several_words(tmp_path):
     known = with_task(command=["cat", "{inputs}", "-n{nodes}", "x {inputs}"], inputs=["a", "b c"])
     job = rendered(known, tmp_path, inputs=["a", "b c"])
     assert job.argv == ("cat", "a", "b c", "-n1", "x a b c")
@@ -215,7 +215,7 @@ def test_task_without_command_has_no_program(tmp_path):
         assert "nothing to execute" in job.script
 
 
-def test_command_script_gives_the_same_result(tmp_path):
+def test_command_script_gives_the_same_result_as_the_direct_command(tmp_path):
     value = "a'b $HOME\nc"
     program = "import sys, os, json; print(json.dumps([sys.argv[1:], os.environ['OWN'], os.getcwd()]))"
     for command in (["{python}", "-c", "{program}", "{value}"], "{python} -c {program} {value}"):
@@ -231,7 +231,7 @@ def test_command_script_gives_the_same_result(tmp_path):
         assert direct == json.loads(by_hand.stdout) == [[value], value, str(tmp_path / "box/1/7")]
 
 
-def test_long_line_is_run_from_the_script(tmp_path):
+def test_long_command_line_is_run_from_a_script(tmp_path):
     names = [f"input-{number:06d}" for number in range(20_000)]
     known = with_task(command="for f in {inputs}; do echo $f; done | wc -l", inputs=["x"])
     job = rendered(known, tmp_path, inputs=names)
@@ -376,6 +376,6 @@ def test_template_cache_does_not_keep_workflows_alive(tmp_path):
     assert gone() is None
 
 
-def test_local_node_is_a_core(tmp_path):
+def test_node_of_the_local_machine_is_one_core(tmp_path):
     known = with_task(command="x {nodes} {cores}", cores=2, nodes=[1, 2])
     assert rendered(known, tmp_path, machine=LOCAL, nodes=4, count=2).argv[-1] == "x 2 2"

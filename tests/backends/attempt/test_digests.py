@@ -31,10 +31,10 @@ def test_digest_depends_only_on_the_content(tmp_path: Path, content: bytes) -> N
     with (tmp_path / "f").open("rb") as file:
         file.seek(1)
         assert DIGESTS.of(file.fileno(), "f") == plain(content)
-        assert file.tell() == 1
+        assert file.handle() == 1
 
 
-def test_old_file_is_not_read_again(tmp_path: Path) -> None:
+def test_unmodified_old_file_is_not_read_again(tmp_path: Path) -> None:
     path, digests = tmp_path / "f", DigestCache()
     path.write_text("one")
     os.utime(path, ns=(OLD_NS, OLD_NS))
@@ -55,7 +55,7 @@ def test_recently_modified_file_is_read_again(tmp_path: Path) -> None:
         assert of(digests, path) == plain(text.encode())
 
 
-def test_cache_is_bounded(tmp_path: Path) -> None:
+def test_digest_cache_has_a_size_limit(tmp_path: Path) -> None:
     digests = DigestCache(most=2)
     paths = [tmp_path / name for name in "abc"]
     for path in paths:

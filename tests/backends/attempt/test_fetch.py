@@ -18,7 +18,7 @@ from weft.backends.attempt.external_files import InputCache, InputSource, decomp
 from weft.backends.attempt.safe_paths import StagingProblem
 
 
-def test_relative_path_is_linked_from_the_folder(grounds) -> None:
+def test_relative_path_is_linked_from_the_workflow_folder(grounds) -> None:
     (grounds.other / "data").mkdir()
     (grounds.other / "data" / "in.txt").write_text("text")
     for text in (
@@ -53,7 +53,7 @@ def test_links_out_of_a_named_directory_are_refused(grounds) -> None:
 @pytest.mark.parametrize(
     "text", ["", " ", "nothing", "a\0b", "file://elsewhere/x", "fifo", "file:///no/such/file"]
 )
-def test_failed_fetch_names_the_source(grounds, text: str) -> None:
+def test_error_of_a_failed_fetch_names_the_source(grounds, text: str) -> None:
     os.mkfifo(grounds.other / "fifo")
     with pytest.raises(StagingProblem) as problem:
         fetch(InputSource(text, grounds.other), grounds.work, "x")
@@ -68,7 +68,7 @@ def test_target_name_must_stay_in_the_directory(grounds, name: str) -> None:
         fetch(InputSource("in", grounds.other), grounds.work, name)
 
 
-def test_fetch_over_http(grounds, site: Site) -> None:
+def test_input_is_fetched_over_http(grounds, site: Site) -> None:
     site.files["/data.bin"] = bytes(range(256)) * 20_000
     brought = fetch(InputSource(f"{site.url}/data.bin", grounds.other), grounds.work, "d/data.bin")
     assert (grounds.work / "d" / "data.bin").read_bytes() == site.files["/data.bin"]
@@ -87,8 +87,8 @@ def test_missing_or_truncated_download_is_not_visible(grounds, site: Site) -> No
     assert list(grounds.work.iterdir()) == []
 
 
-def brought_both_ways(source: InputSource, grounds, name: str):
-    """Return functions that stage an input directly, and through a cache."""
+def staging_functions(source: InputSource, grounds, name: str):
+    """Return two functions that stage an input: directly, and through a cache."""
     cache = InputCache(grounds.other / "cache")
     return [lambda: fetch(source, grounds.work, name), lambda: cache.stage(source, grounds.work, name)]
 
@@ -97,9 +97,9 @@ def brought_both_ways(source: InputSource, grounds, name: str):
     ("status", "lasting"),
     [(404, True), (403, True), (410, True), (408, False), (429, False), (500, False), (503, False)],
 )
-def test_permanent_server_errors_are_lasting(grounds, site: Site, status, lasting) -> None:
+def test_permanent_server_errors_are_not_retried(grounds, site: Site, status, lasting) -> None:
     site.refused["/x"] = status
-    for bring in brought_both_ways(InputSource(f"{site.url}/x", grounds.other), grounds, "x"):
+    for bring in staging_functions(InputSource(f"{site.url}/x", grounds.other), grounds, "x"):
         with pytest.raises(StagingProblem) as problem:
             bring()
         assert problem.value.lasting is lasting
@@ -119,16 +119,18 @@ def test_permanent_server_errors_are_lasting(grounds, site: Site, status, lastin
         ("http://127.0.0.1:9/x", "x", False),
     ],
 )
-def test_errors_that_a_retry_cannot_resolve_are_lasting(grounds, text: str, name: str, lasting: bool) -> None:
+def test_errors_that_a_retry_cannot_resolve_are_permanent(
+    grounds, text: str, name: str, lasting: bool
+) -> None:
     (grounds.other / "in").write_text("text")
-    for bring in brought_both_ways(InputSource(text, grounds.other), grounds, name):
+    for bring in staging_functions(InputSource(text, grounds.other), grounds, name):
         with pytest.raises(StagingProblem) as problem:
             bring()
         assert problem.value.lasting is lasting
     assert list(grounds.work.iterdir()) == []
 
 
-def test_full_disk_is_not_lasting(grounds, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_is_a_transient_error(grounds, monkeypatch: pytest.MonkeyPatch) -> None:
     (grounds.other / "in").write_text("text")
 
     def full(*_: object, **__: object) -> int:
@@ -143,7 +145,7 @@ def test_full_disk_is_not_lasting(grounds, monkeypatch: pytest.MonkeyPatch) -> N
     assert (problem.value.number, problem.value.lasting) == (errno.ENOSPC, False)
 
 
-def test_password_is_not_in_the_message(grounds) -> None:
+def test_error_message_does_not_contain_the_password(grounds) -> None:
     with pytest.raises(StagingProblem) as problem:
         fetch(InputSource("http://user:secret@127.0.0.1:9/x", grounds.other), grounds.work, "x")
     assert "127.0.0.1:9/x" in str(problem.value)
@@ -159,7 +161,7 @@ def test_unknown_and_chained_urls_are_refused(grounds, text: str) -> None:
     assert list(grounds.work.iterdir()) == []
 
 
-def test_fetch_from_fsspec_memory(grounds) -> None:
+def test_input_is_fetched_from_fsspec_memory(grounds) -> None:
     memory = pytest.importorskip("fsspec").filesystem("memory")
     memory.pipe("/fetching/in", b"text")
     assert fetch(InputSource("memory://fetching/in", grounds.other), grounds.work, "in").file.size_bytes == 4
@@ -192,13 +194,13 @@ def test_uncompressed_or_damaged_input_is_refused(grounds, content: bytes) -> No
     assert list(grounds.work.iterdir()) == []
 
 
-def test_missing_zstandard_names_the_package(grounds) -> None:
+def test_error_about_missing_zstandard_names_the_package(grounds) -> None:
     (grounds.other / "in.zst").write_bytes(b"\x28\xb5\x2f\xfd rest")
     with pytest.raises(StagingProblem, match="cannot be decompressed"):
         fetch(InputSource("in.zst", grounds.other, compressed=True), grounds.work, "in.zst")
 
 
-def test_decompressed_names() -> None:
+def test_name_of_a_decompressed_file_has_no_compression_suffix() -> None:
     names = ["a.gz", "a/b.tar.bz2", "x.xz", "y.zst", "plain", ".gz", "d/.gz", "a.gz.gz"]
     assert [decompressed_name(name) for name in names] == [
         "a",

@@ -95,7 +95,7 @@ def product(found):
         ({}, None, None, ""),
     ],
 )
-def test_staleness_is_explained(tmp_path, change, inputs, scripts, words):
+def test_explanation_names_the_reason_for_a_stale_product(tmp_path, change, inputs, scripts, words):
     job = rendered(with_task(command="x", env={"A": "1"}, outputs=["o"]), tmp_path)
     old_inputs, old_scripts = {"mesh": "a" * 40, "old": "c"}, {"run.py": "s"}
     old = product(compute_fingerprint(job, old_inputs, old_scripts))
@@ -119,7 +119,7 @@ def test_secrets_and_long_lists_are_stored_as_digests(tmp_path):
     assert explain_staleness(changed.parts, product(found)) == "at least one input changed"
 
 
-def test_other_workflow_or_iteration_is_explained(tmp_path):
+def test_explanation_names_another_workflow_or_iteration(tmp_path):
     job = rendered(with_task(command="x"), tmp_path)
     elsewhere = compute_fingerprint(replace(job, identity="sub:job:1"), {}, {})
     here, later = (compute_fingerprint(replace(job, identity=f":job:{number}"), {}, {}) for number in (1, 2))

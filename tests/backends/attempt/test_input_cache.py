@@ -20,7 +20,7 @@ def content(cache: Path) -> list[Path]:
     return sorted((cache / "content").iterdir())
 
 
-def test_concurrent_requests_fetch_once(grounds, site: Site) -> None:
+def test_concurrent_requests_fetch_a_source_once(grounds, site: Site) -> None:
     site.files["/pdb.gz"] = gzip.compress(b"atoms" * 1000)
     site.etags["/pdb.gz"] = '"1"'
     site.delay_s = 0.2
@@ -34,7 +34,7 @@ def test_concurrent_requests_fetch_once(grounds, site: Site) -> None:
 
     with ThreadPoolExecutor(8) as pool:
         moved = list(pool.map(bring, range(8)))
-    assert site.asked == ["/pdb.gz"]
+    assert site.requested == ["/pdb.gz"]
     assert sorted(moved) == [0] * 7 + [len(site.files["/pdb.gz"])]
     (kept,) = content(grounds.other / "cache")
     assert kept.read_bytes() == b"atoms" * 1000
@@ -47,11 +47,11 @@ def test_other_process_uses_the_cache_and_detects_changes(grounds, site: Site) -
     source = InputSource(f"{site.url}/f", grounds.other)
     for _ in range(2):
         InputCache(grounds.other / "cache").stage(source, grounds.work, "f")
-    assert site.asked == ["/f"]
+    assert site.requested == ["/f"]
     site.files["/f"], site.etags["/f"] = b"two", '"2"'
     InputCache(grounds.other / "cache").stage(source, grounds.work, "f")
     assert (grounds.work / "f").read_bytes() == b"two"
-    assert site.asked == ["/f", "/f"]
+    assert site.requested == ["/f", "/f"]
 
 
 def test_source_without_validator_is_cached_per_process(grounds, site: Site) -> None:
@@ -60,7 +60,7 @@ def test_source_without_validator_is_cached_per_process(grounds, site: Site) -> 
     cache = InputCache(grounds.other / "cache")
     cache.stage(source, grounds.work, "a")
     cache.stage(source, grounds.work, "b")
-    assert site.asked == ["/f"]
+    assert site.requested == ["/f"]
     site.files["/f"] = b"two"
     InputCache(grounds.other / "cache").stage(source, grounds.work, "c")
     assert (grounds.work / "c").read_bytes() == b"two"
@@ -144,7 +144,7 @@ def test_forged_keys_and_links_in_the_cache_are_ignored(grounds) -> None:
         (grounds.other / f"old-{folder}").rename(root / folder)
 
 
-def test_failure_is_shared_by_waiting_threads_but_not_cached(grounds, site: Site) -> None:
+def test_failed_fetch_is_shared_by_waiting_threads_but_not_cached(grounds, site: Site) -> None:
     cache = InputCache(grounds.other / "cache")
     source = InputSource(f"{site.url}/f", grounds.other)
     site.files["/f"], site.etags["/f"] = b"x" * 10_000, '"1"'

@@ -1,4 +1,4 @@
-"""Trees of many files: few system calls per file at any depth, and safe against concurrent changes."""
+"""Trees of many files need few system calls per file at any depth, and tolerate concurrent changes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def opens(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], int]]:
 
 
 @pytest.mark.parametrize("depth", [1, 20])
-def test_calls_per_file_do_not_depend_on_depth(
+def test_system_calls_per_file_do_not_depend_on_depth(
     grounds, depth: int, opens: Callable[[], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = "/".join("d" * depth)

@@ -1,4 +1,4 @@
-"""Outputs of a task are found, measured, made read-only and recognised later."""
+"""Outputs of a task are collected, measured, made read-only and recognised later."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_modified_output_is_not_intact(grounds, name: str, how: str) -> None:
     assert [is_intact(grounds.work, file) for file in files] == [name != "f", name == "f"]
 
 
-def test_content_is_read_only_if_thorough(grounds) -> None:
+def test_output_content_is_read_only_in_a_thorough_check(grounds) -> None:
     path = write(grounds.work / "f", "one")
     os.utime(path, ns=(1_000, 1_000))
     (file,) = collect_outputs(grounds.work, ["f"])

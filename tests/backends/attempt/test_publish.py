@@ -35,7 +35,7 @@ def test_published_file_is_an_independent_copy(grounds, made) -> None:
     assert result.read_text() == "result.csv"
 
 
-def test_equal_file_is_left_alone(grounds, made) -> None:
+def test_publishing_leaves_an_equal_file_unchanged(grounds, made) -> None:
     publish(grounds.work, made[0], "result.csv", folder=grounds.other)
     os.utime(grounds.other / "result.csv", ns=(5, 5))
     assert publish(grounds.work, made[0], "result.csv", folder=grounds.other) == 0
@@ -94,7 +94,7 @@ def test_modified_output_is_not_published(grounds, made) -> None:
     assert list(grounds.other.iterdir()) == []
 
 
-def test_publish_to_urls(grounds, made, site: Site) -> None:
+def test_outputs_are_published_to_urls(grounds, made, site: Site) -> None:
     memory = pytest.importorskip("fsspec").filesystem("memory")
     assert publish(grounds.work, made[0], "memory://publishing/deep/r", folder=grounds.other) == 10
     publish(grounds.work, made[1], "memory://publishing/plots", folder=grounds.other)

@@ -49,7 +49,7 @@ def test_link_is_removed_and_not_followed(grounds) -> None:
 
 
 @pytest.mark.parametrize("name", ["..", "../outside", "a/../../outside", "/", "", "."])
-def test_names_that_leave_the_root_are_refused(grounds, name: str) -> None:
+def test_removal_refuses_names_that_leave_the_root(grounds, name: str) -> None:
     with pytest.raises(StagingProblem):
         remove_tree(grounds.work, name)
 

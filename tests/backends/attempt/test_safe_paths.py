@@ -121,7 +121,7 @@ def test_message_names_the_target_of_a_link(grounds) -> None:
         open_inside(grounds.work, "result.dat")
 
 
-def test_special_files_are_not_opened(grounds) -> None:
+def test_fifos_and_devices_are_not_opened(grounds) -> None:
     os.mkfifo(grounds.work / "fifo")
     (grounds.work / "linked").symlink_to("fifo")
     for name in ("fifo", "linked"):
@@ -150,7 +150,7 @@ def test_directories_are_not_created_through_links(grounds) -> None:
     assert (make_directory(grounds.work, "a/b/c") / "..").is_dir()
 
 
-def test_walk_yields_each_entry_once_and_follows_no_link(grounds) -> None:
+def test_walk_yields_each_entry_once_without_following_links(grounds) -> None:
     for name in ("b/two", "b/one", "a", "c/d/e"):
         make_parents(grounds.work, name)
         (grounds.work / name).write_text(name)

@@ -53,7 +53,7 @@ NASTY = st.text(alphabet="ab $`\"'\\\n;|&<>(){}*?[]~#!%-=\t\u00e9\u4e2d", max_si
         ("((i = {x})); echo {x}", [UNSAFE, UNSAFE]),
     ],
 )
-def test_quoting_contexts(line, expected):
+def test_quoting_depends_on_the_surrounding_quotes(line, expected):
     assert list(quoting_contexts(line)) == expected
 
 

@@ -1,4 +1,4 @@
-"""Staging under attack: whatever a task leaves, no file outside its directory changes.
+"""Staging never changes a file outside the directory of a task, whatever the task leaves in it.
 
 The canaries of ``grounds`` are checked after every test: content, time, mode, existence.
 """
@@ -242,7 +242,7 @@ def test_external_hard_links_are_not_changed(grounds) -> None:
     assert grounds.canary.stat().st_nlink == 1
 
 
-def test_output_with_ten_thousand_files(grounds) -> None:
+def test_output_with_ten_thousand_files_is_staged(grounds) -> None:
     folder = grounds.work / "many"
     folder.mkdir()
     (grounds.work / "one").write_text("x")

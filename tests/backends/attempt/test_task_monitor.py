@@ -1,4 +1,4 @@
-"""Reports of running programs reach the engine, however often it asks for their progress."""
+"""Reports of running programs reach the engine, however often it polls their progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small web server on the loopback interface that counts requests and can misbehave."""
+"""A small web server on the loopback interface that counts requests and can simulate faults."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Site:
         self.refused: dict[str, int] = {}
         """Paths answered with this status."""
         self.delay_s = 0.0
-        self.asked: list[str] = []
+        self.requested: list[str] = []
         self.url = ""
 
 
@@ -32,7 +32,7 @@ class _Answer(BaseHTTPRequestHandler):
         self._answer(body=False)
 
     def do_GET(self) -> None:
-        self.site.asked.append(self.path)
+        self.site.requested.append(self.path)
         time.sleep(self.site.delay_s)
         self._answer(body=True)
 

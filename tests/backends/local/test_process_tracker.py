@@ -1,4 +1,4 @@
-"""Processes that leave their group and session still belong to their task."""
+"""A process that leaves the group and session of its task still belongs to the task."""
 
 from __future__ import annotations
 
@@ -82,14 +82,14 @@ def test_cancel_reaches_daemons_and_other_sessions(bench: Bench, daemon: str) ->
     assert not is_running(child)
 
 
-def test_time_limit_includes_daemons(bench: Bench, daemon: str) -> None:
+def test_time_limit_kills_daemons(bench: Bench, daemon: str) -> None:
     bench.sh(1, f"{daemon} pid ignore 0; sleep 1000", time_s=1.0, grace_s=0.2)
     pid = bench.wait_for_pid("pid")
     assert bench.wait_for_end(1)["cause"] == "timeout"
     assert not is_running(pid)
 
 
-def test_memory_limit_includes_daemons(bench: Bench, daemon: str) -> None:
+def test_memory_limit_counts_daemons(bench: Bench, daemon: str) -> None:
     bench.sh(1, f"{daemon} pid plain 120000000; sleep 1000", memory_bytes=60_000_000)
     end = bench.wait_for_end(1)
     assert end["cause"] == "oom"
@@ -110,7 +110,7 @@ def test_signals_reach_daemons(bench: Bench, daemon: str) -> None:
     assert bench.written("saved") == "saved"
 
 
-def test_end_of_a_task_keeps_daemons_of_other_tasks(bench: Bench, daemon: str) -> None:
+def test_end_of_a_task_leaves_daemons_of_other_tasks_running(bench: Bench, daemon: str) -> None:
     bench.sh(1, f"{daemon} other plain 0; sleep 1000")
     other = bench.wait_for_pid("other")
     for attempt in (2, 3):
@@ -123,7 +123,7 @@ def test_end_of_a_task_keeps_daemons_of_other_tasks(bench: Bench, daemon: str) -
     assert not is_running(other)
 
 
-def test_process_without_mark_ends_with_the_runner(bench: Bench, daemon: str) -> None:
+def test_unmarked_process_ends_with_the_runner(bench: Bench, daemon: str) -> None:
     bench.sh(1, f"{daemon} pid clean 0; until [ -s pid ]; do sleep 0.01; done")
     assert bench.wait_for_end(1)["code"] == 0
     pid = bench.wait_for_pid("pid")
@@ -135,7 +135,7 @@ def test_process_without_mark_ends_with_the_runner(bench: Bench, daemon: str) ->
     assert not is_running(pid)
 
 
-def test_observed_process_is_tracked_without_its_mark(bench: Bench) -> None:
+def test_observed_process_is_tracked_after_it_removes_its_mark(bench: Bench) -> None:
     hidden = "setsid env -i sh -c 'echo $$ > pid; exec sleep 1000' & until [ -s pid ]; do sleep 0.01; done"
     bench.sh(1, f"{hidden}; sleep 1", memory_bytes=10**9)
     assert bench.wait_for_end(1)["code"] == 0
@@ -157,7 +157,7 @@ def test_daemon_of_a_killed_runner_is_found_by_its_mark(bench: Bench, daemon: st
     assert [one.pid for one in list_processes() if marked_attempt(one.pid, mark) is not None] == []
 
 
-def test_program_inherits_only_its_mark_from_the_runner(bench: Bench) -> None:
+def test_program_inherits_no_runner_variable_but_its_mark(bench: Bench) -> None:
     bench.start(5, "/usr/bin/env", env={"MINE": "1", MARK: "forged"})
     assert bench.wait_for_end(5)["code"] == 0
     names = dict(line.split("=", 1) for line in bench.out(5).splitlines())

@@ -1,4 +1,4 @@
-"""The runner starts programs as ordered, or reports exactly why it cannot."""
+"""The runner starts a program as ordered, or reports why it cannot."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_peak_memory_excludes_the_runner(bench: Bench) -> None:
     assert 2 * own_bytes < bench.wait_for_end(3)["max_rss_bytes"] < 8 * own_bytes
 
 
-def test_environment_is_base_plus_order(bench: Bench) -> None:
+def test_environment_is_that_of_the_runner_plus_the_order(bench: Bench) -> None:
     bench.sh(1, 'echo "$BASE ${HOME-none} $MINE"', env={"MINE": "two words; $(no) 'quotes'\nand lines"})
     bench.sh(2, 'echo "${BASE-none}"', env={"BASE": None})
     assert bench.wait_for_end(1)["code"] == bench.wait_for_end(2)["code"] == 0
@@ -79,7 +79,7 @@ def test_program_starts_with_default_signals_and_no_open_files(bench: Bench) -> 
     assert bench.wait_for_end(2)["signal"] == 13
 
 
-def test_program_is_searched_in_the_path_of_its_order(bench: Bench) -> None:
+def test_program_is_looked_up_in_the_path_of_its_order(bench: Bench) -> None:
     folder = bench.work / "bin"
     folder.mkdir()
     tool = folder / "tool"

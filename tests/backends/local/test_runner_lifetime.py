@@ -1,4 +1,4 @@
-"""A runner survives its engine, is found again, is replaced after its death, and exits when it is idle."""
+"""A runner outlives its engine, accepts a new connection, is replaced after its death, and exits when idle."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_runner_exits_on_request_when_no_task_runs(bench: Bench) -> None:
     wait_until(lambda: not bench.link.alive, "the runner ends")
 
 
-def test_long_directory_names_work(tmp_path: Path) -> None:
+def test_runner_works_in_a_directory_with_a_long_name(tmp_path: Path) -> None:
     deep = tmp_path
     for _ in range(6):
         deep = deep / ("d" * 60)
@@ -242,7 +242,7 @@ def test_connect_kills_orphans_first(bench: Bench) -> None:
     assert not is_running(pid)
 
 
-def test_orphan_without_start_record_is_found(bench: Bench) -> None:
+def test_orphan_without_start_record_is_killed(bench: Bench) -> None:
     bench.sh(1, "echo $$ > pid; sleep 1000")
     pid = bench.wait_for_pid("pid")
     bench.wait_for("started", 1)
@@ -253,8 +253,8 @@ def test_orphan_without_start_record_is_found(bench: Bench) -> None:
     assert not is_running(pid)
 
 
-def test_reused_runner_number_is_not_touched(tmp_path: Path) -> None:
-    """The number is neither the runner, nor a task, nor a member of the session."""
+def test_process_with_the_reused_number_of_a_runner_is_not_killed(tmp_path: Path) -> None:
+    """The process with this number is neither the runner, nor a task, nor a member of the session."""
     victim = subprocess.Popen(
         ["/bin/sh", "-c", "sleep 1000 & echo; wait"], stdout=subprocess.PIPE, start_new_session=True
     )
@@ -308,7 +308,7 @@ def test_only_one_runner_serves_a_directory(bench: Bench) -> None:
     bench.link = other
 
 
-def test_failed_runner_start_is_explained(tmp_path: Path) -> None:
+def test_failed_runner_start_is_reported_with_its_cause(tmp_path: Path) -> None:
     link = RunnerLink(tmp_path / "runner", TOKEN, environment={}, python="/no/such/python")
     with pytest.raises(RunnerFailed, match=r"/no/such/python: No such file"):
         link.connect()
@@ -347,7 +347,7 @@ def test_ends_on_a_full_disk_are_reported_and_written_later(bench: Bench) -> Non
 
 
 def test_reminder_is_passed_to_the_next_engine(bench: Bench) -> None:
-    """Another runner also passes on reminders of ended attempts; a forgotten end drops its reminder."""
+    """A later runner also passes on reminders of ended attempts; forgetting an end drops its reminder."""
     text = 'any text: "quotes", \n, \udcff, é'
     bench.sh(1, "exit 1", reminder=text)
     bench.sh(2, "sleep 1000", reminder="of two")
@@ -378,7 +378,7 @@ def test_no_process_is_left_after_fifty_tasks(bench: Bench) -> None:
     assert [one.pid for one in list_processes() if one.session == bench.here["pid"]] == [bench.here["pid"]]
 
 
-def test_heartbeat_is_recent(bench: Bench) -> None:
+def test_heartbeat_of_a_running_runner_is_recent(bench: Bench) -> None:
     wait_until(lambda: (bench.directory / "beat").exists(), "the first beat")
     records = SealedRecords(str(bench.directory), TOKEN)
     before = records.read_again("beat")
@@ -391,7 +391,7 @@ def test_heartbeat_is_recent(bench: Bench) -> None:
     assert bench.link.beat_age_s() < 10
 
 
-def test_killed_runner_loses_no_end_and_runs_nothing_twice(bench: Bench) -> None:
+def test_killed_runner_loses_no_end_and_starts_no_attempt_twice(bench: Bench) -> None:
     """Attempts without an end are started again, as by an engine that lost its connection."""
     rng = generator(11, "kills")
     for burst in range(6):

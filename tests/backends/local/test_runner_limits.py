@@ -1,4 +1,4 @@
-"""Termination of tasks: the whole group, with the first cause, before the end is reported."""
+"""A task is terminated as a whole process group, with the first cause, before its end is reported."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from weft.backends.local.processes import list_processes
 IGNORES = "trap '' TERM; echo up > up{0}; while :; do sleep 0.05; done"
 
 
-def test_program_killed_by_others_has_no_cause(bench: Bench) -> None:
+def test_program_killed_by_another_process_has_no_cause(bench: Bench) -> None:
     bench.sh(1, "kill -KILL $$")
     end = bench.wait_for_end(1)
     assert (end["code"], end["signal"], end["cause"]) == (None, 9, "")
@@ -40,7 +40,7 @@ def test_program_that_ignores_sigterm_is_killed_by_the_runner(bench: Bench) -> N
     assert end["seconds"] >= 0.2
 
 
-def test_second_cancel_shortens_the_grace_and_keeps_the_cause(bench: Bench) -> None:
+def test_second_cancel_shortens_the_grace_period_and_keeps_the_cause(bench: Bench) -> None:
     bench.sh(1, IGNORES.format(1), time_s=0.3, grace_s=600)
     bench.written("up1")
     time.sleep(0.5)
@@ -82,7 +82,7 @@ def test_stopped_programs_continue_on_request(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("ignoring", [False, True])
-def test_remaining_processes_end_before_the_end_is_reported(bench: Bench, ignoring: bool) -> None:
+def test_remaining_processes_are_killed_before_the_end_is_reported(bench: Bench, ignoring: bool) -> None:
     trap = "trap '' TERM; " if ignoring else ""
     os.mkfifo(bench.work / "up")
     member = f"({trap}echo up > up; while :; do sleep 0.05; done)"
@@ -170,7 +170,7 @@ def test_signal_without_handler_is_reported(bench: Bench) -> None:
     assert bench.wait_for_end(1)["code"] == 3
 
 
-def test_messages_are_idempotent(bench: Bench) -> None:
+def test_repeated_messages_have_no_effect(bench: Bench) -> None:
     script = "echo once >> runs; while [ ! -e go ]; do sleep 0.01; done; exit 2"
     for _ in range(2):
         bench.sh(1, script)

@@ -20,7 +20,7 @@ def records(tmp_path: Path) -> Iterator[SealedRecords]:
     made.close()
 
 
-def test_records_are_read_back(records: SealedRecords, tmp_path: Path) -> None:
+def test_runner_records_are_read_back(records: SealedRecords, tmp_path: Path) -> None:
     records.write("pid", {"pid": 1, "text": "ä\n\udcff"})
     records.write("pid", {"pid": 2})
     assert records.read("pid") == {"pid": 2}
@@ -46,7 +46,9 @@ def test_records_without_valid_seal_are_ignored(records: SealedRecords, tmp_path
 
 
 @given(data=st.binary(max_size=60))
-def test_random_bytes_are_ignored(data: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_random_bytes_in_place_of_a_record_are_ignored(
+    data: bytes, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     folder = tmp_path_factory.mktemp("noise")
     (folder / "pid").write_bytes(data)
     (folder / "ends").write_bytes(data)
@@ -88,7 +90,7 @@ def test_log_returns_the_last_record_of_each_attempt(records: SealedRecords) -> 
     assert RecordLog.read(records, "starts") == {}
 
 
-def test_forged_lines_are_ignored(records: SealedRecords, tmp_path: Path) -> None:
+def test_forged_log_lines_are_ignored(records: SealedRecords, tmp_path: Path) -> None:
     RecordLog(records, "ends").add(encode_record({"attempt": 1, "code": 1}))
     start = RecordLog(records, "starts")
     start.add(encode_record({"attempt": 2, "code": 0}))
@@ -100,7 +102,9 @@ def test_forged_lines_are_ignored(records: SealedRecords, tmp_path: Path) -> Non
 
 
 @given(cut=st.integers(min_value=0, max_value=400))
-def test_incomplete_line_does_not_affect_others(cut: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_incomplete_log_line_does_not_affect_other_lines(
+    cut: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     """The writer was killed during a write: complete lines before and after are read."""
     folder = tmp_path_factory.mktemp("torn")
     torn = SealedRecords(str(folder), "token")

@@ -1,4 +1,4 @@
-"""Runners stopped from outside, as by a debugger or a batch system that suspends all processes."""
+"""Runners stopped by another process, such as a debugger or a batch system that suspends jobs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_unresponsive_runner_is_killed_and_replaced(bench: Bench) -> None:
     assert [end["cause"] for end in bench.link.connect()["ended"]] == ["lost"]
 
 
-def test_stopped_runner_is_continued_to_exit(bench: Bench) -> None:
+def test_stopped_runner_is_continued_so_that_it_exits(bench: Bench) -> None:
     pid = bench.here["pid"]
     os.kill(pid, signal.SIGSTOP)
     bench.link.end()

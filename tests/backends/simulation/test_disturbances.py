@@ -117,7 +117,7 @@ def test_a_machine_that_is_never_repaired_fails_once():
     assert [item.what for item in items] == [DisturbanceKind.FAILED] * 20
 
 
-def test_no_perturbation_starts_after_until():
+def test_no_perturbation_starts_after_its_end_time():
     short = Perturbation(
         machines=("*",), every_s=1.0, at_s=50.0, until_s=90.0, slowdown=exactly(2.0), lasting_s=exactly(30.0)
     )
@@ -127,7 +127,7 @@ def test_no_perturbation_starts_after_until():
     assert len(items) == 2 * len(begins) > 40
 
 
-def test_adding_an_entry_does_not_change_earlier_entries():
+def test_adding_a_scenario_entry_does_not_change_earlier_entries():
     failing = Failure(machines=("m1",), mtbf_s=50.0, repair_s=5.0)
     one = Scenario(perturbations=(GRID,), failures=(failing,))
     more = Scenario(

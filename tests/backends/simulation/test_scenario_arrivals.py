@@ -36,7 +36,7 @@ def test_the_arrivals_of_the_many_workflows_paper_can_be_described(spec_data):
     assert Counter(each.workflow for each in drawn(by_mix)) == Counter(name for _, name in published)
 
 
-def test_a_mix_is_a_permutation_that_depends_on_the_seed():
+def test_arrival_mix_is_a_permutation_that_depends_on_the_seed():
     mix = scenario_of({"mix": MIX, "every": 12, "owner": "ann"})
     orders = {tuple(each.workflow for each in drawn(mix, seed)) for seed in range(20)}
     assert len(orders) == 20
@@ -45,7 +45,7 @@ def test_a_mix_is_a_permutation_that_depends_on_the_seed():
     assert {each.owner for each in drawn(mix)} == {"ann"}
 
 
-def test_all_positions_in_a_mix_are_equally_likely():
+def test_all_positions_in_an_arrival_mix_are_equally_likely():
     mix = scenario_of({"mix": {"a": 1, "b": 3}, "every": 1})
     places = Counter([each.workflow for each in drawn(mix, seed)].index("a") for seed in range(400))
     assert all(60 <= places[place] <= 140 for place in range(4))

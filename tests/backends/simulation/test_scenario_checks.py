@@ -74,14 +74,14 @@ NAMES = {
 }
 
 
-@pytest.mark.parametrize(("text", "said"), NAMES.items())
-def test_unknown_names_are_refused_with_their_location(folder, text, said):
+@pytest.mark.parametrize(("text", "printed"), NAMES.items())
+def test_unknown_names_are_refused_with_their_location(folder, text, printed):
     (found,) = refused(folder, text)
-    assert said in found
+    assert printed in found
     assert f"{folder / 's.yaml'}:3:" in found
 
 
-def test_known_names_are_accepted(folder):
+def test_existing_names_in_a_scenario_are_accepted(folder):
     text = """\
 perturbations: [{machines: "*", every: 1, slowdown: 2, lasting: 1}]
 failures: [{machines: "m{1..3}", at: 1}]
@@ -94,7 +94,7 @@ lines: {parts: 12}
     assert judge(folder, text).iterations == {"scf": 3}
 
 
-def test_all_problems_are_reported_together(folder):
+def test_all_problems_of_a_scenario_are_reported_together(folder):
     found = refused(folder, "\n".join(text for text in NAMES if text.startswith(("l", "i", "s"))))
     assert len(found) == 5
 
@@ -137,8 +137,8 @@ def test_the_example_scenario_is_valid():
 
 def test_weft_check_accepts_scenarios():
     shown = weft("check", "scenario.yaml", "--on", "grid.yaml", folder=EXAMPLES)
-    said = "scenario.yaml: a scenario of 6 arrivals of 3 workflows; no problems\n"
-    assert (shown.code, shown.out) == (0, said)
+    printed = "scenario.yaml: a scenario of 6 arrivals of 3 workflows; no problems\n"
+    assert (shown.code, shown.out) == (0, printed)
     refused = weft("check", "scenario.yaml", "--on", "identical:2", folder=EXAMPLES)
     assert refused.code == 2
     assert "scenario.yaml:10:6: perturbations[1].machine: no machine 'cloud'; known: m1, m2" in refused.err

@@ -1,4 +1,4 @@
-"""Scenario files: the meaning of keys, and problems with their places."""
+"""Scenario files: each key is read with its meaning, and each problem is reported with its place."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def problems(text):
     return caught.value.problems
 
 
-def test_every_key_is_read():
+def test_every_key_of_a_scenario_is_read():
     assert read_scenario(tree(FULL)) == ALL
 
 
@@ -259,19 +259,19 @@ ENTRIES = {
 }
 
 
-@pytest.mark.parametrize(("text", "said"), ENTRIES.items())
-def test_invalid_entry_is_reported_with_place_and_reason(text, said):
+@pytest.mark.parametrize(("text", "printed"), ENTRIES.items())
+def test_invalid_entry_is_reported_with_place_and_reason(text, printed):
     (found,) = problems(f"weft: 1\n{text}")
-    assert said in str(found)
+    assert printed in str(found)
     assert found.location.line == 2
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "printed"),
     {"loads: []": "a scenario without the key 'weft'", "weft: 2": "version 2", "[5]": "mapping"}.items(),
 )
-def test_version_is_required(text, said):
-    assert said in str(problems(text)[0])
+def test_version_is_required(text, printed):
+    assert printed in str(problems(text)[0])
 
 
 def test_schema_accepts_what_the_reader_accepts():
@@ -285,13 +285,13 @@ SLACK = {"'at' and", "must be a time", "'soon'", "nan", "is not allowed", "range
 
 
 @pytest.mark.parametrize(
-    "text", [text for text, said in ENTRIES.items() if not any(word in said for word in SLACK)]
+    "text", [text for text, printed in ENTRIES.items() if not any(word in printed for word in SLACK)]
 )
-def test_schema_rejects_what_breaks_a_rule_of_one_key(text):
+def test_schema_rejects_invalid_values_of_single_keys(text):
     assert not SCHEMA.is_valid(tree(f"weft: 1\n{text}").root.to_plain())
 
 
-def test_schema_has_every_record():
+def test_scenario_schema_describes_every_record():
     def objects(shape):
         if isinstance(shape, dict):
             yield shape.get("properties", {})
@@ -323,7 +323,7 @@ def test_defaults_of_fields_are_those_of_the_records(name, stored):
             assert getattr(stored, field.target[1]) == field.default
 
 
-def test_trace_is_read_from_its_file(tmp_path):
+def test_load_trace_is_read_from_its_file(tmp_path):
     (tmp_path / "jobs.csv").write_text("at, workflow,owner\n1h30m,a.yaml,ann\n5, sub/b.yaml,\n")
     (tmp_path / "s.yaml").write_text("{weft: 1, arrivals: [{trace: jobs.csv, owner: ben}]}")
     found = load_scenario(tmp_path / "s.yaml")
@@ -333,7 +333,7 @@ def test_trace_is_read_from_its_file(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "printed"),
     {
         "": "jobs.csv:1: no column 'workflow' and no column 'at'",
         "workflow,att\na,1\n": "did you mean 'at'?",
@@ -344,12 +344,12 @@ def test_trace_is_read_from_its_file(tmp_path):
         "workflow,at\n\xff,1": "is not UTF-8",
     }.items(),
 )
-def test_invalid_trace_is_reported_with_its_line(tmp_path, content, said):
+def test_invalid_load_trace_is_reported_with_its_line(tmp_path, content, printed):
     (tmp_path / "jobs.csv").write_bytes(content.encode("latin-1"))
     (tmp_path / "s.yaml").write_text("{weft: 1, arrivals: [{trace: jobs.csv}]}")
     with pytest.raises(InvalidInput) as caught:
         load_scenario(tmp_path / "s.yaml")
-    assert said in str(caught.value)
+    assert printed in str(caught.value)
 
 
 def test_missing_or_empty_file_is_rejected(tmp_path):
@@ -376,7 +376,7 @@ def test_scenario_is_distinguished_from_other_files(text, is_one):
     assert is_scenario(tree(text)) is is_one
 
 
-def test_names_of_machines_and_tasks():
+def test_wildcards_select_machines_and_tasks():
     names = ["altix1", "altix12", "b[1]", "barbora"]
     assert match_positions(("altix1", "b[1]"), names) == [0, 2]
     assert match_positions(("b*", "altix?"), names) == [0, 2, 3]

@@ -162,7 +162,7 @@ def begun_and_stopped(drawn):
     return begun, stops
 
 
-def by_the_book(begun, stops):
+def reference_ends(begun, stops):
     """Return the ends of the same transfers by the reference implementation."""
     flows, capacities = [], {}
     for number, source, target, size, files, fixed_s, start in begun:
@@ -178,7 +178,7 @@ def by_the_book(begun, stops):
 @given(TRANSFERS)
 def test_ends_equal_those_of_progressive_filling(drawn):
     begun, stops = begun_and_stopped(drawn)
-    expected = {number: float(at) for number, at in by_the_book(begun, stops).items()}
+    expected = {number: float(at) for number, at in reference_ends(begun, stops).items()}
     found = ends_of(SharedTransfers(SITES, MACHINES), begun, stops)
     # A transfer that ends at the time of its cancellation may count either way: rounding decides.
     close = {
@@ -191,7 +191,7 @@ def test_ends_equal_those_of_progressive_filling(drawn):
 
 @given(TRANSFERS)
 def test_bytes_are_conserved_and_links_are_not_overloaded(drawn):
-    """On every link and in every second: bytes arrived = bandwidth x time with data to move."""
+    """On every link, the bytes moved equal the bandwidth times the time in which data was waiting."""
     begun = [each for each in begun_and_stopped(drawn)[0] if each[1] != each[2]]
     model = SharedTransfers(SITES, MACHINES)
     sizes, links, left = {}, {}, {}

@@ -27,7 +27,7 @@ def test_three_competing_processes_leave_a_quarter_of_the_speed():
     assert speed.finish_s(4.0, 200.0) == 204.0
 
 
-def test_slowdowns_multiply_and_are_removed_without_rounding_errors():
+def test_removing_a_slowdown_restores_the_exact_speed():
     speed = HostSpeed()
     for slowdown in (3.0, 7.0, 3.0):
         speed.slow(slowdown, 10.0)

@@ -1,4 +1,4 @@
-"""True durations follow their distribution and depend only on seed, run, iteration and task."""
+"""True durations follow their distribution and are determined by seed, run, iteration and task."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def truth(durations=NOISY, labels=(), seed=1, run=0):
     return TrueDurations(durations, labels, seed=seed, run=run)
 
 
-def test_without_noise_durations_equal_their_estimates():
+def test_true_durations_equal_their_estimates_without_noise():
     assert truth(Durations()).seconds(5, 12.5) == 12.5
     assert truth(Durations(bias=2.0)).seconds(5, 12.5, iteration=3) == 25.0
 
 
-def test_the_mean_is_preserved_and_the_deviation_is_the_noise():
+def test_noise_keeps_the_mean_duration_and_sets_the_deviation():
     drawn = np.array(list(map(truth().factor, range(40_000))))
     # Four standard errors; the median of a lognormal distribution is below its mean.
     assert drawn.mean() == pytest.approx(1.5, abs=4 * 1.5 * 0.3 / math.sqrt(40_000))
@@ -35,10 +35,10 @@ def test_the_mean_is_preserved_and_the_deviation_is_the_noise():
 
 
 @given(st.permutations([(task, iteration) for task in (0, 7, 1023, 1024, 5000) for iteration in (0, 1, 4)]))
-def test_durations_do_not_depend_on_the_order_of_calls(asked):
+def test_true_durations_do_not_depend_on_the_order_of_calls(requested):
     mine, theirs = truth(), truth()
-    expected = {each: mine.factor(*each) for each in sorted(asked)}
-    assert {each: theirs.factor(*each) for each in asked} == expected
+    expected = {each: mine.factor(*each) for each in sorted(requested)}
+    assert {each: theirs.factor(*each) for each in requested} == expected
     assert len(set(expected.values())) == len(expected)
 
 

@@ -95,7 +95,7 @@ def outliving(project: Project) -> Iterator[Outliving]:
     made.close()
 
 
-def test_programs_that_ended_or_run_without_an_engine_are_recovered(outliving: Outliving) -> None:
+def test_results_of_programs_that_run_without_an_engine_are_recovered(outliving: Outliving) -> None:
     outliving.begin_and_kill()
     outliving.let_end("early")
     engine = outliving.start("resume")
@@ -103,8 +103,8 @@ def test_programs_that_ended_or_run_without_an_engine_are_recovered(outliving: O
     wait_for(lambda: list(outliving.project.folder.glob(".weft/attempts/1/*/exitcode")))
     outliving.project.write("go-late", "")
     assert engine.wait(timeout=60) == 0
-    said = outliving.again()
-    assert said.split("\n")[:3] == ["  early: 1 reused", "  late: 1 reused", "  after: 1 reused"]
+    printed = outliving.again()
+    assert printed.split("\n")[:3] == ["  early: 1 reused", "  late: 1 reused", "  after: 1 reused"]
     assert (outliving.project.folder / "y").read_text() == "seed\n"
 
 
@@ -121,13 +121,13 @@ def test_a_changed_command_is_reported_as_the_reason(outliving: Outliving) -> No
     outliving.let_end("early", "late")
     outliving.resume()
     outliving.describe(more="; echo more >> x")
-    said = outliving.again()
-    assert "  early: 1 stale (the command changed from 'echo on; until test -e " in said
-    assert "  late: 1 reused" in said
-    assert "  after: 1 stale (input x changed)" in said
+    printed = outliving.again()
+    assert "  early: 1 stale (the command changed from 'echo on; until test -e " in printed
+    assert "  late: 1 reused" in printed
+    assert "  after: 1 stale (input x changed)" in printed
 
 
-def test_an_input_changed_during_the_run_makes_the_product_stale(
+def test_product_is_stale_when_an_input_changed_during_the_run(
     outliving: Outliving,
 ) -> None:
     outliving.begin_and_kill()
@@ -157,7 +157,7 @@ def test_the_next_engine_reports_why_a_product_was_stale(outliving: Outliving) -
     assert "early: 1 stale (input seed.txt changed)" in done.out
 
 
-def test_times_are_measured_at_the_program_not_at_its_report(outliving: Outliving) -> None:
+def test_times_of_a_program_are_measured_when_it_ends_not_when_it_is_reported(outliving: Outliving) -> None:
     outliving.begin_and_kill()
     outliving.let_end("early", "late")
     over_at = time.time()

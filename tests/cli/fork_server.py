@@ -1,7 +1,7 @@
 """A process that has imported weft and forks for each requested command.
 
-``cli.warm`` starts it with the number of a listening socket. A connection requests one command with one JSON
-message, which carries the three streams, and receives the exit code; if it is closed before, the command is
+``cli.warm_process`` starts it with the number of a listening socket. A client requests one command by one JSON
+message, which carries the three streams, and receives the exit code; if it disconnects before, the command is
 killed. The server ends at the end of its standard input.
 """
 
@@ -25,7 +25,7 @@ from typing import Any
 __all__: list[str] = []
 
 LONGEST_REQUEST_BYTES = 1 << 20
-SELDOM = "weft.planners.exact."
+EXCLUDED = "weft.planners.exact."
 """Loads the solver, which enlarges every fork and is rarely needed."""
 
 Request = tuple[dict[str, Any], list[int]]
@@ -36,45 +36,45 @@ def load() -> None:
     import weft
 
     for module in pkgutil.walk_packages(weft.__path__, "weft."):
-        if not module.name.startswith(SELDOM) and not module.name.endswith("__main__"):
+        if not module.name.startswith(EXCLUDED) and not module.name.endswith("__main__"):
             import_module(module.name)
     gc.freeze()  # pages shared with the forks stay shared
 
 
-def serve(door: socket.socket) -> Request | None:
+def serve(listener: socket.socket) -> Request | None:
     """Fork for each command; return the request in the child, and None at the end in the parent."""
-    living: dict[int, tuple[int, socket.socket]] = {}  # process and connection, by process handle
+    children: dict[int, tuple[int, socket.socket]] = {}  # process and connection, by process handle
     while True:
-        askers = {asker.fileno(): handle for handle, (_, asker) in living.items()}
-        ready, _, _ = select([sys.stdin, door, *living, *askers], [], [])
-        if door in ready:
-            asker, _ = door.accept()
-            request, streams, *_ = socket.recv_fds(asker, LONGEST_REQUEST_BYTES, 3)
+        clients = {client.fileno(): handle for handle, (_, client) in children.items()}
+        ready, _, _ = select([sys.stdin, listener, *children, *clients], [], [])
+        if listener in ready:
+            client, _ = listener.accept()
+            request, streams, *_ = socket.recv_fds(client, LONGEST_REQUEST_BYTES, 3)
             child = os.fork()
             if child == 0:
-                for handle, (_, other) in living.items():
+                for handle, (_, other) in children.items():
                     os.close(handle)
                     other.close()
-                asker.close()
+                client.close()
                 return json.loads(request), streams
             for stream in streams:
                 os.close(stream)
-            living[os.pidfd_open(child)] = child, asker
-        for handle in {*ready} & {*living}:
-            child, asker = living.pop(handle)
+            children[os.pidfd_open(child)] = child, client
+        for handle in {*ready} & {*children}:
+            child, client = children.pop(handle)
             os.close(handle)
             _, status = os.waitpid(child, 0)
-            with asker, suppress(BrokenPipeError):  # the client may have closed the connection
-                asker.send(str(os.waitstatus_to_exitcode(status)).encode())
-        for number in {*ready} & {*askers}:  # the client closed the connection
-            if askers[number] in living:
-                os.kill(living[askers[number]][0], signal.SIGKILL)
+            with client, suppress(BrokenPipeError):  # the client may have closed the connection
+                client.send(str(os.waitstatus_to_exitcode(status)).encode())
+        for number in {*ready} & {*clients}:  # the client closed the connection
+            if clients[number] in children:
+                os.kill(children[clients[number]][0], signal.SIGKILL)
         if sys.stdin in ready:
             return None
 
 
 def open_stream(number: int) -> None:
-    """Open a standard stream as Python does at start: the descriptor may now be a pipe."""
+    """Open a standard stream as Python does at start; the descriptor may now be a pipe."""
     name = ("stdin", "stdout", "stderr")[number]
     old = getattr(sys, name)
     new = open(  # noqa: SIM115 - as long as the process lives
@@ -86,9 +86,9 @@ def open_stream(number: int) -> None:
     setattr(sys, f"__{name}__", new)
 
 
-def become(request: dict[str, Any], streams: list[int]) -> int:
-    """Act as ``python -m weft`` with the given streams, folder, variables and arguments; return the exit
-    code.
+def run_as_weft(request: dict[str, Any], streams: list[int]) -> int:
+    """Run ``python -m weft`` in this process with the given streams, folder, variables and arguments;
+    return the exit code.
     """
     for own, given in enumerate(streams):
         os.dup2(given, own)
@@ -109,7 +109,7 @@ def become(request: dict[str, Any], streams: list[int]) -> int:
     return 0
 
 
-def leave(code: int) -> None:
+def exit_quickly(code: int) -> None:
     """Exit without destroying the loaded modules, which would take longer than most commands."""
     threading._shutdown()
     atexit._run_exitfuncs()
@@ -122,7 +122,7 @@ def leave(code: int) -> None:
 
 if __name__ == "__main__":
     load()
-    with socket.socket(fileno=int(sys.argv[1])) as door:
-        asked = serve(door)
-    if asked is not None:
-        leave(become(*asked))
+    with socket.socket(fileno=int(sys.argv[1])) as listener:
+        requested = serve(listener)
+    if requested is not None:
+        exit_quickly(run_as_weft(*requested))

@@ -1,6 +1,6 @@
-"""A journal with a plan and a loop, and invented products, written to a database step by step.
+"""A journal with a plan, a loop and made-up products, written to a database step by step.
 
-Run as a program (``python journal_writing.py FOLDER TRIAL...``) it writes one database per trial, each in a
+Run as a program (``python journal_writer.py FOLDER TRIAL...``) it writes one database per trial, each in a
 forked child that dies as the trial states: ``commit:3`` and ``committed:3`` by the failpoint, ``kill:0.02``
 by SIGKILL after this many seconds.
 """
@@ -71,7 +71,7 @@ def journal() -> Journal:
 
 
 def product(number: int, **facets) -> Product:
-    """Return an invented product of two files."""
+    """Return a made-up product of two files."""
     files = tuple(
         FileRecord(name=f"out-{part}", size_bytes=part, digest=f"{number:02x}", modified_ns=10**18 + number)
         for part in range(2)
@@ -115,7 +115,7 @@ def write(folder: Path, *, watch=lambda store: None) -> None:
 
 
 def _dies(folder: Path, trial: str) -> None:
-    """Write in a child that dies as the trial states, and wait for its end."""
+    """Write in a child process that is killed as the trial states; wait for its end."""
     how, _, when = trial.partition(":")
     if how != "kill":
         os.environ["WEFT_FAILPOINT"] = trial

@@ -64,7 +64,7 @@ def test_tasks_are_held_released_and_moved(project: Project, engine) -> None:
     assert (move["target"], move["reason"]) == (other, "user")
 
 
-def test_a_run_is_cancelled_and_watched_to_its_end(project: Project, engine) -> None:
+def test_a_run_is_cancelled_and_watch_shows_its_end(project: Project, engine) -> None:
     watching = project.start("watch")
     following = project.start("logs", "a", "-f")
     try:
@@ -101,7 +101,7 @@ def test_waiting_for_a_hanging_engine_times_out(
     assert project.weft("release", "b[1]").code == 1
 
 
-def test_without_an_engine(project: Project) -> None:
+def test_requests_are_rejected_without_a_running_engine(project: Project) -> None:
     assert project.weft("run", "tiny.yaml", "-q").code == 0
     for words in (["hold", "a"], ["release", "a"], ["migrate", "a"], ["cancel"]):
         refused(project.weft(*words), 1, "no engine is running", "the run has ended (completed)")

@@ -1,6 +1,6 @@
-"""The command in a process of its own that has already imported weft.
+"""``weft`` commands in a forked process that has already imported weft.
 
-Importing weft takes ten times as long as rejecting a file. The process is a fork of ``forking`` with its own
+Importing weft takes ten times as long as rejecting a file. The process is a fork of ``fork_server`` with its own
 folder, variables, streams and exit code. The start of the interpreter is not tested here: ``cli.shell.weft``
 starts a new one.
 """
@@ -17,31 +17,31 @@ from functools import cache
 from pathlib import Path
 
 from architecture.package import environment
-from cli.asking import ask
+from cli.fork_client import send_command
 from cli.shell import Outcome, text
 
 __all__ = ["program", "weft"]
 
-PATIENCE_S = 60
-"""Longer than any command may take."""
+TIMEOUT_S = 60
+"""Longer than any command takes."""
 READ_BY_PYTHON = ("PYTHON", "LC_", "LANG")
 """Prefixes of variables that Python reads at start; they cannot be set here."""
 
 
 @cache
-def _waiting() -> str:
+def _server_socket() -> str:
     """Start the server once; return the path of its socket."""
     folder = tempfile.TemporaryDirectory(prefix="weft-warm-")
-    path = str(Path(folder.name) / "door")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as door:
-        door.bind(path)
-        door.listen()
+    path = str(Path(folder.name) / "socket")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(path)
+        listener.listen()
         process = subprocess.Popen(
-            [sys.executable, _beside("forking.py"), str(door.fileno())],
+            [sys.executable, _beside("fork_server.py"), str(listener.fileno())],
             env=environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
-            pass_fds=[door.fileno()],
+            pass_fds=[listener.fileno()],
         )
 
     def end() -> None:
@@ -64,11 +64,13 @@ def weft(*arguments: str, folder: Path, **variables: str) -> Outcome:
         Path("/dev/null").open("rb") as given,
         tempfile.TemporaryFile() as out,
         tempfile.TemporaryFile() as err,
-        ask(_waiting(), request, [stream.fileno() for stream in (given, out, err)]) as asking,
+        send_command(
+            _server_socket(), request, [stream.fileno() for stream in (given, out, err)]
+        ) as connection,
     ):
-        asking.settimeout(PATIENCE_S)
-        answer = asking.recv(100)
-        assert answer, "the process that is copied has ended: see its standard error"
+        connection.settimeout(TIMEOUT_S)
+        answer = connection.recv(100)
+        assert answer, "the fork server has ended: see its standard error"
         out.seek(0)
         err.seek(0)
         return Outcome(code=int(answer), out=text(out.read()), err=text(err.read()))
@@ -76,5 +78,5 @@ def weft(*arguments: str, folder: Path, **variables: str) -> Outcome:
 
 def program() -> str:
     """Return a shell script that acts as ``weft``."""
-    asking = shlex.join([sys.executable, "-I", "-S", _beside("asking.py"), _waiting()])
-    return f'#!/bin/sh\nexec {asking} "$@"\n'
+    command = shlex.join([sys.executable, "-I", "-S", _beside("fork_client.py"), _server_socket()])
+    return f'#!/bin/sh\nexec {command} "$@"\n'

@@ -8,7 +8,7 @@ from weft.planners.decoding import Genome
 
 
 def random_order(made, rng):
-    """Draw an order in which predecessors come first: of the ready tasks any one is next."""
+    """Draw a topological order: each next task is any of the ready tasks."""
     graph = made.graph
     missing = np.diff(graph.predecessor_pointer).tolist()
     ready = [task for task, number in enumerate(missing) if number == 0]

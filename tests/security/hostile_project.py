@@ -60,7 +60,7 @@ class Place:
         assert self._look() == self._before
 
     def run(self, tasks: dict[str, Any], **more: Any) -> RunResult:
-        """Run tasks to their end, also those that do not depend on failed ones."""
+        """Run tasks to their end, including those that do not depend on failed ones."""
         (self.project / "flow.yaml").write_text(
             json.dumps({"weft": 1, "name": "hostile", "tasks": tasks, **more})
         )

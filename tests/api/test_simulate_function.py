@@ -26,7 +26,7 @@ def sweep(name="sweep", points=4, work=10, **keys):
     return flow.build()
 
 
-def test_a_followed_plan_ends_as_planned():
+def test_simulation_without_disturbances_ends_as_planned():
     planned = weft.plan(sweep(), on="identical:3", planner="heft")
     simulated = weft.simulate(sweep(), on="identical:3", planner="heft")
     assert simulated.outcome == "completed"
@@ -35,14 +35,14 @@ def test_a_followed_plan_ends_as_planned():
     assert simulated.first.utilisation == pytest.approx(40 / 60)
 
 
-def test_several_arrive_together_and_a_second_of_one_name_gets_a_number():
+def test_workflows_arrive_together_and_equal_names_are_numbered():
     simulated = weft.simulate([sweep(points=1), sweep(points=1)], on="identical:1", policy="fcfs")
     runs = simulated.first.history.runs
     assert [run.workflow for run in runs] == ["sweep", "sweep (2)"]
     assert [run.slowdown for run in runs] == [1, 2]
 
 
-def test_a_scenario_lets_more_arrive(tmp_path):
+def test_scenario_adds_arriving_workflows(tmp_path):
     weft.save_workflow(sweep("late", points=1), tmp_path / "late.yaml")
     scenario = tmp_path / "scenario.yaml"
     scenario.write_text("weft: 1\narrivals: [{workflow: late.yaml, at: 3s, owner: ann}]\n")
@@ -52,7 +52,7 @@ def test_a_scenario_lets_more_arrive(tmp_path):
     assert weft.simulate(on="identical:1", policy="fcfs", scenario=scenario).end_s == 13
 
 
-def test_repetitions_are_seeds_in_a_row():
+def test_repetitions_use_consecutive_seeds():
     scenario = Scenario(durations=Durations(noise=0.5))
     simulated = weft.simulate(sweep(), on="identical:2", scenario=scenario, repeat=5, seed=3)
     assert [run.seed for run in simulated.runs] == [3, 4, 5, 6, 7]
@@ -65,7 +65,7 @@ def test_repetitions_are_seeds_in_a_row():
     assert ("outcomes", "5 completed") in spread_facts(simulated)
 
 
-def test_the_record_is_plain_data():
+def test_simulation_record_is_plain_data():
     scenario = Scenario(failures=(Failure(machines=("m1",), at_s=4, repair_s=1),))
     simulated = weft.simulate(sweep(), on="identical:2", policy="fcfs", scenario=scenario)
     record = json.loads(json.dumps(simulated.as_record()))
@@ -78,7 +78,7 @@ def test_the_record_is_plain_data():
     assert run["machines"][0]["replicated_node_s"] == 4
 
 
-def test_a_standstill_ends_with_a_reason():
+def test_simulation_that_stands_still_ends_with_a_reason():
     scenario = Scenario(failures=(Failure(machines=("m1",), at_s=4),))
     for preset in ("default", "s3"):
         simulated = weft.simulate(sweep(), on="identical:1", policy="fcfs", scenario=scenario, preset=preset)
@@ -99,7 +99,7 @@ def test_a_run_waits_for_a_machine_that_is_repaired():
     assert simulated.end_s >= 30_014
 
 
-def test_endless_disturbances_do_not_hide_a_standstill():
+def test_standstill_is_detected_under_endless_disturbances():
     scenario = Scenario(
         failures=(Failure(machines=("m1",), at_s=4), Failure(machines=("m2",), mtbf_s=100, repair_s=10)),
     )
@@ -118,7 +118,7 @@ def test_a_loop_that_never_converges_ends_with_a_reason():
     assert f"loop l has run {MOST_ITERATIONS} times" in simulated.first.stuck[0]
 
 
-def test_a_loop_that_is_exhausted_fails():
+def test_loop_that_reaches_its_iteration_limit_fails():
     flow = weft.Builder("limited")
     flow.task("step", work=1)
     flow.loop("l", last="step", first="step", until="step.exit_code == 0", max_iterations=3)
@@ -129,8 +129,8 @@ def test_a_loop_that_is_exhausted_fails():
     assert "has not converged after 3 iterations" in simulated.first.history.runs[0].reason
 
 
-def test_a_growing_graph_keeps_its_history(tmp_path):
-    """Tasks are identified by name: their numbers change when the graph grows."""
+def test_history_keeps_its_tasks_when_the_graph_grows(tmp_path):
+    """Tasks are identified by name, because their numbers change when the graph grows."""
     flow = weft.Builder("grow")
     flow.task("split", outputs=["parts"], work=5)
     flow.task("piece", sweep={"chunk": "lines(parts)"}, after="split", work=10)
@@ -178,8 +178,8 @@ def test_an_empty_simulation_is_rejected():
         weft.simulate(on="identical:2")
 
 
-def test_names_of_other_formats_become_plain_before_the_run():
-    """Tasks are renamed as when written to a file, so that a journal can name them."""
+def test_task_names_of_other_formats_are_converted_before_the_run():
+    """Tasks get the names they would have in a written file, so that the journal can refer to them."""
     from dataclasses import replace
 
     flow = sweep(points=1)
@@ -188,16 +188,16 @@ def test_names_of_other_formats_become_plain_before_the_run():
     assert [attempt.task for attempt in simulated.first.history.attempts.values()] == ["a_1_"]
 
 
-def test_progress_is_reported():
-    heard = []
+def test_simulation_reports_progress():
+    received = []
     weft.simulate(
-        sweep(points=600), on="identical:8", policy="fcfs", progress=lambda *news: heard.append(news)
+        sweep(points=600), on="identical:8", policy="fcfs", progress=lambda *news: received.append(news)
     )
-    entries, now_s, active = heard[0]
+    entries, now_s, active = received[0]
     assert (entries, now_s, active) == (0, 0.0, 1)
 
 
-def test_the_result_can_be_displayed():
+def test_simulation_result_can_be_displayed():
     simulated = weft.simulate(sweep(), on="identical:2", policy="fcfs")
     assert simulation_title(simulated) == "sweep on identical-2, policy fcfs"
     assert dict(simulation_facts(simulated.first))["end"] == "20 s"

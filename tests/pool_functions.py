@@ -1,4 +1,4 @@
-"""Pieces of work for the tests of pools; workers import them from here."""
+"""Functions for the tests of pools; worker processes import them from here."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ def squared(number):
 
 
 def slow_first(number):
-    """The first of many takes longest, so that the others are done before it."""
+    """Return the item; the first item takes longest, so that it ends last."""
     time.sleep(0.3 if number == 0 else 0.0)
     return number, os.getpid(), threading.get_ident()
 
 
 def together(number):
-    """Two of these at once last as long as one; where they ran, and from when to when."""
+    """Sleep, so that concurrent calls overlap; return start and end of the call."""
     started = time.time()
     time.sleep(0.4)
     return started, time.time()
@@ -39,7 +39,7 @@ def refused(number):
 
 
 class Private(Exception):
-    """An error that can be packed, but not unpacked."""
+    """An exception that can be pickled but not unpickled."""
 
     def __init__(self, left, right):
         super().__init__(f"{left} and {right}")
@@ -54,7 +54,7 @@ def added(large, number):
 
 
 class Large:
-    """Counts how often it is packed for a journey."""
+    """An object that counts how often it is pickled."""
 
     def __init__(self):
         self.entries = [1, 2, 3]

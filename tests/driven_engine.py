@@ -1,4 +1,4 @@
-"""An engine driven by a test: the test passes events and reads the commands as words."""
+"""An engine driven by a test, which passes events and compares the commands as text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from weft.runtime.simulation import Simulation
 from weft.workflow.builder import Builder
 from weft.workflow.checks import check_and_unfold
 
-__all__ = ["ByHand", "Simulated", "one_task", "platform_of", "simulated", "stages", "told"]
+__all__ = ["DrivenEngine", "Simulated", "command_texts", "one_task", "platform_of", "simulated", "stages"]
 
 
 def platform_of(*speeds, **facets):
@@ -38,7 +38,7 @@ def one_task(**facets):
     return flow.build()
 
 
-class ByHand:
+class DrivenEngine:
     """An engine with one run and no backend."""
 
     def __init__(self, workflow, platform, settings=None, policy="fcfs"):
@@ -47,20 +47,20 @@ class ByHand:
             WorkflowLibrary({"w": instance}), instance, make_policy(policy), settings or EngineSettings()
         )
         self.now = 0.0
-        self.first = self.tell(ev.Submitted(run=0, workflow="w"))
+        self.first = self.handle(ev.Submitted(run=0, workflow="w"))
 
     @property
     def run(self):
         return self.engine.state.runs[0]
 
-    def tell(self, *events, at=None):
-        """Handle events of one time; return the commands in words."""
+    def handle(self, *events, at=None):
+        """Handle events of one time; return the commands as text."""
         self.now = self.now if at is None else at
         found = []
         for event in events:
             found += self.engine.handle(event, self.now)
             check_engine(self.engine)
-        return told(found)
+        return command_texts(found)
 
     def state(self, task=0):
         """Return the name of a task's state."""
@@ -96,8 +96,8 @@ class Simulated:
         return [command for _, command in self.commands(cm.Assign) if command.replaces is not None]
 
     def words(self):
-        """Return all commands in words, with their times."""
-        return [(entry.now, words) for entry in self.entries for words in told(entry.commands)]
+        """Return all commands as text, with their times."""
+        return [(entry.now, words) for entry in self.entries for words in command_texts(entry.commands)]
 
 
 def simulated(workflow, platform, scenario=UNDISTURBED, settings=None, policy="fcfs"):
@@ -114,13 +114,13 @@ def simulated(workflow, platform, scenario=UNDISTURBED, settings=None, policy="f
     return Simulated(engine, entries)
 
 
-def told(commands):
-    """Return commands in words, without timers."""
+def command_texts(commands):
+    """Return commands as text, without timers."""
     return [words for words in map(_words, commands) if words is not None]
 
 
 def stages(commands):
-    """Return only the words of commands that a backend executes."""
+    """Return the text of those commands that a backend executes."""
     wanted = ("cancel", "prolog", "clean-up", "start")
     return [words for words in commands if words.split()[0] in wanted]
 

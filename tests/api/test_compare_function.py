@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 import weft
-from api.odd_planners import ODD
+from api.faulty_planners import FAULTY
 from planning_examples import platform, workflow
 from weft.planners import PLANNERS
 
@@ -24,9 +24,9 @@ def named(name, tasks, **head):
 
 
 @pytest.fixture
-def odd(monkeypatch):
-    """Register the odd planners."""
-    monkeypatch.setattr(PLANNERS, "_builtin", {**PLANNERS._builtin, **ODD})
+def faulty_planners(monkeypatch):
+    """Register the planners with faults."""
+    monkeypatch.setattr(PLANNERS, "_builtin", {**PLANNERS._builtin, **FAULTY})
     monkeypatch.setattr(PLANNERS, "_all", None)
 
 
@@ -41,7 +41,7 @@ def row(comparison, planner, place=0):
 
 
 class TestResults:
-    def test_each_result_equals_that_of_plan(self):
+    def test_each_result_of_compare_equals_the_result_of_plan(self):
         grid = platform({"speed": 2.0}, {"speed": 3.0})
         found = compared(CHAIN, FORK, on=grid)
         for tasks, results in zip((CHAIN, FORK), found.workflows, strict=True):
@@ -53,8 +53,8 @@ class TestResults:
             assert (results.tasks, results.edges) == (len(planned.graph), planned.graph.edge_count)
             assert result.planning_s > 0
 
-    def test_random_planners_draw_from_the_seed_as_plan_does(self, odd):
-        name = "dawdling:at-random=true"
+    def test_compare_and_plan_give_random_planners_the_same_seed(self, faulty_planners):
+        name = "late:at-random=true"
         for seed in (0, 5):
             found = row(compared(CHAIN, planners=[name], seed=seed), name)
             assert (
@@ -64,20 +64,24 @@ class TestResults:
         first, second = (row(compared(CHAIN, planners=[name], seed=seed), name).makespan_s for seed in (0, 5))
         assert first != second
 
-    def test_results_are_ordered_by_planner_and_workflow(self, odd):
-        found = compared(CHAIN, FORK, planners=["dawdling:by=1", "heft", "proving"])
-        assert found.planners == ("dawdling:by=1", "heft", "proving")
+    def test_results_are_ordered_by_planner_and_workflow(self, faulty_planners):
+        found = compared(CHAIN, FORK, planners=["late:by=1", "heft", "wrongbound"])
+        assert found.planners == ("late:by=1", "heft", "wrongbound")
         assert [results.workflow for results in found.workflows] == ["w1", "w2"]
         for results in found.workflows:
             assert tuple(result.planner for result in results.results) == found.planners
         assert [result.makespan_s for result in found.workflows[0].results] == [8, 7, 7]
 
-    def test_a_planner_is_compared_once_however_often_it_is_named(self):
+    def test_planner_named_twice_is_compared_once(self):
         assert compared(CHAIN, planners="heft, heft").planners == ("heft",)
 
-    def test_a_bound_proved_by_one_planner_applies_to_all(self, odd):
-        late = "dawdling:by=3"
-        for planners, bound_s in ((late, 7), (f"{late},proving:claim=8", 8), (f"{late},proving:claim=1", 7)):
+    def test_a_bound_proved_by_one_planner_applies_to_all(self, faulty_planners):
+        late = "late:by=3"
+        for planners, bound_s in (
+            (late, 7),
+            (f"{late},wrongbound:claim=8", 8),
+            (f"{late},wrongbound:claim=1", 7),
+        ):
             found = compared(CHAIN, planners=planners)
             assert found.workflows[0].lower_bound_s == bound_s
             assert found.workflows[0].gap(row(found, late)) == pytest.approx(10 / bound_s - 1)
@@ -92,56 +96,60 @@ class TestResults:
 
 
 class TestPlanners:
-    def test_without_names_all_planners_that_support_a_workflow_are_compared(self, odd, monkeypatch):
+    def test_without_names_all_planners_that_support_a_workflow_are_compared(
+        self, faulty_planners, monkeypatch
+    ):
         monkeypatch.setattr(
-            PLANNERS, "_builtin", {key: PLANNERS._builtin[key] for key in ("heft", "picky", "lost")}
+            PLANNERS,
+            "_builtin",
+            {key: PLANNERS._builtin[key] for key in ("heft", "smallinstances", "refusing")},
         )
         monkeypatch.setattr(PLANNERS, "_all", dict(PLANNERS._builtin))
         assert compared(FORK, planners=()).planners == ("heft",)
         both = compared(CHAIN, FORK, planners=())
-        assert both.planners == ("heft", "picky")
+        assert both.planners == ("heft", "smallinstances")
         assert [len(results.results) for results in both.workflows] == [2, 2]
-        assert compared(FORK, planners="all").planners == ("heft", "lost", "picky")
+        assert compared(FORK, planners="all").planners == ("heft", "refusing", "smallinstances")
 
     def test_every_registered_planner_is_verified_on_a_small_workflow(self):
         found = compared(CHAIN, planners=())
         assert set(found.planners) <= set(PLANNERS)
         assert row(found, "heft").makespan_s == 7
 
-    def test_all_unknown_names_are_reported_before_reading(self):
+    def test_all_unknown_planner_names_are_reported_before_workflows_are_read(self):
         with pytest.raises(weft.InvalidInput) as refused:
             weft.compare("nothing.yaml", planners="hefty,heft,zzzzz")
-        told = str(refused.value)
-        assert "unknown planner 'hefty'; did you mean 'heft'?" in told
-        assert "unknown planner 'zzzzz'" in told
-        assert "nothing.yaml" not in told
+        reported = str(refused.value)
+        assert "unknown planner 'hefty'; did you mean 'heft'?" in reported
+        assert "unknown planner 'zzzzz'" in reported
+        assert "nothing.yaml" not in reported
 
-    def test_unsupported_planners_are_listed_with_the_reason(self, odd):
-        found = compared(CHAIN, FORK, planners="heft,picky,lost,endless")
-        assert row(found, "picky").makespan_s == 7
+    def test_unsupported_planners_are_listed_with_the_reason(self, faulty_planners):
+        found = compared(CHAIN, FORK, planners="heft,smallinstances,refusing,infinite")
+        assert row(found, "smallinstances").makespan_s == 7
         assert found.refusals == (
-            ("lost", "w1", "no way out"),
-            ("endless", "w1", "the times of this plan exceed the range of floating-point numbers"),
-            ("picky", "w2", "more than 3 tasks"),
-            ("lost", "w2", "no way out"),
-            ("endless", "w2", "the times of this plan exceed the range of floating-point numbers"),
+            ("refusing", "w1", "the planner refuses"),
+            ("infinite", "w1", "the times of this plan exceed the range of floating-point numbers"),
+            ("smallinstances", "w2", "more than 3 tasks"),
+            ("refusing", "w2", "the planner refuses"),
+            ("infinite", "w2", "the times of this plan exceed the range of floating-point numbers"),
         )
 
-    def test_no_supported_planner_is_an_error(self, odd):
+    def test_compare_fails_when_no_planner_supports_the_workflow(self, faulty_planners):
         with pytest.raises(weft.InvalidInput) as refused:
-            compared(FORK, planners="picky,lost")
+            compared(FORK, planners="smallinstances,refusing")
         assert str(refused.value).splitlines() == [
-            "planner 'picky' cannot plan this: more than 3 tasks",
-            "planner 'lost' cannot plan this: no way out",
+            "planner 'smallinstances' cannot plan this: more than 3 tasks",
+            "planner 'refusing' cannot plan this: the planner refuses",
         ]
 
-    def test_an_impossible_schedule_is_an_error(self, odd):
-        with pytest.raises(weft.WeftError, match=r"cheating on w2 gives an invalid schedule.* precedence: "):
-            compared({"a": {"work": 1}}, CHAIN, planners="heft,cheating")
+    def test_invalid_schedule_of_a_planner_is_reported_as_an_error(self, faulty_planners):
+        with pytest.raises(weft.WeftError, match=r"invalid on w2 gives an invalid schedule.* precedence: "):
+            compared({"a": {"work": 1}}, CHAIN, planners="heft,invalid")
 
 
 class TestWorkflows:
-    def test_files_and_records(self, tmp_path):
+    def test_compare_accepts_files_and_workflow_records(self, tmp_path):
         (tmp_path / "flow.yaml").write_text("weft: 1\nname: flow\ntasks: {a: {work: 3}}\n")
         path = tmp_path / "flow.yaml"
         for given in (path, str(path), [path, named("other", CHAIN)]):
@@ -155,7 +163,7 @@ class TestWorkflows:
             == 7
         )
 
-    def test_workflows_of_one_name_are_labelled_by_their_files(self, tmp_path):
+    def test_workflows_with_equal_names_are_labelled_by_their_files(self, tmp_path):
         paths = [tmp_path / "one.yaml", tmp_path / "two.yaml"]
         for path in paths:
             path.write_text("weft: 1\nname: same\ntasks: {a: {work: 3}}\n")
@@ -169,38 +177,38 @@ class TestWorkflows:
         flow = named("same", CHAIN)
         assert labels(flow, flow) == ["same (1)", "same (2)"]
 
-    def test_an_infeasible_task_is_named(self):
+    def test_error_names_the_infeasible_task(self):
         with pytest.raises(weft.Infeasible, match=r"w2: .*wide"):
             compared(CHAIN, {"wide": {"work": 1, "nodes": 3}})
 
-    def test_a_missing_workflow_is_rejected(self):
+    def test_compare_without_a_workflow_is_rejected(self):
         with pytest.raises(weft.InvalidInput, match="no workflow"):
             weft.compare([])
 
-    def test_a_seed_is_at_least_0(self):
+    def test_negative_seed_is_rejected(self):
         with pytest.raises(weft.InvalidInput, match="seed -1"):
             compared(CHAIN, seed=-1)
 
 
-def test_progress_is_reported_for_every_plan(odd, tmp_path):
+def test_progress_is_reported_for_every_plan(faulty_planners, tmp_path):
     path = tmp_path / "flow.yaml"
     path.write_text("weft: 1\nname: flow\ntasks: {a: {work: 3}}\n")
-    told = []
+    reported = []
 
     @contextmanager
     def progress(text):
-        told.append(text)
+        reported.append(text)
         yield
-        told.append("done")
+        reported.append("done")
 
-    weft.compare(path, on="identical:1", planners="heft,proving", progress=progress)
-    assert told == [
+    weft.compare(path, on="identical:1", planners="heft,wrongbound", progress=progress)
+    assert reported == [
         f"reading {path}", "done", "compiling flow", "done",
-        "planning flow with heft", "done", "planning flow with proving", "done",
+        "planning flow with heft", "done", "planning flow with wrongbound", "done",
     ]  # fmt: skip
 
 
-def test_the_record_is_plain_data():
+def test_comparison_record_is_plain_data():
     record = compared(CHAIN, FORK).as_record()
     assert json.loads(json.dumps(record)) == record
     assert [line["planner"] for line in record["planners"]] == ["heft"]

@@ -1,4 +1,4 @@
-"""Shared plans with more waiting tasks than are evaluated: free machines are still used."""
+"""Shared plans with more waiting tasks than the evaluation limit still use all free machines."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def simulate(policy, scene, look):
     return simulation.run(check=look)
 
 
-def in_vain(engine):
+def startable_tasks(engine):
     """Return the ready tasks that could start on their planned machine, or elsewhere if that machine is down."""
     state = engine.state
     free = {machine.index for machine in state.machines if machine.has_room(1)}
@@ -96,7 +96,7 @@ def could_go(state, run, task, free):
 def test_no_machine_is_idle_while_a_task_planned_there_is_ready(monkeypatch, policy, most, scene, hurried):
     monkeypatch.setattr("weft.policies.shared_plans._MOST_WAITING", most)
     found = []
-    engine = simulate(policy, scene, lambda engine: found.extend(in_vain(engine)))
+    engine = simulate(policy, scene, lambda engine: found.extend(startable_tasks(engine)))
     assert found == []
     assert [run.ending for run in engine.state.runs] == ["completed", "completed"]
     assert set(hurried) == {most + 1}

@@ -1,4 +1,4 @@
-"""Without disturbances every task of a followed plan starts and ends exactly as planned.
+"""Without disturbances every task of a plan starts and ends exactly as planned.
 
 Excluded, because plans and runs differ there: tasks of 0 s beside tasks that use the whole machine, data passed
 on by virtual tasks (which have no machine), and transfers of files from another machine than their producer's.
@@ -89,7 +89,7 @@ def assert_as_planned(made, planner):
 
 @settings(suppress_health_check=list(HealthCheck))
 @given(instances(), st.sampled_from(DENSE))
-def test_undisturbed_every_task_starts_and_ends_as_planned(made, planner):
+def test_tasks_start_and_end_as_planned_without_disturbances(made, planner):
     assume(make_planner(planner).supports(made, MAKESPAN) is None)
     assert_as_planned(made, planner)
 
@@ -115,7 +115,7 @@ COMMUNICATION = {
 
 
 @pytest.mark.parametrize(("planner", "end_s"), [("heft", 80), ("cpop", 86)])
-def test_the_example_of_heft_ends_as_published(planner, end_s):
+def test_example_of_heft_ends_as_published(planner, end_s):
     made = instance(matrix_tasks(SECONDS, COMMUNICATION), processors(3))
     assert assert_as_planned(made, planner) == end_s
 

@@ -11,15 +11,15 @@ from weft.errors import Infeasible
 from weft.planners.heft import Heft
 from weft.planners.planner import Unsupported
 
-__all__ = ["ODD", "Cheating", "Dawdling", "Endless", "Lost", "Picky", "Proving"]
+__all__ = ["FAULTY", "Infinite", "Invalid", "Late", "Refusing", "SmallInstances", "WrongBound"]
 
 
 @dataclass(frozen=True)
-class Odd:
-    """Plans as HEFT does."""
+class HeftCopy:
+    """Plan as HEFT does; base of the planners below."""
 
-    name: ClassVar[str] = "odd"
-    title: ClassVar[str] = "as HEFT, but for one thing"
+    name: ClassVar[str] = "heftcopy"
+    title: ClassVar[str] = "HEFT with one fault"
     anytime: ClassVar[bool] = False
 
     def supports(self, instance, objective):
@@ -30,24 +30,24 @@ class Odd:
 
 
 @dataclass(frozen=True)
-class Picky(Odd):
-    """Refuses workflows of more than three tasks."""
+class SmallInstances(HeftCopy):
+    """Refuse workflows of more than three tasks."""
 
     def supports(self, instance, objective):
         return Unsupported(reason="more than 3 tasks") if len(instance) > 3 else None
 
 
 @dataclass(frozen=True)
-class Lost(Odd):
-    """Finds no plan."""
+class Refusing(HeftCopy):
+    """Raise an error instead of returning a plan."""
 
     def plan(self, request):
-        raise Infeasible("no way out")
+        raise Infeasible("the planner refuses")
 
 
 @dataclass(frozen=True)
-class Cheating(Odd):
-    """Starts every task at time 0."""
+class Invalid(HeftCopy):
+    """Start every task at time 0, ignoring dependencies."""
 
     def plan(self, request):
         made = super().plan(request)
@@ -63,8 +63,8 @@ class Cheating(Odd):
 
 
 @dataclass(frozen=True)
-class Endless(Odd):
-    """Returns infinite times."""
+class Infinite(HeftCopy):
+    """Return infinite start times."""
 
     def plan(self, request):
         made = super().plan(request)
@@ -73,8 +73,8 @@ class Endless(Odd):
 
 
 @dataclass(frozen=True)
-class Dawdling(Odd):
-    """Starts late by a fixed or random number of seconds."""
+class Late(HeftCopy):
+    """Start every task late, by a fixed or random number of seconds."""
 
     by: float = 0.0
     at_random: bool = False
@@ -90,8 +90,8 @@ class Dawdling(Odd):
 
 
 @dataclass(frozen=True)
-class Proving(Odd):
-    """Claims a lower bound that its plan does not support."""
+class WrongBound(HeftCopy):
+    """Return a lower bound that is above the makespan of its plan."""
 
     claim: float = 0.0
 
@@ -100,6 +100,6 @@ class Proving(Odd):
         return replace(made, bound_s=self.claim)
 
 
-ODD = {kind.__name__.lower(): f"api.odd_planners:{kind.__name__}"
-       for kind in (Picky, Lost, Cheating, Endless, Dawdling, Proving)}  # fmt: skip
+FAULTY = {kind.__name__.lower(): f"api.faulty_planners:{kind.__name__}"
+       for kind in (SmallInstances, Refusing, Invalid, Infinite, Late, WrongBound)}  # fmt: skip
 """Registry entries of these planners."""

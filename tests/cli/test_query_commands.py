@@ -75,7 +75,7 @@ def test_ls_lists_runs_with_their_promise(done: Project) -> None:
 
 
 @pytest.mark.parametrize(
-    ("stated", "listed", "told"),
+    ("stated", "listed", "reported"),
     [
         ({"a": 0.3, "b": 0.2, "c": 0.1}, "600 ms +unknown", "600 ms (spread unknown)"),
         (
@@ -85,8 +85,8 @@ def test_ls_lists_runs_with_their_promise(done: Project) -> None:
         ),
     ],
 )
-def test_a_promise_contains_only_stated_times(
-    stated: dict[str, float], listed: str, told: str, project: Project
+def test_a_promise_is_based_on_stated_times_only(
+    stated: dict[str, float], listed: str, reported: str, project: Project
 ) -> None:
     text = (project.folder / "tiny.yaml").read_text()
     for kind, seconds in stated.items():
@@ -96,12 +96,12 @@ def test_a_promise_contains_only_stated_times(
     project.write("one.yaml", machine)
     assert project.weft("run", "tiny.yaml", "--on", "one.yaml", "-q").code == 0
     assert re.search(rf" 5 +{listed} ", project.weft("ls").out)
-    assert project.weft("status").out.splitlines()[1] == f"promise: {told}"
-    assert re.search(rf"^  promise +{re.escape(told)}", project.weft("report").out, re.MULTILINE)
+    assert project.weft("status").out.splitlines()[1] == f"promise: {reported}"
+    assert re.search(rf"^  promise +{re.escape(reported)}", project.weft("report").out, re.MULTILINE)
     page = (project.folder / ".weft/reports/1/report.html").read_text()
-    assert told.partition(";")[0] in page
-    (said,) = project.json("report")["promises"]
-    assert said["promise"] == project.json("ls")[0]["promise"] == project.json("status")["promise"]
+    assert reported.partition(";")[0] in page
+    (printed,) = project.json("report")["promises"]
+    assert printed["promise"] == project.json("ls")[0]["promise"] == project.json("status")["promise"]
 
 
 def test_status_counts_tasks_by_kind(done: Project) -> None:
@@ -120,17 +120,17 @@ def test_status_counts_tasks_by_kind(done: Project) -> None:
     refused(done.weft("status", "7"), 2, "no run 7", "`weft ls`")
 
 
-def test_watch_of_a_run_that_is_over_ends_at_once(done: Project) -> None:
+def test_watch_of_a_completed_run_ends_at_once(done: Project) -> None:
     shown = done.weft("watch")
     assert (shown.code, shown.out.splitlines()[-1]) == (
         0,
         "run 1, tiny: completed; details: `weft report 1`",
     )
-    told = [json.loads(line) for line in done.weft("watch", "--json").out.splitlines()]
-    assert (told[0]["what"], told[-1]["what"]) == ("run-submitted", "run-ended")
+    reported = [json.loads(line) for line in done.weft("watch", "--json").out.splitlines()]
+    assert (reported[0]["what"], reported[-1]["what"]) == ("run-submitted", "run-ended")
 
 
-def test_logs(done: Project) -> None:
+def test_logs_prints_the_output_of_a_task(done: Project) -> None:
     assert done.weft("logs", "a").out == "made a\n"
     assert done.weft("logs", "a", "--follow").out == "made a\n"
     silent = done.weft("logs", "b[2]")
@@ -142,7 +142,7 @@ def test_logs(done: Project) -> None:
     refused(done.weft("logs", "a", "--attempt", "2"), 2, "attempt 2 of 'a'", "it had 1")
 
 
-def test_logs_of_reused_tasks_and_of_errors(done: Project) -> None:
+def test_logs_explains_reused_tasks_and_errors(done: Project) -> None:
     assert done.weft("run", "tiny.yaml", "-q").code == 0
     assert "reused from an earlier run" in done.weft("logs", "a").err
     assert done.weft("logs", "a", "--run", "1").out == "made a\n"
@@ -152,7 +152,7 @@ def test_logs_of_reused_tasks_and_of_errors(done: Project) -> None:
     assert done.weft("logs", "a", "--stderr").out == "wrong\n"
 
 
-def test_logs_follow_no_link(done: Project) -> None:
+def test_logs_does_not_follow_links(done: Project) -> None:
     secret = done.write("secret", "not yours\n")
     log = done.folder / ".weft/attempts/1/0/out"
     log.unlink()
@@ -160,7 +160,7 @@ def test_logs_follow_no_link(done: Project) -> None:
     assert done.weft("logs", "a").out == ""
 
 
-def test_report(done: Project) -> None:
+def test_report_writes_a_page(done: Project) -> None:
     shown = done.weft(
         "report", "--html", "p.html", "--trace", "t.tsv", "--events", "e.jsonl", "--wfformat", "w.json"
     )
@@ -175,7 +175,7 @@ def test_report(done: Project) -> None:
     assert all(attempt["cpu_s"] is not None for attempt in record["attempts"])
 
 
-def test_explain_of_the_project_and_of_a_journal(done: Project) -> None:
+def test_explain_works_for_a_project_and_for_a_journal(done: Project) -> None:
     here = done.weft("explain", "c")
     assert here.code == 0
     assert "it became completed" in here.out
