@@ -264,7 +264,7 @@ def _lookup(group: Any) -> Callable[[str], Any]:
 
 
 def replace_tables(page: str, records: Mapping[str, Record]) -> str:
-    """Return a Markdown page with its tables of fields written anew.
+    """Return a Markdown page with its tables of fields regenerated.
 
     A table is between the lines ``<!-- fields: RECORD KEY ... -->`` and ``<!-- end -->``; without keys it
     has all fields of the record.

@@ -184,12 +184,12 @@ def on_checkpoint(function: Callable[[], object]) -> None:
 
 
 def checkpointed_exit() -> NoReturn:
-    """Exit with the code for: restart files are written, run again from them."""
+    """Exit with the code that requests another run from the restart files just written."""
     sys.exit(CHECKPOINTED)
 
 
 def requeue() -> NoReturn:
-    """Exit with the code for: this machine is unsuitable, run again from the start."""
+    """Exit with the code that requests another run from the start, because this machine is unsuitable."""
     sys.exit(REQUEUE)
 
 

@@ -120,7 +120,7 @@ def _verdict(candidate: Candidate, common: Sequence[str]) -> Iterator[str]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ReplayedJournal:
-    """A journal and the result of deciding it again."""
+    """A journal and the result of its replay."""
 
     journal: Journal
     policy: str
@@ -145,7 +145,7 @@ class ReplayedJournal:
 def replay_journal(
     journal: Journal | str | Path, *, policy: str | None = None, run: int | None = None
 ) -> ReplayedJournal:
-    """Decide a journal again, with its own policy or another, and compare the commands.
+    """Replay the events of a journal with its own policy or another, and compare the commands.
 
     For a project, ``run`` selects the journal by run number (default: the last run).
     """

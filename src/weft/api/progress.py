@@ -383,7 +383,7 @@ def _further_s(run: RunState, lines: dict[int, PlanLine]) -> float | None:
 
 
 def _to_come(run: RunState, body: LoopState) -> tuple[int, int] | None:
-    """Count the coming iterations of a loop body: after its last one, and in total; None if unknown.
+    """Count the remaining iterations of a loop body: those beyond the planned ones, and all; None if unknown.
 
     The span of an outer iteration already contains one iteration of the inner loop.
     """

@@ -123,7 +123,7 @@ def _check_names(graph: TaskGraph, name: str) -> list[str]:
 
 
 def _check_scenario(source: SourceFile, machines: Platform | None) -> dict[str, object] | None:
-    """Check a scenario and the workflows it names; return None if the file is no scenario."""
+    """Check a scenario and the workflows it names; return None if the file is not a scenario."""
     from weft.backends.simulation.scenario_checks import check_scenario, workflow_keys
     from weft.backends.simulation.scenario_reader import is_scenario, load_arrival_workflows, read_scenario
     from weft.formats.native import WeftYaml

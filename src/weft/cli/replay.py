@@ -1,4 +1,4 @@
-"""``weft replay``: decide a journal again and compare the commands."""
+"""``weft replay``: process the events of a journal again and compare the commands."""
 
 from __future__ import annotations
 

@@ -438,7 +438,7 @@ class FinishRun:
 
 @message
 class StopRun:
-    """Start nothing more of a run."""
+    """Stop starting tasks of a run."""
 
     run: int
     reason: str = ""
@@ -446,7 +446,7 @@ class StopRun:
 
 @message
 class EstimateSpeed:
-    """Set the estimated speed of a machine: measured on an attempt, or reset after a while."""
+    """Set the estimated speed of a machine: measured on an attempt, or reset after a timeout."""
 
     machine: int
     speed_factor: float
@@ -465,7 +465,7 @@ class MarkMachine:
 
 @message
 class AbandonAttempt:
-    """Remember an attempt on a machine that stopped answering; it is cancelled if the machine comes back."""
+    """Record an attempt on a machine that stopped answering; it is cancelled if the machine comes back."""
 
     attempt: int
     machine: int
@@ -473,7 +473,7 @@ class AbandonAttempt:
 
 @message
 class LoseAttempt:
-    """End an attempt that was leaving a machine which is lost."""
+    """Close an attempt whose machine was lost while it migrated away."""
 
     attempt: int
     machine: int
@@ -481,7 +481,7 @@ class LoseAttempt:
 
 @message
 class CountRequeue:
-    """Set the number of reruns in a row that a task requested without progress."""
+    """Set the number of consecutive reruns that a task requested without progress."""
 
     run: int
     task: int

@@ -151,7 +151,7 @@ class MigrationReason(enum.StrEnum):
 
 
 class ProbeTarget(enum.StrEnum):
-    """What a probe asks for."""
+    """The subject of a probe."""
 
     PROGRESS = "progress"
     """The progress of an attempt."""

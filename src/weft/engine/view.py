@@ -28,7 +28,7 @@ from weft.workflow.task_graph import COMPUTE, TRANSFER
 
 
 class EngineMachineView:
-    """One machine, as a policy sees it."""
+    """A policy's view of one machine."""
 
     __slots__ = ("_machine", "_state", "index")
 
@@ -105,7 +105,7 @@ class _QueuedMode(Mode):
 
 
 class EngineRunView:
-    """One run, as a policy sees it."""
+    """A policy's view of one run."""
 
     __slots__ = ("_run", "_selector", "_state", "arrival_s", "index", "instance", "owner")
 
@@ -201,7 +201,7 @@ class EngineRunView:
 
 
 class EngineView:
-    """The state, as a policy sees it."""
+    """A policy's view of the state."""
 
     def __init__(self, state: EngineState, selector: str = "") -> None:
         """Show the whole state; of the ready tasks only those with this selector ("": those without one)."""

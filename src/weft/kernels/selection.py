@@ -342,7 +342,7 @@ def _release(tasks: TaskArrays, selection: SelectionRule, ready: SelectionQueue,
 
 @kernel
 def _first_free(machines: MachineArrays, timelines: Timelines) -> float:
-    """Return the time from which some machine has a node free for good."""
+    """Return the time from which some machine always has a free node."""
     first = INFINITY
     for machine in range(machines.number):
         free = 0.0

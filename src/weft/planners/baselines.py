@@ -12,7 +12,7 @@ from weft.workflow.task_graph import COMPUTE, Indices
 
 
 class RoundRobin(ListPlanner):
-    """Binding variables in turn over their candidate machines.
+    """Assigns binding variables in turn to their candidate machines.
 
     Each variable is bound to the first of its candidates after the machine that was used last. This is the
     plan ``T_o`` that R. Prodan, T. Fahringer, Dynamic Scheduling of Scientific Workflow Applications on the
@@ -47,7 +47,7 @@ def _bind_in_turn(instance: Instance) -> Indices:
 
 
 class RandomMachine(BasePlanner):
-    """Every binding variable on a random candidate machine; another seed gives another plan.
+    """Assigns every binding variable to a random candidate machine; another seed gives another plan.
 
     All candidates are equally likely, as in the first generation of the genetic search of R. Prodan, T.
     Fahringer (docs/papers/dynamic-grid.md, section 4). Deviations as round robin.

@@ -10,7 +10,7 @@ from weft.schedule.schedule import Schedule
 
 
 class MinMin(ListPlanner):
-    """The ready task that ends first.
+    """Places the ready task with the earliest finish first.
 
     All ready tasks compete; the winner is placed where it ends first. Machines fill evenly at the beginning,
     and a long task may be left for the end. M. Maheswaran, S. Ali, H. J. Siegel, D. Hensgen, R. F. Freund,
@@ -33,7 +33,7 @@ class MinMin(ListPlanner):
 
 
 class MaxMin(ListPlanner):
-    """The ready task whose earliest finish is the latest, so that short tasks fill the gaps at the end.
+    """Places the ready task with the latest earliest finish first; short tasks fill the gaps at the end.
 
     Reference and deviations as MinMin. Complexity O(v r + s (d l + k)) for r ready tasks at a time; s is v r
     if all tasks prefer the same machine. Instances that would take many minutes are refused.
@@ -53,7 +53,7 @@ class MaxMin(ListPlanner):
 
 
 class Sufferage(ListPlanner):
-    """The ready task that loses most on its second-best machine.
+    """Places the ready task that loses most on its second-best machine first.
 
     The loss is the difference between its earliest finish there and on the best machine. Reference as MinMin,
     complexity as MaxMin. Deviations as MinMin; besides, the paper gives every machine one task before it

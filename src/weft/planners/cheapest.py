@@ -1,4 +1,4 @@
-"""Cheapest: every binding variable where it costs least, with the node counts that cost least there."""
+"""Cheapest: every binding variable on its cheapest machine, with the cheapest node counts there."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from weft.workflow.task_graph import COMPUTE, Floats, Indices
 
 
 class Cpop(ListPlanner):
-    """The critical path on one machine, all other tasks by earliest finish.
+    """Places the critical path on one machine, and all other tasks by earliest finish.
 
     All tasks of the critical path go to the one machine that runs them in the least time. Of the ready tasks
     the one with the longest path through it comes first; tasks off the critical path go where they finish

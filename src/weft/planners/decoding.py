@@ -495,7 +495,7 @@ def _build_fast_path(instance: Instance, rule: int, turns: Indices | None) -> Fa
 
 
 def _release(problem: kernel.ProblemArrays, rule: int) -> Floats | None:
-    """Return when each machine becomes free for good; None if skylines are needed.
+    """Return when each machine becomes permanently free; None if skylines are needed.
 
     Under the rules that fill no gaps, a machine of one node that is busy from 0 on without a break behaves
     like one whose first task ends then.

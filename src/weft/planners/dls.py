@@ -9,7 +9,7 @@ from weft.schedule.schedule import Schedule
 
 
 class Dls(ListPlanner):
-    """The highest dynamic level of all ready tasks and machines.
+    """Places the pair of ready task and machine with the highest dynamic level.
 
     The dynamic level is the static level of the task, minus its earliest start on the machine, plus the
     advantage of the machine over the median. G. C. Sih, E. A. Lee, A Compile-Time Scheduling Heuristic for

@@ -10,7 +10,7 @@ from weft.schedule.schedule import Schedule
 
 
 class Etf(ListPlanner):
-    """The earliest start of all ready tasks.
+    """Places the ready task with the earliest start.
 
     Of all tasks whose predecessors are placed, the one that can start first is placed where it can; ties go
     to the higher static level. J.-J. Hwang, Y.-C. Chow, F. D. Anger, C.-Y. Lee, Scheduling Precedence Graphs

@@ -62,7 +62,7 @@ class LinearObjective(NamedTuple):
 
     @property
     def is_makespan(self) -> bool:
-        """Whether only the makespan counts, limits included."""
+        """Return whether only the makespan counts, limits included."""
         return self.per_node_s == 0 and self.per_price == 0 and self.max_cost == math.inf
 
 
@@ -157,7 +157,7 @@ class PopulationEvaluator:
 
     @property
     def batch(self) -> int:
-        """Number of individuals to evaluate between two checks of the budget."""
+        """Return the number of individuals to evaluate between two checks of the budget."""
         task_s = _SCHEDULE_TASK_S if self.of_schedules else _TASK_S
         return max(1, int(_BATCH_S / (task_s * max(1, len(self._instance)))))
 

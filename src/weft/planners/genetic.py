@@ -166,7 +166,7 @@ class BindingEncoding:
 
     @property
     def batch(self) -> int:
-        """Number of points to evaluate between two checks of the budget."""
+        """Return the number of points to evaluate between two checks of the budget."""
         return self._evaluator.batch
 
     def values(self, points: Points) -> Floats:

@@ -13,7 +13,7 @@ from weft.schedule.schedule import Schedule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heft(ListPlanner):
-    """Earliest finish in the order of upward ranks; the reference for all list planners.
+    """Places tasks at their earliest finish in order of upward ranks; the reference of the list planners.
 
     Tasks are taken by descending upward rank. Each is placed where it finishes first, in a gap between tasks
     if one is long enough. H. Topcuoglu, S. Hariri, M.-Y. Wu, Performance-Effective and Low-Complexity Task

@@ -147,7 +147,7 @@ class _ScheduleTrials:
 
     @property
     def best(self) -> _ScoredSchedule:
-        """The best schedule, the earliest of several."""
+        """Return the best schedule, the earliest of several."""
         return min(self.found, key=lambda trial: trial.score)
 
     def plan(self) -> Plan:

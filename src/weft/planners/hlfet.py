@@ -10,7 +10,7 @@ from weft.schedule.schedule import Schedule
 
 
 class Hlfet(ListPlanner):
-    """The ready task of the highest level on the machine that is free first.
+    """Places the ready task of the highest level on the machine that is free first.
 
     Whenever a machine is free it takes, of the tasks whose predecessors have ended, the one of the highest
     level: the longest path to an exit, its own time included. T. L. Adam, K. M. Chandy, J. R. Dickson, A

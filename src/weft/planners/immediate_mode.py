@@ -10,7 +10,7 @@ from weft.schedule.schedule import Schedule
 
 
 class Mct(ListPlanner):
-    """Minimum completion time: every task where it ends first, after all other tasks there.
+    """Minimum completion time: places every task where it finishes first, after all other tasks there.
 
     M. Maheswaran, S. Ali, H. J. Siegel, D. Hensgen, R. F. Freund, Dynamic Mapping of a Class of Independent
     Tasks onto Heterogeneous Computing Systems, JPDC 59(2), 1999, section 3. Deviations: tasks may depend on
@@ -29,7 +29,7 @@ class Mct(ListPlanner):
 
 
 class Olb(ListPlanner):
-    """Opportunistic load balancing: every task on the machine that is free first, however long it takes.
+    """Opportunistic load balancing: places every task on the machine that is free first.
 
     R. F. Freund et al., Scheduling Resources in Multi-User, Heterogeneous, Computing Environments with
     SmartNet, HCW 1998. Deviations: tasks may depend on each other; a machine is free for a task when its data
@@ -48,7 +48,7 @@ class Olb(ListPlanner):
 
 
 class Fastest(ListPlanner):
-    """Minimum execution time: every task where it takes least, whatever waits there.
+    """Minimum execution time: places every task on its fastest machine, busy or not.
 
     T. D. Braun et al., A Comparison of Eleven Static Heuristics for Mapping a Class of Independent Tasks onto
     Heterogeneous Distributed Computing Systems, JPDC 61(6), 2001, section 2 (MET). Deviations: tasks may

@@ -1,4 +1,4 @@
-"""Lazy: no plan; a task is bound when it becomes ready, to the machine of the lowest time."""
+"""Lazy: bind a task when it becomes ready, to the machine with the shortest time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from weft.planners.problem import compile_problem
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LazyPlanner(BasePlanner):
-    """A run without a plan, with estimated times.
+    """Binds each task when it becomes ready, as in a run without a plan, with estimated times.
 
     The baseline of R. Prodan, T. Fahringer, Dynamic Scheduling of Scientific Workflow Applications on the
     Grid, SAC 2005 (docs/papers/dynamic-grid.md, section 13). In the paper the time is that of the transfer

@@ -1,4 +1,4 @@
-"""Local optimum: every task on the node count with which it takes least, whatever waits for it."""
+"""Local optimum: every task with its fastest node count, regardless of waiting tasks."""
 
 from __future__ import annotations
 

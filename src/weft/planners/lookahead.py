@@ -16,7 +16,7 @@ _PAIR_S = 0.5e-6
 
 
 class Lookahead(ListPlanner):
-    """The machine with the earliest finish of the last successor, in the order of HEFT.
+    """Places each task on the machine with the earliest finish of its last successor, in the order of HEFT.
 
     For every machine of a task each of its successors is evaluated on all its machines, and the machine is
     taken for which the last successor ends first. L. F. Bittencourt, R. Sakellariou, E. R. M. Madeira, DAG

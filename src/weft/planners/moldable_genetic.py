@@ -125,7 +125,7 @@ class NodeCountEncoding:
 
     @property
     def batch(self) -> int:
-        """Number of points to evaluate between two checks of the budget."""
+        """Return the number of points to evaluate between two checks of the budget."""
         return self._evaluator.batch
 
     def values(self, points: Points) -> Floats:

@@ -110,7 +110,7 @@ class ParetoArchive:
 
     @property
     def entries(self) -> tuple[FrontEntry, ...]:
-        """The entries by ascending makespan and descending amount."""
+        """Return the entries by ascending makespan and descending amount."""
         return tuple(self._entries)
 
     def offer(self, entry: FrontEntry) -> bool:

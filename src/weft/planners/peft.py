@@ -21,7 +21,7 @@ _CELL_S = 0.15e-6
 
 
 class Peft(ListPlanner):
-    """Earliest finish plus the optimistic cost of everything that follows.
+    """Places tasks by earliest finish plus the optimistic cost of all descendants.
 
     The optimistic cost table holds, per task and machine, the least time from the end of the task to the end
     of the workflow. Of the ready tasks the one with the largest mean in the table comes first. It is placed
@@ -48,7 +48,7 @@ class Peft(ListPlanner):
         return super().check(instance)
 
     def schedule(self, instance: Instance) -> Schedule:
-        """Compute the table and its means, then place by both (algorithm 1)."""
+        """Compute the table and its row means; order by the means, place by the table (algorithm 1)."""
         table, ranks = optimistic_table(instance)
         return place_tasks(instance, ready_order(instance, ranks), rule=make_rule(extra=table))
 

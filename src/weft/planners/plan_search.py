@@ -34,7 +34,7 @@ class Encoding(Protocol):
 
     @property
     def batch(self) -> int:
-        """Number of points to evaluate between two checks of the budget."""
+        """Return the number of points to evaluate between two checks of the budget."""
         ...
 
     def values(self, points: Points) -> Floats:

@@ -65,7 +65,7 @@ class Incumbent:
 
     @property
     def schedule(self) -> Schedule | None:
-        """The best schedule so far; None if there is none."""
+        """Return the best schedule so far; None if there is none."""
         return None if self._found is None else self._found[1]
 
     def offer(self, plan: Plan, by: str) -> float:
@@ -100,7 +100,7 @@ class Incumbent:
 
     @property
     def is_settled(self) -> bool:
-        """Whether no schedule can be better, or no schedule can keep the limits."""
+        """Return whether no schedule can be better, or no schedule can meet the limits."""
         if self._found is None:
             return False
         loss, schedule = self._found

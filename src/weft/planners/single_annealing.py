@@ -203,7 +203,7 @@ class _SingleSearch:
 
 
 def _scale(problem: SingleProblem, terms: SingleObjective) -> float:
-    """Return the objective value of a mean second of a task and its data, and of a quarter of its weight."""
+    """Return the objective value of a mean task second with its data, and of a quarter of its weight."""
     seconds = _mean(problem.seconds) + _mean(problem.size) * _mean(problem.inverse)
     if problem.fixed is not None and problem.files is not None and problem.latency is not None:
         seconds += _mean(problem.fixed) + _mean(problem.files) * _mean(problem.latency)

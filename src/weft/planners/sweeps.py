@@ -192,7 +192,7 @@ class SweepQueues:
 
     @property
     def length_s(self) -> float:
-        """The makespan."""
+        """Return the makespan."""
         return float(self.finish.max(initial=0.0))
 
     def improve(self, budget: Budget) -> bool:
@@ -262,7 +262,7 @@ class SweepQueues:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shuffle(BasePlanner):
-    """The subtasks of every layer in turn over its machines.
+    """Assigns the subtasks of every layer in turn to its machines.
 
     T. Ma, R. Buyya, Critical-Path and Priority based Algorithms for Scheduling Workflows with Parameter Sweep
     Tasks on Global Grids, sections on the model and on xDCP (docs/papers/parameter-sweeps.md, section 1).

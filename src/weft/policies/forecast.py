@@ -420,7 +420,7 @@ class _ForecastSchedule:
         self._end[task] = (finish, machine)
 
     def _ways(self, task: int, ready: float) -> Iterator[tuple[float, float, int, int]]:
-        """Yield the modes that can be the best: finish, time when nodes are free, machine, nodes."""
+        """Yield the modes that may be the best: finish, time when nodes are free, machine, nodes."""
         model = self._model
         only, homes = self._only(task), self._homes(task)
         for number, seconds, nodes in model.choices(task):
@@ -441,14 +441,14 @@ class _ForecastSchedule:
         return self._run.bound(task) if bound is None else bound
 
     def _homes(self, task: int) -> Collection[int]:
-        """Return the machines that have data of a task."""
+        """Return the machines that hold data of a task."""
         if not self._model.moves_data:
             return ()
         homes = (self._end[other][1] for other in self._model.before[task])
         return {home: None for home in homes if home is not None}
 
     def _worth(self, number: int, nodes: int, homes: Collection[int]) -> list[int]:
-        """Return the machines of a class that can be the best for a task.
+        """Return the machines of a class that may be the best for a task.
 
         Data arrive at the same time on all machines without data, so the best of those is the first free one.
         """

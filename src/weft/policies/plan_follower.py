@@ -1,4 +1,4 @@
-"""Plan follower: every task runs where the plan says, in the order of planned starts."""
+"""Plan follower: every task runs on its planned machine, in the order of planned starts."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ class SharedPlans:
         return place
 
     def _waits_alone(self, view: View, run: RunView, task: int) -> bool:
-        """Return whether all tasks of the class of a waiting task must wait, too, in this event."""
+        """Return whether all tasks of the class of a waiting task must also wait in this event."""
         line = None if run.plan is None else run.plan.line.get(task)
         return line is not None and view.machines[line.machine].nodes == 1
 

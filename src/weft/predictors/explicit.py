@@ -1,4 +1,4 @@
-"""Explicit seconds: the workflow states how long a task takes on each machine."""
+"""Explicit seconds: the workflow states the duration of a task on each machine."""
 
 from __future__ import annotations
 

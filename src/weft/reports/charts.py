@@ -179,7 +179,7 @@ def _bars(each: PromiseOutcome, sure_s: float, top: int, across: float) -> list[
 
 
 def _unsure(late_s: float | None, sure_s: float, top: int, across: float) -> list[str]:
-    """Draw the range from P50 to P90, if known."""
+    """Draw the range from P50 to P90, if it is known."""
     if late_s is None:
         return []
     begin, width = _NAME + sure_s * across, max(0.0, late_s - sure_s) * across

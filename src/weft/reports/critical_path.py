@@ -26,7 +26,7 @@ _ORDER = ("data", "iteration", "retry", "nodes")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathStep:
-    """One attempt on the path and the time before it."""
+    """One attempt on the path, and the waiting time before it."""
 
     attempt: AttemptRecord
     link: str
@@ -201,7 +201,7 @@ class _CriticalPathSearch:
 
 
 def _decided_s(attempt: AttemptRecord) -> float:
-    """Return the time of the decision to start an attempt; later ends cannot be its reason."""
+    """Return the time of the decision to start an attempt; later ends cannot have caused it."""
     started_s = attempt.started_s or 0.0
     return started_s if attempt.submitted_s is None else min(attempt.submitted_s, started_s)
 

@@ -1,4 +1,4 @@
-"""What is recorded of an execution: the history of its journal, resource usage, products and logs.
+"""Records of an execution: the history of its journal, resource usage, products and logs.
 
 Records besides the journal may be missing, as for a simulation; reports then show ``-``. Logs are written by
 untrusted programs: only regular files are read, no link is followed, the size is limited and control

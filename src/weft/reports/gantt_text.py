@@ -254,7 +254,7 @@ class _TextChart:
         return self._walled(rows, band.name, _counted(len(band.machines), "machine"), share)
 
     def _walled(self, rows: list[list[ChartCell]], name: str, size: str, share: float) -> list[str]:
-        """Add the name, the size below it if it fits, and the busy share."""
+        """Add the machine name, its size below the name if it fits, and the busy share."""
         names = [printable(name, ascii_only=self.ascii_only), size, *[""] * len(rows)][: len(rows)]
         shares = [""] * (len(rows) - 1) + [f"{share * 100:4.0f} %"]
         wall = "|" if self.ascii_only else "│"

@@ -38,7 +38,7 @@ def _environment() -> Environment:
 
 
 def _read_source(name: str) -> Markup:
-    """Return a style or script of the package for embedding."""
+    """Return a style sheet or script of the package for embedding."""
     from markupsafe import Markup
 
     return Markup((_TEMPLATES / name).read_text(encoding="utf-8"))  # noqa: S704 -- a file of this package

@@ -43,7 +43,7 @@ def _curves(chart: Curves, width: int, ascii_only: bool) -> Iterator[str]:
 
 
 def _spread(values: Sequence[float], columns: int) -> list[float]:
-    """Return one value per column: the maximum of the values that fall into it."""
+    """Return one value per column: the maximum of the values in the column."""
     number = len(values)
     borders = [column * number // columns for column in range(columns + 1)]
     return [max(values[low : max(high, low + 1)]) for low, high in pairwise(borders)]

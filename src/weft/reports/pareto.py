@@ -87,7 +87,7 @@ class FrontPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TriedPlan:
-    """A plan found on the way to the front."""
+    """A plan found during the search for the front."""
 
     makespan_s: float
     amount: float
@@ -317,7 +317,7 @@ def _round_numbers(least: float, most: float) -> list[float]:
 
 
 def _tried(view: FrontView, across: _ChartAxis, up: _ChartAxis, colors: dict[float, str]) -> Iterator[str]:
-    """Draw the plans found on the way that lie within the chart."""
+    """Draw the other plans of the search that lie within the chart."""
     for plan in view.tried:
         if across.least <= plan.makespan_s <= across.most and up.least <= plan.amount <= up.most:
             x, y = across.place(plan.makespan_s), up.place(plan.amount)

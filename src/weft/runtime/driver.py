@@ -139,7 +139,7 @@ class StandstillRule:
         self._events_left = _PATIENCE_EVENTS
 
     def count_event(self, commands: Sequence[cm.Command]) -> bool:
-        """Count an idle event of a virtual clock and its commands; return whether the patience is used up."""
+        """Count an idle event of a virtual clock and its commands; return whether the limit is reached."""
         if (commands and type(commands[0]) not in _IDLE_COMMANDS) or self._backend.busy:
             self._events_left = _PATIENCE_EVENTS
             return False
@@ -147,7 +147,7 @@ class StandstillRule:
         return self._events_left <= 0
 
     def check_time(self, *, expected: bool) -> bool:
-        """Return whether nothing has happened for too long on a real clock.
+        """Return whether a real clock has passed the standstill timeout without any activity.
 
         ``expected``: an event is scheduled from outside. A task that a user holds is reason to wait, too.
         """
@@ -208,7 +208,7 @@ class DriverLoop:
         self._listeners += listeners
 
     def expect(self, events: Iterable[tuple[float, ev.Submitted | ev.RequestReceived]]) -> None:
-        """Schedule submissions and requests; until they have happened, the execution is not over."""
+        """Schedule submissions and requests; the execution is not over before they are processed."""
         for at_s, event in events:
             self._expected[id(event)] = event
             self._clock.schedule(event, at_s)
@@ -221,7 +221,7 @@ class DriverLoop:
 
     @property
     def over(self) -> bool:
-        """Return whether nothing is left to do."""
+        """Return whether no work is left."""
         return not self._expected and not self.engine.state.active
 
     def run(self, stop: Callable[[], bool] | None = None) -> None:
@@ -461,7 +461,7 @@ class PlannerThread:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _end_search(self) -> None:
-        """End a search after ``close``; both threads call this, so that none misses the other's change."""
+        """End a search after ``close``; both threads call this, so that neither misses the other's change."""
         deadline = self._deadline
         if self._closed and deadline is not None:
             deadline.end()

@@ -126,7 +126,7 @@ class RequestHandler:
 
 
 def _find_tasks(run: RunState, name: str) -> list[int]:
-    """Return the tasks of a name; the name of a task kind stands for all its tasks."""
+    """Return the tasks of a name; the name of a task kind selects all its tasks."""
     names = run.compiled.names
     if name in names:
         return [names.index(name)]
@@ -314,7 +314,7 @@ class Execution:
         fresh: bool = False,
         listeners: Sequence[Listener] = (),
     ) -> Self:
-        """Start an execution; its number is in the database before anything else happens.
+        """Start an execution; its number is stored in the database first.
 
         ``fresh``: results of earlier executions are not reused.
         """

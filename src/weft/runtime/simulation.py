@@ -1,4 +1,4 @@
-"""Simulations: one engine and one simulation backend, driven until nothing more happens."""
+"""Simulations: one engine and one simulation backend, driven until no event is left."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from weft.runtime.driver import Clock, DriverLoop, Listener, planner_name
 
 @dataclass(slots=True)
 class Simulation:
-    """Workflows that arrive, a policy that decides, and a scenario that determines what happens."""
+    """Arriving workflows, the policy that places their tasks, and the scenario of the simulated machines."""
 
     library: WorkflowLibrary
     arrivals: Sequence[Arrival]

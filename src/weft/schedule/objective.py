@@ -20,7 +20,7 @@ _Measure = Callable[[Schedule, Instance, float], float]
 
 
 def _local_fitness(schedule: Schedule, instance: Instance, alpha: float) -> float:  # noqa: ARG001
-    """Fitness 1: the sum of the seconds of all compute tasks, without waiting."""
+    """Return fitness 1: the sum of the seconds of all compute tasks, without waiting."""
     computing = schedule.nodes > 0
     return float((schedule.finish_s[computing] - schedule.start_s[computing]).sum())
 
@@ -33,7 +33,7 @@ def _on_demand_fitness(schedule: Schedule, instance: Instance, alpha: float) -> 
 
 
 def _static_idle_fitness(schedule: Schedule, instance: Instance, alpha: float) -> float:
-    """Fitness 3, our reading: ``alpha * makespan / t_max + (1 - alpha) * (P * makespan - c) / c_max``."""
+    """Return our fitness 3: ``alpha * makespan / t_max + (1 - alpha) * (P * makespan - c) / c_max``."""
     nodes = float(instance.capacity.sum())
     idle = nodes * schedule.makespan_s - _priced_node_seconds(schedule, instance)
     most = sequential_execution(instance).time_s * nodes
@@ -41,14 +41,14 @@ def _static_idle_fitness(schedule: Schedule, instance: Instance, alpha: float) -
 
 
 def _static_literal_fitness(schedule: Schedule, instance: Instance, alpha: float) -> float:
-    """Fitness 3 as printed: ``alpha * makespan / t_max + (1 - alpha) * (c_max - c) / c_max``."""
+    """Return the printed fitness 3: ``alpha * makespan / t_max + (1 - alpha) * (c_max - c) / c_max``."""
     most = sequential_execution(instance).time_s * float(instance.capacity.sum())
     unused = 1.0 - _share(_priced_node_seconds(schedule, instance), most)
     return _weighed(alpha, schedule, instance, unused)
 
 
 def _static_idle_fraction_fitness(schedule: Schedule, instance: Instance, alpha: float) -> float:
-    """Fitness 3 by shares: ``alpha * makespan / t_max + (1 - alpha) * (1 - c / (P * makespan))``."""
+    """Return fitness 3 by shares: ``alpha * makespan / t_max + (1 - alpha) * (1 - c / (P * makespan))``."""
     available = float(instance.capacity.sum()) * schedule.makespan_s
     idle = 1.0 - _priced_node_seconds(schedule, instance) / available if available > 0 else 0.0
     return _weighed(alpha, schedule, instance, idle)
@@ -199,7 +199,7 @@ _ROUNDING = 1e-9
 
 
 def refuse_impossible_limits(objective: Objective, instance: Instance, bound_s: float) -> None:
-    """Raise Infeasible if the lower bounds exceed the limits, so that no planner can keep them."""
+    """Raise Infeasible if the lower bounds exceed the limits, so that no plan can meet them."""
     found = []
     deadline, most = objective.deadline_s, objective.max_cost
     if deadline is not None and _exceeds(bound_s, deadline):

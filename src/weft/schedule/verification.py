@@ -69,7 +69,7 @@ class _ScheduleVerifier:
         return self.machines[self.schedule.machines[self.schedule.machine[task]]]
 
     def completeness(self) -> Iterator[Violation]:
-        """Every task occurs once, on a known machine, with finite times."""
+        """Check that every task occurs once, on a known machine, with finite times."""
         schedule = self.schedule
         if schedule.tasks != self.graph.names:
             yield Violation(rule="complete", what="the tasks of the schedule are not those of the graph")
@@ -88,7 +88,7 @@ class _ScheduleVerifier:
                 )
 
     def modes(self) -> Iterator[Violation]:
-        """Node counts, machines and durations are those that the description and the estimates allow."""
+        """Check that node counts, machines and durations are those of the description and the estimates."""
         facts = {
             key: column.tolist() for key, column in machine_columns(tuple(self.machines.values())).items()
         }
@@ -121,7 +121,7 @@ class _ScheduleVerifier:
             return False  # a requirement that cannot be evaluated for a machine does not hold
 
     def _room(self, task: int, name: str, machine: Machine, nodes: int) -> Iterator[Violation]:
-        """Every single task fits its machine, whatever its duration and the occupancy of the machine."""
+        """Check that every single task fits its machine, whatever the occupancy of the machine."""
         if nodes > machine.nodes:
             yield Violation(
                 rule="nodes", what=f"{name} takes {nodes} of {machine.nodes} nodes of {machine.name}"
@@ -175,7 +175,7 @@ class _ScheduleVerifier:
             yield Violation(rule="duration", what=f"{what} takes {taken:g} s instead of {seconds:g} s")
 
     def precedence(self) -> Iterator[Violation]:
-        """No task starts before its predecessors have finished and their data have arrived."""
+        """Check that no task starts before its predecessors have finished and their data have arrived."""
         graph, schedule = self.graph, self.schedule
         sources = self._sources()
         for task, name in enumerate(graph.names):
@@ -213,7 +213,7 @@ class _ScheduleVerifier:
         return {task: self.machine(member[int(graph.source_variable[task])]) for task in transfers}
 
     def bindings(self) -> Iterator[Violation]:
-        """Tasks of the same abstract machine share one machine."""
+        """Check that tasks of the same abstract machine share one machine."""
         bound: dict[int, int] = {}
         for task, variable in enumerate(self.graph.variable.tolist()):
             machine = int(self.schedule.machine[task])
@@ -224,7 +224,7 @@ class _ScheduleVerifier:
                 yield Violation(rule="binding", what=what)
 
     def occupancy(self) -> Iterator[Violation]:
-        """Nodes and resources of a machine are never exceeded."""
+        """Check that nodes and resources of a machine are never exceeded."""
         events: dict[int, list[tuple[float, int, int]]] = defaultdict(list)
         for task in np.flatnonzero(self.graph.kind == COMPUTE).tolist():
             start, finish = float(self.schedule.start_s[task]), float(self.schedule.finish_s[task])
@@ -253,7 +253,7 @@ class _ScheduleVerifier:
                 yield Violation(rule="resources", what=f"{over} of {machine.name} is exceeded at {time:g} s")
 
     def budgets(self) -> Iterator[Violation]:
-        """All tasks together consume no more than the budgets."""
+        """Check that all tasks together consume no more than the budgets."""
         graph, consumed = self.graph, np.zeros(len(self.graph.budget_names))
         for task in np.flatnonzero(graph.kind == COMPUTE).tolist() if graph.budget_names else ():
             count = self._count(task)

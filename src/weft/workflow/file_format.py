@@ -1053,7 +1053,7 @@ def read_workflow(document: Document, *, default_name: str = "workflow") -> tupl
 
 
 def workflow_document(workflow: Workflow) -> dict[str, Any]:
-    """Return a workflow as plain data with the keys of a file, without what has its default."""
+    """Return a workflow as plain data with the keys of a file, without values equal to their default."""
     return WORKFLOW.write(workflow)
 
 

@@ -284,7 +284,7 @@ def _no_reference(file: str) -> Any:
 
 
 def load_exception(ran: RunResult) -> BaseException | None:
-    """Return the exception of the first call that failed for good; None if no call failed."""
+    """Return the exception of the first call that failed permanently; None if no call failed."""
     failures = [each for each in ran.report.executed.failures if each.failed.for_good]
     if not failures:
         return None

@@ -1,1 +1,1 @@
-"""What every backend that runs programs needs: command rendering, staging, records, and one event loop."""
+"""Parts of every backend that runs programs: command rendering, staging, records, and one event loop."""

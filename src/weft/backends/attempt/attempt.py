@@ -85,11 +85,11 @@ class ActiveAttempt:
         return Path(self.workdir_path)
 
     def save(self) -> str:
-        """Return what a later engine needs to know; the transport stores it with the program's start."""
+        """Return the data that a later engine needs; the transport stores it with the program's start."""
         return _encode({"made": self.fingerprint, "from": self.fingerprint_parts, "stale": self.staleness})
 
     def restore(self, saved: str) -> None:
-        """Restore what ``save`` returned; "" restores nothing."""
+        """Restore the data returned by ``save``; "" restores nothing."""
         if saved:
             known = json.loads(saved)
             self.fingerprint, self.fingerprint_parts = known["made"], known["from"]

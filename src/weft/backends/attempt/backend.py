@@ -60,7 +60,7 @@ class SurvivingPrograms:
         self.starts |= other.starts
 
     def restore(self, attempt: ActiveAttempt) -> None:
-        """Restore what was known when the program was started; its inputs may have changed since."""
+        """Restore the data stored at the start of the program; its inputs may have changed since."""
         number = attempt.number
         start = self.starts.pop(number, None)
         if start is None or not (number in self.running or number in self.ends):

@@ -61,7 +61,7 @@ def compute_fingerprint(
 
 
 def explain_staleness(parts: Mapping[str, str], old: Product) -> str:
-    """Describe what changed since a product was made; "" if no part of the fingerprint differs."""
+    """Describe the changes since a product was made; "" if no part of the fingerprint differs."""
     if not old.parts:
         return "its earlier fingerprint was not recorded"
     found = []

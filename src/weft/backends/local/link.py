@@ -366,7 +366,7 @@ class RunnerLink:
         return [_decode(line.decode()) for line in lines]
 
     def end(self) -> None:
-        """Ask the runner to exit when no task runs; a stopped runner gets SIGCONT."""
+        """Request the runner to exit when no task runs; a stopped runner gets SIGCONT."""
         self.send({"do": "end"})
         self.flush()
         self._signal_runner(signal.SIGCONT)

@@ -135,7 +135,7 @@ def _read_field(name: str, key: bytes) -> bytes:
 
 
 def _read(name: str) -> bytes:
-    """Return the content of a ``/proc`` file; b"" if the process has gone or is not accessible."""
+    """Return the content of a ``/proc`` file; b"" if the process has ended or is not accessible."""
     try:
         file = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

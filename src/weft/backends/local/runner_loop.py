@@ -574,7 +574,7 @@ class Runner:
         }  # fmt: skip
 
     def serve(self) -> None:
-        """Run until there is nothing left to do."""
+        """Serve the engine and the tasks until no work is left."""
         while not self._is_done():
             self._turn()
         self._tasks.kill_remaining()

@@ -27,7 +27,7 @@ _MAX_SILENT_DISTURBANCES = 10_000
 
 
 class SimulationBackend:
-    """Machines, networks and programs that behave as a scenario says."""
+    """Machines, networks and programs that behave as described by a scenario."""
 
     kind: ClassVar[str] = "simulation"
     capabilities: ClassVar[Capabilities] = Capabilities(
@@ -97,7 +97,7 @@ class SimulationBackend:
                 action(command)
 
     def poll(self, timeout_s: float) -> list[ev.Event]:  # noqa: ARG002 -- virtual time does not wait
-        """Advance the clock to the next event and return it; an empty list: nothing will ever happen again.
+        """Advance the clock to the next event and return it; an empty list means that no event is left.
 
         At equal times, disturbances come before the ends of transfers, and these before queued events. An
         endless stream of disturbances does not keep a simulation alive: many in a row without an event, while

@@ -254,7 +254,7 @@ def _expand_entry(entry: Arrival | Series | ArrivalTrace, rng: np.random.Generat
 
 
 def _draw_series(series: Series, rng: np.random.Generator) -> Iterator[Arrival]:
-    """Yield the arrivals of a series; order and intervals are drawn where the series says so.
+    """Yield the arrivals of a series; order and intervals are drawn at random if the series requires it.
 
     Orders are drawn without replacement (docs/papers/many-workflows.md, section 6), intervals exponentially.
     """

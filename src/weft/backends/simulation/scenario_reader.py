@@ -460,7 +460,7 @@ ARRIVAL = Record("an arrival", (
 def _read_arrival(
     reader: Reader, node: DocumentNode, folder: PurePath
 ) -> Arrival | Series | ArrivalTrace | None:
-    """Return one entry; None if it names nothing that could arrive."""
+    """Return one entry; None if it names no workflow."""
     entries = ARRIVAL.read_entries(reader, node)
     if not isinstance(node.value, dict):
         return None
@@ -497,7 +497,7 @@ def _refuse_beside(
 def _read_workflows(
     reader: Reader, node: DocumentNode, entries: Mapping[str, DocumentNode], values: Mapping[str, Any]
 ) -> tuple[str, ...]:
-    """Return the files of the workflows that arrive, each as often as it does."""
+    """Return the files of the arriving workflows, one per arrival."""
     parts: list[tuple[str | None, int | None, DocumentNode]]
     if "workflow" in entries:
         count = values.get("count") if "count" in entries else 1

@@ -277,7 +277,7 @@ class _NodeProfile:
 
 
 def _plan_order(context: DecisionContext, machine: MachineState, racing: Iterator[Attempt]) -> int | None:
-    """Start in the order of the planned starts; earlier only what delays no turn.
+    """Return the next attempt in order of planned starts; a later one only if it does not delay the first.
 
     While the task whose turn it is cannot start, the next may, if it is expected to end before the planned
     start of that task, or if that start has passed (never with ``strict_plan``). A timer serves the queue

@@ -95,7 +95,7 @@ def find_cause(run: RunState, attempt: Attempt, event: Ended) -> Cause:
 
 
 def requests_rerun(event: Ended) -> bool:
-    """Return whether a task ended with a request to run again; with ``story`` set, its backend ended it."""
+    """Return whether a task ended with a request to run again; if ``story`` is set, its backend ended it."""
     return not event.cause and event.exit_code in _RERUN_CODES
 
 

@@ -276,7 +276,7 @@ def _next_run_iteration(situation: RunSituation, members: WindowMembers, task: i
 def _find_sources(
     situation: RunSituation, members: WindowMembers, edges: Collection[Edge]
 ) -> dict[int, WindowVariable]:
-    """Return the source of every transfer, in the iteration of the past or coming run of its producer."""
+    """Return the source of every transfer, in the iteration in which its producer ran or will run."""
     source: dict[int, WindowVariable] = {}
     producers = _find_producers(situation, members)
     for task, machine in enumerate(situation.graph.source):

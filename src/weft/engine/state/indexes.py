@@ -170,7 +170,7 @@ class AvailabilityQueue:
         self._changed.clear()
 
     def _grow_late(self, now: float) -> None:
-        """Move the machines whose expected end has passed to the late ones."""
+        """Move the machines whose expected end has passed to the heap of late machines."""
         while self._ends and self._ends[0][0] <= now:
             _, machine, look = heappop(self._ends)
             if self._look[machine] == look:

@@ -150,7 +150,7 @@ class PlannedTasks:
         return machine if possible and bound in (-1, machine) else _NOWHERE
 
     def _settle_in(self, task: int, whole: _TaskClass) -> None:
-        """Determine the home of a new class."""
+        """Determine the planned machine of a new class."""
         home = self._home[whole] = self._home_of(task, whole)
         if home not in self.homes and home >= 0:
             self._unsure.append(home)

@@ -94,7 +94,7 @@ class PromisedWork:
         """Per task: its machine and units."""
 
     def give(self, task: int, machine: int | None) -> None:
-        """Count a compute task for a machine and no other; None: for none."""
+        """Count the work of a compute task for one machine only; None: for no machine."""
         found = self._of_task.get(task)
         if (None if found is None else found[0]) == machine:
             return

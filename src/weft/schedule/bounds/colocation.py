@@ -187,7 +187,7 @@ def _label_components(tasks: int, first: _Numbers, second: _Numbers) -> _Numbers
 def find_colocation(
     instance: Instance, modes: list[BoundModes], moving: TransferBounds, shortest_s: Floats
 ) -> ColocationBound | None:
-    """Return the bound for an instance; None if nothing can tie tasks."""
+    """Return the bound for an instance; None if no tasks must share a place."""
     graph, tied = instance.graph, _bound_pairs(instance)
     if not (glue := bool(moving.apart_s.any())) and not len(tied[0]):
         return None

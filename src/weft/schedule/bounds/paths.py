@@ -200,7 +200,7 @@ class MachinePaths:
 
 
 def follow_machine_paths(instance: Instance, modes: list[BoundModes]) -> MachinePaths | None:
-    """Return the bounds by machine; None if the instance is too large or nothing can be gained.
+    """Return the bounds by machine; None if the instance is too large or they cannot be better.
 
     ``follow_machine_paths`` is sharper for heterogeneous machines: it computes the earliest finish of every
     task on every machine, with each predecessor on the machine that is best for this one task. Machines are

@@ -123,7 +123,7 @@ def _node_supplies(instance: Instance, modes: list[BoundModes]) -> Iterator[Supp
 
 
 def _confining_sets(modes: list[BoundModes], unlimited: NDArray[np.bool_]) -> list[Floats]:
-    """Return the sets of machines (as 0 and 1) to which some tasks are confined, largest load first."""
+    """Return the sets of machines (as 0 and 1) to which some tasks are restricted, largest load first."""
     loads: dict[bytes, float] = {}
     for found in modes:
         inside = np.zeros(len(unlimited))
