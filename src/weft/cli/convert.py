@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from weft.cli import options
@@ -19,8 +21,7 @@ def command(
     target: str,
     format_name: str | None,
     to_name: str | None,
-    params: tuple[str, ...],
-    params_file: str | None,
+    params: dict[str, Any],
     as_json: bool,
 ) -> None:
     """Read the workflow IN and write it to OUT (- is the standard input or output).
@@ -31,9 +32,7 @@ def command(
     from weft.workflow.workflow import set_params
 
     writer = find_writer(target, to_name)
-    workflow = set_params(
-        load_workflow(source, format_name=format_name), options.given_params(params, params_file)
-    )
+    workflow = set_params(load_workflow(source, format_name=format_name), params)
     save_text(writer.write(workflow), target)
     if target == "-":
         return

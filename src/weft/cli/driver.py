@@ -13,7 +13,7 @@ import click
 
 from weft.cli import options
 from weft.cli.run_display import RunDisplay
-from weft.cli.terminal import LiveDisplay, width
+from weft.cli.terminal import LiveDisplay, ascii_only, width
 
 if TYPE_CHECKING:
     from weft.api.report import ExecutionReport
@@ -122,6 +122,7 @@ def drive_run(
     **how: Any,
 ) -> NoReturn:
     """Call ``run`` or ``resume`` with display and signal handling, print the summary and exit."""
+    quiet = quiet or "-" in (report, trace)
     driver = RunDriver(quiet=quiet or as_json)
     with driver.signals:
         try:
@@ -179,8 +180,8 @@ def _exit(ran: RunResult, driver: RunDriver, *, as_json: bool) -> NoReturn:
 def _show_briefly(ran: RunResult, driver: RunDriver) -> None:
     """Print a short summary of a run that is too large for automatic reports."""
     view = driver.view
-    for line in (*view.kind_lines(), *view.failure_lines()) if view is not None else ():
-        click.echo(line)
+    if view is not None:
+        options.print_lines((*view.kind_lines(), *view.failure_lines()))
     for run in ran.runs:
         click.echo(f"run {run.number}, {run.workflow}: {run.state}; details: `weft report {run.number}`")
 
@@ -200,11 +201,8 @@ def _show(ran: RunResult, driver: RunDriver, summary: ExecutionReport, folder: s
 
     if ran.resumed:
         click.echo("resumed an unfinished run")
-    utf8 = "utf" in (sys.stdout.encoding or "").lower()
-    for line in execution_lines(summary.executed, width=width(), ascii_only=not utf8):
-        click.echo(line)
-    for line in _reuse_lines(driver):
-        click.echo(line)
+    options.print_lines(execution_lines(summary.executed, width=width(), ascii_only=ascii_only()))
+    options.print_lines(_reuse_lines(driver))
     numbers = [run.number for run in ran.runs]
     named = f"run {numbers[0]}" if len(numbers) == 1 else f"runs {numbers[0]} to {numbers[-1]}"
     click.echo(f"{named}: `weft logs TASK`, `weft explain TASK`; report {folder}/report.html")

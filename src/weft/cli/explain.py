@@ -11,7 +11,11 @@ from weft.cli.terminal import stage
 @click.command("explain")
 @click.argument("words", nargs=-1, required=True, metavar="[JOURNAL] TASK")
 @click.option(
-    "--at", "at", metavar="TIME", help="Time such as 90 or 1h30m (default: the end of the journal)."
+    "--at",
+    "at_s",
+    callback=options.read_seconds,
+    metavar="TIME",
+    help="Time such as 90 or 1h30m (default: the end of the journal).",
 )
 @click.option(
     "--run",
@@ -25,7 +29,7 @@ from weft.cli.terminal import stage
 @options.as_json
 def command(
     words: tuple[str, ...],
-    at: str | None,
+    at_s: float | None,
     run: int | None,
     project: str | None,
     verbose: bool,
@@ -41,7 +45,6 @@ def command(
     if len(words) > 2 or (len(words) == 2 and project is not None):
         raise click.UsageError("Give JOURNAL and TASK, or a TASK of the project.")
     task = words[-1]
-    at_s = options.given_seconds("--at", at)
     with stage("loading"):
         from weft.api.journal import explain_task, explanation_lines
         from weft.api.project import require_project
@@ -52,8 +55,7 @@ def command(
     if as_json:
         options.print_json(found.as_record())
         return
-    for line in explanation_lines(found, verbose=verbose):
-        click.echo(line)
+    options.print_lines(explanation_lines(found, verbose=verbose))
     if len(words) == 1 and at_s is None:
         _note_if_interrupted(project, found.run)
 

@@ -40,7 +40,8 @@ def command(
     if kind is None or listing:
         _list(kind, as_json=as_json)
         return
-    _check_streams(out, platform_out, as_json=as_json)
+    outputs = {"the workflow": out == "-", "--platform-out -": platform_out == "-", "--json": as_json}
+    options.check_streams((), "", outputs, advice="; write the workflow with -o FILE")
     given = _given(settings)
     with stage(f"generating {kind}"):
         from weft.api.generate import generate
@@ -66,16 +67,6 @@ def command(
         )
     elif "-" not in (out, platform_out):
         _print_written(made, out, platform_out)
-
-
-def _check_streams(out: str, platform_out: str | None, *, as_json: bool) -> None:
-    """Raise UsageError if two outputs use the standard output."""
-    wanted = {"the workflow": out == "-", "--platform-out -": platform_out == "-", "--json": as_json}
-    printing = [name for name, given in wanted.items() if given]
-    if len(printing) > 1:
-        raise click.UsageError(
-            f"{' and '.join(printing)} cannot share the standard output; write the workflow with -o FILE."
-        )
 
 
 def _given(settings: tuple[str, ...]) -> dict[str, str]:

@@ -52,8 +52,7 @@ def command(project: str | None, as_json: bool) -> None:
             )
         )
     heading = ("run", "workflow", "owner", "state", "started", "tasks", "promised", "P90", "took")
-    for line in TextTable(heading=heading, rows=tuple(rows), texts=5).lines():
-        click.echo(line)
+    options.print_lines(TextTable(heading=heading, rows=tuple(rows), texts=5).lines())
 
 
 def _promised(run: RunRecord) -> tuple[str, str]:

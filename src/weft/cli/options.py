@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from weft.errors import InvalidInput, shorten
 from weft.units import parse_seconds
 
+if TYPE_CHECKING:
+    from weft.registry import Registry
+
 _Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def _combine(*decorators: _Decorator) -> _Decorator:
+    """Return a decorator that adds several options, shown in this order."""
+    return lambda function: functools.reduce(lambda inner, add: add(inner), reversed(decorators), function)
+
 
 workflow_argument: _Decorator = click.argument("workflow", type=click.Path(path_type=str))
 on_platform: _Decorator = click.option(
     "--on",
-    "platform",
     default="local",
     show_default=True,
     metavar="PLATFORM",
@@ -42,22 +51,84 @@ verbose: _Decorator = click.option(
 read_format: _Decorator = click.option(
     "--from", "format_name", metavar="FORMAT", help="Format of the input (default: detected by its content)."
 )
+policy: _Decorator = click.option(
+    "--policy",
+    default="plan",
+    show_default=True,
+    metavar="NAME[:OPTION=VALUE...]",
+    help="Policy that makes the decisions; `weft policies` lists them.",
+)
+planner: _Decorator = click.option(
+    "--planner",
+    default="heft",
+    show_default=True,
+    metavar="NAME[:OPTION=VALUE...]",
+    help="Planner for policies that follow a plan; `weft planners` lists them.",
+)
+preset: _Decorator = click.option(
+    "--preset",
+    default="default",
+    show_default=True,
+    metavar="NAME",
+    help="Adaptation settings: default, patient (no migration of slow tasks), s1, s3.",
+)
+quiet: _Decorator = click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
+execution_files = _combine(
+    click.option("--report", metavar="FILE", help="Also write the HTML report to this file."),
+    click.option("--trace", metavar="FILE", help="Also write the attempts as a Nextflow trace to this file."),
+)
+planning_workers = _combine(
+    click.option(
+        "--workers",
+        type=click.IntRange(min=1),
+        default=1,
+        metavar="NUMBER",
+        show_default=True,
+        help="Search on this many local processes.",
+    ),
+    click.option(
+        "--cluster",
+        metavar="tcp://HOST:PORT",
+        help="Search on the workers of a Dask cluster: the address of its scheduler.",
+    ),
+)
+
+
+def read_seconds(context: click.Context, parameter: click.Parameter, text: str | None) -> float | None:  # noqa: ARG001
+    """Parse the time given to an option; a callback of ``click.option``."""
+    if text is None:
+        return None
+    if (seconds := parse_seconds(text)) is None:
+        what, rule = f"{parameter.opts[0]} {shorten(text)!r}", "must be a time, at least 0"
+        raise InvalidInput(what, rule=rule, advice="write 90, 1h30m or 0-01:30:00")
+    return seconds
+
+
+def workflows_argument(*, required: bool = False) -> _Decorator:
+    """Add the argument ``WORKFLOW...``."""
+    return click.argument(
+        "workflows", nargs=-1, required=required, type=click.Path(path_type=str), metavar="WORKFLOW..."
+    )
 
 
 def parameters(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add ``-p name=value`` and ``--params-file``."""
-    function = click.option(
+    """Add ``-p name=value`` and ``--params-file``; the command gets one dictionary ``params``."""
+
+    @click.option("-p", "--param", "params", multiple=True, metavar="NAME=VALUE", help="Set a parameter.")
+    @click.option(
         "--params-file",
         type=click.Path(path_type=str),
         metavar="FILE",
         help="Parameters from a YAML or JSON file.",
-    )(function)
-    return click.option(
-        "-p", "--param", "params", multiple=True, metavar="NAME=VALUE", help="Set a parameter."
-    )(function)
+    )
+    @functools.wraps(function)
+    def read(*, params: tuple[str, ...], params_file: str | None, **others: Any) -> Any:
+        return function(params=_read_params(params, params_file), **others)
+
+    return read
 
 
-def seed(meaning: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def seed(meaning: str) -> _Decorator:
     """Add ``--seed`` with a help text."""
     return click.option(
         "--seed",
@@ -69,49 +140,40 @@ def seed(meaning: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     )
 
 
-def planning_budget(function: Callable[..., Any]) -> Callable[..., Any]:
+def planning_budget(
+    time_help: str = "Time budget of search planners: 10 or 1m30s (default: 2).", *, result: str = "plan"
+) -> _Decorator:
     """Add ``--plan-time`` and ``--plan-steps``, the budget of search planners."""
-    function = click.option(
-        "--plan-steps",
-        type=click.IntRange(min=1),
-        metavar="NUMBER",
-        help="Stop after this many steps instead of a time; the plan is reproducible.",
-    )(function)
-    return click.option(
-        "--plan-time",
-        metavar="SECONDS",
-        help="Time budget of search planners: 10 or 1m30s (default: 2).",
-    )(function)
+    steps_help = f"Stop after this many steps instead of a time; the {result} is reproducible."
+    return _combine(
+        click.option("--plan-time", "plan_time_s", callback=read_seconds, metavar="SECONDS", help=time_help),
+        click.option("--plan-steps", type=click.IntRange(min=1), metavar="NUMBER", help=steps_help),
+    )
 
 
-def planning_workers(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add ``--workers`` and ``--cluster``, the workers of search planners."""
-    function = click.option(
-        "--cluster",
-        metavar="tcp://HOST:PORT",
-        help="Search on the workers of a Dask cluster: the address of its scheduler.",
-    )(function)
-    return click.option(
-        "--workers",
-        type=click.IntRange(min=1),
-        default=1,
-        metavar="NUMBER",
-        show_default=True,
-        help="Search on this many local processes.",
-    )(function)
+def check_streams(
+    inputs: tuple[str | None, ...], names: str, outputs: Mapping[str, bool], *, advice: str = ""
+) -> None:
+    """Raise UsageError if two inputs are the standard input, or two outputs the standard output.
+
+    ``names`` are the inputs in words, ``outputs`` the options and whether they write to the standard output.
+    """
+    if inputs.count("-") > 1:
+        raise click.UsageError(f"{names} be the standard input.")
+    printing = [name for name, printed in outputs.items() if printed]
+    if len(printing) > 1:
+        raise click.UsageError(f"{' and '.join(printing)} cannot share the standard output{advice}.")
 
 
-def given_seconds(option: str, text: str | None) -> float | None:
-    """Parse the time given to an option."""
-    if text is None:
-        return None
-    if (seconds := parse_seconds(text)) is None:
-        what, rule = f"{option} {shorten(text)!r}", "must be a time, at least 0"
-        raise InvalidInput(what, rule=rule, advice="write 90, 1h30m or 0-01:30:00")
-    return seconds
+def check_plan_streams(workflow: str, on: str, out: str | None, html: str | None, *, as_json: bool) -> None:
+    """Check the streams of a planning command, and the suffix of ``--out``."""
+    outputs = {"--json": as_json, "--out -": out == "-", "--html -": html == "-"}
+    check_streams((workflow, on), "WORKFLOW and --on cannot both", outputs)
+    if out not in (None, "-") and Path(str(out)).suffix not in (".json", ".csv"):
+        raise click.UsageError(f"--out {out!r} must end in .json or .csv.")
 
 
-def given_params(params: tuple[str, ...], params_file: str | None) -> dict[str, Any]:
+def _read_params(params: tuple[str, ...], params_file: str | None) -> dict[str, Any]:
     """Read parameters from a file and from the command line, which has precedence."""
     if not params and params_file is None:
         return {}  # avoid loading the YAML parser
@@ -140,6 +202,40 @@ def given_params(params: tuple[str, ...], params_file: str | None) -> dict[str, 
 def print_json(record: object) -> None:
     """Print one JSON object."""
     click.echo(json_text(record))
+
+
+def print_lines(lines: Iterable[str], indent: str = "") -> None:
+    """Print lines."""
+    for line in lines:
+        click.echo(indent + line)
+
+
+def print_written(*files: str | None) -> None:
+    """Print the names of the files that were written."""
+    print_lines(f"wrote {name}" for name in files if name)
+
+
+def print_titles(registry: Registry, *, as_json: bool) -> None:
+    """Print the names and titles of a registry."""
+    titles = {name: registry.load(name).title for name in registry}
+    if as_json:
+        print_json([{"name": name, "title": title} for name, title in titles.items()])
+    else:
+        print_pairs(titles.items())
+
+
+def print_pairs(pairs: Iterable[tuple[str, str]], indent: str = "") -> None:
+    """Print two columns."""
+    rows = list(pairs)
+    width = max(len(label) for label, _ in rows)
+    print_lines((f"{label:<{width}}  {text}" for label, text in rows), indent)
+
+
+def save_result(out: str, *, csv: Callable[[], str], record: Callable[[], object]) -> None:
+    """Write a result to a file: a table if its suffix is ``.csv``, else JSON."""
+    from weft.formats.files import save_text
+
+    save_text(csv() if Path(out).suffix == ".csv" else json_text(record()) + "\n", out)
 
 
 def json_text(record: object) -> str:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from weft.cli import options
-from weft.cli.terminal import ProgressLine, stage
+from weft.cli.terminal import ProgressLine, ascii_only, stage, width
 from weft.units import format_count
 
 if TYPE_CHECKING:
-    from weft.api.pareto import Front, Preset
-    from weft.planners.pareto_front import Against
+    from weft.api.pareto import Front
     from weft.planners.pareto_search import FrontProgress
 
 
@@ -42,20 +39,16 @@ if TYPE_CHECKING:
     type=click.Choice(["s2"]),
     help="Published procedure: s2 runs the genetic search 20 times for each of five alphas.",
 )
-@click.option("--deadline", metavar="TIME", help="Exclude longer plans: 90, 1h30m or D-HH:MM:SS.")
+@click.option(
+    "--deadline",
+    "deadline_s",
+    callback=options.read_seconds,
+    metavar="TIME",
+    help="Exclude longer plans: 90, 1h30m or D-HH:MM:SS.",
+)
 @click.option("--max-cost", type=float, metavar="PRICE", help="Exclude more expensive plans.")
 @options.seed("Seed of all random numbers.")
-@click.option(
-    "--plan-time",
-    metavar="SECONDS",
-    help="Search time for all points together: 30 or 1m30s (default: 10).",
-)
-@click.option(
-    "--plan-steps",
-    type=click.IntRange(min=1),
-    metavar="NUMBER",
-    help="Stop after this many steps instead of a time; the front is reproducible.",
-)
+@options.planning_budget("Search time for all points together: 30 or 1m30s (default: 10).", result="front")
 @options.planning_workers
 @options.parameters
 @click.option(
@@ -66,23 +59,13 @@ if TYPE_CHECKING:
 @options.as_json
 def command(
     workflow: str,
-    platform: str,
-    against: Against,
-    points: int,
-    preset: Preset | None,
-    deadline: str | None,
-    max_cost: float | None,
-    seed: int,
-    plan_time: str | None,
-    plan_steps: int | None,
-    workers: int,
-    cluster: str | None,
-    params: tuple[str, ...],
-    params_file: str | None,
+    *,
+    on: str,
     out: str | None,
     html: str | None,
     format_name: str | None,
     as_json: bool,
+    **how: Any,
 ) -> None:
     """Show plans of WORKFLOW that trade time against cost; no plan is both faster and cheaper than another.
 
@@ -90,32 +73,34 @@ def command(
     WORKFLOW --on PLATFORM --choose POINT`. Ctrl-C stops the search and shows the front found so far. Exit
     code 3: no plan meets the deadline or the maximal cost.
     """
-    _check_streams(workflow, platform, as_json=as_json, out=out, html=html)
-    deadline_s = options.given_seconds("--deadline", deadline)
-    plan_time_s = options.given_seconds("--plan-time", plan_time)
+    options.check_plan_streams(workflow, on, out, html, as_json=as_json)
     with stage("loading"):
         from weft.api.pareto import pareto, save_front
         from weft.formats.files import load_platform, read_workflow_file
 
-        machines = load_platform(platform)
+        machines = load_platform(on)
     with stage(f"reading {workflow}"):
         loaded = read_workflow_file(workflow, format_name=format_name)
     with stage(f"the front of {loaded.name}") as line:
-        front = pareto(
-            loaded, on=machines, against=against, points=points, preset=preset, deadline_s=deadline_s,
-            max_cost=max_cost, seed=seed, params=options.given_params(params, params_file),
-            plan_time_s=plan_time_s, plan_steps=plan_steps, workers=workers, cluster=cluster,
-            progress=front_progress(line),
-        )  # fmt: skip
+        front = pareto(loaded, on=machines, **how, progress=front_progress(line))
     try:
         save_front(front)
     except OSError as error:
         click.echo(f"note: the front could not be stored for --choose: {error.strerror or error}", err=True)
-    _write(front, out, html)
+    if out is not None:
+        from weft.reports.pareto import front_csv
+
+        options.save_result(out, csv=lambda: front_csv(front.view), record=front.as_record)
+    if html is not None:
+        from weft.formats.files import save_text
+        from weft.reports.pareto import front_html
+
+        save_text(front_html(front.view), html)
     if as_json:
         options.print_json(front.as_record())
     elif "-" not in (out, html):
-        _show(front, [name for name in (out, html) if name])
+        _show(front)
+        options.print_written(out, html)
 
 
 def front_progress(line: ProgressLine) -> Callable[[FrontProgress], None] | None:
@@ -130,46 +115,11 @@ def front_progress(line: ProgressLine) -> Callable[[FrontProgress], None] | None
     return show
 
 
-def _check_streams(workflow: str, platform: str, *, as_json: bool, out: str | None, html: str | None) -> None:
-    """Raise UsageError if two inputs or two outputs use the same stream, or a suffix is unknown."""
-    if workflow == platform == "-":
-        raise click.UsageError("WORKFLOW and --on cannot both be the standard input.")
-    wanted = {"--json": as_json, "--out -": out == "-", "--html -": html == "-"}
-    printing = [name for name, given in wanted.items() if given]
-    if len(printing) > 1:
-        raise click.UsageError(f"{' and '.join(printing)} cannot share the standard output.")
-    if out not in (None, "-") and Path(str(out)).suffix not in (".json", ".csv"):
-        raise click.UsageError(f"--out {out!r} must end in .json or .csv.")
-
-
-def _write(front: Front, out: str | None, html: str | None) -> None:
-    from weft.formats.files import save_text
-
-    if out is not None and Path(out).suffix == ".csv":
-        from weft.reports.pareto import front_csv
-
-        save_text(front_csv(front.view), out)
-    elif out is not None:
-        save_text(options.json_text(front.as_record()) + "\n", out)
-    if html is not None:
-        from weft.reports.pareto import front_html
-
-        save_text(front_html(front.view), html)
-
-
-def _show(front: Front, written: list[str]) -> None:
-    from weft.cli.terminal import width
+def _show(front: Front) -> None:
     from weft.reports.pareto import front_lines
 
-    view = front.view
-    found = f"{format_count(len(front), 'point')} in {front.planning_s:.3g} s"
-    click.echo(f"{view.title}; {found}")
+    click.echo(f"{front.view.title}; {format_count(len(front), 'point')} in {front.planning_s:.3g} s")
     click.echo()
-    utf8 = "utf" in (sys.stdout.encoding or "").lower()
-    for line in front_lines(view, width=width(), ascii_only=not utf8):
-        click.echo(line)
+    options.print_lines(front_lines(front.view, width=width(), ascii_only=ascii_only()))
     click.echo()
-    for note in front.notes:
-        click.echo(f"note: {note}")
-    for name in written:
-        click.echo(f"wrote {name}")
+    options.print_lines(f"note: {note}" for note in front.notes)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from weft.cli import options
-from weft.cli.terminal import stage
+from weft.cli.terminal import print_chart, stage
 from weft.units import format_count
 
 if TYPE_CHECKING:
@@ -41,6 +39,8 @@ throughput. A planner that does not support it says so."""
 )
 @click.option(
     "--deadline",
+    "deadline_s",
+    callback=options.read_seconds,
     metavar="TIME",
     help="Maximal makespan: 90, 1h30m or D-HH:MM:SS; exit code 3 if exceeded.",
 )
@@ -57,7 +57,7 @@ throughput. A planner that does not support it says so."""
     metavar="POINT",
     help="Use this point of the front last shown by `weft pareto` for WORKFLOW and PLATFORM.",
 )
-@options.planning_budget
+@options.planning_budget()
 @options.planning_workers
 @options.parameters
 @click.option(
@@ -69,25 +69,18 @@ throughput. A planner that does not support it says so."""
 @options.as_json
 def command(
     workflow: str,
-    platform: str,
+    *,
+    on: str,
     planner: str,
     objective: str,
     alpha: float | None,
-    deadline: str | None,
-    max_cost: float | None,
-    seed: int,
     choose: int | None,
-    plan_time: str | None,
-    plan_steps: int | None,
-    workers: int,
-    cluster: str | None,
-    params: tuple[str, ...],
-    params_file: str | None,
     out: str | None,
     html: str | None,
     chart: bool,
     format_name: str | None,
     as_json: bool,
+    **how: Any,
 ) -> None:
     """Predict how long WORKFLOW takes on a platform, what it costs, and where its tasks run.
 
@@ -96,23 +89,16 @@ def command(
     best plan found is shown), or when the plan is optimal. Exit code 3: no plan exists, or the plan exceeds
     the deadline or the maximal cost; the message says by how much.
     """
-    _check_streams(workflow, platform, as_json=as_json, out=out, html=html)
+    options.check_plan_streams(workflow, on, out, html, as_json=as_json)
     if choose is not None and (planner, objective, alpha) != ("auto", "makespan", None):
         raise click.UsageError("--choose uses a stored plan: omit --planner, --objective and --alpha.")
-    deadline_s = options.given_seconds("--deadline", deadline)
-    plan_time_s = options.given_seconds("--plan-time", plan_time)
     with stage("loading"):
         from weft.api.plan import plan
         from weft.formats.files import load_platform, read_workflow_file
 
-        machines = load_platform(platform)
+        how["on"] = load_platform(on)
     with stage(f"reading {workflow}"):
         loaded = read_workflow_file(workflow, format_name=format_name)
-    how: dict[str, Any] = {
-        "on": machines, "deadline_s": deadline_s, "max_cost": max_cost, "seed": seed,
-        "params": options.given_params(params, params_file), "plan_time_s": plan_time_s,
-        "plan_steps": plan_steps, "workers": workers, "cluster": cluster,
-    }  # fmt: skip
     if choose is None:
         with stage(f"planning {len(loaded.tasks)} task descriptions with {planner}") as line:
             planned = plan(
@@ -121,7 +107,9 @@ def command(
     else:
         planned = _choose_plan(loaded, choose, how)
     if out is not None:
-        _write(planned, out)
+        from weft.api.plan import schedule_csv
+
+        options.save_result(out, csv=lambda: schedule_csv(planned.schedule), record=planned.as_record)
     if html is not None:
         from weft.api.plan import render_plan
         from weft.formats.files import save_text
@@ -130,7 +118,8 @@ def command(
     if as_json:
         options.print_json(planned.as_record())
     elif "-" not in (out, html):
-        show(planned, chart=chart, written=[name for name in (out, html) if name])
+        show(planned, chart=chart)
+        options.print_written(out, html)
 
 
 def _choose_plan(loaded: Workflow, number: int, how: dict[str, Any]) -> PlannedWorkflow:
@@ -142,30 +131,7 @@ def _choose_plan(loaded: Workflow, number: int, how: dict[str, Any]) -> PlannedW
         return choose(loaded, number, **how, progress=front_progress(line))
 
 
-def _check_streams(workflow: str, platform: str, *, as_json: bool, out: str | None, html: str | None) -> None:
-    """Raise UsageError if two inputs or two outputs use the same stream, or a suffix is unknown."""
-    if workflow == platform == "-":
-        raise click.UsageError("WORKFLOW and --on cannot both be the standard input.")
-    wanted = {"--json": as_json, "--out -": out == "-", "--html -": html == "-"}
-    printing = [name for name, given in wanted.items() if given]
-    if len(printing) > 1:
-        raise click.UsageError(f"{' and '.join(printing)} cannot share the standard output.")
-    if out not in (None, "-") and Path(str(out)).suffix not in (".json", ".csv"):
-        raise click.UsageError(f"--out {out!r} must end in .json or .csv.")
-
-
-def _write(planned: PlannedWorkflow, out: str) -> None:
-    from weft.formats.files import save_text
-
-    if Path(out).suffix == ".csv":
-        from weft.api.plan import schedule_csv
-
-        save_text(schedule_csv(planned.schedule), out)
-    else:
-        save_text(options.json_text(planned.as_record()) + "\n", out)
-
-
-def show(planned: PlannedWorkflow, *, chart: bool, written: list[str]) -> None:
+def show(planned: PlannedWorkflow, *, chart: bool) -> None:
     """Print a plan: numbers, chart and notes."""
     from weft.api.plan import plan_facts, plan_view
 
@@ -175,21 +141,7 @@ def show(planned: PlannedWorkflow, *, chart: bool, written: list[str]) -> None:
         f"{format_count(graph.edge_count, 'edge')} "
         f"on {planned.instance.platform.name}; {planned.planner} took {planned.planning_s:.3g} s"
     )
-    label_width = max(len(label) for label, _ in plan_facts(planned))
-    for label, text in plan_facts(planned):
-        click.echo(f"  {label:<{label_width}}  {text}")
+    options.print_pairs(plan_facts(planned), "  ")
     if chart:
-        from weft.cli.terminal import colored, width
-        from weft.reports import REPORTS
-
-        click.echo()
-        gantt = REPORTS.load("gantt-text")()
-        utf8 = "utf" in (sys.stdout.encoding or "").lower()
-        chart_text = gantt.render(
-            plan_view(planned), width=width(), color=colored(), ascii=not utf8, heading=False
-        )
-        click.echo(chart_text, color=colored())
-    for note in planned.notes:
-        click.echo(f"note: {note}")
-    for name in written:
-        click.echo(f"wrote {name}")
+        print_chart(plan_view(planned))
+    options.print_lines(f"note: {note}" for note in planned.notes)

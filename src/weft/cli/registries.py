@@ -143,23 +143,13 @@ def _meanings_in(kind: type) -> dict[str, str]:
 def _show_registry(registry: Registry, name: str | None, *, as_json: bool) -> None:
     """Print the names and titles of a registry, or the options of one entry."""
     if name is None:
-        _list(registry, as_json=as_json)
+        options.print_titles(registry, as_json=as_json)
         return
     found = describe(name, registry)
     if as_json:
         options.print_json(found.as_record())
     else:
         _show(found)
-
-
-def _list(registry: Registry, *, as_json: bool) -> None:
-    titles = {name: registry.load(name).title for name in registry}
-    if as_json:
-        options.print_json([{"name": name, "title": title} for name, title in titles.items()])
-        return
-    width = max(len(name) for name in titles)
-    for name, title in titles.items():
-        click.echo(f"{name:<{width}}  {title}")
 
 
 def _show(found: Description) -> None:

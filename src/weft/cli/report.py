@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
 from weft.cli import options
-from weft.cli.terminal import stage
+from weft.cli.terminal import ascii_only, stage, width
 
 
 @click.command("report")
@@ -32,10 +30,8 @@ def command(
     For --html, --trace, --events and --wfformat, - is the standard output. The run need not have ended.
     """
     files = {"--html": html, "--trace": trace, "--events": events, "--wfformat": wfformat}
-    printing = [f"{name} -" for name, file in files.items() if file == "-"]
-    sharing = [*printing, "--json"] if as_json else printing
-    if len(sharing) > 1:
-        raise click.UsageError(f"{' and '.join(sharing)} cannot share the standard output.")
+    outputs = {f"{name} -": file == "-" for name, file in files.items()}
+    options.check_streams((), "", outputs | {"--json": as_json})
     with stage("reading the journal"):
         from weft.api.project import OpenProject
         from weft.api.report import read_report
@@ -56,13 +52,7 @@ def command(
             save_text(texts[name](), file)
     if as_json:
         options.print_json({"number": found.number, **report.executed.as_record()})
-    elif not printing:
-        from weft.cli.terminal import width
-
-        utf8 = "utf" in (sys.stdout.encoding or "").lower()
+    elif "-" not in files.values():
         click.echo(f"run {found.number}")
-        for line in execution_lines(report.executed, width=width(), ascii_only=not utf8):
-            click.echo(line)
-        for file in files.values():
-            if file is not None:
-                click.echo(f"wrote {file}")
+        options.print_lines(execution_lines(report.executed, width=width(), ascii_only=ascii_only()))
+        options.print_written(*files.values())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from weft.cli import options
-from weft.cli.terminal import ProgressLine, stage, width
+from weft.cli.terminal import ProgressLine, ascii_only, stage, width
 
 if TYPE_CHECKING:
     from weft.papers.repetition import ReproductionProgress, ReproductionResult, ResultLedger
@@ -55,7 +54,9 @@ def command(
     experiment continues where it stopped. Exit code 1: a figure is outside its tolerance.
     """
     if name is None:
-        _list(as_json=as_json)
+        from weft.papers import REPRODUCTIONS
+
+        options.print_titles(REPRODUCTIONS, as_json=as_json)
         return
     with stage(f"{name}: loading") as line:
         from weft.backends.layout import refuse_links
@@ -77,18 +78,6 @@ def command(
     else:
         _show(reproduction, made, full=full, seed=seed)
     _judge(made, runs)
-
-
-def _list(*, as_json: bool) -> None:
-    from weft.papers import REPRODUCTIONS
-
-    titles = {name: REPRODUCTIONS.load(name).title for name in REPRODUCTIONS}
-    if as_json:
-        options.print_json([{"name": name, "title": title} for name, title in titles.items()])
-        return
-    width = max(len(name) for name in titles)
-    for name, title in titles.items():
-        click.echo(f"{name:<{width}}  {title}")
 
 
 def _run_reproduction(
@@ -164,11 +153,9 @@ def _show(reproduction: Reproduction, made: ReproductionResult, *, full: bool, s
 def _draw(made: ReproductionResult) -> None:
     from weft.reports.paper_charts import chart_lines
 
-    utf8 = "utf" in (sys.stdout.encoding or "").lower()
     for chart in made.charts:
         click.echo()
-        for line in chart_lines(chart, width=width(), ascii_only=not utf8):
-            click.echo(line)
+        options.print_lines(chart_lines(chart, width=width(), ascii_only=ascii_only()))
 
 
 def _cells(row: ResultRow) -> tuple[str, ...]:

@@ -10,10 +10,9 @@ from weft.cli.terminal import stage
 
 @click.command("resume")
 @options.run_argument
-@click.option("--report", metavar="FILE", help="Also write the HTML report to this file.")
-@click.option("--trace", metavar="FILE", help="Also write the attempts as a Nextflow trace to this file.")
+@options.execution_files
 @options.project
-@click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
+@options.quiet
 @options.as_json
 def command(
     run: int | None, report: str | None, trace: str | None, project: str | None, quiet: bool, as_json: bool
@@ -29,8 +28,6 @@ def command(
         from weft.cli.driver import drive_run
     with OpenProject.at(project) as opened:
         execution = None if run is None else opened.runs.run(run).execution
-    printed = "-" in (report, trace)
     drive_run(
-        resume, as_json=as_json, quiet=quiet or printed, report=report, trace=trace, execution=execution,
-        project=project,
-    )  # fmt: skip
+        resume, as_json=as_json, quiet=quiet, report=report, trace=trace, execution=execution, project=project
+    )

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from weft.cli.terminal import ascii_only
 from weft.records import dataclass
-from weft.reports.text import fitted, printable, promise_text, shown_width
+from weft.reports.text import TextTable, fitted, printable, promise_text
 from weft.units import format_count, format_seconds
 
 if TYPE_CHECKING:
@@ -102,7 +103,8 @@ class RunDisplay:
         lines = self.kind_lines(max(_AT_LEAST, rows - 2 - bool(promise) - len(failures)))
         lines += [self.line(now_s), *([promise] if promise else [])]
         shown = [
-            fitted(printable(line), columns, ascii_only=_ascii()).rstrip() for line in (*lines, *failures)
+            fitted(printable(line), columns, ascii_only=ascii_only(sys.stderr)).rstrip()
+            for line in (*lines, *failures)
         ]
         if not self.color:
             return shown
@@ -114,7 +116,7 @@ class RunDisplay:
         counts = self.counts()
         several = len({each.workflow for each in counts}) > 1
         columns = (*_COLUMNS, "cancelled") if any(each.cancelled for each in counts) else _COLUMNS
-        rows: list[tuple[str, ...]] = [columns]
+        rows: list[tuple[str, ...]] = []
         for each in counts:
             kind = f"{each.workflow}: {each.kind}" if several else each.kind
             running, waiting = each.running, each.waiting + each.held
@@ -123,11 +125,10 @@ class RunDisplay:
             numbers = (waiting, running, each.done, each.taken_over, each.failed, each.cancelled)
             texts = [str(number or "-") for number in numbers]
             rows.append((printable(kind), *texts[: len(columns) - 1]))
-        if len(rows) > most:
-            hidden = len(rows) - (most - 1)
-            rows = [*rows[: most - 1], (f"… {format_count(hidden, 'more kind')}", *[""] * (len(columns) - 1))]
-        widths = [max(shown_width(row[column]) for row in rows) for column in range(len(columns))]
-        return [_row(row, widths) for row in rows]
+        if len(rows) >= most:
+            hidden = format_count(len(rows) - (most - 2), "more kind")
+            rows = [*rows[: most - 2], (f"… {hidden}", *[""] * (len(columns) - 1))]
+        return TextTable(heading=columns, rows=tuple(rows), texts=1).lines()
 
     def failure_lines(self, most: int = _FAILURES) -> list[str]:
         """Return the last failures with cause, last lines and log."""
@@ -151,14 +152,3 @@ class RunDisplay:
             lines += [f"  | {line}" for line in log.lines[-_LOG_LINES:]]
             lines.append(f"  log: {log.path}")
         return lines
-
-
-def _row(texts: Sequence[str], widths: Sequence[int]) -> str:
-    """Align a row: the first column left, the numbers right."""
-    filled = [" " * (width - shown_width(text)) for text, width in zip(texts, widths, strict=True)]
-    numbers = [blanks + text for text, blanks in zip(texts[1:], filled[1:], strict=True)]
-    return "  ".join([texts[0] + filled[0], *numbers]).rstrip()
-
-
-def _ascii() -> bool:
-    return "utf" not in (sys.stderr.encoding or "").lower()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from weft.cli import options
@@ -15,8 +17,7 @@ from weft.cli import options
 @options.as_json
 def command(
     workflow: str,
-    params: tuple[str, ...],
-    params_file: str | None,
+    params: dict[str, Any],
     picture: bool,
     format_name: str | None,
     as_json: bool,
@@ -27,16 +28,13 @@ def command(
     from weft.workflow.checks import check_and_unfold
     from weft.workflow.workflow import set_params
 
-    loaded = set_params(
-        read_workflow_file(workflow, format_name=format_name), options.given_params(params, params_file)
-    )
+    loaded = set_params(read_workflow_file(workflow, format_name=format_name), params)
     graph = check_and_unfold(loaded)
     shape = measure_shape(graph)
     if as_json:
         options.print_json(shape.as_record())
         return
-    for line in shape_lines(shape):
-        click.echo(line)
+    options.print_lines(shape_lines(shape))
     if picture:
         click.echo()
         click.echo(draw_levels(graph))

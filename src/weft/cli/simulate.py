@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from weft.cli import options
-from weft.cli.terminal import ProgressLine, stage
+from weft.cli.terminal import ProgressLine, print_chart, stage
 from weft.units import format_count, format_seconds
 
 if TYPE_CHECKING:
@@ -23,34 +22,16 @@ _PAUSE_S = 0.1
 
 
 @click.command("simulate")
-@click.argument("workflows", nargs=-1, type=click.Path(path_type=str), metavar="WORKFLOW...")
+@options.workflows_argument()
 @options.on_platform
-@click.option(
-    "--policy",
-    default="plan",
-    show_default=True,
-    metavar="NAME[:OPTION=VALUE...]",
-    help="Policy that makes the decisions; `weft policies` lists them.",
-)
-@click.option(
-    "--planner",
-    default="heft",
-    show_default=True,
-    metavar="NAME[:OPTION=VALUE...]",
-    help="Planner for policies that follow a plan; `weft planners` lists them.",
-)
+@options.policy
+@options.planner
 @click.option(
     "--scenario",
     metavar="FILE",
     help="Scenario with the actual behaviour (default: everything as estimated).",
 )
-@click.option(
-    "--preset",
-    default="default",
-    show_default=True,
-    metavar="NAME",
-    help="Adaptation settings: default, patient (no migration of slow tasks), s1, s3.",
-)
+@options.preset
 @options.seed("Seed of the scenario and of randomised planners.")
 @click.option(
     "--repeat",
@@ -78,23 +59,17 @@ _PAUSE_S = 0.1
 @options.as_json
 def command(
     workflows: tuple[str, ...],
-    platform: str,
-    policy: str,
-    planner: str,
+    *,
+    on: str,
     scenario: str | None,
-    preset: str,
-    seed: int,
     repeat: int,
-    plan_steps: int,
-    params: tuple[str, ...],
-    params_file: str | None,
     journal: str | None,
     html: str | None,
     csv_file: str | None,
     chart: bool,
     verbose: bool,
-    format_name: str | None,
     as_json: bool,
+    **how: Any,
 ) -> None:
     """Simulate every WORKFLOW, submitted at time 0, and the arrivals of a scenario on a platform.
 
@@ -102,51 +77,26 @@ def command(
     and --csv, the standard output. With --repeat, --html and --csv show the first seed. Exit code 1: some run
     failed or cannot continue, and the notes say why; 3: some task can run on no machine.
     """
-    _check_streams((*workflows, platform, scenario), as_json=as_json, html=html, csv_file=csv_file)
+    outputs = {"--json": as_json, "--html -": html == "-", "--csv -": csv_file == "-"}
+    inputs = (*workflows, on, scenario)
+    options.check_streams(inputs, "Only one of WORKFLOW..., --on and --scenario can", outputs)
     if journal is not None and (repeat > 1 or journal == "-"):
         raise click.UsageError("--journal needs a file and holds one simulation: omit --repeat.")
     with stage("loading"):
         from weft.api.simulation import simulate
     with stage("simulating") as line:
         simulated = simulate(
-            workflows,
-            on=platform,
-            policy=policy,
-            planner=planner,
-            scenario=scenario,
-            preset=preset,
-            seed=seed,
-            repeat=repeat,
-            plan_steps=plan_steps,
-            params=options.given_params(params, params_file),
-            format_name=format_name,
-            journal=journal,
+            workflows, on=on, scenario=scenario, repeat=repeat, journal=journal, **how,
             progress=_progress_callback(line),
-        )
+        )  # fmt: skip
     _write(simulated, html, csv_file)
     if as_json:
         options.print_json(simulated.as_record())
     elif "-" not in (html, csv_file):
-        _show(
-            simulated,
-            chart=chart,
-            verbose=verbose,
-            written=[name for name in (journal, html, csv_file) if name],
-        )
+        _show(simulated, chart=chart, verbose=verbose)
+        options.print_written(journal, html, csv_file)
     if simulated.outcome != "completed":
         raise click.exceptions.Exit(1)
-
-
-def _check_streams(
-    read: tuple[str | None, ...], *, as_json: bool, html: str | None, csv_file: str | None
-) -> None:
-    """Raise UsageError if two inputs or two outputs use the same stream."""
-    if read.count("-") > 1:
-        raise click.UsageError("Only one of WORKFLOW..., --on and --scenario can be the standard input.")
-    wanted = {"--json": as_json, "--html -": html == "-", "--csv -": csv_file == "-"}
-    printing = [name for name, given in wanted.items() if given]
-    if len(printing) > 1:
-        raise click.UsageError(f"{' and '.join(printing)} cannot share the standard output.")
 
 
 def _progress_callback(line: ProgressLine) -> SimulationProgress | None:
@@ -180,29 +130,23 @@ def _write(simulated: SimulatedRuns, html: str | None, csv_file: str | None) -> 
         save_text(attempts_csv(run.history, run.machine_names), csv_file)
 
 
-def _show(simulated: SimulatedRuns, *, chart: bool, verbose: bool, written: list[str]) -> None:
+def _show(simulated: SimulatedRuns, *, chart: bool, verbose: bool) -> None:
     from weft.api.simulation import simulation_facts, simulation_notes, simulation_title, spread_facts
 
     click.echo(f"{simulation_title(simulated)}; scenario {simulated.scenario}, preset {simulated.preset}")
     if len(simulated.runs) > 1:
         seeds = f"seeds {simulated.first.seed} to {simulated.runs[-1].seed}"
         click.echo(f"{format_count(len(simulated.runs), 'simulation')}, {seeds}:")
-        _facts(spread_facts(simulated))
+        options.print_pairs(spread_facts(simulated), "  ")
         click.echo(f"the first of them, seed {simulated.first.seed}:")
-    _facts(simulation_facts(simulated.first))
+    options.print_pairs(simulation_facts(simulated.first), "  ")
     _tables(simulated, verbose=verbose)
     if chart:
-        _chart(simulated)
-    for note in simulation_notes(simulated.first):
-        click.echo(f"note: {note}")
-    for name in written:
-        click.echo(f"wrote {name}")
+        from weft.api.simulation import simulation_view
+        from weft.reports.simulation import simulation_chart
 
-
-def _facts(facts: list[tuple[str, str]]) -> None:
-    label_width = max(len(label) for label, _ in facts)
-    for label, text in facts:
-        click.echo(f"  {label:<{label_width}}  {text}")
+        print_chart(simulation_chart(simulation_view(simulated)))
+    options.print_lines(f"note: {note}" for note in simulation_notes(simulated.first))
 
 
 def _tables(simulated: SimulatedRuns, *, verbose: bool) -> None:
@@ -222,26 +166,6 @@ def _tables(simulated: SimulatedRuns, *, verbose: bool) -> None:
         click.echo()
         lines = table.lines()
         most = len(lines) if verbose else _SHOWN + 1
-        for text in lines[:most]:
-            click.echo(f"  {text}")
+        options.print_lines(lines[:most], "  ")
         if len(lines) > most:
             click.echo(f"  … {len(lines) - most} more")
-
-
-def _chart(simulated: SimulatedRuns) -> None:
-    from weft.api.simulation import simulation_view
-    from weft.cli.terminal import colored, width
-    from weft.reports import REPORTS
-    from weft.reports.simulation import simulation_chart
-
-    utf8 = "utf" in (sys.stdout.encoding or "").lower()
-    gantt = REPORTS.load("gantt-text")()
-    drawn = gantt.render(
-        simulation_chart(simulation_view(simulated)),
-        width=width(),
-        color=colored(),
-        ascii=not utf8,
-        heading=False,
-    )
-    click.echo()
-    click.echo(drawn, color=colored())

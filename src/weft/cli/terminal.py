@@ -14,10 +14,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TextIO
 
+import click
+
 from weft.units import format_seconds
 
 if TYPE_CHECKING:
     from weft.planners.planner import PlanProgress
+    from weft.reports.report import GanttView
 
 
 def width() -> int:
@@ -33,6 +36,20 @@ def colored() -> bool:
 def colored_errors() -> bool:
     """Return whether to colour the standard error."""
     return redraws(sys.stderr) and not os.environ.get("NO_COLOR")
+
+
+def ascii_only(stream: TextIO | None = None) -> bool:
+    """Return whether a stream, by default the standard output, cannot show other characters."""
+    return "utf" not in ((stream or sys.stdout).encoding or "").lower()
+
+
+def print_chart(view: GanttView) -> None:
+    """Print the chart of a schedule."""
+    from weft.reports import REPORTS
+
+    gantt, color = REPORTS.load("gantt-text")(), colored()
+    click.echo()
+    click.echo(gantt.render(view, width=width(), color=color, ascii=ascii_only(), heading=False), color=color)
 
 
 def redraws(stream: TextIO) -> bool:

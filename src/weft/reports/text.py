@@ -46,13 +46,14 @@ class TextTable:
 
     def lines(self) -> list[str]:
         """Return the aligned rows, columns separated by two spaces."""
-        widths = [max(map(len, column)) for column in zip(self.heading, *self.rows, strict=True)]
+        widths = [max(map(shown_width, column)) for column in zip(self.heading, *self.rows, strict=True)]
         return [self._line(row, widths) for row in (self.heading, *self.rows)]
 
     def _line(self, row: tuple[str, ...], widths: list[int]) -> str:
+        blanks = [" " * (width - shown_width(cell)) for cell, width in zip(row, widths, strict=True)]
         cells = [
-            cell.ljust(width) if column < self.texts else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+            cell + blank if column < self.texts else blank + cell
+            for column, (cell, blank) in enumerate(zip(row, blanks, strict=True))
         ]
         return "  ".join(cells).rstrip()
 
