@@ -63,34 +63,43 @@ def steps_chart(title: str, steps: StepFunction, end_s: float) -> str:
     summary = f"{title}: at most {steps.most}, {steps.mean(end_s):.3g} on average"
     parts = [
         f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(summary)}">',
-        *_time_axis(end_s, across, bottom),
-        *_number_axis(most, up, bottom),
+        *_time_axis(end_s, _LEFT, across, bottom),
+        *(
+            line
+            for value in round_numbers(most, 4)
+            for line in grid_row(_LEFT, _WIDTH - _RIGHT, round(bottom - value * up, 1), f"{value:g}")
+        ),
         f'<path class="area" d="{path}"><title>{escape(summary)}</title></path>',
         "</svg>",
     ]
     return f"<h3>{escape(title)}</h3>\n" + "\n".join(parts)
 
 
-def _time_axis(end_s: float, across: float, bottom: float) -> Iterator[str]:
+def grid_column(x: float, top: float, bottom: float, label: str) -> Iterator[str]:
+    """Draw a vertical grid line with its label below."""
+    yield f'<line class="grid" x1="{x}" y1="{top}" x2="{x}" y2="{bottom}"/>'
+    yield f'<text x="{x}" y="{bottom + 18}" text-anchor="middle">{escape(label)}</text>'
+
+
+def grid_row(left: float, right: float, y: float, label: str) -> Iterator[str]:
+    """Draw a horizontal grid line with its label on the left."""
+    yield f'<line class="grid" x1="{left}" y1="{y}" x2="{right}" y2="{y}"/>'
+    yield f'<text x="{left - 8}" y="{y + 4}" text-anchor="end">{escape(label)}</text>'
+
+
+def _time_axis(end_s: float, left: float, across: float, bottom: float) -> Iterator[str]:
     for seconds in tick_times(end_s, _TICKS):
-        x = round(_LEFT + seconds * across, 1)
-        yield f'<line class="grid" x1="{x}" y1="{_TOP}" x2="{x}" y2="{bottom}"/>'
-        yield f'<text x="{x}" y="{bottom + 18}" text-anchor="middle">{escape(tick_label(seconds))}</text>'
+        yield from grid_column(round(left + seconds * across, 1), _TOP, bottom, tick_label(seconds))
 
 
-def _number_axis(most: int, up: float, bottom: float) -> Iterator[str]:
-    for value in _round_numbers(most, 4):
-        y = round(bottom - value * up, 1)
-        yield f'<line class="grid" x1="{_LEFT}" y1="{y}" x2="{_WIDTH - _RIGHT}" y2="{y}"/>'
-        yield f'<text x="{_LEFT - 8}" y="{y + 4}" text-anchor="end">{value:g}</text>'
-
-
-def _round_numbers(most: float, steps: int) -> list[float]:
-    """Return round numbers from 0 to the maximum."""
-    wanted = most / steps
+def round_numbers(most: float, steps: int, *, least: float = 0.0) -> list[float]:
+    """Return round numbers from the minimum to the maximum."""
+    wanted = (most - least) / steps
     power = 10.0 ** math.floor(math.log10(wanted))
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= wanted * (1 - 1e-9))
-    return [index * step for index in range(math.floor(most / step * (1 + 1e-9)) + 1)]
+    return [
+        index * step for index in range(math.ceil(least / step), math.floor(most / step * (1 + 1e-9)) + 1)
+    ]
 
 
 def box_plots(title: str, rows: Sequence[tuple[str, Summary]]) -> str:
@@ -102,10 +111,8 @@ def box_plots(title: str, rows: Sequence[tuple[str, Summary]]) -> str:
     across = (_WIDTH - _NAME - _RIGHT) / most
     bottom = height - _BOTTOM
     parts = [f'<svg viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="{escape(title)}">']
-    for value in _round_numbers(most, _TICKS):
-        x = round(_NAME + value * across, 1)
-        parts.append(f'<line class="grid" x1="{x}" y1="{_TOP}" x2="{x}" y2="{bottom}"/>')
-        parts.append(f'<text x="{x}" y="{bottom + 18}" text-anchor="middle">{value:g}</text>')
+    for value in round_numbers(most, _TICKS):
+        parts += grid_column(round(_NAME + value * across, 1), _TOP, bottom, f"{value:g}")
     for index, (name, found) in enumerate(rows):
         parts += _box(name, found, _TOP + index * _ROW + _ROW / 2, across)
     return f"<h3>{escape(title)}</h3>\n" + "\n".join([*parts, "</svg>"])
@@ -148,12 +155,9 @@ def promise_chart(verdicts: Sequence[PromiseOutcome]) -> str:
     row = 2 * _BAR + 12
     bottom = _TOP + row * len(drawn)
     parts = [
-        f'<svg viewBox="0 0 {_WIDTH} {bottom + _BOTTOM}" role="img" aria-label="Promise against outcome">'
+        f'<svg viewBox="0 0 {_WIDTH} {bottom + _BOTTOM}" role="img" aria-label="Promise against outcome">',
+        *_time_axis(most_s, _NAME, across, bottom),
     ]
-    for seconds in tick_times(most_s, 8):
-        x = round(_NAME + seconds * across, 1)
-        parts.append(f'<line class="grid" x1="{x}" y1="{_TOP}" x2="{x}" y2="{bottom}"/>')
-        parts.append(f'<text x="{x}" y="{bottom + 18}" text-anchor="middle">{tick_label(seconds)}</text>')
     for index, (each, sure_s) in enumerate(drawn):
         parts += _bars(each, sure_s, _TOP + index * row, across)
     return "\n".join([*parts, "</svg>"])
@@ -214,12 +218,8 @@ def estimate_chart(attempts: Sequence[AttemptRecord]) -> str:
     for power in range(low, high + 1):
         at = round((power - low) * scale, 1)
         label = tick_label(10.0**power)
-        parts += [
-            f'<line class="grid" x1="{_EDGE + at}" y1="{_TOP}" x2="{_EDGE + at}" y2="{bottom}"/>',
-            f'<line class="grid" x1="{_EDGE}" y1="{bottom - at}" x2="{_EDGE + _SIDE}" y2="{bottom - at}"/>',
-            f'<text x="{_EDGE + at}" y="{bottom + 18}" text-anchor="middle">{label}</text>',
-            f'<text x="{_EDGE - 8}" y="{bottom - at + 4}" text-anchor="end">{label}</text>',
-        ]
+        parts += grid_column(_EDGE + at, _TOP, bottom, label)
+        parts += grid_row(_EDGE, _EDGE + _SIDE, bottom - at, label)
     parts.append(f'<line class="even" x1="{_EDGE}" y1="{bottom}" x2="{_EDGE + _SIDE}" y2="{_TOP}"/>')
     for x, y, attempt in points:
         across = _EDGE + (math.log10(x) - low) * scale

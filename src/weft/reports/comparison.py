@@ -5,15 +5,13 @@ In tables ``-`` means that a planner made no plan, and ``*`` marks the best make
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from dataclasses import asdict
 from typing import Any
 
 from weft.records import dataclass
 from weft.reports.page import render_page
-from weft.reports.text import TextTable
+from weft.reports.text import TextTable, csv_text
 from weft.units import format_count, format_seconds
 
 _TIE = 1e-9
@@ -243,19 +241,11 @@ _COLUMNS = ("planner", "makespan_s", "gap", "ratio", "wins", "planning_s", "reas
 
 def comparison_csv(comparison: PlannerComparison) -> str:
     """Return the results as CSV, one line per workflow and planner."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["workflow", "tasks", "edges", "platform", "seed", "lower_bound_s", *_COLUMNS])
+    heading = ("workflow", "tasks", "edges", "platform", "seed", "lower_bound_s", *_COLUMNS)
+    rows = []
     for row in comparison.workflows:
-        head = [row.workflow, row.tasks, row.edges, comparison.platform, comparison.seed]
+        head = (row.workflow, row.tasks, row.edges, comparison.platform, comparison.seed, row.lower_bound_s)
         for result in row.as_record()["results"]:
-            cells = [_cell(result[column]) for column in _COLUMNS]
-            writer.writerow([*head, repr(row.lower_bound_s), *cells])
-    return text.getvalue()
-
-
-def _cell(value: object) -> object:
-    """Return numbers in full precision, None as an empty cell, booleans as 0 and 1."""
-    if isinstance(value, bool):
-        return int(value)
-    return "" if value is None else repr(value) if isinstance(value, float) else value
+            cells = result | {"wins": int(result["wins"])}
+            rows.append((*head, *(cells[column] for column in _COLUMNS)))
+    return csv_text(heading, rows)

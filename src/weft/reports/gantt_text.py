@@ -35,10 +35,6 @@ class Palette:
     """Index of the shown kind of each task."""
     signs: str
 
-    def color(self, kind: int) -> int:
-        """Return the colour of a shown kind."""
-        return _COLORS[kind]
-
 
 def choose_palette(view: GanttView, *, ascii_only: bool) -> Palette:
     """Assign signs to the kinds with the most node-seconds; ties go to the first in the plan."""
@@ -343,7 +339,7 @@ class _TextChart:
         text = ""
         for (kind, block), run in groupby(cells, key=lambda cell: (cell.kind, cell.block)):
             part = "".join(" " if cell.fills else cell.sign for cell in run)
-            color = f"{38 if block else 48};5;{self.palette.color(kind)}{'' if block else ';30'}"
+            color = f"{38 if block else 48};5;{_COLORS[kind]}{'' if block else ';30'}"
             text += part if kind < 0 else f"\x1b[{color}m{part}\x1b[0m"
         return text
 

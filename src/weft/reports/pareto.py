@@ -7,17 +7,15 @@ points were found for given alphas.
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
 from typing import Any, Literal
 
-from weft.reports.charts import tick_label, tick_times
+from weft.reports.charts import grid_column, grid_row, round_numbers, tick_label, tick_times
 from weft.reports.page import render_page
-from weft.reports.text import TextTable, fitted, printable
+from weft.reports.text import TextTable, csv_text, fitted, printable
 from weft.units import format_count, format_seconds
 
 _MINUS = "–"
@@ -138,10 +136,6 @@ class FrontView:
         """Format the cost of a plan."""
         return f"{point.cost:.4g}" if self.priced else _node_seconds_text(point.node_seconds)
 
-    def time_text(self, point: FrontPoint) -> str:
-        """Format the time of a point."""
-        return format_seconds(point.makespan_s)
-
 
 def _node_seconds_text(amount: float) -> str:
     return f"{amount:,.0f}" if amount >= 1000 else f"{amount:.4g}"
@@ -157,7 +151,7 @@ def front_table(view: FrontView) -> TextTable:
     rows = tuple(
         (
             str(point.number),
-            view.time_text(point),
+            format_seconds(point.makespan_s),
             _longer(view, point),
             view.paid_text(point),
             f"{point.idle_share:.1%}",
@@ -196,20 +190,13 @@ def _longer(view: FrontView, point: FrontPoint) -> str:
 
 def front_csv(view: FrontView) -> str:
     """Return the points as CSV with numbers in full precision."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*_COLUMNS, "nodes", "machines"])
+    rows = []
     for point in view.points:
         record = point.as_record()
-        cells = [_cell(record[column]) for column in _COLUMNS]
         nodes = "; ".join(found.text for found in point.nodes)
         machines = "; ".join(f"{name} {tasks}" for name, tasks in point.machines)
-        writer.writerow([*cells, nodes, machines])
-    return text.getvalue()
-
-
-def _cell(value: object) -> object:
-    return "" if value is None else repr(value) if isinstance(value, float) else value
+        rows.append((*(record[column] for column in _COLUMNS), nodes, machines))
+    return csv_text((*_COLUMNS, "nodes", "machines"), rows)
 
 
 _WIDTH, _HEIGHT = 900, 520
@@ -294,26 +281,14 @@ def _grid(view: FrontView, across: _ChartAxis, up: _ChartAxis) -> Iterator[str]:
     bottom, right = _HEIGHT - _BOTTOM, _WIDTH - _RIGHT
     for seconds in tick_times(across.most, math.ceil(_TICKS * across.most / (across.most - across.least))):
         if seconds >= across.least:
-            x = across.place(seconds)
-            yield f'<line class="grid" x1="{x}" y1="{_TOP}" x2="{x}" y2="{bottom}"/>'
-            yield f'<text x="{x}" y="{bottom + 18}" text-anchor="middle">{escape(tick_label(seconds))}</text>'
-    for amount in _round_numbers(up.least, up.most):
-        y = up.place(amount)
-        yield f'<line class="grid" x1="{_LEFT}" y1="{y}" x2="{right}" y2="{y}"/>'
-        text = escape(view.amount_text(amount))
-        yield f'<text x="{_LEFT - 8}" y="{y + 4}" text-anchor="end">{text}</text>'
+            yield from grid_column(across.place(seconds), _TOP, bottom, tick_label(seconds))
+    for amount in round_numbers(up.most, _TICKS, least=up.least):
+        yield from grid_row(_LEFT, right, up.place(amount), view.amount_text(amount))
     yield f'<line class="axis" x1="{_LEFT}" y1="{bottom}" x2="{right}" y2="{bottom}"/>'
     yield f'<line class="axis" x1="{_LEFT}" y1="{_TOP}" x2="{_LEFT}" y2="{bottom}"/>'
     yield f'<text x="{right}" y="{bottom + 38}" text-anchor="end">time</text>'
     turned = f'transform="rotate(-90 14 {_TOP + 4})" text-anchor="end"'
     yield f'<text x="14" y="{_TOP + 4}" {turned}>{view.noun}</text>'
-
-
-def _round_numbers(least: float, most: float) -> list[float]:
-    wanted = (most - least) / _TICKS
-    power = 10.0 ** math.floor(math.log10(wanted))
-    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= wanted)
-    return [index * step for index in range(math.ceil(least / step), math.floor(most / step) + 1)]
 
 
 def _tried(view: FrontView, across: _ChartAxis, up: _ChartAxis, colors: dict[float, str]) -> Iterator[str]:
@@ -352,8 +327,9 @@ def _point(
 
 def _tip(view: FrontView, point: FrontPoint) -> str:
     """Return all data of a point, one line each."""
+    amount = view.amount_text(view.amount(point))
     lines = [
-        f"point {point.number}: {view.time_text(point)}, {view.noun} {view.amount_text(view.amount(point))}",
+        f"point {point.number}: {format_seconds(point.makespan_s)}, {view.noun} {amount}",
         f"cost {point.cost:.4g}, {point.node_seconds:,.0f} node-seconds, {point.idle_share:.1%} idle",
     ]
     if point.alpha is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterable, Sequence
 
 from weft.engine.replan.promise import Promise
 from weft.records import dataclass
@@ -56,6 +57,16 @@ class TextTable:
             for column, (cell, blank) in enumerate(zip(row, blanks, strict=True))
         ]
         return "  ".join(cells).rstrip()
+
+
+def csv_text(heading: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return a table as CSV; numbers have full precision and None is an empty cell."""
+    import csv
+    import io
+
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([heading, *rows])
+    return text.getvalue()
 
 
 _KINDS = 5
