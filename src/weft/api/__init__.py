@@ -13,11 +13,9 @@ if TYPE_CHECKING:
 
 __all__ = ["gather", "task"]
 
-_HOMES = {"gather": "weft.api.functions.call", "task": "weft.api.functions.call"}
-
 
 def __getattr__(name: str) -> Any:
     # Every task process imports this module, so names are resolved on first use.
-    if (home := _HOMES.get(name)) is None:
+    if name not in __all__:
         raise AttributeError(f"module 'weft.api' has no attribute {name!r}")
-    return getattr(import_module(home), name)
+    return getattr(import_module("weft.api.functions.call"), name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -10,23 +9,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from weft.api.plan import run_planner
 from weft.api.request import compile_request
 from weft.errors import Infeasible, InvalidInput, Problem, WeftError
 from weft.formats.files import load_platform, read_workflow_file
 from weft.instance.instance import Instance
 from weft.planners import PLANNERS
-from weft.planners.planner import Budget, Planner, PlanRequest, make_planner
+from weft.planners.planner import Budget, Planner, make_planner
 from weft.planners.problem import compile_problem
 from weft.platform.platform import Platform
-from weft.randomness import generator
 from weft.reports.comparison import PlannerComparison, PlannerResult, WorkflowResults
 from weft.runtime.budget import DEFAULT_PLAN_TIME_S, exclude_compilation, is_search, make_budget
 from weft.schedule.bounds import lower_bounds
 from weft.schedule.objective import make_objective
-from weft.schedule.schedule import Schedule
 from weft.schedule.verification import verify
+from weft.search.pool import INLINE_POOL
 from weft.workflow.workflow import Workflow, set_params
 
 ALL = "all"
@@ -159,30 +156,18 @@ def _try_planner(
     objective = make_objective("makespan")
     if (refusal := planner.supports(instance, objective)) is not None:
         return PlannerResult(planner=name, makespan_s=None, reason=refusal.reason), 0.0
-    rng = generator(seed, "planner", planner.name)
-    started = time.perf_counter()
+    budget = spending(planner)
     try:
-        budget = spending(planner)
         with exclude_compilation(budget):
-            made = planner.plan(PlanRequest(instance=instance, objective=objective, budget=budget, rng=rng))
+            made, planning_s = run_planner(instance, planner, objective, seed, budget, INLINE_POOL)
     except Infeasible as error:
         return PlannerResult(planner=name, makespan_s=None, reason=str(error)), 0.0
-    planning_s = time.perf_counter() - started
-    if not np.isfinite(made.schedule.finish_s).all():
-        reason = "the times of this plan exceed the range of floating-point numbers"
-        return PlannerResult(planner=name, makespan_s=None, reason=reason), 0.0
-    _check_schedule(made.schedule, instance, f"{name} on {label}")
-    return PlannerResult(
-        planner=name, makespan_s=made.schedule.makespan_s, planning_s=planning_s
-    ), made.bound_s
-
-
-def _check_schedule(schedule: Schedule, instance: Instance, planner: str) -> None:
-    if violations := verify(schedule, instance.graph, instance.platform):
+    if violations := verify(made.schedule, instance.graph, instance.platform):
         more = f" and {len(violations) - 1} more" if len(violations) > 1 else ""
-        raise WeftError(
-            f"{planner} gives an invalid schedule, which is a bug of the planner: {violations[0]}{more}"
-        )
+        what = f"{name} on {label} gives an invalid schedule, which is a bug of the planner"
+        raise WeftError(f"{what}: {violations[0]}{more}")
+    result = PlannerResult(planner=name, makespan_s=made.schedule.makespan_s, planning_s=planning_s)
+    return result, made.bound_s
 
 
 def _require_a_plan(made: PlannerComparison) -> None:

@@ -300,7 +300,10 @@ def plan(
     request = load_request(workflow, on=on, params=params, pinned=pinned, predictor=predictor)
     instance = request.instance
     with open_pool(workers=workers, cluster=cluster, pool=pool) as opened, exclude_compilation(budget):
-        made, planning_s = _run_planner(instance, planner, chosen, goal, seed, budget, opened)
+        if (refusal := chosen.supports(instance, goal)) is not None:
+            what = f"planner {planner!r} cannot plan this: {refusal.reason}"
+            raise InvalidInput(what, advice="`weft planners` lists the others")
+        made, planning_s = run_planner(instance, chosen, goal, seed, budget, opened)
         side_by_side = opened.workers
     return measure_plan(
         instance,
@@ -316,19 +319,10 @@ def plan(
     )
 
 
-def _run_planner(
-    instance: Instance,
-    planner: str,
-    chosen: Planner,
-    objective: Objective,
-    seed: int,
-    budget: Budget,
-    pool: Pool,
+def run_planner(
+    instance: Instance, chosen: Planner, objective: Objective, seed: int, budget: Budget, pool: Pool
 ) -> tuple[Plan, float]:
     """Run the planner on a compiled instance; return the plan and the seconds used."""
-    if (refusal := chosen.supports(instance, objective)) is not None:
-        what = f"planner {planner!r} cannot plan this: {refusal.reason}"
-        raise InvalidInput(what, advice="`weft planners` lists the others")
     started = time.perf_counter()
     rng = generator(seed, "planner", chosen.name)
     made = chosen.plan(PlanRequest(instance=instance, objective=objective, budget=budget, rng=rng, pool=pool))

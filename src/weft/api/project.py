@@ -1,12 +1,8 @@
-"""Open a project (the directory that contains ``.weft/``), follow its journals and send requests to its
-engine.
+"""Projects (directories that contain ``.weft/``): open one, follow its journals, send requests, clean up.
 
-Following a journal takes no lock and makes no decisions; the engine may be running or not.
-
-Remove sandboxes, records and checkpoints of finished runs.
-
-Cleanup holds the project lock, so no engine uses the files meanwhile, and never follows links. Files that a
-later run reused are hard links of that run and stay.
+Following a journal takes no lock and makes no decisions; the engine may be running or not. Cleanup holds the
+project lock, so no engine uses the files meanwhile, and never follows links. Files that a later run reused
+are hard links of that run and stay.
 """
 
 from __future__ import annotations

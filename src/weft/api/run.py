@@ -211,8 +211,6 @@ class SignalHandler:
 Watcher = Callable[[Execution], Sequence[Listener]]
 """Receives the execution before it starts and returns listeners for journal entries."""
 
-_Interrupted = Callable[[], bool] | None
-
 
 def run(
     workflows: WorkflowSource | Sequence[WorkflowSource] = (),
@@ -357,11 +355,10 @@ def _resume_execution(
 
 
 def _drive(
-    execution: Execution, watch: Watcher | None, interrupted: _Interrupted, *, resumed: bool
+    execution: Execution, watch: Watcher | None, interrupted: Callable[[], bool] | None, *, resumed: bool
 ) -> RunResult:
-    _log.info(
-        "%s execution %d in %s", "resume" if resumed else "start", execution.number, execution.layout.home
-    )
+    action = "resume" if resumed else "start"
+    _log.info("%s execution %d in %s", action, execution.number, execution.layout.home)
     try:
         if watch is not None:
             execution.loop.listen(watch(execution))
@@ -444,28 +441,19 @@ def plan_dry_run(
     *,
     on: Platform | str | Path,
     project: str | Path | None,
-    planner: str,
-    plan_time_s: float | None,
-    plan_steps: int | None,
     params: Mapping[str, Any],
     until: Sequence[str],
     most_nodes: int | None,
-    seed: int,
     format_name: str | None,
+    **planning: Any,
 ) -> list[PlannedWorkflow]:
-    """Plan each workflow as ``run`` would, alone on empty machines, without running or writing anything."""
+    """Plan each workflow as ``run`` would, alone on empty machines, without running or writing anything.
+
+    ``planning``: planner, budget and seed, as for ``plan``.
+    """
     from weft.api.plan import plan  # with the bounds of schedules, which a run does not need
 
     platform = load_machines(on, most_nodes)
     check_backend(platform)
     asked = load_workflows(workflows, find_project(project), params, format_name, until)
-    return [
-        plan(
-            compile_request({key: flow}, platform),
-            planner=planner,
-            plan_time_s=plan_time_s,
-            plan_steps=plan_steps,
-            seed=seed,
-        )
-        for key, flow in asked.flows.items()
-    ]
+    return [plan(compile_request({key: flow}, platform), **planning) for key, flow in asked.flows.items()]

@@ -228,17 +228,11 @@ class Database:
             if not self._bulk and not self._ordered:
                 return
             self._failpoint.reach("commit")
-            connection = self._connection
-            try:
-                connection.execute("BEGIN IMMEDIATE")
+            with self.transaction():
                 for statement, rows in self._bulk.items():
-                    connection.executemany(statement, rows)
+                    self._connection.executemany(statement, rows)
                 for statement, row in self._ordered:
-                    connection.execute(statement, row)
-                connection.execute("COMMIT")
-            except sqlite3.Error as error:
-                self._roll_back()
-                raise explain_sqlite_error(error, self.path) from error
+                    self._connection.execute(statement, row)
             self._bulk.clear()
             self._ordered.clear()
             self.commits += 1
@@ -247,35 +241,35 @@ class Database:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Run the ``now`` calls of the block in one transaction."""
+        connection = self._connection
         with self.lock:
             try:
-                self._connection.execute("BEGIN IMMEDIATE")
+                connection.execute("BEGIN IMMEDIATE")
                 yield
-                self._connection.execute("COMMIT")
-            except sqlite3.Error as error:
-                self._roll_back()
-                raise explain_sqlite_error(error, self.path) from error
-            except BaseException:
-                self._roll_back()
+                connection.execute("COMMIT")
+            except BaseException as error:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                if isinstance(error, sqlite3.Error):
+                    raise explain_sqlite_error(error, self.path) from error
                 raise
 
     def execute_now(self, statement: str, row: _Row = ()) -> int:
         """Execute a change immediately; return the row number of an INSERT."""
-        with self.lock:
-            try:
-                done = self._connection.execute(statement, [storable(value) for value in row])
-            except sqlite3.Error as error:
-                raise explain_sqlite_error(error, self.path) from error
-            return done.lastrowid or 0
+        return self._execute(statement, row)[1]
 
     def rows(self, question: str, values: _Row = ()) -> list[tuple[Any, ...]]:
         """Return the rows of a query; queued changes are not included."""
+        return [tuple(map(_restore_text, row)) for row in self._execute(question, values)[0]]
+
+    def _execute(self, statement: str, values: _Row) -> tuple[list[tuple[Any, ...]], int]:
+        """Execute a statement immediately; return its rows and the row number of an INSERT."""
         with self.lock:
             try:
-                found = self._connection.execute(question, [storable(value) for value in values]).fetchall()
+                done = self._connection.execute(statement, [storable(value) for value in values])
+                return done.fetchall(), done.lastrowid or 0
             except sqlite3.Error as error:
                 raise explain_sqlite_error(error, self.path) from error
-        return [tuple(map(_restore_text, row)) for row in found]
 
     def row(self, question: str, values: _Row = ()) -> tuple[Any, ...] | None:
         """Return the first row of a query, or None."""
@@ -292,10 +286,6 @@ class Database:
         """Close the file; queued changes are discarded."""
         with self.lock:
             self._connection.close()
-
-    def _roll_back(self) -> None:
-        if self._connection.in_transaction:
-            self._connection.execute("ROLLBACK")
 
 
 def storable(value: Any) -> Any:

@@ -149,49 +149,48 @@ class RunTable:
 
     def executions(self) -> list[ExecutionRecord]:
         """Return all executions in order."""
-        return [_execution(row) for row in self._executions("ORDER BY number", ())]
+        return self._executions("ORDER BY number")
 
     def execution(self, number: int) -> ExecutionRecord:
         """Return an execution by its number."""
-        found = self._executions("WHERE number = ?", (number,))
-        return _execution(found[0]) if found else self._refuse(f"no execution {number}")
+        found = self._executions("WHERE number = ?", number)
+        return found[0] if found else self._refuse(f"no execution {number}")
 
     def unfinished(self, fingerprint: str | None = None) -> ExecutionRecord | None:
         """Return the last execution, of a fingerprint if given, if it can be resumed; otherwise None.
 
         Earlier executions with the fingerprint are superseded by the last one.
         """
-        if fingerprint is None:
-            last = self._executions("ORDER BY number DESC LIMIT 1", ())
-        else:
-            last = self._executions("WHERE fingerprint = ? ORDER BY number DESC LIMIT 1", (fingerprint,))
-        found = [_execution(row) for row in last]
+        where, values = ("", ()) if fingerprint is None else ("WHERE fingerprint = ?", (fingerprint,))
+        found = self._executions(f"{where} ORDER BY number DESC LIMIT 1", *values)
         return found[0] if found and found[0].state in UNFINISHED else None
 
     def all(self) -> list[RunRecord]:
         """Return all runs in order."""
-        return [_run(row) for row in self._database.rows(f"{_RUNS} ORDER BY number")]
+        return self._runs("ORDER BY number")
 
     def of(self, execution: int) -> list[RunRecord]:
         """Return the runs of an execution in order of their position."""
-        rows = self._database.rows(f"{_RUNS} WHERE execution = ? ORDER BY position", (execution,))
-        return [_run(row) for row in rows]
+        return self._runs("WHERE execution = ? ORDER BY position", execution)
 
     def at(self, execution: int, position: int) -> RunRecord | None:
         """Return the run at a position of an execution, or None."""
-        found = self._database.row(f"{_RUNS} WHERE execution = ? AND position = ?", (execution, position))
-        return None if found is None else _run(found)
+        found = self._runs("WHERE execution = ? AND position = ?", execution, position)
+        return found[0] if found else None
 
     def run(self, number: int | None = None) -> RunRecord:
         """Return a run by its number; None: the last run."""
         if number is None:
-            found = self._database.row(f"{_RUNS} ORDER BY number DESC LIMIT 1")
-            return _run(found) if found is not None else self._refuse("no run yet")
-        found = self._database.row(f"{_RUNS} WHERE number = ?", (number,))
-        return _run(found) if found is not None else self._refuse(f"no run {number}")
+            found = self._runs("ORDER BY number DESC LIMIT 1")
+        else:
+            found = self._runs("WHERE number = ?", number)
+        return found[0] if found else self._refuse("no run yet" if number is None else f"no run {number}")
 
-    def _executions(self, which: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-        return self._database.rows(f"{_EXECUTIONS} {which}", values)
+    def _executions(self, which: str, *values: int | str) -> list[ExecutionRecord]:
+        return [_execution(row) for row in self._database.rows(f"{_EXECUTIONS} {which}", values)]
+
+    def _runs(self, which: str, *values: int) -> list[RunRecord]:
+        return [_run(row) for row in self._database.rows(f"{_RUNS} {which}", values)]
 
     def _refuse(self, what: str) -> Any:
         location = SourceLocation(file=str(self._database.path))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from weft.backends.attempt.safe_paths import StagingProblem
-from weft.backends.attempt.staging import DIGESTS, DigestCache, digest_tree
+from weft.backends.attempt.staging import DIGESTS, DigestCache
 
 OLD_NS = 1_500_000_000_000_000_000
 
@@ -27,7 +27,7 @@ def of(digests: DigestCache, path: Path) -> str:
 @pytest.mark.parametrize("content", [b"", b"x", b"weft" * 700_000])
 def test_digest_depends_only_on_the_content(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "f").write_bytes(content)
-    assert digest_tree(tmp_path, "f") == plain(content)
+    assert DIGESTS.of_path(tmp_path, "f") == plain(content)
     with (tmp_path / "f").open("rb") as file:
         file.seek(1)
         assert DIGESTS.of(file.fileno(), "f") == plain(content)
@@ -83,7 +83,7 @@ def test_file_that_grows_during_the_read_is_refused(tmp_path: Path) -> None:
     grower.start()
     try:
         with pytest.raises(StagingProblem, match="it changed while it was read"):
-            digest_tree(path.parent, path.name)
+            DIGESTS.of_path(path.parent, path.name)
     finally:
         stop.set()
         grower.join()
@@ -98,7 +98,7 @@ def tree(root: Path, *entries: tuple[str, str | None]) -> str:
             path.mkdir()
         else:
             path.write_text(content)
-    return digest_tree(root, "t")
+    return DIGESTS.of_path(root, "t")
 
 
 def test_tree_digest_depends_on_names_and_contents(tmp_path: Path) -> None:

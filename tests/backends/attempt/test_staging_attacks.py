@@ -22,8 +22,8 @@ from weft.backends.attempt.checkpoints import keep_checkpoint, restore_checkpoin
 from weft.backends.attempt.external_files import publish
 from weft.backends.attempt.safe_paths import StagingProblem, make_directory
 from weft.backends.attempt.staging import (
+    DIGESTS,
     collect_outputs,
-    digest_tree,
     is_intact,
     link_or_copy,
     make_read_only,
@@ -122,7 +122,7 @@ def test_invalid_entry_in_place_of_an_output_is_refused_and_removed(grounds, evi
         lambda: collect_outputs(grounds.work, [NAME]),
         lambda: collect_outputs(grounds.work, ["o*"]),
         lambda: make_read_only(grounds.work, [file]),
-        lambda: digest_tree(grounds.work, NAME),
+        lambda: DIGESTS.of_path(grounds.work, NAME),
         lambda: link_or_copy(grounds.work, NAME, grounds.other, "x"),
         lambda: link_or_copy(grounds.work, NAME, grounds.other, "x", how="copy"),
         lambda: publish(grounds.work, file, "x", folder=grounds.other),

@@ -26,7 +26,7 @@ from weft.backends.attempt.safe_paths import (
     open_inside,
     staging_errors,
 )
-from weft.backends.attempt.staging import atomic_file, digest_tree, extent, link_or_copy, write_all
+from weft.backends.attempt.staging import DIGESTS, atomic_file, extent, link_or_copy, write_all
 from weft.backends.attempt.trees import match_names, remove_tree
 from weft.backends.backend import FileRecord
 
@@ -108,7 +108,7 @@ def _write_pointer(into: Path, number: int, extents: _Extents) -> None:
         FileRecord(
             name=name,
             size_bytes=size_bytes,
-            digest=digest_tree(into, f"{number}/{name}"),
+            digest=DIGESTS.of_path(into, f"{number}/{name}"),
             modified_ns=modified_ns,
         )
         for name, (size_bytes, modified_ns) in extents.items()

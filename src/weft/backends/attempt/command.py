@@ -170,9 +170,9 @@ class RenderedCommand(NamedTuple):
     """The command without values that differ between attempts of one task."""
 
 
-def shell_command(line: str, meaning: str | None = None) -> RenderedCommand:
+def shell_command(line: str) -> RenderedCommand:
     """Return a command that runs a shell line."""
-    return RenderedCommand((*_SHELL, line), f"set -eu\n{line}", line if meaning is None else meaning)
+    return RenderedCommand((*_SHELL, line), f"set -eu\n{line}", line)
 
 
 def program_command(words: Sequence[str], meaning: str | None = None) -> RenderedCommand:

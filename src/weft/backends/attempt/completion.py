@@ -273,7 +273,9 @@ class AttemptFinisher:
                     refuse_redirection(description, target, values)
                     publish(directory, file, fill_template(target, values), folder=folder)
                 elif _is_result(file.name, results):
-                    _refuse_state_folder(file.name)
+                    if split_name(file.name)[0] == ".weft":
+                        why = "weft keeps its own state there"
+                        raise StagingProblem("is not copied to the project", file.name, why, lasting=True)
                     publish(directory, file, file.name, folder=folder)
         except StagingProblem as problem:
             return ev.StagedOut(attempt=attempt.number, problem=str(problem), lasting=problem.lasting)
@@ -320,13 +322,6 @@ def _is_result(name: str, results: set[str]) -> bool:
     if name in results or f"{name}/" in results:  # a directory is declared with a trailing slash
         return True
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in results)
-
-
-def _refuse_state_folder(name: str) -> None:
-    """Raise StagingProblem for a result that would overwrite the state of weft."""
-    if split_name(name)[0] == ".weft":
-        why = "weft keeps its own state there"
-        raise StagingProblem("is not copied to the project", name, why, lasting=True)
 
 
 def _classify_end(attempt: ActiveAttempt, report: ProgramReport) -> ev.Ended:

@@ -53,7 +53,7 @@ from weft.backends.attempt.staging import (
     unnamed_file,
     write_all,
 )
-from weft.backends.attempt.trees import DIGEST_SIZE, list_tree, remove_tree
+from weft.backends.attempt.trees import DIGEST_SIZE, remove_tree, walk_tree
 from weft.backends.backend import FileRecord
 from weft.records import dataclass
 
@@ -506,7 +506,7 @@ def _upload(directory: Path, file: FileRecord, url: str) -> int:
         parts, is_directory = found.parts, found.is_directory
     if not is_directory:
         return _upload_file(directory, parts, url)
-    files = [entry for entry in list_tree(directory, parts) if entry.is_file]
+    files = [entry for _, entry in walk_tree(directory, parts) if entry.is_file]
     return sum(_upload_file(directory, entry.location, "/".join((url, *entry.parts))) for entry in files)
 
 

@@ -95,12 +95,10 @@ class ProducerIndex:
             outputs = tasks[template].outputs
             context = graph.context(task) if outputs else {}
             for output in outputs:
-                self._add(fill_template(output.file, context, last=False), task)
-
-    def _add(self, name: str, task: int) -> None:
-        self._producers.setdefault(name, []).append(task)
-        if _is_pattern(name):
-            self._patterns.append((name + "*" if name.endswith("/") else name, task))
+                name = fill_template(output.file, context, last=False)
+                self._producers.setdefault(name, []).append(task)
+                if _is_pattern(name):
+                    self._patterns.append((name + "*" if name.endswith("/") else name, task))
 
     def of(self, name: str) -> list[int]:
         """Return the tasks that produce a file, or files matching a wildcard or inside a directory."""

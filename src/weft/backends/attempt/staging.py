@@ -45,7 +45,6 @@ from weft.backends.attempt.trees import (
     TreeEntry,
     digest_entries,
     is_wildcard,
-    list_tree,
     match_names,
     open_tree_file,
     remove_tree,
@@ -211,11 +210,6 @@ class DigestCache:
 
 DIGESTS = DigestCache()
 """The cache of this process."""
-
-
-def digest_tree(root: Path, name: str) -> str:
-    """Return the digest of a file or directory below a root."""
-    return DIGESTS.of_path(root, name)
 
 
 def is_unchanged(before: os.stat_result, after: os.stat_result) -> bool:
@@ -485,7 +479,7 @@ def extent(directory: Path, name: str) -> tuple[int, int]:
     """Return the bytes of a file or directory and its modification time."""
     with open_entry(directory, split_name(name)) as found:
         if found.is_directory:
-            return _tree_extent(found, list(list_tree(directory, found.parts)))
+            return _tree_extent(found, [entry for _, entry in walk_tree(directory, found.parts)])
         if found.is_file:
             return found.status.st_size, found.status.st_mtime_ns
         raise wrong_kind("cannot be used", name, found.status)

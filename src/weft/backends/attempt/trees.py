@@ -103,16 +103,11 @@ class TreeEntry:
         return not self.link and stat.S_ISDIR(self.status.st_mode)
 
 
-def list_tree(root: Path, parts: Parts) -> Iterator[TreeEntry]:
-    """Iterate over the entries of a directory, sorted by name, directories before their content."""
-    for _, entry in walk_tree(root, parts):
-        yield entry
-
-
 def walk_tree(root: Path, parts: Parts) -> Iterator[tuple[int, TreeEntry]]:
-    """Iterate as ``list_tree`` does, with the descriptor of each entry's directory.
+    """Iterate over the entries of a directory, sorted by name, directories before their content.
 
-    The descriptor is valid until the next iteration; it is -1 for an entry found through a link.
+    Each comes with the descriptor of its directory, which is valid until the next iteration; it is -1 for an
+    entry found through a link.
     """
     depth = len(parts)
     for directory, entries in walk_directories(root, parts):
