@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from patience import PATIENCE_S
 from planning_examples import instance
 from weft.backends import BACKENDS
 from weft.backends.backend import ProjectContext
@@ -18,7 +19,7 @@ from weft.repository.products import ProductTable
 
 __all__ = ["TIMEOUT_S", "BackendProject", "platform_of"]
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = PATIENCE_S
 
 
 def platform_of(kind: str) -> Platform:

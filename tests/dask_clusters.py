@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from patience import PATIENCE_S
+
 TESTS = Path(__file__).parent
-PATIENCE_S = 60
 
 
 @contextmanager

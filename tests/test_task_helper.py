@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from backends.attempt.job_examples import rendered, run_job, with_task
+from patience import PATIENCE_S
 from weft import task
 from weft.backends.attempt.task_files import TaskFiles, parse_progress, read_result
 
@@ -175,7 +176,7 @@ def test_a_stopped_program_continues_from_its_checkpoint(tmp_path):
         first = json.loads((work / "state.json").read_text())["step"]
         until(lambda: TaskFiles.of(known, 0, work).observe().iterations > first + 2)
         running.send_signal(signal.SIGTERM)
-        assert running.wait(timeout=20) == 85
+        assert running.wait(timeout=PATIENCE_S) == 85
     finally:
         running.kill()
         running.communicate()

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import weft
+from patience import PATIENCE_S
 from weft.api.pareto import choose
 from weft.api.request import Request, compile_request, load_request
 from weft.errors import Infeasible, InvalidInput
@@ -67,7 +68,7 @@ def test_a_command_unfolds_and_compiles_once(command: str, folder: Path) -> None
 def count_calls(commands: list[str], folder: Path) -> list[Any]:
     """Run commands; return the exit code of each, and how often it unfolds and compiles a workflow."""
     words = [sys.executable, "-c", COUNTER, *commands]
-    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     lines = [line for line in done.stdout.splitlines() if line.startswith("COUNTS")]
     assert len(lines) == len(commands), done.stderr
     return [json.loads(line.removeprefix("COUNTS")) for line in lines]
@@ -85,7 +86,7 @@ def test_commands_about_a_run_unfold_and_compile_once(folder: Path) -> None:
 def test_a_resumed_run_unfolds_and_compiles_once(command: str, folder: Path) -> None:
     words = [sys.executable, "-m", "weft", "run", "hello.yaml"]
     killed = subprocess.run(
-        words, cwd=folder, capture_output=True, timeout=120, check=False,
+        words, cwd=folder, capture_output=True, timeout=PATIENCE_S, check=False,
         env={**os.environ, "WEFT_FAILPOINT": "committed:2"},
     )  # fmt: skip
     assert killed.returncode == -signal.SIGKILL

@@ -15,6 +15,7 @@ import weft
 from architecture.documents import Block, anchors, blocks, examples, links, matches, pages
 from architecture.package import ROOT, environment
 from cli.warm_process import program
+from patience import PATIENCE_S
 from weft.backends.simulation.scenario import Scenario
 from weft.backends.simulation.scenario_reader import load_scenario
 from weft.formats.files import load_platform, load_workflow
@@ -106,7 +107,7 @@ def run(command: str, here: Path) -> tuple[int, str]:
     variables = environment(PATH=f"{here.parent / 'bin'}{os.pathsep}{os.environ['PATH']}")
     done = subprocess.run(
         command, shell=True, cwd=here, env=variables, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True, timeout=120, check=False,
+        stderr=subprocess.STDOUT, text=True, timeout=PATIENCE_S, check=False,
     )  # fmt: skip
     return done.returncode, done.stdout
 

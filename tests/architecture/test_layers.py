@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from architecture.package import PACKAGE, ROOT, environment, files, imports, module_name
+from patience import PATIENCE_S
 
 CONFIGURATION = ROOT / "pyproject.toml"
 
@@ -31,7 +32,7 @@ def lint(source: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", program, "--no-cache", "--config", str(CONFIGURATION), *arguments]
     variables = environment(PYTHONPATH=str(source), COLUMNS="300")
     return subprocess.run(
-        command, cwd=source, env=variables, capture_output=True, text=True, timeout=120, check=False
+        command, cwd=source, env=variables, capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
 
 

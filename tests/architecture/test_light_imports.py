@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from architecture.package import PACKAGE, environment
+from patience import PATIENCE_S
 from weft.cli.main import SHARED_MODULES
 
 HEAVY = ("numpy", "yaml", "defusedxml", "xml.etree.ElementTree", "sqlite3", "asyncio", "http", "email")
@@ -32,7 +33,9 @@ def loaded(program: str) -> set[str]:
     """Run a program and return the names of all modules that were loaded when it ended."""
     tail = "\nimport json, sys\nsys.stderr.write(chr(10) + json.dumps(sorted(sys.modules)))"
     command = [sys.executable, "-c", "import json\n" + program + tail]
-    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        command, env=environment(), capture_output=True, text=True, timeout=PATIENCE_S, check=True
+    )
     return set(json.loads(done.stderr.splitlines()[-1]))
 
 

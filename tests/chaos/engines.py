@@ -50,7 +50,7 @@ class Stable:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
-        self._process.wait(timeout=30)
+        self._process.wait(timeout=180)
         self._process.stdout.close()
 
 

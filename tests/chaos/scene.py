@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from chaos.engines import Engine, Stable
+from patience import PATIENCE_S
 from weft.api.journal import replay_journal
 from weft.engine.journal import JournalEntry
 from weft.engine.messages import Ended, Start
@@ -166,7 +167,7 @@ class Scene:
         with open_database(path, create=True) as database:
             return RunTable(database).unfinished() is not None
 
-    def finish(self, timeout_s: float = 90.0) -> None:
+    def finish(self, timeout_s: float = PATIENCE_S) -> None:
         """Let an engine finish without disturbances; do nothing if the run has completed."""
         if self.lives and not self.begun and self.is_over:
             # The engine was killed after its last commit. Its idle runners exit within a minute; stopped ones
@@ -303,7 +304,7 @@ class Scene:
         return found
 
     def _left_behind(self) -> list[str]:
-        until_s = time.monotonic() + 10.0
+        until_s = time.monotonic() + 30.0
         while (left := self.processes()) and time.monotonic() < until_s:
             time.sleep(0.02)
         found = [f"process {pid} is left: {words}" for pid, words in left.items()]

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from chaos.scene import Outcome, Scene
+from patience import PATIENCE_S
 
 Scenes = Callable[..., Scene]
 _as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
@@ -29,7 +30,7 @@ def small_disk(at: Path, size_kb: int) -> Iterator[Path]:
     try:
         yield at
     finally:
-        until_s = time.monotonic() + 20.0
+        until_s = time.monotonic() + PATIENCE_S
         while (
             subprocess.run(["umount", str(at)], capture_output=True).returncode and time.monotonic() < until_s
         ):
@@ -113,7 +114,7 @@ def test_run_beyond_the_database_size_limit_can_be_resumed(scenes: Scenes, expec
     assert scene.audit(expected_small) == []
 
 
-def _seen(condition: Callable[[], object], timeout_s: float = 30.0) -> bool:
+def _seen(condition: Callable[[], object], timeout_s: float = PATIENCE_S) -> bool:
     until_s = time.monotonic() + timeout_s
     while time.monotonic() < until_s:
         if condition():

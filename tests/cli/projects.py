@@ -16,6 +16,7 @@ from typing import Any
 
 from architecture.package import environment
 from cli.shell import Outcome
+from patience import PATIENCE_S
 from weft.cli.main import main
 
 __all__ = ["MACHINES", "TINY", "Project", "plain", "wait_for"]
@@ -36,7 +37,7 @@ machines:
 """
 
 
-def wait_for(condition: Callable[[], Any], within_s: float = 30.0) -> Any:
+def wait_for(condition: Callable[[], Any], within_s: float = PATIENCE_S) -> Any:
     """Wait until a condition is true and return its value."""
     until_s = time.monotonic() + within_s
     while time.monotonic() < until_s:

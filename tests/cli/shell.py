@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from architecture.package import environment
+from patience import PATIENCE_S
 
 __all__ = ["GRID", "HELLO", "Outcome", "refused", "start", "weft"]
 
@@ -50,7 +51,7 @@ def weft(*arguments: str, folder: Path, given: bytes = b"", **variables: str) ->
         env=environment(**variables),
         input=given,
         capture_output=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
     return Outcome(code=done.returncode, out=text(done.stdout), err=text(done.stderr))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from cli.projects import Project, wait_for
 from cli.shell import refused
+from patience import PATIENCE_S
 
 
 def left(project: Project) -> set[str]:
@@ -92,7 +93,7 @@ def test_running_and_resumable_runs_are_kept(project: Project) -> None:
         project.running(process, "on")
         refused(project.weft("clean"), 4, "the project is locked by", "weft run slow.yaml")
         process.terminate()
-        assert process.wait(timeout=30) == 75
+        assert process.wait(timeout=PATIENCE_S) == 75
         refused(project.weft("clean", "1"), 2, "not finished", "`weft cancel 1`")
         kept = project.weft("clean")
         assert "kept run 1: not finished" in kept.out

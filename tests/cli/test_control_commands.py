@@ -8,6 +8,7 @@ import pytest
 
 from cli.projects import Project, wait_for
 from cli.shell import refused
+from patience import PATIENCE_S
 
 LONG = """\
 weft: 1
@@ -58,7 +59,7 @@ def test_tasks_are_held_released_and_moved(project: Project, engine) -> None:
     assert engine.poll() is None  # the other one is held
     answer = project.json("release")
     assert (answer["asked"], [each["granted"] for each in answer["answers"]]) == ("release", [True])
-    assert engine.wait(timeout=30) == 0
+    assert engine.wait(timeout=PATIENCE_S) == 0
     assert (project.folder / "y.2").read_text() == "1\n"
     (move,) = project.json("report")["migrations"]
     assert (move["target"], move["reason"]) == (other, "user")
@@ -70,11 +71,11 @@ def test_a_run_is_cancelled_and_watch_shows_its_end(project: Project, engine) ->
     try:
         cancelled = project.weft("cancel")
         assert (cancelled.code, cancelled.out) == (0, "run 1 is cancelled\n")
-        assert engine.wait(timeout=30) == 1
-        out, _ = watching.communicate(timeout=30)
+        assert engine.wait(timeout=PATIENCE_S) == 1
+        out, _ = watching.communicate(timeout=PATIENCE_S)
         assert watching.returncode == 1
         assert "run 1, long: cancelled" in out
-        assert following.communicate(timeout=30)[0] == "on\n"
+        assert following.communicate(timeout=PATIENCE_S)[0] == "on\n"
         assert project.programs() == []
         refused(project.weft("resume", "1"), 2, "nothing to resume", "cancelled")
     finally:

@@ -19,6 +19,7 @@ import pytest
 
 from architecture.package import environment
 from cli.projects import Project, plain
+from patience import PATIENCE_S
 from weft.cli import terminal as module
 from weft.cli.terminal import LiveDisplay
 
@@ -53,7 +54,7 @@ def on_terminal(project: Project, columns: int, rows: int, **variables: str) -> 
         pass  # Linux reports the closed terminal like this
     finally:
         os.close(leader)
-        process.wait(timeout=30)
+        process.wait(timeout=PATIENCE_S)
     return process.returncode, found.decode().replace("\r\n", "\n")
 
 

@@ -15,6 +15,7 @@ import pytest
 
 import dask_clusters as clusters
 from cli.shell import start, weft
+from patience import PATIENCE_S
 
 HARD = """\
 weft: 1
@@ -110,7 +111,7 @@ def test_ctrl_c_shows_the_best_plan_so_far(hard: Path, workers: str) -> None:
     process, terminal = searching(hard, "--plan-time", "300", "--workers", workers, "--json")
     try:
         process.send_signal(signal.SIGINT)
-        out, _ = process.communicate(timeout=50)
+        out, _ = process.communicate(timeout=PATIENCE_S)
     finally:
         process.kill()
         process.wait()

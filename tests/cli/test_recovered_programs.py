@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 import pytest
 
 from cli.projects import Project, wait_for
+from patience import PATIENCE_S
 
 WORDS = """\
 weft: 1
@@ -102,7 +103,7 @@ def test_results_of_programs_that_run_without_an_engine_are_recovered(outliving:
     # When the outputs of the first exist, the new engine has recovered the second, which still runs.
     wait_for(lambda: list(outliving.project.folder.glob(".weft/attempts/1/*/exitcode")))
     outliving.project.write("go-late", "")
-    assert engine.wait(timeout=60) == 0
+    assert engine.wait(timeout=PATIENCE_S) == 0
     printed = outliving.again()
     assert printed.split("\n")[:3] == ["  early: 1 reused", "  late: 1 reused", "  after: 1 reused"]
     assert (outliving.project.folder / "y").read_text() == "seed\n"

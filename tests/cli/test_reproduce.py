@@ -12,11 +12,11 @@ import pytest
 
 from cli.shell import refused, start, weft
 from cli.warm_process import weft as warm_weft
+from patience import PATIENCE_S
 from weft.papers import REPRODUCTIONS
 from weft.papers.repetition import ResultLedger, ledger_path
 
 QUICK = ("reproduce", "s2-alpha", "--runs", "1")
-PATIENCE_S = 60
 VALUES = {
     ("reproduce", "s1-tunning"): ["reproduction 's1-tunning'", "did you mean 's1-tuning'?"],
     ("reproduce", "zzz"): ["known: s1-", "s2-alpha, s2-local, s3-degradation, s3-requirements"],

@@ -11,6 +11,7 @@ import pytest
 
 from cli.projects import TINY, Project, wait_for
 from cli.shell import refused
+from patience import PATIENCE_S
 from weft.cli import driver
 
 
@@ -135,7 +136,7 @@ def test_first_ctrl_c_ends_the_planning_search(project: Project) -> None:
     try:
         wait_for(lambda: project.weft("ls").out.startswith("run ") and len(project.json("ls")) == 1)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=PATIENCE_S)
     finally:
         project.end(process)
     assert (process.returncode, "Traceback" in err) == (75, False), (out, err)

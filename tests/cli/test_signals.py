@@ -9,6 +9,7 @@ import subprocess
 import pytest
 
 from cli.projects import Project, wait_for
+from patience import PATIENCE_S
 
 SLOW = """\
 weft: 1
@@ -43,7 +44,7 @@ def test_first_signal_stops_in_order_and_the_run_can_be_resumed(
     try:
         slow.running(process, "on")
         process.send_signal(number)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 75, (out, err)
         if number is not signal.SIGHUP:  # the terminal is closed
             assert "stopping programs" in err
@@ -67,7 +68,7 @@ def test_a_program_stopped_with_the_engine_is_reported(slow: Project) -> None:
     try:
         slow.running(process, "on")
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=30) == 75
+        assert process.wait(timeout=PATIENCE_S) == 75
         reported = slow.weft("explain", "a").out
         assert "its program was ended: the engine was stopped\n" in reported
         assert "it became ready: the engine was stopped: it will run again" in reported
@@ -98,7 +99,7 @@ def test_second_signal_stops_immediately_and_the_run_can_be_resumed(
         printed = process.stderr.readline()
         assert "interrupt again to exit immediately" in printed
         process.send_signal(number)
-        assert process.wait(timeout=30) == code
+        assert process.wait(timeout=PATIENCE_S) == code
         assert "`weft resume`" in process.stderr.read()
         assert slow.json("ls")[0]["state"] == "interrupted"
         if number is signal.SIGINT:
@@ -138,7 +139,7 @@ def test_a_signal_before_the_first_task_stops_the_run(slow: Project) -> None:
     try:
         wait_for(lambda: (slow.folder / ".weft" / "lock").exists())
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 75, (out, err)
         slow.write("go", "")
         assert slow.weft("run", "slow.yaml", "-q").code == 0

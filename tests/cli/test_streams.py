@@ -16,6 +16,7 @@ import pytest
 from architecture.package import environment
 from cli.shell import refused, start, weft
 from cli.warm_process import weft as warm_weft
+from patience import PATIENCE_S
 
 ESCAPE = "\x1b["
 PLAN = ("plan", "hello.yaml", "--on", "grid.yaml", "--plan-steps", "50")
@@ -40,7 +41,7 @@ def on_a_terminal(*arguments: str, folder: Path, **variables: str) -> str:
             break
         shown += part
     os.close(own)
-    assert child.wait(timeout=60) == 0
+    assert child.wait(timeout=PATIENCE_S) == 0
     return shown.decode()
 
 
@@ -97,7 +98,7 @@ def test_a_reader_that_closes_the_pipe_early_causes_no_error(folder: Path) -> No
     child.stdout.close()
     assert child.stderr.read() == b""
     child.stderr.close()
-    assert child.wait(timeout=60) == 0
+    assert child.wait(timeout=PATIENCE_S) == 0
 
 
 @pytest.mark.parametrize("arguments", [("--help",), ("formats",), PLAN])
@@ -106,7 +107,7 @@ def test_a_pipe_without_reader_causes_no_error(arguments: tuple[str, ...], folde
     os.close(reading)
     child = start(*arguments, folder=folder, stdout=writing, stderr=subprocess.PIPE)
     os.close(writing)
-    _, err = child.communicate(timeout=60)
+    _, err = child.communicate(timeout=PATIENCE_S)
     assert (child.returncode, err) == (0, b"")
 
 
@@ -115,7 +116,7 @@ def test_a_closed_standard_error_does_not_change_the_exit_code(folder: Path) -> 
     os.close(reading)
     child = start("check", "nothing.yaml", folder=folder, stdout=subprocess.DEVNULL, stderr=writing)
     os.close(writing)
-    assert child.wait(timeout=60) == 2
+    assert child.wait(timeout=PATIENCE_S) == 2
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
@@ -126,7 +127,7 @@ def test_a_closed_standard_error_does_not_change_the_exit_code(folder: Path) -> 
 def test_writing_to_a_full_disk_is_reported(arguments: tuple[str, ...], folder: Path) -> None:
     with Path("/dev/full").open("wb") as full:
         child = start(*arguments, folder=folder, stdout=full.fileno(), stderr=subprocess.PIPE)
-        _, err = child.communicate(timeout=60)
+        _, err = child.communicate(timeout=PATIENCE_S)
     assert child.returncode == 2
     assert err.decode() == "error: the output: No space left on device\n"
 
@@ -135,7 +136,7 @@ def test_writing_to_a_full_disk_is_reported(arguments: tuple[str, ...], folder: 
 def test_commands_work_with_closed_standard_streams(closed: str, folder: Path) -> None:
     program = f"exec {shlex.quote(sys.executable)} -m weft formats {closed}>&-"
     done = subprocess.run(
-        ["/bin/sh", "-c", program], cwd=folder, env=environment(), capture_output=True, timeout=60
+        ["/bin/sh", "-c", program], cwd=folder, env=environment(), capture_output=True, timeout=PATIENCE_S
     )
     assert (done.returncode, done.stderr) == (0, b"")
 
@@ -143,7 +144,7 @@ def test_commands_work_with_closed_standard_streams(closed: str, folder: Path) -
 def test_commands_work_with_closed_standard_input(folder: Path) -> None:
     program = f"exec {shlex.quote(sys.executable)} -m weft plan - <&-"
     done = subprocess.run(
-        ["/bin/sh", "-c", program], cwd=folder, env=environment(), capture_output=True, timeout=60
+        ["/bin/sh", "-c", program], cwd=folder, env=environment(), capture_output=True, timeout=PATIENCE_S
     )
     assert done.returncode == 2
     assert b"empty" in done.stderr
@@ -157,7 +158,7 @@ def test_ctrl_c_exits_with_130(folder: Path) -> None:
     writing = os.open(folder / "pipe.yaml", os.O_WRONLY)
     try:
         child.send_signal(signal.SIGINT)
-        out, err = child.communicate(timeout=60)
+        out, err = child.communicate(timeout=PATIENCE_S)
     finally:
         os.close(writing)
     assert child.returncode == 130
@@ -169,7 +170,7 @@ def test_sigterm_exits_with_143(folder: Path) -> None:
     child = start("plan", "pipe.yaml", folder=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     writing = os.open(folder / "pipe.yaml", os.O_WRONLY)
     child.terminate()
-    _, err = child.communicate(timeout=60)
+    _, err = child.communicate(timeout=PATIENCE_S)
     os.close(writing)
     assert child.returncode == -signal.SIGTERM, "143 in a shell"
     assert err == b""

@@ -19,11 +19,10 @@ from pathlib import Path
 from architecture.package import environment
 from cli.fork_client import send_command
 from cli.shell import Outcome, text
+from patience import PATIENCE_S
 
 __all__ = ["program", "weft"]
 
-TIMEOUT_S = 60
-"""Longer than any command takes."""
 READ_BY_PYTHON = ("PYTHON", "LC_", "LANG")
 """Prefixes of variables that Python reads at start; they cannot be set here."""
 
@@ -68,7 +67,7 @@ def weft(*arguments: str, folder: Path, **variables: str) -> Outcome:
             _server_socket(), request, [stream.fileno() for stream in (given, out, err)]
         ) as connection,
     ):
-        connection.settimeout(TIMEOUT_S)
+        connection.settimeout(PATIENCE_S)
         answer = connection.recv(100)
         assert answer, "the fork server has ended: see its standard error"
         out.seek(0)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import weft
+from patience import PATIENCE_S
 from weft.backends.simulation.scenario_checks import check_scenario
 from weft.backends.simulation.scenario_reader import load_arrival_workflows, load_scenario
 
@@ -53,7 +54,7 @@ def test_the_broken_example_reports_all_problems():
 def test_the_python_example_prints_its_plan():
     script = EXAMPLES / "build_in_python.py"
     done = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, str(script)], capture_output=True, text=True, check=True, timeout=PATIENCE_S
     )
     head, *lines = done.stdout.splitlines()
     assert "above the optimum" in head

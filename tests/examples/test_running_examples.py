@@ -13,6 +13,7 @@ import pytest
 
 import weft
 from architecture.package import environment
+from patience import PATIENCE_S
 from weft import task
 from weft.engine.history import History
 
@@ -107,7 +108,7 @@ def test_the_example_with_python_functions_gives_their_results(tmp_path):
     for _ in range(2):
         done = subprocess.run(
             [sys.executable, str(script)], cwd=tmp_path, env=environment(), capture_output=True, text=True,
-            timeout=100, check=True,
+            timeout=PATIENCE_S, check=True,
         )  # fmt: skip
         assert done.stdout == "area 3.137 from 6 tasks\n"
 

@@ -13,6 +13,7 @@ from hypothesis import given
 
 from damage import damaged, reads_or_refuses
 from graph_edges import edges_of
+from patience import PATIENCE_S
 from weft.errors import InvalidInput, shorten
 from weft.formats.files import detect_format, load_platform, load_workflow
 from weft.formats.format import SourceFile
@@ -165,5 +166,5 @@ def test_reading_an_instance_imports_no_other_format(tmp_path):
         "print(sorted({'yaml', 'defusedxml', 'importlib.metadata'} & set(sys.modules)))"
     )
     command = [sys.executable, "-c", program, str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
     assert done.stdout == "[]\n"

@@ -11,6 +11,7 @@ import sys
 import pytest
 
 import weft
+from patience import PATIENCE_S
 from weft.formats.format import SourceFile
 from weft.formats.native import WeftYaml, read_platform_file, write_platform
 from weft.randomness import generator
@@ -106,7 +107,7 @@ def test_workflows_do_not_depend_on_the_hash_seed():
     for seed in ("0", "77"):
         done = subprocess.run(
             [sys.executable, "-c", GENERATE_ALL], env={**os.environ, "PYTHONHASHSEED": seed}, check=True,
-            capture_output=True, timeout=60,
+            capture_output=True, timeout=PATIENCE_S,
         )  # fmt: skip
         assert done.stdout
         found.add(hashlib.sha256(done.stdout).hexdigest())

@@ -17,6 +17,7 @@ import pytest
 import journal_writer
 from architecture.package import environment
 from journal_writer import COMMIT_EVERY, journal, product, write
+from patience import PATIENCE_S
 from weft.engine.messages import PlanReady
 from weft.engine.replay import rebuild
 from weft.engine.state.snapshot import digest_state
@@ -76,7 +77,9 @@ def whole(folder: Path, *, rebuilds: bool = True) -> int:
 def dies(folder: Path, trials: list[str]) -> list[int]:
     """Write and crash once per trial; return the number of entries left by each."""
     script = journal_writer.__file__
-    subprocess.run([sys.executable, script, str(folder), *trials], env=environment(), check=True, timeout=120)
+    subprocess.run(
+        [sys.executable, script, str(folder), *trials], env=environment(), check=True, timeout=PATIENCE_S
+    )
     return [whole(folder / trial.replace(":", "-")) for trial in trials]
 
 
@@ -95,7 +98,7 @@ def test_writer_killed_at_random_times_leaves_whole_commits(tmp_path):
     trials = [f"kill:{drawn.uniform(0.0, 0.15):.4f}" for _ in range(12)]
     script = journal_writer.__file__
     subprocess.run(
-        [sys.executable, script, str(tmp_path), *trials], env=environment(), check=True, timeout=120
+        [sys.executable, script, str(tmp_path), *trials], env=environment(), check=True, timeout=PATIENCE_S
     )
     seen = []
     for trial in trials:

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from architecture.package import environment
+from patience import PATIENCE_S
 from weft.errors import InvalidInput
 from weft.repository.database import SCHEMA_VERSION, StorageProblem, open_database
 
@@ -121,7 +122,7 @@ def test_file_size_limit_loses_no_changes(tmp_path):
     """
     done = subprocess.run(
         [sys.executable, "-c", script, str(tmp_path / "weft.db")],
-        env=environment(), capture_output=True, text=True, timeout=60, check=True,
+        env=environment(), capture_output=True, text=True, timeout=PATIENCE_S, check=True,
     )  # fmt: skip
     problem, count = done.stdout.splitlines()
     assert "weft.db: " in problem
@@ -215,7 +216,7 @@ def test_database_can_be_opened_read_only(at_work):
             database.close()
         done = subprocess.run(
             [sys.executable, "-c", READING, str(path)],
-            env=environment(PYTHONDONTWRITEBYTECODE="1"), capture_output=True, text=True, timeout=60, check=False,
+            env=environment(PYTHONDONTWRITEBYTECODE="1"), capture_output=True, text=True, timeout=PATIENCE_S, check=False,
         )  # fmt: skip
         database.close()
         if "Permission denied" in done.stderr:

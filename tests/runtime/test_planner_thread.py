@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from patience import PATIENCE_S
 from planning_examples import MAKESPAN, instance, platform
 from unsure_predictor import Unsure
 from weft.engine import messages as cm
@@ -97,7 +98,7 @@ def test_close_ends_the_search_without_waiting_for_it(monkeypatch):
     assert planning.searching
     planning.close()
     ((_, future),) = planning._pending
-    until_s = time.monotonic() + 30
+    until_s = time.monotonic() + PATIENCE_S
     while not future.done() and time.monotonic() < until_s:
         time.sleep(0.01)
     assert future.done()

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from patience import PATIENCE_S
 from weft.api.run import RunResult, resume, run
 from weft.engine.messages import Assign, Ended, StagedIn
 from weft.repository.database import open_database
@@ -105,7 +106,7 @@ class Place:
         return (self.project / name).read_text()
 
 
-def wait_for(condition: Any, timeout_s: float = 20.0) -> bool:
+def wait_for(condition: Any, timeout_s: float = PATIENCE_S) -> bool:
     """Wait until a condition holds."""
     until_s = time.monotonic() + timeout_s
     while time.monotonic() < until_s:

@@ -6,6 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 
+from patience import PATIENCE_S
 from weft.backends.attempt.command import render_job
 from weft.engine.messages import Start
 from weft.engine.state.compiled import CompiledWorkflow
@@ -75,7 +76,7 @@ def run_job(job, **more):
         cwd=job.workdir,
         env={**os.environ, **job.env},
         capture_output=True,
-        timeout=30,
+        timeout=PATIENCE_S,
         check=False,
         **more,
     )

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from backends.attempt.job_examples import LOCAL, compile_flow, rendered, run_job, with_task
+from patience import PATIENCE_S
 from weft.backends.attempt.command import PROGRESS_FILE, RESULT_FILE, find_result_tasks, monitored_files
 from weft.backends.attempt.substitution import JobProblem
 from weft.platform.machine import Machine
@@ -267,7 +268,7 @@ def test_epilog_runs_after_sigterm(tmp_path):
     running = subprocess.Popen(job.argv, cwd=job.workdir, stdout=subprocess.PIPE, start_new_session=True)
     assert running.stdout.readline() == b"began\n"
     os.killpg(running.pid, 15)
-    rest, _ = running.communicate(timeout=20)
+    rest, _ = running.communicate(timeout=PATIENCE_S)
     assert (rest, running.returncode) == (b"cleaned\n", 143)
 
 

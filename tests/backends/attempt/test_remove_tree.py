@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from architecture.package import environment
+from patience import PATIENCE_S
 from weft.backends.attempt.safe_paths import StagingProblem
 from weft.backends.attempt.trees import remove_tree
 
@@ -92,7 +93,7 @@ def test_tree_without_permissions_is_removed() -> None:
         root.chmod(0o777)
         command = [sys.executable, "-c", CLOSED, str(root)]
         done = subprocess.run(
-            command, env=environment(), capture_output=True, text=True, timeout=60, check=False
+            command, env=environment(), capture_output=True, text=True, timeout=PATIENCE_S, check=False
         )
     assert (done.stdout, done.returncode) == ("[]", 0), done.stderr
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from patience import PATIENCE_S
 from weft.backends.attempt.substitution import (
     COMMENT,
     DOUBLE,
@@ -60,7 +61,9 @@ def test_quoting_depends_on_the_surrounding_quotes(line, expected):
 def shell(line, value):
     """Run a line with a substituted value; return the words that the program receives."""
     filled = TemplateValues({"x": value, "xs": [value, "b c"]}, {}, {}).line(line)
-    done = subprocess.run(["/bin/sh", "-eu", "-c", filled], capture_output=True, timeout=30, check=False)
+    done = subprocess.run(
+        ["/bin/sh", "-eu", "-c", filled], capture_output=True, timeout=PATIENCE_S, check=False
+    )
     assert done.returncode == 0, (filled, done.stderr)
     return done.stdout.decode().split("\0")[:-1]
 
@@ -116,7 +119,12 @@ def test_value_is_never_interpreted_in_random_lines(tmp_path, fragments, value):
         return
     variables = {"PATH": os.environ["PATH"], "y": "", "z": "1"}
     subprocess.run(
-        ["/bin/sh", "-c", filled], cwd=tmp_path, env=variables, capture_output=True, timeout=30, check=False
+        ["/bin/sh", "-c", filled],
+        cwd=tmp_path,
+        env=variables,
+        capture_output=True,
+        timeout=PATIENCE_S,
+        check=False,
     )
     assert not (tmp_path / "canary").exists()
 

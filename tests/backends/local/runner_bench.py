@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from patience import PATIENCE_S
 from weft.backends.local.link import RunnerLink
 from weft.backends.local.processes import read_process
 from weft.backends.local.records import RecordLog, SealedRecords
@@ -17,7 +18,6 @@ from weft.backends.local.records import RecordLog, SealedRecords
 __all__ = ["TOKEN", "Bench", "is_running", "wait_until"]
 
 TOKEN = "a secret of the tests"
-PATIENCE_S = 30.0
 
 
 def wait_until(happened: Callable[[], object], what: str) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from backends.local.runner_bench import TOKEN, Bench, is_running, wait_until
+from patience import PATIENCE_S
 from weft.backends.local.link import (
     RunnerFailed,
     RunnerGone,
@@ -61,7 +62,11 @@ def test_runner_loads_neither_weft_nor_heavy_modules() -> None:
         "sys.stdout.write(' '.join(sys.modules))"
     )
     done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-I", "-S", "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=PATIENCE_S,
     )
     loaded = set(done.stdout.split())
     assert "weft.backends.local.runner_loop" in loaded
