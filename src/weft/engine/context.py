@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from weft.engine.messages import Cancel, Command, Settle
+from weft.engine.messages import Cancel, Command, SetTimer, Settle
 from weft.engine.settings import EngineSettings
 from weft.engine.state.run import RunState
 from weft.engine.state.state import EngineState
@@ -90,6 +90,10 @@ class DecisionContext:
     def cancel(self, attempt: Attempt, reason: str) -> None:
         """Emit a Cancel command for an attempt."""
         self.emit(Cancel(attempt=attempt.number, machine=attempt.machine, reason=reason))
+
+    def set_timer(self, timer: str, at_s: float) -> None:
+        """Emit a SetTimer command."""
+        self.emit(SetTimer(timer=timer, at_s=at_s))
 
     def emit(self, command: Command) -> None:
         """Apply a command to the state and record it."""

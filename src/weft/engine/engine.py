@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from weft.engine.context import DecisionContext
-from weft.engine.messages import Command, Event, RequestReceived, SetTimer, Submitted
+from weft.engine.messages import Command, Event, RequestReceived, Submitted
 from weft.engine.reactions import machines
 from weft.engine.reactions.dispatch import dispatch, start_prepared_attempts
 from weft.engine.reactions.lifecycle import finish_runs, react
@@ -100,9 +100,9 @@ class Engine:
         if not state.active:
             return
         if settings.better_every_s is not None and TimerKind.BETTER not in state.timers:
-            context.emit(SetTimer(timer=TimerKind.BETTER, at_s=state.now + settings.better_every_s))
+            context.set_timer(TimerKind.BETTER, state.now + settings.better_every_s)
         if settings.ladder_every_s is not None and TimerKind.LADDER not in state.timers:
-            context.emit(SetTimer(timer=TimerKind.LADDER, at_s=state.now + settings.ladder_every_s))
+            context.set_timer(TimerKind.LADDER, state.now + settings.ladder_every_s)
         machines.refresh_inquiries(context)
 
 

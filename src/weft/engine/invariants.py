@@ -13,7 +13,8 @@ work is recorded (I7).
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Container, Iterable, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Sequence
+from functools import partial
 
 from weft.engine import messages
 from weft.engine.engine import Engine
@@ -33,10 +34,14 @@ class InvariantViolation(WeftError):
     """An invariant does not hold: a bug of weft."""
 
 
-def require(holds: bool, rule: str, *stories: str) -> None:
+_Description = str | Callable[[], str]
+
+
+def require(holds: bool, rule: str, *stories: _Description) -> None:
     """Raise InvariantViolation with the rule and the descriptions unless ``holds``."""
     if not holds:
-        raise InvariantViolation("; ".join((rule, *stories)))
+        told = (story if isinstance(story, str) else story() for story in stories)
+        raise InvariantViolation("; ".join((rule, *told)))
 
 
 def _describe_attempt(state: EngineState, attempt: Attempt) -> str:
@@ -80,7 +85,7 @@ def check_machines(state: EngineState, instance: Instance) -> None:
     holders: dict[int, set[int]] = {machine.index: set() for machine in state.machines}
     queued: dict[int, list[tuple[float, int]]] = {machine.index: [] for machine in state.machines}
     for attempt in state.attempts.values():
-        description = _describe_attempt(state, attempt)
+        description = partial(_describe_attempt, state, attempt)
         if attempt.holds:
             holders[attempt.machine].add(attempt.number)
             require(attempt.stage in _HOLDING, "an ended attempt holds no nodes", description)
@@ -97,31 +102,21 @@ def check_machines(state: EngineState, instance: Instance) -> None:
     for machine in state.machines:
         _check_capacity(state, machine, instance)
         where = f"machine {machine.name!r} at {state.now} s"
-        require(
-            set(machine.holders) == holders[machine.index],
-            f"attempts {sorted(holders[machine.index])} hold nodes, but {sorted(machine.holders)} are listed",
-            where,
-        )
-        require(
-            machine.queue == sorted(queued[machine.index]),
-            f"{sorted(queued[machine.index])} are queued, but the queue is {machine.queue}",
-            where,
-        )
+        holding, waiting = sorted(holders[machine.index]), sorted(queued[machine.index])
+        listed = sorted(machine.holders)
+        require(listed == holding, f"attempts {holding} hold nodes, but {listed} are listed", where)
+        require(machine.queue == waiting, f"{waiting} are queued, but the queue is {machine.queue}", where)
         units = sum(
             to_units(state.attempts[number].seconds * state.attempts[number].nodes)
             for _, number in machine.queue
         )
-        require(
-            machine.waiting_units == units,
-            f"{units} node-seconds are queued, {machine.waiting_units} are counted",
-            where,
-        )
+        counted = machine.waiting_units
+        require(counted == units, f"{units} node-seconds are queued, {counted} are counted", where)
         obstacle = state.obstacle(machine.index)
         require(machine.usable == (not obstacle), f"usable: {not obstacle} ({obstacle})", where)
-        require(
-            machine.left == machine.free_capacity(), f"{machine.left} is its recorded free capacity", where
-        )
-        if machine.left is not None:
+        left = machine.left
+        require(left == machine.free_capacity(), f"{left} is its recorded free capacity", where)
+        if left is not None:
             free.add(machine.index)
     believed = tuple(machine.speed_factor if machine.up else 0.0 for machine in state.machines)
     require(state.machines.beliefs == believed, f"the speed factors are {believed}", f"at {state.now} s")
@@ -150,11 +145,8 @@ def _sum_promised(state: EngineState) -> dict[int, int]:
 def _check_capacity(state: EngineState, machine: MachineState, instance: Instance) -> None:
     where = f"machine {machine.name!r} at {state.now} s"
     taken = sum(holder.nodes for holder in machine.holders.values())
-    require(
-        machine.free_nodes == machine.nodes - taken,
-        f"{taken} of {machine.nodes} nodes are held, but {machine.free_nodes} are free",
-        where,
-    )
+    free = f"{taken} of {machine.nodes} nodes are held, but {machine.free_nodes} are free"
+    require(machine.free_nodes == machine.nodes - taken, free, where)
     require(machine.unlimited or machine.free_nodes >= 0, f"{machine.free_nodes} nodes are free", where)
     if machine.unlimited:
         return
@@ -192,11 +184,8 @@ def _check_run(state: EngineState, run: RunState) -> None:
         _check_attempt(state, run, task)
         if run.state[task] not in FINAL:
             missing = _count_missing(run, task)
-            require(
-                run.missing[task] == missing,
-                f"{missing} predecessors are missing, but {run.missing[task]} are counted",
-                _describe_task(state, run, task),
-            )
+            counted = f"{missing} predecessors are missing, but {run.missing[task]} are counted"
+            require(run.missing[task] == missing, counted, partial(_describe_task, state, run, task))
     _check_counts(state, run)
     _check_bindings(state, run)
 
@@ -204,44 +193,29 @@ def _check_run(state: EngineState, run: RunState) -> None:
 def _check_attempt(state: EngineState, run: RunState, task: int) -> None:
     """Check that exactly the active tasks have a live attempt, in a matching stage."""
     place, number = TaskState(run.state[task]), run.attempt_of.get(task)
-    attempt = state.attempts.get(number) if number is not None else None
+    attempt = state.find_attempt(number)
+    description = partial(_describe_task, state, run, task)
     require(
-        (place in ACTIVE) == (number is not None),
-        "exactly the active tasks have an attempt",
-        _describe_task(state, run, task),
+        (place in ACTIVE) == (number is not None), "exactly the active tasks have an attempt", description
     )
     if number is None:
         if place is _S.WAITING:
-            require(
-                run.missing[task] > 0,
-                "a waiting task has missing predecessors",
-                _describe_task(state, run, task),
-            )
+            require(run.missing[task] > 0, "a waiting task has missing predecessors", description)
         elif place is _S.READY:
-            require(
-                run.missing[task] == 0,
-                "a ready task has no missing predecessors",
-                _describe_task(state, run, task),
-            )
+            require(run.missing[task] == 0, "a ready task has no missing predecessors", description)
         return
-    require(attempt is not None, "the attempt of a task exists", _describe_task(state, run, task))
+    require(attempt is not None, "the attempt of a task exists", description)
     assert attempt is not None
-    require(
-        (attempt.run, attempt.task) == (run.index, task),
-        "the attempt of a task names the task",
-        _describe_task(state, run, task),
-    )
-    require(
-        attempt.stage in _STAGES[place],
-        f"an attempt cannot be {Stage(attempt.stage).name} while its task is {place.name}",
-        _describe_task(state, run, task),
-    )
+    named = (attempt.run, attempt.task) == (run.index, task)
+    require(named, "the attempt of a task names the task", description)
+    stages = f"an attempt cannot be {Stage(attempt.stage).name} while its task is {place.name}"
+    require(attempt.stage in _STAGES[place], stages, description)
     _check_progress(state, run, attempt, place)
 
 
 def _check_progress(state: EngineState, run: RunState, attempt: Attempt, place: TaskState) -> None:
     """Check that an attempt starts only after its predecessors ended and its data arrived (I1)."""
-    description = _describe_task(state, run, attempt.task)
+    description = partial(_describe_task, state, run, attempt.task)
     require(attempt.replaced_by is None, "the attempt of a task is not replaced", description)
     if attempt.stage in _BEGUN:
         # An attempt that started before a predecessor was reopened has the data of the first run.
@@ -250,19 +224,13 @@ def _check_progress(state: EngineState, run: RunState, attempt: Attempt, place: 
         )
         require(before == 0, "an attempt started before its predecessors ended", description)
         require(attempt.staging == 0, "an attempt started before its data arrived", description)
-        require(
-            attempt.replaces not in state.attempts,
-            "an attempt started before the one it replaces ended",
-            description,
-        )
+        alone = attempt.replaces not in state.attempts
+        require(alone, "an attempt started before the one it replaces ended", description)
     if place is _S.SCHEDULED:
         require(attempt.staging == 0, "a task with open data requests is in PROLOG", description)
     if place is _S.PROLOG:
-        require(
-            attempt.staging > 0 or attempt.cancelled != "",
-            "a task in PROLOG has open data requests",
-            description,
-        )
+        staging = attempt.staging > 0 or attempt.cancelled != ""
+        require(staging, "a task in PROLOG has open data requests", description)
     if place is _S.SUSPENDED:
         require(attempt.suspended_since_s is not None, "a suspended task has a suspension time", description)
 
@@ -283,11 +251,8 @@ def _count_missing(run: RunState, task: int, besides: Container[int] = ()) -> in
 def _check_counts(state: EngineState, run: RunState) -> None:
     where = f"run {run.index} at {state.now} s"
     unfinished = sum(1 for place in run.state if place not in FINAL)
-    require(
-        run.unfinished == unfinished,
-        f"{unfinished} tasks have not ended, {run.unfinished} are counted",
-        where,
-    )
+    counts = f"{unfinished} tasks have not ended, {run.unfinished} are counted"
+    require(run.unfinished == unfinished, counts, where)
     failed = sum(1 for place in run.state if place == _S.FAILED)
     require(run.failed == failed, f"{failed} tasks have failed, {run.failed} are counted", where)
     counted = UnfinishedTasks(
@@ -299,7 +264,8 @@ def _check_counts(state: EngineState, run: RunState) -> None:
     require(run.left.seconds == counted.seconds, f"{counted.seconds} s are left", where)
     first = counted.first(len(run))
     require(run.left.first(len(run)) == first, f"{first} are left, but others are listed", where)
-    ready = {task for task in run.tasks_in(_S.READY) if run.compiled.kind[task] != VIRTUAL}
+    kinds_of, places = run.compiled.kind, enumerate(run.state)
+    ready = {task for task, place in places if place == _S.READY and kinds_of[task] != VIRTUAL}
     listed = set(run.ready)
     require(listed == ready, f"the ready tasks are {sorted(ready)}, those listed {sorted(listed)}", where)
     heads = set(run.ready.heads())
@@ -340,11 +306,8 @@ def _check_bindings(state: EngineState, run: RunState) -> None:
             # A started attempt stays where it is when the others are bound to another machine.
             continue
         bound = run.binding.get(variable)
-        require(
-            bound == attempt.machine,
-            f"abstract machine {run.compiled.graph.variables[variable]!r} is bound to machine {bound}",
-            _describe_task(state, run, task),
-        )
+        binding = f"abstract machine {run.compiled.graph.variables[variable]!r} is bound to machine {bound}"
+        require(bound == attempt.machine, binding, partial(_describe_task, state, run, task))
 
 
 def check_engine(engine: Engine) -> None:
@@ -353,7 +316,7 @@ def check_engine(engine: Engine) -> None:
     for run in state.runs:
         _check_run(state, run)
     for number, attempt in state.attempts.items():
-        description = _describe_attempt(state, attempt)
+        description = partial(_describe_attempt, state, attempt)
         require(attempt.number == number < state.next_attempt, "attempts are numbered in order", description)
         require(attempt.stage != Stage.OVER, "an attempt that is over is removed", description)
         require(attempt.staging >= 0, "no more data arrive than were requested", description)
@@ -371,36 +334,30 @@ def check_engine(engine: Engine) -> None:
 
 def _check_place(state: EngineState, attempt: Attempt) -> None:
     """Check that every attempt belongs to its task, is replaced by the task's attempt, or is cleaned up."""
-    run, description = state.runs[attempt.run], _describe_attempt(state, attempt)
+    run, description = state.runs[attempt.run], partial(_describe_attempt, state, attempt)
     leads = run.attempt_of.get(attempt.task) == attempt.number
     behind = run.left_behind.get(attempt.task) == attempt.number
     if attempt.replaced_by is not None:
         successor = state.attempts.get(attempt.replaced_by)
         require(successor is not None, "the replacing attempt exists", description)
         assert successor is not None
-        require(
-            successor.replaces == attempt.number, "the replacing attempt names the replaced one", description
-        )
-        require(
-            successor.task == attempt.task and successor.run == attempt.run,
-            "both attempts are of the same task",
-            description,
-        )
+        names = successor.replaces == attempt.number
+        require(names, "the replacing attempt names the replaced one", description)
+        same = successor.task == attempt.task and successor.run == attempt.run
+        require(same, "both attempts are of the same task", description)
     else:
-        require(
-            leads or behind or attempt.stage == Stage.CLEANING, "an attempt belongs to its task", description
-        )
+        belongs = leads or behind or attempt.stage == Stage.CLEANING
+        require(belongs, "an attempt belongs to its task", description)
     if (before := state.find_attempt(attempt.replaces)) is not None:
-        require(
-            before.replaced_by == attempt.number, "the replaced attempt names the replacing one", description
-        )
+        names = before.replaced_by == attempt.number
+        require(names, "the replaced attempt names the replacing one", description)
 
 
 def _check_times(state: EngineState, attempt: Attempt) -> None:
     """Check that the times of an attempt ascend (I6)."""
     times = [attempt.assigned_s, attempt.started_s, attempt.ended_s, state.now]
     reached = [at_s for at_s in times if at_s is not None]
-    require(reached == sorted(reached), "times go forward", _describe_attempt(state, attempt))
+    require(reached == sorted(reached), "times go forward", partial(_describe_attempt, state, attempt))
 
 
 _ROUNDING = 1e-9

@@ -1,8 +1,8 @@
 """Journal entries as plain data: the stored names of messages, and the conversion of older journals.
 
 An entry is (sequence, now, event, commands), one JSON object per line. A message is stored as [name, {field:
-value}]; fields with their default value are omitted. ``TYPE_NAMES`` fixes the stored names, so classes can be
-renamed. Plans are stored once, by content hash.
+value}]; fields with their default value are omitted. ``messages.TYPE_NAMES`` fixes the stored names, so
+classes can be renamed. Plans are stored once, by content hash.
 
 Journals of schema 1 hold ``Note`` commands, each with a kind and a text. ``_NOTES`` converts them to the
 commands of today when they are read; everything else is equal in both schemas.
@@ -20,7 +20,7 @@ from dataclasses import MISSING
 from typing import Any
 
 from weft.engine import messages
-from weft.engine.messages import Command, Event, Parcel
+from weft.engine.messages import TYPE_NAMES, Command, Event, Parcel
 from weft.engine.states import STATES, TaskState
 from weft.errors import InvalidInput
 from weft.records import dataclass
@@ -30,64 +30,6 @@ SCHEMA = 2
 
 READABLE_SCHEMAS = (1, 2)
 """Versions that can be read."""
-
-TYPE_NAMES: Mapping[type, str] = {
-    messages.Submitted: "Submitted",
-    messages.Started: "Started",
-    messages.Ended: "Ended",
-    messages.StagedIn: "StagedIn",
-    messages.StagedOut: "StagedOut",
-    messages.CleanedUp: "CleanedUp",
-    messages.Progressed: "Progressed",
-    messages.Checkpointed: "Checkpointed",
-    messages.Suspended: "Suspended",
-    messages.Resumed: "Resumed",
-    messages.RequirementsChanged: "RequirementsChanged",
-    messages.MachineChanged: "MachineChanged",
-    messages.ProbeAnswered: "Answered",
-    messages.Discovered: "Discovered",
-    messages.Fetched: "Fetched",
-    messages.PlanReady: "PlanReady",
-    messages.TimerFired: "TimerFired",
-    messages.TasksAdded: "TasksAdded",
-    messages.RequestReceived: "Asked",
-    messages.Assign: "Assign",
-    messages.StageIn: "StageIn",
-    messages.Start: "Start",
-    messages.Signal: "Signal",
-    messages.Cancel: "Cancel",
-    messages.StageOut: "StageOut",
-    messages.CleanUp: "CleanUp",
-    messages.Probe: "Probe",
-    messages.Discover: "Discover",
-    messages.Fetch: "Fetch",
-    messages.Replan: "Replan",
-    messages.SetTimer: "SetTimer",
-    messages.CloseAttempt: "Drop",
-    messages.RevertMigration: "Return",
-    messages.Settle: "Settle",
-    messages.RepeatLoop: "Repeat",
-    messages.EndLoop: "Leave",
-    messages.FinishRun: "Finish",
-    messages.StopRun: "StopRun",
-    messages.EstimateSpeed: "EstimateSpeed",
-    messages.MarkMachine: "MarkMachine",
-    messages.AbandonAttempt: "AbandonAttempt",
-    messages.LoseAttempt: "LoseAttempt",
-    messages.CountRequeue: "CountRequeue",
-    messages.MarkViolating: "MarkViolating",
-    messages.Unbind: "Unbind",
-    messages.AdoptPlan: "AdoptPlan",
-    messages.Refuse: "Refuse",
-    messages.ReportCondition: "ReportCondition",
-    messages.ReportViolation: "ReportViolation",
-    messages.KeepAttempt: "KeepAttempt",
-    messages.IgnoreRequirement: "IgnoreRequirement",
-    messages.ReattachJob: "ReattachJob",
-    messages.ReportTargetLoss: "ReportTargetLoss",
-    messages.ReportLateCancel: "ReportLateCancel",
-}
-"""The stored name of every message. Never change a name; add a conversion instead."""
 
 _TYPES = {name: kind for kind, name in TYPE_NAMES.items()}
 

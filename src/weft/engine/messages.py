@@ -5,24 +5,55 @@ progress that is not measured) are None. A task is identified by (run, task inde
 
 Every command is idempotent: it names the attempt and the stage, and a backend that gets it twice executes it
 once. ``Assign`` and the commands from ``CloseAttempt`` on need no backend: they change the state or record a
-decision, so that the state can be rebuilt from a journal without deciding again. ``journal.TYPE_NAMES`` holds
-the stored names.
+decision, so that the state can be rebuilt from a journal without deciding again. ``TYPE_NAMES`` holds the
+stored names.
 """
 
 from __future__ import annotations
 
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field
 
 from weft.engine.states import Cause, ProbeTarget, RequestKind, RunOutcome, SignalKind, TaskState
 from weft.expressions import Value
 from weft.records import message
 
-# Events
+_Message = typing.TypeVar("_Message")
+
+TYPE_NAMES: dict[type, str] = {}
+"""The name of every message in journals. Never change a name; add a conversion instead."""
+
+
+@typing.dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
+def stored_as(name: str) -> Callable[[type[_Message]], type[_Message]]:
+    """Make a class a message that journals store under a name."""
+
+    def register(kind: type[_Message]) -> type[_Message]:
+        made = message(kind)
+        TYPE_NAMES[made] = name
+        return made
+
+    return register
 
 
 @message
+class _OnMachine:
+    attempt: int
+    machine: int
+
+
+@message
+class _OfAttempt:
+    run: int
+    task: int
+    attempt: int
+
+
+# Events
+
+
+@stored_as("Submitted")
 class Submitted:
     """A workflow was submitted: a new run."""
 
@@ -33,14 +64,14 @@ class Submitted:
     owner: str = ""
 
 
-@message
+@stored_as("Started")
 class Started:
     """The program of an attempt has started."""
 
     attempt: int
 
 
-@message
+@stored_as("Ended")
 class Ended:
     """The program of an attempt has ended, or its transfer is done."""
 
@@ -65,7 +96,7 @@ class Ended:
     """Whether it would fail again: its inputs do not exist or are refused."""
 
 
-@message
+@stored_as("StagedIn")
 class StagedIn:
     """A StageIn is done or has failed."""
 
@@ -82,7 +113,7 @@ class StagedIn:
     """Whether it would fail again: there is no such file."""
 
 
-@message
+@stored_as("StagedOut")
 class StagedOut:
     """The outputs of an attempt were copied to their targets, or could not be."""
 
@@ -92,7 +123,7 @@ class StagedOut:
     """Whether it would fail again: a name is refused."""
 
 
-@message
+@stored_as("CleanedUp")
 class CleanedUp:
     """An attempt's directory was removed, or could not be."""
 
@@ -100,7 +131,7 @@ class CleanedUp:
     problem: str = ""
 
 
-@message
+@stored_as("Progressed")
 class Progressed:
     """Progress of a running attempt: the answer to a probe, or a progress step."""
 
@@ -117,7 +148,7 @@ class Progressed:
     """The application's own complaint about its performance; "": none."""
 
 
-@message
+@stored_as("Checkpointed")
 class Checkpointed:
     """An attempt has written its restart files."""
 
@@ -126,21 +157,21 @@ class Checkpointed:
     """Share of the whole task's work that they hold."""
 
 
-@message
+@stored_as("Suspended")
 class Suspended:
     """The machine's own scheduler has suspended an attempt."""
 
     attempt: int
 
 
-@message
+@stored_as("Resumed")
 class Resumed:
     """The machine's own scheduler has resumed an attempt."""
 
     attempt: int
 
 
-@message
+@stored_as("RequirementsChanged")
 class RequirementsChanged:
     """An application has changed its requirements (adaptive-jobs.md, section 2); None: unchanged."""
 
@@ -153,7 +184,7 @@ class RequirementsChanged:
     """What else it wrote that cannot be parsed and is ignored."""
 
 
-@message
+@stored_as("MachineChanged")
 class MachineChanged:
     """A machine went down, came back, or changed its speed; None: unchanged."""
 
@@ -163,7 +194,7 @@ class MachineChanged:
     """Speed relative to the platform's description: 0.25 with three competing processes."""
 
 
-@message
+@stored_as("Answered")
 class ProbeAnswered:
     """The result of a probe (docs/papers/adaptive-jobs.md, section 5); a missing answer is a result too."""
 
@@ -173,14 +204,14 @@ class ProbeAnswered:
     machine: int | None = None
 
 
-@message
+@stored_as("Discovered")
 class Discovered:
     """The answer to Discover: the machines that the information service lists."""
 
     machines: tuple[int, ...]
 
 
-@message
+@stored_as("Fetched")
 class Fetched:
     """The answer to Fetch: the dynamic state of a machine."""
 
@@ -189,7 +220,7 @@ class Fetched:
     free_nodes: int | None = None
 
 
-@message
+@stored_as("PlanReady")
 class PlanReady:
     """The answer to Replan; attempts that started in the meantime are kept."""
 
@@ -202,7 +233,7 @@ class PlanReady:
     problem: str = ""
 
 
-@message
+@stored_as("TimerFired")
 class TimerFired:
     """A timer is due."""
 
@@ -210,7 +241,7 @@ class TimerFired:
     """As in SetTimer."""
 
 
-@message
+@stored_as("TasksAdded")
 class TasksAdded:
     """A file over which a sweep is unfolded exists now: the run's graph grows."""
 
@@ -219,7 +250,7 @@ class TasksAdded:
     """Lines by file name."""
 
 
-@message
+@stored_as("Asked")
 class RequestReceived:
     """A request of a user."""
 
@@ -233,7 +264,7 @@ class RequestReceived:
 # Commands
 
 
-@message
+@stored_as("Assign")
 class Assign:
     """Assign a new attempt of a task to a machine."""
 
@@ -274,7 +305,7 @@ class Parcel:
     """Kept on the host for all attempts."""
 
 
-@message
+@stored_as("StageIn")
 class StageIn:
     """Copy data to an attempt's machine (prolog)."""
 
@@ -285,7 +316,7 @@ class StageIn:
     iteration: int = 1
 
 
-@message
+@stored_as("Start")
 class Start:
     """Run the program of an attempt."""
 
@@ -303,7 +334,7 @@ class Start:
     memory_bytes: float | None = None
 
 
-@message
+@stored_as("Signal")
 class Signal:
     """Send a signal to the program of an attempt."""
 
@@ -311,32 +342,24 @@ class Signal:
     what: SignalKind
 
 
-@message
-class Cancel:
+@stored_as("Cancel")
+class Cancel(_OnMachine):
     """End an attempt in any stage. The backend answers with Ended, cause CANCELLED."""
 
-    attempt: int
-    machine: int
     reason: str = ""
 
 
-@message
-class StageOut:
+@stored_as("StageOut")
+class StageOut(_OnMachine):
     """Copy an attempt's outputs to their targets (epilog)."""
 
-    attempt: int
-    machine: int
 
-
-@message
-class CleanUp:
+@stored_as("CleanUp")
+class CleanUp(_OnMachine):
     """Remove an attempt's files from its machine; no output is copied."""
 
-    attempt: int
-    machine: int
 
-
-@message
+@stored_as("Probe")
 class Probe:
     """Query an attempt or a machine."""
 
@@ -345,19 +368,19 @@ class Probe:
     machine: int | None = None
 
 
-@message
+@stored_as("Discover")
 class Discover:
     """Query the list of machines of the information service."""
 
 
-@message
+@stored_as("Fetch")
 class Fetch:
     """Query the dynamic state of a machine."""
 
     machine: int
 
 
-@message
+@stored_as("Replan")
 class Replan:
     """Plan the rest of a run. The answer is PlanReady."""
 
@@ -367,7 +390,7 @@ class Replan:
     reason: str = ""
 
 
-@message
+@stored_as("SetTimer")
 class SetTimer:
     """Send TimerFired at a time; a timer of the same name is replaced."""
 
@@ -376,14 +399,14 @@ class SetTimer:
     at_s: float
 
 
-@message
+@stored_as("Drop")
 class CloseAttempt:
     """Close a replaced attempt that left no files."""
 
     attempt: int
 
 
-@message
+@stored_as("Return")
 class RevertMigration:
     """Call off a migration: the task belongs to its old attempt again, the new one is closed."""
 
@@ -391,7 +414,7 @@ class RevertMigration:
     """The old attempt."""
 
 
-@message
+@stored_as("Settle")
 class Settle:
     """Set the state of a task where no other command implies it."""
 
@@ -408,7 +431,7 @@ class Settle:
     """New factor on the memory or time limit after it was exceeded."""
 
 
-@message
+@stored_as("Repeat")
 class RepeatLoop:
     """Start the next iteration of a loop body."""
 
@@ -418,7 +441,7 @@ class RepeatLoop:
     iteration: int
 
 
-@message
+@stored_as("Leave")
 class EndLoop:
     """End a loop: its successors are released."""
 
@@ -427,7 +450,7 @@ class EndLoop:
     reason: str = ""
 
 
-@message
+@stored_as("Finish")
 class FinishRun:
     """End a run."""
 
@@ -436,7 +459,7 @@ class FinishRun:
     reason: str = ""
 
 
-@message
+@stored_as("StopRun")
 class StopRun:
     """Stop starting tasks of a run."""
 
@@ -444,7 +467,7 @@ class StopRun:
     reason: str = ""
 
 
-@message
+@stored_as("EstimateSpeed")
 class EstimateSpeed:
     """Set the estimated speed of a machine: measured on an attempt, or reset after a timeout."""
 
@@ -454,7 +477,7 @@ class EstimateSpeed:
     reason: str = ""
 
 
-@message
+@stored_as("MarkMachine")
 class MarkMachine:
     """Set whether a machine is up, after probes."""
 
@@ -463,45 +486,33 @@ class MarkMachine:
     reason: str = ""
 
 
-@message
-class AbandonAttempt:
+@stored_as("AbandonAttempt")
+class AbandonAttempt(_OnMachine):
     """Record an attempt on a machine that stopped answering; it is cancelled if the machine comes back."""
 
-    attempt: int
-    machine: int
 
-
-@message
-class LoseAttempt:
+@stored_as("LoseAttempt")
+class LoseAttempt(_OnMachine):
     """Close an attempt whose machine was lost while it migrated away."""
 
-    attempt: int
-    machine: int
 
-
-@message
-class CountRequeue:
+@stored_as("CountRequeue")
+class CountRequeue(_OfAttempt):
     """Set the number of consecutive reruns that a task requested without progress."""
 
-    run: int
-    task: int
-    attempt: int
     times: int
 
 
-@message
-class MarkViolating:
+@stored_as("MarkViolating")
+class MarkViolating(_OfAttempt):
     """Set whether an attempt violates its contract."""
 
-    run: int
-    task: int
-    attempt: int
     violating: bool = True
     ratio: float | None = None
     """Projected over predicted time, minus 1; None: not measured."""
 
 
-@message
+@stored_as("Unbind")
 class Unbind:
     """Remove the machine of a task's abstract machine."""
 
@@ -511,7 +522,7 @@ class Unbind:
     reason: str = ""
 
 
-@message
+@stored_as("AdoptPlan")
 class AdoptPlan:
     """Record that a run follows a new plan."""
 
@@ -521,7 +532,7 @@ class AdoptPlan:
     """Its planned end."""
 
 
-@message
+@stored_as("Refuse")
 class Refuse:
     """Record a request or plan that was refused."""
 
@@ -531,7 +542,7 @@ class Refuse:
     machine: int = -1
 
 
-@message
+@stored_as("ReportCondition")
 class ReportCondition:
     """Record a condition that cannot be evaluated and counts as false."""
 
@@ -539,30 +550,24 @@ class ReportCondition:
     reason: str = ""
 
 
-@message
-class ReportViolation:
+@stored_as("ReportViolation")
+class ReportViolation(_OfAttempt):
     """Record a violated contract."""
 
-    run: int
-    task: int
-    attempt: int
     machine: int
     ratio: float | None = None
     """Projected over predicted time, minus 1; None: reported by the application."""
     reason: str = ""
 
 
-@message
-class KeepAttempt:
+@stored_as("KeepAttempt")
+class KeepAttempt(_OfAttempt):
     """Record why an attempt does not migrate."""
 
-    run: int
-    task: int
-    attempt: int
     reason: str = ""
 
 
-@message
+@stored_as("IgnoreRequirement")
 class IgnoreRequirement:
     """Record a requirement of an application that cannot be evaluated."""
 
@@ -571,33 +576,23 @@ class IgnoreRequirement:
     reason: str = ""
 
 
-@message
-class ReattachJob:
+@stored_as("ReattachJob")
+class ReattachJob(_OnMachine):
     """Record that a new job manager is attached to an attempt."""
 
-    attempt: int
-    machine: int
 
+@stored_as("ReportTargetLoss")
+class ReportTargetLoss(_OfAttempt):
+    """Record a migration whose new machine was lost; ``attempt`` is the old attempt."""
 
-@message
-class ReportTargetLoss:
-    """Record a migration whose new machine was lost."""
-
-    run: int
-    task: int
-    attempt: int
-    """The old attempt."""
     machine: int
     reason: str = ""
 
 
-@message
-class ReportLateCancel:
+@stored_as("ReportLateCancel")
+class ReportLateCancel(_OfAttempt):
     """Record a migration that came too late: the task had ended."""
 
-    run: int
-    task: int
-    attempt: int
     reason: str = ""
 
 

@@ -14,8 +14,8 @@ from itertools import zip_longest
 from typing import Any
 
 from weft.engine.engine import Engine
-from weft.engine.journal import TYPE_NAMES, JournalEntry, encode_message
-from weft.engine.messages import Command
+from weft.engine.journal import JournalEntry, encode_message
+from weft.engine.messages import TYPE_NAMES, Command
 from weft.engine.state.plan import StoredPlan
 from weft.records import dataclass
 

@@ -44,15 +44,7 @@ def _grow_run(state: EngineState, index: int, lines: Mapping[str, Sequence[str]]
         return
     workflow = set_growth_lines(old.compiled.graph.workflow, lines)
     compiled = state.library.grown(old.compiled, unfold(workflow))
-    new = RunState(
-        index,
-        compiled,
-        state.order,
-        owner=old.owner,
-        now=old.arrival_s,
-        planned=old.planned,
-        promise=state.machines.promise,
-    )
+    new = state.create_run(index, compiled, owner=old.owner, now=old.arrival_s, planned=old.planned)
     if old.promises is not None:
         old.promises.withdraw()
     place = {name: task for task, name in enumerate(compiled.names)}
@@ -144,15 +136,7 @@ def absorb(state: EngineState, event: messages.Event, now: float) -> None:
 
 def _on_submitted(state: EngineState, event: messages.Submitted) -> None:
     compiled = state.library[event.workflow]
-    run = RunState(
-        event.run,
-        compiled,
-        state.order,
-        owner=event.owner,
-        now=state.now,
-        planned=state.planned,
-        promise=state.machines.promise,
-    )
+    run = state.create_run(event.run, compiled, owner=event.owner, now=state.now, planned=state.planned)
     state.runs.append(run)
     state.active[run.index] = run
     state.roster += 1
@@ -224,11 +208,16 @@ def _on_staged_out(state: EngineState, event: messages.StagedOut) -> None:
 def _on_cleaned_up(state: EngineState, event: messages.CleanedUp) -> None:
     attempt = state.attempts.get(event.attempt)
     if attempt is not None and attempt.stage == Stage.CLEANING:
-        attempt.stage = Stage.OVER
-        successor = state.find_attempt(attempt.replaced_by)
-        state.close(attempt)
-        if successor is not None:
-            _note_arrival(state, successor)
+        _close_predecessor(state, attempt)
+
+
+def _close_predecessor(state: EngineState, attempt: Attempt) -> None:
+    """Close a replaced attempt; the one that replaces it may start now."""
+    attempt.stage = Stage.OVER
+    successor = state.find_attempt(attempt.replaced_by)
+    state.close(attempt)
+    if successor is not None:
+        _note_arrival(state, successor)
 
 
 def _on_progressed(state: EngineState, event: messages.Progressed) -> None:
@@ -571,14 +560,9 @@ def _clean_up(state: EngineState, command: messages.CleanUp) -> None:
 
 
 def _close_replaced(state: EngineState, command: messages.CloseAttempt) -> None:
-    if (attempt := state.attempts.get(command.attempt)) is None:
-        return
-    _forget_files(state.runs[attempt.run], attempt)
-    attempt.stage = Stage.OVER
-    successor = state.find_attempt(attempt.replaced_by)
-    state.close(attempt)
-    if successor is not None:
-        _note_arrival(state, successor)
+    if (attempt := state.attempts.get(command.attempt)) is not None:
+        _forget_files(state.runs[attempt.run], attempt)
+        _close_predecessor(state, attempt)
 
 
 def _revert_migration(state: EngineState, command: messages.RevertMigration) -> None:
@@ -818,6 +802,7 @@ def _change_nothing(state: EngineState, command: messages.Command) -> None:
 
 
 ENACT: Mapping[type, Callable[[EngineState, Any], None]] = {
+    **dict.fromkeys(messages.RECORDS, _change_nothing),
     messages.Assign: _assign,
     messages.StageIn: _stage_in,
     messages.Start: _start,
@@ -844,14 +829,5 @@ ENACT: Mapping[type, Callable[[EngineState, Any], None]] = {
     messages.CountRequeue: _count_requeue,
     messages.MarkViolating: _mark_violating,
     messages.Unbind: _unbind,
-    messages.AdoptPlan: _change_nothing,
-    messages.Refuse: _change_nothing,
-    messages.ReportCondition: _change_nothing,
-    messages.ReportViolation: _change_nothing,
-    messages.KeepAttempt: _change_nothing,
-    messages.IgnoreRequirement: _change_nothing,
-    messages.ReattachJob: _change_nothing,
-    messages.ReportTargetLoss: _change_nothing,
-    messages.ReportLateCancel: _change_nothing,
 }
 """The function that applies each kind of command."""

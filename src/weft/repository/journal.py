@@ -24,8 +24,8 @@ from typing import Any, NamedTuple
 from weft import __version__
 from weft.documents import Document, from_python
 from weft.engine.engine import Engine
-from weft.engine.journal import READABLE_SCHEMAS, SCHEMA, TYPE_NAMES, JournalEntry, encode_fields
-from weft.engine.messages import Parcel
+from weft.engine.journal import READABLE_SCHEMAS, SCHEMA, JournalEntry, encode_fields
+from weft.engine.messages import TYPE_NAMES, Parcel
 from weft.engine.replay import rebuild
 from weft.engine.settings import EngineSettings, ReplanRule
 from weft.engine.state.compiled import WorkflowLibrary

@@ -13,9 +13,9 @@ import json
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Self
+from typing import Any, Self
 
 from weft.backends import BACKENDS
 from weft.backends.backend import Backend, ProjectContext, RecoveredAttempt
@@ -143,49 +143,37 @@ def _describe_unknown(what: str, name: str, names: Sequence[str]) -> str:
     return f"there is no {what} {name!r}" + (f"; did you mean {near!r}?" if near else "")
 
 
-_Key = tuple[str, int, int]
+_ANSWERS: Mapping[type, tuple[type, ...]] = {
+    ev.StagedIn: (cm.StageIn,),
+    ev.Ended: (cm.Start, cm.Cancel),
+    ev.StagedOut: (cm.StageOut,),
+    ev.CleanedUp: (cm.CleanUp,),
+}
+"""The commands that an event answers."""
+_ANSWERED = frozenset(kind for kinds in _ANSWERS.values() for kind in kinds)
 
 
 class PendingCommands:
     """Collects the commands of a journal that have not been answered."""
 
     def __init__(self) -> None:
-        self._open: dict[_Key, cm.Command] = {}
+        self._open: dict[tuple[type, int, int], cm.Command] = {}
+        """By type, attempt and part."""
         self.assigned: dict[int, cm.Assign] = {}
         """Assignments of attempts that have not ended."""
 
     def add(self, entry: JournalEntry) -> None:
         """Process the next entry."""
-        self._answer(entry.event)
+        for kind in _ANSWERS.get(type(entry.event), ()):
+            self._open.pop(self._key(kind, entry.event), None)
         for command in entry.commands:
-            self._command(command)
-
-    def _command(self, command: cm.Command) -> None:
-        match command:
-            case cm.Assign():
+            if isinstance(command, cm.Assign):
                 self.assigned[command.attempt] = command
-            case cm.StageIn():
-                self._open["in", command.attempt, command.part] = command
-            case cm.Start():
-                self._open["start", command.attempt, 0] = command
-            case cm.Cancel():
-                self._open["cancel", command.attempt, 0] = command
-            case cm.StageOut():
-                self._open["out", command.attempt, 0] = command
-            case cm.CleanUp():
-                self._open["clean", command.attempt, 0] = command
+            elif type(command) in _ANSWERED:
+                self._open[self._key(type(command), command)] = command
 
-    def _answer(self, event: ev.Event) -> None:
-        match event:
-            case ev.StagedIn():
-                self._open.pop(("in", event.attempt, event.part), None)
-            case ev.Ended():
-                self._open.pop(("start", event.attempt, 0), None)
-                self._open.pop(("cancel", event.attempt, 0), None)
-            case ev.StagedOut():
-                self._open.pop(("out", event.attempt, 0), None)
-            case ev.CleanedUp():
-                self._open.pop(("clean", event.attempt, 0), None)
+    def _key(self, kind: type, message: Any) -> tuple[type, int, int]:
+        return kind, message.attempt, getattr(message, "part", 0)
 
     def commands(self, engine: Engine) -> list[cm.Command]:
         """Return the pending commands in their original order, assignments first."""

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePath
-from typing import Any, TypeVar
+from typing import Any
 
 from weft.backends.simulation.scenario import (
     FAILURE_WORDS,
@@ -66,7 +66,6 @@ _LARGEST_NUMBER = 1e300
 _MAX_EXIT_CODE = 255
 
 _Parse = Callable[[str], float | None]
-_Listed = TypeVar("_Listed")
 
 
 # Numbers, times and ranges
@@ -296,23 +295,20 @@ def _read_silence(reader: Reader, node: DocumentNode) -> Silence:
 # Tasks and loops
 
 
-def _read_lists(
-    reader: Reader,
-    node: DocumentNode,
-    read: Callable[[Reader, DocumentNode], _Listed | None],
-    wanted: str,
-) -> dict[str, tuple[_Listed, ...]]:
-    found: dict[str, tuple[_Listed, ...]] = {}
-    for name, entry in reader.mapping(node).items():
-        if not (items := reader.listing(entry)):
-            reader.add_problem(entry, f"nothing for {name!r}", rule=f"must be {wanted}")
-        each = [read(reader, item) for item in items]
-        found[name] = tuple(item for item in each if item is not None)
-    return found
+def _lists_type(item: Shape, read_item: Callable[[Reader, DocumentNode], object], wanted: str) -> ValueType:
+    """Return the type of a mapping from names to lists with at least one item."""
 
+    def read(reader: Reader, node: DocumentNode) -> dict[str, tuple[object, ...]]:
+        found: dict[str, tuple[object, ...]] = {}
+        for name, entry in reader.mapping(node).items():
+            if not (items := reader.listing(entry)):
+                reader.add_problem(entry, f"nothing for {name!r}", rule=f"must be {wanted}")
+            each = [read_item(reader, item) for item in items]
+            found[name] = tuple(item for item in each if item is not None)
+        return found
 
-def _read_ends(reader: Reader, node: DocumentNode) -> dict[str, tuple[End, ...]]:
-    return _read_lists(reader, node, _read_end, "a list of exit codes")
+    shape = any_of(item, {"type": "array", "items": item, "minItems": 1})
+    return ValueType("mapping of lists", mapping_shape(shape), read, _write_lists)
 
 
 def _read_end(reader: Reader, node: DocumentNode) -> End | None:
@@ -327,10 +323,6 @@ def _read_end(reader: Reader, node: DocumentNode) -> End | None:
     if (code := reader.integer(node, least=0)) is not None and code > _MAX_EXIT_CODE:
         reader.add_problem(node, f"exit code {code}", rule=f"must be at most {_MAX_EXIT_CODE}")
     return code
-
-
-def _read_results(reader: Reader, node: DocumentNode) -> dict[str, tuple[Result, ...]]:
-    return _read_lists(reader, node, _read_result, "a list of results, each {name: value}")
 
 
 def _read_result(reader: Reader, node: DocumentNode) -> Result | None:
@@ -630,22 +622,14 @@ def _entries_type(record: Record, read: Callable[[Reader, DocumentNode], object]
     )
 
 
-def _at_least_one(item: Shape) -> Shape:
-    return any_of(item, {"type": "array", "items": item, "minItems": 1})
-
-
 _END_SHAPE = any_of(
     {"type": "integer", "minimum": 0, "maximum": _MAX_EXIT_CODE}, {"enum": list(FAILURE_WORDS)}
 )
 _RESULT_SHAPE = mapping_shape({"type": ["string", "number", "boolean", "null"]})
 _ARRIVALS = ValueType("list", list_shape(ARRIVAL.shape()), keep_node, _write_arrivals)
 _DURATIONS = ValueType("mapping", DURATIONS.shape(), _read_durations, DURATIONS.write)
-_EXIT_CODES = ValueType(
-    "mapping of lists", mapping_shape(_at_least_one(_END_SHAPE)), _read_ends, _write_lists
-)
-_RESULTS = ValueType(
-    "mapping of lists", mapping_shape(_at_least_one(_RESULT_SHAPE)), _read_results, _write_lists
-)
+_EXIT_CODES = _lists_type(_END_SHAPE, _read_end, "a list of exit codes")
+_RESULTS = _lists_type(_RESULT_SHAPE, _read_result, "a list of results, each {name: value}")
 
 # fmt: off
 SCENARIO = Record("a scenario", (

@@ -262,9 +262,7 @@ _SLOW, _USUAL = 0.9, 1.0
 def start_monitoring(context: DecisionContext, attempt: Attempt) -> None:
     """Set the poll timer for a started attempt with a contract."""
     if TimerKind.WATCH not in context.state.timers and _find_contract(context, attempt) is not None:
-        context.emit(
-            messages.SetTimer(timer=TimerKind.WATCH, at_s=context.state.now + context.settings.poll_every_s)
-        )
+        context.set_timer(TimerKind.WATCH, context.state.now + context.settings.poll_every_s)
 
 
 def _find_contract(context: DecisionContext, attempt: Attempt) -> PerformanceContract | None:
@@ -297,7 +295,7 @@ def poll_attempts(context: DecisionContext) -> None:
         if state.now - state.machines[index].believed_at_s >= settings.belief_s:
             context.emit(messages.EstimateSpeed(machine=index, speed_factor=_USUAL, reason="forgotten"))
     if watched:
-        context.emit(messages.SetTimer(timer=TimerKind.WATCH, at_s=state.now + settings.poll_every_s))
+        context.set_timer(TimerKind.WATCH, state.now + settings.poll_every_s)
 
 
 def handle_progress(context: DecisionContext, event: messages.Progressed) -> None:
@@ -386,22 +384,14 @@ def handle_suspension(context: DecisionContext, event: messages.Suspended) -> No
     attempt = context.state.attempts.get(event.attempt)
     timeout_s = context.settings.suspension_timeout_s
     if attempt is not None and timeout_s is not None and attempt.suspended_since_s is not None:
-        context.emit(
-            messages.SetTimer(
-                timer=TimerKind.SUSPENDED.name_of(attempt.number), at_s=context.state.now + timeout_s
-            )
-        )
+        context.set_timer(TimerKind.SUSPENDED.name_of(attempt.number), context.state.now + timeout_s)
 
 
 def limit_waiting(context: DecisionContext, attempt: Attempt) -> None:
     """Set a timer that ends the wait in a machine's own queue (the same timeout)."""
     timeout_s = context.settings.waiting_timeout_s
     if timeout_s is not None:
-        context.emit(
-            messages.SetTimer(
-                timer=TimerKind.WAITING.name_of(attempt.number), at_s=context.state.now + timeout_s
-            )
-        )
+        context.set_timer(TimerKind.WAITING.name_of(attempt.number), context.state.now + timeout_s)
 
 
 def end_waiting(context: DecisionContext, number: int) -> None:

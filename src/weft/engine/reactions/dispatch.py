@@ -15,17 +15,19 @@ start early only if it does not delay the task whose turn it is.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import chain
 
 from weft.engine import messages
 from weft.engine.context import DecisionContext
-from weft.engine.messages import SetTimer, Settle, Start
+from weft.engine.messages import Settle, Start
 from weft.engine.reactions import contracts, replanning
 from weft.engine.reactions.migration import migrate_attempt, prepare_successor, rebind_members
 from weft.engine.reactions.staging import request_data
 from weft.engine.selection import spared_share
 from weft.engine.state.machines import MachineState
 from weft.engine.state.run import RunState
+from weft.engine.state.state import pop_first
 from weft.engine.states import FINAL, Attempt, Cause, Stage, TaskState, TimerKind
 from weft.engine.view import EngineView
 from weft.errors import WeftError
@@ -228,19 +230,11 @@ def _backfill(
     return None
 
 
-def _easy(context: DecisionContext, machine: MachineState, racing: Iterator[Attempt]) -> int | None:
-    return _backfill(context, machine, racing, all_before=False)
-
-
-def _conservative(context: DecisionContext, machine: MachineState, racing: Iterator[Attempt]) -> int | None:
-    return _backfill(context, machine, racing, all_before=True)
-
-
 _RULES: dict[str, Callable[[DecisionContext, MachineState, Iterator[Attempt]], int | None]] = {
     "fifo": _fifo,
     "first-fit": _first_fit,
-    "easy": _easy,
-    "conservative": _conservative,
+    "easy": partial(_backfill, all_before=False),
+    "conservative": partial(_backfill, all_before=True),
 }
 
 
@@ -310,7 +304,7 @@ def _delays_turn(
         return False
     timer = TimerKind.TURN.name_of(machine.index)
     if context.state.timers.get(timer) != due_s:
-        context.emit(SetTimer(timer=timer, at_s=due_s))
+        context.set_timer(timer, due_s)
     return True
 
 
@@ -354,11 +348,11 @@ def start_prepared_attempts(context: DecisionContext) -> None:
     state = context.state
     pending = state.pending
     while pending.attempts:
-        attempt = state.attempts.get(pending.pop_attempt())
+        attempt = state.attempts.get(pop_first(pending.attempts))
         if attempt is not None and _can_start(context, attempt):
             _start_attempt(context, attempt)
     while pending.queues:
-        _serve_queue(context, pending.pop_queue())
+        _serve_queue(context, pop_first(pending.queues))
 
 
 def _can_start(context: DecisionContext, attempt: Attempt) -> bool:
@@ -388,7 +382,7 @@ def _defer_service(context: DecisionContext, machine: MachineState) -> bool:
     if not any(attempt.replaces is None and _can_start(context, attempt) for attempt in waiting):
         return False
     if timer not in state.timers:
-        context.emit(SetTimer(timer=timer, at_s=state.now))
+        context.set_timer(timer, state.now)
     return True
 
 

@@ -34,10 +34,10 @@ def rerun_lost(context: DecisionContext, attempt: Attempt, machines: Container[i
     if not lost:
         return False
     context.cancel(attempt, "its inputs are lost")
-    _reopen_task(context, run, attempt.task, "its inputs are lost")
+    context.reopen(run, attempt.task, "its inputs are lost")
     for task in lost:
         name = context.state.machines[run.where[task]].name
-        _reopen_task(context, run, task, f"its outputs were on {name}, which is lost")
+        context.reopen(run, task, f"its outputs were on {name}, which is lost")
     return True
 
 
@@ -45,9 +45,7 @@ def _rerun_bound_ancestors(context: DecisionContext, run: RunState, task: int) -
     """Run the completed ancestors on a failed task's abstract machine again, if the settings require it."""
     if context.settings.bound_ancestors == "always":
         for before in _list_bound_ancestors(run, task):
-            _reopen_task(
-                context, run, before, f"its abstract machine moves with {run.name(task)}, which failed"
-            )
+            context.reopen(run, before, f"its abstract machine moves with {run.name(task)}, which failed")
 
 
 def _list_bound_ancestors(run: RunState, task: int) -> list[int]:
@@ -68,10 +66,6 @@ def _list_bound_ancestors(run: RunState, task: int) -> list[int]:
                 if before in members:
                     found.add(before)
     return sorted(found)
-
-
-def _reopen_task(context: DecisionContext, run: RunState, task: int, reason: str) -> None:
-    context.reopen(run, task, reason)
 
 
 _RERUN_CODES = (85, 99)

@@ -29,6 +29,7 @@ from weft.engine.reactions.migration import (
 )
 from weft.engine.reactions.staging import request_data
 from weft.engine.state.run import RunState
+from weft.engine.state.state import pop_first
 from weft.engine.states import (
     Attempt,
     Cause,
@@ -68,7 +69,7 @@ def _handle_timer(context: DecisionContext, event: messages.TimerFired) -> None:
 def _handle_request(context: DecisionContext, event: messages.RequestReceived) -> None:
     """Carry out a user's request; an impossible one is recorded as refused."""
     if not 0 <= event.run < len(context.state.runs):
-        context.emit(messages.Refuse(run=event.run, reason=f"{event.what}: there is no such run"))
+        _refuse(context, event.run, f"{event.what}: there is no such run")
         return
     run = context.state.runs[event.run]
     tasks = [event.task] if event.task is not None else list(range(len(run)))
@@ -84,9 +85,11 @@ def _handle_request(context: DecisionContext, event: messages.RequestReceived) -
         case RequestKind.MIGRATE if event.task is not None:
             _migrate(context, run, event.task, event.machine)
         case _:
-            context.emit(
-                messages.Refuse(run=run.index, reason=f"{event.what}: not something that can be asked")
-            )
+            _refuse(context, run.index, f"{event.what}: not something that can be asked")
+
+
+def _refuse(context: DecisionContext, run: int, reason: str, task: int = -1, machine: int = -1) -> None:
+    context.emit(messages.Refuse(run=run, reason=reason, task=task, machine=machine))
 
 
 def _hold(context: DecisionContext, run: RunState, task: int, *, alone: bool) -> None:
@@ -101,29 +104,26 @@ def _hold(context: DecisionContext, run: RunState, task: int, *, alone: bool) ->
         context.settle(run, task, TaskState.HELD, reason="held by the user")
     elif alone and run.state[task] != TaskState.HELD:
         word = TaskState(run.state[task]).name.lower()
-        context.emit(messages.Refuse(run=run.index, task=task, reason=f"hold: it is {word}"))
+        _refuse(context, run.index, f"hold: it is {word}", task)
 
 
 def _release(context: DecisionContext, run: RunState, task: int, *, alone: bool) -> None:
     if run.state[task] in (TaskState.HELD, TaskState.STOPPED):
         context.reopen(run, task, "released by the user")
     elif alone:
-        context.emit(messages.Refuse(run=run.index, task=task, reason="release: it is not held"))
+        _refuse(context, run.index, "release: it is not held", task)
 
 
 def _migrate(context: DecisionContext, run: RunState, task: int, machine: int | None) -> None:
     attempt = context.state.attempt_of(run, task)
     if attempt is None or attempt.stage > Stage.RUNNING or attempt.cancelled or attempt.replaces is not None:
-        context.emit(messages.Refuse(run=run.index, task=task, reason="migrate: it does not run"))
+        _refuse(context, run.index, "migrate: it does not run", task)
     elif machine is None:
         migration.relocate_attempt(context, attempt, MigrationReason.USER)
     elif machine == attempt.machine:
-        text = "migrate: it is there already"
-        context.emit(messages.Refuse(run=run.index, task=task, machine=machine, reason=text))
+        _refuse(context, run.index, "migrate: it is there already", task, machine)
     elif not run.is_mode(task, machine, attempt.count) or not context.state.machines[machine].up:
-        context.emit(
-            messages.Refuse(run=run.index, task=task, machine=machine, reason="migrate: it cannot run there")
-        )
+        _refuse(context, run.index, "migrate: it cannot run there", task, machine)
     else:
         migrate_attempt(context, attempt, machine, attempt.count, MigrationReason.USER)
 
@@ -138,7 +138,7 @@ def finish_runs(context: DecisionContext) -> None:
     """Complete virtual tasks and finish the runs that have nothing left to do."""
     state = context.state
     while state.pending.runs:
-        if (run := state.active.get(state.pending.pop_run())) is None:
+        if (run := state.active.get(pop_first(state.pending.runs))) is None:
             continue
         while run.virtual:
             complete_task(context, run, next(iter(run.virtual)))

@@ -39,16 +39,18 @@ def probe_attempts(context: DecisionContext) -> None:
     state = context.state
     for attempt in list(state.attempts.values()):
         if attempt.stage in _ON_THE_MACHINE:
-            context.emit(messages.Probe(of=ProbeTarget.JOB, attempt=attempt.number, machine=attempt.machine))
+            _probe_attempt(context, ProbeTarget.JOB, attempt)
         elif _is_unconfirmed(attempt):
-            context.emit(
-                messages.Probe(of=ProbeTarget.MACHINE, attempt=attempt.number, machine=attempt.machine)
-            )
+            _probe_attempt(context, ProbeTarget.MACHINE, attempt)
     for machine in state.machines:
         if not machine.up:
             context.emit(messages.Probe(of=ProbeTarget.MACHINE, machine=machine.index))
     if state.active:
-        context.emit(messages.SetTimer(timer=TimerKind.LADDER, at_s=state.now + every_s))
+        context.set_timer(TimerKind.LADDER, state.now + every_s)
+
+
+def _probe_attempt(context: DecisionContext, of: ProbeTarget, attempt: Attempt) -> None:
+    context.emit(messages.Probe(of=of, attempt=attempt.number, machine=attempt.machine))
 
 
 def _is_unconfirmed(attempt: Attempt) -> bool:
@@ -73,9 +75,7 @@ def handle_answer(context: DecisionContext, event: messages.ProbeAnswered) -> No
         attempt = None  # it has ended meanwhile
     if event.of == ProbeTarget.JOB:
         if not event.alive and attempt is not None:
-            context.emit(
-                messages.Probe(of=ProbeTarget.MACHINE, attempt=attempt.number, machine=attempt.machine)
-            )
+            _probe_attempt(context, ProbeTarget.MACHINE, attempt)
     elif event.of == ProbeTarget.MACHINE and event.machine is not None:
         if not event.alive:
             _mark_down(context, event.machine)
@@ -168,7 +168,7 @@ def refresh_inquiries(context: DecisionContext) -> None:
         _inquire(context, machine)
     due_s = min(_due_s(asked.discovered_s, settings.discover_every_s), asked.agenda.fetch.first())
     if due_s < math.inf and state.timers.get(TimerKind.SELECT) != due_s:
-        context.emit(messages.SetTimer(timer=TimerKind.SELECT, at_s=due_s))
+        context.set_timer(TimerKind.SELECT, due_s)
 
 
 def _inquire(context: DecisionContext, machine: int) -> None:

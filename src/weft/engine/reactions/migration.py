@@ -297,4 +297,4 @@ def move_to_better_machines(context: DecisionContext) -> None:
                 context, attempt, found[0].machine, found[0].count, MigrationReason.BETTER_MACHINE
             )
     if state.active:
-        context.emit(messages.SetTimer(timer=TimerKind.BETTER, at_s=state.now + every_s))
+        context.set_timer(TimerKind.BETTER, state.now + every_s)

@@ -48,7 +48,7 @@ def schedule_replan(context: DecisionContext, run: RunState) -> None:
     wait_s = rule.every_s
     if wait_s == 0.0 and state.now <= run.plan_asked_s:
         wait_s = context.settings.poll_every_s
-    context.emit(messages.SetTimer(timer=timer, at_s=state.now + wait_s))
+    context.set_timer(timer, state.now + wait_s)
 
 
 def handle_replan_timer(context: DecisionContext, index: int) -> None:
@@ -96,7 +96,7 @@ def replan_on_violation(context: DecisionContext, attempt: Attempt) -> bool:
     )
     slow = len(find_violators(context.state, run))
     if slow and slow >= rule.violators * running and not run.plan_wanted:
-        context.emit(messages.SetTimer(timer=TimerKind.REPLAN.name_of(run.index), at_s=context.state.now))
+        context.set_timer(TimerKind.REPLAN.name_of(run.index), context.state.now)
     return True
 
 

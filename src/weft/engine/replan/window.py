@@ -63,7 +63,7 @@ def build_graph(
     for tail, head in (*edges, *declared):
         targets[tail].add(head)
     successors = tuple(tuple(sorted(heads)) for heads in targets)
-    forward = _without(successors, declared)
+    forward = _remove_edges(successors, declared)
     entered = {head for heads in forward for head in heads}
     entries = (task for task in range(len(machine)) if task not in entered)
     back = declared | frozenset(back_edges(forward, entries))
@@ -72,18 +72,13 @@ def build_graph(
         source=tuple(source) if source is not None else (None,) * len(machine),
         successors=successors,
         back=back,
-        order=tuple(topological_order(_without(successors, back)) or ()),
+        order=tuple(topological_order(_remove_edges(successors, back)) or ()),
     )
 
 
 def initial_dag(graph: WindowGraph) -> tuple[Edge, ...]:
     """Return the edges of the first plan (A0): one iteration of every loop, ascending."""
-    forward = _without(graph.successors, graph.back)
-    return tuple((tail, head) for tail, heads in enumerate(forward) for head in heads)
-
-
-def _without(successors: Sequence[Sequence[int]], removed: frozenset[Edge]) -> list[list[int]]:
-    return [[head for head in heads if (tail, head) not in removed] for tail, heads in enumerate(successors)]
+    return _list_edges(_remove_edges(graph.successors, graph.back))
 
 
 class TaskStanding(Enum):
@@ -413,9 +408,7 @@ def _list_cycle_edges(successors: _Adjacency) -> Iterator[Edge]:
                 yield tail, head
 
 
-def _remove_edges(successors: _Adjacency, removed: set[Edge]) -> _Adjacency:
-    if not removed:
-        return successors
+def _remove_edges(successors: Sequence[Sequence[int]], removed: Collection[Edge]) -> _Adjacency:
     return [[head for head in heads if (tail, head) not in removed] for tail, heads in enumerate(successors)]
 
 

@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from functools import cached_property
+from typing import Any
 
 from weft.engine.state.compiled import CompiledWorkflow
 from weft.records import dataclass
@@ -58,23 +59,19 @@ class StoredPlan:
         }
 
     @classmethod
-    def of_record(cls, record: Mapping[str, object]) -> StoredPlan:
+    def of_record(cls, record: Mapping[str, Any]) -> StoredPlan:
         """Create a plan from the result of ``as_record``."""
-        rows, moving, again = record["lines"], record.get("moving", []), record.get("again", [])
-        assert isinstance(rows, list)
-        assert isinstance(moving, list)
-        assert isinstance(again, list)
         lines = {
             name: PlanLine(machine=machine, count=count, start_s=start, finish_s=finish)
-            for name, machine, count, start, finish in rows
+            for name, machine, count, start, finish in record["lines"]
         }
         return cls(
             planner=str(record["planner"]),
             lines=lines,
-            steps=int(str(record["steps"])),
-            running_until_s=float(str(record.get("running_until_s", 0.0))),
-            moving=tuple(moving),
-            again=tuple(again),
+            steps=int(record["steps"]),
+            running_until_s=float(record.get("running_until_s", 0.0)),
+            moving=tuple(record.get("moving", ())),
+            again=tuple(record.get("again", ())),
         )
 
     @property

@@ -76,11 +76,7 @@ class PlannedTasks:
         self.came = 0
         self.added = 0
         """Counts added tasks, changed classes and changed partitions."""
-        self.standing, self.unplanned, self.stranded = (
-            PartitionedIndexSet(),
-            PartitionedIndexSet(),
-            PartitionedIndexSet(),
-        )
+        self.standing, self.unplanned, self.stranded = (PartitionedIndexSet() for _ in range(3))
         """First positions of the classes, by kind: planned machine usable; none planned; not usable."""
         self.homes: dict[int, dict[_TaskClass, None]] = {}
         """Classes by home: the planned machine, ``_UNPLANNED`` or ``_NOWHERE``."""

@@ -8,7 +8,7 @@ tasks that need it, so a million waiting tasks cost little. Sums over tasks (``R
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import field
 from heapq import heappop, heappush
 from math import inf
@@ -328,11 +328,6 @@ class RunState:
         if self.facts.get(task) == _NO_FACTS:
             del self.facts[task]
 
-    @property
-    def over(self) -> bool:
-        """Return whether all tasks have ended and no attempt is live."""
-        return self.unfinished == 0 and not self.attempt_of
-
     def _count_missing(self) -> None:
         graph = self.compiled.graph
         counts = graph.predecessor_pointer[1:] - graph.predecessor_pointer[:-1]
@@ -534,7 +529,7 @@ class RunState:
 
     def make_ready_or_waiting(self, task: int) -> None:
         """Move a task without an attempt to READY, or to WAITING if predecessors are missing."""
-        self.move(task, _WAITING if self.missing[task] else _READY)
+        self.move(task, self.open_state(task))
 
     def release(self, successor: int) -> bool:
         """Count one predecessor of a task as done; return whether the task is past WAITING."""
@@ -548,11 +543,6 @@ class RunState:
         elif self.planned:
             self.early.add(successor)
         return False
-
-    def tasks_in(self, *states: TaskState) -> Iterator[int]:
-        """Yield the tasks in some states; O(tasks)."""
-        wanted = frozenset(states)
-        return (task for task, state in enumerate(self.state) if state in wanted)
 
     def bind(self, task: int, machine: int) -> None:
         """Bind the abstract machine of a task to a machine."""

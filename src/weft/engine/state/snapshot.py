@@ -137,15 +137,8 @@ def _record_run(run: RunState) -> dict[str, Any]:
 
 def _restore_run(state: EngineState, index: int, kept: Mapping[str, Any]) -> RunState:
     compiled = _find_compiled(state, kept)
-    run = RunState(
-        index,
-        compiled,
-        state.order,
-        owner=kept["owner"],
-        now=kept["arrival_s"],
-        planned=kept["planned"],
-        promise=state.machines.promise,
-    )
+    owner, planned = kept["owner"], kept["planned"]
+    run = state.create_run(index, compiled, owner=owner, now=kept["arrival_s"], planned=planned)
     run.lines = {file: tuple(lines) for file, lines in kept["lines"].items()}
     for name in _RUN:
         setattr(run, name, kept[name])

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 
 from weft.engine.settings import EngineSettings
-from weft.engine.state.compiled import WorkflowLibrary
+from weft.engine.state.compiled import CompiledWorkflow, WorkflowLibrary
 from weft.engine.state.indexes import ChangeLog, SharedFileCopies
 from weft.engine.state.machines import MachineStates
 from weft.engine.state.plan import StoredPlan
@@ -289,18 +289,6 @@ class PendingWork:
         """Record that the policy decides now."""
         self.policy = False
 
-    def pop_run(self) -> int:
-        """Remove and return the first run."""
-        return _pop_first(self.runs)
-
-    def pop_attempt(self) -> int:
-        """Remove and return the first attempt."""
-        return _pop_first(self.attempts)
-
-    def pop_queue(self) -> int:
-        """Remove and return the first machine."""
-        return _pop_first(self.queues)
-
     def pop_due_queue(self, machine: int) -> bool:
         """Remove a machine whose queue is served now; return whether it was due."""
         if machine not in self.due_queues:
@@ -315,7 +303,8 @@ class PendingWork:
             work.clear()
 
 
-def _pop_first(items: dict[int, None]) -> int:
+def pop_first(items: dict[int, None]) -> int:
+    """Remove and return the first item of a work list."""
     first = next(iter(items))
     del items[first]
     return first
@@ -364,6 +353,13 @@ class EngineState:
         """Values of requirements and ranks for each machine, by bound expression; None: no value."""
         self.inquiries = MachineInquiries(self.settings, self.machines, self.changes)
         """Queries and answers about the machines."""
+
+    def create_run(
+        self, index: int, compiled: CompiledWorkflow, *, owner: str, now: float, planned: bool
+    ) -> RunState:
+        """Return a new run, which is not part of the state yet."""
+        promise = self.machines.promise
+        return RunState(index, compiled, self.order, owner=owner, now=now, planned=planned, promise=promise)
 
     def find_attempt(self, number: int | None) -> Attempt | None:
         """Return an attempt that is not over; None: over, or no number."""
