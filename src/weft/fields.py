@@ -6,7 +6,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, field
 from functools import cached_property
-from typing import Any
+from itertools import compress, groupby
+from operator import attrgetter, ne
+from typing import Any, NamedTuple
 
 from weft.documents import DocumentNode, Reader
 from weft.records import dataclass
@@ -145,6 +147,32 @@ def _format_default(value: Any) -> str:
     return f"`{str(value).lower()}`" if isinstance(value, str | bool) else f"{value:g}"
 
 
+class _FieldRun(NamedTuple):
+    """Consecutive fields of one group, which are written together; or one field with ``write_record``."""
+
+    get: Callable[[Any], tuple[Any, ...]]
+    """Return the values of the fields from the record."""
+    defaults: tuple[Any, ...]
+    writers: list[tuple[str, Callable[[Any], Any]]]
+    """Key, and conversion to a plain value."""
+    write_record: Callable[[Any], Any] | None
+
+
+def _make_run(fields: Sequence[Field]) -> _FieldRun:
+    group, names = fields[0].target[0], [each.target[1] for each in fields]
+    defaults = tuple(each.default for each in fields)
+    getter = attrgetter(*names)
+    get = getter if len(names) > 1 else lambda holder: (getter(holder),)
+
+    def get_from_group(record: Any) -> tuple[Any, ...]:
+        if (holder := getattr(record, group)) is None:
+            return defaults
+        return tuple(map(holder.get, names)) if hasattr(holder, "keys") else get(holder)
+
+    writers = [(each.key, each.type.write) for each in fields]
+    return _FieldRun(get_from_group if group else get, defaults, writers, fields[0].write_record)
+
+
 @dataclass(frozen=True)
 class Record:
     """The fields of one kind of mapping in a file.
@@ -211,27 +239,24 @@ class Record:
         return self.read_values(reader, self.read_entries(reader, node))
 
     @cached_property
-    def _writers(self) -> list[tuple[str, str, str, Any, Callable[[Any], Any], Callable[[Any], Any] | None]]:
-        return [
-            (each.key, *each.target, each.default, each.type.write, each.write_record) for each in self.fields
-        ]
+    def _runs(self) -> list[_FieldRun]:
+        written = (each for each in self.fields if each.write_record is not never_written)
+        runs = groupby(written, lambda each: each.key if each.write_record else each.target[:1])
+        return [_make_run(list(fields)) for _, fields in runs]
 
     def write(self, record: Any) -> dict[str, Any]:
         """Return the plain mapping of a record, without the fields that have their default."""
         found: dict[str, Any] = {}
-        lookups = {"": record.__getattribute__}
-        for key, group, name, default, write, write_record in self._writers:
+        for get, defaults, writers, write_record in self._runs:
             if write_record is not None:
-                plain = write_record(record)
-            else:
-                if group not in lookups:
-                    lookups[group] = _lookup(getattr(record, group))
-                value = lookups[group](name)
-                if value is None or value is default or value == default:
-                    continue
-                plain = write(value)
-            if plain is not None:
-                found[key] = plain
+                if (plain := write_record(record)) is not None:
+                    found[writers[0][0]] = plain
+            # Most groups have only defaults, which one comparison of tuples detects.
+            elif (values := get(record)) != defaults:
+                for position, value in compress(enumerate(values), map(ne, values, defaults)):
+                    key, write = writers[position]
+                    if value is not None and (plain := write(value)) is not None:
+                        found[key] = plain
         return found
 
     def shape(self) -> Shape:
@@ -256,11 +281,6 @@ class Record:
         by_key = {each.key: each for each in self.fields}
         rows = [by_key[key].row() for key in list(keys) or by_key]
         return "\n".join(["| key | value | default | meaning |", "|---|---|---|---|", *rows])
-
-
-def _lookup(group: Any) -> Callable[[str], Any]:
-    """Return the function that gets a value of a group by name; without a group all values are None."""
-    return (group or {}).get if group is None or isinstance(group, Mapping) else group.__getattribute__
 
 
 def replace_tables(page: str, records: Mapping[str, Record]) -> str:

@@ -425,6 +425,8 @@ def _join_pair(high: int, low: int) -> str:
 
 
 _WIDTH = 100
+_CONTAINERS = (dict, list, tuple, Mapping)
+"""The abstract class is last, since its check is slow."""
 _BAD_START = re.compile(r"-(?:\s|$)|[?:,\[\]{}#&*!|>'\"%@`]|---|\.\.\.")
 _BAD_INSIDE = re.compile(r":(?:\s|$)|\s#")
 _FLOW_SIGNS = re.compile(r"[,\[\]{}?]")
@@ -439,7 +441,7 @@ def write_document(value: object, *, comment: str = "") -> str:
     are needed. A container is in flow style if it fits the line and its height does not exceed its depth.
     """
     lines = [f"# {_SPECIAL.sub(' ', line)}".rstrip() for line in comment.splitlines()]
-    if isinstance(value, Mapping | list | tuple) and value:
+    if isinstance(value, _CONTAINERS) and value:
         _write_block(lines, value, 0, 0)
     else:
         _write_entry(lines, "", value, 2, 0)
@@ -466,7 +468,7 @@ def _write_entry(lines: list[str], head: str, item: object, indent: int, level: 
     if isinstance(item, str) and _is_literal(item):
         lines.append(_append_value(head, "|" if item.endswith("\n") else "|-"))
         lines.extend(" " * indent + line if line else "" for line in item.removesuffix("\n").split("\n"))
-    elif not isinstance(item, Mapping | list | tuple):
+    elif not isinstance(item, _CONTAINERS):
         lines.append(_append_value(head, _format_scalar(item, in_flow=False)))
     elif (flow := _format_flow(item, _WIDTH - len(head), level)) is not None:
         lines.append(_append_value(head, flow))
@@ -485,7 +487,7 @@ def _append_value(head: str, value: str) -> str:
 
 def _format_flow(value: object, width: int, height: int) -> str | None:
     """Return a value in one line; None if it is longer than ``width`` or nested deeper than ``height``."""
-    if not isinstance(value, Mapping | list | tuple):
+    if not isinstance(value, _CONTAINERS):
         if isinstance(value, str) and (len(value) > width or _is_literal(value)):
             return None
         text = _format_scalar(value, in_flow=True)
@@ -546,10 +548,11 @@ def _is_plain(text: str, *, in_flow: bool) -> bool:
 
 def _is_literal(text: str) -> bool:
     """Return whether a text of several lines can be written unchanged below a ``|``."""
+    if "\n" not in text:
+        return False
     lines = text.removesuffix("\n").split("\n")
     return (
-        "\n" in text
-        and lines[0] != ""
+        lines[0] != ""
         and lines[-1] != ""
         and not lines[0].startswith(" ")
         and not any(line.isspace() or _SPECIAL.search(line) for line in lines)

@@ -239,7 +239,7 @@ def _write_amounts(amounts: Mapping[str, Amount]) -> dict[str, Any]:
 
 
 def _write_resources(task: Task) -> dict[str, Any] | None:
-    return _write_amounts({n: a for n, a in task.resources.items() if n not in ("memory", "gpus")}) or None
+    return {n: _write_amount(a) for n, a in task.resources.items() if n not in ("memory", "gpus")} or None
 
 
 _AMOUNTS = ValueType("mapping of amounts", mapping_shape(_AMOUNT_SHAPE), _read_amounts, _write_amounts)
@@ -393,8 +393,8 @@ def _read_after(reader: Reader, node: DocumentNode) -> tuple[Dependency, ...]:
 
 
 def _write_dependency(dependency: Dependency) -> object:
-    found = DEPENDENCY.write(dependency)
-    return found["task"] if list(found) == ["task"] else found
+    plain = dependency.pairs is None and dependency.condition is None
+    return _write_reference(dependency) if plain else DEPENDENCY.write(dependency)
 
 
 # Files
@@ -433,7 +433,7 @@ def _read_inputs(reader: Reader, node: DocumentNode) -> tuple[Input, ...]:
 
 def _write_input(given: Input) -> object:
     found = INPUT.write(given)
-    return given.file if list(found) == ["file"] else found
+    return given.file if len(found) == 1 else found
 
 
 def _read_outputs(reader: Reader, node: DocumentNode) -> tuple[Output, ...]:
