@@ -85,7 +85,7 @@ def test_parallel_processes_give_the_same_rows(ledger, tmp_path):
 def test_progress_is_reported_after_every_run(ledger):
     reproduce(Toy(), ledger, runs=1)
     received = []
-    reproduce(Toy(), ledger, runs=2, tell=received.append)
+    reproduce(Toy(), ledger, runs=2, report=received.append)
     assert received == [(3, 4, 1.0, 1.0), (4, 4, 2.0, 0.0)]
 
 

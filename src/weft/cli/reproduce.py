@@ -102,7 +102,7 @@ def _run_reproduction(
                 runs=runs,
                 seed=seed,
                 pool=pool,
-                tell=None if line.news is None else _RemainingTime(line).show,
+                report=None if line.news is None else _RemainingTime(line).show,
             )
         except KeyboardInterrupt:
             click.echo(f"completed runs are stored ({ledger.path}); the same command continues", err=True)

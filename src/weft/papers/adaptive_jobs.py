@@ -39,7 +39,15 @@ from weft.engine.settings import PRESETS
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.engine.states import TaskState
 from weft.instance import compile_instance
-from weft.papers.reproduction import ExperimentCell, Measures, ResultRow, Results, ToleranceBand, single_row
+from weft.papers.reproduction import (
+    ExperimentCell,
+    Figure,
+    Measures,
+    ResultRow,
+    Results,
+    ToleranceBand,
+    single_rows,
+)
 from weft.platform.machine import Machine
 from weft.platform.platform import Link, Platform
 from weft.policies.policy import make_policy
@@ -261,40 +269,31 @@ _DEGRADATION_CELL = "scenario A"
 _DEGRADATION_UNITS, _DEGRADATION_POLL_S = 100, 10.0
 _STAGES = ("cancel", "prolog", "clean-up", "start")
 """The stages of a migration in order (docs/papers/adaptive-jobs.md, section 4)."""
-_YES = ToleranceBand(least=1.0, most=1.0)
-_EVENT_TABLE, _JUDGED_TABLE, _LOG_TABLE = (
-    "what happens",
-    "what is demanded",
-    "stage log of the migration of job 0",
-)
+_YES, _ONE = ToleranceBand.exactly(1.0), ToleranceBand.exactly(1)
 _SHARE = ToleranceBand(least=4.0, most=8.0)
-_DEGRADATION_FIGURES: tuple[tuple[str, str, str, str, str, str, ToleranceBand | None, str], ...] = (
-    (_EVENT_TABLE, "violation seen", "violation_s", "s", "", "130 s", None, ""),
-    (_EVENT_TABLE, "iterations done by then", "iterations", "", "", "23", None, ""),
-    (_EVENT_TABLE, "overhead", "overhead_s", "s", "", "57.5 s", None, ""),
-    (_EVENT_TABLE, "job 0 ends", "first_end_s", "s", "", "977 s", None, ""),
-    (_EVENT_TABLE, "the others end", "others_end_s", "s", "", "1049 s", None, ""),
-    (_JUDGED_TABLE, "migrations", "moves", "", "1", "1", _YES, "A3.1"),
-    (_JUDGED_TABLE, "of them for performance, to babieca", "to_babieca", "", "1", "1", _YES, "A3.1"),
-    (
-        _JUDGED_TABLE,
-        "overhead, share of job 0",
-        "overhead_percent",
-        "%",
-        "about 6 %",
-        "5.9 %",
-        _SHARE,
-        "A3.1",
+_DEGRADATION_TABLES = {
+    "what happens": (
+        Figure("violation_s", "violation seen", "s", prototype="130 s"),
+        Figure("iterations", "iterations done by then", prototype="23"),
+        Figure("overhead_s", "overhead", "s", prototype="57.5 s"),
+        Figure("first_end_s", "job 0 ends", "s", prototype="977 s"),
+        Figure("others_end_s", "the others end", "s", prototype="1049 s"),
     ),
-    (_JUDGED_TABLE, "job 0 ends first (1 = yes)", "ends_first", "", "1", "1", _YES, "A3.1"),
-    (_JUDGED_TABLE, "stages in this order (1 = yes)", "in_order", "", "1", "", _YES, "A3.3"),
-    (_LOG_TABLE, "cancel on pegasus", "cancel_s", "s", "", "", None, ""),
-    (_LOG_TABLE, "prolog on babieca", "prolog_s", "s", "", "", None, ""),
-    (_LOG_TABLE, "clean-up on pegasus", "clean-up_s", "s", "", "", None, ""),
-    (_LOG_TABLE, "start on babieca", "start_s", "s", "", "", None, ""),
-    (_LOG_TABLE, "runs on babieca", "begun_s", "s", "", "", None, ""),
-)
-"""Table, figure, measure, unit, paper, prototype, tolerance, acceptance id."""
+    "what is demanded": (
+        Figure("moves", "migrations", "", "1", "1", _YES, "A3.1"),
+        Figure("to_babieca", "of them for performance, to babieca", "", "1", "1", _YES, "A3.1"),
+        Figure("overhead_percent", "overhead, share of job 0", "%", "about 6 %", "5.9 %", _SHARE, "A3.1"),
+        Figure("ends_first", "job 0 ends first (1 = yes)", "", "1", "1", _YES, "A3.1"),
+        Figure("in_order", "stages in this order (1 = yes)", "", "1", "", _YES, "A3.3"),
+    ),
+    "stage log of the migration of job 0": (
+        Figure("cancel_s", "cancel on pegasus", "s"),
+        Figure("prolog_s", "prolog on babieca", "s"),
+        Figure("clean-up_s", "clean-up on pegasus", "s"),
+        Figure("start_s", "start on babieca", "s"),
+        Figure("begun_s", "runs on babieca", "s"),
+    ),
+}
 
 
 class DegradationStudy:
@@ -317,20 +316,7 @@ class DegradationStudy:
 
     def rows(self, results: Results, *, full: bool) -> Sequence[ResultRow]:  # noqa: ARG002
         """Return the figures of docs/papers/adaptive-jobs.md, section 9."""
-        return [
-            single_row(
-                results.of(_DEGRADATION_CELL, measure),
-                table=table,
-                figure=figure,
-                unit=unit,
-                digits=1 if unit else 0,
-                paper=paper,
-                prototype=prototype,
-                band=band,
-                accepts=accepts,
-            )
-            for table, figure, measure, unit, paper, prototype, band, accepts in _DEGRADATION_FIGURES
-        ]
+        return single_rows(results, _DEGRADATION_CELL, _DEGRADATION_TABLES)
 
 
 def measure_degradation(log: StageLog) -> Measures:
@@ -366,28 +352,36 @@ def measure_degradation(log: StageLog) -> Measures:
 _REQUIREMENTS_CELL = "scenario B"
 _REQUIREMENTS_UNITS, _REQUIREMENTS_POLL_S = 150, 30.0
 _SELF, _BETTER = "self-migration", "better-machine"
-_REQUIREMENTS_EVENTS = (
-    ("job 0 is through on pegasus", "through_s", "629 s"),
-    ("job 1 leaves for pegasus", "better_s", "630 s"),
-    ("jobs 2 to 4 ask to leave", "request_s", "1030 s"),
-    ("job 2 leaves for pegasus", "to_pegasus_2_s", "1050 s"),
-    ("job 3 leaves for pegasus", "to_pegasus_3_s", "1320 s"),
-    ("job 4 leaves for pegasus", "to_pegasus_4_s", "1590 s"),
-    ("job 0 ends", "end_0_s", "648 s"),
-    ("job 1 ends", "end_1_s", "1066 s"),
-    ("job 2 ends", "end_2_s", "1326 s"),
-    ("job 3 ends", "end_3_s", "1596 s"),
-    ("job 4 ends", "end_4_s", "1866 s"),
-)
-"""Figure, measure, and its value in the prototype."""
-_REQUIREMENTS_DEMANDED = (
-    ("events in the order of the paper (1 = yes)", "in_order", 1),
-    ("opportunistic migrations", "better", 1),
-    ("self-migrations", "self", 3),
-    ("other migrations", "other", 0),
-    ("jobs at once on pegasus, at most", "most_at_once", 1),
-)
-"""Figure, measure, required value."""
+_REQUIREMENTS_TABLES = {
+    "what happens": (
+        Figure("through_s", "job 0 is through on pegasus", "s", prototype="629 s"),
+        Figure("better_s", "job 1 leaves for pegasus", "s", prototype="630 s"),
+        Figure("request_s", "jobs 2 to 4 ask to leave", "s", prototype="1030 s"),
+        Figure("to_pegasus_2_s", "job 2 leaves for pegasus", "s", prototype="1050 s"),
+        Figure("to_pegasus_3_s", "job 3 leaves for pegasus", "s", prototype="1320 s"),
+        Figure("to_pegasus_4_s", "job 4 leaves for pegasus", "s", prototype="1590 s"),
+        Figure("end_0_s", "job 0 ends", "s", prototype="648 s"),
+        Figure("end_1_s", "job 1 ends", "s", prototype="1066 s"),
+        Figure("end_2_s", "job 2 ends", "s", prototype="1326 s"),
+        Figure("end_3_s", "job 3 ends", "s", prototype="1596 s"),
+        Figure("end_4_s", "job 4 ends", "s", prototype="1866 s"),
+    ),
+    "what is demanded": (
+        Figure(
+            "in_order",
+            "events in the order of the paper (1 = yes)",
+            "",
+            "1",
+            "",
+            _ONE,
+            "A3.2",
+        ),
+        Figure("better", "opportunistic migrations", "", "1", "", _ONE, "A3.2"),
+        Figure("self", "self-migrations", "", "3", "", ToleranceBand.exactly(3), "A3.2"),
+        Figure("other", "other migrations", "", "0", "", ToleranceBand.exactly(0), "A3.2"),
+        Figure("most_at_once", "jobs at once on pegasus, at most", "", "1", "", _ONE, "A3.2"),
+    ),
+}
 
 
 class RequirementsStudy:
@@ -408,25 +402,7 @@ class RequirementsStudy:
 
     def rows(self, results: Results, *, full: bool) -> Sequence[ResultRow]:  # noqa: ARG002
         """Return the figures of docs/papers/adaptive-jobs.md, section 9."""
-        rows = []
-        for figure, measure, prototype in _REQUIREMENTS_EVENTS:
-            found = results.of(_REQUIREMENTS_CELL, measure)
-            table = "what happens"
-            rows.append(single_row(found, table=table, figure=figure, unit="s", prototype=prototype))
-        for figure, measure, wanted in _REQUIREMENTS_DEMANDED:
-            found = results.of(_REQUIREMENTS_CELL, measure)
-            rows.append(
-                single_row(
-                    found,
-                    table="what is demanded",
-                    figure=figure,
-                    digits=0,
-                    paper=str(wanted),
-                    band=ToleranceBand(least=wanted, most=wanted),
-                    accepts="A3.2",
-                )
-            )
-        return rows
+        return single_rows(results, _REQUIREMENTS_CELL, _REQUIREMENTS_TABLES)
 
 
 def measure_requirements(log: StageLog) -> Measures:

@@ -35,7 +35,15 @@ from weft.engine.settings import PRESETS, EngineSettings, ReplanRule
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.instance.compilation import compile_instance
 from weft.papers.dynamic_grid import FAST_MACHINES, grid_testbed, lapw1_stage, wien2k
-from weft.papers.reproduction import ExperimentCell, Measures, ResultRow, Results, ToleranceBand, mean_row
+from weft.papers.reproduction import (
+    ExperimentCell,
+    Figure,
+    Measures,
+    ResultRow,
+    Results,
+    ToleranceBand,
+    mean_row,
+)
 from weft.policies.policy import make_policy
 from weft.runtime.simulation import Simulation
 from weft.workflow.unfold import unfold
@@ -198,127 +206,66 @@ _PROTOTYPE = "LAPW1 genetic"
 """The cell that the prototype measured."""
 _JUDGED = ("LAPW1", "DAG1")
 """Cases judged by A1.9: one iteration, and its stage that the prototype measured."""
-
-
-@dataclass(frozen=True, slots=True)
-class _MigrationFigure:
-    """One measure of the perturbed cases."""
-
-    measure: str
-    title: str
-    unit: str = ""
-    digits: int = 2
-    paper: str = ""
-    prototype: str = ""
-    band: ToleranceBand | None = None
-    accepts: str = ""
-    everywhere: bool = True
-    """Whether all cases have it; False: all except the LAPW1 stage."""
+_NEAR, _GAIN = ToleranceBand(least=1.2, most=2.5), ToleranceBand(least=1.4)
+_SPREAD = "predictions of one iteration, largest / smallest"
+_LOOP_FIGURES = (
+    Figure("completed", "ends", "", "yes", "", ToleranceBand.exactly(1.0), "A1.10"),
+    Figure("iterations", "iterations done, the fewest", "", "all", "", ToleranceBand.exactly(3.0), "A1.10"),
+    Figure("iteration_spread", _SPREAD, "", "constant", "", ToleranceBand(most=1.5), "A1.10", 2),
+)
+"""Measures of the loop with one violation."""
 
 
 _FIGURES = (
-    _MigrationFigure("completed", "all ways come to their end", digits=0, paper="yes"),
-    _MigrationFigure("predicted_s", "first prediction", unit="s", digits=0, prototype="351 s"),
-    _MigrationFigure("static_over_predicted", "without migration / predicted", prototype="2.45"),
-    _MigrationFigure(
-        "migration_over_predicted",
-        "with migration / predicted",
-        paper="about 2",
-        prototype="1.43",
-        band=ToleranceBand(least=1.2, most=2.5),
-        accepts="A1.9",
-    ),
-    _MigrationFigure("checkpoints_over_predicted", "with restart files / predicted", prototype="1.23"),
-    _MigrationFigure(
-        "migration_gain",
-        "gain by migration",
-        paper="about 2",
-        prototype="1.71",
-        band=ToleranceBand(least=1.4),
-        accepts="A1.9",
-    ),
-    _MigrationFigure(
-        "checkpoints_gain",
-        "gain by migration with restart files",
-        prototype="1.99",
-        band=ToleranceBand(least=1.4),
-        accepts="A1.9",
-    ),
-    _MigrationFigure("lost_gain", "gain, completed tasks run again only if lost (ours)", everywhere=False),
-    _MigrationFigure("migrations", "migrations", digits=1, prototype="14"),
-    _MigrationFigure("replicated_percent", "replicated work", unit="%", digits=1, prototype="9 %"),
-    _MigrationFigure(
+    Figure("completed", "all ways come to their end", "", "yes"),
+    Figure("predicted_s", "first prediction", "s", "", "351 s", digits=0),
+    Figure("static_over_predicted", "without migration / predicted", "", "", "2.45", digits=2),
+    Figure("migration_over_predicted", "with migration / predicted", "", "about 2", "1.43", _NEAR, "A1.9", 2),
+    Figure("checkpoints_over_predicted", "with restart files / predicted", "", "", "1.23", digits=2),
+    Figure("migration_gain", "gain by migration", "", "about 2", "1.71", _GAIN, "A1.9", 2),
+    Figure("checkpoints_gain", "gain by migration with restart files", "", "", "1.99", _GAIN, "A1.9", 2),
+    Figure("lost_gain", "gain, completed tasks run again only if lost (ours)", digits=2),
+    Figure("migrations", "migrations", "", "", "14", digits=1),
+    Figure("replicated_percent", "replicated work", "%", "", "9 %"),
+    Figure(
         "rescheduling_percent",
         "rescheduling, share of what migrations cost",
-        unit="%",
-        digits=1,
-        paper="< 10 %",
+        "%",
+        "< 10 %",
         band=ToleranceBand(most=10.0),
         accepts="A1.9",
     ),
-    _MigrationFigure(
+    Figure(
         "falling_percent",
         "events without violation at which the predicted rest falls",
-        unit="%",
+        "%",
+        "all (DAG)",
         digits=0,
-        paper="all (DAG)",
     ),
-    _MigrationFigure("lazy_over_predicted", "lazy / predicted", prototype="11.4"),
-    _MigrationFigure("lazy_over_migration", "lazy / with migration", paper="1.25"),
+    Figure("lazy_over_predicted", "lazy / predicted", "", "", "11.4", digits=2),
+    Figure("lazy_over_migration", "lazy / with migration", "", "1.25", digits=2),
 )
-
-
-def migration_rows(results: Results) -> Sequence[ResultRow]:
-    """Return all tables."""
-    rows = [row for cell in _TABLES if cell in results for row in _perturbed_rows(results, cell)]
-    return [*rows, *_loop_rows(results), *_undisturbed_rows(results)]
+"""Measures of the perturbed cases."""
 
 
 def _perturbed_rows(results: Results, cell: str) -> Iterator[ResultRow]:
     for figure in _FIGURES:
-        if not figure.everywhere and cell == _PROTOTYPE:
-            continue
+        if figure.measure == "lost_gain" and cell == _PROTOTYPE:
+            continue  # this case is not run with the strategy "lost"
+        known = figure if cell == _PROTOTYPE else replace(figure, prototype="")
+        if not cell.startswith(_JUDGED):
+            known = replace(known, band=None, accepts="")
         found = results.summary(cell, figure.measure)
-        judged = cell.startswith(_JUDGED)
-        yield mean_row(
-            found,
-            table=f"{_TABLES[cell]}: perturbed machines",
-            figure=figure.title,
-            unit=figure.unit,
-            digits=figure.digits,
-            paper=figure.paper,
-            prototype=figure.prototype if cell == _PROTOTYPE else "",
-            band=figure.band if judged else None,
-            accepts=figure.accepts if judged else "",
-        )
+        yield mean_row(found, table=f"{_TABLES[cell]}: perturbed machines", **known.fields())
 
 
 def _loop_rows(results: Results) -> Iterator[ResultRow]:
     cell = "one violation"
     table = "DG, three iterations, HEFT: one machine in use is slowed once"
-    demanded = (
-        ("completed", "ends", ToleranceBand(least=1.0, most=1.0), "yes", 0),
-        ("iterations", "iterations done, the fewest", ToleranceBand(least=3.0, most=3.0), "all", 0),
-        (
-            "iteration_spread",
-            "predictions of one iteration, largest / smallest",
-            ToleranceBand(most=1.5),
-            "constant",
-            2,
-        ),
-    )
-    for measure, figure, band, paper, digits in demanded:
-        found = results.summary(cell, measure)
-        yield ResultRow(
-            table=table,
-            figure=figure,
-            ours=found.most if measure == "iteration_spread" else found.least,
-            digits=digits,
-            runs=found.number,
-            paper=paper,
-            band=band,
-            accepts="A1.10",
-        )
+    for figure in _LOOP_FIGURES:
+        found = results.summary(cell, figure.measure)
+        ours = found.most if figure.measure == "iteration_spread" else found.least
+        yield ResultRow(table=table, ours=ours, runs=found.number, **figure.fields())
     found = results.summary(cell, "migrations")
     yield mean_row(found, table=table, figure="migrations")
 
@@ -414,7 +361,8 @@ class MigrationStudy:
 
     def rows(self, results: Results, *, full: bool) -> Sequence[ResultRow]:  # noqa: ARG002
         """Return the figures of docs/papers/dynamic-grid.md, section 13."""
-        return migration_rows(results)
+        rows = [row for cell in _TABLES if cell in results for row in _perturbed_rows(results, cell)]
+        return [*rows, *_loop_rows(results), *_undisturbed_rows(results)]
 
 
 def _perturbed_scenario() -> Scenario:

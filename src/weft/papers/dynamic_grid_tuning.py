@@ -25,6 +25,7 @@ from weft.instance import compile_instance
 from weft.papers.dynamic_grid import FAST_MACHINES, grid_testbed, wien2k
 from weft.papers.reproduction import (
     ExperimentCell,
+    Figure,
     Measures,
     ResultRow,
     Results,
@@ -194,27 +195,22 @@ def _check_copies(found: dict[str, float], fitness: Floats, rng: np.random.Gener
 
 def operator_rows(results: Results) -> Sequence[ResultRow]:
     """Return the deviations, which must be zero."""
+    near, zero = ToleranceBand(most=_ROUNDING), ToleranceBand(most=0.0)
     figures = (
-        ("scaling: best off factor times average", "best_deviation", "A1.4", _ROUNDING),
-        ("scaling: average off what it was", "mean_deviation", "A1.4", _ROUNDING),
-        ("scaling, other branch: worst off 0", "worst_deviation", "A1.4", _ROUNDING),
-        ("selection: parents off the population", "parents_deviation", "A1.5", 0.0),
-        ("selection: copies missing of the whole part", "copies_missing", "A1.5", 0.0),
+        ("best_deviation", "scaling: best off factor times average", near, "A1.4"),
+        ("mean_deviation", "scaling: average off what it was", near, "A1.4"),
+        ("worst_deviation", "scaling, other branch: worst off 0", near, "A1.4"),
+        ("parents_deviation", "selection: parents off the population", zero, "A1.5"),
+        ("copies_missing", "selection: copies missing of the whole part", zero, "A1.5"),
     )
-    return [
-        ResultRow(
-            table="operators (largest deviation on random populations)",
-            figure=figure,
-            ours=results.summary(OPERATORS, measure).most,
-            digits=0,
-            runs=int(sum(sum(results.of(OPERATORS, branch)) for branch in ("usual", "other"))),
-            paper="none",
-            prototype="none",
-            band=ToleranceBand(most=most),
-            accepts=accepts,
-        )
-        for figure, measure, accepts, most in figures
-    ]
+    table = "operators (largest deviation on random populations)"
+    runs = int(sum(sum(results.of(OPERATORS, branch)) for branch in ("usual", "other")))
+    rows = []
+    for measure, title, band, accepts in figures:
+        figure = Figure(measure, title, "", "none", "none", band, accepts)
+        ours = results.summary(OPERATORS, measure).most
+        rows.append(ResultRow(table=table, ours=ours, runs=runs, **figure.fields()))
+    return rows
 
 
 _P = "precision_percent"
@@ -222,6 +218,13 @@ _EXPERIMENTS = 2880
 _REFERENCE_S = 387.013376
 _TUNED_PROTOTYPE = 16.1
 """Precision of the chosen settings in the prototype's tests of single settings."""
+_GREAT = ToleranceBand(least=500.0, most=900.0)
+_TUNED_FIGURES = (
+    Figure(_P, "mean precision P", "%", "25 % (conclusion 23 %)", "16.8 %", ToleranceBand(most=30.0), "A1.7"),
+    Figure("improvement_percent", "mean improvement I", "%", "700 %", "637 %", _GREAT, "A1.7"),
+    Figure("visited", "mean visited points", "", "50,000", "74,000", ToleranceBand(most=75_150.0), "A1.7"),
+    Figure("generation_of_best", "mean generation of the best"),
+)
 _SETTINGS = {
     "population": "population",
     "generations": "generations at most",
@@ -231,15 +234,6 @@ _SETTINGS = {
     "scaling": "scaling",
     "elitist": "elitist",
 }
-
-
-def tuning_rows(results: Results, grid: Sequence[str], reference_s: float, *, full: bool) -> list[ResultRow]:
-    """Return all tables; with ``full`` also those of the grid."""
-    rows = [*_experiment_rows(len(grid), reference_s), *operator_rows(results), *_tuned_rows(results)]
-    for factor in FACTORS:
-        rows += _factor_rows(results, factor)
-    rows += [*_trend_rows(results), *_variant_rows(results)]
-    return [*rows, *_grid_rows(results, grid)] if full else rows
 
 
 def _experiment_rows(experiments: int, reference_s: float) -> list[ResultRow]:
@@ -253,7 +247,7 @@ def _experiment_rows(experiments: int, reference_s: float) -> list[ResultRow]:
             digits=0,
             paper="2,880",
             prototype="2,880",
-            band=ToleranceBand(least=_EXPERIMENTS, most=_EXPERIMENTS),
+            band=ToleranceBand.exactly(_EXPERIMENTS),
             accepts="A1.3",
         ),
         ResultRow(
@@ -269,35 +263,11 @@ def _experiment_rows(experiments: int, reference_s: float) -> list[ResultRow]:
 
 
 def _tuned_rows(results: Results) -> list[ResultRow]:
-    figures = (
-        (_P, "mean precision P", "%", "25 % (conclusion 23 %)", "16.8 %", ToleranceBand(most=30.0)),
-        (
-            "improvement_percent",
-            "mean improvement I",
-            "%",
-            "700 %",
-            "637 %",
-            ToleranceBand(least=500.0, most=900.0),
-        ),
-        ("visited", "mean visited points", "", "50,000", "74,000", ToleranceBand(most=75_150.0)),
-        ("generation_of_best", "mean generation of the best", "", "", "", None),
-    )
     rows = []
-    for measure, figure, unit, paper, prototype, band in figures:
-        found = results.summary(TUNED, measure)
-        rows.append(
-            mean_row(
-                found,
-                table="chosen settings",
-                figure=figure,
-                unit=unit,
-                digits=1 if unit and found.mean < 100 else 0,
-                paper=paper,
-                prototype=prototype,
-                band=band,
-                accepts="" if band is None else "A1.7",
-            )
-        )
+    for figure in _TUNED_FIGURES:
+        found = results.summary(TUNED, figure.measure)
+        row = mean_row(found, table="chosen settings", **figure.fields())
+        rows.append(replace(row, digits=0) if found.mean >= 100 else row)
     return rows
 
 
@@ -431,7 +401,12 @@ class TuningStudy:
 
     def rows(self, results: Results, *, full: bool) -> Sequence[ResultRow]:
         """Return the tables of docs/papers/dynamic-grid.md, section 12."""
-        return tuning_rows(results, [cell.name for cell in grid_cells()], reference_s(), full=full)
+        grid = [cell.name for cell in grid_cells()]
+        rows = [*_experiment_rows(len(grid), reference_s()), *operator_rows(results), *_tuned_rows(results)]
+        for factor in FACTORS:
+            rows += _factor_rows(results, factor)
+        rows += [*_trend_rows(results), *_variant_rows(results)]
+        return [*rows, *_grid_rows(results, grid)] if full else rows
 
 
 def grid_cells() -> list[ExperimentCell]:

@@ -43,6 +43,7 @@ from weft.papers.reproduction import (
     Chart,
     Curves,
     ExperimentCell,
+    Figure,
     Measures,
     ResultRow,
     Results,
@@ -56,21 +57,14 @@ from weft.papers.statistics import Summary, summarise
 class _Cases(NamedTuple):
     """The names of the cells."""
 
-    alone: str
-    orders: str
-    delayed: str
-    reference: str
-    idle: str
+    alone: str = "applications alone"
+    orders: str = "drawn orders"
+    delayed: str = "drawn orders, 0.25 s per task"
+    reference: str = "reference order"
+    idle: str = "reference order, 600 servers"
 
 
-CASES = _Cases(
-    alone="applications alone",
-    orders="drawn orders",
-    delayed="drawn orders, 0.25 s per task",
-    reference="reference order",
-    idle="reference order, 600 servers",
-)
-
+CASES = _Cases()
 _PAPER_END = "2 to 3.5 %"
 _MEAN = box_measure(ALL_APPLICATIONS, "mean")
 _FAIR = ("aging-e", "foft")
@@ -137,20 +131,6 @@ def delayed_case(number: int) -> str:
     return f"reference order {number}, 0.25 s per task"
 
 
-def scenario_rows(results: Results, *, full: bool) -> list[ResultRow]:
-    """Return all tables."""
-    return [
-        *_alone_rows(results),
-        *_reference_rows(results),
-        *_column_rows(results),
-        *_ordering_rows(results),
-        *_delayed_rows(results),
-        *(_drawn_delayed_rows(results) if full else ()),
-        *_wave_rows(results),
-        *_idle_rows(results),
-    ]
-
-
 def _alone_rows(results: Results) -> Iterator[ResultRow]:
     for name, known_s in ALONE_S.items():
         of_policies = [_mean(results, CASES.alone, alone_measure(name, policy)) for policy in POLICY_LABELS]
@@ -158,16 +138,9 @@ def _alone_rows(results: Results) -> Iterator[ResultRow]:
             (f"{name}: makespan under every policy", _furthest(of_policies, known_s), known_s),
             (f"{name}: work", _mean(results, CASES.alone, work_measure(name)), WORK_S[name]),
         ):
-            yield ResultRow(
-                table="the applications alone on 4 servers",
-                figure=figure,
-                ours=ours_s,
-                unit="s",
-                runs=_runs(results, CASES.alone),
-                prototype=f"{wanted_s:g} s",
-                band=ToleranceBand(least=wanted_s - 0.05, most=wanted_s + 0.05),
-                accepts="A5.1",
-            )
+            known = Figure("", figure, "s", "", f"{wanted_s:g} s", _near(wanted_s), "A5.1")
+            table = "the applications alone on 4 servers"
+            yield ResultRow(table=table, ours=ours_s, runs=_runs(results, CASES.alone), **known.fields())
 
 
 def _reference_rows(results: Results) -> Iterator[ResultRow]:
@@ -219,17 +192,9 @@ def _ordering_rows(results: Results) -> Iterator[ResultRow]:
             "A5.4",
         ),
     ):
-        yield ResultRow(
-            table=f"{CASES.orders}: what does not hold",
-            figure=figure,
-            ours=wrong,
-            digits=0,
-            runs=_runs(results, CASES.orders),
-            paper="all holds",
-            prototype="all holds",
-            band=ToleranceBand(most=0.0),
-            accepts=accepts,
-        )
+        known = Figure("", figure, "", "all holds", "all holds", ToleranceBand(most=0.0), accepts)
+        table = f"{CASES.orders}: what does not hold"
+        yield ResultRow(table=table, ours=wrong, runs=_runs(results, CASES.orders), **known.fields())
 
 
 def _delayed_rows(results: Results) -> Iterator[ResultRow]:
@@ -238,30 +203,17 @@ def _delayed_rows(results: Results) -> Iterator[ResultRow]:
         found = summarise(
             [value for case in cases for value in results.of(case, f"{policy}.over_bound_percent")]
         )
-        yield mean_row(
-            found,
-            table=f"{REFERENCES} reference orders, 0.25 s per task: end above the bound",
-            figure=label,
-            unit="%",
-            digits=2,
-            paper=_PAPER_END,
-            prototype="2.26 to 3.45 %",
-            band=ToleranceBand(least=2.0, most=3.6),
-            accepts="A5.5",
-        )
+        band = ToleranceBand(least=2.0, most=3.6)
+        known = Figure("over_bound_percent", label, "%", _PAPER_END, "2.26 to 3.45 %", band, "A5.5", digits=2)
+        table = f"{REFERENCES} reference orders, 0.25 s per task: end above the bound"
+        yield mean_row(found, table=table, **known.fields())
 
 
 def _drawn_delayed_rows(results: Results) -> Iterator[ResultRow]:
     for policy, label in POLICY_LABELS.items():
         found = _summary(results, CASES.delayed, policy, "over_bound_percent")
-        yield mean_row(
-            found,
-            table=f"{CASES.delayed}: end above the bound",
-            figure=label,
-            unit="%",
-            digits=2,
-            paper=_PAPER_END,
-        )
+        known = Figure("over_bound_percent", label, "%", _PAPER_END, digits=2)
+        yield mean_row(found, table=f"{CASES.delayed}: end above the bound", **known.fields())
 
 
 def _wave_rows(results: Results) -> Iterator[ResultRow]:
@@ -301,16 +253,14 @@ def _wave_rows(results: Results) -> Iterator[ResultRow]:
 def _idle_rows(results: Results) -> Iterator[ResultRow]:
     for measure, title, known_s in (("end_s", "end", 1896.0), ("flow_s", "sum of flow times", 6715.0)):
         of_policies = [_mean(results, CASES.idle, f"{policy}.{measure}") for policy in POLICY_LABELS]
-        yield ResultRow(
-            table=f"{CASES.idle}: all policies alike",
-            figure=f"{title}, the one furthest off",
-            ours=_furthest(of_policies, known_s),
-            unit="s",
-            runs=_runs(results, CASES.idle),
-            prototype=f"{known_s:,.1f} s",
-            band=ToleranceBand(least=known_s - 0.05, most=known_s + 0.05),
-            accepts="A5.7",
-        )
+        ours, prototype = _furthest(of_policies, known_s), f"{known_s:,.1f} s"
+        known = Figure(measure, f"{title}, the one furthest off", "s", "", prototype, _near(known_s), "A5.7")
+        table = f"{CASES.idle}: all policies alike"
+        yield ResultRow(table=table, ours=ours, runs=_runs(results, CASES.idle), **known.fields())
+
+
+def _near(known_s: float) -> ToleranceBand:
+    return ToleranceBand(least=known_s - 0.05, most=known_s + 0.05)
 
 
 def _summary(results: Results, case: str, policy: str, measure: str) -> Summary:
@@ -330,11 +280,6 @@ def _furthest(values: Iterable[float], known: float) -> float:
     return max(values, key=lambda value: abs(value - known))
 
 
-def scenario_charts(results: Results) -> list[Chart]:
-    """Return the charts; every number is a mean over the orders."""
-    return [*_curve_charts(results), *_box_charts(results)]
-
-
 def _curve_charts(results: Results) -> Iterator[Chart]:
     for curve, title in (("active", "active workflows"), ("ready", "ready tasks")):
         yield Curves(
@@ -342,7 +287,8 @@ def _curve_charts(results: Results) -> Iterator[Chart]:
             times_s=TIMES_S,
             values={
                 label: [
-                    _mean_over_orders(results, policy, sample_measure(curve, time_s)) for time_s in TIMES_S
+                    _mean(results, CASES.orders, f"{policy}.{sample_measure(curve, time_s)}")
+                    for time_s in TIMES_S
                 ]
                 for policy, label in POLICY_LABELS.items()
             },
@@ -356,17 +302,13 @@ def _box_charts(results: Results) -> Iterator[Chart]:
             boxes={
                 label: Box(
                     **{
-                        number: _mean_over_orders(results, policy, box_measure(name, number))
+                        number: _mean(results, CASES.orders, f"{policy}.{box_measure(name, number)}")
                         for number in BOX_NUMBERS
                     }
                 )
                 for policy, label in POLICY_LABELS.items()
             },
         )
-
-
-def _mean_over_orders(results: Results, policy: str, measure: str) -> float:
-    return results.summary(CASES.orders, f"{policy}.{measure}").mean
 
 
 _MANY_SERVERS = 600
@@ -417,11 +359,20 @@ class OnlineStudy:
 
     def rows(self, results: Results, *, full: bool) -> Sequence[ResultRow]:
         """Return the table of docs/papers/many-workflows.md, section 8, and the figures with a tolerance."""
-        return scenario_rows(results, full=full)
+        return [
+            *_alone_rows(results),
+            *_reference_rows(results),
+            *_column_rows(results),
+            *_ordering_rows(results),
+            *_delayed_rows(results),
+            *(_drawn_delayed_rows(results) if full else ()),
+            *_wave_rows(results),
+            *_idle_rows(results),
+        ]
 
     def charts(self, results: Results, *, full: bool) -> Sequence[Chart]:  # noqa: ARG002
-        """Return active workflows and ready tasks over time, and the slowdowns."""
-        return scenario_charts(results)
+        """Return active workflows and ready tasks over time, and the slowdowns: means over the orders."""
+        return [*_curve_charts(results), *_box_charts(results)]
 
 
 def _run_alone() -> Measures:

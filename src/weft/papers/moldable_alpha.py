@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from itertools import pairwise
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -30,7 +30,15 @@ from weft.papers.moldable_local import (
     local_metrics,
     workflow_label,
 )
-from weft.papers.reproduction import ExperimentCell, Measures, ResultRow, Results, ToleranceBand, median_row
+from weft.papers.reproduction import (
+    ExperimentCell,
+    Figure,
+    Measures,
+    ResultRow,
+    Results,
+    ToleranceBand,
+    median_row,
+)
 from weft.papers.search import run_search
 from weft.planners.moldable_genetic import NodeCountEncoding
 from weft.schedule.metrics import measure_schedule
@@ -144,68 +152,47 @@ def timed_case() -> AlphaCase:
     return AlphaCase(tasks=64)
 
 
-def list_cells(*, full: bool) -> list[ExperimentCell]:
-    """Return all cells."""
-    cells = [case.cell() for case in (*compared_cases(), *sweep_cases())] + [timed_case().cell(1)]
-    if full:
-        cells += [table_case(alpha, tasks).cell() for alpha in ALPHAS for tasks in SIZES]
-        cells += [
-            table_case(alpha, tasks, dependent=False).cell() for alpha in ALPHAS for tasks in INDEPENDENT
-        ]
-    return cells
-
-
 _MOST_CPU_S = 120.0
 _ROUNDING = 1e-9
-
-
-class _AlphaFigure(NamedTuple):
-    """A published change relative to the local optimum, with its tolerance."""
-
-    measure: str
-    title: str
-    paper: str
-    prototype: str
-    band: ToleranceBand | None
 
 
 _SHORTER, _IDLE = ToleranceBand(least=-55.0, most=-19.0), ToleranceBand(most=39.0)
 _COST = ToleranceBand(least=-45.0, most=-33.0)
 _MAKESPAN, _SPENT, _UNUSED = (
-    ("makespan_percent", "makespan against local"),
-    ("cost_percent", "cost against local"),
-    ("idle_percent", "idle nodes"),
+    ("makespan_percent", "makespan against local", "%"),
+    ("cost_percent", "cost against local", "%"),
+    ("idle_percent", "idle nodes", "%"),
 )
 _FIGURES = {
     ("on-demand", 15): (
-        _AlphaFigure(*_SPENT, "-37 %", "-39 %", _COST),
-        _AlphaFigure(*_MAKESPAN, "-30 %", "-8 %", ToleranceBand(least=-35.0, most=10.0)),
-        _AlphaFigure(*_UNUSED, "58 %", "69 %", None),
+        Figure(*_SPENT, "-37 %", "-39 %", _COST, "A2.4"),
+        Figure(*_MAKESPAN, "-30 %", "-8 %", ToleranceBand(least=-35.0, most=10.0), "A2.4"),
+        Figure(*_UNUSED, "58 %", "69 %"),
     ),
     ("on-demand", 16): (
-        _AlphaFigure(*_SPENT, "-40 %", "-41 %", _COST),
-        _AlphaFigure(*_MAKESPAN, "+37 %", "+5 %", ToleranceBand(least=-10.0, most=40.0)),
-        _AlphaFigure(*_UNUSED, "81 %", "75 %", None),
+        Figure(*_SPENT, "-40 %", "-41 %", _COST, "A2.4"),
+        Figure(*_MAKESPAN, "+37 %", "+5 %", ToleranceBand(least=-10.0, most=40.0), "A2.4"),
+        Figure(*_UNUSED, "81 %", "75 %"),
     ),
     ("static", 15): (
-        _AlphaFigure(*_MAKESPAN, "-34 %", "-47 %", _SHORTER),
-        _AlphaFigure(*_UNUSED, "30.8 %", "27.2 %", _IDLE),
-        _AlphaFigure(*_SPENT, "", "-20 %", None),
+        Figure(*_MAKESPAN, "-34 %", "-47 %", _SHORTER, "A2.5"),
+        Figure(*_UNUSED, "30.8 %", "27.2 %", _IDLE, "A2.5"),
+        Figure(*_SPENT, "", "-20 %"),
     ),
     ("static", 16): (
-        _AlphaFigure(*_MAKESPAN, "-19 %", "-50 %", _SHORTER),
-        _AlphaFigure(*_UNUSED, "38.2 or 37.7 %", "20.3 %", _IDLE),
-        _AlphaFigure(*_SPENT, "", "-20 %", None),
+        Figure(*_MAKESPAN, "-19 %", "-50 %", _SHORTER, "A2.5"),
+        Figure(*_UNUSED, "38.2 or 37.7 %", "20.3 %", _IDLE, "A2.5"),
+        Figure(*_SPENT, "", "-20 %"),
     ),
     ("static-literal", 15): (
-        _AlphaFigure(*_MAKESPAN, "-34 %", "-46 %", _SHORTER),
-        _AlphaFigure(*_UNUSED, "30.8 %", "25.8 %", _IDLE),
-        _AlphaFigure(*_SPENT, "", "-17 %", None),
+        Figure(*_MAKESPAN, "-34 %", "-46 %", _SHORTER, "A2.5"),
+        Figure(*_UNUSED, "30.8 %", "25.8 %", _IDLE, "A2.5"),
+        Figure(*_SPENT, "", "-17 %"),
     ),
     ("static-literal", 16): (
-        _AlphaFigure(*_MAKESPAN, "-19 %", "-47 %", _SHORTER),
-        _AlphaFigure(*_UNUSED, "38.2 or 37.7 %", "17.2 %", _IDLE),
-        _AlphaFigure(*_SPENT, "", "-12 %", None),
+        Figure(*_MAKESPAN, "-19 %", "-47 %", _SHORTER, "A2.5"),
+        Figure(*_UNUSED, "38.2 or 37.7 %", "17.2 %", _IDLE, "A2.5"),
+        Figure(*_SPENT, "", "-12 %"),
     ),
 }
 """By objective and size, alpha 0.5; figures of the prototype are those of its best run where it states no
@@ -215,29 +202,13 @@ _SWEEP = {0.95: ("904 s", "37,988"), 0.05: ("5,402 s", "33,345")}
 """By alpha: makespan and node-seconds of the prototype."""
 
 
-def alpha_rows(results: Results, *, full: bool) -> list[ResultRow]:
-    """Return all tables."""
-    rows = [*_compared_rows(results), *_sweep_rows(results), *_timed_rows(results)]
-    return [*rows, *_table_rows(results), *_independent_rows(results)] if full else rows
-
-
 def _compared_rows(results: Results) -> list[ResultRow]:
     rows = []
     for case in compared_cases():
         for figure in _FIGURES[case.objective, case.tasks]:
-            demanded = "A2.4" if case.objective == "on-demand" else "A2.5"
-            rows.append(
-                median_row(
-                    results.summary(case.name, figure.measure),
-                    table=f"{case.objective}, alpha 0.5, medians",
-                    figure=f"{workflow_label(case.tasks)}: {figure.title}",
-                    unit="%",
-                    paper=figure.paper,
-                    prototype=figure.prototype,
-                    band=figure.band,
-                    accepts=demanded if figure.band is not None else "",
-                )
-            )
+            found = results.summary(case.name, figure.measure)
+            row = median_row(found, table=f"{case.objective}, alpha 0.5, medians", **figure.fields())
+            rows.append(replace(row, figure=f"{workflow_label(case.tasks)}: {figure.figure}"))
     return rows
 
 
@@ -333,12 +304,14 @@ def _table_rows(results: Results) -> list[ResultRow]:
 
 
 def _independent_rows(results: Results) -> list[ResultRow]:
-    rows = []
-    for tasks in INDEPENDENT:
-        for alpha in ALPHAS:
-            case = table_case(alpha, tasks, dependent=False)
-            rows += _time_and_cost_rows(results, case, f"independent-{tasks}")
-    return rows
+    return [
+        row
+        for tasks in INDEPENDENT
+        for alpha in ALPHAS
+        for row in _time_and_cost_rows(
+            results, table_case(alpha, tasks, dependent=False), f"independent-{tasks}"
+        )
+    ]
 
 
 def _time_and_cost_rows(results: Results, case: AlphaCase, shape: str) -> list[ResultRow]:
@@ -350,7 +323,7 @@ def _time_and_cost_rows(results: Results, case: AlphaCase, shape: str) -> list[R
             figure=shape,
             unit="%",
         )
-        for measure, title in (_MAKESPAN, _SPENT)
+        for measure, title, _ in (_MAKESPAN, _SPENT)
     ]
 
 
@@ -362,7 +335,12 @@ class AlphaStudy:
 
     def cells(self, *, full: bool) -> Sequence[ExperimentCell]:
         """Return the judged cases; with ``full`` also Table 2."""
-        return list_cells(full=full)
+        cells = [case.cell() for case in (*compared_cases(), *sweep_cases())] + [timed_case().cell(1)]
+        if full:
+            for dependent, sizes in ((True, SIZES), (False, INDEPENDENT)):
+                cases = (table_case(alpha, tasks, dependent=dependent) for alpha in ALPHAS for tasks in sizes)
+                cells += [case.cell() for case in cases]
+        return cells
 
     def run(self, cell: ExperimentCell, rng: np.random.Generator) -> Measures:
         """Run one search."""
@@ -388,7 +366,8 @@ class AlphaStudy:
 
     def rows(self, results: Results, *, full: bool) -> Sequence[ResultRow]:
         """Return the figures of docs/papers/moldable.md, section 10, and Table 2."""
-        return alpha_rows(results, full=full)
+        rows = [*_compared_rows(results), *_sweep_rows(results), *_timed_rows(results)]
+        return [*rows, *_table_rows(results), *_independent_rows(results)] if full else rows
 
 
 def _instance(case: AlphaCase) -> Instance:

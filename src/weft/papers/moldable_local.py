@@ -23,6 +23,7 @@ from weft.instance import compile_instance
 from weft.instance.instance import Instance
 from weft.papers.reproduction import (
     ExperimentCell,
+    Figure,
     Measures,
     ResultRow,
     Results,
@@ -125,14 +126,6 @@ def local_cell(selection: str, tasks: int, population: int) -> str:
     return f"{selection} tasks={tasks} population={population}"
 
 
-def local_rows(results: Results, *, full: bool) -> list[ResultRow]:
-    """Return Table 1, the judged selection first, and the idle shares."""
-    rows = _judged_rows(results) + _idle_rows(results)
-    for selection in SELECTIONS:
-        rows += _plain_rows(results, selection, full=full)
-    return rows
-
-
 def _judged_rows(results: Results) -> list[ResultRow]:
     successes, medians, cells = [], [], []
     for tasks, line in TABLE.items():
@@ -140,31 +133,15 @@ def _judged_rows(results: Results) -> list[ResultRow]:
         cells.append(name)
         generations = results.summary(name, "generation_of_best")
         figure = f"{workflow_label(tasks)}, {line.population} individuals"
+        found = Figure("", figure, "%", line.success, "100 %", ToleranceBand(least=90.0), "A2.2", digits=0)
+        table, share = f"{JUDGED} selection: runs that find the optimum", results.of(name, "success")
         successes.append(
-            ResultRow(
-                table=f"{JUDGED} selection: runs that find the optimum",
-                figure=figure,
-                ours=share_percent(results.of(name, "success")),
-                unit="%",
-                digits=0,
-                runs=generations.number,
-                paper=line.success,
-                prototype="100 %",
-                band=ToleranceBand(least=90.0),
-                accepts="A2.2",
-            )
+            ResultRow(table=table, ours=share_percent(share), runs=generations.number, **found.fields())
         )
-        medians.append(
-            median_row(
-                generations,
-                table=f"{JUDGED} selection: median generation of the best",
-                figure=figure,
-                paper=line.generations,
-                prototype=str(line.prototype),
-                band=ToleranceBand(most=2.0 * line.most_generations),
-                accepts="A2.2",
-            )
-        )
+        band = ToleranceBand(most=2.0 * line.most_generations)
+        found = Figure("", figure, "", line.generations, str(line.prototype), band, "A2.2", digits=1)
+        table = f"{JUDGED} selection: median generation of the best"
+        medians.append(median_row(generations, table=table, **found.fields()))
     return [*successes, *medians, _counts_row(results, cells)]
 
 
@@ -192,18 +169,10 @@ def _idle_rows(results: Results) -> list[ResultRow]:
     rows = []
     for tasks, (paper, prototype) in _IDLE.items():
         found = results.summary(local_cell(JUDGED, tasks, TABLE[tasks].population), "idle_percent")
-        rows.append(
-            median_row(
-                found,
-                table="idle nodes with the counts found",
-                figure=f"{workflow_label(tasks)}, median",
-                unit="%",
-                paper=f"{paper:.1f} %",
-                prototype=prototype,
-                band=ToleranceBand(least=paper - 3.0, most=paper + 3.0),
-                accepts="A2.3",
-            )
-        )
+        band = ToleranceBand(least=paper - 3.0, most=paper + 3.0)
+        title = f"{workflow_label(tasks)}, median"
+        figure = Figure("idle_percent", title, "%", f"{paper:.1f} %", prototype, band, "A2.3")
+        rows.append(median_row(found, table="idle nodes with the counts found", **figure.fields()))
     return rows
 
 
@@ -275,7 +244,10 @@ class LocalOptimumStudy:
 
     def rows(self, results: Results, *, full: bool) -> Sequence[ResultRow]:
         """Return Table 1, the judged selection first, and the idle shares."""
-        return local_rows(results, full=full)
+        rows = _judged_rows(results) + _idle_rows(results)
+        for selection in SELECTIONS:
+            rows += _plain_rows(results, selection, full=full)
+        return rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

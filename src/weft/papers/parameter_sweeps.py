@@ -27,8 +27,15 @@ from weft.engine.settings import EngineSettings
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.instance.compilation import compile_instance
 from weft.instance.instance import Instance
-from weft.papers.reproduction import ExperimentCell, Measures, ResultRow, Results, ToleranceBand, mean_row
-from weft.papers.statistics import Summary
+from weft.papers.reproduction import (
+    ExperimentCell,
+    Figure,
+    Measures,
+    ResultRow,
+    Results,
+    ToleranceBand,
+    mean_row,
+)
 from weft.planners.planner import Budget, PlanRequest, make_planner
 from weft.policies.policy import make_policy
 from weft.randomness import generator
@@ -170,6 +177,7 @@ def random_sweeps(parameter: str, value: float) -> RandomSweeps:
     return RandomSweeps(**{parameter: given})  # type: ignore[arg-type]
 
 
+_ASE = "length against shuffle (ASE), and on how many graphs the best (BDT)"
 _AT_DEFAULTS = {
     "xDCP": ("30.3 %", ToleranceBand(least=28.0, most=35.0)),
     "M-S": ("", ToleranceBand(least=32.0, most=38.0)),
@@ -189,15 +197,6 @@ _BEST = (
 """Algorithm, factor, index of the point, and percentage of graphs on which it must be the best."""
 
 
-def table_rows(results: Results, *, full: bool) -> list[ResultRow]:
-    """Return all tables."""
-    rows = list(_default_rows(results))
-    for factor in FACTORS:
-        points = factor.points if full else factor.ends
-        rows += [*_point_rows(results, factor, points), *_direction_rows(results, factor)]
-    return [*rows, *_best_rows(results, full=full)]
-
-
 def count_best(results: Results, case: str) -> tuple[dict[str, int], int]:
     """Return the number of graphs on which each algorithm is the best, and on which M-S alone is."""
     columns = {name: results.of(case, name) for name in ALGORITHMS}
@@ -211,25 +210,11 @@ def _default_rows(results: Results) -> Iterator[ResultRow]:
     means = {name: results.summary(DEFAULTS, name) for name in ALGORITHMS}
     table = "all factors at their defaults: length against shuffle (ASE)"
     for name, (prototype, band) in _AT_DEFAULTS.items():
-        yield _ase_row(table, name, means[name], prototype=prototype, band=band, accepts="A4.6")
-    yield ResultRow(
-        table=table,
-        figure="pM-S less M-S",
-        ours=means["pM-S"].mean - means["M-S"].mean,
-        unit="%",
-        runs=means["M-S"].number,
-        paper="pM-S better",
-        band=ToleranceBand(most=0.0),
-        accepts="A4.6",
-    )
-
-
-def _ase_row(
-    table: str, figure: str, found: Summary, *, prototype: str, band: ToleranceBand | None, accepts: str
-) -> ResultRow:
-    return mean_row(
-        found, table=table, figure=figure, unit="%", prototype=prototype, band=band, accepts=accepts
-    )
+        figure = Figure(name, name, "%", "", prototype, band, "A4.6")
+        yield mean_row(means[name], table=table, **figure.fields())
+    figure = Figure("", "pM-S less M-S", "%", "pM-S better", "", ToleranceBand(most=0.0), "A4.6")
+    less = means["pM-S"].mean - means["M-S"].mean
+    yield ResultRow(table=table, ours=less, runs=means["M-S"].number, **figure.fields())
 
 
 def _point_rows(results: Results, factor: SweepFactor, points: Sequence[float]) -> Iterator[ResultRow]:
@@ -238,15 +223,10 @@ def _point_rows(results: Results, factor: SweepFactor, points: Sequence[float]) 
         known = factor.prototype(point)
         counts, _ = count_best(results, case)
         for name in ALGORITHMS:
-            found = results.summary(case, name)
-            yield _ase_row(
-                f"{factor.name}: length against shuffle (ASE), and on how many graphs the best (BDT)",
-                f"{point:g}: {name}, best on {counts[name]}",
-                found,
-                prototype=f"{known[name]:g} %" if name in known else "",
-                band=ToleranceBand(most=100.0 - 1e-9),
-                accepts="A4.5",
-            )
+            prototype = f"{known[name]:g} %" if name in known else ""
+            title = f"{point:g}: {name}, best on {counts[name]}"
+            figure = Figure(name, title, "%", "", prototype, ToleranceBand(most=100.0 - 1e-9), "A4.5")
+            yield mean_row(results.summary(case, name), table=f"{factor.name}: {_ASE}", **figure.fields())
 
 
 def _direction_rows(results: Results, factor: SweepFactor) -> Iterator[ResultRow]:
@@ -293,30 +273,16 @@ def _best_rows(results: Results, *, full: bool) -> Iterator[ResultRow]:
     graphs = sum(len(results.of(case, "M-S")) for case in cases)
     alone = sum(count_best(results, case)[1] for case in cases)
     table = "share of the graphs on which an algorithm is the best (BDT; ties count for all)"
-    yield ResultRow(
-        table=table,
-        figure="M-S alone, all sweeps",
-        ours=100.0 * alone / graphs,
-        unit="%",
-        runs=graphs,
-        paper="practically never",
-        band=_MOST_ALONE,
-        accepts="A4.7",
-    )
+    figure = Figure("", "M-S alone, all sweeps", "%", "practically never", "", _MOST_ALONE, "A4.7")
+    yield ResultRow(table=table, ours=100.0 * alone / graphs, runs=graphs, **figure.fields())
     by_name = {factor.name: factor for factor in FACTORS}
     for name, of, place, band in _BEST:
         case = point_name(by_name[of], by_name[of].points[place])
         number = len(results.of(case, name))
-        yield ResultRow(
-            table=table,
-            figure=f"{name}, {case}",
-            ours=100.0 * count_best(results, case)[0][name] / number,
-            unit="%",
-            runs=number,
-            prototype="90 %" if name == "pM-S" else "",
-            band=band,
-            accepts="A4.7",
-        )
+        ours = 100.0 * count_best(results, case)[0][name] / number
+        prototype = "90 %" if name == "pM-S" else ""
+        figure = Figure(name, f"{name}, {case}", "%", "", prototype, band, "A4.7")
+        yield ResultRow(table=table, ours=ours, runs=number, **figure.fields())
 
 
 _TABLE_GRAPHS, _QUICK_GRAPHS, _QUICK_DEFAULTS = 30, 8, 16
@@ -352,7 +318,11 @@ class TablesStudy:
 
     def rows(self, results: Results, *, full: bool) -> Sequence[ResultRow]:
         """Return ASE and BDT, and whether they change as the paper claims."""
-        return table_rows(results, full=full)
+        rows = list(_default_rows(results))
+        for factor in FACTORS:
+            points = factor.points if full else factor.ends
+            rows += [*_point_rows(results, factor, points), *_direction_rows(results, factor)]
+        return [*rows, *_best_rows(results, full=full)]
 
 
 _DRAWS, _QUICK_DRAWS = 30, 10
@@ -407,14 +377,8 @@ def _sample_rows(results: Results) -> Iterator[ResultRow]:
     for graph in _SAMPLE_GRAPHS:
         counts, _ = count_best(results, graph)
         for name, known in zip(ALGORITHMS, SAMPLES_PROTOTYPE[graph], strict=True):
-            found = results.summary(graph, name)
-            yield mean_row(
-                found,
-                table="length against shuffle (ASE), and on how many graphs the best (BDT)",
-                figure=f"{graph}: {name}, best on {counts[name]}",
-                unit="%",
-                prototype=f"{known:g} %",
-            )
+            figure = Figure(name, f"{graph}: {name}, best on {counts[name]}", "%", "", f"{known:g} %")
+            yield mean_row(results.summary(graph, name), table=_ASE, **figure.fields())
 
 
 def _comparison_rows(results: Results) -> Iterator[ResultRow]:
@@ -441,15 +405,7 @@ def _comparison_rows(results: Results) -> Iterator[ResultRow]:
 def _equality_rows(results: Results) -> Iterator[ResultRow]:
     for graph in _ONE_PARENT:
         found = results.summary(graph, "apart")
-        yield ResultRow(
-            table="M-S and pM-S where every subtask has one parent",
-            figure=f"{graph}: largest difference",
-            ours=found.most,
-            unit="%",
-            digits=0,
-            runs=found.number,
-            paper="none",
-            prototype="none",
-            band=ToleranceBand(least=0.0, most=0.0),
-            accepts="A4.4",
-        )
+        none = ToleranceBand.exactly(0.0)
+        figure = Figure("apart", f"{graph}: largest difference", "%", "none", "none", none, "A4.4", digits=0)
+        table = "M-S and pM-S where every subtask has one parent"
+        yield ResultRow(table=table, ours=found.most, runs=found.number, **figure.fields())

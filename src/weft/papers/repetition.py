@@ -194,7 +194,7 @@ def reproduce(
     runs: int | None = None,
     seed: int = 0,
     pool: Pool = INLINE_POOL,
-    tell: Callable[[ReproductionProgress], None] | None = None,
+    report: Callable[[ReproductionProgress], None] | None = None,
 ) -> ReproductionResult:
     """Run all repetitions that the ledger lacks; ``runs`` overrides the number of runs of every cell."""
     cells = reproduction.cells(full=full)
@@ -210,8 +210,8 @@ def reproduce(
             known[cell.name, number] = measures
             ledger.add((cell.name, number), measures)
             work_done += cell.work
-            if tell is not None:
-                tell(ReproductionProgress(reused + done, len(wanted), work_done, work_left - work_done))
+            if report is not None:
+                report(ReproductionProgress(reused + done, len(wanted), work_done, work_left - work_done))
     results = _collect_results(wanted, known)
     return ReproductionResult(
         rows=reproduction.rows(results, full=full),

@@ -37,11 +37,11 @@ class ExperimentCell:
     """Duration of a run relative to runs of other cells, for estimates of the time left."""
 
 
+@dataclass(frozen=True)
 class Results:
     """The measures of all runs by cell, ordered by repetition."""
 
-    def __init__(self, measures: Mapping[str, Sequence[Measures]]) -> None:
-        self._measures = measures
+    _measures: Mapping[str, Sequence[Measures]]
 
     def __contains__(self, cell: str) -> bool:
         return bool(self._measures.get(cell))
@@ -64,6 +64,11 @@ class ToleranceBand:
 
     def __contains__(self, value: float) -> bool:
         return self.least <= value <= self.most
+
+    @classmethod
+    def exactly(cls, value: float) -> ToleranceBand:
+        """Return the interval that contains only one value."""
+        return cls(least=value, most=value)
 
     def text(self, unit: str) -> str:
         """Return the interval as text for users."""
@@ -135,6 +140,26 @@ class ResultRow:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A measure as a line of a table, with its published values and its tolerance."""
+
+    measure: str
+    figure: str
+    unit: str = ""
+    paper: str = ""
+    prototype: str = ""
+    band: ToleranceBand | None = None
+    accepts: str = ""
+    digits: int | None = None
+    """By default 1 with a unit, else 0."""
+
+    def fields(self) -> dict[str, Any]:
+        """Return the fields of a result row that do not depend on results."""
+        found = {name: getattr(self, name) for name in self.__slots__[1:]}
+        return found | ({"digits": int(bool(self.unit))} if self.digits is None else {})
+
+
 def mean_row(found: Summary, **fields: Any) -> ResultRow:
     """Return a row with the mean of a sample and its standard error."""
     return ResultRow(ours=found.mean, error=found.standard_error, runs=found.number, **fields)
@@ -148,6 +173,15 @@ def median_row(found: Summary, **fields: Any) -> ResultRow:
 def single_row(values: Sequence[float], **fields: Any) -> ResultRow:
     """Return a row with the value of the first run, for experiments without random numbers."""
     return ResultRow(ours=values[0], runs=len(values), **fields)
+
+
+def single_rows(results: Results, cell: str, tables: Mapping[str, Sequence[Figure]]) -> list[ResultRow]:
+    """Return the figures of a cell without random numbers, by the headings of their tables."""
+    return [
+        single_row(results.of(cell, figure.measure), table=table, **figure.fields())
+        for table, figures in tables.items()
+        for figure in figures
+    ]
 
 
 class Reproduction(Protocol):

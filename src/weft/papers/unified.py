@@ -30,7 +30,15 @@ from weft.engine.state.compiled import WorkflowLibrary
 from weft.formats.files import load_platform
 from weft.instance.compilation import compile_instance
 from weft.instance.instance import Instance
-from weft.papers.reproduction import ExperimentCell, Measures, ResultRow, Results, ToleranceBand, median_row
+from weft.papers.reproduction import (
+    ExperimentCell,
+    Figure,
+    Measures,
+    ResultRow,
+    Results,
+    ToleranceBand,
+    median_row,
+)
 from weft.papers.runs import SimulationHistory, run_simulation
 from weft.papers.statistics import summarise
 from weft.policies.policy import make_policy
@@ -159,20 +167,13 @@ def _demanded(results: Results) -> Iterator[ResultRow]:
         ("broken", "events after which an invariant did not hold"),
     ):
         found = sum(value for name in VARIANTS for value in results.of(_CELL, f"{name}.{measure}"))
-        yield _row(figure, found, "", 0, runs, ToleranceBand(most=0.0))
-    slower = _ratios(results, _STAYING, "end_s")
-    yield _row(
-        "end without migration / with it, median",
-        summarise(slower).median,
-        "",
-        2,
-        runs,
-        ToleranceBand(least=1.3),
-    )
-    unfair = _ratios(results, _G_HEFT, "slowdown")
+        yield _row(figure, found, 0, runs, ToleranceBand(most=0.0))
+    slower = summarise(_ratios(results, _STAYING, "end_s")).median
+    yield _row("end without migration / with it, median", slower, 2, runs, ToleranceBand(least=1.3))
+    unfair = summarise(_ratios(results, _G_HEFT, "slowdown")).median
     # Equality is not enough.
     band = ToleranceBand(least=1.0 + 1e-9)
-    yield _row("mean slowdown by G-HEFT / by FOFT, median", summarise(unfair).median, "", 2, runs, band)
+    yield _row("mean slowdown by G-HEFT / by FOFT, median", unfair, 2, runs, band)
 
 
 def _ratios(results: Results, variant: str, measure: str) -> list[float]:
@@ -183,17 +184,9 @@ def _ratios(results: Results, variant: str, measure: str) -> list[float]:
     return [other / whole for other, whole in both]
 
 
-def _row(figure: str, ours: float, unit: str, digits: int, runs: int, band: ToleranceBand) -> ResultRow:
-    return ResultRow(
-        table="what is promised",
-        figure=figure,
-        ours=ours,
-        unit=unit,
-        digits=digits,
-        runs=runs,
-        band=band,
-        accepts="U1",
-    )
+def _row(title: str, ours: float, digits: int, runs: int, band: ToleranceBand) -> ResultRow:
+    figure = Figure("", title, band=band, accepts="U1", digits=digits)
+    return ResultRow(table="what is promised", ours=ours, runs=runs, **figure.fields())
 
 
 def _medians(results: Results) -> Iterator[ResultRow]:

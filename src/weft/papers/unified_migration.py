@@ -26,7 +26,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 from itertools import pairwise
@@ -43,7 +43,15 @@ from weft.engine.messages import Progressed
 from weft.engine.settings import PRESETS, EngineSettings
 from weft.papers import adaptive_jobs
 from weft.papers.adaptive_jobs import JOBS, LATENCY_S, MOVING_S, StageLog, grid, read_stage_log
-from weft.papers.reproduction import ExperimentCell, Measures, ResultRow, Results, ToleranceBand, single_row
+from weft.papers.reproduction import (
+    ExperimentCell,
+    Figure,
+    Measures,
+    ResultRow,
+    Results,
+    ToleranceBand,
+    single_rows,
+)
 from weft.papers.runs import DISTURBANCE_LIMIT, place_locally, repeat_if_disturbed, run_locally
 from weft.platform.machine import Machine
 from weft.platform.platform import Platform
@@ -72,13 +80,13 @@ these only. They exit when their standard input is closed, even if weft is kille
 """
 
 
+@dataclass(slots=True)
 class CompetingProcesses:
     """Busy processes on one core; none run before ``begin``."""
 
-    def __init__(self, core: int, number: int) -> None:
-        self._core = core
-        self._number = number
-        self._running: list[subprocess.Popen[bytes]] = []
+    _core: int
+    _number: int
+    _running: list[subprocess.Popen[bytes]] = field(default_factory=list, init=False)
 
     def begin(self) -> None:
         """Start the processes; later calls do nothing."""
@@ -322,40 +330,53 @@ CASES: Mapping[str, JobCase] = {
     FROM_ZERO: JobCase(units=30, slow_after=10, restarts=False),
     DEMANDS: JobCase(units=150, demand_after=90, poll_every_s=30.0),
 }
-_EVENTS = (
-    (DEGRADATION, "violation seen", "violation_s", "130 s"),
-    (DEGRADATION, "job 0 is moved, iterations done", "iterations", "23"),
-    (DEGRADATION, "overhead", "overhead_s", "57.5 s"),
-    (DEGRADATION, "overhead, share of job 0", "overhead_percent", "5.9 %"),
-    (DEGRADATION, "job 0 ends", "first_end_s", "977 s"),
-    (DEGRADATION, "the others end", "others_end_s", "1049 s"),
-    (DEMANDS, "job 0 is through on pegasus", "through_s", "629 s"),
-    (DEMANDS, "job 1 leaves for pegasus", "better_s", "630 s"),
-    (DEMANDS, "jobs 2 to 4 ask to leave", "request_s", "1030 s"),
-    *((DEMANDS, f"job {job} leaves for pegasus", f"to_pegasus_{job}_s", "") for job in (2, 3, 4)),
-    *((DEMANDS, f"job {job} ends", f"end_{job}_s", "") for job in range(5)),
-)
-"""Cell, figure, measure, and its value in the prototype."""
-_DEMANDED = (
-    (DEGRADATION, "migrations", "moves", 1, "A3.1"),
-    (DEGRADATION, "of them for performance, to babieca", "to_babieca", 1, "A3.1"),
-    (DEGRADATION, "job 0 ends first (1 = yes)", "ends_first", 1, "A3.1"),
-    (DEGRADATION, "cancel, prolog, clean-up, start in this order (1 = yes)", "in_order", 1, "A3.3"),
-    (DEGRADATION, "iterations done twice or left out", "lost", 0, "A3.3"),
-    (DEGRADATION, "fetches of the shared file per machine", "fetches", 1, "A3.7"),
-    (DEGRADATION, "programs of other architectures (0 = none)", "wrong_programs", 0, "A3.8"),
-    (DEGRADATION, "without restart files: migrations for performance", "zero.to_babieca", 1, "A3.9"),
-    (DEGRADATION, "without restart files: iterations that were spared", "zero.spared", 0, "A3.9"),
-    (DEMANDS, "events in the order of the paper (1 = yes)", "in_order", 1, "A3.2"),
-    (DEMANDS, "opportunistic migrations", "better", 1, "A3.2"),
-    (DEMANDS, "self-migrations", "self", 3, "A3.2"),
-    (DEMANDS, "other migrations", "other", 0, "A3.2"),
-    (DEMANDS, "jobs at once on pegasus, at most", "most_at_once", 1, "A3.2"),
-    (DEMANDS, "iterations done twice or left out", "lost", 0, "A3.3"),
-    (DEMANDS, "fetches of the shared file per machine", "fetches", 1, "A3.7"),
-    (DEMANDS, "programs of other architectures (0 = none)", "wrong_programs", 0, "A3.8"),
-)
-"""Cell, figure, measure, required value, acceptance id."""
+_NONE, _ONE, _THREE = (ToleranceBand.exactly(number) for number in (0, 1, 3))
+_EVENTS = {
+    DEGRADATION: (
+        Figure("violation_s", "violation seen", "s", prototype="130 s"),
+        Figure("iterations", "job 0 is moved, iterations done", "", prototype="23"),
+        Figure("overhead_s", "overhead", "s", prototype="57.5 s"),
+        Figure("overhead_percent", "overhead, share of job 0", "%", prototype="5.9 %"),
+        Figure("first_end_s", "job 0 ends", "s", prototype="977 s"),
+        Figure("others_end_s", "the others end", "s", prototype="1049 s"),
+    ),
+    DEMANDS: (
+        Figure("through_s", "job 0 is through on pegasus", "s", prototype="629 s"),
+        Figure("better_s", "job 1 leaves for pegasus", "s", prototype="630 s"),
+        Figure("request_s", "jobs 2 to 4 ask to leave", "s", prototype="1030 s"),
+        *(Figure(f"to_pegasus_{job}_s", f"job {job} leaves for pegasus", "s") for job in (2, 3, 4)),
+        *(Figure(f"end_{job}_s", f"job {job} ends", "s") for job in range(5)),
+    ),
+}
+_DEMANDED = {
+    DEGRADATION: (
+        Figure("moves", "migrations", "", "1", "", _ONE, "A3.1"),
+        Figure("to_babieca", "of them for performance, to babieca", "", "1", "", _ONE, "A3.1"),
+        Figure("ends_first", "job 0 ends first (1 = yes)", "", "1", "", _ONE, "A3.1"),
+        Figure(
+            "in_order", "cancel, prolog, clean-up, start in this order (1 = yes)", "", "1", "", _ONE, "A3.3"
+        ),
+        Figure("lost", "iterations done twice or left out", "", "0", "", _NONE, "A3.3"),
+        Figure("fetches", "fetches of the shared file per machine", "", "1", "", _ONE, "A3.7"),
+        Figure("wrong_programs", "programs of other architectures (0 = none)", "", "0", "", _NONE, "A3.8"),
+        Figure(
+            "zero.to_babieca", "without restart files: migrations for performance", "", "1", "", _ONE, "A3.9"
+        ),
+        Figure(
+            "zero.spared", "without restart files: iterations that were spared", "", "0", "", _NONE, "A3.9"
+        ),
+    ),
+    DEMANDS: (
+        Figure("in_order", "events in the order of the paper (1 = yes)", "", "1", "", _ONE, "A3.2"),
+        Figure("better", "opportunistic migrations", "", "1", "", _ONE, "A3.2"),
+        Figure("self", "self-migrations", "", "3", "", _THREE, "A3.2"),
+        Figure("other", "other migrations", "", "0", "", _NONE, "A3.2"),
+        Figure("most_at_once", "jobs at once on pegasus, at most", "", "1", "", _ONE, "A3.2"),
+        Figure("lost", "iterations done twice or left out", "", "0", "", _NONE, "A3.3"),
+        Figure("fetches", "fetches of the shared file per machine", "", "1", "", _ONE, "A3.7"),
+        Figure("wrong_programs", "programs of other architectures (0 = none)", "", "0", "", _NONE, "A3.8"),
+    ),
+}
 _ALWAYS_JUDGED = ("lost", "fetches", "wrong_programs", "zero.spared", "most_at_once")
 """Measures that do not depend on durations: other load may delay their events, but not change them."""
 
@@ -445,30 +466,16 @@ def _count_lost(best: Mapping[str, Any]) -> int:
 
 
 def _demanded_rows(results: Results) -> Iterator[ResultRow]:
-    for cell, figure, measure, wanted, accepts in _DEMANDED:
+    for cell, figures in _DEMANDED.items():
         if cell in results:
-            yield single_row(
-                results.of(cell, measure),
-                table=f"{cell}: what is demanded",
-                figure=figure,
-                digits=0,
-                paper=str(wanted),
-                band=ToleranceBand(least=wanted, most=wanted),
-                disturbed=measure not in _ALWAYS_JUDGED
-                and results.of(cell, "disturbance")[0] > DISTURBANCE_LIMIT,
-                accepts=accepts,
-            )
+            disturbed = results.of(cell, "disturbance")[0] > DISTURBANCE_LIMIT
+            for row, figure in zip(
+                single_rows(results, cell, {f"{cell}: what is demanded": figures}), figures, strict=True
+            ):
+                yield replace(row, disturbed=disturbed and figure.measure not in _ALWAYS_JUDGED)
 
 
 def _event_rows(results: Results) -> Iterator[ResultRow]:
-    for cell, figure, measure, prototype in _EVENTS:
+    for cell, figures in _EVENTS.items():
         if cell in results:
-            unit = "%" if measure.endswith("percent") else "s" if measure.endswith("_s") else ""
-            yield single_row(
-                results.of(cell, measure),
-                table=f"{cell}: what happens, in seconds of the paper",
-                figure=figure,
-                unit=unit,
-                digits=1 if unit else 0,
-                prototype=prototype,
-            )
+            yield from single_rows(results, cell, {f"{cell}: what happens, in seconds of the paper": figures})

@@ -20,7 +20,16 @@ from typing import ClassVar
 import numpy as np
 
 from weft.engine.settings import EngineSettings
-from weft.papers.reproduction import ExperimentCell, Measures, ResultRow, Results, ToleranceBand, single_row
+from weft.papers.reproduction import (
+    ExperimentCell,
+    Figure,
+    Measures,
+    ResultRow,
+    Results,
+    ToleranceBand,
+    single_row,
+    single_rows,
+)
 from weft.papers.runs import DISTURBANCE_LIMIT, LocalRun, place_locally, repeat_if_disturbed, run_locally
 from weft.platform.platform import Platform
 from weft.workflow.generators.sweep_graphs import SweepLayers, build_layered_sweeps
@@ -40,7 +49,7 @@ _LAYERS = SweepLayers(
     throughputs=((1.0,), (1.0, 1.0), (1.0,)),
     parents=(((), (), (), ()), ((0, 3), (1, 2)), ((1,), (0,))),
 )
-_YES = ToleranceBand(least=1.0, most=1.0)
+_YES = ToleranceBand.exactly(1.0)
 
 
 class PipelineStudy:
@@ -130,29 +139,16 @@ def _totals(results: Results) -> Iterator[ResultRow]:
             ("total_units", "total", "units", 2, str(total), ToleranceBand(least=total - 1, most=total + 1)),
             ("in_order", "starts in the order of the paper (1 = yes)", "", 0, "1", _YES),
         ):
+            known = Figure(measure, f"{_TITLES[policy]}: {figure}", unit, paper, "", band, "U2", digits)
+            disturbed = results.of(policy, "disturbance")[0] > DISTURBANCE_LIMIT
             found = results.of(policy, measure)
-            yield single_row(
-                found,
-                table="what is demanded",
-                figure=f"{_TITLES[policy]}: {figure}",
-                unit=unit,
-                digits=digits,
-                paper=paper,
-                band=band,
-                disturbed=results.of(policy, "disturbance")[0] > DISTURBANCE_LIMIT,
-                accepts="U2",
-            )
+            yield single_row(found, table="what is demanded", disturbed=disturbed, **known.fields())
 
 
 def _starts(results: Results) -> Iterator[ResultRow]:
     for policy, starts in EXPECTED.items():
-        for name, start in starts.items():
-            found = results.of(policy, f"{name}_start_units")
-            yield single_row(
-                found,
-                table=f"starts under {_TITLES[policy]}",
-                figure=name,
-                unit="units",
-                digits=2,
-                paper=f"{start:g}",
-            )
+        figures = [
+            Figure(f"{name}_start_units", name, "units", f"{start:g}", digits=2)
+            for name, start in starts.items()
+        ]
+        yield from single_rows(results, policy, {f"starts under {_TITLES[policy]}": figures})
