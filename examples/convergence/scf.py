@@ -1,14 +1,13 @@
-"""The programs of the example: a self-consistent field in one dimension, as small as it can be.
+"""The programs of the example: a small self-consistent field calculation in one dimension.
 
-An electron in a box feels a potential that its own density makes. ``start`` guesses a density, ``potential``
-turns it into a potential, ``solve`` finds the lowest state for one k-point, ``mix`` puts the densities of all
-k-points together and says by how much they differ from the last ones; when that is next to nothing, the field
-is consistent with itself, and the loop is left.
+An electron in a box moves in a potential that depends on its own density. ``start`` guesses a density,
+``potential`` computes the potential, ``solve`` computes the lowest state for one k-point, ``mix`` combines
+the densities of all k-points and returns the difference from the previous iteration. The loop ends when the
+difference is below the tolerance.
 
-Every function is a task: it works in a directory of its own, and what it reads and writes are the inputs and
-outputs that the workflow declares. So small a problem takes no time, and ``solve`` sleeps between its steps
-to look like a real one: on two nodes half as long. On the machine ``attic`` it is made slow on purpose in
-the second iteration.
+Every function is a task: it runs in its own directory and reads and writes the files that the workflow
+declares. The problem is small, so ``solve`` sleeps between its steps to simulate a longer calculation,
+half as long on two nodes. On the machine ``attic`` it is slowed down on purpose in the second iteration.
 """
 
 from __future__ import annotations
@@ -21,19 +20,19 @@ from weft import task
 
 POINTS = 60
 NEW = 0.8
-"""The share of the new density in the next one."""
+"""Share of the new density in the next iteration."""
 STEPS = 40
-"""Of the solver, for each k-point."""
+"""Steps of the solver for each k-point."""
 SLOW_MACHINE, SLOW_ITERATION = "attic", 2
 
 
 def start() -> None:
-    """Guess a density: the same everywhere."""
+    """Guess a uniform density."""
     write("density", [1.0 / POINTS] * POINTS)
 
 
 def potential(strength: float) -> None:
-    """Make a potential: a well in the middle, and what the electrons add to it."""
+    """Compute the potential: a well in the middle plus the contribution of the electrons."""
     density = read("density")
     middle = (POINTS - 1) / 2
     well = [((x - middle) / middle) ** 2 for x in range(POINTS)]
@@ -41,9 +40,9 @@ def potential(strength: float) -> None:
 
 
 def solve(k: int, slowness: float, step_s: float) -> None:
-    """Find the lowest state for a k-point, step by step; what is done already comes from the restart file."""
+    """Compute the lowest state for a k-point step by step, continuing from the restart file."""
     field = [value + 0.05 * k for value in read("field")]
-    there = SLOW_MACHINE in Path.cwd().parts  # a task works in the sandbox of its machine
+    there = SLOW_MACHINE in Path.cwd().parts  # a task runs in the sandbox of its machine
     slow = slowness if there and task.iteration() == SLOW_ITERATION else 1.0
     state = task.restore({"step": 0, "wave": [1.0] * POINTS})
     task.on_checkpoint(lambda: task.checkpoint(state))
@@ -55,7 +54,7 @@ def solve(k: int, slowness: float, step_s: float) -> None:
 
 
 def mix(kpoints: int) -> None:
-    """Put the k-points together, and say how far they are from the density that they come from."""
+    """Combine the k-points and return the difference from the density of the last iteration."""
     waves = [read(f"wave.{k}") for k in range(1, kpoints + 1)]
     found = [sum(wave[x] ** 2 for wave in waves) / kpoints for x in range(POINTS)]
     old = read("density")

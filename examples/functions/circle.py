@@ -1,10 +1,10 @@
-"""Functions as tasks: the area of a circle, from points thrown at the square around it.
+"""Functions as tasks: the area of a circle, estimated from random points in the square around it.
 
     python examples/functions/circle.py
 
 Every call of ``throw`` is a task that runs in a process of its own, on one of the machines in machines.yaml;
-``together`` waits for all of them. State lies in .weft of the current folder: a second time nothing is run
-again, and the value comes at once.
+``together`` waits for all of them. The state is stored in .weft of the current folder: a second run reuses
+all results and returns at once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from weft.api import task
 @task(work="0.2s", retries=1)
 def throw(seed: int, points: int) -> int:
     """Count how many of the points lie in the circle."""
-    dice = random.Random(seed)  # noqa: S311 -- no secret is made of it
+    dice = random.Random(seed)  # noqa: S311 -- not used for cryptography
     return sum(dice.random() ** 2 + dice.random() ** 2 <= 1.0 for _ in range(points))
 
 

@@ -91,7 +91,7 @@ def test_failures_are_printed_as_lines_without_a_terminal(project: Project) -> N
         "  | why it failed",
         "  log: .weft/attempts/1/1/err",
     ]
-    assert "bad failed for good (error)" in lines
+    assert "bad failed permanently (error)" in lines
     assert "\x1b" not in done.out + done.err
 
 

@@ -119,6 +119,6 @@ def test_ctrl_c_shows_the_best_plan_so_far(hard: Path, workers: str) -> None:
     assert process.returncode == 0
     found = json.loads(out)
     assert found["cut"]
-    assert "the search was interrupted: this is the best plan until then" in found["notes"]
+    assert "the search was interrupted: this is the best plan so far" in found["notes"]
     assert len(found["schedule"]) == 36
     assert found["planning_s"] < 200

@@ -233,7 +233,7 @@ class TestFailures:
             found = planned(open_gap, **budget)
         assert calls == [kind.lower()]
         assert found.cut
-        assert found.notes == ("the search was interrupted: this is the best plan until then",)
+        assert found.notes == ("the search was interrupted: this is the best plan so far",)
         assert found.schedule.makespan_s <= of_list("heft", open_gap)
 
     def test_an_interrupt_before_the_first_plan_is_raised(self, open_gap, monkeypatch):
@@ -256,7 +256,7 @@ class TestFailures:
 
     def test_task_without_a_feasible_end_is_infeasible(self):
         tasks = {"a": {"work": 1}, "b": {"work": 1, "after": "a"}}
-        with pytest.raises(Infeasible, match=r"b would never end|larger than numbers"):
+        with pytest.raises(Infeasible, match=r"b would never end|range of floating-point"):
             planned(instance(tasks, platform({"speed": 1e-308})), steps=10)
 
 

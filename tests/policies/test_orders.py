@@ -81,7 +81,7 @@ def test_a_repeated_task_lowers_priorities_again():
     assert list(order.completed(a)) == [b]
     assert list(order.completed(b)) == []
     assert list(order.completed(c)) == []
-    assert list(order.completed(a)) == [], "b has not run again yet, but nobody says so"
+    assert list(order.completed(a)) == [], "b has not run again yet, but no event reports it"
     assert list(order.completed(b)) == []
     assert (order.key(a), order.key(b)) == (0.0, -1.0)
 

@@ -177,7 +177,7 @@ class TestAround:
     def test_empty_plan_gives_a_message_instead_of_a_chart(
         self, lines: list[tuple[str, int, int, float, float, str]]
     ) -> None:
-        assert rendered(view_of(lines, [1]))[-1] == "nothing in this plan takes time"
+        assert rendered(view_of(lines, [1]))[-1] == "no task of this plan takes time"
 
     def test_plan_in_which_only_transfers_take_time_is_drawn(self) -> None:
         assert "1 machine not used" in TextGantt().render(view_of([("move", 0, 0, 0, 5, "k")], [1]))

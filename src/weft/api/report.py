@@ -228,7 +228,7 @@ def _find_by_kind(
             raise InvalidInput(f"{name!r} has {len(found)} tasks", advice=f"name one: {some}")
     if name in names or name in kinds or bare in names:
         raise InvalidInput(
-            f"{name!r} has not begun yet", advice=f"`weft explain {name}` says what it waits for"
+            f"{name!r} has not started yet", advice=f"`weft explain {name}` shows what it waits for"
         )
     near = nearest(name, [*kinds, *names])
     advice = f"did you mean {near!r}?" if near else f"it has {', '.join(kinds[:8])}"

@@ -36,7 +36,7 @@ COMMANDS = {
     "planners": "List the planners and their options.",
     "policies": "List the policies and their options.",
     "release": "Release held tasks.",
-    "replay": "Decide a journal again and compare the commands.",
+    "replay": "Replay a journal and compare the commands.",
     "report": "Report on a run, as text, HTML page, trace, events or WfFormat.",
     "reproduce": "Run the experiments of the papers and compare the figures.",
     "resume": "Resume an interrupted or stopped run.",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _OBJECTIVE_HELP = """Objective of the plan: makespan, cost, local, on-demand, static, static-literal,
 static-idle-fraction, speedup, efficiency, communication, synchronisation, overhead, lost-parallelism,
-throughput. A planner that does not support it says so."""
+throughput. It is an error if the planner does not support it."""
 
 
 @click.command("plan")

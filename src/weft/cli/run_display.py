@@ -144,7 +144,7 @@ class RunDisplay:
         """Return the lines of one failure."""
         then = "failed, will be retried"
         if each.for_good or each.waits:
-            then = "failed for good" if each.for_good else "failed, waits for `weft resume`"
+            then = "failed permanently" if each.for_good else "failed, waits for `weft resume`"
         text = f": {each.text}" if each.text else ""
         lines = [f"{each.task} {then} ({each.cause}{text})"]
         log = self.logs.last(each.attempt) if each.attempt >= 0 else None

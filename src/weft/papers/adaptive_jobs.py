@@ -279,7 +279,7 @@ _DEGRADATION_TABLES = {
         Figure("first_end_s", "job 0 ends", "s", prototype="977 s"),
         Figure("others_end_s", "the others end", "s", prototype="1049 s"),
     ),
-    "what is demanded": (
+    "required figures": (
         Figure("moves", "migrations", "", "1", "1", _YES, "A3.1"),
         Figure("to_babieca", "of them for performance, to babieca", "", "1", "1", _YES, "A3.1"),
         Figure("overhead_percent", "overhead, share of job 0", "%", "about 6 %", "5.9 %", _SHARE, "A3.1"),
@@ -354,19 +354,19 @@ _REQUIREMENTS_UNITS, _REQUIREMENTS_POLL_S = 150, 30.0
 _SELF, _BETTER = "self-migration", "better-machine"
 _REQUIREMENTS_TABLES = {
     "what happens": (
-        Figure("through_s", "job 0 is through on pegasus", "s", prototype="629 s"),
-        Figure("better_s", "job 1 leaves for pegasus", "s", prototype="630 s"),
-        Figure("request_s", "jobs 2 to 4 ask to leave", "s", prototype="1030 s"),
-        Figure("to_pegasus_2_s", "job 2 leaves for pegasus", "s", prototype="1050 s"),
-        Figure("to_pegasus_3_s", "job 3 leaves for pegasus", "s", prototype="1320 s"),
-        Figure("to_pegasus_4_s", "job 4 leaves for pegasus", "s", prototype="1590 s"),
+        Figure("through_s", "job 0 ends its program on pegasus", "s", prototype="629 s"),
+        Figure("better_s", "job 1 migrates to pegasus", "s", prototype="630 s"),
+        Figure("request_s", "jobs 2 to 4 request migration", "s", prototype="1030 s"),
+        Figure("to_pegasus_2_s", "job 2 migrates to pegasus", "s", prototype="1050 s"),
+        Figure("to_pegasus_3_s", "job 3 migrates to pegasus", "s", prototype="1320 s"),
+        Figure("to_pegasus_4_s", "job 4 migrates to pegasus", "s", prototype="1590 s"),
         Figure("end_0_s", "job 0 ends", "s", prototype="648 s"),
         Figure("end_1_s", "job 1 ends", "s", prototype="1066 s"),
         Figure("end_2_s", "job 2 ends", "s", prototype="1326 s"),
         Figure("end_3_s", "job 3 ends", "s", prototype="1596 s"),
         Figure("end_4_s", "job 4 ends", "s", prototype="1866 s"),
     ),
-    "what is demanded": (
+    "required figures": (
         Figure(
             "in_order",
             "events in the order of the paper (1 = yes)",

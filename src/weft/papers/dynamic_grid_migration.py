@@ -217,7 +217,7 @@ _LOOP_FIGURES = (
 
 
 _FIGURES = (
-    Figure("completed", "all ways come to their end", "", "yes"),
+    Figure("completed", "all strategies complete", "", "yes"),
     Figure("predicted_s", "first prediction", "s", "", "351 s", digits=0),
     Figure("static_over_predicted", "without migration / predicted", "", "", "2.45", digits=2),
     Figure("migration_over_predicted", "with migration / predicted", "", "about 2", "1.43", _NEAR, "A1.9", 2),
@@ -229,7 +229,7 @@ _FIGURES = (
     Figure("replicated_percent", "replicated work", "%", "", "9 %"),
     Figure(
         "rescheduling_percent",
-        "rescheduling, share of what migrations cost",
+        "rescheduling, share of the cost of migrations",
         "%",
         "< 10 %",
         band=ToleranceBand(most=10.0),

@@ -197,11 +197,11 @@ def operator_rows(results: Results) -> Sequence[ResultRow]:
     """Return the deviations, which must be zero."""
     near, zero = ToleranceBand(most=_ROUNDING), ToleranceBand(most=0.0)
     figures = (
-        ("best_deviation", "scaling: best off factor times average", near, "A1.4"),
-        ("mean_deviation", "scaling: average off what it was", near, "A1.4"),
-        ("worst_deviation", "scaling, other branch: worst off 0", near, "A1.4"),
-        ("parents_deviation", "selection: parents off the population", zero, "A1.5"),
-        ("copies_missing", "selection: copies missing of the whole part", zero, "A1.5"),
+        ("best_deviation", "scaling: best less factor times average", near, "A1.4"),
+        ("mean_deviation", "scaling: average less unscaled average", near, "A1.4"),
+        ("worst_deviation", "scaling, other branch: worst less 0", near, "A1.4"),
+        ("parents_deviation", "selection: parents less population size", zero, "A1.5"),
+        ("copies_missing", "selection: copies missing of the integer part", zero, "A1.5"),
     )
     table = "operators (largest deviation on random populations)"
     runs = int(sum(sum(results.of(OPERATORS, branch)) for branch in ("usual", "other")))
@@ -303,7 +303,7 @@ def _trend_rows(results: Results) -> list[ResultRow]:
         prototype = factor.prototype[trend.value] / _TUNED_PROTOTYPE
         rows.append(
             ResultRow(
-                table="P in times of that of the chosen settings",
+                table="P relative to that of the chosen settings",
                 figure=_label(factor, trend.value),
                 ours=_ratio(found.mean, tuned.mean),
                 runs=min(found.number, tuned.number),
@@ -325,7 +325,7 @@ def _variant_rows(results: Results) -> list[ResultRow]:
     base, other = results.summary(large, _P), results.summary(unscaled, _P)
     times = ResultRow(
         table="",
-        figure="scaling off in times of on",
+        figure="P without scaling / with scaling",
         ours=_ratio(other.mean, base.mean),
         runs=other.number,
         paper="up to 10",

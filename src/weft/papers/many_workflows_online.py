@@ -193,7 +193,7 @@ def _ordering_rows(results: Results) -> Iterator[ResultRow]:
         ),
     ):
         known = Figure("", figure, "", "all holds", "all holds", ToleranceBand(most=0.0), accepts)
-        table = f"{CASES.orders}: what does not hold"
+        table = f"{CASES.orders}: violated comparisons"
         yield ResultRow(table=table, ours=wrong, runs=_runs(results, CASES.orders), **known.fields())
 
 
@@ -254,8 +254,8 @@ def _idle_rows(results: Results) -> Iterator[ResultRow]:
     for measure, title, known_s in (("end_s", "end", 1896.0), ("flow_s", "sum of flow times", 6715.0)):
         of_policies = [_mean(results, CASES.idle, f"{policy}.{measure}") for policy in POLICY_LABELS]
         ours, prototype = _furthest(of_policies, known_s), f"{known_s:,.1f} s"
-        known = Figure(measure, f"{title}, the one furthest off", "s", "", prototype, _near(known_s), "A5.7")
-        table = f"{CASES.idle}: all policies alike"
+        known = Figure(measure, f"{title}, largest deviation", "s", "", prototype, _near(known_s), "A5.7")
+        table = f"{CASES.idle}: all policies equal"
         yield ResultRow(table=table, ours=ours, runs=_runs(results, CASES.idle), **known.fields())
 
 

@@ -186,7 +186,7 @@ def _ratios(results: Results, variant: str, measure: str) -> list[float]:
 
 def _row(title: str, ours: float, digits: int, runs: int, band: ToleranceBand) -> ResultRow:
     figure = Figure("", title, band=band, accepts="U1", digits=digits)
-    return ResultRow(table="what is promised", ours=ours, runs=runs, **figure.fields())
+    return ResultRow(table="required figures", ours=ours, runs=runs, **figure.fields())
 
 
 def _medians(results: Results) -> Iterator[ResultRow]:

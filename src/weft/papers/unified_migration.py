@@ -341,10 +341,10 @@ _EVENTS = {
         Figure("others_end_s", "the others end", "s", prototype="1049 s"),
     ),
     DEMANDS: (
-        Figure("through_s", "job 0 is through on pegasus", "s", prototype="629 s"),
-        Figure("better_s", "job 1 leaves for pegasus", "s", prototype="630 s"),
-        Figure("request_s", "jobs 2 to 4 ask to leave", "s", prototype="1030 s"),
-        *(Figure(f"to_pegasus_{job}_s", f"job {job} leaves for pegasus", "s") for job in (2, 3, 4)),
+        Figure("through_s", "job 0 ends its program on pegasus", "s", prototype="629 s"),
+        Figure("better_s", "job 1 migrates to pegasus", "s", prototype="630 s"),
+        Figure("request_s", "jobs 2 to 4 request migration", "s", prototype="1030 s"),
+        *(Figure(f"to_pegasus_{job}_s", f"job {job} migrates to pegasus", "s") for job in (2, 3, 4)),
         *(Figure(f"end_{job}_s", f"job {job} ends", "s") for job in range(5)),
     ),
 }
@@ -470,7 +470,7 @@ def _demanded_rows(results: Results) -> Iterator[ResultRow]:
         if cell in results:
             disturbed = results.of(cell, "disturbance")[0] > DISTURBANCE_LIMIT
             for row, figure in zip(
-                single_rows(results, cell, {f"{cell}: what is demanded": figures}), figures, strict=True
+                single_rows(results, cell, {f"{cell}: required figures": figures}), figures, strict=True
             ):
                 yield replace(row, disturbed=disturbed and figure.measure not in _ALWAYS_JUDGED)
 

@@ -142,7 +142,7 @@ def _totals(results: Results) -> Iterator[ResultRow]:
             known = Figure(measure, f"{_TITLES[policy]}: {figure}", unit, paper, "", band, "U2", digits)
             disturbed = results.of(policy, "disturbance")[0] > DISTURBANCE_LIMIT
             found = results.of(policy, measure)
-            yield single_row(found, table="what is demanded", disturbed=disturbed, **known.fields())
+            yield single_row(found, table="required figures", disturbed=disturbed, **known.fields())
 
 
 def _starts(results: Results) -> Iterator[ResultRow]:

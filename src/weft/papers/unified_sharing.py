@@ -106,7 +106,7 @@ class SharingStudy:
 
 
 def _demanded(results: Results) -> Iterator[ResultRow]:
-    table = "what is demanded"
+    table = "required figures"
     for policy in POLICIES:
         completed = results.of(policy, "completed")
         figure = f"{POLICY_LABELS[policy]}: workflows completed"

@@ -54,7 +54,7 @@ _LIST_SHARE = 0.25
 """Share of the time after which no further list planner starts."""
 _SMALL_TERMS = 500
 """Size up to which an exact model (of a few dozen tasks) is solved within a second."""
-_INTERRUPTED = "the search was interrupted: this is the best plan until then"
+_INTERRUPTED = "the search was interrupted: this is the best plan so far"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +155,7 @@ def run_list_planners(request: PlanRequest, incumbent: Incumbent) -> None:
             infeasible = infeasible or error
             continue
         if not np.isfinite(made.schedule.finish_s).all():
-            raise Infeasible("the times of this plan are larger than numbers can be")
+            raise Infeasible("the times of this plan exceed the range of floating-point numbers")
         # The bounds below are at least as good as that of a list planner.
         incumbent.offer(replace(made, bound_s=0.0), name)
         if incumbent.bound_s == 0 and modes <= _MAX_BOUND_MODES:

@@ -215,7 +215,7 @@ def _explain_invalid_genome(
         machine = int(bound[graph.variable[task]])
         if group >= 0 and machine not in _machines_of_mode(instance.groups[group], modes, task):
             return _impossible_mode_error(instance, task, machine)
-    raise AssertionError("the decoder refused a genome in which nothing is wrong")
+    raise AssertionError("the decoder refused a valid genome")
 
 
 def _machines_of_mode(group: ModeGroup, modes: Indices | None, task: int) -> Indices:

@@ -82,7 +82,7 @@ class GeneticPlanner(BasePlanner):
     """Number of populations side by side that exchange their best individuals."""
 
     def __post_init__(self) -> None:
-        self.require_at_least(0, "population", "generations", note=" (as the preset says)")
+        self.require_at_least(0, "population", "generations", note=" (as in the preset)")
         self.require_at_least(1, "islands")
 
     def check(self, instance: Instance) -> Unsupported | None:

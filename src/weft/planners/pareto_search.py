@@ -156,7 +156,7 @@ class FrontSearch:
                 raise
             self._interrupted = True
         if self._interrupted:
-            self._notes.append("the search was interrupted: this is the front until then")
+            self._notes.append("the search was interrupted: this is the front so far")
         timed = self._budget.left is not None and self._budget.left() <= 0
         return FrontResult(
             entries=self._archive.entries,

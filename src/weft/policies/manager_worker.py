@@ -72,5 +72,5 @@ class PriorityManagerWorker(ManagerWorker):
     """Policy that prefers tasks whose children have other finished parents."""
 
     name: ClassVar[str] = "priority-manager-worker"
-    title: ClassVar[str] = "manager and workers, what others wait for first (Ma and Buyya, pM-S)"
+    title: ClassVar[str] = "manager and workers, tasks that others wait for first (Ma and Buyya, pM-S)"
     order: ClassVar[TaskOrder] = ByPriority()

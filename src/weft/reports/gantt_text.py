@@ -165,7 +165,7 @@ class TextGantt:
         width = max(width, _NARROWEST)
         lines = _heading(view, width, ascii) if heading else []
         if view.schedule.makespan_s <= 0:
-            return "\n".join([*lines, "nothing in this plan takes time"])
+            return "\n".join([*lines, "no task of this plan takes time"])
         bands = _bands(view)
         names = min(_LONGEST_NAME, width // 4, _widest_name(view, bands, ascii))
         chart = _TextChart(

@@ -148,7 +148,7 @@ def explain_sqlite_error(error: sqlite3.Error, path: Path) -> WeftError:
     code = getattr(error, "sqlite_errorcode", None)
     kind = None if code is None else code & 0xFF
     if kind in _DAMAGED:
-        advice = "restore it from a backup, or move it away to start afresh"
+        advice = "restore it from a backup, or move it away to create a new one"
         what = f"the file is damaged or not a database: {error}"
         return InvalidInput(what, advice=advice, location=SourceLocation(file=str(path)))
     advice = _ADVICE.get(kind, "") if kind is not None else ""
@@ -382,7 +382,7 @@ def _check_version(path: Path, connection: sqlite3.Connection) -> None:
         raise InvalidInput(
             f"the database has version {version}",
             rule=f"this weft reads version {SCHEMA_VERSION}",
-            advice="use the weft version that wrote it, or move `.weft` away to start afresh",
+            advice="use the weft version that wrote it, or move `.weft` away to create a new one",
             location=location,
         )
 

@@ -647,7 +647,7 @@ _GRACE = ValueType("time", QUANTITY_SHAPE, _read_constant, unit="s")
 
 # fmt: off
 CONTRACT = Record("a contract", (
-    Field("factor", _FACTOR, "allowed excess over the estimate: 0.5 allows half as long again",
+    Field("factor", _FACTOR, "allowed excess over the estimate: 0.5 allows 1.5 times the estimate",
           default_text="0.5"),
     Field("grace", _GRACE, "time before the contract is first checked", attribute="grace_s",
           default_text="a tenth of the estimate"),
@@ -836,7 +836,7 @@ TASK = Record("a task", (
           "explicit times instead of `work`: one time, or `{P1: 14, P2: 16}` for these machines only"),
     Field("nodes", _NODES, "allowed node counts; a task with more than one is moldable", default_text="1",
           write_record=_write_nodes),
-    Field("speedup", _SPEEDUP, "how the time falls with the nodes", default_text="more nodes bring nothing"),
+    Field("speedup", _SPEEDUP, "how the time decreases with the node count", default_text="no speed-up"),
     Field("machine", TEXT, "abstract machine; tasks with the same name run on the same machine"),
     Field("service", TEXT, "only machines that offer this service are used"),
     Field("requirements", EXPRESSION,

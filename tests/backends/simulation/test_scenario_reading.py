@@ -242,7 +242,7 @@ ENTRIES = {
     "suspensions: [{at: 5}]": "'task'",
     "suspensions: [{task: a}]": "'at'",
     "requirements: [{task: a, after: 1.5, rank: speed}]": "at most 1",
-    "requirements: [{task: a, after: 0.5}]": "a change of nothing",
+    "requirements: [{task: a, after: 0.5}]": "a change without requirements or rank",
     "requirements: [{task: a, after: 0.5, expression: 'memory >='}]": "cannot be read",
     "exit_codes: {a: [256]}": "at most 255",
     "exit_codes: {a: [-1]}": "at least 0",

@@ -317,7 +317,7 @@ def _read_end(reader: Reader, node: DocumentNode) -> End | None:
             return node.value
         close = nearest(node.value, FAILURE_WORDS)
         advice = f"did you mean {close!r}?" if close else f"known: {', '.join(FAILURE_WORDS)}"
-        what = f"{node.display()} is no exit code and no kind of failure"
+        what = f"{node.display()} is neither an exit code nor a kind of failure"
         reader.add_problem(node, what, rule="must be a code or a word", advice=advice)
         return None
     if (code := reader.integer(node, least=0)) is not None and code > _MAX_EXIT_CODE:
@@ -419,7 +419,7 @@ def _read_requirement(reader: Reader, node: DocumentNode) -> RequirementChange:
     entries = REQUIREMENT.read_entries(reader, node)
     if isinstance(node.value, dict) and not {"expression", "rank"} & entries.keys():
         advice = "add `expression:` (requirements) or `rank:`"
-        reader.add_problem(node, "a change of nothing", advice=advice)
+        reader.add_problem(node, "a change without requirements or rank", advice=advice)
     return RequirementChange(**{"task": "", "after": 0.0, **REQUIREMENT.read_values(reader, entries)})
 
 

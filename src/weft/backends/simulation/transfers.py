@@ -293,7 +293,7 @@ class _LinkTable:
 
 def _register(known: dict[int, _Value], flow: int, value: _Value) -> None:
     if flow in known:
-        raise ValueError(f"transfer {flow} is under way already")
+        raise ValueError(f"transfer {flow} is already in progress")
     known[flow] = value
 
 
@@ -384,7 +384,7 @@ class DataStaging:
         del self._stages[stage.attempt, stage.part]
         problem = "" if stage.host.up else "the machine does not answer"
         if stage.lost:
-            problem = "a machine where data lie does not answer"
+            problem = "a machine that holds the data does not answer"
         return ev.StagedIn(
             attempt=stage.attempt,
             part=stage.part,

@@ -88,14 +88,14 @@ def _check_migration(context: DecisionContext, decision: Migrate) -> Attempt:
     run = state.runs[attempt.run]
     where += f" of task {run.name(attempt.task)!r}"
     if attempt.cancelled or attempt.replaced_by is not None:
-        raise PolicyError(f"{where}, which is on its way out already")
+        raise PolicyError(f"{where}, which is already migrating")
     if not 0 <= decision.machine < len(state.machines):
         raise PolicyError(f"{where} to machine {decision.machine}: there is no such machine")
     where += f" to machine {state.machines[decision.machine].name!r}"
     if why := state.obstacle(decision.machine):
         raise PolicyError(f"{where}: {why}")
     if (decision.machine, decision.count) not in run.compiled.options(attempt.task).nodes:
-        raise PolicyError(f"{where} with {decision.count} nodes: it cannot run there so")
+        raise PolicyError(f"{where} with {decision.count} nodes: it cannot run there with this count")
     return attempt
 
 
@@ -163,11 +163,11 @@ def _check_placement(context: DecisionContext, run: RunState, place: Place) -> i
     if (nodes := options.nodes.get((place.machine, place.count))) is None:
         allowed = options.counts.get(place.machine)
         why = f"only {allowed} nodes are possible there" if allowed else "it cannot run there"
-        raise _placement_error(context, run, place, f"it asks for {place.count} nodes; {why}")
+        raise _placement_error(context, run, place, f"it requests {place.count} nodes; {why}")
     demand = run.demand(task, place.machine, place.count) if compiled.demands else ()
     if not place.queue and not machines.fits(place.machine, nodes, demand):
         free = f"{machine.free_nodes} of {machine.nodes} nodes are free, it needs {nodes}"
-        why = f"the machine is busy ({free}); a policy that lets tasks wait says queue=True"
+        why = f"the machine is busy ({free}); a policy that lets tasks wait sets queue=True"
         raise _placement_error(context, run, place, why)
     return nodes
 

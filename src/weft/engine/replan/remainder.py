@@ -607,7 +607,7 @@ def prepare_replan(state: EngineState, index: int) -> ReplanRequest:
         return ReplanRequest(compiled=run.compiled, instance=run.instance, offset_s=state.now)
     remainder = build_remainder(state, run)
     if not remainder.tasks:
-        raise Infeasible(f"nothing of {run.compiled.key!r} is left to be planned")
+        raise Infeasible(f"no task of {run.compiled.key!r} is left to plan")
     must = bool(remainder.moving) and state.settings.migrate == "always"
     return ReplanRequest(
         compiled=run.compiled,
