@@ -95,15 +95,12 @@ class OpenProject:
 
     def state_of(self, run: RunRecord) -> str:
         """Return the state of a run; ``interrupted`` if its engine died while it was running."""
-        if run.state == "running" and (self.engine is None or self._last != run.execution):
-            return "interrupted"
-        return run.state
-
-    @property
-    def _last(self) -> int:
-        """Return the execution driven by a running engine: the last one in state running."""
-        going = [each.number for each in self.runs.executions() if each.state == "running"]
-        return max(going, default=0)
+        if run.state != "running":
+            return run.state
+        # A running engine drives the last execution in state running.
+        running = [each.number for each in self.runs.executions() if each.state == "running"]
+        is_driven = self.engine is not None and run.execution == max(running, default=0)
+        return "running" if is_driven else "interrupted"
 
     def resumable(self, run: RunRecord) -> bool:
         """Return whether ``weft resume`` can continue a run."""
@@ -244,12 +241,12 @@ def clean(
     """
     with Lock(opened.layout.lock, command):
         chosen, kept = _choose_executions(opened, runs)
-        found = CleanupResult(kept=kept)
+        found, products = CleanupResult(kept=kept), ProductTable(opened.database)
         for execution in chosen:
             own = [run.number for run in opened.runs.of(execution.number)]
             found.runs += own
             header = JournalStore(opened.database).header(execution.number)
-            spared = _folders_with_results(opened, execution.number) if keep_results else set()
+            spared = set(products.directories(execution.number)) if keep_results else set()
             for root, name in _folders(opened.layout, execution.number, header, spared):
                 _remove(root, name, found, dry_run=dry_run)
             for number in own if everything else ():
@@ -279,7 +276,7 @@ def _choose_executions(opened: OpenProject, runs: Sequence[int]) -> tuple[list[E
 
 
 def _folders(
-    layout: ProjectLayout, execution: int, header: JournalHeader, spared: set[Path]
+    layout: ProjectLayout, execution: int, header: JournalHeader, spared: set[str]
 ) -> Iterator[tuple[Path, str]]:
     """Yield (root, relative path) of the folders of an execution."""
     number = str(execution)
@@ -289,7 +286,7 @@ def _folders(
             yield sandbox, number
             continue
         for name in _names(sandbox / number):
-            if sandbox / number / name not in spared:
+            if str(sandbox / number / name) not in spared:
                 yield sandbox, f"{number}/{name}"
     for name in ("attempts", "runners", "checkpoints"):
         yield layout.home, f"{name}/{number}"
@@ -300,10 +297,6 @@ def _names(folder: Path) -> list[str]:
         return sorted(each.name for each in folder.iterdir())
     except OSError:
         return []
-
-
-def _folders_with_results(opened: OpenProject, execution: int) -> set[Path]:
-    return {Path(directory) for directory in ProductTable(opened.database).directories(execution)}
 
 
 def _sandboxes(opened: OpenProject) -> list[Path]:

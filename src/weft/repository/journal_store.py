@@ -190,10 +190,9 @@ class JournalStore:
                 [Problem(what=f"{what}: {each}", location=location) for each in error.problems]
             ) from None
         except (KeyError, TypeError, ValueError, RecursionError) as error:
+            what = f"{what} cannot be read: {error!r}"
             advice = "the database is damaged: restore it from a backup"
-            raise InvalidInput(
-                f"{what} cannot be read: {error!r}", advice=advice, location=location
-            ) from None
+            raise InvalidInput(what, advice=advice, location=location) from None
 
 
 class JournalFileWriter:
@@ -263,13 +262,8 @@ def _read_line(file: str, number: int, line: str, read: Any) -> Any:
         raise InvalidInput([Problem(what=str(each), location=location) for each in error.problems]) from None
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         advice = "`weft simulate --journal FILE` writes one" if number == 1 else "the line is damaged"
-        raise InvalidInput(
-            f"invalid journal line: {_describe_error(error)}", advice=advice, location=location
-        ) from None
-
-
-def _describe_error(error: Exception) -> str:
-    return f"missing {error}" if isinstance(error, KeyError) else str(error)
+        why = f"missing {error}" if isinstance(error, KeyError) else str(error)
+        raise InvalidInput(f"invalid journal line: {why}", advice=advice, location=location) from None
 
 
 def _decode_line(

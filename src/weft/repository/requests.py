@@ -8,7 +8,6 @@ neither.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from weft.records import dataclass
 from weft.repository.database import Database
@@ -77,7 +76,8 @@ class RequestTable:
         # The version is read before the rows, so that later commits are seen next time.
         changes = self._database.data_version
         if changes != self._seen:
-            self._open = [_request(row) for row in self._database.rows(_OPEN)]
+            rows = self._database.rows(_OPEN)
+            self._open = [UserRequest(**dict(zip(_COLUMNS, row, strict=True))) for row in rows]
             self._seen = changes
         if self._answered:
             self._open = [request for request in self._open if request.number not in self._answered]
@@ -101,7 +101,3 @@ class RequestTable:
         """Remove a request unless it is answered; return whether it was unanswered."""
         self._database.execute_now("DELETE FROM request WHERE number = ? AND answer IS NULL", (number,))
         return self.reply(number) is None
-
-
-def _request(row: tuple[Any, ...]) -> UserRequest:
-    return UserRequest(**dict(zip(_COLUMNS, row, strict=True)))

@@ -31,7 +31,7 @@ def test_digest_depends_only_on_the_content(tmp_path: Path, content: bytes) -> N
     with (tmp_path / "f").open("rb") as file:
         file.seek(1)
         assert DIGESTS.of(file.fileno(), "f") == plain(content)
-        assert file.handle() == 1
+        assert file.tell() == 1
 
 
 def test_unmodified_old_file_is_not_read_again(tmp_path: Path) -> None:

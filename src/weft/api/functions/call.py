@@ -73,7 +73,10 @@ def describe_function(function: Callable[..., Any]) -> dict[str, Any]:
         # The source is not loaded there; it makes the task stale when the function changes.
         return {"import": named, "text": _source_or_empty(function)}
     package = _FunctionBundle()
-    package.add_function(_require_function(function))
+    if not isinstance(function, FunctionType):
+        what = f"{function!r} cannot be a task"
+        raise InvalidInput(what, rule="must be a function defined with `def`", advice="wrap it in one")
+    package.add_function(function)
     return {"name": function.__name__, "parts": package.parts}
 
 
@@ -116,13 +119,6 @@ def _source_or_empty(function: Callable[..., Any]) -> str:
         return inspect.getsource(function)
     except (OSError, TypeError):
         return ""
-
-
-def _require_function(function: Callable[..., Any]) -> FunctionType:
-    if not isinstance(function, FunctionType):
-        what = f"{function!r} cannot be a task"
-        raise InvalidInput(what, rule="must be a function defined with `def`", advice="wrap it in one")
-    return function
 
 
 class _FunctionBundle:
@@ -230,8 +226,12 @@ def _source(function: FunctionType) -> str:
 
 
 def _encode_value(value: Any, function: FunctionType, what: str) -> str:
+    return b64encode(_encode(value, f"{what} of function {function.__name__!r}")).decode()
+
+
+def _encode(value: Any, what: str) -> bytes:
     try:
-        return b64encode(encode_value(value, f"{what} of function {function.__name__!r}")).decode()
+        return encode_value(value, what)
     except UnsupportedValue as error:
         raise InvalidInput(str(error), rule="a task runs in another process") from None
 
@@ -262,7 +262,9 @@ def load_value(layout: ProjectLayout | None, workflow: str, name: str, missing: 
     file = next((each for each in product.files if each.name == f"{name}{VALUE}"), None)
     content = None if file is None else _content(Path(product.directory), file.name)
     # Decode the bytes that were hashed, not the file, which may change meanwhile.
-    if file is None or content is None or _digest(content) != file.digest:
+    if file is None or content is None:
+        return missing
+    if hashlib.blake2b(content, digest_size=DIGEST_SIZE).hexdigest() != file.digest:
         return missing
     return decode_value(content, _no_reference)
 
@@ -275,10 +277,6 @@ def _content(directory: Path, name: str) -> bytes | None:
         return None
 
 
-def _digest(content: bytes) -> str:
-    return hashlib.blake2b(content, digest_size=DIGEST_SIZE).hexdigest()
-
-
 def _no_reference(file: str) -> Any:
     raise UnsupportedValue(f"a value refers to {file!r}")
 
@@ -289,7 +287,8 @@ def load_exception(ran: RunResult) -> BaseException | None:
     if not failures:
         return None
     first = failures[0]
-    text = _error_text(ran, first.failed.attempt)
+    log = TaskLog(ran.layout.records(ran.execution, first.failed.attempt) / "err")
+    text = b"".join(log.more()).decode(errors="replace")
     record = _record(text)
     shown = "\n".join(line for line in text.splitlines() if not line.startswith(EXCEPTION))
     made = _exception(record) if record is not None else None
@@ -298,11 +297,6 @@ def load_exception(ran: RunResult) -> BaseException | None:
         made = TaskFailed(f"{first.failed.task}: {text}")
     made.__cause__ = RemoteTraceback(shown.strip() or first.text)
     return made
-
-
-def _error_text(ran: RunResult, attempt: int) -> str:
-    log = TaskLog(ran.layout.records(ran.execution, attempt) / "err")
-    return b"".join(log.more()).decode(errors="replace")
 
 
 def _record(text: str) -> dict[str, Any] | None:
@@ -436,7 +430,9 @@ def _build_workflow(roots: Sequence[TaskCall], name: str, layout: ProjectLayout)
                 describe_function(call.function), sort_keys=True
             )
         needed = list(dict.fromkeys(_find_calls((call.args, call.kwargs))))
-        content = described.encode() + b"\n" + _encode_arguments(call)
+        arguments = _replace_calls([list(call.args), call.kwargs])
+        sent = _encode(arguments, f"an argument of {call.function.__name__!r}")
+        content = described.encode() + b"\n" + sent
         key = hashlib.blake2b(content, digest_size=20).hexdigest()
         plain = f"{call.function.__name__}-{key[:_KEY]}"
         seen[plain] += 1
@@ -461,14 +457,6 @@ def _function_file(layout: ProjectLayout, name: str) -> str:
     folder = layout.project / _FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     return str(folder / name)
-
-
-def _encode_arguments(call: TaskCall) -> bytes:
-    what = f"an argument of {call.function.__name__!r}"
-    try:
-        return encode_value(_replace_calls([list(call.args), call.kwargs]), what)
-    except UnsupportedValue as error:
-        raise InvalidInput(str(error), rule="a task runs in another process") from None
 
 
 def _find_calls(value: Any) -> Iterator[TaskCall]:

@@ -141,9 +141,9 @@ _PLACES = ".weft/functions/places.json"
 def call(inputs: Sequence[str], outputs: Sequence[str]) -> None:
     """Call the function described by the first input and write its result to the only output."""
     _extend_path()
-    described, given = _read_call(Path(inputs[0]))
+    described, _, given = Path(inputs[0]).read_bytes().partition(b"\n")
     try:
-        function = _load_function(described)
+        function = _load_function(json.loads(described))
         args, kwargs = decode_value(given, _read_value)
     except Exception as error:
         traceback.print_exc()
@@ -170,11 +170,6 @@ def _extend_path() -> None:
     except (OSError, ValueError):
         return
     sys.path.extend(str(each) for each in places if each not in sys.path)
-
-
-def _read_call(path: Path) -> tuple[dict[str, Any], bytes]:
-    first, _, rest = path.read_bytes().partition(b"\n")
-    return json.loads(first), rest
 
 
 def _read_value(file: str) -> Any:

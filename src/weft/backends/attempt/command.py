@@ -83,7 +83,8 @@ class RenderedJob:
     @property
     def script(self) -> str:
         """Return the text of ``command.sh``, with which a user can run the same program by hand."""
-        lines = ["#!/bin/sh", f"# task {_one_line(self.task)}"]
+        name = self.task if self.task.isprintable() else repr(self.task)
+        lines = ["#!/bin/sh", f"# task {name}"]
         if self.argv is None:
             return "\n".join([*lines, "# nothing to execute", ""])
         lines.append(f"cd {shlex.quote(self.workdir)}")
@@ -94,10 +95,6 @@ class RenderedJob:
         ]
         lines.append(f"exec {shlex.join(self.argv)}" if self.body is None else self.body)
         return "\n".join([*lines, ""])
-
-
-def _one_line(text: str) -> str:
-    return text if text.isprintable() else repr(text)
 
 
 _MAX_WORD_CHARACTERS = 1000
@@ -488,6 +485,8 @@ def render_job(
     # No character takes more than four bytes.
     needs_script = body is not None and len(body) > _MAX_ARGUMENT_BYTES // 4
     needs_script = needs_script and len(str(body).encode()) > _MAX_ARGUMENT_BYTES
+    # Relative, because the project may be moved as a whole.
+    relative = f"{folder}/".removeprefix(f"{project}/").removesuffix("/")
     return RenderedJob(
         task=compiled.names[start.task],
         argv=("/bin/sh", f"{records}/command.sh") if needs_script else rendered.argv,
@@ -505,7 +504,7 @@ def render_job(
         environment=template.job.environment,
         outputs=tuple(renderer.outputs),
         version=template.job.version or "",
-        identity=f"{_relative_folder(folder, project)}:{compiled.names[start.task]}:{start.iteration}",
+        identity=f"{relative}:{compiled.names[start.task]}:{start.iteration}",
     )
 
 
@@ -717,8 +716,3 @@ def _mapping(value: object) -> Mapping[str, Value]:
 
 def _absolute_path(work: str, name: str) -> str:
     return name if name.startswith("/") else f"{work}/{name}"
-
-
-def _relative_folder(folder: Path, project: Path) -> str:
-    """Return a workflow's folder relative to the project, which may be moved as a whole."""
-    return f"{folder}/".removeprefix(f"{project}/").removesuffix("/")

@@ -20,7 +20,7 @@ from weft.engine.state.compiled import CompiledWorkflow
 from weft.expressions import Value
 from weft.platform.machine import Machine
 from weft.records import dataclass
-from weft.workflow.task import Input, Task
+from weft.workflow.task import Task
 from weft.workflow.task_graph import TaskGraph
 from weft.workflow.templates import fill_template, split_template
 
@@ -31,17 +31,16 @@ def refuse_redirection(task: Task, text: str, values: Mapping[str, Value]) -> No
         return
     from_file = task.sweep.from_file if task.sweep is not None else ()
     for piece in split_template(text):
-        if isinstance(piece, str) or not (piece.name in from_file or _is_result(piece.name)):
+        if isinstance(piece, str):
+            continue
+        is_result = "." in piece.name and not piece.name.startswith("machine.")
+        if not is_result and piece.name not in from_file:
             continue
         word = str(values.get(piece.name, ""))
         if word.startswith("/") or "://" in word or ".." in word.split("/"):
             why = f"{{{piece.name}}} was written by a task, and such a value must not lead to another folder"
             advice = "let the program open the file itself"
             raise StagingProblem("is refused", word, why, advice=advice, lasting=True)
-
-
-def _is_result(name: str) -> bool:
-    return "." in name and not name.startswith("machine.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,16 +128,13 @@ class TaskInputs:
         names = placed_values(self._compiled, task, machine, iteration)
         context = self._compiled.graph.context(task)
         for item in inputs:
+            name, source, producers = fill_template(item.file, names), "", tuple[int, ...]()
             if item.source:
                 refuse_redirection(self._compiled.description(task), item.source, names)
-            yield self._resolve(item, names, context)
-
-    def _resolve(self, item: Input, names: dict[str, Value], context: dict[str, Value]) -> DeclaredInput:
-        name = fill_template(item.file, names)
-        source = fill_template(item.source, names) if item.source else ""
-        declared = fill_template(item.file, context, last=False)
-        producers = () if source else tuple(self._producers.of(declared))
-        return DeclaredInput(name, producers, source, item.shared, item.compressed)
+                source = fill_template(item.source, names)
+            if not source:
+                producers = tuple(self._producers.of(fill_template(item.file, context, last=False)))
+            yield DeclaredInput(name, producers, source, item.shared, item.compressed)
 
 
 def _is_pattern(name: str) -> bool:

@@ -231,7 +231,10 @@ class _PathWalk:
         links = 0
         while todo:
             if (part := todo.pop()) == "..":
-                self._go_up()
+                if not self.fds:
+                    self._refuse_target("..")
+                os.close(self.fds.pop())
+                self.names.pop()
             elif part not in ("", ".") and (target := self._enter(part)) is not None:
                 links += 1
                 if links > _MOST_LINKS:
@@ -259,12 +262,6 @@ class _PathWalk:
         with FileDescriptor(self.fds.pop()):
             # An empty name reads the link behind the descriptor, not a link that has replaced it since.
             return os.readlink("", dir_fd=fd)
-
-    def _go_up(self) -> None:
-        if not self.fds:
-            self._refuse_target("..")
-        os.close(self.fds.pop())
-        self.names.pop()
 
     def _split_target(self, target: str) -> list[str]:
         if not target.startswith("/"):

@@ -191,7 +191,10 @@ class DigestCache:
             raise StagingProblem("cannot be read", name, "it changed while it was read", number=errno.EAGAIN)
         digest = whole.hexdigest()
         if settled:
-            self._store(_key(before), digest)
+            with self._lock:
+                self._digests[_key(before)] = digest
+                if len(self._digests) > self._most:
+                    self._digests.popitem(last=False)
         return digest
 
     def _lookup(self, status: os.stat_result) -> str | None:
@@ -200,12 +203,6 @@ class DigestCache:
             if (known := self._digests.get(key)) is not None:
                 self._digests.move_to_end(key)
         return known
-
-    def _store(self, key: _Key, digest: str) -> None:
-        with self._lock:
-            self._digests[key] = digest
-            if len(self._digests) > self._most:
-                self._digests.popitem(last=False)
 
 
 DIGESTS = DigestCache()

@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import NoReturn, TypeVar
 from weakref import WeakKeyDictionary
@@ -157,20 +158,11 @@ Demand = tuple[str, bool]
 """An expression in weft's language ("": none), and whether it is mandatory."""
 
 
-def parse_requirement(text: str, file: str) -> Demand:
-    """Parse a requirement in GridWay's or weft's language; raise JobProblem if it is invalid.
+def parse_demand(text: str, file: str, wanted: ValueKind) -> Demand:
+    """Parse a requirement (a truth value) or a rank (a number) in GridWay's or weft's language.
 
-    A line ``# optional`` allows the application to stay on its machine.
+    A line ``# optional`` allows the application to stay on its machine. Raises JobProblem.
     """
-    return _parse_demand(text, file, ValueKind.BOOLEAN)
-
-
-def parse_rank(text: str, file: str) -> Demand:
-    """Parse a rank in GridWay's or weft's language; raise JobProblem if it is invalid."""
-    return _parse_demand(text, file, ValueKind.NUMBER)
-
-
-def _parse_demand(text: str, file: str, wanted: ValueKind) -> Demand:
     # Imported on first use: few applications change their requirements.
     from weft.formats.format import ProblemCollector, SourceFile
     from weft.formats.gridway_template import TemplateEntry, translate_rank, translate_requirement
@@ -253,9 +245,9 @@ class TaskFiles:
     def observe(self) -> Observation:
         """Read the files that changed and return the observation."""
         problems: list[str] = []
-        progress = self._changed(self._progress_file, _read_progress, problems, tail=True)
-        requirement = self._changed(REQUIREMENT_FILE, parse_requirement, problems)
-        rank = self._changed(RANK_FILE, parse_rank, problems)
+        progress = self._changed(self._progress_file, parse_progress, problems, tail=True)
+        requirement = self._changed(REQUIREMENT_FILE, _parse_requirement, problems)
+        rank = self._changed(RANK_FILE, _parse_rank, problems)
         degraded = self._changed(PERFORMANCE_FILE, _read_complaint, problems, tail=True)
         self._progress = progress or self._progress
         return Observation(
@@ -270,7 +262,7 @@ class TaskFiles:
         )
 
     def _changed(
-        self, name: str, read: Callable[[str, str], _Found], problems: list[str], *, tail: bool = False
+        self, name: str, read: Callable[[str], _Found], problems: list[str], *, tail: bool = False
     ) -> _Found | None:
         """Parse a file if its signature changed since the previous observation."""
         if (signature := read_signature(self._workdir, name)) == self._signatures.get(name):
@@ -279,7 +271,7 @@ class TaskFiles:
         self._signatures[name] = signature
         try:
             text = None if signature is None else read_task_file(self._workdir, name, tail=tail)
-            return None if text is None else read(text, name)
+            return None if text is None else read(text)
         except JobProblem as problem:
             problems.append(str(problem))
             return None
@@ -297,11 +289,11 @@ class TaskFiles:
         return True
 
 
-def _read_progress(text: str, name: str) -> ReportedProgress | None:  # noqa: ARG001 -- read like the other files
-    return parse_progress(text)
+_parse_requirement = partial(parse_demand, file=REQUIREMENT_FILE, wanted=ValueKind.BOOLEAN)
+_parse_rank = partial(parse_demand, file=RANK_FILE, wanted=ValueKind.NUMBER)
 
 
-def _read_complaint(text: str, name: str) -> str:  # noqa: ARG001 -- read like the other files
+def _read_complaint(text: str) -> str:
     return shorten(text.strip(), _LONGEST_TEXT) or "the application reports bad performance"
 
 

@@ -30,6 +30,7 @@ from weft.backends.local.message_socket import MessageSocket
 from weft.backends.local.processes import (
     TICKS_PER_S,
     Process,
+    boot_id,
     list_processes,
     mark_prefix,
     marked_attempt,
@@ -39,7 +40,6 @@ from weft.backends.local.processes import (
 )
 from weft.backends.local.records import Record, RecordLog, SealedRecords, encode_record
 from weft.errors import WeftError
-from weft.platform.machine import Machine
 
 _TICK_S = 2.0 / TICKS_PER_S
 """Possible difference between the kernel's start times and the clock."""
@@ -49,7 +49,7 @@ _AFTER_BEAT_S = 3.0
 
 def is_alive(identity: Record | None) -> bool:
     """Return whether the runner of a ``pid`` record is running, stopped or not."""
-    if identity is None or identity.get("boot") != _boot_id():
+    if identity is None or identity.get("boot") != boot_id():
         return False
     found = read_process(int(str(identity["pid"])))
     return found is not None and found.began_ticks == identity["began_ticks"]
@@ -84,7 +84,7 @@ def kill_orphans(records: SealedRecords, *, timeout_s: float = 10.0) -> tuple[in
 def find_orphans(records: SealedRecords) -> list[Process]:
     """Return the running processes left by a dead runner; [] if the runner is alive."""
     identity = records.read("pid")
-    if identity is None or identity.get("boot") != _boot_id() or is_alive(identity):
+    if identity is None or identity.get("boot") != boot_id() or is_alive(identity):
         return []
     session = int(str(identity["pid"]))
     first_ticks = int(str(identity["began_ticks"]))
@@ -133,10 +133,6 @@ def _last_moment_s(records: SealedRecords) -> float:
         return float("inf")
     age_s = time.monotonic() - float(str(beat["monotonic_s"]))
     return time.clock_gettime(time.CLOCK_BOOTTIME) - age_s + _AFTER_BEAT_S
-
-
-def _boot_id() -> str:
-    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
 
 _Message = dict[str, Any]
@@ -597,11 +593,12 @@ class RunnerPool:
         if (link := self._links.get(machine)) is None:
             context = self._context
             described = context.machines[machine]
+            cores = described.backend.get("cores")
             self._make_folder()
             link = self._links[machine] = RunnerLink(
                 context.layout.runner(context.execution, described),
                 context.token,
-                cores=_machine_cores(described),
+                cores=cores if isinstance(cores, list | tuple) else None,
                 environment=self._environment,
             )
         return link
@@ -614,9 +611,3 @@ class RunnerPool:
                 return
         except StagingProblem as problem:
             raise RunnerFailed(f"no runner can be started: {problem}") from problem
-
-
-def _machine_cores(machine: Machine) -> list[int] | None:
-    """Return the cores reserved for a machine; None: any."""
-    stated = machine.backend.get("cores")
-    return [int(core) for core in stated] if isinstance(stated, list | tuple) else None

@@ -126,6 +126,11 @@ def out_of_memory_kills() -> int:
     return int(_read_field("/proc/vmstat", b"oom_kill ") or 0)
 
 
+def boot_id() -> str:
+    """Return the identifier of the current boot; process numbers of another boot have no meaning."""
+    return _read("/proc/sys/kernel/random/boot_id").decode().strip()
+
+
 def _read_field(name: str, key: bytes) -> bytes:
     """Return the number after a key in a ``/proc`` file; b"" if there is none."""
     for line in _read(name).splitlines():

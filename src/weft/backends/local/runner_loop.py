@@ -29,6 +29,7 @@ from weft.backends.local.processes import (
     ProcessTracker,
     ProgramLauncher,
     StartOrder,
+    boot_id,
     catches_signal,
     describe_excess,
     read_process,
@@ -709,6 +710,4 @@ def _attempt_number(message: Record) -> int:
 def _identity() -> Record:
     """Return the record that identifies this process across reboots and reused process numbers."""
     own = read_process(os.getpid())
-    with open("/proc/sys/kernel/random/boot_id") as file:
-        boot = file.read().strip()
-    return {"pid": os.getpid(), "began_ticks": own.began_ticks if own else 0, "boot": boot}
+    return {"pid": os.getpid(), "began_ticks": own.began_ticks if own else 0, "boot": boot_id()}
