@@ -12,7 +12,7 @@ from weft.engine.state.compiled import WorkflowLibrary
 from weft.policies.policy import make_policy
 from weft.runtime.simulation import Simulation
 
-__all__ = ["Line", "Ran", "run_all"]
+__all__ = ["Line", "PolicyRunResult", "run_all"]
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Line:
 
 
 @dataclass
-class Ran:
+class PolicyRunResult:
     """The result of a simulation; for a task that ran several times, its last run."""
 
     engine: object = None
@@ -75,6 +75,6 @@ def run_all(instances, arrivals, policy, scenario=UNDISTURBED, settings=None, **
         scenario=scenario,
         **options,
     )
-    ran = Ran()
+    ran = PolicyRunResult()
     ran.engine = simulation.run(record=lambda entry: ran.record(entry, lambda run: names[arrivals[run][1]]))
     return ran

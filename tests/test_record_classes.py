@@ -42,7 +42,7 @@ class Identity:
 
 
 @message
-class Told:
+class Notice:
     """A message that is not frozen at run time."""
 
     a: int
@@ -75,14 +75,14 @@ def test_frozen_record_behaves_like_a_standard_dataclass() -> None:
 
 
 def test_copies_and_pickles_are_equal() -> None:
-    for made in (Frozen(a=1, b=[2]), Told(a=1, b=0.5)):
+    for made in (Frozen(a=1, b=[2]), Notice(a=1, b=0.5)):
         assert pickle.loads(pickle.dumps(made)) == made
         assert copy.deepcopy(made) == made
 
 
 def test_hashes_follow_equality() -> None:
-    assert hash(Told(a=1)) == hash(Told(a=1))
-    assert len({Told(a=1), Told(a=1), Told(a=2)}) == 2
+    assert hash(Notice(a=1)) == hash(Notice(a=1))
+    assert len({Notice(a=1), Notice(a=1), Notice(a=2)}) == 2
     assert len({Identity(1), Identity(1)}) == 2
     assert Plain.__hash__ is None  # type: ignore[comparison-overlap]
 
@@ -96,8 +96,8 @@ def test_positional_fields_and_post_init_are_supported() -> None:
 
 
 def test_messages_are_not_frozen_at_run_time() -> None:
-    made = Told(a=1)
-    assert repr(made) == "Told(a=1, b=None)"
+    made = Notice(a=1)
+    assert repr(made) == "Notice(a=1, b=None)"
     object.__setattr__(made, "a", 2)
     assert made.a == 2
 

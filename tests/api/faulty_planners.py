@@ -64,7 +64,7 @@ class Invalid(HeftCopy):
 
 @dataclass(frozen=True)
 class Infinite(HeftCopy):
-    """Return infinite start times."""
+    """Return infinite finish times."""
 
     def plan(self, request):
         made = super().plan(request)

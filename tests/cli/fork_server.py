@@ -77,7 +77,7 @@ def open_stream(number: int) -> None:
     """Open a standard stream as Python does at start; the descriptor may now be a pipe."""
     name = ("stdin", "stdout", "stderr")[number]
     old = getattr(sys, name)
-    new = open(  # noqa: SIM115 - as long as the process lives
+    new = open(  # noqa: SIM115 - open until the process ends
         number, "r" if number == 0 else "w", encoding=old.encoding, errors=old.errors, closefd=False
     )
     if number:

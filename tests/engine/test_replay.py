@@ -131,5 +131,5 @@ def test_replay_with_another_policy_returns_the_first_difference(chain_on_two):
     first = chain_on_two.library["four"]
     other = Engine(chain_on_two.library, first.instance, make_policy("plan"), EngineSettings())
     found = replay(other, entries, engine.state.plans)
-    assert found.entries == 1, "it asks for a plan where the other placed tasks"
+    assert found.entries == 1, "it requests a plan where the other placed tasks"
     assert type(found.differences[0].got).__name__ == "Replan"

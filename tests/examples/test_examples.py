@@ -29,7 +29,7 @@ def test_a_workflow_is_planned_and_its_schedule_verifies(name):
     planned = weft.plan(EXAMPLES / name, on=EXAMPLES / ON.get(name, "grid.yaml"), plan_steps=100)
     assert planned.verify() == []
     assert 0 < planned.lower_bound_s <= planned.makespan_s
-    assert "assumed" not in planned.estimate_sources, "an example says how long its tasks take"
+    assert "assumed" not in planned.estimate_sources, "an example states the durations of its tasks"
 
 
 @pytest.mark.parametrize("name", sorted(PLATFORMS))

@@ -98,7 +98,7 @@ def test_unknown_values_are_nan_in_results() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "column", "says"),
+    ("text", "column", "message"),
     [
         ("1 + 1 / (cores - 2)", 7, "division by zero"),
         ("cores + arch", 7, "the string 'x86_64'"),
@@ -117,12 +117,12 @@ def test_unknown_values_are_nan_in_results() -> None:
         ("dates", 1, "datetime64"),
     ],
 )
-def test_errors_in_a_row_are_reported(text: str, column: int, says: str) -> None:
+def test_errors_in_a_row_are_reported(text: str, column: int, message: str) -> None:
     columns = COLUMNS | {"bad": np.zeros(3), "dates": np.zeros(4, dtype="datetime64[s]")}
     with pytest.raises(ExpressionError) as caught:
         evaluate_columns(parse(text), columns, 4)
     assert caught.value.column == column
-    assert says in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_items_of_mappings_in_a_column_are_read() -> None:

@@ -130,7 +130,7 @@ def test_variables_take_precedence_over_units_and_constants() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "column", "says"),
+    ("text", "column", "message"),
     [
         ("1 + a / 0", 7, "division by zero"),
         ("a % (1 - 1)", 3, "division by zero"),
@@ -177,11 +177,11 @@ def test_variables_take_precedence_over_units_and_constants() -> None:
         ("lines(split.parts)", 1, "before the file exists"),
     ],
 )
-def test_errors_name_the_column_and_the_rule(text: str, column: int, says: str) -> None:
+def test_errors_name_the_column_and_the_rule(text: str, column: int, message: str) -> None:
     with pytest.raises(ExpressionError) as caught:
         value(text)
     assert caught.value.column == column
-    assert says in str(caught.value)
+    assert message in str(caught.value)
     assert caught.value.text == text
 
 

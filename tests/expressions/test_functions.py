@@ -80,7 +80,7 @@ def test_functions_give_the_expected_values(text: str, expected: Value) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "column", "says"),
+    ("text", "column", "message"),
     [
         ("sqrt(-1)", 6, "at least 0"),
         ("log(0)", 5, "above 0"),
@@ -115,11 +115,11 @@ def test_functions_give_the_expected_values(text: str, expected: Value) -> None:
         ("default(1)", 1, "takes 2 arguments"),
     ],
 )
-def test_wrong_arguments_of_functions_are_reported(text: str, column: int, says: str) -> None:
+def test_wrong_arguments_of_functions_are_reported(text: str, column: int, message: str) -> None:
     with pytest.raises(ExpressionError) as caught:
         evaluate(parse(text), {})
     assert caught.value.column == column
-    assert says in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_pattern_matching_has_limits_and_is_fast() -> None:

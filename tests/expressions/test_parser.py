@@ -70,7 +70,7 @@ def test_surrounding_blanks_are_ignored(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "column", "says"),
+    ("text", "column", "message"),
     [
         ("", 1, "empty"),
         ("   ", 1, "empty"),
@@ -100,11 +100,11 @@ def test_surrounding_blanks_are_ignored(text: str) -> None:
         ("007", 1, "leading zeros"),
     ],
 )
-def test_errors_have_a_column_and_a_reason(text: str, column: int, says: str) -> None:
+def test_errors_have_a_column_and_a_reason(text: str, column: int, message: str) -> None:
     with pytest.raises(ExpressionError) as caught:
         parse(text)
     assert caught.value.column == column
-    assert says in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(

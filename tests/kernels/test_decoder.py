@@ -252,7 +252,7 @@ def test_append_rule_leaves_gaps_and_insertion_rule_fills_them(form):
 
 
 def test_append_rule_starts_a_task_when_enough_nodes_stay_free(form):
-    # One of three nodes is free for good from the start, so a narrow task starts at once although a wide one,
+    # One of three nodes is permanently free from the start, so a narrow task starts at once although a wide one,
     # placed before it, starts later; a second wide one would fit before the first, but that is a gap.
     tasks = {
         "first": {"work": 4},

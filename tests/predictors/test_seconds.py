@@ -68,7 +68,7 @@ def test_different_tasks_use_a_table_and_equivalent_tasks_use_classes():
         classes = default_chain().table(like, MACHINES)
     assert isinstance(classes, ClassSeconds)
     assert classes.seconds.shape[0] == 2
-    assert classes.machine_class[2] != classes.machine_class[3]  # z is named, its twin is not
+    assert classes.machine_class[2] != classes.machine_class[3]  # z is named, the equal machine is not
 
 
 def test_tasks_without_work_take_0_seconds_on_one_node_of_every_machine():

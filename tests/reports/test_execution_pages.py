@@ -65,7 +65,7 @@ def test_the_page_is_complete_and_self_contained(executed):
     assert page == execution_html(executed)
 
 
-@pytest.mark.parametrize("text", ["exit code 3", "nobody knows why"])
+@pytest.mark.parametrize("text", ["exit code 3", "no reason given"])
 def test_failure_message_is_shown_once(executed, text):
     (failure,) = executed.failures
     measured = {failure.failed.attempt: ProcessUsage(text=text)}

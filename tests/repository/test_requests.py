@@ -50,7 +50,7 @@ def test_request_is_delivered_and_answered(engine, shell):
 
 
 def test_request_with_an_uncommitted_reply_stays_pending(engine, shell):
-    """The engine was killed before the commit; the next engine sees the request as unanswered."""
+    """The engine was killed before the commit; the request stays unanswered for the next engine."""
     number = RequestTable(shell).ask("hold", execution=1)
     RequestTable(engine).done(number, "held")
     assert [each.number for each in RequestTable(shell).pending()] == [number]

@@ -53,7 +53,7 @@ def test_s1_objectives_equal_the_metrics_of_the_same_name():
     made = instance(MIXED, UNLIKE)
     schedule = planned(made)
     found = measure_schedule(schedule, made)
-    assert len({getattr(found, key) for key in S1.values()}) == 8, "the example tells them apart"
+    assert len({getattr(found, key) for key in S1.values()}) == 8, "the example distinguishes them"
     for name, key in S1.items():
         assert OBJECTIVES[name].value(schedule, made) == getattr(found, key), name
 

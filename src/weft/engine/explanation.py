@@ -176,13 +176,13 @@ _SHOWN_RECORDS = (
     messages.IgnoreRequirement,
     messages.ReportLateCancel,
 )
-"""Record commands shown in the story of a task."""
+"""Record commands shown in the history of a task."""
 
 
 def _describe_entry(
     state: EngineState, entry: JournalEntry, run: int, task: int, attempts: set[int]
 ) -> Iterator[tuple[int, str]]:
-    """Yield what an entry says about a task: the position of the command (-1 for the event) and a sentence.
+    """Yield the facts of an entry about a task: position of the command (-1 for the event) and a sentence.
 
     ``attempts`` holds the attempts of the task so far; new ones are added.
     """

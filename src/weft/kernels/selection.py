@@ -175,7 +175,7 @@ class SelectionRule(NamedTuple):
     following: Indices
     """Per task: the next identical task by rank; the number of tasks if there is none."""
     paced: int
-    """Whether no value can be below the time at which some machine has a node free for good (LEAST only)."""
+    """Whether no value is below the time from which some machine always has a free node (LEAST only)."""
 
 
 class SelectionQueue(NamedTuple):

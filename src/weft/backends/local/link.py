@@ -490,7 +490,7 @@ class RunnerPool:
             link.flush()
 
     def receive(self, descriptor: int) -> list[ProgramReport]:
-        """Return the reports of a runner; if it is gone, those of its replacement."""
+        """Return the reports of a runner; if it has ended, those of its replacement."""
         machine = self._machine_of[descriptor]
         try:
             reports: list[ProgramReport] = list(self._links[machine].receive())

@@ -200,7 +200,7 @@ PERTURBATION = Record("a perturbation", (
     Field("slowdown", _SLOWDOWN, "factor by which the machines become slower; a range to draw from: `3..10`",
           required=True),
     Field("lasting", _TIME_SPAN, "duration; a range to draw from: `100s..600s`", attribute="lasting_s",
-          default=Span(low=math.inf, high=math.inf), default_text="for good"),
+          default=Span(low=math.inf, high=math.inf), default_text="permanently"),
     Field("at", _TIME, "time at which all these machines become slower, once", attribute="at_s",
           default_text="0", write_record=lambda entry: entry.at_s if entry.every_s is None else None),
     Field("every", _TIME_ABOVE_0,
@@ -218,7 +218,7 @@ FAILURE = Record("a failure", (
     Field("mtbf", _TIME_ABOVE_0, "mean time from the start or a repair to the next failure of each machine",
           attribute="mtbf_s"),
     Field("repair", _TIME, "duration of the repair; its mean with `mtbf`", attribute="repair_s",
-          default=math.inf, default_text="for good"),
+          default=math.inf, default_text="permanently"),
 ), null_is_absent=True, constraints=_ONE_KEY_OF_MACHINES)
 
 LOAD = Record("a load", (
@@ -232,7 +232,7 @@ LOAD = Record("a load", (
 SILENCE = Record("a silence", (
     *_MACHINE_FIELDS,
     Field("at", _TIME, "start of the silence", attribute="at_s", default=0.0),
-    Field("lasting", _TIME, "duration", attribute="lasting_s", default=math.inf, default_text="for good"),
+    Field("lasting", _TIME, "duration", attribute="lasting_s", default=math.inf, default_text="permanently"),
     Field("what", choice(SILENT_PARTS), "part of the machine that does not answer", default="both"),
 ), null_is_absent=True, constraints=_ONE_KEY_OF_MACHINES)
 # fmt: on
@@ -385,7 +385,7 @@ DURATIONS = Record("the durations", (
 SUSPENSION = Record("a suspension", (
     Field("task", TEXT, "task whose running attempts the remote side suspends", required=True),
     Field("at", _TIME, "time of the suspension", attribute="at_s", required=True),
-    Field("lasting", _TIME, "duration", attribute="lasting_s", default=math.inf, default_text="for good"),
+    Field("lasting", _TIME, "duration", attribute="lasting_s", default=math.inf, default_text="permanently"),
 ), null_is_absent=True)
 
 CANCELLATION = Record("a cancellation", (
