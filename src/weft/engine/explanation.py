@@ -261,7 +261,7 @@ _MAX_TASKS = 100
 
 
 def _list_wait_reasons(state: EngineState, run: RunState, task: int) -> list[str]:
-    """Return what a task waits for, in words; an empty list if it runs or has ended."""
+    """Return the reasons why a task waits, as text; an empty list if it runs or has ended."""
     match TaskState(run.state[task]):
         case TaskState.WAITING:
             return _describe_predecessors(run, task)
@@ -291,7 +291,7 @@ def _describe_predecessors(run: RunState, task: int) -> list[str]:
 
 
 def _describe_machines(state: EngineState, run: RunState, task: int) -> list[str]:
-    """Return why no machine takes a ready task, or that the policy has not chosen one yet."""
+    """Return why no machine can run a ready task, or that the policy has not placed it yet."""
     if run.planned and run.plan is None:
         return ["a plan"] if run.plan_wanted else ["a plan, which could not be made"]
     judged = _judge_candidates(state, run, task)

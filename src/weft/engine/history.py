@@ -92,7 +92,7 @@ class AttemptRecord:
 
     @property
     def useful_s(self) -> float:
-        """Return how many of the seconds it ran were useful work."""
+        """Return the seconds of its run time that were useful work."""
         if self.ending == "completed" and self.useful_share > 0:
             return self.ran_s
         if self.useful_share <= 0:

@@ -289,7 +289,7 @@ def _check_counts(state: EngineState, run: RunState) -> None:
 
 
 def _done_s(state: EngineState, run: RunState, task: int) -> float:
-    """Return the part of a task's mean seconds that is done if the estimate holds."""
+    """Return the completed part of a task's mean seconds, assuming that the estimate is exact."""
     attempt = state.attempts[run.attempt_of[task]]
     if attempt.started_s is None or run.state[task] in FINAL:
         return 0.0

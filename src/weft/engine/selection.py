@@ -90,7 +90,7 @@ def _find_rank(run: RunState, task: int) -> str | None:
 
 
 def check_requirement(text: str, run: RunState, task: int) -> str:
-    """Return what is wrong with an expression written by an application; "": nothing."""
+    """Return the problem of an expression written by an application; "": none."""
     try:
         _evaluate(parse(text), run, run.compiled.graph.context(task))
     except InvalidInput as error:

@@ -192,7 +192,7 @@ def _on_staged_in(state: EngineState, event: messages.StagedIn) -> None:
 
 
 def _note_arrival(state: EngineState, attempt: Attempt) -> None:
-    """Record that an attempt may be able to start now."""
+    """Record that an attempt is to be checked for a possible start."""
     if attempt.holds:
         state.pending.attempts[attempt.number] = None
     else:
@@ -212,7 +212,7 @@ def _on_cleaned_up(state: EngineState, event: messages.CleanedUp) -> None:
 
 
 def _close_predecessor(state: EngineState, attempt: Attempt) -> None:
-    """Close a replaced attempt; the one that replaces it may start now."""
+    """Close a replaced attempt, so that its replacement may start."""
     attempt.stage = Stage.OVER
     successor = state.find_attempt(attempt.replaced_by)
     state.close(attempt)
@@ -403,7 +403,7 @@ def _reopen_task(state: EngineState, run: RunState, task: int, *, failed: bool) 
 
 
 def _is_held(state: EngineState, run: RunState, variable: int, *, besides: int) -> bool:
-    """Return whether another task of an abstract machine is on its machine or has completed there."""
+    """Return whether another task of an abstract machine runs or has completed on its machine."""
     for member in run.members(variable):
         attempt = state.attempt_of(run, member)
         here = attempt is not None and not attempt.cancelled

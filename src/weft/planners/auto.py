@@ -165,7 +165,7 @@ def run_list_planners(request: PlanRequest, incumbent: Incumbent) -> None:
 
 
 def _differs(name: str, instance: Instance, objective: Objective) -> bool:
-    """Return whether the plan of a planner can differ from those of the planners before it."""
+    """Return whether the plan of a planner can differ from the plans of the planners before it."""
     moldable = bool(compile_problem(instance).modes.moldable.any())
     costs = not objective.is_makespan or objective.max_cost is not None
     if name in ("heft-moldable", "cpa"):
@@ -237,6 +237,6 @@ def _run_first_search(request: PlanRequest, incumbent: Incumbent) -> None:
 
 
 def _is_out_of_time(budget: Budget, incumbent: Incumbent) -> bool:
-    """Return whether the clock ended the search before no better plan could exist."""
+    """Return whether the clock ended the search before the plan was proven optimal."""
     timed = budget.left is not None and budget.left() <= 0
     return timed and not incumbent.is_settled

@@ -152,7 +152,7 @@ def check_rows(name: str, given: ArrayLike, width: int) -> Indices:
 
 
 def row_stride(rows: NDArray[Any]) -> int:
-    """Return the distance between the rows of two individuals; 0 if they share one row."""
+    """Return the distance between the rows of two individuals; 0 if all share one row."""
     return rows.shape[1] if rows.ndim == 2 else 0
 
 

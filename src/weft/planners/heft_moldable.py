@@ -223,7 +223,7 @@ def _tighten_best(
 
 
 def _share_to_deadline(start: _ScoredSchedule, objective: Objective) -> tuple[float, ...]:
-    """Return the share that extends a plan to the deadline, if there is a deadline."""
+    """Return the factor that extends a plan to the deadline, if there is a deadline."""
     makespan_s = start.schedule.makespan_s
     return () if objective.deadline_s is None or makespan_s <= 0 else (objective.deadline_s / makespan_s,)
 

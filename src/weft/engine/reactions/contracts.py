@@ -143,7 +143,7 @@ def _apply_evaluator(text: str, default: PerformanceContract) -> PerformanceCont
 
 
 def compute_ratio(watched: PerformanceSample, now_s: float) -> float | None:
-    """Return projected over predicted time, minus 1; None: cannot be computed now.
+    """Return projected time / predicted time - 1; None: cannot be computed now.
 
     0: on schedule; 1: twice the predicted time; -0.5: half of it.
     """
@@ -157,7 +157,7 @@ def compute_ratio(watched: PerformanceSample, now_s: float) -> float | None:
 
 
 def find_breach(watched: PerformanceSample, contract: PerformanceContract, now_s: float) -> Breach | None:
-    """Return the violated limit, if any; waiting comes first because it explains the rest."""
+    """Return the violated limit, if any; waiting is checked first because it explains the others."""
     if now_s >= _waited_s(watched, contract):
         return Breach.WAITING
     return Breach.PERFORMANCE if now_s >= _late_s(watched, contract) else None
@@ -175,14 +175,14 @@ def next_check_s(watched: PerformanceSample, contract: PerformanceContract, now_
 
 
 def _iteration_ratio(watched: PerformanceSample) -> float | None:
-    """Return the last iteration over the expected one."""
+    """Return the duration of the last iteration over the expected duration."""
     if watched.last_iteration_s is None or not watched.expected_iteration_s:
         return None
     return watched.last_iteration_s / watched.expected_iteration_s
 
 
 def _time_ratio(watched: PerformanceSample, now_s: float) -> float | None:
-    """Return the elapsed time, or the time projected from the work done, over the predicted time."""
+    """Return elapsed time, or time projected from the work done, divided by the predicted time."""
     started_s = watched.started_s or 0.0
     if not watched.timed:
         return None
@@ -197,7 +197,7 @@ def _time_ratio(watched: PerformanceSample, now_s: float) -> float | None:
 
 
 def _known_until_s(watched: PerformanceSample, now_s: float) -> float:
-    """Return the time up to which ``done`` holds; an overdue report counts as no progress."""
+    """Return the time up to which ``done`` is valid; an overdue report counts as no progress."""
     if watched.reported_s is None:
         return now_s
     if watched.reports_every_s is None:
@@ -213,7 +213,7 @@ def _waited_s(watched: PerformanceSample, contract: PerformanceContract) -> floa
 
 
 def _late_s(watched: PerformanceSample, contract: PerformanceContract) -> float:
-    """Return the first time at which the attempt is too slow if nothing more is reported."""
+    """Return the first time at which the attempt is too slow unless progress is reported."""
     if watched.started_s is None or watched.finished:
         return math.inf
     moments = (
@@ -224,7 +224,7 @@ def _late_s(watched: PerformanceSample, contract: PerformanceContract) -> float:
 
 
 def _iteration_late_s(watched: PerformanceSample, contract: PerformanceContract, started_s: float) -> float:
-    """Return the start if the last iteration was too slow, else infinity."""
+    """Return the start of the attempt if its last iteration was too slow, else infinity."""
     allowed_s = contract.iteration_limit_s
     if allowed_s is None and contract.limit is not None and watched.profiled:
         allowed_s = (1 + contract.limit) * (watched.expected_iteration_s or 0.0)

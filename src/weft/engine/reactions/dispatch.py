@@ -294,7 +294,7 @@ def _plan_order(context: DecisionContext, machine: MachineState, racing: Iterato
 def _delays_turn(
     context: DecisionContext, run: RunState, machine: MachineState, attempt: Attempt, first: int
 ) -> bool:
-    """Return whether an attempt would start before its planned time and delay the task whose turn it is."""
+    """Return whether an attempt would start before its planned time and delay the next planned task."""
     assert run.plan is not None
     now, mine = context.state.now, run.plan.line.get(attempt.task)
     due_s = _passed_s(run.plan.line[first].start_s)
@@ -309,12 +309,12 @@ def _delays_turn(
 
 
 def _passed_s(at_s: float) -> float:
-    """Return a time slightly after a planned one, because simultaneous events arrive one by one."""
+    """Return a time slightly after a planned time, because simultaneous events arrive one by one."""
     return at_s + _ROUNDING * max(1.0, at_s)
 
 
 def _find_turn(context: DecisionContext, run: RunState, machine: int) -> int | None:
-    """Return the task of a run whose turn it is on a machine: the first planned one that has not started."""
+    """Return the next planned task of a run on a machine: the first that has not started."""
     if run.plan is None:
         return None
 
@@ -333,7 +333,7 @@ def _find_turn(context: DecisionContext, run: RunState, machine: int) -> int | N
 
 
 def _is_planned_before(run: RunState, first: int, attempt: Attempt) -> bool:
-    """Return whether the attempt was planned before the task whose turn it is.
+    """Return whether the attempt was planned before the next planned task.
 
     An attempt that the plan omits was assigned before the plan was made, and the plan assumes that it goes
     first.
@@ -356,7 +356,7 @@ def start_prepared_attempts(context: DecisionContext) -> None:
 
 
 def _can_start(context: DecisionContext, attempt: Attempt) -> bool:
-    """Return whether only nodes are missing."""
+    """Return whether an attempt waits only for free nodes."""
     if attempt.stage != _ASSIGNED or attempt.staging or attempt.cancelled or attempt.replaced_by is not None:
         return False
     state = context.state

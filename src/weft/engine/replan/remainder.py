@@ -407,7 +407,7 @@ class _RemainderBuilder:
         self._bring_restart_files(task, head)
 
     def _stand(self, tail: int, head: int, *, moves: bool) -> int | None:
-        """Return the row that represents a task that is not planned; None: nothing depends on it."""
+        """Return the row that represents a task outside the plan; None: no row depends on it."""
         running = self.situation.standing[tail] is TaskStanding.RUNNING
         if running and head in self.fresh:
             return None
@@ -510,7 +510,7 @@ def _find_modes(instance: Instance, lines: list[PlanLine | None], bound: Indices
 
 
 def _find_seconds(state: EngineState, run: RunState, remainder: Remainder, modes: Indices) -> Floats:
-    """Return the seconds of every row if nothing moves."""
+    """Return the seconds of every row on its current machine."""
     instance = remainder.instance
     seconds = np.zeros(len(instance))
     for row in np.flatnonzero(instance.graph.kind == COMPUTE).tolist():

@@ -107,7 +107,7 @@ class RunSituation:
 
 
 def _rebound_variable(situation: RunSituation, task: int) -> tuple[int, int]:
-    """Return the (abstract machine, iteration) that is re-bound when a task moves."""
+    """Return the variable (abstract machine, iteration) that is bound again when a task moves."""
     source = situation.graph.source[task]
     machine = situation.graph.machine[task] if source is None else source
     return machine, situation.iteration[task]
@@ -116,7 +116,7 @@ def _rebound_variable(situation: RunSituation, task: int) -> tuple[int, int]:
 def _find_tied_ancestors(
     situation: RunSituation, present: Sequence[Sequence[int]], moving: Iterable[int]
 ) -> set[int]:
-    """Return the tasks that must run again for the moving ones, along present edges."""
+    """Return the tasks that must run again because others move, along the remaining edges."""
     graph = situation.graph
     variables = {task: _rebound_variable(situation, task) for task in moving}
     written: dict[tuple[int, int], list[int]] = {variable: [] for variable in variables.values()}

@@ -228,7 +228,7 @@ class TaskFacts:
         return bool(self.avoid or self.growth) or self.requirements is not None
 
     def complete(self) -> None:
-        """Remove what matters only until the task completes."""
+        """Remove the facts that are needed only until the task completes."""
         self.tries = self.requeues = 0
         self.restart_files = self.requirements = None
         self.growth, self.avoid = {}, set()
@@ -394,7 +394,7 @@ class RunState:
         return self.facts_of(task).tries + 1
 
     def is_mode(self, task: int, machine: int, count: int) -> bool:
-        """Return whether a mode exists and offers the memory that the task needs by now."""
+        """Return whether a mode exists and offers the current memory request of the task."""
         if (machine, count) not in self.compiled.options(task).nodes:
             return False
         host = self.instance.machines[machine]

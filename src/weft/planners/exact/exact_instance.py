@@ -224,7 +224,7 @@ def list_options(instance: Instance, places: PlaceTable, *, all_options: bool) -
 
 
 def _undominated(options: list[ExecutionOption]) -> list[ExecutionOption]:
-    """Return the options without those that need no less of anything than another at the same place."""
+    """Return the options that are not dominated by another option at the same place."""
     kept: list[ExecutionOption] = []
     by_need = sorted(options, key=lambda option: (option.place, option.nodes, option.seconds, option.mode))
     for option in by_need:
@@ -289,11 +289,11 @@ class TickGrid:
         return int(self.ticks(np.array(seconds)))
 
     def begun(self, seconds: float) -> int:
-        """Return the number of ticks that have ended at a time."""
+        """Return the number of whole ticks before a time."""
         return math.floor(self._counted(seconds))
 
     def ended(self, seconds: float) -> int:
-        """Return the first tick that does not begin before a time."""
+        """Return the first tick that begins at or after a time."""
         return math.ceil(-self._counted(-seconds))
 
     def _counted(self, seconds: float) -> float:

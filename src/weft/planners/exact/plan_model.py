@@ -189,7 +189,7 @@ class _OccupancyConstraints:
             self.model.together([stay for stay, _ in used], [amount for _, amount in used], limit)
 
     def _short(self, place: int, taken: list[int], limit: int) -> bool:
-        """Return whether all tasks together can need more than the limit."""
+        """Return whether the needs of all tasks together can exceed the limit."""
         most: dict[int, int] = {}
         for (task, _, _), amount in zip(self.stays[place], taken, strict=True):
             most[task] = max(most.get(task, 0), amount)
@@ -300,7 +300,7 @@ class PlanModel:
             self._name_in_order(places)
 
     def _name_in_order(self, places: tuple[int, ...]) -> None:
-        """Allow a variable to use a place only if an earlier variable uses the place before it."""
+        """Break symmetry: a variable may use a place only if an earlier variable uses the preceding place."""
         model = self.model
         used: dict[int, Literal] = {}
         for placed in self.placed:
@@ -380,7 +380,7 @@ def add_hints(built: PlanModel, schedule: Schedule) -> None:
 
 
 def _match_equivalent_tasks(built: PlanModel, begun: list[int]) -> list[int]:
-    """Return per task the task of the schedule it stands for, so that equivalent tasks start in order."""
+    """Map each task to an equivalent task of the schedule, so that equivalent tasks start in order."""
     parts = list(range(len(begun)))
     following = dict(built.equivalent)
     firsts = following.keys() - set(following.values())
@@ -438,7 +438,7 @@ def read_schedule(built: PlanModel, value: Value) -> Schedule:
 
 
 def _read_bindings(built: PlanModel, value: Value, order: list[int], end: list[int]) -> Indices:
-    """Return the machine of every variable; of several at a place, the one that is free for longest."""
+    """Return the machine of every variable; of machines at one place, that which is free for longest."""
     case = built.case
     places = [next(place for place, literal in placed.items() if value(literal)) for placed in built.placed]
     bound = np.array([case.places.machines[place][0] for place in places], dtype=np.uint32)

@@ -162,7 +162,7 @@ class _TaskClusters:
         return False
 
     def _latest_s(self, tasks: _Numbers, head_s: Floats, tail_s: Floats) -> Floats:
-        """Return per place a lower bound of the last finish, from sets of late heads and of long tails."""
+        """Return per place a lower bound of the last finish, from tasks with late heads or long tails."""
         head_s, tail_s, needs_s = head_s[tasks], tail_s[tasks], self.needs_s[tasks]
         late, far = np.argsort(-head_s, kind="stable"), np.argsort(-tail_s, kind="stable")
         after = (head_s[late] + np.minimum.accumulate(tail_s[late]))[:, None] + needs_s[late].cumsum(axis=0)
@@ -216,7 +216,7 @@ def _bound_pairs(instance: Instance) -> tuple[_Numbers, _Numbers]:
 
 
 def _tables(instance: Instance, modes: list[BoundModes], place: NDArray[np.intp]) -> tuple[Floats, Floats]:
-    """Return seconds and share of every task at every place; at one place "anywhere" above ``_CELLS``."""
+    """Return seconds and share of every task at every place; large tables have a single place, "anywhere"."""
     tasks, places = len(instance), int(place.max()) + 1
     capacity = np.bincount(place, instance.capacity, places)
     capacity[place[instance.unlimited]] = np.inf
