@@ -137,7 +137,7 @@ _last_listed: WeakKeyDictionary[CompiledWorkflow, tuple[int, list[tuple[External
     WeakKeyDictionary()
 )
 """By workflow: the task listed last and its (file, name depends on the machine). The search for a machine
-asks for one task on many machines in a row.
+lists the files of one task for many machines in a row.
 """
 
 

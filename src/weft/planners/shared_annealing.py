@@ -370,7 +370,7 @@ class SharedWorkspace(NamedTuple):
     links: SharedLinks
     ways: SharedModes
     mode: Indices
-    """Per way: its position among the modes of the task's group."""
+    """Per listed mode: its position among the modes of the task's group."""
     goal: SharedGoal
     moves: SharedMoves
     layout: SharedSchedule
@@ -583,7 +583,7 @@ class _SharedModeTable(NamedTuple):
     """The listed modes of all tasks, by task, then machine, then count."""
 
     first: Indices
-    """Per task: its first way; one more entry holds the total."""
+    """Per task: its first listed mode; one more entry holds the total."""
     task: NDArray[np.int64]
     mode: Indices
     """Positions among the modes of the task's group."""
@@ -591,9 +591,9 @@ class _SharedModeTable(NamedTuple):
     nodes: Floats
     seconds: Floats
     amounts: Floats
-    """Ways x resources."""
+    """Listed modes x resources."""
     use: Floats
-    """Ways x budgets that can be exceeded: the share of the budget that a mode consumes."""
+    """Listed modes x budgets that can be exceeded: the share of the budget that a mode consumes."""
 
 
 def _list_shared_modes(instance: Instance, *, efficient: bool) -> _SharedModeTable | None:

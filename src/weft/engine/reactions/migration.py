@@ -164,7 +164,7 @@ optional; ``failure`` and ``preempted`` are handled in ``failures``.
 _MAX_GAIN = 0.95
 
 _MAX_MOVES = 50
-"""Migrations after which a task no longer looks for a better machine. The paper has no limit, but a task that
+"""Migrations after which a task is not moved to a better machine. The paper has no limit, but a task that
 is slower than estimated on every machine, has no restart files and a constant threshold would move forever.
 """
 

@@ -88,7 +88,7 @@ class PlannedTasks:
         self.revision = 0
         """Counts changes that may let a task start on its planned machine."""
         self._revised: dict[int, int] = {}
-        """By home: ``stirs`` at its last change; homes that are missing here cannot take a task."""
+        """By home: ``revision`` at its last change; homes that are missing here cannot take a task."""
         self._heard = 0
 
     def add(self, task: int, kind: tuple[int, ...]) -> None:
@@ -415,7 +415,7 @@ class PlanCursor:
         """Per class: number of tasks that prefer to wait."""
         self._busy: _BusyMachines | None = None
         self._open_homes: list[int] = []
-        """After ``hurry``: machines that were free at ``_stirs``."""
+        """After ``hurry``: machines that were free at ``_revision``."""
         self._revision = 0
         self.alike = tasks.alike
         self.even = tasks.even
