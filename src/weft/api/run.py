@@ -114,9 +114,8 @@ class RunResult:
             f"<td style='text-align:left'>{escape(text)}</td></tr>"
             for label, text in execution_facts(executed)
         )
-        failures = "".join(
-            f"<pre>{escape(each.headline)}</pre>" for each in executed.failures[:_SHOWN_FAILURES]
-        )
+        shown = executed.failures[:_SHOWN_FAILURES]
+        failures = "".join(f"<pre>{escape(each.headline)}</pre>" for each in shown)
         kinds = _table_html(kind_table(executed))
         return f"<b>{escape(executed.title)}</b><table>{facts}</table>{kinds}{failures}"
 
@@ -142,14 +141,11 @@ def set_poll_interval(settings: EngineSettings, instances: Iterable[Instance]) -
 
     The default of half a minute suits tasks of hours; a task of seconds would end before its first poll.
     """
-    shortest_s = min(
-        (least_s for each in instances for least_s in _shortest_contract_task(each, settings)), default=None
-    )
-    if shortest_s is None:
+    shortest_s = [least_s for each in instances for least_s in _shortest_contract_task(each, settings)]
+    if not shortest_s:
         return settings
-    return replace(
-        settings, poll_every_s=min(settings.poll_every_s, max(_MIN_POLL_S, shortest_s / _POLLS_PER_TASK))
-    )
+    poll_every_s = max(_MIN_POLL_S, min(shortest_s) / _POLLS_PER_TASK)
+    return replace(settings, poll_every_s=min(settings.poll_every_s, poll_every_s))
 
 
 def _shortest_contract_task(instance: Instance, settings: EngineSettings) -> Iterator[float]:

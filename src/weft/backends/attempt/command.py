@@ -655,21 +655,19 @@ class _CommandRenderer:
         job = self.template.job
         if job.stdin is None and job.stdout is None and job.stderr is None:
             return None, None, None
-        stdin, stdout, stderr = (
-            text and (text if self.template.fixed else self.values.text(text))
-            for text in (job.stdin, job.stdout, job.stderr)
-        )
-        for text in (job.stdin, job.stdout, job.stderr):
+        found: dict[str, str | None] = {}
+        for key, text in (("stdin", job.stdin), ("stdout", job.stdout), ("stderr", job.stderr)):
+            name = text and (text if self.template.fixed else self.values.text(text))
+            found[key] = name or None
             if text:
                 self._refuse_astray(text)
-        for key, name in (("stdin", stdin), ("stdout", stdout), ("stderr", stderr)):
             if name and (".." in name.split("/") or "\0" in name or name.endswith("/")):
                 rule = "a stream is a file in the task's own directory, or has an absolute path"
                 raise JobProblem(f"{key} is {shorten(repr(name))}", rule=rule)
             if name and key != "stdin" and name in self.inputs:
                 rule = "an input must not be overwritten"
                 raise JobProblem(f"{key} is {shorten(repr(name))}, an input", rule=rule)
-        return stdin or None, stdout or None, stderr or None
+        return found["stdin"], found["stdout"], found["stderr"]
 
     def _refuse_astray(self, text: str) -> None:
         try:

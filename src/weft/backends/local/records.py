@@ -45,11 +45,12 @@ def write_log(text: str) -> None:
 class SealedRecords:
     """The sealed records in one directory."""
 
-    __slots__ = ("_begun", "_folder", "_key")
+    __slots__ = ("_begun", "_key", "folder")
 
     def __init__(self, directory: str, token: str) -> None:
-        self._folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        if os.readlink(f"/proc/self/fd/{self._folder}") != os.path.normpath(directory):
+        self.folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        """Descriptor of the directory."""
+        if os.readlink(f"/proc/self/fd/{self.folder}") != os.path.normpath(directory):
             self.close()
             raise OSError(errno.ELOOP, "its path contains a symbolic link", directory)
         self._key = hashlib.blake2b(token.encode(), person=_PERSON).digest()
@@ -58,14 +59,9 @@ class SealedRecords:
 
     def close(self) -> None:
         """Close the directory."""
-        if self._folder >= 0:
-            os.close(self._folder)
-            self._folder = -1
-
-    @property
-    def folder(self) -> int:
-        """Return the descriptor of the directory."""
-        return self._folder
+        if self.folder >= 0:
+            os.close(self.folder)
+            self.folder = -1
 
     def write(self, name: str, record: Record) -> None:
         """Replace the record of a name; raises OSError."""
@@ -89,12 +85,12 @@ class SealedRecords:
     def opened(self, name: str) -> int:
         """Open a file that is overwritten in place."""
         self.make_own(name)
-        return os.open(name, _OVER, 0o600, dir_fd=self._folder)
+        return os.open(name, _OVER, 0o600, dir_fd=self.folder)
 
     def make_own(self, name: str) -> None:
         """Replace a file that has further hard links by a copy: another link may be outside."""
         try:
-            status = os.stat(name, dir_fd=self._folder, follow_symlinks=False)
+            status = os.stat(name, dir_fd=self.folder, follow_symlinks=False)
         except OSError:
             return
         if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
@@ -103,7 +99,7 @@ class SealedRecords:
     def remove(self, name: str) -> None:
         """Remove a record if it exists."""
         try:
-            os.unlink(name, dir_fd=self._folder)
+            os.unlink(name, dir_fd=self.folder)
         except OSError:
             return
 
@@ -124,20 +120,20 @@ class SealedRecords:
         """Write a temporary file and rename it; raises OSError."""
         beside = "new"
         try:
-            file = os.open(beside, _NEW, 0o600, dir_fd=self._folder)
+            file = os.open(beside, _NEW, 0o600, dir_fd=self.folder)
         except FileExistsError:
-            os.unlink(beside, dir_fd=self._folder)
-            file = os.open(beside, _NEW, 0o600, dir_fd=self._folder)
+            os.unlink(beside, dir_fd=self.folder)
+            file = os.open(beside, _NEW, 0o600, dir_fd=self.folder)
         try:
             _write_all(file, content)
         finally:
             os.close(file)
-        os.rename(beside, name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+        os.rename(beside, name, src_dir_fd=self.folder, dst_dir_fd=self.folder)
 
     def content(self, name: str, most_bytes: int | None = None) -> bytes:
         """Return the content of a file; b"" if it is unreadable or larger than allowed."""
         try:
-            file = os.open(name, _OLD, dir_fd=self._folder)
+            file = os.open(name, _OLD, dir_fd=self.folder)
         except OSError:
             return b""
         parts: list[bytes] = []
@@ -163,21 +159,17 @@ class SealedRecords:
 class RecordLog:
     """Append-only log with one record per line, identified by attempt."""
 
-    __slots__ = ("_file", "_lines", "_name", "_records", "_torn")
+    __slots__ = ("_file", "_name", "_records", "_torn", "lines")
 
     def __init__(self, records: SealedRecords, name: str) -> None:
         self._records = records
         self._name = name
-        self._lines = 0
+        self.lines = 0
+        """Number of lines added since the log was opened or rewritten."""
         self._torn = True
         """Whether the last line may be incomplete, after a crash or on a full disk."""
         records.make_own(name)
         self._file = os.open(name, _MORE, 0o600, dir_fd=records.folder)
-
-    @property
-    def lines(self) -> int:
-        """Return the number of lines added since the log was opened or rewritten."""
-        return self._lines
 
     def add(self, text: str) -> None:
         """Append an encoded record; raises OSError."""
@@ -185,14 +177,14 @@ class RecordLog:
         torn, self._torn = self._torn, True
         _write_all(self._file, b"\n" + line if torn else line)
         self._torn = False
-        self._lines += 1
+        self.lines += 1
 
     def rewrite(self, texts: list[str]) -> None:
         """Replace the log by these encoded records; after an OSError the log is unchanged."""
         self._records.replace(self._name, b"".join(self._records.sealed(self._name, text) for text in texts))
         os.close(self._file)
         self._file = os.open(self._name, _MORE, 0o600, dir_fd=self._records.folder)
-        self._lines = 0
+        self.lines = 0
 
     @staticmethod
     def read(records: SealedRecords, name: str) -> dict[int, Record]:

@@ -279,13 +279,11 @@ class RunnerTasks:
     def cancel(self, attempt: int, grace_s: float | None) -> None:
         """Terminate an attempt; one that was not started yet will never be started."""
         if (task := self.running.get(attempt)) is not None:
-            self._end_group(
-                task, "cancelled", "it was cancelled", task.grace_s if grace_s is None else grace_s
-            )
+            grace_s = task.grace_s if grace_s is None else grace_s
+            self._end_group(task, "cancelled", "it was cancelled", grace_s)
         elif not self._report_again(attempt):
-            self._record_end(
-                _end_record(attempt, None, cause="cancelled", text="it was cancelled before it started")
-            )
+            text = "it was cancelled before it started"
+            self._record_end(_end_record(attempt, None, cause="cancelled", text=text))
 
     def send_signal(self, attempt: int, name: str) -> None:
         """Send a signal to a task; one that programs must handle is sent only to processes with a handler."""
@@ -421,9 +419,8 @@ class RunnerTasks:
 
     def _step(self, task: RunnerTask, now_s: float) -> None:
         if task.kill_at_s is None:
-            self._end_group(
-                task, "timeout", f"it was still running after {now_s - task.began_s:.1f} s", task.grace_s
-            )
+            text = f"it was still running after {now_s - task.began_s:.1f} s"
+            self._end_group(task, "timeout", text, task.grace_s)
             return
         members = self._members(task)
         if task.status is not None and not members:
@@ -525,7 +522,7 @@ def _encode_started(task: RunnerTask) -> str:
     return f'{{"is":"started","attempt":{task.attempt},"pid":{task.pid},"at":{task.began!r}}}'
 
 
-def _encode_problem(attempt: int, text: str) -> str:
+def _encode_problem(attempt: object, text: str) -> str:
     return encode_record({"is": "problem", "attempt": attempt, "text": text})
 
 
@@ -655,9 +652,7 @@ class Runner:
         except Exception as error:  # A failing message must not affect the other tasks.
             text = f"{what or 'a message'}: {error}"
             write_log(f"{type(error).__name__}: {text}")
-            self._socket.send(
-                encode_record({"is": "problem", "attempt": message.get("attempt"), "text": text})
-            )
+            self._socket.send(_encode_problem(message.get("attempt"), text))
 
     def _hello(self, message: Record) -> None:
         environment, cores = message.get("env"), message.get("cores")
@@ -684,9 +679,8 @@ class Runner:
 
     def _cancel(self, message: Record) -> None:
         grace_s = message.get("grace_s")
-        self._tasks.cancel(
-            _attempt_number(message), float(grace_s) if isinstance(grace_s, int | float) else None
-        )
+        stated_s = float(grace_s) if isinstance(grace_s, int | float) else None
+        self._tasks.cancel(_attempt_number(message), stated_s)
 
     def _signal(self, message: Record) -> None:
         self._tasks.send_signal(_attempt_number(message), str(message.get("signal")))
