@@ -6,10 +6,11 @@ import pytest
 
 from driven_engine import platform_of
 from unsure_predictor import Unsure
-from weft.api.progress import ExecutionCounters, TimeLeft, latest_of, time_left
+from weft.api.progress import ExecutionProgress, TimeLeft, latest_of, time_left
 from weft.engine import messages as cm
 from weft.engine import messages as ev
 from weft.engine.engine import Engine
+from weft.engine.history import History
 from weft.engine.journal import JournalEntry
 from weft.engine.replan.remainder import prepare_replan
 from weft.engine.settings import EngineSettings
@@ -24,13 +25,13 @@ from weft.workflow.checks import check_and_unfold
 
 
 class CountedEngine:
-    """An engine that follows a plan, with progress counters updated from its entries."""
+    """An engine that follows a plan, with the progress derived from its entries."""
 
     def __init__(self, workflow, *, predictor=None):
         instance = compile_instance(check_and_unfold(workflow), platform_of(1), predictor=predictor)
         settings = EngineSettings(begins_at_once=True)
         self.engine = Engine(WorkflowLibrary({"w": instance}), instance, make_policy("plan"), settings)
-        self.counters = ExecutionCounters()
+        self.progress = ExecutionProgress(History(), self.engine.state)
         self.entries = 0
         (replan,) = [
             each
@@ -49,19 +50,16 @@ class CountedEngine:
     def handle(self, event, now_s):
         commands = self.engine.handle(event, now_s)
         self.entries += 1
-        self.counters.record(
-            JournalEntry(sequence=self.entries, now=now_s, event=event, commands=tuple(commands)), self.engine
+        self.progress.take(
+            JournalEntry(sequence=self.entries, now=now_s, event=event, commands=tuple(commands))
         )
         return commands
 
     def left(self, now_s):
-        return time_left(self.engine.state.runs[0], self.engine.state, self.counters, now_s, self.promise)
+        return time_left(self.engine.state.runs[0], self.progress, now_s, self.promise)
 
     def counts(self):
-        return [
-            (row.kind, row.waiting, row.running, row.done, row.failed)
-            for row in self.counters.counts(self.engine.state)
-        ]
+        return [(row.kind, row.waiting, row.running, row.done, row.failed) for row in self.progress.counts()]
 
 
 def chain(**facets):
@@ -107,7 +105,7 @@ def test_time_left_is_unknown_until_a_task_of_the_same_kind_ends_when_there_are_
     )  # b is not predicted from the time of a
     hand.handle(ev.Ended(attempt=1), 8.0)
     assert hand.left(8.0) == TimeLeft(p50_s=pytest.approx(5.0), p90_s=None)
-    assert hand.counters.paces == {}
+    assert hand.progress.paces == {}
 
 
 def test_stated_and_measured_durations_are_distinguished():
@@ -204,10 +202,10 @@ def test_the_time_left_of_several_runs_is_the_maximum():
 def test_reused_tasks_are_not_measured_and_failures_are_counted():
     hand = CountedEngine(chain(retries=1))
     hand.handle(ev.Ended(attempt=0, taken_over=3), 0.1)
-    assert hand.counters.taken_over == {(0, "a"): 1}
-    assert hand.counters.paces == {}
+    assert hand.progress.taken_over == {(0, "a"): 1}
+    assert hand.progress.paces == {}
     hand.handle(ev.Ended(attempt=1, exit_code=None, cause="error", story="no such file"), 1.0)
-    (failure,) = hand.counters.failures
+    (failure,) = hand.progress.failures
     assert (failure.task, failure.cause, failure.text, failure.for_good) == (
         "b",
         "error",
@@ -215,5 +213,5 @@ def test_reused_tasks_are_not_measured_and_failures_are_counted():
         False,
     )
     hand.handle(ev.Ended(attempt=2, story="the command changed"), 12.0)
-    assert hand.counters.stale == {(0, "b"): {"the command changed": 1}}
-    assert [each.task for each in hand.counters.running_attempts(hand.engine.state)] == ["c"]
+    assert hand.progress.stale == {(0, "b"): {"the command changed": 1}}
+    assert [each.task for each in hand.progress.running_attempts()] == ["c"]

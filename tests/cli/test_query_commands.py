@@ -130,6 +130,18 @@ def test_watch_of_a_completed_run_ends_at_once(done: Project) -> None:
     assert (reported[0]["what"], reported[-1]["what"]) == ("run-submitted", "run-ended")
 
 
+def test_watch_prints_the_events_of_the_report_with_their_iterations(project: Project) -> None:
+    loop = (
+        "loops: {again: {from: a, to: a, until: a.exit_code > 0, max_iterations: 3, on_exhausted: continue}}"
+    )
+    project.write("loop.yaml", f"weft: 1\nname: loop\ntasks: {{a: {{command: 'true'}}}}\n{loop}\n")
+    assert project.weft("run", "loop.yaml", "-q").code == 0
+    followed = project.weft("watch", "--json").out
+    assert followed == (project.folder / ".weft/reports/1/events.jsonl").read_text()
+    assigned = [json.loads(line) for line in followed.splitlines() if "attempt-assigned" in line]
+    assert [event["iteration"] for event in assigned] == [1, 2, 3]
+
+
 def test_logs_prints_the_output_of_a_task(done: Project) -> None:
     assert done.weft("logs", "a").out == "made a\n"
     assert done.weft("logs", "a", "--follow").out == "made a\n"

@@ -91,7 +91,7 @@ def test_measured_duration_corrects_start_and_end_of_an_attempt(ran_s, late_s, s
     history = History()
     history.attempts[0], history.now = tried, 10.0
     history._suspended[0] = 2.0
-    history._ended(ev.Ended(attempt=0, ran_s=ran_s, late_s=late_s), None)
+    history._ended(ev.Ended(attempt=0, ran_s=ran_s, late_s=late_s))
     assert (tried.started_s, tried.ended_s) == (started_s, ended_s)
     assert (tried.ran_s, tried.suspended_s) == (ended_s - started_s, max(0.0, ended_s - 2.0))
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from weft.backends.simulation.scenario import UNDISTURBED, Arrival, Scenario, draw_arrivals
 from weft.backends.simulation.scenario_reader import load_arrival_workflows, load_scenario
 from weft.engine.engine import Engine
+from weft.engine.history import History, read_history
 from weft.engine.journal import JournalEntry
 from weft.engine.settings import EngineSettings
 from weft.engine.state.compiled import WorkflowLibrary
@@ -19,7 +20,7 @@ from weft.platform.platform import Platform
 from weft.policies.policy import make_policy
 from weft.randomness import generator
 from weft.reports.execution import ExecutedRun, build_executed_run
-from weft.reports.execution_history import NO_RECORDS, ExecutionHistory, ExecutionRecords, read_history
+from weft.reports.execution_records import NO_RECORDS, ExecutionRecords
 from weft.runtime.simulation import Simulation
 from weft.workflow.checks import check_and_unfold
 from weft.workflow.workflow import Workflow
@@ -51,15 +52,17 @@ class Written:
             policy_named=make_policy,
         )
 
-    def projection(self) -> ExecutionHistory:
-        """Return the projection of the journal."""
+    def history(self) -> History:
+        """Return the history of the journal."""
         return read_history(self.engine(), self.entries, self.plans)
 
     def executed(
         self, records: ExecutionRecords = NO_RECORDS, runs: Sequence[int] | None = None
     ) -> ExecutedRun:
         """Return the data of the reports."""
-        return build_executed_run(self.projection(), self.platform, records=records, runs=runs)
+        engine = self.engine()
+        history = read_history(engine, self.entries, self.plans)
+        return build_executed_run(history, engine.state, self.platform, records=records, runs=runs)
 
 
 def journal_of(

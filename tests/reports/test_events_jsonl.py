@@ -14,6 +14,7 @@ from reports.executed_journals import example_journal, journal_of
 from weft.backends.simulation.scenario import Scenario
 from weft.engine import messages as cm
 from weft.engine import messages as ev
+from weft.engine.history import History
 from weft.engine.journal import TYPE_NAMES, JournalEntry, NoteFields
 from weft.reports.events_jsonl import EVENT_KINDS, EventLines, events_jsonl
 
@@ -123,16 +124,16 @@ def test_event_keys_are_fields_of_the_message(message):
 
 def test_infinite_numbers_are_strings():
     written = journal_of(_one(), platform_of(1.0), policy="fcfs")
-    engine = written.engine()
-    lines = EventLines()
+    engine, history = written.engine(), History()
     for entry in written.entries[:1]:
         engine.apply(entry.event, entry.now, entry.commands)
-        list(lines.take(entry, engine.state))
+        history.take(entry, engine.state)
     note = cm.ReportViolation(
         run=0, task=0, attempt=0, machine=0, ratio=float("inf"), reason='"quoted"\nline'
     )
     entry = JournalEntry(sequence=1, now=1.0, event=ev.TimerFired(timer="x"), commands=(note,))
-    (line,) = lines.take(entry, engine.state)
+    history.take(entry, engine.state)
+    (line,) = EventLines(history).lines(entry, engine.state)
     assert json.loads(line)["value"] == "inf"
     assert "\n" not in line
 

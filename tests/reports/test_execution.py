@@ -14,6 +14,7 @@ from weft.backends.simulation.scenario import Durations, Scenario
 from weft.engine import messages as cm
 from weft.engine import messages as ev
 from weft.engine.engine import Engine
+from weft.engine.history import History
 from weft.engine.journal import JournalEntry
 from weft.engine.replan.promise import Promise
 from weft.engine.settings import EngineSettings
@@ -23,7 +24,6 @@ from weft.instance.compilation import compile_instance
 from weft.policies.policy import make_policy
 from weft.reports.charts import promise_chart
 from weft.reports.execution import build_executed_run
-from weft.reports.execution_history import AttemptLogs, ExecutionHistory, ExecutionRecords, ProcessUsage
 from weft.reports.execution_page import (
     deviation_table,
     execution_facts,
@@ -32,6 +32,7 @@ from weft.reports.execution_page import (
     kind_table,
     promise_table,
 )
+from weft.reports.execution_records import AttemptLogs, ExecutionRecords, ProcessUsage
 from weft.workflow.checks import check_and_unfold
 
 
@@ -148,8 +149,7 @@ def test_attempts_are_summed_by_kind():
     flow = swept(retries=1)
     written = journal_of(flow, platform_of(1.0, 2.0), scenario=scenario, policy="fcfs")
     measured = {
-        number: ProcessUsage(cpu_s=2.5, max_rss_bytes=1000 + number)
-        for number in written.projection().history.attempts
+        number: ProcessUsage(cpu_s=2.5, max_rss_bytes=1000 + number) for number in written.history().attempts
     }
     executed = written.executed(ExecutionRecords(measured=measured))
     (kind,) = executed.kinds
@@ -168,7 +168,7 @@ def test_attempts_are_summed_by_kind():
 def test_a_failure_is_reported_with_its_log(tmp_path):
     scenario = Scenario(exit_codes={"work[2]": (7, 0)})
     written = journal_of(swept(retries=1), platform_of(1.0), scenario=scenario, policy="fcfs")
-    (failed,) = written.projection().history.failures
+    (failed,) = written.history().failures
     layout = ProjectLayout(tmp_path)
     records = layout.records(3, failed.attempt)
     records.mkdir(parents=True)
@@ -198,13 +198,13 @@ def reuse_journal():
         EngineSettings(begins_at_once=False),
         policy_named=make_policy,
     )
-    projection = ExecutionHistory()
+    history = History()
     waiting: list[tuple[float, ev.Event]] = [(0.0, ev.Submitted(run=0, workflow="row"))]
     sequence = 0
     while waiting:
         now, event = waiting.pop(0)
         commands = engine.handle(event, now)
-        projection.take(
+        history.take(
             JournalEntry(sequence=sequence, now=now, event=event, commands=tuple(commands)), engine.state
         )
         sequence += 1
@@ -215,12 +215,12 @@ def reuse_journal():
                     waiting.append((now + 1, ev.Started(attempt=command.attempt)))
                 ended = ev.Ended(attempt=command.attempt, taken_over=1 if over else None)
                 waiting.append((now if over else now + 11, ended))
-    return projection.finish(engine.state), platform
+    return history.finish(), engine.state, platform
 
 
 def test_results_of_earlier_runs_count_as_reused():
-    projection, platform = reuse_journal()
-    executed = build_executed_run(projection, platform)
+    history, state, platform = reuse_journal()
+    executed = build_executed_run(history, state, platform)
     assert executed.outcome == "completed"
     assert executed.taken_over == 1
     assert [(kind.kind, kind.taken_over, kind.attempts, kind.mean_s) for kind in executed.kinds] == [
@@ -260,6 +260,6 @@ def test_report_data_are_plain_and_deterministic():
     written = example_journal()
     first, second = written.executed().as_record(), written.executed().as_record()
     assert json.dumps(first) == json.dumps(second)
-    assert len(first["attempts"]) == len(written.projection().history.attempts)
+    assert len(first["attempts"]) == len(written.history().attempts)
     assert {kind["kind"] for kind in first["kinds"]} >= {"lapw0", "lapw1", "simulate"}
     assert first["outcome"] == "failed"

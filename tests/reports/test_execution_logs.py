@@ -7,7 +7,7 @@ import os
 import pytest
 
 from weft.backends.layout import ProjectLayout
-from weft.reports.execution_history import AttemptLogs
+from weft.reports.execution_records import AttemptLogs
 
 
 @pytest.fixture

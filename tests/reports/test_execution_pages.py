@@ -18,8 +18,8 @@ from weft.backends.simulation.scenario import Scenario
 from weft.engine.replan.promise import Promise
 from weft.reports.charts import estimate_chart, promise_chart
 from weft.reports.execution import PromiseOutcome
-from weft.reports.execution_history import AttemptLogs, ExecutionRecords, ProcessUsage
 from weft.reports.execution_page import execution_chart, execution_html, execution_lines, path_table
+from weft.reports.execution_records import AttemptLogs, ExecutionRecords, ProcessUsage
 
 EVIL = '<img src=x onerror="document.title=1"><script>document.title = "taken"</script>'
 
@@ -32,7 +32,7 @@ def executed(tmp_path_factory):
     flow.task("end", work=5, after=["work"])
     scenario = Scenario(exit_codes={"work[2]": (3, 0)})
     written = journal_of(flow.build(), platform_of(1.0, 1.0), scenario=scenario, policy="fcfs")
-    (failed,) = written.projection().history.failures
+    (failed,) = written.history().failures
     layout = ProjectLayout(tmp_path_factory.mktemp("project"))
     records = layout.records(1, failed.attempt)
     records.mkdir(parents=True)
@@ -95,7 +95,7 @@ def test_the_critical_path_is_marked_in_the_chart(executed):
 def test_page_of_a_disturbed_run_is_made():
     written = example_journal()
     page = execution_html(written.executed())
-    assert page.count('<div class="failure">') == len(written.projection().history.failures)
+    assert page.count('<div class="failure">') == len(written.history().failures)
     one = written.executed(runs=[4])
     assert "<h2>Critical path</h2>" in execution_html(one)
     others = [row[0] for row in path_table(one).rows if not row[0].startswith(("simulate", "process"))]

@@ -96,8 +96,8 @@ def journals(draw):
 
 def reference_path(executed):
     """Return the path by examining all attempts at every step."""
-    projection, story = executed.projection, executed.run_summaries[0]
-    graph = projection.runs[0].compiled.graph
+    story = executed.run_summaries[0]
+    graph = executed.state.runs[0].compiled.graph
     ran, met, found = list(executed.ran), set(), []
     current = min(ran, key=lambda each: (-each.ended_s, each.number))
     while current is not None:
@@ -174,7 +174,7 @@ def test_path_times_add_up_for_every_disturbed_run():
     executed = example_journal().executed()
     nodes = [machine.nodes for machine in executed.machines]
     for story in executed.run_summaries:
-        path = find_critical_path(executed.projection, nodes, story.index)
+        path = find_critical_path(executed.history, executed.state.runs, nodes, story.index)
         assert path.ran_s + path.staged_s + path.waited_s == pytest.approx(story.ended_s - story.arrival_s)
         for before, after in zip(path.steps, path.steps[1:], strict=False):
             assert after.after is before.attempt

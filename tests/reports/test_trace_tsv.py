@@ -14,7 +14,7 @@ from reports.test_execution import reuse_journal
 from weft.backends.backend import Product
 from weft.backends.simulation.scenario import Scenario
 from weft.reports.execution import build_executed_run
-from weft.reports.execution_history import ExecutionRecords, ProcessUsage
+from weft.reports.execution_records import ExecutionRecords, ProcessUsage
 from weft.reports.trace_tsv import TRACE_COLUMNS, trace_tsv
 
 DEFAULT = (
@@ -103,8 +103,8 @@ def test_dates_are_absent_without_a_wall_clock(written):
 
 
 def test_reused_tasks_have_the_status_cached():
-    projection, platform = reuse_journal()
-    rows = rows_of(trace_tsv(build_executed_run(projection, platform)))
+    history, state, platform = reuse_journal()
+    rows = rows_of(trace_tsv(build_executed_run(history, state, platform)))
     assert [(row["name"], row["status"], row["realtime"]) for row in rows] == [
         ("first", "CACHED", "-"),
         ("middle", "COMPLETED", "10s"),

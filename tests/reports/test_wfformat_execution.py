@@ -20,7 +20,7 @@ from weft.formats.wfformat import WfFormat
 from weft.platform.machine import Machine
 from weft.platform.platform import Platform
 from weft.reports.execution import build_executed_run
-from weft.reports.execution_history import ExecutionRecords, ProcessUsage
+from weft.reports.execution_records import ExecutionRecords, ProcessUsage
 from weft.reports.wfformat import write_wfformat
 from weft.workflow.unfold import unfold
 
@@ -139,7 +139,7 @@ def test_executed_graph_equals_the_workflow_without_loops(written):
     executed = written.executed()
     if executed.outcome != "completed":
         return
-    graph = executed.projection.runs[0].compiled.graph
+    graph = executed.state.runs[0].compiled.graph
     expected = {
         (graph.names[before], name)
         for task, name in enumerate(graph.names)
@@ -166,7 +166,7 @@ def test_a_run_with_disturbances_is_valid_and_acyclic(schema):
         text = write_wfformat(executed, run)
         validate(schema, text)
         edges, work = read_back(text)
-        graph = executed.projection.runs[run].compiled.graph
+        graph = executed.state.runs[run].compiled.graph
         # Run 0 repeated its loop three times; only its last task is outside the loop.
         assert len(work) == ((len(graph) - 1) * 3 + 1 if run == 0 else len(graph))
         assert len(edges) >= graph.edge_count
@@ -175,13 +175,13 @@ def test_a_run_with_disturbances_is_valid_and_acyclic(schema):
 
 
 def test_reused_task_has_its_original_duration():
-    projection, platform = reuse_journal()
+    history, state, platform = reuse_journal()
     product = Product(
         execution=1, run=0, task=0, name="first", kind="first", workflow="row", attempt=0, seconds=42
     )
     _, work = read_back(
         write_wfformat(
-            build_executed_run(projection, platform, records=ExecutionRecords(products={0: product}))
+            build_executed_run(history, state, platform, records=ExecutionRecords(products={0: product}))
         )
     )
     assert work == {"first": 42, "middle": 10, "last": 10}

@@ -1,6 +1,6 @@
 """Progress of an execution: task counts by kind, failures, running attempts and the time left.
 
-The counters are updated with every journal entry, during the run or while a journal is read.
+``ExecutionProgress`` is a view of the history, during the run or while a journal is read.
 
 The time left is estimated from the rest of the plan and the pace of the completed tasks, where pace is
 measured time over estimated time: median pace for P50, 90 % quantile for P90. Before any task has completed,
@@ -15,25 +15,23 @@ passed.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
-from weft.engine import messages as cm
-from weft.engine import messages as ev
-from weft.engine.engine import Engine
+from weft.engine.history import AttemptRecord, FailureRecord, History
 from weft.engine.journal import JournalEntry
-from weft.engine.replan.promise import Promise, is_untimed, mark_untimed_tasks
+from weft.engine.replan.promise import Promise, mark_untimed_tasks
 from weft.engine.state.compiled import LoopState
 from weft.engine.state.plan import PlanLine
 from weft.engine.state.run import RunState
 from weft.engine.state.state import EngineState
 from weft.engine.states import FINAL, TaskState
+from weft.instance.instance import Instance
 from weft.records import dataclass
 from weft.units import format_count, format_seconds
-from weft.workflow.task_graph import COMPUTE
 
 _S = TaskState
 _WAITING = (_S.WAITING, _S.READY, _S.SCHEDULED, _S.PROLOG)
@@ -70,23 +68,6 @@ class KindCount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptFailure:
-    """One failed attempt."""
-
-    at_s: float
-    run: int
-    task: str
-    attempt: int
-    """-1 if no attempt failed (a loop that did not converge)."""
-    cause: str
-    text: str
-    """Message of the backend."""
-    for_good: bool
-    waits: bool
-    """Whether the task waits for ``weft resume`` or ``weft release``."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RunningAttempt:
     """One running attempt."""
 
@@ -98,115 +79,96 @@ class RunningAttempt:
     since_s: float
 
 
-class ExecutionCounters:
-    """Counters over the journal entries of an execution."""
+class ExecutionProgress:
+    """Progress of an execution by its history; ``state`` is the engine's state."""
 
-    def __init__(self) -> None:
+    def __init__(self, history: History, state: EngineState) -> None:
+        self.history = history
+        self.state = state
         self.taken_over: Counter[tuple[int, str]] = Counter()
         """By (run, kind): tasks reused from earlier executions."""
         self.stale: dict[tuple[int, str], Counter[str]] = {}
         """By (run, kind): reasons why earlier results were stale, with their counts."""
         self.ran: Counter[tuple[int, str]] = Counter()
         """By (run, kind): tasks whose programs ran and completed."""
-        self.failures: deque[AttemptFailure] = deque(maxlen=_KEPT)
         self.paces: dict[int, deque[float]] = {}
         """By run: measured over estimated seconds of the tasks completed last."""
         self.untimed: dict[tuple[int, str], deque[float]] = {}
         """By (run, kind), for tasks without a stated time: measured seconds over the placeholder."""
-        self._begun: dict[int, float] = {}
-        """Start time of the program of each live attempt."""
-        self._seen: dict[int, tuple[int, int, float]] = {}
-        """Run, task and estimated seconds of each live attempt."""
-        self._story: dict[int, str] = {}
+        self._untimed_tasks: dict[int, tuple[Instance, frozenset[str]]] = {}
+        """By run: its instance and the names of the tasks without a stated time."""
+        self._counted = (0, 0)
+        """Number of reused and of succeeded attempts that are counted."""
+        self._count()
 
-    def record(self, entry: JournalEntry, engine: Engine) -> None:
-        """Update the counters with an entry; the engine's state is the one after it."""
-        event = entry.event
-        if type(event) is ev.Ended:
-            self._ended(event, entry.now, engine.state)
-        elif isinstance(event, ev.StagedIn | ev.StagedOut) and event.problem:
-            self._story[event.attempt] = event.problem
-        for command in entry.commands:
-            if type(command) is cm.Start:
-                self._start(command, entry.now, engine.state)
-            elif type(command) is cm.Settle and command.cause:
-                self._add_failure(command, entry, engine.state)
+    def take(self, entry: JournalEntry) -> None:
+        """Add an entry to the history; the engine's state is the one after it."""
+        self.history.take(entry, self.state)
+        self._count()
 
-    def _start(self, command: cm.Start, now_s: float, state: EngineState) -> None:
-        known = state.runs[command.run].compiled
-        seconds = 0.0
-        if known.kind[command.task] == COMPUTE:
-            left = 1.0 - command.restart_from
-            seconds = left * known.seconds(command.task, command.machine, command.count)
-        self._begun[command.attempt] = now_s
-        self._seen[command.attempt] = command.run, command.task, seconds
+    @property
+    def failures(self) -> list[FailureRecord]:
+        """Return the last failures."""
+        return self.history.failures[-_KEPT:]
 
-    def _ended(self, event: ev.Ended, now_s: float, state: EngineState) -> None:
-        began_s = self._begun.pop(event.attempt, None)
-        seen = self._seen.pop(event.attempt, None)
-        if event.cause or event.exit_code is None:
-            self._story[event.attempt] = event.story
-        if began_s is None or seen is None or event.cause or event.exit_code != 0:
-            return
-        run, task, seconds = seen
-        key = run, state.runs[run].compiled.description(task).program
-        if event.taken_over is not None:
-            self.taken_over[key] += 1
-            return
+    def _count(self) -> None:
+        """Count the attempts that ended since the last call."""
+        reused, succeeded = self.history.reused, self.history.succeeded
+        for attempt in reused[self._counted[0] :]:
+            self.taken_over[attempt.run, attempt.kind] += 1
+        for attempt in succeeded[self._counted[1] :]:
+            self._add(attempt)
+        self._counted = len(reused), len(succeeded)
+
+    def _add(self, attempt: AttemptRecord) -> None:
+        key = attempt.run, attempt.kind
         self.ran[key] += 1
-        if event.story:
-            self.stale.setdefault(key, Counter())[event.story] += 1
+        if attempt.story:
+            self.stale.setdefault(key, Counter())[attempt.story] += 1
+        seconds = (1.0 - attempt.restart_from) * attempt.seconds
         if seconds > 0:
-            pace = (now_s - began_s if event.ran_s is None else event.ran_s) / seconds
-            if is_untimed(state.runs[run].instance, task):
+            took_s = attempt.measured_s
+            if took_s is None:
+                took_s = (attempt.ended_s or 0.0) - (attempt.submitted_s or 0.0)
+            pace = took_s / seconds
+            if self._is_untimed(attempt):
                 self.untimed.setdefault(key, deque(maxlen=_KEPT)).append(pace)
             else:
-                self.paces.setdefault(run, deque(maxlen=_KEPT)).append(pace)
+                self.paces.setdefault(attempt.run, deque(maxlen=_KEPT)).append(pace)
 
-    def _add_failure(self, command: cm.Settle, entry: JournalEntry, state: EngineState) -> None:
-        attempt = getattr(entry.event, "attempt", None)
-        self.failures.append(
-            AttemptFailure(
-                at_s=entry.now,
-                run=command.run,
-                task=state.runs[command.run].name(command.task),
-                attempt=-1 if attempt is None else attempt,
-                cause=command.cause,
-                text=self._story.pop(attempt, "") if attempt is not None else command.reason,
-                for_good=command.state == TaskState.FAILED,
-                waits=command.state == TaskState.STOPPED,
-            )
-        )
+    def _is_untimed(self, attempt: AttemptRecord) -> bool:
+        run = self.state.runs[attempt.run]
+        instance, tasks = self._untimed_tasks.get(run.index, (None, frozenset[str]()))
+        if instance is not run.instance:  # the first attempt, or the graph has grown
+            marked = np.flatnonzero(mark_untimed_tasks(run.instance)).tolist()
+            tasks = frozenset(run.compiled.names[task] for task in marked)
+            self._untimed_tasks[run.index] = run.instance, tasks
+        return attempt.task in tasks
 
     def began_s(self, attempt: int) -> float | None:
         """Return the start time of a running attempt; None if it does not run."""
-        return self._begun.get(attempt)
+        running = self.history.running.get(attempt)
+        return None if running is None else running.submitted_s
 
-    def running_attempts(
-        self, state: EngineState, chosen: Callable[[RunState], bool] = lambda _: True
-    ) -> list[RunningAttempt]:
-        """Return the running attempts by start time."""
-        found = []
-        for number, since_s in self._begun.items():
-            attempt = state.attempts.get(number)
-            if attempt is not None and chosen(state.runs[attempt.run]):
-                run = state.runs[attempt.run]
-                going = RunningAttempt(
-                    run=run.index,
-                    task=run.name(attempt.task),
-                    attempt=number,
-                    machine=state.machines[attempt.machine].name,
-                    nodes=attempt.count,
-                    since_s=since_s,
-                )
-                found.append(going)
-        return found
+    def running_attempts(self, run: int | None = None) -> list[RunningAttempt]:
+        """Return the running attempts of one run, or of all, by start time."""
+        state = self.state
+        return [
+            RunningAttempt(
+                run=attempt.run,
+                task=state.runs[attempt.run].name(attempt.task),
+                attempt=attempt.number,
+                machine=state.machines[attempt.machine].name,
+                nodes=attempt.count,
+                since_s=started.submitted_s or 0.0,
+            )
+            for number, started in self.history.running.items()
+            if (attempt := state.attempts.get(number)) is not None and run in (None, attempt.run)
+        ]
 
-    def counts(
-        self, state: EngineState, chosen: Callable[[RunState], bool] = lambda _: True
-    ) -> list[KindCount]:
-        """Return the task counts by kind, in the order of the workflow."""
-        return [row for run in state.runs if chosen(run) for row in self._of(run)]
+    def counts(self, run: int | None = None) -> list[KindCount]:
+        """Return the task counts of one run, or of all, by kind in the order of the workflow."""
+        return [row for each in self.state.runs if run in (None, each.index) for row in self._of(each)]
 
     def _of(self, run: RunState) -> Iterator[KindCount]:
         graph = run.compiled.graph
@@ -287,11 +249,7 @@ def latest_of(found: Sequence[TimeLeft]) -> TimeLeft:
 
 
 def time_left(
-    run: RunState,
-    state: EngineState,
-    counters: ExecutionCounters,
-    now_s: float,
-    promise: Promise | None = None,
+    run: RunState, progress: ExecutionProgress, now_s: float, promise: Promise | None = None
 ) -> TimeLeft:
     """Estimate the remaining time of a run; ``promise`` is the prediction made before it began."""
     if run.ending:
@@ -304,11 +262,11 @@ def time_left(
     if not open_tasks:
         return TimeLeft(p50_s=0.0, p90_s=0.0)
     untimed = mark_untimed_tasks(run.instance)
-    mute = [task for task in open_tasks if untimed[task] and _key(run, task) not in counters.untimed]
+    mute = [task for task in open_tasks if untimed[task] and _key(run, task) not in progress.untimed]
     if mute:
         return TimeLeft(p50_s=None, p90_s=None, why=f"{format_count(len(mute), 'task')} of unknown duration")
-    usual, slow = _mean_pace(run, counters, open_tasks, untimed.tolist(), promise)
-    reached_s = min(_reached_s(run, state, counters, task, lines[task], now_s, usual) for task in open_tasks)
+    usual, slow = _mean_pace(run, progress, open_tasks, untimed.tolist(), promise)
+    reached_s = min(_reached_s(run, progress, task, lines[task], now_s, usual) for task in open_tasks)
     if len(open_tasks) == len(lines) and not run.attempt_of:
         reached_s = min(reached_s, now_s)  # the plan may begin with idle time
     left_s = max(lines[task].finish_s for task in open_tasks) - reached_s + further_s
@@ -323,7 +281,7 @@ def _key(run: RunState, task: int) -> tuple[int, str]:
 
 def _mean_pace(
     run: RunState,
-    counters: ExecutionCounters,
+    progress: ExecutionProgress,
     tasks: Sequence[int],
     untimed: Sequence[bool],
     promise: Promise | None,
@@ -339,9 +297,9 @@ def _mean_pace(
             weights[key] = weights.get(key, 0.0) + planned_s
         else:
             stated_s += planned_s
-    paces = [(seconds, _measured_pace(counters.untimed[key])) for key, seconds in weights.items()]
+    paces = [(seconds, _measured_pace(progress.untimed[key])) for key, seconds in weights.items()]
     if stated_s > 0.0 or not paces:
-        paces.append((max(stated_s, 1e-9), _stated_pace(counters.paces.get(run.index, ()), promise)))
+        paces.append((max(stated_s, 1e-9), _stated_pace(progress.paces.get(run.index, ()), promise)))
     whole = sum(weight for weight, _ in paces) or 1.0
     usual = sum(weight * pace[0] for weight, pace in paces) / whole
     late = [weight * pace[1] for weight, pace in paces if pace[1] is not None]
@@ -403,20 +361,14 @@ def _to_come(run: RunState, body: LoopState) -> tuple[int, int] | None:
 
 
 def _reached_s(
-    run: RunState,
-    state: EngineState,
-    counters: ExecutionCounters,
-    task: int,
-    line: PlanLine,
-    now_s: float,
-    pace: float,
+    run: RunState, progress: ExecutionProgress, task: int, line: PlanLine, now_s: float, pace: float
 ) -> float:
     """Return the time of the plan that corresponds to the progress of a task."""
     number = run.attempt_of.get(task)
-    began_s = None if number is None else counters.began_s(number)
+    began_s = None if number is None else progress.began_s(number)
     if number is None or began_s is None:
         return line.start_s
-    attempt = state.attempts.get(number)
+    attempt = progress.state.attempts.get(number)
     if attempt is not None and attempt.work_done is not None:
         share = attempt.work_done
     else:

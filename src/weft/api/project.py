@@ -16,13 +16,13 @@ from dataclasses import field
 from pathlib import Path
 from typing import Self
 
-from weft.api.progress import ExecutionCounters
+from weft.api.progress import ExecutionProgress
 from weft.backends.attempt.safe_paths import StagingProblem
 from weft.backends.attempt.trees import remove_tree
 from weft.backends.layout import ProjectLayout, refuse_links
 from weft.engine.history import History
 from weft.engine.journal import JournalEntry
-from weft.engine.messages import PlanReady
+from weft.engine.state.compiled import WorkflowLibrary
 from weft.engine.state.state import EngineState
 from weft.errors import InvalidInput, WeftError
 from weft.platform.platform import planned_machines
@@ -120,14 +120,17 @@ class OpenProject:
 class JournalFollower:
     """State of one execution, rebuilt from its journal and updated while the journal grows."""
 
-    def __init__(self, opened: OpenProject, execution: int) -> None:
+    def __init__(
+        self, opened: OpenProject, execution: int, *, compiled: WorkflowLibrary | None = None
+    ) -> None:
+        """``compiled`` are the workflows of the execution, if they are compiled already."""
         self.opened = opened
         self.execution = execution
         self._store = JournalStore(opened.database)
         self.header = self._store.header(execution)
-        self.engine = Journal(header=self.header, plans={}, entries=()).engine()
+        self.engine = Journal(header=self.header, plans={}, entries=(), compiled=compiled).engine()
         self.history = History()
-        self.counters = ExecutionCounters()
+        self.progress = ExecutionProgress(self.history, self.engine.state)
         self._read = -1
 
     @property
@@ -135,17 +138,21 @@ class JournalFollower:
         """Return the state after the last entry read."""
         return self.engine.state
 
-    def catch_up(self) -> list[JournalEntry]:
-        """Read and apply the entries written since the last call."""
-        found = list(self._store.all_after(self.execution, self._read))
-        if any(type(entry.event) is PlanReady for entry in found):
-            self.state.plans.update(self._store.plans(self.execution))
-        for entry in found:
+    def new_entries(self) -> Iterator[JournalEntry]:
+        """Read and apply the entries written since the last call; yield each one after it was applied."""
+        for entry in self._store.all_after(self.execution, self._read):
+            plan = getattr(entry.event, "plan", "")
+            if plan and plan not in self.state.plans:
+                self.state.plans.update(self._store.plans(self.execution))
             self.engine.apply(entry.event, entry.now, entry.commands)
-            self.history.take(entry, self.state)
-            self.counters.record(entry, self.engine)
+            self.progress.take(entry)
             self._read = entry.sequence
-        return found
+            yield entry
+
+    def catch_up(self) -> None:
+        """Read and apply the entries written since the last call."""
+        for _ in self.new_entries():
+            pass
 
     @property
     def now_s(self) -> float:
@@ -153,13 +160,15 @@ class JournalFollower:
         return self.state.now
 
 
-def count_journal(execution: Execution) -> ExecutionCounters:
-    """Return the counters of the entries written before this process resumed the execution."""
-    counters = ExecutionCounters()
-    with OpenProject.at(str(execution.layout.project)) as opened:
-        for entry in JournalStore(opened.database).all_after(execution.number):
-            counters.record(entry, execution.engine)
-    return counters
+def read_progress(execution: Execution) -> ExecutionProgress:
+    """Return the progress of an execution that this process begins or resumes."""
+    state, history = execution.engine.state, History()
+    if state.runs:  # resumed
+        with OpenProject.at(str(execution.layout.project)) as opened:
+            followed = JournalFollower(opened, execution.number, compiled=state.library)
+            followed.catch_up()
+            history = followed.history
+    return ExecutionProgress(history, state)
 
 
 def follow_run(opened: OpenProject, run: int | None) -> tuple[RunRecord, JournalFollower]:

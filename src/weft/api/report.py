@@ -27,12 +27,10 @@ from weft.platform.platform import planned_machines
 from weft.records import dataclass
 from weft.reports.events_jsonl import EventLines
 from weft.reports.execution import ExecutedRun, build_executed_run
-from weft.reports.execution_history import AttemptLogs, ExecutionHistory, ExecutionRecords, ProcessUsage
 from weft.reports.execution_page import execution_html
+from weft.reports.execution_records import AttemptLogs, ExecutionRecords, ProcessUsage
 from weft.reports.trace_tsv import trace_tsv
 from weft.reports.wfformat import write_wfformat
-from weft.repository.journal import Journal
-from weft.repository.journal_store import JournalStore
 from weft.repository.products import ProductTable
 from weft.repository.runs import RunRecord, RunTable
 
@@ -78,34 +76,23 @@ def read_report(
 
     ``compiled`` are its workflows, if they are compiled already.
     """
-    store = JournalStore(opened.database)
-    header = store.header(execution)
-    entries = store.read(execution)
-    engine = Journal(header=header, plans={}, entries=(), compiled=compiled).engine()
-    engine.state.plans.update(entries.plans)
+    followed = JournalFollower(opened, execution, compiled=compiled)
+    header, history, state = followed.header, followed.history, followed.state
     runs = opened.runs.of(execution)
     numbers = {each.position: each.number for each in runs}
-    projection, lines = (
-        ExecutionHistory(),
-        EventLines(header.started_at_s, lambda index: numbers.get(index, index)),
-    )
-    events: list[str] = []
-    for entry in entries.entries:
-        engine.apply(entry.event, entry.now, entry.commands)
-        projection.take(entry, engine.state)
-        events.extend(lines.take(entry, engine.state))
-    projection.finish(engine.state)
+    writer = EventLines(history, header.started_at_s, lambda index: numbers.get(index, index))
+    events = [line for entry in followed.new_entries() for line in writer.lines(entry, state)]
     machines = planned_machines(header.platform)
     records = ExecutionRecords(
         promises={each.position: each.promise for each in runs if each.promise is not None},
         measured=_read_usage(opened, execution, machines),
-        products=_read_products(opened, execution, engine.state.runs),
+        products=_read_products(opened, execution, state.runs),
         logs=AttemptLogs(layout=opened.layout, execution=execution),
         numbers=numbers,
         zero_at_s=header.started_at_s,
     )
     chosen = None if run is None else [run.position]
-    executed = build_executed_run(projection, header.platform, records=records, runs=chosen)
+    executed = build_executed_run(history.finish(), state, header.platform, records=records, runs=chosen)
     return ExecutionReport(executed=executed, events=tuple(events))
 
 

@@ -25,7 +25,6 @@ from weft.engine.history import (
     replicated_share,
 )
 from weft.engine.journal import JournalEntry
-from weft.engine.messages import RepeatLoop
 from weft.engine.settings import EngineSettings, find_settings
 from weft.errors import InvalidInput
 from weft.formats.files import load_platform, read_workflow_file
@@ -157,7 +156,7 @@ class SimulatedRun:
             "slowdowns": {name: asdict(found) for name, found in self.slowdown_of.items()},
             "machines": [asdict(use) for use in self.uses],
             "migrations": [move.as_record(names) for move in history.moves],
-            "failures": [asdict(failure) for failure in history.failures],
+            "failures": [failure.as_record() for failure in history.failures],
             "attempts": [attempt.as_record(names) for attempt in history.attempts.values()],
             "active": [list(step) for step in history.active.thinned(_CURVE_POINTS)],
             "ready": [list(step) for step in history.ready.thinned(_CURVE_POINTS)],
@@ -259,23 +258,18 @@ class SimulationRecorder:
         if self._journal is not None:
             self._journal.write(entry, engine.state)
         self.history.take(entry, engine.state)
-        for command in entry.commands:
-            if isinstance(command, RepeatLoop) and command.iteration > MOST_ITERATIONS:
-                self._judge(engine, command)
+        body = self.history.open_loop
+        if body is not None and body.iteration > MOST_ITERATIONS:
+            self.endless = (
+                f"loop {body.loop.name} has run {MOST_ITERATIONS} times and `{body.loop.until}` never held: "
+                "give it max_iterations, or state its iterations or results in the scenario"
+            )
         if self._progress is not None and entry.sequence % _REPORT_EVERY == 0:
             self._progress(entry.sequence, entry.now, len(engine.state.active))
 
     def stop(self, engine: Engine) -> bool:  # noqa: ARG002
         """Return whether the simulation should stop."""
         return bool(self.endless)
-
-    def _judge(self, engine: Engine, command: RepeatLoop) -> None:
-        body = engine.state.runs[command.run].loops.bodies[command.body]
-        if body.most is None:
-            self.endless = (
-                f"loop {body.loop.name} has run {MOST_ITERATIONS} times and `{body.loop.until}` never held: "
-                "give it max_iterations, or state its iterations or results in the scenario"
-            )
 
 
 DEFAULT_STEPS = 200

@@ -57,20 +57,19 @@ class RunDriver:
 
     def watch(self, execution: Execution) -> Sequence[Listener]:
         """Start the display; if the execution is resumed, count its journal first."""
-        from weft.api.project import count_journal
+        from weft.api.project import read_progress
         from weft.cli.terminal import colored_errors
-        from weft.reports.execution_history import AttemptLogs
+        from weft.reports.execution_records import AttemptLogs
 
         self.execution = execution
         self.view = RunDisplay(
-            counters=count_journal(execution),
-            state=execution.engine.state,
+            progress=read_progress(execution),
             logs=AttemptLogs(layout=execution.layout, execution=execution.number),
             color=colored_errors(),
             began_s=execution.clock.now(),
             promises=execution.promises,
         )
-        self._printed_failures = len(self.view.counters.failures)
+        self._printed_failures = len(self.view.progress.history.failures)
         return [self._record_entry]
 
     def interrupted(self) -> bool:
@@ -85,16 +84,17 @@ class RunDriver:
             self.live.say("interrupted: stopping programs; interrupt again to exit immediately")
         return self.signals()
 
-    def _record_entry(self, entry: JournalEntry, engine: Engine) -> None:
+    def _record_entry(self, entry: JournalEntry, _: Engine) -> None:
         assert self.view is not None
-        self.view.counters.record(entry, engine)
-        if not self.live.drawn and len(self.view.counters.failures) > self._printed_failures:
+        self.view.progress.take(entry)
+        failures = self.view.progress.history.failures
+        if not self.live.drawn and len(failures) > self._printed_failures:
             self._printed_failures += 1
-            for line in self.view.describe_failure(self.view.counters.failures[-1]):
+            for line in self.view.describe_failure(failures[-1]):
                 self.live.say(line)
 
     def _block(self, columns: int, rows: int) -> list[str]:
-        if self.view is None or self.execution is None or not self.view.state.runs:
+        if self.view is None or self.execution is None or not self.view.progress.state.runs:
             return []
         return self.view.block(self.execution.clock.now(), columns, rows)
 
@@ -211,18 +211,18 @@ def _show(ran: RunResult, driver: RunDriver, summary: ExecutionReport, folder: s
 def _reuse_lines(driver: RunDriver) -> list[str]:
     """Return per kind the numbers of reused, stale (with reasons) and new tasks."""
     view = driver.view
-    if view is None or not (view.counters.taken_over or view.counters.stale):
+    if view is None or not (view.progress.taken_over or view.progress.stale):
         return []
-    counters, lines = view.counters, []
-    for run in view.state.runs:
+    progress, lines = view.progress, []
+    for run in progress.state.runs:
         for kind in dict.fromkeys(task.program for task in run.compiled.graph.workflow.tasks):
             key = run.index, kind
-            parts = [f"{counters.taken_over[key]} reused"] if counters.taken_over[key] else []
-            if stale := counters.stale.get(key):
+            parts = [f"{progress.taken_over[key]} reused"] if progress.taken_over[key] else []
+            if stale := progress.stale.get(key):
                 why = "; ".join(text for text, _ in stale.most_common(_STALE_SHOWN))
                 more = f"; and {len(stale) - _STALE_SHOWN} more reasons" if len(stale) > _STALE_SHOWN else ""
                 parts.append(f"{stale.total()} stale ({why}{more})")
-            new = counters.ran[key] - (stale.total() if stale else 0)
+            new = progress.ran[key] - (stale.total() if stale else 0)
             if new:
                 parts.append(f"{new} new")
             if parts:
@@ -231,7 +231,7 @@ def _reuse_lines(driver: RunDriver) -> list[str]:
 
 
 def _record(ran: RunResult, driver: RunDriver, summary: ExecutionReport, folder: Path) -> dict[str, Any]:
-    counters = driver.view.counters if driver.view is not None else None
+    progress = driver.view.progress if driver.view is not None else None
     numbers = {run.position: run.number for run in ran.runs}
     return {
         "numbers": [run.number for run in ran.runs],
@@ -242,7 +242,7 @@ def _record(ran: RunResult, driver: RunDriver, summary: ExecutionReport, folder:
         "stuck": list(ran.ending.stuck),
         "stale": [
             {"run": numbers[run], "kind": kind, "reasons": dict(reasons)}
-            for (run, kind), reasons in (counters.stale.items() if counters else ())
+            for (run, kind), reasons in (progress.stale.items() if progress else ())
         ],
         **summary.executed.as_record(),
         "outcome": ran.outcome,

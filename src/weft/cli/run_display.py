@@ -15,10 +15,11 @@ from weft.reports.text import TextTable, fitted, printable, promise_text
 from weft.units import format_count, format_seconds
 
 if TYPE_CHECKING:
-    from weft.api.progress import AttemptFailure, ExecutionCounters, KindCount, TimeLeft
+    from weft.api.progress import ExecutionProgress, KindCount, TimeLeft
+    from weft.engine.history import FailureRecord
     from weft.engine.replan.promise import Promise
-    from weft.engine.state.state import EngineState
-    from weft.reports.execution_history import AttemptLogs
+    from weft.engine.state.run import RunState
+    from weft.reports.execution_records import AttemptLogs
 
 
 _COLUMNS = ("kind", "waiting", "running", "done", "reused", "failed")
@@ -48,8 +49,7 @@ def sum_by_workflow(counts: Sequence[KindCount]) -> list[KindCount]:
 class RunDisplay:
     """Display of all runs of an execution, or of one of them."""
 
-    counters: ExecutionCounters
-    state: EngineState
+    progress: ExecutionProgress
     logs: AttemptLogs
     run: int | None = None
     """Index of the run in the engine; None for all runs."""
@@ -63,25 +63,24 @@ class RunDisplay:
 
     def counts(self) -> list[KindCount]:
         """Return the task counts by kind."""
-        chosen = self.run
-        return sum_by_workflow(
-            self.counters.counts(self.state, lambda run: chosen is None or run.index == chosen)
-        )
+        return sum_by_workflow(self.progress.counts(self.run))
+
+    @property
+    def _runs(self) -> list[RunState]:
+        return [run for run in self.progress.state.runs if self.run in (None, run.index)]
 
     def left(self, now_s: float) -> TimeLeft:
         """Return the remaining time of all displayed runs."""
         from weft.api.progress import latest_of, time_left
 
-        runs = [run for run in self.state.runs if self.run is None or run.index == self.run]
-        promised = self.promises
         return latest_of(
-            [time_left(run, self.state, self.counters, now_s, promised.get(run.index)) for run in runs]
+            [time_left(run, self.progress, now_s, self.promises.get(run.index)) for run in self._runs]
         )
 
     def promise_line(self) -> str:
         """Return the prediction if exactly one run is displayed and has one, else an empty string."""
-        runs = [run.index for run in self.state.runs if self.run is None or run.index == self.run]
-        promised = self.promises.get(runs[0]) if len(runs) == 1 else None
+        runs = self._runs
+        promised = self.promises.get(runs[0].index) if len(runs) == 1 else None
         return "" if promised is None else f"promise: {promise_text(promised)}"
 
     def line(self, now_s: float) -> str:
@@ -132,7 +131,7 @@ class RunDisplay:
 
     def failure_lines(self, most: int = _FAILURES) -> list[str]:
         """Return the last failures with cause, last lines and log."""
-        chosen = [each for each in self.counters.failures if self.run is None or each.run == self.run]
+        chosen = [each for each in self.progress.failures if self.run in (None, each.run)]
         lines = []
         for each in chosen[-most:]:
             lines += self.describe_failure(each)
@@ -140,14 +139,14 @@ class RunDisplay:
             lines.insert(0, f"{format_count(len(chosen) - most, 'earlier failure')}; the last:")
         return lines
 
-    def describe_failure(self, each: AttemptFailure) -> list[str]:
+    def describe_failure(self, each: FailureRecord) -> list[str]:
         """Return the lines of one failure."""
         then = "failed, will be retried"
-        if each.for_good or each.waits:
-            then = "failed permanently" if each.for_good else "failed, waits for `weft resume`"
+        if each.for_good:
+            then = "failed, waits for `weft resume`" if each.waits else "failed permanently"
         text = f": {each.text}" if each.text else ""
-        lines = [f"{each.task} {then} ({each.cause}{text})"]
-        log = self.logs.last(each.attempt) if each.attempt >= 0 else None
+        lines = [f"{each.label} {then} ({each.cause}{text})"]
+        log = self.logs.last(each.reported_by) if each.reported_by >= 0 else None
         if log is not None:
             lines += [f"  | {line}" for line in log.lines[-_LOG_LINES:]]
             lines.append(f"  log: {log.path}")

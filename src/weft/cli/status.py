@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from weft.api.progress import RunningAttempt
     from weft.api.project import JournalFollower, OpenProject
     from weft.cli.run_display import RunDisplay
+    from weft.engine.history import FailureRecord
     from weft.repository.runs import RunRecord
 
 
@@ -35,13 +36,12 @@ def command(run: int | None, project: str | None, verbose: bool, as_json: bool) 
     """
     from weft.api.project import OpenProject, follow_run
     from weft.cli.run_display import RunDisplay
-    from weft.reports.execution_history import AttemptLogs
+    from weft.reports.execution_records import AttemptLogs
 
     with OpenProject.at(project) as opened:
         found, followed = follow_run(opened, run)
         view = RunDisplay(
-            counters=followed.counters,
-            state=followed.state,
+            progress=followed.progress,
             logs=AttemptLogs(layout=opened.layout, execution=found.execution),
             run=found.position,
             began_s=found.started_at_s - followed.header.started_at_s,
@@ -88,16 +88,12 @@ def _show(
         click.echo(f"  … {format_count(len(running) - most, 'more running task')}")
     if state == "running":
         click.echo(f"time left {view.left(now_s)}")
-    for line in view.failure_lines(*([len(view.counters.failures)] if verbose else [])):
+    for line in view.failure_lines(*([len(view.progress.failures)] if verbose else [])):
         click.echo(printable(line))
 
 
 def _running_attempts(view: RunDisplay) -> list[RunningAttempt]:
-    return (
-        view.counters.running_attempts(view.state, lambda run: run.index == view.run)
-        if view.has_engine
-        else []
-    )
+    return view.progress.running_attempts(view.run) if view.has_engine else []
 
 
 def _record(
@@ -120,6 +116,21 @@ def _record(
         "left_p90_s": left.p90_s,
         "left_unknown": left.why,
         "failures": [
-            asdict(each) | {"run": found.number} for each in view.counters.failures if each.run == view.run
+            _failure_record(each) | {"run": found.number}
+            for each in view.progress.failures
+            if each.run == view.run
         ],
+    }
+
+
+def _failure_record(failed: FailureRecord) -> dict[str, Any]:
+    return {
+        "at_s": failed.at_s,
+        "run": failed.run,
+        "task": failed.label,
+        "attempt": failed.reported_by,
+        "cause": failed.cause,
+        "text": failed.text,
+        "for_good": failed.for_good and not failed.waits,
+        "waits": failed.waits,
     }

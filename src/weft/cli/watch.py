@@ -34,14 +34,13 @@ def command(run: int | None, project: str | None, as_json: bool) -> None:
     from weft.api.project import JournalFollower, OpenProject
     from weft.cli.run_display import RunDisplay
     from weft.cli.terminal import colored_errors
-    from weft.reports.execution_history import AttemptLogs
+    from weft.reports.execution_records import AttemptLogs
 
     with OpenProject.at(project) as opened:
         found = opened.runs.run(run)
         followed = JournalFollower(opened, found.execution)
         view = RunDisplay(
-            counters=followed.counters,
-            state=followed.state,
+            progress=followed.progress,
             logs=AttemptLogs(layout=opened.layout, execution=found.execution),
             run=found.position,
             color=colored_errors(),
@@ -85,11 +84,11 @@ def _tell(followed: JournalFollower, found: RunRecord, view: RunDisplay) -> None
             numbers.update((each.position, each.number) for each in followed.opened.runs.of(found.execution))
         return numbers.get(index, index)
 
-    lines = EventLines(followed.header.started_at_s, number)
+    writer = EventLines(followed.history, followed.header.started_at_s, number)
     while True:
         goes_on = _goes_on(followed.opened, view, found)
-        for entry in followed.catch_up():
-            for line in lines.take(entry, view.state):
+        for entry in followed.new_entries():
+            for line in writer.lines(entry, followed.state):
                 click.echo(line)
         sys.stdout.flush()
         if not goes_on:

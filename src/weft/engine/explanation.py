@@ -13,12 +13,12 @@ from typing import Any
 
 from weft.engine import messages
 from weft.engine.engine import Engine
+from weft.engine.history import History
 from weft.engine.journal import JournalEntry, note_fields
 from weft.engine.messages import Assign
 from weft.engine.reactions.failures import requests_rerun
 from weft.engine.replay import rebuild
 from weft.engine.selection import accepts_machine
-from weft.engine.state.compiled import CompiledWorkflow
 from weft.engine.state.machines import MachineState
 from weft.engine.state.plan import StoredPlan
 from weft.engine.state.run import RunState
@@ -179,27 +179,9 @@ _SHOWN_RECORDS = (
 """Record commands shown in the history of a task."""
 
 
-def _describe_entry(
-    state: EngineState, entry: JournalEntry, run: int, task: int, attempts: set[int]
-) -> Iterator[tuple[int, str]]:
-    """Yield the facts of an entry about a task: position of the command (-1 for the event) and a sentence.
-
-    ``attempts`` holds the attempts of the task so far; new ones are added.
-    """
-    number = getattr(entry.event, "attempt", None)
-    if number is not None and number in attempts and (text := _describe_event(entry.event)):
-        yield -1, text
-    for position, command in enumerate(entry.commands):
-        if isinstance(command, messages.Assign) and (command.run, command.task) == (run, task):
-            attempts.add(command.attempt)
-        mine = (getattr(command, "run", -1), getattr(command, "task", -1)) == (run, task)
-        mine = mine or getattr(command, "attempt", -1) in attempts
-        if mine and (text := _describe_command(state, command)):
-            yield position, text
-
-
-def _describe_event(event: messages.Event) -> str:
-    match event:
+def _describe_message(state: EngineState, message: messages.Event | messages.Command) -> str:
+    """Return a sentence about a message; "": it is not shown."""
+    match message:
         case messages.Started():
             return "its program started"
         case messages.Ended(story=story) as ended if story and requests_rerun(ended):
@@ -222,10 +204,10 @@ def _describe_event(event: messages.Event) -> str:
         case messages.Progressed(work_done=done) if done is not None:
             return f"it reported {done:.0%} of the work"
         case _:
-            return ""
+            return _describe_command(state, message)
 
 
-def _describe_command(state: EngineState, command: messages.Command) -> str:
+def _describe_command(state: EngineState, command: messages.Event | messages.Command) -> str:
     match command:
         case messages.Assign():
             machine = state.machines[command.machine].name
@@ -422,25 +404,25 @@ def explain(
     ``fresh`` creates an engine with the settings of the journal. ``rebuilt(n)``, if given, returns an engine
     after the first n entries, for example from a snapshot; without it the entries are applied again.
     """
-    engine = fresh()
+    engine, history = fresh(), History()
     engine.state.plans.update(plans)
     past = [entry for entry in entries if entry.now <= at_s]
     story: list[ExplanationStep] = []
     placed: tuple[int, int] | None = None
-    attempts: set[int] = set()
-    finder = _TaskFinder(task)
     for index, entry in enumerate(past):
         engine.apply(entry.event, entry.now, entry.commands)
-        if len(engine.state.runs) <= run:
-            continue
-        number = finder.index(engine.state.runs[run])
-        for position, text in _describe_entry(engine.state, entry, run, number, attempts):
-            story.append(ExplanationStep(entry=entry.sequence, now=entry.now, text=text))
-            if position >= 0 and isinstance(entry.commands[position], Assign):
+        history.take(entry, engine.state)
+        for position, message in enumerate((entry.event, *entry.commands), start=-1):
+            if history.find_subject(message)[:2] != (run, task):
+                continue
+            if isinstance(message, Assign):
                 placed = index, position
+            if text := _describe_message(engine.state, message):
+                story.append(ExplanationStep(entry=entry.sequence, now=entry.now, text=text))
     there = _find_run(engine, run)
-    if (number := finder.index(there)) < 0:
+    if task not in there.compiled.names:
         raise _unknown_task(there, task)
+    number = there.compiled.names.index(task)
     choice = None
     if placed is not None:
         index, position = placed
@@ -461,23 +443,6 @@ def explain(
         candidates=tuple(_judge_candidates(engine.state, there, number)) if waiting else (),
         story=tuple(story),
     )
-
-
-class _TaskFinder:
-    """Look up the index of a task by name; the index changes when the graph grows."""
-
-    def __init__(self, task: str) -> None:
-        self._task = task
-        self._compiled: CompiledWorkflow | None = None
-        self._index = -1
-
-    def index(self, run: RunState) -> int:
-        """Return the index of the task in a run; -1: no such task (yet)."""
-        if run.compiled is not self._compiled:
-            self._compiled = run.compiled
-            found = (index for index, name in enumerate(run.compiled.names) if name == self._task)
-            self._index = next(found, -1)
-        return self._index
 
 
 def _find_run(engine: Engine, run: int) -> RunState:

@@ -1,8 +1,9 @@
 """The history of an execution: attempts, migrations, failures, runs and machines, derived from journal
 entries.
 
-``History`` reads events and commands. From the engine's state after an entry it uses only names, iterations
-and the number of ready tasks, so the result is the same during a run and when the journal is read later.
+``History`` is the only projection of the journal: status, reports, explanations and simulation results are
+views of it. From the engine's state after an entry it uses only names, iterations and the number of ready
+tasks, so the result is the same during a run and when the journal is read later.
 
 Useful work (invariant I7): the attempts of one task in one iteration are examined from the last to the first.
 The completed attempt did all the work after the checkpoint it started from; the attempt that wrote this
@@ -12,13 +13,18 @@ lost with a task that never completed.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, field
-from typing import Any
+from itertools import takewhile
+from typing import Any, ClassVar, NamedTuple
 
 from weft.engine import messages
+from weft.engine.engine import Engine
 from weft.engine.journal import JournalEntry
+from weft.engine.reactions.failures import requests_rerun
+from weft.engine.state.compiled import LoopState
+from weft.engine.state.plan import StoredPlan
 from weft.engine.state.state import EngineState
 from weft.engine.states import TaskState
 from weft.records import dataclass
@@ -67,6 +73,25 @@ class AttemptRecord:
     """Why it had to leave its machine; "": it did not."""
     useful_share: float = 0.0
     """Share of the task's work that it did and that no later attempt repeated."""
+    exit_code: int | None = None
+    """None: not ended, or no exit code (killed, lost, or stopped to be run again)."""
+    story: str = ""
+    """Message of the backend about its end."""
+    problem: str = ""
+    """Why staging failed."""
+    measured_s: float | None = None
+    """Seconds its program ran, measured on the machine; None: not measured."""
+    leaving_s: float | None = None
+    """Start of the first stage-out; None: there was none."""
+    left_s: float | None = None
+    """End of the last stage-out."""
+    memory_bytes: float | None = None
+    """Memory limit."""
+    time_limit_s: float | None = None
+    begun_n: int | None = None
+    """Journal entry with its Start command; None: it was not started (transfers never are)."""
+    completed_n: int | None = None
+    """Journal entry in which it completed its task, or None. Entry numbers order simultaneous events."""
 
     def ran(self, seconds: float, until_s: float) -> None:
         """Correct start and end by the duration measured on the machine.
@@ -104,7 +129,12 @@ class AttemptRecord:
 
     def as_record(self, machines: tuple[str, ...]) -> dict[str, Any]:
         """Return the attempt as plain data, with the machine's name."""
-        return asdict(self) | {"machine": machines[self.machine], "useful_s": self.useful_s}
+        record = {name: getattr(self, name) for name in _ATTEMPT_KEYS}
+        return record | {"machine": machines[self.machine], "useful_s": self.useful_s}
+
+
+_ATTEMPT_KEYS = tuple(takewhile(lambda name: name != "exit_code", AttemptRecord.__annotations__))
+"""Fields of an attempt in JSON output; the others are shown in reports only."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -144,6 +174,19 @@ class FailureRecord:
     attempt: int
     """-1: no attempt (a loop that did not converge)."""
     for_good: bool
+    label: str = ""
+    """Name of the task with its iteration in a loop."""
+    waits: bool = False
+    """Whether the task waits for ``weft resume`` or ``weft release``."""
+    reported_by: int = -1
+    """The attempt named by the event that reported the failure; -1: none, as for a lost machine."""
+    text: str = ""
+    """Message of the backend."""
+
+    def as_record(self) -> dict[str, Any]:
+        """Return the failure as plain data."""
+        keys = ("at_s", "run", "task", "cause", "reason", "attempt", "for_good")
+        return {key: getattr(self, key) for key in keys}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -235,11 +278,14 @@ class StepFunction:
 
 def _assign_useful_shares(attempts: Iterable[AttemptRecord]) -> None:
     """Set the useful share of every attempt; the shares of a completed task sum to 1."""
-    stories: dict[tuple[int, str, int], list[AttemptRecord]] = {}
+    first: dict[tuple[int, str, int], AttemptRecord] = {}
+    repeated: dict[tuple[int, str, int], list[AttemptRecord]] = {}  # few tasks need a list
     for attempt in attempts:
-        stories.setdefault((attempt.run, attempt.task, attempt.iteration), []).append(attempt)
-    for tries in stories.values():
-        _assign_shares(tries)
+        key = attempt.run, attempt.task, attempt.iteration
+        if (before := first.setdefault(key, attempt)) is not attempt:
+            repeated.setdefault(key, [before]).append(attempt)
+    for key, attempt in first.items():
+        _assign_shares(repeated.get(key, (attempt,)))
 
 
 def _assign_shares(tries: Sequence[AttemptRecord]) -> None:
@@ -255,6 +301,16 @@ def _assign_shares(tries: Sequence[AttemptRecord]) -> None:
             level = attempt.restart_from
 
 
+class Subject(NamedTuple):
+    """What a message is about; None: not applicable."""
+
+    run: int | None
+    task: str | None
+    iteration: int | None
+    attempt: int | None
+    machine: int | None
+
+
 class History:
     """Collect attempts, migrations, failures and runs from journal entries."""
 
@@ -266,69 +322,77 @@ class History:
         self.runs: list[RunSummary] = []
         self.attempts: dict[int, AttemptRecord] = {}
         """By attempt number."""
+        self.running: dict[int, AttemptRecord] = {}
+        """Attempts that were started and have not reported their end, in order of their start."""
+        self.succeeded: list[AttemptRecord] = []
+        """Attempts whose programs ended with exit code 0, in order."""
+        self.reused: list[AttemptRecord] = []
+        """Attempts for which the outputs of an earlier execution are used, in order."""
         self.moves: list[MigrationRecord] = []
         self.failures: list[FailureRecord] = []
+        self.first_plans: dict[int, str] = {}
+        """By run: the content hash of its first plan."""
         self.violations = 0
         """Number of contract violations found."""
+        self.open_loop: LoopState | None = None
+        """The loop body without a maximal number of iterations that was repeated most often."""
         self.active = StepFunction()
         """Active workflows over time."""
         self.ready = StepFunction()
         """Ready tasks over time."""
         self.down: list[tuple[int, float, float | None]] = []
         """(machine, down since, down until) for every outage; until None: still down."""
-        self._current: dict[tuple[int, str], int] = {}
+        self._last: defaultdict[int, dict[str, AttemptRecord]] = defaultdict(dict)
         """By run and task: the last attempt."""
+        self._problems: dict[int, str] = {}
+        """By attempt: the message of the backend about a failure that was not recorded yet."""
         self._suspended: dict[int, float] = {}
         self._ready_of: dict[int, int] = {}
         self._ready_total = 0
-        self._event_handlers: dict[type, Callable[[Any, EngineState], None]] = {
-            messages.Submitted: self._submitted,
-            messages.Started: self._started,
-            messages.Ended: self._ended,
-            messages.StagedIn: self._staged_in,
-            messages.Progressed: self._progressed,
-            messages.Checkpointed: self._checkpointed,
-            messages.Suspended: self._suspend,
-            messages.Resumed: self._resumed,
-            messages.MachineChanged: self._machine_changed,
-        }
-        self._obey: dict[type, Callable[[Any, EngineState], None]] = {
-            messages.Assign: self._assign,
-            messages.StageIn: self._stage_in,
-            messages.Start: self._start,
-            messages.Cancel: self._cancel,
-            messages.RevertMigration: self._return,
-            messages.Settle: self._settle,
-            messages.CloseAttempt: self._drop,
-            messages.RepeatLoop: self._repeat,
-            messages.FinishRun: self._finish,
-            messages.LoseAttempt: self._lose_attempt,
-            messages.ReportViolation: self._report_violation,
-            messages.AdoptPlan: self._adopt_plan,
-            messages.MarkMachine: self._mark_machine,
-        }
+        self._entry: JournalEntry
+        self._state: EngineState
 
     def take(self, entry: JournalEntry, state: EngineState) -> None:
         """Add an entry; ``state`` is the engine's state after it."""
-        self.now = entry.now
+        self._entry, self._state = entry, state
+        now, event, handlers = entry.now, entry.event, self._handlers
+        self.now = now
         self.entries += 1
-        if (handle := self._event_handlers.get(type(entry.event))) is not None:
-            handle(entry.event, state)
-            self.acted_s = self.now
-        touched = {getattr(entry.event, "run", -1)}
+        kind: type = type(event)
+        if (handle := handlers.get(kind)) is not None:
+            handle(self, event)
+            if kind not in _PASSIVE:
+                self.acted_s = now
+        touched = {getattr(event, "run", -1)}
         for command in entry.commands:
             kind = type(command)
-            if (obey := self._obey.get(kind)) is not None:
-                obey(command, state)
-                self.acted_s = self.acted_s if kind in messages.RECORDS else self.now
-            if obey is not None or kind in messages.RECORDS:
-                touched.add(getattr(command, "run", -1))
-        self._count_ready(state, touched)
+            if (handle := handlers.get(kind)) is not None:
+                handle(self, command)
+                if kind not in _PASSIVE:
+                    self.acted_s = now
+            elif kind not in messages.RECORDS:
+                continue
+            touched.add(getattr(command, "run", -1))
+        self._count_ready(touched)
 
     def finish(self) -> History:
         """Compute what depends on the whole journal (the useful shares) and return the history."""
         _assign_useful_shares(self.attempts.values())
+        # The history of a simulation is kept longer than its engine.
+        vars(self).pop("_entry", None)
+        vars(self).pop("_state", None)
         return self
+
+    def find_subject(self, message: messages.Event | messages.Command) -> Subject:
+        """Return what a message of the last entry is about."""
+        number = _number(message, "attempt")
+        if number is not None and (attempt := self.attempts.get(number)) is not None:
+            return Subject(attempt.run, attempt.task, attempt.iteration, number, attempt.machine)
+        index, task, machine = (_number(message, key) for key in ("run", "task", "machine"))
+        if index is None or task is None or index >= len(self._state.runs):
+            return Subject(index, None, None, number, machine)
+        run = self._state.runs[index]
+        return Subject(index, run.compiled.names[task], run.loops.iteration(task), number, machine)
 
     @property
     def end_s(self) -> float:
@@ -337,7 +401,8 @@ class History:
             return self.acted_s
         return max((run.ended_s for run in self.runs if run.ended_s is not None), default=0.0)
 
-    def _count_ready(self, state: EngineState, touched: set[int]) -> None:
+    def _count_ready(self, touched: set[int]) -> None:
+        state = self._state
         for index in touched:
             if 0 <= index < len(state.runs):
                 ready = len(state.runs[index].ready) if index in state.active else 0
@@ -347,8 +412,8 @@ class History:
 
     # Events
 
-    def _submitted(self, event: messages.Submitted, state: EngineState) -> None:
-        compiled = state.runs[event.run].compiled
+    def _submitted(self, event: messages.Submitted) -> None:
+        compiled = self._state.runs[event.run].compiled
         self.runs.append(
             RunSummary(
                 index=event.run,
@@ -357,19 +422,30 @@ class History:
                 arrival_s=self.now,
                 alone_s=compiled.alone_s,
                 tasks=len(compiled),
-                iterations={body.loop.name: 1 for body in state.runs[event.run].loops.bodies},
+                iterations={body.loop.name: 1 for body in self._state.runs[event.run].loops.bodies},
             )
         )
         self.active.add(self.now, 1)
 
-    def _started(self, event: messages.Started, state: EngineState) -> None:  # noqa: ARG002
+    def _started(self, event: messages.Started) -> None:
         attempt = self.attempts.get(event.attempt)
         if attempt is not None and attempt.started_s is None and not attempt.ending:
             attempt.started_s = self.now
 
-    def _ended(self, event: messages.Ended, state: EngineState) -> None:  # noqa: ARG002
+    def _ended(self, event: messages.Ended) -> None:
         attempt = self.attempts.get(event.attempt)
-        if attempt is None or attempt.ended_s is not None:
+        was_running = self.running.pop(event.attempt, None) is not None
+        if event.cause or event.exit_code is None:
+            self._problems[event.attempt] = event.story
+        if attempt is None:
+            return
+        attempt.exit_code, attempt.story = event.exit_code, event.story
+        if was_running and event.exit_code == 0 and not event.cause:
+            (self.succeeded if event.taken_over is None else self.reused).append(attempt)
+        elif event.story and requests_rerun(event):
+            attempt.exit_code = None  # the backend stopped the program, which is to be run again
+        attempt.measured_s = event.ran_s
+        if attempt.ended_s is not None:
             return
         attempt.ended_s = self.now
         if event.taken_over is not None:
@@ -380,23 +456,39 @@ class History:
         if event.work_done is not None:
             attempt.work_done = event.work_done
 
-    def _staged_in(self, event: messages.StagedIn, state: EngineState) -> None:  # noqa: ARG002
+    def _staged_in(self, event: messages.StagedIn) -> None:
         if (attempt := self.attempts.get(event.attempt)) is not None:
             attempt.staged_s = self.now
+        self._note_problem(event)
 
-    def _progressed(self, event: messages.Progressed, state: EngineState) -> None:  # noqa: ARG002
+    def _staged_out(self, event: messages.StagedOut) -> None:
+        if (attempt := self.attempts.get(event.attempt)) is not None:
+            attempt.left_s = self.now
+        self._note_problem(event)
+
+    def _note_problem(self, event: messages.StagedIn | messages.StagedOut) -> None:
+        if event.problem:
+            self._problems[event.attempt] = event.problem
+            if (attempt := self.attempts.get(event.attempt)) is not None:
+                attempt.problem = event.problem
+
+    def _plan_ready(self, event: messages.PlanReady) -> None:
+        if event.plan:
+            self.first_plans.setdefault(event.run, event.plan)
+
+    def _progressed(self, event: messages.Progressed) -> None:
         attempt = self.attempts.get(event.attempt)
         if attempt is not None and event.work_done is not None and attempt.ended_s is None:
             attempt.work_done = event.work_done
 
-    def _checkpointed(self, event: messages.Checkpointed, state: EngineState) -> None:  # noqa: ARG002
+    def _checkpointed(self, event: messages.Checkpointed) -> None:
         if (attempt := self.attempts.get(event.attempt)) is not None:
             attempt.checkpoint = event.work_done
 
-    def _suspend(self, event: messages.Suspended, state: EngineState) -> None:  # noqa: ARG002
+    def _suspend(self, event: messages.Suspended) -> None:
         self._suspended.setdefault(event.attempt, self.now)
 
-    def _resumed(self, event: messages.Resumed, state: EngineState) -> None:  # noqa: ARG002
+    def _resumed(self, event: messages.Resumed) -> None:
         if (attempt := self.attempts.get(event.attempt)) is not None:
             self._end_suspension(attempt)
 
@@ -405,7 +497,7 @@ class History:
             until_s = self.now if attempt.ended_s is None else attempt.ended_s
             attempt.suspended_s += max(0.0, until_s - since)
 
-    def _machine_changed(self, event: messages.MachineChanged, state: EngineState) -> None:  # noqa: ARG002
+    def _machine_changed(self, event: messages.MachineChanged) -> None:
         if event.up is not None:
             self._set_up(event.machine, event.up)
 
@@ -419,11 +511,12 @@ class History:
 
     # Commands
 
-    def _assign(self, command: messages.Assign, state: EngineState) -> None:
-        run = state.runs[command.run]
+    def _assign(self, command: messages.Assign) -> None:
+        run = self._state.runs[command.run]
         compiled, task = run.compiled, command.task
         name, iteration = compiled.names[task], run.loops.iteration(task)
-        before = self.attempts.get(self._current.get((command.run, name), -1))
+        last = self._last[command.run]
+        before = last.get(name)
         compute = compiled.kind[task] == COMPUTE
         tried = AttemptRecord(
             number=command.attempt,
@@ -440,8 +533,7 @@ class History:
             seconds=compiled.seconds(task, command.machine, command.count) if compute else 0.0,
             restart_from=command.restart_from,
         )
-        self.attempts[command.attempt] = tried
-        self._current[command.run, name] = command.attempt
+        self.attempts[command.attempt] = last[name] = tried
         if before is not None and before.iteration == iteration:
             self._note_move(before, tried, command)
 
@@ -470,54 +562,70 @@ class History:
             )
         )
 
-    def _stage_in(self, command: messages.StageIn, state: EngineState) -> None:  # noqa: ARG002
+    def _stage_in(self, command: messages.StageIn) -> None:
         attempt = self.attempts[command.attempt]
         if attempt.staging_s is None:
             attempt.staging_s = self.now
 
-    def _start(self, command: messages.Start, state: EngineState) -> None:
+    def _start(self, command: messages.Start) -> None:
         attempt = self.attempts[command.attempt]
         attempt.submitted_s = self.now
         attempt.restart_from = command.restart_from
-        if state.settings.begins_at_once and attempt.started_s is None:
+        attempt.memory_bytes, attempt.time_limit_s = command.memory_bytes, command.time_limit_s
+        if attempt.begun_n is None:
+            attempt.begun_n = self._entry.sequence
+        self.running[command.attempt] = attempt
+        if self._state.settings.begins_at_once and attempt.started_s is None:
             attempt.started_s = self.now
 
-    def _cancel(self, command: messages.Cancel, state: EngineState) -> None:  # noqa: ARG002
+    def _stage_out(self, command: messages.StageOut) -> None:
+        attempt = self.attempts[command.attempt]
+        if attempt.leaving_s is None:
+            attempt.leaving_s = self.now
+
+    def _cancel(self, command: messages.Cancel) -> None:
         attempt = self.attempts.get(command.attempt)
         if attempt is not None and not attempt.left_for:
             attempt.left_for = command.reason
 
-    def _return(self, command: messages.RevertMigration, state: EngineState) -> None:  # noqa: ARG002
+    def _return(self, command: messages.RevertMigration) -> None:
         """Record that a migration was called off."""
         old = self.attempts[command.attempt]
-        new = self.attempts[self._current[old.run, old.task]]
+        new = self._last[old.run][old.task]
         if new.number != old.number:
             new.ending = "withdrawn"
             old.ending = old.left_for = ""
-            self._current[old.run, old.task] = old.number
+            self._last[old.run][old.task] = old
             for move in self.moves:
                 move.off = move.off or move.new == new.number
 
-    def _settle(self, command: messages.Settle, state: EngineState) -> None:
-        name = state.runs[command.run].compiled.names[command.task]
-        attempt = self.attempts.get(self._current.get((command.run, name), -1))
+    def _settle(self, command: messages.Settle) -> None:
+        attempt = self._last[command.run].get(self._state.runs[command.run].compiled.names[command.task])
         if attempt is not None and attempt.ending:
             attempt = None  # it had ended before; the command is about the task
         if command.cause:
-            number = -1 if attempt is None else attempt.number
-            self.failures.append(
-                FailureRecord(
-                    at_s=self.now,
-                    run=command.run,
-                    task=name,
-                    cause=command.cause,
-                    reason=command.reason,
-                    attempt=number,
-                    for_good=command.state in (TaskState.FAILED, TaskState.STOPPED),
-                )
-            )
+            self._add_failure(command, attempt)
         if attempt is not None:
             self._settle_attempt(attempt, command)
+
+    def _add_failure(self, command: messages.Settle, attempt: AttemptRecord | None) -> None:
+        run = self._state.runs[command.run]
+        reporter = getattr(self._entry.event, "attempt", None)
+        self.failures.append(
+            FailureRecord(
+                at_s=self.now,
+                run=command.run,
+                task=run.compiled.names[command.task],
+                label=run.name(command.task),
+                cause=command.cause,
+                reason=command.reason,
+                attempt=-1 if attempt is None else attempt.number,
+                for_good=command.state in (TaskState.FAILED, TaskState.STOPPED),
+                waits=command.state == TaskState.STOPPED,
+                reported_by=-1 if reporter is None else reporter,
+                text=command.reason if reporter is None else self._problems.pop(reporter, ""),
+            )
+        )
 
     def _settle_attempt(self, attempt: AttemptRecord, command: messages.Settle) -> None:
         if attempt.submitted_s is None and command.state == TaskState.COMPLETED:
@@ -529,42 +637,92 @@ class History:
         attempt.cause = command.cause
         if command.state == TaskState.COMPLETED:
             attempt.ending, attempt.work_done = "completed", 1.0
+            attempt.completed_n = self._entry.sequence
         elif command.cause:
             attempt.ending = "failed"
         else:
             attempt.ending = "cancelled" if attempt.started_s is not None else "withdrawn"
             attempt.left_for = attempt.left_for or command.reason
 
-    def _drop(self, command: messages.CloseAttempt, state: EngineState) -> None:  # noqa: ARG002
+    def _drop(self, command: messages.CloseAttempt) -> None:
         attempt = self.attempts.get(command.attempt)
         if attempt is not None and attempt.started_s is not None and attempt.ended_s is None:
             attempt.ended_s = self.now
             self._end_suspension(attempt)
 
-    def _repeat(self, command: messages.RepeatLoop, state: EngineState) -> None:
-        name = state.runs[command.run].loops.bodies[command.body].loop.name
-        story = self.runs[command.run].iterations
+    def _repeat(self, command: messages.RepeatLoop) -> None:
+        body = self._state.runs[command.run].loops.bodies[command.body]
+        name, story = body.loop.name, self.runs[command.run].iterations
         story[name] = max(story.get(name, 1), command.iteration)
+        if body.most is None and (self.open_loop is None or body.iteration > self.open_loop.iteration):
+            self.open_loop = body
 
-    def _finish(self, command: messages.FinishRun, state: EngineState) -> None:
+    def _finish(self, command: messages.FinishRun) -> None:
         story = self.runs[command.run]
         story.ended_s, story.outcome, story.reason = self.now, command.outcome, command.reason
-        story.tasks = len(state.runs[command.run])
+        story.tasks = len(self._state.runs[command.run])
         self.active.add(self.now, -1)
 
-    def _report_violation(self, command: messages.ReportViolation, state: EngineState) -> None:  # noqa: ARG002
+    def _report_violation(self, _: messages.ReportViolation) -> None:
         self.violations += 1
 
-    def _adopt_plan(self, command: messages.AdoptPlan, state: EngineState) -> None:  # noqa: ARG002
+    def _adopt_plan(self, command: messages.AdoptPlan) -> None:
         self.runs[command.run].plans += 1
 
-    def _mark_machine(self, command: messages.MarkMachine, state: EngineState) -> None:  # noqa: ARG002
+    def _mark_machine(self, command: messages.MarkMachine) -> None:
         self._set_up(command.machine, command.up)
 
-    def _lose_attempt(self, command: messages.LoseAttempt, state: EngineState) -> None:  # noqa: ARG002
+    def _lose_attempt(self, command: messages.LoseAttempt) -> None:
         attempt = self.attempts.get(command.attempt)
         if attempt is not None and attempt.started_s is not None and attempt.ended_s is None:
             attempt.ended_s = self.now
+
+    _handlers: ClassVar[dict[type, Callable[[History, Any], None]]] = {
+        messages.Submitted: _submitted,
+        messages.Started: _started,
+        messages.Ended: _ended,
+        messages.StagedIn: _staged_in,
+        messages.StagedOut: _staged_out,
+        messages.Progressed: _progressed,
+        messages.Checkpointed: _checkpointed,
+        messages.Suspended: _suspend,
+        messages.Resumed: _resumed,
+        messages.MachineChanged: _machine_changed,
+        messages.PlanReady: _plan_ready,
+        messages.Assign: _assign,
+        messages.StageIn: _stage_in,
+        messages.Start: _start,
+        messages.StageOut: _stage_out,
+        messages.Cancel: _cancel,
+        messages.RevertMigration: _return,
+        messages.Settle: _settle,
+        messages.CloseAttempt: _drop,
+        messages.RepeatLoop: _repeat,
+        messages.FinishRun: _finish,
+        messages.LoseAttempt: _lose_attempt,
+        messages.ReportViolation: _report_violation,
+        messages.AdoptPlan: _adopt_plan,
+        messages.MarkMachine: _mark_machine,
+    }
+
+
+_PASSIVE = messages.RECORDS | {messages.PlanReady, messages.StageOut, messages.StagedOut}
+"""Messages that are no activity of a task: its program has ended, or it is not involved."""
+
+
+def _number(message: Any, key: str) -> int | None:
+    value = getattr(message, key, None)
+    return value if isinstance(value, int) and value >= 0 else None
+
+
+def read_history(engine: Engine, entries: Iterable[JournalEntry], plans: Mapping[str, StoredPlan]) -> History:
+    """Apply the entries of a journal to a new engine and return their history."""
+    engine.state.plans.update(plans)
+    history = History()
+    for entry in entries:
+        engine.apply(entry.event, entry.now, entry.commands)
+        history.take(entry, engine.state)
+    return history.finish()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

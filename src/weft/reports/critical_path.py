@@ -15,10 +15,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 
-from weft.engine.history import AttemptRecord
+from weft.engine.history import AttemptRecord, History
 from weft.engine.state.run import RunState
 from weft.records import dataclass
-from weft.reports.execution_history import ExecutionHistory
 
 _ORDER = ("data", "iteration", "retry", "nodes")
 """Reasons why an attempt could start, by precedence for equal times."""
@@ -69,13 +68,17 @@ class CriticalPath:
         return sum(step.waited_s for step in self.steps) + self.after_s
 
 
-def find_critical_path(projection: ExecutionHistory, nodes: Sequence[int], run: int) -> CriticalPath:
-    """Return the critical path of a run; ``nodes`` are those of each machine (0: unlimited)."""
-    history = projection.history
+def find_critical_path(
+    history: History, runs: Sequence[RunState], nodes: Sequence[int], run: int
+) -> CriticalPath:
+    """Return the critical path of a run; ``nodes`` are those of each machine (0: unlimited).
+
+    ``runs`` are the final states of all runs.
+    """
     story = history.runs[run]
     end_s = history.end_s if story.ended_s is None else story.ended_s
     ran = [each for each in history.attempts.values() if each.started_s is not None]
-    search = _CriticalPathSearch(projection, ran, nodes, end_s)
+    search = _CriticalPathSearch(runs, ran, nodes, end_s)
     own = [each for each in ran if each.run == run and search.end(each) <= end_s]
     current: AttemptRecord | None = max(own, key=lambda each: (search.end(each), -each.number), default=None)
     if current is None:
@@ -93,9 +96,9 @@ class _CriticalPathSearch:
     """Search for the predecessor of an attempt."""
 
     def __init__(
-        self, projection: ExecutionHistory, ran: Sequence[AttemptRecord], nodes: Sequence[int], end_s: float
+        self, runs: Sequence[RunState], ran: Sequence[AttemptRecord], nodes: Sequence[int], end_s: float
     ) -> None:
-        self._chronicle = projection
+        self._runs = runs
         self._end_s = end_s
         self._of_task: dict[tuple[int, str], list[AttemptRecord]] = {}
         on: dict[int, list[AttemptRecord]] = {}
@@ -145,7 +148,7 @@ class _CriticalPathSearch:
             yield "nodes", blocker
 
     def _own_candidates(self, attempt: AttemptRecord, by_s: float) -> Iterator[tuple[str, AttemptRecord]]:
-        run = self._chronicle.runs[attempt.run]
+        run = self._runs[attempt.run]
         if (task := self._task(run, attempt)) is not None:
             for before in self._sources(run, task):
                 yield from self._last_ended("data", attempt.run, run.compiled.names[before], by_s)
@@ -186,8 +189,7 @@ class _CriticalPathSearch:
         """Return the seconds of staging between two times: stage-in, and stage-out of the predecessor."""
         spans = [(attempt.staging_s, attempt.staged_s)]
         if after is not None:
-            facts = self._chronicle.facts(after.number)
-            spans.append((facts.leaving_s, facts.left_s))
+            spans.append((after.leaving_s, after.left_s))
         found = sorted(
             (max(low, from_s), min(high, to_s))
             for low, high in spans

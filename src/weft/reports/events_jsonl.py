@@ -16,6 +16,7 @@ from typing import Any
 from weft.engine import messages as cm
 from weft.engine import messages as ev
 from weft.engine.engine import Engine
+from weft.engine.history import History
 from weft.engine.journal import JournalEntry, note_fields
 from weft.engine.state.plan import StoredPlan
 from weft.engine.state.state import EngineState
@@ -73,23 +74,22 @@ _RENAMED = {"signal": "what", "asked": "what"}
 class EventLines:
     """Converts journal entries to lines, during a run or afterwards."""
 
-    def __init__(self, zero_at_s: float | None = None, number: Callable[[int], int] | None = None) -> None:
+    def __init__(
+        self,
+        history: History,
+        zero_at_s: float | None = None,
+        number: Callable[[int], int] | None = None,
+    ) -> None:
         """``zero_at_s`` is the Unix time of the engine's time 0; None if unknown.
 
         ``number`` maps a run index to the number shown to users; None keeps the index.
         """
+        self._history = history
         self._zero_at_s = zero_at_s
         self._run_number = number or int
-        self._of: dict[int, tuple[int, str, int, int]] = {}
-        """By attempt: run, task, iteration and machine."""
 
-    def take(self, entry: JournalEntry, state: EngineState) -> Iterator[str]:
-        """Yield the lines of an entry, without line ends; ``state`` is the engine's state after it."""
-        for message in (entry.event, *entry.commands):
-            if isinstance(message, cm.Assign):
-                run = state.runs[message.run]
-                name, iteration = run.compiled.names[message.task], run.loops.iteration(message.task)
-                self._of[message.attempt] = (message.run, name, iteration, message.machine)
+    def lines(self, entry: JournalEntry, state: EngineState) -> Iterator[str]:
+        """Yield the lines of the last entry of the history, without line ends."""
         for message in (entry.event, *entry.commands):
             if (told := EVENT_KINDS.get(type(message))) is not None:
                 yield self._line(entry, state, message, *told)
@@ -97,15 +97,7 @@ class EventLines:
     def _line(
         self, entry: JournalEntry, state: EngineState, message: Any, what: str, keys: tuple[str, ...]
     ) -> str:
-        attempt = _number(message, "attempt")
-        known = None if attempt is None else self._of.get(attempt)
-        run, task, iteration, machine = (None, None, None, None) if known is None else known
-        if known is None:
-            run, machine = _number(message, "run"), _number(message, "machine")
-            index = _number(message, "task")
-            if run is not None and index is not None and run < len(state.runs):
-                task = state.runs[run].compiled.names[index]
-                iteration = state.runs[run].loops.iteration(index)
+        run, task, iteration, attempt, machine = self._history.find_subject(message)
         record = {
             "n": entry.sequence,
             "at_s": entry.now,
@@ -125,11 +117,6 @@ class EventLines:
         if self._zero_at_s is None:
             return None
         return datetime.fromtimestamp(self._zero_at_s + now_s, UTC).isoformat(timespec="milliseconds")
-
-
-def _number(message: Any, key: str) -> int | None:
-    value = getattr(message, key, None)
-    return value if isinstance(value, int) and value >= 0 else None
 
 
 def _value(message: Any, key: str) -> Any:
@@ -161,8 +148,10 @@ def events_jsonl(
 ) -> Iterator[str]:
     """Apply the entries of a journal to a new engine and yield the lines of all events."""
     engine.state.plans.update(plans)
-    lines = EventLines(zero_at_s)
+    history = History()
+    lines = EventLines(history, zero_at_s)
     for entry in entries:
         engine.apply(entry.event, entry.now, entry.commands)
-        for line in lines.take(entry, engine.state):
+        history.take(entry, engine.state)
+        for line in lines.lines(entry, engine.state):
             yield line + "\n"

@@ -22,20 +22,14 @@ from weft.engine.history import (
     measure_machines,
 )
 from weft.engine.replan.promise import Promise, derive_promise, list_untimed_kinds
-from weft.engine.state.plan import PlanLine
+from weft.engine.state.plan import PlanLine, StoredPlan
+from weft.engine.state.state import EngineState
 from weft.errors import InvalidInput
 from weft.platform.machine import Machine
 from weft.platform.platform import Platform, planned_machines
 from weft.records import dataclass
 from weft.reports.critical_path import CriticalPath, find_critical_path
-from weft.reports.execution_history import (
-    NO_RECORDS,
-    AttemptFacts,
-    ExecutionHistory,
-    ExecutionRecords,
-    LogTail,
-    ProcessUsage,
-)
+from weft.reports.execution_records import NO_RECORDS, ExecutionRecords, LogTail, ProcessUsage
 
 _NOT_MEASURED = ProcessUsage()
 
@@ -302,18 +296,16 @@ class FailureReport:
 class ExecutedRun:
     """One run, or all runs of one execution."""
 
-    projection: ExecutionHistory
+    history: History
+    """The history of the whole execution."""
+    state: EngineState
+    """State of the engine after the last entry, for graphs and plans."""
     records: ExecutionRecords
     machines: tuple[Machine, ...]
     """In the numbering of the commands."""
     platform: str
     run_summaries: tuple[RunSummary, ...]
     """The reported runs."""
-
-    @property
-    def history(self) -> History:
-        """Return the history of the whole execution."""
-        return self.projection.history
 
     @property
     def machine_names(self) -> tuple[str, ...]:
@@ -373,7 +365,7 @@ class ExecutedRun:
 
     @cached_property
     def _untimed(self) -> frozenset[tuple[int, str]]:
-        runs = [self.projection.runs[story.index] for story in self.run_summaries]
+        runs = [self.state.runs[story.index] for story in self.run_summaries]
         return frozenset((run.index, kind) for run in runs for kind in list_untimed_kinds(run.instance))
 
     @cached_property
@@ -390,23 +382,20 @@ class ExecutedRun:
 
     def _report_failure(self, failed: FailureRecord) -> FailureReport:
         number = failed.attempt
-        facts, measured, logs = self.facts(number), self.measured(number), self.records.logs
+        attempt, measured, logs = self.history.attempts.get(number), self.measured(number), self.records.logs
+        story, problem = ("", "") if attempt is None else (attempt.story, attempt.problem)
         return FailureReport(
             failed=failed,
-            attempt=self.history.attempts.get(number),
-            exit_code=facts.exit_code,
+            attempt=attempt,
+            exit_code=None if attempt is None else attempt.exit_code,
             signal=measured.signal,
-            text=facts.story or measured.text or facts.problem,
+            text=story or measured.text or problem,
             log=None if logs is None or number < 0 else logs.last(number),
         )
 
     def number(self, run: int) -> int:
         """Return the number of a run shown to users."""
         return self.records.numbers.get(run, run)
-
-    def facts(self, attempt: int) -> AttemptFacts:
-        """Return journal data of an attempt that its history does not contain."""
-        return self.projection.facts(attempt)
 
     def measured(self, attempt: int) -> ProcessUsage:
         """Return the measured resource usage of an attempt."""
@@ -418,15 +407,17 @@ class ExecutedRun:
 
     def promise(self, run: int) -> Promise | None:
         """Return the prediction of a run: recorded before it began, else computed from its first plan."""
-        stated = self.records.promises.get(run)
-        plan = self.projection.first_plans.get(run)
+        stated, plan = self.records.promises.get(run), self._first_plan(run)
         if stated is not None or plan is None:
             return stated
-        return derive_promise(plan, self.projection.runs[run].instance, self.history.runs[run].arrival_s)
+        return derive_promise(plan, self.state.runs[run].instance, self.history.runs[run].arrival_s)
+
+    def _first_plan(self, run: int) -> StoredPlan | None:
+        return self.state.plans.get(self.history.first_plans.get(run, ""))
 
     def planned(self, run: int) -> Mapping[str, PlanLine]:
         """Return the first plan of a run by task; times are on the engine's clock."""
-        plan = self.projection.first_plans.get(run)
+        plan = self._first_plan(run)
         return {} if plan is None else plan.lines
 
     @cached_property
@@ -453,7 +444,7 @@ class ExecutedRun:
             return CriticalPath()
         last = max(self.run_summaries, key=lambda story: (self._end_of(story), -story.index))
         nodes = [0 if machine.occupancy == "unlimited" else machine.nodes for machine in self.machines]
-        return find_critical_path(self.projection, nodes, last.index)
+        return find_critical_path(self.history, self.state.runs, nodes, last.index)
 
     def _end_of(self, story: RunSummary) -> float:
         return self.end_s if story.ended_s is None else story.ended_s
@@ -518,7 +509,7 @@ class ExecutedRun:
             "failures": [numbered(_failure_record(failure)) for failure in self.failures],
             "attempts": [
                 numbered(each.as_record(names))
-                | {"exit_code": self.facts(each.number).exit_code, "taken_over": is_reused(each)}
+                | {"exit_code": each.exit_code, "taken_over": is_reused(each)}
                 | {"cpu_s": self.measured(each.number).cpu_s}
                 | {"max_rss_bytes": self.measured(each.number).max_rss_bytes}
                 for each in self.attempts
@@ -546,7 +537,7 @@ def _path_record(path: CriticalPath, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _failure_record(failure: FailureReport) -> dict[str, Any]:
-    return asdict(failure.failed) | {
+    return failure.failed.as_record() | {
         "exit_code": failure.exit_code,
         "signal": failure.signal,
         "text": failure.text,
@@ -556,19 +547,21 @@ def _failure_record(failure: FailureReport) -> dict[str, Any]:
 
 
 def build_executed_run(
-    projection: ExecutionHistory,
+    history: History,
+    state: EngineState,
     platform: Platform,
     *,
     records: ExecutionRecords = NO_RECORDS,
     runs: Sequence[int] | None = None,
 ) -> ExecutedRun:
     """Collect the data of an execution, or only of ``runs``. Raises InvalidInput for an unknown run."""
-    run_summaries = projection.history.runs
+    run_summaries = history.runs
     for run in runs or ():
         if not 0 <= run < len(run_summaries):
             raise InvalidInput(f"run {run}", rule=f"this execution has {len(run_summaries)} runs")
     return ExecutedRun(
-        projection=projection,
+        history=history,
+        state=state,
         records=records,
         machines=planned_machines(platform),
         platform=platform.name,

@@ -42,7 +42,7 @@ def trace_tsv(executed: ExecutedRun, *, raw: bool = False) -> str:
 
 
 def _cells(executed: ExecutedRun, attempt: AttemptRecord, number: int, *, raw: bool) -> dict[str, str | None]:
-    facts, measured = executed.facts(attempt.number), executed.measured(attempt.number)
+    measured = executed.measured(attempt.number)
     product = executed.records.products.get(attempt.number)
     submit_s = attempt.assigned_s if attempt.submitted_s is None else attempt.submitted_s
     machine = executed.machines[attempt.machine]
@@ -60,7 +60,7 @@ def _cells(executed: ExecutedRun, attempt: AttemptRecord, number: int, *, raw: b
         "native_id": _known(str, measured.pid),
         "name": _name(executed, attempt),
         "status": "CACHED" if is_reused(attempt) else _STATUS.get(attempt.ending, "ABORTED"),
-        "exit": _known(str, facts.exit_code),
+        "exit": _known(str, attempt.exit_code),
         "submit": wall(submit_s),
         "duration": None if ended_s is None else duration(ended_s - submit_s),
         "realtime": duration(attempt.ran_s)
@@ -72,8 +72,8 @@ def _cells(executed: ExecutedRun, attempt: AttemptRecord, number: int, *, raw: b
         "tag": attempt.task[len(attempt.kind) :].strip("[]") or None,
         "attempt": str(number),
         "cpus": str(attempt.nodes * (1 if machine.node_is_core else machine.cores)),
-        "memory": _known(size, facts.memory_bytes),
-        "time": _known(duration, facts.time_limit_s),
+        "memory": _known(size, attempt.memory_bytes),
+        "time": _known(duration, attempt.time_limit_s),
         "start": wall(attempt.started_s),
         "complete": wall(ended_s),
         "queue": machine.name,

@@ -42,7 +42,7 @@ def write_wfformat(executed: ExecutedRun, run: int | None = None) -> str:
         advice = f"choose one: 0 to {len(executed.history.runs) - 1}"
         raise InvalidInput("several runs", rule="a WfFormat file holds one", advice=advice)
     story = executed.history.runs[executed.run_summaries[0].index if run is None else run]
-    graph = _Executed(executed, executed.projection.runs[story.index])
+    graph = _Executed(executed, executed.state.runs[story.index])
     if not graph.instances:
         what = f"run {story.index} ({story.workflow}) has no task that completed"
         raise InvalidInput(what, rule="a WfFormat file has at least one task")
@@ -103,7 +103,7 @@ class _Executed:
                 tries.setdefault(index[attempt.task], []).append(attempt)
         for task in sorted(tries):
             for group in self._groups(task, tries[task]):
-                done = [each for each in group if self._completed_n(each) is not None]
+                done = [each for each in group if each.completed_n is not None]
                 if done:
                     self._add(task, group, done)
 
@@ -122,17 +122,14 @@ class _Executed:
         group: list[AttemptRecord] = []
         for attempt in tries:
             group.append(attempt)
-            if self._completed_n(attempt) is not None:
+            if attempt.completed_n is not None:
                 yield group
                 group = []
 
-    def _completed_n(self, attempt: AttemptRecord) -> int | None:
-        return self._executed.facts(attempt.number).completed_n
-
     def _add(self, task: int, tries: list[AttemptRecord], done: list[AttemptRecord]) -> None:
         # The order is that of the first completion, even if lost outputs were produced again.
-        facts = self._executed.facts(done[0].number)
-        assert facts.completed_n is not None
+        first = done[0]
+        assert first.completed_n is not None
         positions = self._of_task.setdefault(task, [])
         positions.append(len(self.instances))
         self.instances.append(
@@ -141,8 +138,8 @@ class _Executed:
                 number=len(positions),
                 tries=tries,
                 last=done[-1],
-                begun_n=facts.completed_n if facts.begun_n is None else facts.begun_n,
-                completed_n=facts.completed_n,
+                begun_n=first.completed_n if first.begun_n is None else first.begun_n,
+                completed_n=first.completed_n,
             )
         )
 

@@ -1,0 +1,131 @@
+"""Records of an execution besides its journal: resource usage, products and logs.
+
+Records may be missing, as for a simulation; reports then show ``-``. Logs are written by
+untrusted programs: only regular files are read, no link is followed, the size is limited and control
+characters are removed.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from weft.backends.attempt.safe_paths import StagingProblem, open_inside
+from weft.backends.backend import Product
+from weft.backends.layout import ProjectLayout
+from weft.engine.replan.promise import Promise
+from weft.records import dataclass
+from weft.reports.text import printable
+
+_LINES = 10
+_MOST_BYTES = 16_384
+_LONGEST = 500
+"""Maximal characters per line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogTail:
+    """The last lines of a log."""
+
+    path: str
+    """Path of the log relative to the project."""
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptLogs:
+    """Logs of the attempts of one execution."""
+
+    layout: ProjectLayout
+    execution: int
+
+    def last(self, attempt: int, lines: int = _LINES) -> LogTail | None:
+        """Return the last lines of the standard error, else of the output; None if both are empty."""
+        folder = self.layout.records(self.execution, attempt).relative_to(self.layout.project)
+        for name in ("err", "out"):
+            path = str(folder / name)
+            if found := _last_lines(_end_of(self.layout.project, path), lines):
+                return LogTail(path=path, lines=found)
+        return None
+
+
+def _last_lines(data: bytes, most: int) -> tuple[str, ...]:
+    if not (text := data.decode("utf-8", "replace").rstrip()):
+        return ()
+    # A carriage return starts a line, as in progress displays of programs.
+    found = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")[-most:]
+    return tuple(printable(line.expandtabs(4))[:_LONGEST] for line in found)
+
+
+def _end_of(project: Path, path: str) -> bytes:
+    try:
+        descriptor = open_inside(project, path)
+    except (OSError, StagingProblem):
+        return b""  # a missing log is no error
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            return b""
+        return os.pread(descriptor, _MOST_BYTES, max(0, found.st_size - _MOST_BYTES))
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessUsage:
+    """Resource usage and end of one attempt's process; None if unknown."""
+
+    cpu_s: float | None = None
+    max_rss_bytes: float | None = None
+    pid: int | None = None
+    signal: int | None = None
+    """Signal that ended it; None if none."""
+    text: str = ""
+    """Message of the runner, such as why the program could not start."""
+
+    @classmethod
+    def of_record(cls, record: Mapping[str, Any]) -> ProcessUsage:
+        """Create from the end record of a runner (``user_s``, ``system_s``, ``pid``, ...)."""
+        times = [record.get(key) for key in ("user_s", "system_s")]
+        known = [float(seconds) for seconds in times if seconds is not None]
+        return cls(
+            cpu_s=sum(known) if known else None,
+            max_rss_bytes=record.get("max_rss_bytes"),
+            pid=record.get("pid"),
+            signal=record.get("signal"),
+            text=str(record.get("text") or ""),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutionRecords:
+    """Records of an execution besides its journal."""
+
+    promises: Mapping[int, Promise] = field(default_factory=dict)
+    """By run. For a run without one, the prediction is computed from its first plan."""
+    measured: Mapping[int, ProcessUsage] = field(default_factory=dict)
+    """By attempt."""
+    products: Mapping[int, Product] = field(default_factory=dict)
+    """By the attempt that produced them."""
+    logs: AttemptLogs | None = None
+    numbers: Mapping[int, int] = field(default_factory=dict)
+    """Run numbers shown to users, by run index; a run without one shows its index."""
+    zero_at_s: float | None = None
+    """Unix time of the engine's time 0; None if unknown."""
+
+    def wall(self, time_s: float | None) -> datetime | None:
+        """Convert a time of the engine's clock to UTC; None if unknown."""
+        if time_s is None or self.zero_at_s is None:
+            return None
+        return datetime.fromtimestamp(self.zero_at_s + time_s, UTC)
+
+
+NO_RECORDS = ExecutionRecords()
+"""For a journal without further records."""
