@@ -56,19 +56,13 @@ def command(
         found, followed = follow_run(opened, run)
         tried = find_attempt(followed, found, task, attempt)
         records = opened.layout.records(found.execution, tried.number)
+        out, err = TaskLog(records / "out"), TaskLog(records / "err")
         if as_json:
             if follow:
                 raise click.UsageError("--json prints one object: omit --follow.")
-            options.print_json(
-                _record(
-                    followed, found, tried, TaskLog(records / "out"), TaskLog(records / "err"), str(records)
-                )
-            )
+            options.print_json(_record(followed, found, tried, out, err, str(records)))
             return
-        log, other = (
-            TaskLog(records / ("err" if stderr else "out")),
-            TaskLog(records / ("out" if stderr else "err")),
-        )
+        log, other = (err, out) if stderr else (out, err)
         _print(log)
         while follow and _goes_on(opened, found, followed, tried):
             time.sleep(_PAUSE_S)

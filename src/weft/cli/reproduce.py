@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ import click
 
 from weft.cli import options
 from weft.cli.terminal import ProgressLine, ascii_only, stage, width
+from weft.units import format_seconds
 
 if TYPE_CHECKING:
     from weft.papers.repetition import ReproductionProgress, ReproductionResult, ResultLedger
@@ -17,8 +19,6 @@ if TYPE_CHECKING:
 
 
 _FOLDER = Path(".weft") / "reproduce"
-_PAUSE_S = 0.1
-"""Minimal time between two updates of the progress line."""
 
 
 @click.command("reproduce")
@@ -102,33 +102,27 @@ def _run_reproduction(
                 runs=runs,
                 seed=seed,
                 pool=pool,
-                report=None if line.news is None else _RemainingTime(line).show,
+                report=_progress_callback(line),
             )
         except KeyboardInterrupt:
             click.echo(f"completed runs are stored ({ledger.path}); the same command continues", err=True)
             raise
 
 
-class _RemainingTime:
-    """Estimate of the remaining time, from the time used so far."""
+def _progress_callback(line: ProgressLine) -> Callable[[ReproductionProgress], None] | None:
+    """Return a callback that shows the completed runs and the time left; None without a terminal."""
+    if line.news is None:
+        return None
+    begun_s = time.monotonic()
 
-    def __init__(self, line: ProgressLine) -> None:
-        self._line = line
-        self._begun_s = time.monotonic()
-        self._shown_s = 0.0
-
-    def show(self, advance: ReproductionProgress) -> None:
-        now_s = time.monotonic()
-        if now_s - self._shown_s < _PAUSE_S:
-            return
-        from weft.units import format_seconds
-
-        self._shown_s = now_s
+    def detail(advance: ReproductionProgress) -> str:
         text = f"{advance.done:,} of {advance.total:,} runs"
-        if advance.work_done > 0:
-            left_s = (now_s - self._begun_s) * advance.work_left / advance.work_done
-            text += f", about {format_seconds(left_s)} left"
-        self._line.say(text)
+        if advance.work_done <= 0:
+            return text
+        left_s = (time.monotonic() - begun_s) * advance.work_left / advance.work_done
+        return f"{text}, about {format_seconds(left_s)} left"
+
+    return lambda advance: line.say_if_due(lambda: detail(advance))
 
 
 def _show(reproduction: Reproduction, made: ReproductionResult, *, full: bool, seed: int) -> None:

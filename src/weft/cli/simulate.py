@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,8 +16,6 @@ if TYPE_CHECKING:
 
 _SHOWN = 20
 """Maximal number of table rows printed."""
-
-_PAUSE_S = 0.1
 
 
 @click.command("simulate")
@@ -103,17 +100,9 @@ def _progress_callback(line: ProgressLine) -> SimulationProgress | None:
     """Return a callback that shows the progress; None without a terminal."""
     if line.news is None:
         return None
-    shown_s = 0.0
-
-    def show(entries: int, now_s: float, active: int) -> None:
-        nonlocal shown_s
-        if time.monotonic() - shown_s >= _PAUSE_S:
-            shown_s = time.monotonic()
-            line.say(
-                f"{format_seconds(now_s)}, {entries:,} events, {format_count(active, 'active workflow')}"
-            )
-
-    return show
+    return lambda entries, now_s, active: line.say_if_due(
+        lambda: f"{format_seconds(now_s)}, {entries:,} events, {format_count(active, 'active workflow')}"
+    )
 
 
 def _write(simulated: SimulatedRuns, html: str | None, csv_file: str | None) -> None:

@@ -176,11 +176,15 @@ class ProgressLine:
         self.say(f"compiling {kernel} for this processor (once)")
         return self.say
 
-    def _show_progress(self, progress: PlanProgress) -> None:
+    def say_if_due(self, detail: Callable[[], str]) -> None:
+        """Show the current step and a detail, unless the line was updated a moment ago."""
         now_s = time.monotonic()
         if now_s - self._shown_s >= _UPDATE_PAUSE_S:
             self._shown_s = now_s
-            self.say(_progress_text(progress))
+            self.say(detail())
+
+    def _show_progress(self, progress: PlanProgress) -> None:
+        self.say_if_due(lambda: _progress_text(progress))
 
 
 @contextmanager

@@ -149,13 +149,14 @@ class _CriticalPathSearch:
 
     def _own_candidates(self, attempt: AttemptRecord, by_s: float) -> Iterator[tuple[str, AttemptRecord]]:
         run = self._runs[attempt.run]
+        names = run.compiled.names
         if (task := self._task(run, attempt)) is not None:
-            for before in self._sources(run, task):
-                yield from self._last_ended("data", attempt.run, run.compiled.names[before], by_s)
+            for before in find_sources(run, task, lambda each: (run.index, names[each]) in self._of_task):
+                yield from self._last_ended("data", attempt.run, names[before], by_s)
             if attempt.iteration > 1:
                 for index in run.loops.around.get(task, ())[:1]:
                     for other in run.loops.bodies[index].lasts:
-                        yield from self._last_ended("iteration", attempt.run, run.compiled.names[other], by_s)
+                        yield from self._last_ended("iteration", attempt.run, names[other], by_s)
         yield from self._last_ended("retry", attempt.run, attempt.task, by_s)
 
     def _task(self, run: RunState, attempt: AttemptRecord) -> int | None:
@@ -163,19 +164,6 @@ class _CriticalPathSearch:
         if (index := self._index.get(run.index)) is None:
             index = self._index[run.index] = {name: task for task, name in enumerate(run.compiled.names)}
         return index.get(attempt.task)
-
-    def _sources(self, run: RunState, task: int) -> Iterator[int]:
-        """Yield the tasks whose data a task needs; one that never ran is replaced by its predecessors."""
-        seen = {task}
-        above = run.compiled.before(task)
-        while above:
-            if (before := above.pop()) in seen:
-                continue
-            seen.add(before)
-            if (run.index, run.compiled.names[before]) in self._of_task:
-                yield before
-            else:
-                above.extend(run.compiled.before(before))
 
     def _last_ended(self, link: str, run: int, name: str, by_s: float) -> Iterator[tuple[str, AttemptRecord]]:
         tries = self._of_task.get((run, name), ())
@@ -200,6 +188,19 @@ class _CriticalPathSearch:
             total_s += max(0.0, high - max(low, reached_s))
             reached_s = max(reached_s, high)
         return total_s
+
+
+def find_sources(run: RunState, task: int, has_run: Callable[[int], bool]) -> Iterator[int]:
+    """Yield the tasks whose data a task needs; one that never ran is replaced by its predecessors."""
+    seen, above = {task}, run.compiled.before(task)
+    while above:
+        if (before := above.pop(0)) in seen:
+            continue
+        seen.add(before)
+        if has_run(before):
+            yield before
+        else:
+            above.extend(run.compiled.before(before))
 
 
 def _decided_s(attempt: AttemptRecord) -> float:

@@ -31,6 +31,7 @@ from weft.formats.wfformat import (
 )
 from weft.platform.machine import Machine
 from weft.records import dataclass
+from weft.reports.critical_path import find_sources
 from weft.reports.execution import ExecutedRun, is_reused
 
 _SYSTEMS = ("linux", "macos", "windows")
@@ -145,7 +146,7 @@ class _Executed:
 
     def _parents(self, instance: _WfFormatInstance) -> Iterator[int]:
         run = self._run
-        for task in self._sources(instance.task):
+        for task in find_sources(run, instance.task, self._of_task.__contains__):
             yield from self._latest(task, instance)
         for index in run.loops.around.get(instance.task, ()):
             body = run.loops.bodies[index]
@@ -153,18 +154,6 @@ class _Executed:
             if instance.number > 1 and not inside.intersection(run.compiled.before(instance.task)):
                 for last in body.lasts:
                     yield from self._latest(last, instance)
-
-    def _sources(self, task: int) -> Iterator[int]:
-        """Yield the predecessors of a task; one that never completed is replaced by its own predecessors."""
-        seen, above = {task}, self._run.compiled.before(task)
-        while above:
-            if (before := above.pop(0)) in seen:
-                continue
-            seen.add(before)
-            if before in self._of_task:
-                yield before
-            else:
-                above.extend(self._run.compiled.before(before))
 
     def _latest(self, task: int, instance: _WfFormatInstance) -> Iterator[int]:
         """Yield the last execution of a task that completed before another began."""
