@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import count
 
 import pytest
 
@@ -14,7 +15,7 @@ from weft.planners import PLANNERS
 from weft.planners.auto import LIST_PLANNERS, Auto
 from weft.planners.evaluation import evaluate_loss
 from weft.planners.planner import Budget, ClockSlice, PlanRequest
-from weft.planners.portfolio import Contender, Incumbent, PortfolioSearch
+from weft.planners.portfolio import Contender, Incumbent, PortfolioSearch, SearchSlice, run_slice
 from weft.pools.pool import make_pool
 from weft.randomness import generator
 from weft.schedule.bounds import lower_bounds
@@ -235,6 +236,25 @@ class TestFailures:
         assert found.cut
         assert found.notes == ("the search was interrupted: this is the best plan so far",)
         assert found.schedule.makespan_s <= of_list("heft", open_gap)
+
+    def test_an_interrupt_is_recorded_if_the_time_of_the_slice_is_over(self, open_gap):
+        calls = count()
+
+        def left():
+            if (call := next(calls)) == 6:
+                raise KeyboardInterrupt
+            return 5.0 if call < 6 else 0.0
+
+        start = PLANNERS.load("heft")().plan(
+            PlanRequest(instance=open_gap, objective=MAKESPAN, rng=generator(0, "auto"))
+        )
+        clock = ClockSlice(left=left)
+        piece = SearchSlice(
+            planner="weave", start=start.schedule, steps=None, clock=clock, rng=generator(0, "auto")
+        )
+        found = run_slice(open_gap, MAKESPAN, piece)
+        assert found.interrupted
+        assert clock.remaining_s() == 0.0
 
     def test_an_interrupt_before_the_first_plan_is_raised(self, open_gap, monkeypatch):
         monkeypatch.setattr("weft.planners.auto.run_list_planners", interrupt)

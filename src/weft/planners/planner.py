@@ -127,6 +127,8 @@ class Plan:
     """Lower bound on the makespan proven by the planner; 0 if there is none."""
     cut: bool = False
     """Whether the clock or an interrupt ended the search, so that another run may give another plan."""
+    interrupted: bool = False
+    """Whether Ctrl-C ended the search."""
     by: str = ""
     """Name of the planner that found the schedule, if a portfolio delegated to it."""
     bound_by: str = ""

@@ -205,7 +205,7 @@ def run_slice(instance: Instance, objective: Objective, piece: SearchSlice) -> S
         return SliceOutcome(plan=None, failure=f"{piece.planner} failed: {type(error).__name__}: {error}")
     early = budget.steps is None or plan.steps < budget.steps
     unspent = not timed or (not clock.reached and clock.remaining_s() > _MARGIN * before_s)
-    return SliceOutcome(plan=plan, interrupted=plan.cut and early and unspent)
+    return SliceOutcome(plan=plan, interrupted=plan.interrupted or (plan.cut and early and unspent))
 
 
 @dataclass(slots=True, kw_only=True)

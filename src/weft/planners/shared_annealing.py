@@ -117,7 +117,7 @@ def search_shared(
     found = search.schedule()
     if start is not None and objective.loss(instance, start) <= objective.loss(instance, found):
         found = start
-    return Plan(schedule=found, steps=search.steps, cut=cut)
+    return Plan(schedule=found, steps=search.steps, cut=cut, interrupted=search.interrupted)
 
 
 def _return_start(instance: Instance, start: Schedule | None) -> Plan:
@@ -162,6 +162,7 @@ class _SharedSearch:
     rng: np.random.Generator
     by: str
     steps: int = 0
+    interrupted: bool = False
     state: SharedState = field(init=False)
     best: SharedState = field(init=False)
     score: SharedScore = field(init=False)
@@ -180,6 +181,7 @@ class _SharedSearch:
                 self.whole_s = max(self.budget.left(), 1e-9)
             self._cycles()
         except KeyboardInterrupt:
+            self.interrupted = True
             return True
         return self.budget.steps is None or self.steps < self.budget.steps
 

@@ -64,7 +64,8 @@ def search_single(
         return Plan(schedule=start, steps=0)
     search = _SingleSearch(instance=instance, objective=objective, start=start, budget=budget, rng=rng, by=by)
     cut = search.run()
-    return Plan(schedule=search.schedule(), steps=max(1, search.steps), cut=cut)
+    steps = max(1, search.steps)
+    return Plan(schedule=search.schedule(), steps=steps, cut=cut, interrupted=search.interrupted)
 
 
 class _SingleCycle(NamedTuple):
@@ -95,6 +96,7 @@ class _SingleSearch:
     rng: np.random.Generator
     by: str
     steps: int = 0
+    interrupted: bool = False
     problem: SingleProblem = field(init=False)
     terms: SingleObjective = field(init=False)
     state: SingleState = field(init=False)
@@ -120,6 +122,7 @@ class _SingleSearch:
             else:
                 self._by_steps(self.budget.steps)
         except KeyboardInterrupt:
+            self.interrupted = True
             return True
         return self.budget.steps is None or self.steps < self.budget.steps
 

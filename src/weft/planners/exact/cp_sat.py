@@ -106,7 +106,7 @@ class _ExactSearch:
         except KeyboardInterrupt:
             if self.best is None:
                 raise
-            return self._plan(cut=True)
+            return replace(self._plan(cut=True), interrupted=True)
         if self.best is None:
             raise _no_plan_error(self.instance, proven=proven)
         return self._plan(cut=not proven and not self._has_spent_steps())
