@@ -240,7 +240,7 @@ class EngineView:
     @property
     def any_free(self) -> bool:
         """Return whether some usable machine has a free node."""
-        return self._state.machines.any_free
+        return bool(self._state.machines.free)
 
     def run(self, index: int) -> EngineRunView:
         """Return a run by its number."""
@@ -272,7 +272,7 @@ class EngineView:
         if free and compiled.plain and not inner.is_special(task, rebind=rebind):
             self._add_plain_modes(found, compiled, task)
             return found
-        if free and not self._state.machines.any_free and compiled.kind[task] == COMPUTE:
+        if free and not self._state.machines.free and compiled.kind[task] == COMPUTE:
             return found
         for machine in list_candidate_machines(self._state, inner, task, free=free, but=but, rebind=rebind):
             self._add_modes(found, inner, task, machine, free)

@@ -128,7 +128,9 @@ class ProgramSimulator:
         """Schedule the end of a program from the current speed of its host."""
         program.version += 1
         end_s = host.speed.time_of(program.clock_s + program.work_s)
-        self._queue.put(max(self._queue.now_s, end_s), partial(self._end, program, program.version))
+        if end_s < self._queue.now_s:
+            end_s = self._queue.now_s
+        self._queue.put(end_s, partial(self._end, program, program.version))
 
     def _schedule_changes(self, host: Host, program: Program) -> None:
         """Schedule the checkpoints and requirement changes of a program."""

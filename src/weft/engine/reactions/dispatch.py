@@ -418,7 +418,7 @@ def _start_attempt(context: DecisionContext, attempt: Attempt) -> None:
             nodes=attempt.nodes,
             count=attempt.count,
             iteration=attempt.iteration,
-            tries=run.tried(task),
+            tries=run.tried(task) if run.facts else 1,
             restart_from=spared_share(context.state, run, task, attempt.count) if run.facts else 0.0,
             time_limit_s=limit,
             memory_bytes=memory,

@@ -215,7 +215,9 @@ def _handle_success(context: DecisionContext, run: RunState, attempt: Attempt) -
 def _needs_stage_out(context: DecisionContext, run: RunState, task: int) -> bool:
     """Return whether some output of a task must be copied from its machine."""
     compiled = run.compiled
-    return compiled.has_target(task) or (context.settings.brings_results and bool(compiled.results(task)))
+    if compiled.has_targets and compiled.has_target(task):
+        return True
+    return context.settings.brings_results and bool(compiled.results(task))
 
 
 def _complete_attempt(context: DecisionContext, run: RunState, task: int) -> None:

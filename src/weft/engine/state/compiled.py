@@ -237,7 +237,7 @@ class CompiledWorkflow:
 
     def has_target(self, task: int) -> bool:
         """Return whether some output of a task has a target path."""
-        return self.has_targets and any(item.target is not None for item in self.description(task).outputs)
+        return any(item.target is not None for item in self.description(task).outputs)
 
     def results(self, task: int) -> list[str]:
         """Return the outputs of a task that no task reads and that have no target path."""

@@ -280,11 +280,6 @@ class MachineStates:
         return self.all[index].usable
 
     @property
-    def any_free(self) -> bool:
-        """Return whether some usable machine has a free node."""
-        return bool(self.free)
-
-    @property
     def beliefs(self) -> tuple[float, ...]:
         """Return the estimated speed factor of every machine, 0 if down; the same tuple until it changes."""
         if self._beliefs is None:
@@ -370,10 +365,10 @@ class MachineStates:
     def fits(self, index: int, nodes: int, demand: Demand) -> bool:
         """Return whether nodes and amounts are free now."""
         state = self.all[index]
-        if not state.has_room(nodes):
+        if not state.up or state.unlimited:
+            return state.up
+        if state.free_nodes < nodes:
             return False
-        if state.unlimited:
-            return True
         for name, amount in demand:
             left = state.amounts.get(name)
             # Tolerance: repeated allocation and release may leave rounding errors.

@@ -489,9 +489,11 @@ class RunState:
 
     def began(self, attempt: Attempt) -> None:
         """Record that the program of an attempt has started."""
+        if self._progress is None:
+            return
         task, since = attempt.task, attempt.started_s
         leads = self.attempt_of.get(task) == attempt.number and self.state[task] not in FINAL
-        if self._progress is not None and leads and since is not None:
+        if leads and since is not None:
             self._progress.begin(task, self.compiled.mean_seconds[task], since, attempt.seconds or 1.0)
 
     def set_current(self, attempt: Attempt) -> None:
