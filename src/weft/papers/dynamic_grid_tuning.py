@@ -237,29 +237,14 @@ _SETTINGS = {
 
 
 def _experiment_rows(experiments: int, reference_s: float) -> list[ResultRow]:
-    table = "the experiment"
     near = _REFERENCE_S * 1e-6
-    return [
-        ResultRow(
-            table=table,
-            figure="experiments of the grid",
-            ours=experiments,
-            digits=0,
-            paper="2,880",
-            prototype="2,880",
-            band=ToleranceBand.exactly(_EXPERIMENTS),
-            accepts="A1.3",
-        ),
-        ResultRow(
-            table=table,
-            figure="T_o: in turn on the 16 fast machines",
-            ours=reference_s,
-            unit="s",
-            prototype="387.0 s",
-            band=ToleranceBand(least=_REFERENCE_S - near, most=_REFERENCE_S + near),
-            accepts="A1.6",
-        ),
-    ]
+    all_run = ToleranceBand.exactly(_EXPERIMENTS)
+    close = ToleranceBand(least=_REFERENCE_S - near, most=_REFERENCE_S + near)
+    figures = (
+        (experiments, Figure("", "experiments of the grid", "", "2,880", "2,880", all_run, "A1.3")),
+        (reference_s, Figure("", "T_o: in turn on the 16 fast machines", "s", "", "387.0 s", close, "A1.6")),
+    )
+    return [ResultRow(table="the experiment", ours=ours, **figure.fields()) for ours, figure in figures]
 
 
 def _tuned_rows(results: Results) -> list[ResultRow]:
@@ -284,8 +269,7 @@ def _label(factor: TuningFactor, value: Value) -> str:
 
 
 def _mean_row(values: Sequence[float], figure: str, prototype: str = "") -> ResultRow:
-    found = summarise(values)
-    return mean_row(found, table="", figure=figure, unit="%", prototype=prototype)
+    return mean_row(summarise(values), table="", figure=figure, unit="%", prototype=prototype)
 
 
 def _with_heading(table: str, paper: str, rows: Sequence[ResultRow]) -> list[ResultRow]:
@@ -301,17 +285,11 @@ def _trend_rows(results: Results) -> list[ResultRow]:
         factor = known[trend.setting]
         found = results.summary(factor.cell(trend.value), _P)
         prototype = factor.prototype[trend.value] / _TUNED_PROTOTYPE
-        rows.append(
-            ResultRow(
-                table="P relative to that of the chosen settings",
-                figure=_label(factor, trend.value),
-                ours=_ratio(found.mean, tuned.mean),
-                runs=min(found.number, tuned.number),
-                prototype=f"{prototype:.1f}",
-                band=ToleranceBand(least=trend.times),
-                accepts="A1.8",
-            )
-        )
+        label, band = _label(factor, trend.value), ToleranceBand(least=trend.times)
+        figure = Figure(_P, label, "", "", f"{prototype:.1f}", band, "A1.8", digits=1)
+        ours, runs = _ratio(found.mean, tuned.mean), min(found.number, tuned.number)
+        table = "P relative to that of the chosen settings"
+        rows.append(ResultRow(table=table, ours=ours, runs=runs, **figure.fields()))
     return rows
 
 
@@ -323,14 +301,9 @@ def _ratio(value: float, base: float) -> float:
 def _variant_rows(results: Results) -> list[ResultRow]:
     large, unscaled, separate = (cell_name(changed) for changed in VARIANTS)
     base, other = results.summary(large, _P), results.summary(unscaled, _P)
-    times = ResultRow(
-        table="",
-        figure="P without scaling / with scaling",
-        ours=_ratio(other.mean, base.mean),
-        runs=other.number,
-        paper="up to 10",
-        prototype="9",
-    )
+    figure = Figure(_P, "P without scaling / with scaling", "", "up to 10", "9", digits=1)
+    ratio = _ratio(other.mean, base.mean)
+    times = ResultRow(table="", ours=ratio, runs=other.number, **figure.fields())
     rows = [
         _mean_row(results.of(large, _P), "Const 10 times the first generation", "15.3 %"),
         _mean_row(results.of(unscaled, _P), "the same, scaling off", "138.5 %"),

@@ -13,6 +13,7 @@ processed one by one, with a placement decision after each.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import ClassVar, NamedTuple
 
@@ -149,35 +150,26 @@ def _reference_rows(results: Results) -> Iterator[ResultRow]:
         (_MEAN, "mean slowdown", _SLOWDOWN, 0.05, "", 2),
     ):
         for (policy, label), value in zip(POLICY_LABELS.items(), known, strict=True):
-            yield ResultRow(
-                table=f"{CASES.reference}: {title}",
-                figure=label,
-                ours=_mean(results, CASES.reference, f"{policy}.{measure}"),
-                unit=unit,
-                digits=digits,
-                runs=_runs(results, CASES.reference),
-                prototype=f"{value:,g} {unit}".rstrip(),
-                band=ToleranceBand(least=value * (1 - share), most=value * (1 + share)),
-                accepts="A5.2",
+            band = ToleranceBand(least=value * (1 - share), most=value * (1 + share))
+            prototype = f"{value:,g} {unit}".rstrip()
+            figure = Figure(measure, label, unit, "", prototype, band, "A5.2", digits)
+            ours, runs = (
+                _mean(results, CASES.reference, f"{policy}.{measure}"),
+                _runs(results, CASES.reference),
             )
+            yield ResultRow(table=f"{CASES.reference}: {title}", ours=ours, runs=runs, **figure.fields())
 
 
 def _column_rows(results: Results) -> Iterator[ResultRow]:
     for column in _COLUMNS:
         for policy, known in zip(POLICY_LABELS, column.prototype, strict=True):
             found = _summary(results, CASES.orders, policy, column.measure)
-            bounded = column.measure == "over_bound_percent"
-            yield mean_row(
-                found,
-                table=f"{CASES.orders}: {column.title}",
-                figure=POLICY_LABELS[policy],
-                unit=column.unit,
-                digits=2 if bounded else 1,
-                paper=_PAPER_END if bounded else "",
-                prototype="" if known is None else f"{known:g} {column.unit}".rstrip(),
-                band=ToleranceBand(most=2.0) if bounded else None,
-                accepts="A5.5" if bounded else "",
-            )
+            prototype = "" if known is None else f"{known:g} {column.unit}".rstrip()
+            figure = Figure(column.measure, POLICY_LABELS[policy], column.unit, "", prototype, digits=1)
+            if column.measure == "over_bound_percent":
+                band = ToleranceBand(most=2.0)
+                figure = replace(figure, paper=_PAPER_END, band=band, accepts="A5.5", digits=2)
+            yield mean_row(found, table=f"{CASES.orders}: {column.title}", **figure.fields())
 
 
 def _ordering_rows(results: Results) -> Iterator[ResultRow]:
@@ -223,17 +215,10 @@ def _wave_rows(results: Results) -> Iterator[ResultRow]:
     for policy, label in POLICY_LABELS.items():
         known = "4.85" if policy == "g-heft" else "1.6 to 2.2"
         yield ResultRow(table=table, figure=label, ours=waves[policy], digits=2, runs=runs, prototype=known)
-    yield ResultRow(
-        table=table,
-        figure="G-HEFT against FCFS",
-        ours=waves["g-heft"] / waves["fcfs"],
-        digits=2,
-        runs=runs,
-        paper="waves",
-        # More than twice: exactly twice is outside.
-        band=ToleranceBand(least=2.0 + 1e-9),
-        accepts="A5.6",
-    )
+    # More than twice: exactly twice is outside.
+    twice = ToleranceBand(least=2.0 + 1e-9)
+    figure = Figure("wave_tasks", "G-HEFT against FCFS", "", "waves", "", twice, "A5.6", digits=2)
+    yield ResultRow(table=table, ours=waves["g-heft"] / waves["fcfs"], runs=runs, **figure.fields())
     demanded = {"g-heft": ToleranceBand(least=70.0)} | dict.fromkeys(_EARLY, ToleranceBand(most=25.0))
     known_late = {"g-heft": "85 %", "aging": "73 %"}
     for policy, label in POLICY_LABELS.items():

@@ -215,6 +215,7 @@ def _compared_rows(results: Results) -> list[ResultRow]:
 def _sweep_rows(results: Results) -> list[ResultRow]:
     cases = sweep_cases()
     measures = (("makespan_s", "makespan", "s"), ("node_seconds", "cost in node-seconds", ""))
+    table = "on-demand, barrier-16 with varying times, medians by alpha"
     rows, medians = [], []
     for place, (measure, title, unit) in enumerate(measures):
         found = [results.summary(case.name, measure) for case in cases]
@@ -222,7 +223,7 @@ def _sweep_rows(results: Results) -> list[ResultRow]:
         rows += [
             median_row(
                 one,
-                table="on-demand, barrier-16 with varying times, medians by alpha",
+                table=table,
                 figure=f"{title}, alpha {case.alpha:g}",
                 unit=unit,
                 digits=0,
@@ -235,20 +236,11 @@ def _sweep_rows(results: Results) -> list[ResultRow]:
         ("steps of falling alpha with a shorter makespan", _count_falls(times)),
         ("steps of falling alpha with a higher cost", _count_falls([-cost for cost in costs])),
     )
-    return rows + [
-        ResultRow(
-            table="on-demand, barrier-16 with varying times, medians by alpha",
-            figure=figure,
-            ours=steps,
-            digits=0,
-            runs=min(len(results.of(case.name, "makespan_s")) for case in cases),
-            paper="none",
-            prototype="none",
-            band=ToleranceBand(most=0.0),
-            accepts="A2.6",
-        )
-        for figure, steps in wrong
-    ]
+    runs = min(len(results.of(case.name, "makespan_s")) for case in cases)
+    for title, steps in wrong:
+        figure = Figure("", title, "", "none", "none", ToleranceBand(most=0.0), "A2.6")
+        rows.append(ResultRow(table=table, ours=steps, runs=runs, **figure.fields()))
+    return rows
 
 
 def _count_falls(values: Sequence[float]) -> int:
@@ -259,27 +251,12 @@ def _timed_rows(results: Results) -> list[ResultRow]:
     case = timed_case()
     found = results.summary(case.name, "cpu_s")
     table = "processor time, barrier-64, 50 individuals, 500 generations (differs from run to run)"
+    most = ToleranceBand(most=_MOST_CPU_S)
+    whole = Figure("cpu_s", "whole search, mean", "s", "about 60 s", "", most, "A2.9", digits=2)
+    generation = Figure("cpu_s", "one generation, mean", "ms", "120 ms", digits=2)
     return [
-        ResultRow(
-            table=table,
-            figure="whole search, mean",
-            ours=found.mean,
-            unit="s",
-            digits=2,
-            runs=found.number,
-            paper="about 60 s",
-            band=ToleranceBand(most=_MOST_CPU_S),
-            accepts="A2.9",
-        ),
-        ResultRow(
-            table=table,
-            figure="one generation, mean",
-            ours=found.mean / case.generations * 1e3,
-            unit="ms",
-            digits=2,
-            runs=found.number,
-            paper="120 ms",
-        ),
+        ResultRow(table=table, ours=ours, runs=found.number, **figure.fields())
+        for figure, ours in ((whole, found.mean), (generation, found.mean / case.generations * 1e3))
     ]
 
 
@@ -290,15 +267,10 @@ def _table_rows(results: Results) -> list[ResultRow]:
         for tasks in SIZES:
             case = table_case(alpha, tasks)
             found = results.summary(case.name, "evaluations_to_best")
-            rows.append(
-                median_row(
-                    found,
-                    table=f"on-demand, alpha {alpha:g}: median evaluations until the best",
-                    figure=f"{workflow_label(tasks)}, {case.population} individuals, {case.selection}",
-                    digits=0,
-                    paper=table_settings(alpha, tasks).evaluations,
-                )
-            )
+            table = f"on-demand, alpha {alpha:g}: median evaluations until the best"
+            label = f"{workflow_label(tasks)}, {case.population} individuals, {case.selection}"
+            paper = table_settings(alpha, tasks).evaluations
+            rows.append(median_row(found, table=table, figure=label, digits=0, paper=paper))
             rows += _time_and_cost_rows(results, case, workflow_label(tasks))
     return rows
 

@@ -151,18 +151,10 @@ def _counts_row(results: Results, cells: Sequence[str]) -> ResultRow:
         zip(results.of(cell, "success"), results.of(cell, "fastest_counts"), strict=True) for cell in cells
     ]
     right = [counts for pair in pairs for success, counts in pair if success]
-    return ResultRow(
-        table=f"{JUDGED} selection: node counts",
-        figure="optimal runs with 35 nodes per simulation, 2 per processing",
-        ours=share_percent(right) if right else 0.0,
-        unit="%",
-        digits=0,
-        runs=len(right),
-        paper="always",
-        prototype="100 %",
-        band=ToleranceBand(least=100.0),
-        accepts="A2.2",
-    )
+    title = "optimal runs with 35 nodes per simulation, 2 per processing"
+    figure = Figure("", title, "%", "always", "100 %", ToleranceBand(least=100.0), "A2.2", digits=0)
+    ours = share_percent(right) if right else 0.0
+    return ResultRow(table=f"{JUDGED} selection: node counts", ours=ours, runs=len(right), **figure.fields())
 
 
 def _idle_rows(results: Results) -> list[ResultRow]:
@@ -187,14 +179,10 @@ def _plain_rows(results: Results, selection: str, *, full: bool) -> list[ResultR
             name = local_cell(selection, tasks, population)
             generations = results.summary(name, "generation_of_best")
             success = share_percent(results.of(name, "success"))
-            rows.append(
-                median_row(
-                    generations,
-                    table=f"{selection} selection: median generation of the best",
-                    figure=f"{workflow_label(tasks)}, {population} individuals ({success:.0f} % optimal)",
-                    paper=line.generations if published else "",
-                )
-            )
+            table = f"{selection} selection: median generation of the best"
+            label = f"{workflow_label(tasks)}, {population} individuals ({success:.0f} % optimal)"
+            paper = line.generations if published else ""
+            rows.append(median_row(generations, table=table, figure=label, paper=paper))
     return rows
 
 

@@ -31,7 +31,15 @@ from weft.papers.many_workflows import (
     compile_applications,
     reference_arrivals,
 )
-from weft.papers.reproduction import ExperimentCell, Measures, ResultRow, Results, ToleranceBand, single_row
+from weft.papers.reproduction import (
+    ExperimentCell,
+    Figure,
+    Measures,
+    ResultRow,
+    Results,
+    ToleranceBand,
+    single_row,
+)
 from weft.papers.runs import DISTURBANCE_LIMIT, LocalRun, place_locally, repeat_if_disturbed, run_locally
 from weft.papers.statistics import summarise
 from weft.platform.machine import Machine
@@ -113,19 +121,12 @@ def _demanded(results: Results) -> Iterator[ResultRow]:
         band = ToleranceBand(least=102.0, most=102.0)
         yield single_row(completed, table=table, figure=figure, digits=0, band=band, accepts="U3")
     for less, more in pairwise(POLICIES):
-        yield ResultRow(
-            table=table,
-            figure=f"mean slowdown, {POLICY_LABELS[more]} / {POLICY_LABELS[less]}",
-            ours=results.of(more, "slowdown")[0] / results.of(less, "slowdown")[0],
-            digits=2,
-            paper="> 1",
-            prototype=f"{_PROTOTYPE[more] / _PROTOTYPE[less]:.2f}",
-            band=_ABOVE,
-            disturbed=any(
-                results.of(policy, "disturbance")[0] > DISTURBANCE_LIMIT for policy in (less, more)
-            ),
-            accepts="U3",
-        )
+        title = f"mean slowdown, {POLICY_LABELS[more]} / {POLICY_LABELS[less]}"
+        prototype = f"{_PROTOTYPE[more] / _PROTOTYPE[less]:.2f}"
+        known = Figure("slowdown", title, "", "> 1", prototype, _ABOVE, "U3", digits=2)
+        ours = results.of(more, "slowdown")[0] / results.of(less, "slowdown")[0]
+        delay = max(results.of(policy, "disturbance")[0] for policy in (less, more))
+        yield ResultRow(table=table, ours=ours, disturbed=delay > DISTURBANCE_LIMIT, **known.fields())
 
 
 def _figures(results: Results) -> Iterator[ResultRow]:
@@ -136,11 +137,6 @@ def _figures(results: Results) -> Iterator[ResultRow]:
         ("over_bound_percent", "end above the bound", "%", 1),
     ):
         for policy in POLICIES:
-            yield single_row(
-                results.of(policy, measure),
-                table=table,
-                figure=POLICY_LABELS[policy],
-                unit=unit,
-                digits=digits,
-                prototype=f"{_PROTOTYPE[policy]:g}" if measure == "slowdown" else "",
-            )
+            prototype = f"{_PROTOTYPE[policy]:g}" if measure == "slowdown" else ""
+            known = Figure(measure, POLICY_LABELS[policy], unit, "", prototype, digits=digits)
+            yield single_row(results.of(policy, measure), table=table, **known.fields())
