@@ -123,14 +123,9 @@ def to_condition(value: Value) -> bool:
         return bool(value)
     if kind is ValueKind.UNKNOWN:
         return False
-    advice = (
-        "compare it, for example `x != 0`"
-        if kind is ValueKind.NUMBER
-        else "compare it, for example `x == ...`"
-    )
-    raise Refusal(
-        f"{describe(value)} used as a condition", rule="conditions are true or false", advice=advice
-    )
+    advice = f"compare it, for example `x {'!= 0' if kind is ValueKind.NUMBER else '== ...'}`"
+    what = f"{describe(value)} used as a condition"
+    raise Refusal(what, rule="conditions are true or false", advice=advice)
 
 
 def compare(operator: str, left: Value, right: Value) -> bool:
@@ -213,13 +208,11 @@ def take_entry(target: Value, key: Value) -> Value:
 def _entry(target: list[Any], position: Value) -> Value:
     if isinstance(position, bool) or not isinstance(position, int):
         advice = "round it with int(...)" if isinstance(position, float) else ""
-        raise Refusal(
-            f"{describe(position)} used as a position", rule="positions are whole numbers", advice=advice
-        )
+        what = f"{describe(position)} used as a position"
+        raise Refusal(what, rule="positions are whole numbers", advice=advice)
     if not -len(target) <= position < len(target):
-        rule = (
-            f"a list of {len(target)} has positions 0 to {len(target) - 1}" if target else "the list is empty"
-        )
+        bounds = f"a list of {len(target)} has positions 0 to {len(target) - 1}"
+        rule = bounds if target else "the list is empty"
         raise Refusal(f"position {describe(position)} is outside the list", rule=rule, advice="count from 0")
     return to_value(target[position])
 
@@ -350,14 +343,6 @@ def _round(value: float, digits: float | None = None) -> float:
     return round(value, digits)
 
 
-def _whole(value: float | str) -> float:
-    return int(_parsed("int", int, value))
-
-
-def _floating(value: float | str) -> float:
-    return float(_parsed("float", float, value))
-
-
 def _parsed(name: str, convert: Callable[[str], float], value: float | str) -> float:
     if not isinstance(value, str):
         return value
@@ -435,8 +420,8 @@ def _functions() -> Iterator[Function]:
     yield define("sum", _sum, number, _LIST)
     yield define("any", _of_list(any), boolean, _LIST)
     yield define("all", _of_list(all), boolean, _LIST)
-    yield define("int", _whole, number, _SIMPLE)
-    yield define("float", _floating, number, _SIMPLE)
+    yield define("int", lambda value: int(_parsed("int", int, value)), number, _SIMPLE)
+    yield define("float", lambda value: float(_parsed("float", float, value)), number, _SIMPLE)
     yield define("str", _string, string, _SIMPLE)
     yield define("matches", _matches, boolean, _STRING, _STRING)
     yield define("startswith", str.startswith, boolean, _STRING, _STRING)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from xml.sax.handler import ContentHandler
 from xml.sax.xmlreader import AttributesImpl, Locator
 
-from weft.errors import shorten, suggest
+from weft.errors import shorten
 from weft.formats.format import ProblemCollector, ReadOnlyFormat, SourceFile
 from weft.formats.graph import RecordedWorkflow, escape_braces
 from weft.formats.xml_document import parse_xml
@@ -18,8 +18,6 @@ from weft.workflow.workflow import Workflow
 
 _ROOT = re.compile(r"<(?:\w+:)?adag[\s>/]")
 _COUNT = re.compile(r"[0-9]{1,9}")
-_MAX_HINTS = 3
-"""Problems that get a "did you mean"; each search compares thousands of names."""
 
 
 class Dax(ReadOnlyFormat):
@@ -125,8 +123,7 @@ class _DaxHandler(ContentHandler):
                 self.trace.parents[known[child]].append(known[parent])
                 continue
             name = child if parent in known else parent
-            candidates = known if len(self.problems.found) < _MAX_HINTS else ()
-            advice = suggest(name, candidates, "name the id of a job in this file")
+            advice = self.problems.suggest(name, known, "name the id of a job in this file")
             self.problems.add(f"no job {shorten(name)!r}", advice=advice, line=line)
         self.problems.finish()
 

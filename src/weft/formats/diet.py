@@ -51,8 +51,6 @@ _PARTS = ("arg", "in", "inOut", "out", "prec")
 _REFERENCE = re.compile(r"([^\s();\[\]#]+)#([^\s();\[\]#]+)(?:\[[0-9]+\])*")
 _OTHER = re.compile(r"\s+|[();]")
 _FILE_VALUE = "file->"
-_MAX_HINTS = 3
-"""Problems that get a "did you mean"; each search compares thousands of names."""
 
 
 def _read_dag(root: XmlElement, problems: ProblemCollector) -> Workflow:
@@ -193,18 +191,14 @@ class _DagReader:
 
     def _find(self, part: XmlElement, ident: str) -> int | None:
         if (index := self._index_of.get(ident)) is None and ident:
-            candidates = self._index_of if len(self.problems.found) < _MAX_HINTS else ()
-            advice = suggest(ident, candidates, "name the id of a node in this file")
+            advice = self.problems.suggest(ident, self._index_of, "name the id of a node in this file")
             self.problems.add(f"no node {shorten(ident, 40)!r}", advice=advice, line=part.line)
         return index
 
     def _required(self, element: XmlElement, key: str) -> str:
         if not (value := element.attributes.get(key, "").strip()):
-            what, rule = (
-                f"{element.name} without {key}",
-                f"every {element.name} must have the attribute {key}",
-            )
-            self.problems.add(what, rule=rule, line=element.line)
+            rule = f"every {element.name} must have the attribute {key}"
+            self.problems.add(f"{element.name} without {key}", rule=rule, line=element.line)
         return value
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -109,6 +109,8 @@ class PlatformReader(Protocol):
         ...
 
 
+_MAX_HINTS = 3
+"""Problems that get a "did you mean"; each search compares thousands of names."""
 MAX_PROBLEMS = 20
 """Problems after which reading stops; further ones mostly repeat the first."""
 
@@ -136,6 +138,10 @@ class ProblemCollector:
         if len(self.found) >= MAX_PROBLEMS:
             self.finish()
 
+    def suggest(self, name: str, known: Iterable[str], otherwise: str) -> str:
+        """Return advice that names the most similar known name, for the first problems only."""
+        return suggest(name, known if len(self.found) < _MAX_HINTS else (), otherwise)
+
     def finish(self) -> None:
         """Raise InvalidInput with the collected problems, if there are any."""
         if self.found:
@@ -159,8 +165,6 @@ def pause_garbage_collection() -> Iterator[None]:
 
 _EMPTY_OBJECT: Mapping[str, Any] = {}
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
-_MAX_HINTS = 3
-"""Problems that get a "did you mean"; each search compares thousands of names."""
 
 
 def load_json(source: SourceFile) -> Any:
@@ -229,8 +233,7 @@ def add_unknown_task(
     if type(name) is not str:
         problems.add(describe_value(name), rule="must be the id of a task", path=path)
         return
-    candidates = known if len(problems.found) < _MAX_HINTS else ()
-    advice = suggest(name, candidates, "name the id of a task in this file")
+    advice = problems.suggest(name, known, "name the id of a task in this file")
     problems.add(f"no task {shorten(name)!r}", advice=advice, path=path)
 
 

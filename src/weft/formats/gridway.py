@@ -63,15 +63,11 @@ class _TemplateVariables:
         """Return a file name that differs between the tasks of an array."""
         return name if not self.swept or f"{{{INDEX}}}" in name else f"{name}.{{{INDEX}}}"
 
-    def in_name(self, entry: TemplateEntry, text: str) -> str:
-        """Return the translation of a file name; add a problem for an unknown variable."""
-        return self._translated(entry, text, in_line=False)
+    def translate(self, entry: TemplateEntry, text: str, *, in_line: bool = False) -> str:
+        """Return the translation of a file name or, if ``in_line``, of a part of a command line.
 
-    def in_command(self, entry: TemplateEntry, text: str) -> str:
-        """Return the translation of a part of a command line; unknown variables are left to the shell."""
-        return self._translated(entry, text, in_line=True)
-
-    def _translated(self, entry: TemplateEntry, text: str, *, in_line: bool) -> str:
+        An unknown variable of a file name is a problem; in a command line it is left to the shell.
+        """
         parts: list[str] = []
         end = 0
         for match in _VARIABLE.finditer(text):
@@ -168,12 +164,12 @@ class _JobFiles:
 
     def read(self, entry: TemplateEntry) -> str:
         """Add the input that a keyword names; return its name in the directory of the job."""
-        path = self.variables.in_name(entry, entry.value)
+        path = self.variables.translate(entry, entry.value)
         return self._add_input(entry, path, None) or path
 
     def write(self, entry: TemplateEntry) -> str:
         """Add the file of an output stream, which GridWay always stages out; return its name there."""
-        if (name := self.variables.in_name(entry, entry.value)) == "/dev/null":
+        if (name := self.variables.translate(entry, entry.value)) == "/dev/null":
             return name
         if not _is_elsewhere(name):
             self.outputs.setdefault(name, Output(file=name))
@@ -184,12 +180,12 @@ class _JobFiles:
 
     def program(self, entry: TemplateEntry) -> str:
         """Add a program, which is staged unless its path is absolute; return the word that calls it."""
-        path = self.variables.in_name(entry, entry.value)
+        path = self.variables.translate(entry, entry.value)
         name = self._add_input(entry, path, None) or path
         return _word(name if "/" in name else f"./{name}")
 
     def _pair(self, entry: TemplateEntry, words: list[str]) -> tuple[str, str | None] | None:
-        names = [self.variables.in_name(entry, word.strip('"')) for word in words]
+        names = [self.variables.translate(entry, word.strip('"')) for word in words]
         if len(names) in (1, 2) and all(names):
             return names[0], names[1] if len(names) == 2 else None
         what = f"{shorten(repr(' '.join(words)), 60)} in {entry.key}"
@@ -213,10 +209,8 @@ class _JobFiles:
             if local is not None:
                 self._renamed(entry, remote, local, "name a file in the directory of the job")
         elif _is_url(remote):
-            what, rule = (
-                f"the URL {shorten(remote, 60)} in {entry.key}",
-                "the first name must be a file of the job",
-            )
+            what = f"the URL {shorten(remote, 60)} in {entry.key}"
+            rule = "the first name must be a file of the job"
             self.problems.add(what, rule=rule, advice="write NAME URL", line=entry.line)
         else:
             target = local if local is not None and _is_elsewhere(local) else None
@@ -344,8 +338,11 @@ class JobTemplate:
         words = ["env", *words] if words else []
         words.append(files.program(executable))
         if arguments := self.entries.get("ARGUMENTS"):
-            words.append(variables.in_command(arguments, arguments.value))
-        self._stage(files)
+            words.append(variables.translate(arguments, arguments.value, in_line=True))
+        if entry := self.entries.get("INPUT_FILES"):
+            files.add_inputs(entry)
+        if entry := self.entries.get("OUTPUT_FILES"):
+            files.add_outputs(entry)
         return JobSpec(
             command=" && ".join([" ".join(words), *files.moves]),
             env=given,
@@ -356,12 +353,6 @@ class JobTemplate:
             wrapper=self._module("WRAPPER", variables, files),
             evaluator=self._module("MONITOR", variables, files),
         )
-
-    def _stage(self, files: _JobFiles) -> None:
-        if entry := self.entries.get("INPUT_FILES"):
-            files.add_inputs(entry)
-        if entry := self.entries.get("OUTPUT_FILES"):
-            files.add_outputs(entry)
 
     def _environment(self, variables: _TemplateVariables) -> tuple[dict[str, str], dict[str, str]]:
         """Return the variables with fixed values, and those that are expanded at run time.
@@ -378,7 +369,7 @@ class JobTemplate:
                 self.problems.add(what, rule=rule, line=entry.line)
                 continue
             value = match[2] if match[2] is not None else match[3]
-            translated = variables.in_command(entry, value)
+            translated = variables.translate(entry, value, in_line=True)
             variables.environment[match[1]] = translated
             (filled if "$" in value else fixed)[match[1]] = translated if "$" in value else value
         return fixed, filled
@@ -388,7 +379,7 @@ class JobTemplate:
             return None
         words = [files.program(entry)]
         if arguments := self.entries.get(f"{key}_ARGUMENTS"):
-            words.append(variables.in_command(arguments, arguments.value))
+            words.append(variables.translate(arguments, arguments.value, in_line=True))
         return " ".join(words)
 
     def _nodes(self) -> int:
@@ -405,7 +396,7 @@ class JobTemplate:
         profile = self.entries.get("PERFORMANCE_PROFILE")
         found = Recovery(
             checkpoint=self._checkpoint(variables),
-            progress=None if profile is None else variables.in_name(profile, profile.value),
+            progress=None if profile is None else variables.translate(profile, profile.value),
             retries=None if retries is None else self._count(retries, least=0),
             on_failure=None if after is None else _YES_NO.get(after.value.lower()),
         )
@@ -422,15 +413,13 @@ class JobTemplate:
         names = _split_list(files.value)
         for name in names:
             if _is_url(name):
-                what, rule = (
-                    f"the URL {shorten(name, 60)} in RESTART_FILES",
-                    "restart files are files of the job",
-                )
+                what = f"the URL {shorten(name, 60)} in RESTART_FILES"
+                rule = "restart files are files of the job"
                 advice = "name the file, and its storage under CHECKPOINT_URL"
                 self.problems.add(what, rule=rule, advice=advice, line=files.line)
         # An interval of 0 means no periodic checkpoints: only files left by an attempt can be used.
         return Checkpoint(
-            files=tuple(variables.in_name(files, name) for name in names), every=every_s or None
+            files=tuple(variables.translate(files, name) for name in names), every=every_s or None
         )
 
     def _attributes(self, files: _JobFiles) -> dict[str, object]:

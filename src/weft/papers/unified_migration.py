@@ -319,11 +319,6 @@ def _workflow(case: JobCase, scale: float, served: FileServer) -> Workflow:
     return flow.build()
 
 
-def list_cores() -> list[int]:
-    """Return the cores this process may use."""
-    return sorted(os.sched_getaffinity(0))
-
-
 DEGRADATION, FROM_ZERO, DEMANDS = "A", "A without restart files", "B"
 CASES: Mapping[str, JobCase] = {
     DEGRADATION: JobCase(units=100, slow_after=20),
@@ -412,7 +407,7 @@ class JobMigrationStudy:
 
     def execute(self, name: str) -> JobOutcome:
         """Execute a scenario; competing processes use the first core and leave the others free."""
-        return run_jobs_locally(self._cases[name], self._scale, core=list_cores()[0])
+        return run_jobs_locally(self._cases[name], self._scale, core=min(os.sched_getaffinity(0)))
 
     def rows(self, results: Results, *, full: bool) -> Sequence[ResultRow]:  # noqa: ARG002
         """Return the figures with a tolerance, then the times of events."""

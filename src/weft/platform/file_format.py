@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
+from functools import partial
 from pathlib import PurePath
 from typing import Any, TypeVar
 
@@ -54,22 +54,6 @@ def _read_unit(
     return found
 
 
-def _read_size(reader: Reader, node: DocumentNode) -> float | None:
-    return _read_unit(reader, node, parse_bytes, "a size such as 4GB or 4GiB, at least 0")
-
-
-def _read_latency(reader: Reader, node: DocumentNode) -> float | None:
-    return _read_unit(reader, node, parse_seconds, "a time such as 0.1ms, at least 0")
-
-
-def _read_bandwidth(reader: Reader, node: DocumentNode) -> float | None:
-    return _read_unit(reader, node, _parse_bandwidth, "a rate such as 160MB/s, above 0, or inf")
-
-
-def _write_bandwidth(rate: float) -> object:
-    return "inf" if rate == math.inf else rate  # JSON has no number for infinity
-
-
 def _parse_bandwidth(text: str) -> float | None:
     return math.inf if text.strip() == "inf" else parse_rate(text)
 
@@ -117,6 +101,7 @@ def _read_backend(reader: Reader, node: DocumentNode) -> dict[str, object]:
 
 
 _NUMBER_AT_LEAST_0 = ValueType("number", _AT_LEAST_0, _read_number)
+_read_size = partial(_read_unit, parse=parse_bytes, wanted="a size such as 4GB or 4GiB, at least 0")
 _SIZE = ValueType("size", QUANTITY_SHAPE, _read_size, unit="bytes")
 
 _SPEED = ValueType(
@@ -161,10 +146,11 @@ MACHINE = Record("a machine", (
 _BANDWIDTH = ValueType(
     "rate",
     {"type": ["number", "string"], "exclusiveMinimum": 0},
-    _read_bandwidth,
-    _write_bandwidth,
+    partial(_read_unit, parse=_parse_bandwidth, wanted="a rate such as 160MB/s, above 0, or inf"),
+    lambda rate: "inf" if rate == math.inf else rate,  # JSON has no number for infinity
     unit="bytes per second",
 )
+_read_latency = partial(_read_unit, parse=parse_seconds, wanted="a time such as 0.1ms, at least 0")
 _LATENCY = ValueType("time", QUANTITY_SHAPE, _read_latency, unit="s")
 
 # fmt: off
@@ -202,8 +188,13 @@ PAIR = Record("a link between two places", (
 # fmt: on
 
 
-def _read_pairs(reader: Reader, node: DocumentNode) -> tuple[NamedPair, ...]:
-    return _all_or_none([_read_pair(reader, entry) for entry in reader.listing(node)])
+def _read_all(
+    reader: Reader, node: DocumentNode, *, read: Callable[[Reader, DocumentNode], _Item | None]
+) -> tuple[_Item, ...]:
+    """Return the items if every entry was read: later checks name entries by their position in the list."""
+    items = [read(reader, entry) for entry in reader.listing(node)]
+    found = tuple(item for item in items if item is not None)
+    return found if len(found) == len(items) else ()
 
 
 def _read_pair(reader: Reader, node: DocumentNode) -> NamedPair | None:
@@ -216,7 +207,7 @@ _DEFAULT = ValueType("link", LINK.shape(), _read_link, LINK.write)
 _BETWEEN = ValueType(
     "list of links",
     list_shape(PAIR.shape()),
-    _read_pairs,
+    partial(_read_all, read=_read_pair),
     lambda pairs: [{"pair": [pair[0], pair[1]], **LINK.write(pair[2])} for pair in pairs],
 )
 
@@ -239,10 +230,6 @@ SHARE = Record("a share", (
 # fmt: on
 
 
-def _read_shares(reader: Reader, node: DocumentNode) -> tuple[Share, ...]:
-    return _all_or_none([_read_share(reader, entry) for entry in reader.listing(node)])
-
-
 def _read_share(reader: Reader, node: DocumentNode) -> Share | None:
     before = len(reader.problems)
     values = SHARE.read(reader, node)
@@ -253,10 +240,7 @@ def _read_machines(reader: Reader, node: DocumentNode) -> tuple[Machine, ...]:
     """Return all machines; none where a key cannot be expanded, since later checks would miss its names."""
     entries = reader.mapping(node)
     templates = [_read_machine(reader, entry, key) for key, entry in entries.items()]
-    names = [
-        reader.collect_problems(entry, functools.partial(expand_braces, key))
-        for key, entry in entries.items()
-    ]
+    names = [reader.collect_problems(entry, partial(expand_braces, key)) for key, entry in entries.items()]
     if not all(names):
         return ()
     if (count := sum(len(group) for group in names)) > MOST_NAMES:
@@ -270,16 +254,6 @@ def _read_machine(reader: Reader, node: DocumentNode, name: str) -> Machine:
     return Machine(name=name, **({} if node.value is None else MACHINE.read(reader, node)))
 
 
-def _read_sites(reader: Reader, node: DocumentNode) -> dict[str, Link]:
-    return {site: _read_link(reader, entry) for site, entry in reader.mapping(node).items()}
-
-
-def _all_or_none(items: list[_Item | None]) -> tuple[_Item, ...]:
-    """Return the items if every entry was read: later checks name entries by their position in the list."""
-    found = tuple(item for item in items if item is not None)
-    return found if len(found) == len(items) else ()
-
-
 _MACHINES = ValueType(
     "mapping of machines",
     mapping_shape(any_of({"$ref": "#/$defs/machine"}, NULL_SHAPE), least=1),
@@ -289,14 +263,14 @@ _MACHINES = ValueType(
 _SITES = ValueType(
     "mapping of links",
     mapping_shape(LINK.shape()),
-    _read_sites,
+    lambda reader, node: {site: _read_link(reader, entry) for site, entry in reader.mapping(node).items()},
     lambda sites: {site: LINK.write(link) for site, link in sites.items()},
 )
 _LINKS = ValueType("mapping", LINKS.shape(), LINKS.read)
 _VIRTUAL = ValueType(
     "list of shares",
     list_shape(SHARE.shape()),
-    _read_shares,
+    partial(_read_all, read=_read_share),
     lambda shares: [SHARE.write(share) for share in shares],
 )
 

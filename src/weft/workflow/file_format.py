@@ -94,28 +94,18 @@ def _read_number_or_unit(
     return None
 
 
-def _read_seconds(reader: Reader, node: DocumentNode) -> Quantity | None:
-    """Return a time: ``90``, ``1h30m``, ``2*n``."""
-    return _read_number_or_unit(reader, node, "seconds", parse_seconds)
-
-
-def _read_bytes(reader: Reader, node: DocumentNode) -> Quantity | None:
-    """Return a size: ``40MB``, ``200*n``."""
-    return _read_number_or_unit(reader, node, "bytes", parse_bytes)
-
-
-def _read_work(reader: Reader, node: DocumentNode) -> Quantity | None:
-    """Return a number or an expression; a time counts as its seconds, since work is seconds on speed 1."""
-    return _read_number_or_unit(reader, node, "units", parse_seconds)
-
-
-def _read_count(reader: Reader, node: DocumentNode) -> Quantity | None:
-    return _read_number_or_unit(reader, node, "units", _parse_whole_number)
-
-
 def _parse_whole_number(text: str) -> float | None:
     text = text.strip()
     return float(text) if text.isdecimal() and len(text) <= _MAX_DIGITS else None
+
+
+_read_seconds = partial(_read_number_or_unit, what="seconds", parse_unit=parse_seconds)
+"""Return a time: ``90``, ``1h30m``, ``2*n``."""
+_read_bytes = partial(_read_number_or_unit, what="bytes", parse_unit=parse_bytes)
+"""Return a size: ``40MB``, ``200*n``."""
+_read_work = partial(_read_number_or_unit, what="units", parse_unit=parse_seconds)
+"""Return a number or an expression; a time counts as its seconds, since work is seconds on speed 1."""
+_read_count = partial(_read_number_or_unit, what="units", parse_unit=_parse_whole_number)
 
 
 def _read_expression(reader: Reader, node: DocumentNode) -> Expression | None:
@@ -519,27 +509,17 @@ def _write_nodes(task: Task) -> object:
     return None if counts == [1] else counts[0] if len(counts) == 1 else counts
 
 
-def _read_law_number(reader: Reader, node: DocumentNode) -> float | None:
+def _read_law(reader: Reader, node: DocumentNode, *, make: Callable[[float], SpeedUp]) -> SpeedUp | None:
     number = node.value
     if not isinstance(number, int | float) or isinstance(number, bool) or not math.isfinite(number):
         reader.add_type_problem(node, "a number")
         return None
-    return float(number)
-
-
-def _read_amdahl(reader: Reader, node: DocumentNode) -> Amdahl | None:
-    serial = _read_law_number(reader, node)
-    return None if serial is None else Amdahl(serial=serial)
+    return make(float(number))
 
 
 def _read_roofline(reader: Reader, node: DocumentNode) -> Roofline | None:
     limit = reader.integer(node, least=1)
     return None if limit is None else Roofline(limit=limit)
-
-
-def _read_communication(reader: Reader, node: DocumentNode) -> CommunicationOverhead | None:
-    overhead = _read_law_number(reader, node)
-    return None if overhead is None else CommunicationOverhead(overhead=overhead)
 
 
 def _read_measured_seconds(reader: Reader, node: DocumentNode) -> MeasuredSeconds | None:
@@ -565,9 +545,11 @@ def _write_measured_seconds(law: SpeedUp) -> object:
 _SHARE_SHAPE: Shape = {"type": "number", "minimum": 0, "maximum": 1}
 _AT_LEAST_0: Shape = {"type": "number", "minimum": 0}
 
-_AMDAHL = ValueType("number", _SHARE_SHAPE, _read_amdahl)
+_AMDAHL = ValueType("number", _SHARE_SHAPE, partial(_read_law, make=lambda serial: Amdahl(serial=serial)))
 _ROOFLINE = ValueType("whole number", {"type": "integer", "minimum": 1}, _read_roofline)
-_COMMUNICATION = ValueType("number", _AT_LEAST_0, _read_communication)
+_COMMUNICATION = ValueType(
+    "number", _AT_LEAST_0, partial(_read_law, make=lambda share: CommunicationOverhead(overhead=share))
+)
 _SPEEDUP_SECONDS = ValueType("times by node count", _BY_COUNT_SHAPE, _read_measured_seconds, unit="s")
 
 # fmt: off
@@ -603,10 +585,6 @@ def _read_speedup(reader: Reader, node: DocumentNode) -> SpeedUp | None:
 
 def _read_command(reader: Reader, node: DocumentNode) -> str | tuple[str, ...] | None:
     return TEXTS.read(reader, node) if isinstance(node.value, list) else reader.text(node)
-
-
-def _read_env(reader: Reader, node: DocumentNode) -> dict[str, str]:
-    return {key: reader.text(value) or "" for key, value in reader.mapping(node).items()}
 
 
 # fmt: off
@@ -745,7 +723,12 @@ _COMMAND = ValueType(
     _read_command,
     lambda command: list(command) if isinstance(command, tuple) else command,
 )
-_ENV = ValueType("mapping of texts", mapping_shape(TEXT_SHAPE), _read_env, dict)
+_ENV = ValueType(
+    "mapping of texts",
+    mapping_shape(TEXT_SHAPE),
+    lambda reader, node: {key: reader.text(text) or "" for key, text in reader.mapping(node).items()},
+    dict,
+)
 _ENVIRONMENT = ValueType(
     "mapping",
     ENVIRONMENT.shape(),
