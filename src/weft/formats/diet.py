@@ -339,7 +339,10 @@ def _combine_ports(
     ``dot`` pairs ports by position, ``cross`` takes every combination; they nest. Without a strategy the
     ports are paired, as in DIET. A combination that is not possible is added as a problem.
     """
-    single = {name: _single_axes(name, axes) for name, axes in ports.items()}
+    single = {
+        name: _IterationAxes(axes=axes, places={name: tuple(range(len(axes)))})
+        for name, axes in ports.items()
+    }
     if strategy is None:
         return _pair_axes(list(single.values()), owner, problems)
     reader = _StrategyReader(single, problems)
@@ -349,10 +352,6 @@ def _combine_ports(
         problems.add(f"{len(made)} elements in iterationstrategy", rule=rule, line=strategy.line)
         return _pair_axes([], owner, problems)
     return reader.with_constants(made[0], strategy)
-
-
-def _single_axes(name: str, axes: _Axes) -> _IterationAxes:
-    return _IterationAxes(axes=axes, places={name: tuple(range(len(axes)))})
 
 
 def _pair_axes(
@@ -368,14 +367,11 @@ def _pair_axes(
             rule = "only data of the same nesting can be paired"
             problems.add(what, rule=rule, advice="use cross", line=element.line)
         elif part.axes:
-            axes = tuple(_shorter(one, other) for one, other in zip(axes, part.axes, strict=True))
+            pairs = zip(axes, part.axes, strict=True)
+            axes = tuple(one if one == other else f"min({one}, {other})" for one, other in pairs)
     return _IterationAxes(
         axes=axes, places={port: place for part in parts for port, place in part.places.items()}
     )
-
-
-def _shorter(one: str, other: str) -> str:
-    return one if one == other else f"min({one}, {other})"
 
 
 def _cross_axes(parts: Sequence[_IterationAxes]) -> _IterationAxes:
@@ -393,13 +389,13 @@ def _show_element(element: XmlElement) -> str:
     return f"{element.name} {shorten(name, 40)!r}" if name else element.name
 
 
+@dataclass(slots=True)
 class _StrategyReader:
     """Reads the elements of one strategy; every port occurs once."""
 
-    def __init__(self, ports: Mapping[str, _IterationAxes], problems: ProblemCollector) -> None:
-        self.ports = ports
-        self.problems = problems
-        self.named: set[str] = set()
+    ports: Mapping[str, _IterationAxes]
+    problems: ProblemCollector
+    named: set[str] = field(default_factory=set)
 
     def combine(self, element: XmlElement, depth: int) -> _IterationAxes:
         """Return the combined axes of an element."""

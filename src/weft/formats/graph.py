@@ -269,13 +269,8 @@ def _find_unsupported(graph: TaskGraph, title: str) -> Iterator[Problem]:
     if graph.edge_condition:
         conditional = [task for task in described if any(edge.condition is not None for edge in task.after)]
         for task in conditional:
-            rule = f"{title} has no conditions"
-            yield Problem(
-                what=f"task {task.name} depends on a condition",
-                rule=rule,
-                advice=advice,
-                path=("tasks", task.name),
-            )
+            what, path = f"task {task.name} depends on a condition", ("tasks", task.name)
+            yield Problem(what=what, rule=f"{title} has no conditions", advice=advice, path=path)
     for index in sorted(set(graph.template[graph.kind == TRANSFER].tolist())):
         name = described[index].name
         rule = f"{title} has no transfer tasks"

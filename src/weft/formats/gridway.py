@@ -13,7 +13,7 @@ from weft.errors import shorten, suggest
 from weft.expressions import parse
 from weft.formats.format import ProblemCollector, ReadOnlyFormat, SourceFile, file_error
 from weft.formats.graph import escape_braces
-from weft.formats.gridway_template import TemplateEntry, parse_template, translate_rank, translate_requirement
+from weft.formats.gridway_template import TemplateEntry, parse_template, translate_expression
 from weft.units import parse_bytes
 from weft.workflow.quantity import Range, Sweep
 from weft.workflow.task import NO_RECOVERY, Checkpoint, Input, JobSpec, Output, Recovery, Task
@@ -305,15 +305,14 @@ class JobTemplate:
         variables = _TemplateVariables(self.problems, name=name, swept=swept, count=count)
         files = _JobFiles(variables=variables, problems=self.problems)
         job = self._job(executable, variables, files)
-        requirements, rank = self.entries.get("REQUIREMENTS"), self.entries.get("RANK")
         return Task(
             name=name,
             sweep=self._sweep(as_parameter) if swept else None,
             inputs=tuple(files.inputs.values()),
             outputs=tuple(files.outputs.values()),
             nodes=(self._nodes(),),
-            requirements=None if requirements is None else translate_requirement(requirements, self.problems),
-            rank=None if rank is None else translate_rank(rank, self.problems),
+            requirements=translate_expression(self.entries.get("REQUIREMENTS"), self.problems),
+            rank=translate_expression(self.entries.get("RANK"), self.problems),
             job=job,
             recovery=self._recovery(variables),
             attributes=self._attributes(files),

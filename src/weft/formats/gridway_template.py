@@ -110,25 +110,17 @@ _MORE_TEXTS = ("OS_VERSION", "CPU_MODEL", "FORK_NAME", "LRMS_NAME", "LRMS_TYPE",
                "QUEUE_DISPATCHTYPE")  # fmt: skip
 
 
-def translate_requirement(entry: TemplateEntry, problems: ProblemCollector) -> Expression | None:
-    """Return a requirement as an expression; None if every machine meets it or a problem was added."""
-    return _translate(entry, problems, "requirement")
-
-
-def translate_rank(entry: TemplateEntry, problems: ProblemCollector) -> Expression | None:
-    """Return a rank as an expression; None if it is empty or a problem was added."""
-    return _translate(entry, problems, "rank")
-
-
-def _translate(entry: TemplateEntry, problems: ProblemCollector, kind: str) -> Expression | None:
+def translate_expression(entry: TemplateEntry | None, problems: ProblemCollector) -> Expression | None:
+    """Return REQUIREMENTS or RANK as an expression; None if it is absent, empty, or a problem was added."""
+    if entry is None:
+        return None
     try:
         parser = _ExpressionParser(entry.value)
-        tree = parser.whole(parser.requirement if kind == "requirement" else parser.rank)
+        tree = parser.whole(parser.requirement if entry.key == "REQUIREMENTS" else parser.rank)
         return None if tree is None else parse(format_tree(tree))
     except _ExpressionError as refused:
-        column = entry.column + refused.position
-        what, rule = f"{refused.what} in {entry.key}", refused.rule
-        problems.add(what, rule=rule, line=entry.line, column=column)
+        what, column = f"{refused.what} in {entry.key}", entry.column + refused.position
+        problems.add(what, rule=refused.rule, line=entry.line, column=column)
     except InvalidInput as error:
         what = f"{entry.key} cannot be expressed in weft: {error.problems[0].what}"
         problems.add(what, rule=error.problems[0].rule, line=entry.line, column=entry.column)
@@ -244,7 +236,8 @@ class _ExpressionParser:
             operator = self._take().kind
             right = self._factor()
             ratio = Binary(operator=operator, left=tree, right=right)
-            tree = ratio if operator == "*" or _is_nonzero_constant(right) else _guarded(ratio, right)
+            safe = operator == "*" or (isinstance(right, Literal) and right.value != 0)
+            tree = ratio if safe else _guarded(ratio, right)
         return tree
 
     def _factor(self) -> ExpressionNode:
@@ -293,10 +286,6 @@ class _ExpressionParser:
 
 def _operands(tree: ExpressionNode, operator: str) -> tuple[ExpressionNode, ...]:
     return tree.operands if isinstance(tree, Logical) and tree.operator == operator else (tree,)
-
-
-def _is_nonzero_constant(tree: ExpressionNode) -> bool:
-    return isinstance(tree, Literal) and tree.value != 0
 
 
 def _guarded(ratio: ExpressionNode, divisor: ExpressionNode) -> ExpressionNode:

@@ -157,7 +157,8 @@ class _PictureFormat:
 
     def read(self, source: SourceFile) -> Workflow:
         """Raise InvalidInput: pictures are not read."""
-        raise _not_read(source)
+        what = f"{source.name} cannot be read as a picture"
+        raise InvalidInput(what, rule="pictures are written, not read", advice="name another format")
 
 
 class DotPicture(_PictureFormat):
@@ -212,11 +213,6 @@ class _PictureEdge:
     back: bool = False
 
 
-def _not_read(source: SourceFile) -> InvalidInput:
-    what = f"{source.name} cannot be read as a picture"
-    return InvalidInput(what, rule="pictures are written, not read", advice="name another format")
-
-
 def _task_labels(workflow: Workflow) -> Iterator[tuple[Task, str]]:
     params, problems = evaluate_params(workflow.params)
     if problems:
@@ -236,12 +232,9 @@ def _picture_edges(workflow: Workflow) -> Iterator[_PictureEdge]:
     index_of = {task.name: index for index, task in enumerate(workflow.tasks)}
     for loop in workflow.loops:
         if loop.last in index_of and loop.first in index_of:
-            label = (
-                f"until {loop.until}" if loop.until is not None else f"at most {loop.max_iterations} times"
-            )
-            yield _PictureEdge(
-                source=index_of[loop.last], target=index_of[loop.first], label=label, back=True
-            )
+            label = f"at most {loop.max_iterations} times" if loop.until is None else f"until {loop.until}"
+            source, target = index_of[loop.last], index_of[loop.first]
+            yield _PictureEdge(source=source, target=target, label=label, back=True)
 
 
 def _dot_text(text: str) -> str:

@@ -103,11 +103,8 @@ def _workflow(source: SourceFile, rows: list[_StgRow], problems: ProblemCollecto
     for index, row in enumerate(rows):
         if index_of.setdefault(row.ident, index) != index:
             first = rows[index_of[row.ident]].line
-            problems.add(
-                f"a second task {row.ident}, the first is in line {first}",
-                rule="ids must be unique",
-                line=row.line,
-            )
+            what = f"a second task {row.ident}, the first is in line {first}"
+            problems.add(what, rule="ids must be unique", line=row.line)
     parents: list[list[int]] = []
     for row in rows:
         for ident in row.predecessors:

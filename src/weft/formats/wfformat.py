@@ -342,11 +342,8 @@ def _read_sizes(trace: RecordedWorkflow, table: Any, problems: ProblemCollector)
     for position, entry in enumerate(read_objects(table, path, problems)):
         file = entry.get("id")
         if type(file) is not str or not file:
-            problems.add(
-                describe_value(file),
-                rule="every file must have an id that is not empty",
-                path=(*path, position, "id"),
-            )
+            rule = "every file must have an id that is not empty"
+            problems.add(describe_value(file), rule=rule, path=(*path, position, "id"))
             continue
         size = entry.get("sizeInBytes")
         if type(size) is int and 0 <= size < 1 << 63:
@@ -364,11 +361,8 @@ def _read_own_files(
     for position, entry in enumerate(read_objects(table, path, problems)):
         file, link = entry.get("name"), entry.get("link")
         if type(file) is not str or not file:
-            problems.add(
-                describe_value(file),
-                rule="every file must have a name that is not empty",
-                path=(*path, position, "name"),
-            )
+            rule = "every file must have a name that is not empty"
+            problems.add(describe_value(file), rule=rule, path=(*path, position, "name"))
             continue
         if link == "input":
             reads.append(file)

@@ -56,26 +56,21 @@ def random_platform(
     names = [f"s{index + 1}" for index in range(sites)]
     inside = {name: _draw_link(rng, bandwidth_Bps, latency_s) for name in names}
     default_link, links = _between(rng, names, between_bandwidth_Bps, between_latency_s)
-    return _checked(
-        Platform(
-            name=f"random-{machines}",
-            machines=tuple(
-                Machine(
-                    name=f"m{index + 1}",
-                    nodes=int(counts[index]),
-                    speed=float(speeds[index]),
-                    price_per_node_hour=0.0
-                    if price_per_speed is None
-                    else price_per_speed * float(speeds[index]),
-                    site=names[index * sites // machines],
-                )
-                for index in range(machines)
-            ),
-            sites=inside,
-            default_link=default_link,
-            links=links,
+    made = tuple(
+        Machine(
+            name=f"m{index + 1}",
+            nodes=int(counts[index]),
+            speed=float(speeds[index]),
+            price_per_node_hour=(price_per_speed or 0.0) * float(speeds[index]),
+            site=names[index * sites // machines],
         )
+        for index in range(machines)
     )
+    name = f"random-{machines}"
+    platform = Platform(name=name, machines=made, sites=inside, default_link=default_link, links=links)
+    if problems := list(platform.find_problems()):
+        raise InvalidInput(problems)
+    return platform
 
 
 def _speeds(
@@ -147,9 +142,3 @@ def _check(
         )
     if problems:
         raise InvalidInput(problems)
-
-
-def _checked(platform: Platform) -> Platform:
-    if problems := list(platform.find_problems()):
-        raise InvalidInput(problems)
-    return platform

@@ -23,7 +23,6 @@ class _ShortForm:
 
     summary: str
     counts: str
-    most: int
     options: Mapping[str, tuple[_Parser, str]]
     """Per option: its parser and the rule for its value."""
     make: Callable[[int | None, dict[str, Any]], Platform]
@@ -45,10 +44,10 @@ def parse_short_form(text: str) -> Platform | None:
 def _count(word: str, form: _ShortForm, text: str) -> int | None:
     if not text.strip() and not form.needs_count:
         return None
-    if (count := _whole(text)) is None or not 1 <= count <= form.most:
+    if (count := _whole(text)) is None or not 1 <= count <= MOST_NAMES:
         raise InvalidInput(
             f"{word}:{shorten(text)}" if text.strip() else f"{word!r} without a number",
-            rule=f"the number of {form.counts} must be a whole number from 1 to {form.most:,}",
+            rule=f"the number of {form.counts} must be a whole number from 1 to {MOST_NAMES:,}",
             advice=f"write for example {word}:8",
         )
     return count
@@ -97,27 +96,15 @@ def _count_option(text: str) -> int | None:
     return found if found is not None and 1 <= found <= MOST else None
 
 
-def _positive(parse: Callable[[str], float | None]) -> _Parser:
-    def read(text: str) -> float | None:
-        return parse(text) or None
-
-    return read
-
-
-def _queue(text: str) -> str | None:
-    return text if text in QUEUES else None
-
-
 _COUNT = (_count_option, "a whole number, at least 1")
-_SPEED = (_positive(_number), "a number above 0")
-_BANDWIDTH = (_positive(parse_rate), "a rate such as 100MB/s, above 0")
+_BANDWIDTH = (lambda text: parse_rate(text) or None, "a rate such as 100MB/s, above 0")
 _LATENCY = (parse_seconds, "a time such as 1ms, at least 0")
 _MACHINE_OPTIONS: dict[str, tuple[_Parser, str]] = {
     "cores": _COUNT,
     "memory": (parse_bytes, "a size such as 4GB, at least 0"),
-    "speed": _SPEED,
+    "speed": (lambda text: _number(text) or None, "a number above 0"),
     "price": (_number, "a number, at least 0"),
-    "queue": (_queue, f"one of {', '.join(QUEUES)}"),
+    "queue": (lambda text: text if text in QUEUES else None, f"one of {', '.join(QUEUES)}"),
 }
 
 
@@ -144,10 +131,6 @@ def _cluster(count: int | None, options: dict[str, Any]) -> Platform:
     return Platform(name=f"cluster-{count}", machines=(_machine("cluster", options, nodes=count),))
 
 
-def _local(count: int | None, _: dict[str, Any]) -> Platform:
-    return Platform(name="local", machines=(local_machine(count),))
-
-
 def _random(count: int | None, options: dict[str, Any]) -> Platform:
     from weft.platform.generator import random_platform
     from weft.randomness import generator
@@ -164,41 +147,32 @@ def _random(count: int | None, options: dict[str, Any]) -> Platform:
     return random_platform(count or 1, rng=generator(seed, "platform"), **stated)
 
 
-def _distribution(text: str) -> str | None:
-    # random_platform checks the word.
-    return text or None
-
-
 SHORT_FORMS: dict[str, _ShortForm] = {
     "identical": _ShortForm(
         summary="machines of one node and speed 1, 1 GB/s between any two, no latency",
         counts="machines",
-        most=MOST_NAMES,
         options={"nodes": _COUNT, "bandwidth": _BANDWIDTH, "latency": _LATENCY, **_MACHINE_OPTIONS},
         make=_identical,
     ),
     "cluster": _ShortForm(
         summary="one machine with this number of nodes",
         counts="nodes",
-        most=MOST_NAMES,
         options=_MACHINE_OPTIONS,
         make=_cluster,
     ),
     "local": _ShortForm(
         summary="this computer; a number limits its cores",
         counts="cores",
-        most=MOST_NAMES,
         options={},
-        make=_local,
+        make=lambda count, _: Platform(name="local", machines=(local_machine(count),)),
         needs_count=False,
     ),
     "random": _ShortForm(
         summary="machines of random speeds between 1 and the heterogeneity",
         counts="machines",
-        most=MOST_NAMES,
         options={
             "heterogeneity": (_number, "a number, at least 1"),
-            "distribution": (_distribution, "a word"),
+            "distribution": (lambda text: text or None, "a word"),  # random_platform checks the word
             "classes": _COUNT,
             "nodes": _COUNT,
             "sites": _COUNT,

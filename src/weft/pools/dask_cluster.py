@@ -58,10 +58,8 @@ class DaskPool(OpenPool):
             for future in futures:
                 yield future.result()
         except (KilledWorker, CancelledError, OSError) as error:
-            shown = shorten(str(error).splitlines()[0] if str(error) else type(error).__name__, 200)
-            raise WeftError(
-                f"the Dask cluster {self._address} failed during the computation: {shown}"
-            ) from error
+            what = f"the Dask cluster {self._address} failed during the computation"
+            raise WeftError(f"{what}: {_short(error, 200)}") from error
         finally:
             if any(not future.done() for future in futures):
                 self._client.cancel(futures, force=True)
@@ -97,8 +95,8 @@ def _connect(address: str) -> Any:
         raise InvalidInput(what, rule=_short(error), advice=advice) from None
 
 
-def _short(error: Exception) -> str:
-    return shorten(str(error).splitlines()[0], 100) if str(error) else type(error).__name__
+def _short(error: Exception, most: int = 100) -> str:
+    return shorten(str(error).splitlines()[0], most) if str(error) else type(error).__name__
 
 
 def _count_threads(client: Any, address: str) -> int:
