@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from weft.errors import InvalidInput
 from weft.expressions import evaluate_boolean, evaluate_columns, evaluate_number, parse
 from weft.formats.format import ProblemCollector, SourceFile
-from weft.formats.gridway_template import TemplateEntry, translate_rank, translate_requirement
+from weft.formats.gridway_template import TemplateEntry, translate_expression
 from weft.platform.arrays import machine_columns
 from weft.platform.machine import Machine
 
@@ -19,7 +19,7 @@ from weft.platform.machine import Machine
 def translated(text, *, rank=False):
     complaints = ProblemCollector(SourceFile(name="a.jt", data=b""))
     entry = TemplateEntry(key="RANK" if rank else "REQUIREMENTS", value=text, line=3, column=11)
-    found = (translate_rank if rank else translate_requirement)(entry, complaints)
+    found = translate_expression(entry, complaints)
     complaints.finish()
     return found
 
