@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from weft.backends.simulation.scenario import UNDISTURBED, Arrival, Scenario, draw_arrivals
 from weft.backends.simulation.scenario_reader import load_arrival_workflows, load_scenario
 from weft.engine.engine import Engine
-from weft.engine.history import History, read_history
+from weft.engine.history import History
 from weft.engine.journal import JournalEntry
 from weft.engine.settings import EngineSettings
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.engine.state.plan import StoredPlan
+from weft.engine.state.state import EngineState
 from weft.formats.files import load_platform
 from weft.instance.compilation import compile_instance
 from weft.platform.platform import Platform
@@ -54,15 +55,27 @@ class Written:
 
     def history(self) -> History:
         """Return the history of the journal."""
-        return read_history(self.engine(), self.entries, self.plans)
+        history = History()
+        for entry, state in self.replay():
+            history.take(entry, state)
+        return history.finish()
+
+    def replay(self) -> Iterator[tuple[JournalEntry, EngineState]]:
+        """Apply the journal to a new engine; yield every entry with the state after it."""
+        engine = self.engine()
+        engine.state.plans.update(self.plans)
+        for entry in self.entries:
+            engine.apply(entry.event, entry.now, entry.commands)
+            yield entry, engine.state
 
     def executed(
         self, records: ExecutionRecords = NO_RECORDS, runs: Sequence[int] | None = None
     ) -> ExecutedRun:
         """Return the data of the reports."""
-        engine = self.engine()
-        history = read_history(engine, self.entries, self.plans)
-        return build_executed_run(history, engine.state, self.platform, records=records, runs=runs)
+        history = History()
+        for entry, state in self.replay():
+            history.take(entry, state)
+        return build_executed_run(history.finish(), state, self.platform, records=records, runs=runs)
 
 
 def journal_of(

@@ -16,15 +16,20 @@ from weft.engine import messages as cm
 from weft.engine import messages as ev
 from weft.engine.history import History
 from weft.engine.journal import TYPE_NAMES, JournalEntry, NoteFields
-from weft.reports.events_jsonl import EVENT_KINDS, EventLines, events_jsonl
+from weft.reports.events_jsonl import EVENT_KINDS, EventLines
 
 PROJECT = Path(__file__).parents[2]
 FIRST = ["n", "at_s", "at", "what", "run", "workflow", "task", "iteration", "attempt", "machine"]
 
 
 def event_lines(written, zero_at_s=None):
-    lines = list(events_jsonl(written.engine(), written.entries, written.plans, zero_at_s=zero_at_s))
-    assert all(line.endswith("\n") and line.count("\n") == 1 for line in lines)
+    history = History()
+    writer = EventLines(history, zero_at_s)
+    lines = []
+    for entry, state in written.replay():
+        history.take(entry, state)
+        lines += writer.lines(entry, state)
+    assert all("\n" not in line for line in lines)
     return [json.loads(line) for line in lines]
 
 

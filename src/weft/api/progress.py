@@ -16,8 +16,6 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
-from typing import Any
 
 import numpy as np
 
@@ -61,10 +59,6 @@ class KindCount:
     failed: int
     held: int = 0
     cancelled: int = 0
-
-    def as_record(self) -> dict[str, Any]:
-        """Return a JSON-ready record."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

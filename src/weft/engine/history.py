@@ -14,17 +14,15 @@ lost with a task that never completed.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, field
 from itertools import takewhile
 from typing import Any, ClassVar, NamedTuple
 
 from weft.engine import messages
-from weft.engine.engine import Engine
 from weft.engine.journal import JournalEntry
 from weft.engine.reactions.failures import requests_rerun
 from weft.engine.state.compiled import LoopState
-from weft.engine.state.plan import StoredPlan
 from weft.engine.state.state import EngineState
 from weft.engine.states import TaskState
 from weft.records import dataclass
@@ -715,16 +713,6 @@ def _number(message: Any, key: str) -> int | None:
     return value if isinstance(value, int) and value >= 0 else None
 
 
-def read_history(engine: Engine, entries: Iterable[JournalEntry], plans: Mapping[str, StoredPlan]) -> History:
-    """Apply the entries of a journal to a new engine and return their history."""
-    engine.state.plans.update(plans)
-    history = History()
-    for entry in entries:
-        engine.apply(entry.event, entry.now, entry.commands)
-        history.take(entry, engine.state)
-    return history.finish()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineUse:
     """Use of one machine from time 0 to the end."""
@@ -745,8 +733,10 @@ def measure_machines(history: History, machines: Sequence[tuple[str, int]]) -> l
     busy, waste, number = ([0.0] * len(machines) for _ in range(3))
     for attempt in history.attempts.values():
         if attempt.started_s is not None:
-            busy[attempt.machine] += _count_node_seconds(attempt, end_s)
-            waste[attempt.machine] += _count_node_seconds(attempt, end_s) - attempt.nodes * attempt.useful_s
+            ended_s = end_s if attempt.ended_s is None else attempt.ended_s
+            node_s = attempt.nodes * max(0.0, ended_s - attempt.started_s)
+            busy[attempt.machine] += node_s
+            waste[attempt.machine] += node_s - attempt.nodes * attempt.useful_s
             number[attempt.machine] += 1
     down = [0.0] * len(machines)
     for machine, since_s, until_s in history.down:
@@ -762,14 +752,6 @@ def measure_machines(history: History, machines: Sequence[tuple[str, int]]) -> l
         )
         for index, (name, nodes) in enumerate(machines)
     ]
-
-
-def _count_node_seconds(attempt: AttemptRecord, end_s: float) -> float:
-    """Return the node-seconds of an attempt up to a time."""
-    if attempt.started_s is None:
-        return 0.0
-    ended_s = end_s if attempt.ended_s is None else attempt.ended_s
-    return attempt.nodes * max(0.0, ended_s - attempt.started_s)
 
 
 def replicated_share(found: Sequence[MachineUse]) -> float:

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from weft.engine import messages as cm
 from weft.engine import messages as ev
-from weft.engine.engine import Engine
 from weft.engine.history import History
 from weft.engine.journal import JournalEntry, note_fields
-from weft.engine.state.plan import StoredPlan
 from weft.engine.state.state import EngineState
 
 EVENT_KINDS: Mapping[type, tuple[str, tuple[str, ...]]] = {
@@ -137,21 +135,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     return list(value) if isinstance(value, tuple) else value
-
-
-def events_jsonl(
-    engine: Engine,
-    entries: Iterable[JournalEntry],
-    plans: Mapping[str, StoredPlan],
-    *,
-    zero_at_s: float | None = None,
-) -> Iterator[str]:
-    """Apply the entries of a journal to a new engine and yield the lines of all events."""
-    engine.state.plans.update(plans)
-    history = History()
-    lines = EventLines(history, zero_at_s)
-    for entry in entries:
-        engine.apply(entry.event, entry.now, entry.commands)
-        history.take(entry, engine.state)
-        for line in lines.lines(entry, engine.state):
-            yield line + "\n"

@@ -262,7 +262,6 @@ def _line(planned: Mapping[str, PlanLine], attempt: AttemptRecord) -> PlanLine |
     return numbered if numbered is not None or attempt.iteration > 1 else planned.get(attempt.task)
 
 
-_UNKNOWN = ProcessUsage()
 _WORST_FIRST = ("failed", "stopped", "cancelled", "", "completed")
 
 
@@ -399,7 +398,7 @@ class ExecutedRun:
 
     def measured(self, attempt: int) -> ProcessUsage:
         """Return the measured resource usage of an attempt."""
-        return self.records.measured.get(attempt, _UNKNOWN)
+        return self.records.measured.get(attempt, _NOT_MEASURED)
 
     def ended_s(self, attempt: AttemptRecord) -> float:
         """Return the end of an attempt; of a running one, the end of the report."""
