@@ -216,13 +216,11 @@ class _DagmanReader:
         for task in tasks:
             for given in task.inputs:
                 if (writer := writers.get(given.source or "", task)) is not task:
-                    what = (
-                        f"{task.name} reads {given.source!r} of {writer.name} under the name {given.file!r}"
-                    )
+                    read = f"{given.source!r} of {writer.name} under the name {given.file!r}"
                     rule = "a file of another job must keep its name"
                     advice = "remove the second name in INPUT_FILES"
                     line = self.nodes[self._index_of[task.name.upper()]].line
-                    self.problems.add(what, rule=rule, advice=advice, line=line)
+                    self.problems.add(f"{task.name} reads {read}", rule=rule, advice=advice, line=line)
 
 
 def _add_prolog(task: Task, node: _DagmanNode) -> Task:

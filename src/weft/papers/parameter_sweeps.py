@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, get_args
 
 import numpy as np
@@ -236,19 +236,11 @@ def _direction_rows(results: Results, factor: SweepFactor) -> Iterator[ResultRow
         change = (third + high - low - second) / 2.0
         error = math.sqrt(sum(found.standard_error**2 for found in ends)) / 2.0
         claim = factor.claim(name)
-        yield ResultRow(
-            table=f"{factor.name}: the two highest points less the two lowest",
-            figure=name,
-            ours=change,
-            unit="%",
-            error=error,
-            digits=2,
-            runs=sum(found.number for found in ends),
-            paper=_SAID[claim],
-            prototype=_difference(factor, name),
-            band=_claimed_band(claim, error),
-            accepts="A4.5",
-        )
+        band, prototype = _claimed_band(claim, error), _difference(factor, name)
+        figure = Figure(name, name, "%", _SAID[claim], prototype, band, "A4.5", digits=2)
+        table = f"{factor.name}: the two highest points less the two lowest"
+        runs = sum(found.number for found in ends)
+        yield ResultRow(table=table, ours=change, error=error, runs=runs, **figure.fields())
 
 
 def _difference(factor: SweepFactor, name: str) -> str:
@@ -385,21 +377,13 @@ def _comparison_rows(results: Results) -> Iterator[ResultRow]:
     for first, second, published, band in _COMPARED:
         for place, name in enumerate(ALGORITHMS):
             found, other = results.summary(first, name), results.summary(second, name)
-            judged = name == "xDCP"
             error = float(np.hypot(found.standard_error, other.standard_error))
             known = SAMPLES_PROTOTYPE[first][place] - SAMPLES_PROTOTYPE[second][place]
-            yield ResultRow(
-                table="differences between graphs",
-                figure=f"{first} less {second}: {name}",
-                ours=found.mean - other.mean,
-                unit="%",
-                error=error,
-                runs=found.number,
-                paper=published,
-                prototype=f"{known:+.1f} %",
-                band=band if judged else None,
-                accepts="A4.8" if judged else "",
-            )
+            figure = Figure(name, f"{first} less {second}: {name}", "%", published, f"{known:+.1f} %")
+            if name == "xDCP":
+                figure = replace(figure, band=band, accepts="A4.8")
+            ours, table = found.mean - other.mean, "differences between graphs"
+            yield ResultRow(table=table, ours=ours, error=error, runs=found.number, **figure.fields())
 
 
 def _equality_rows(results: Results) -> Iterator[ResultRow]:
