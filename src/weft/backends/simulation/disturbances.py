@@ -64,14 +64,9 @@ class Disturbance(NamedTuple):
     value: float = 0.0
 
 
-_SILENCES = {
-    "job-manager": ((DisturbanceKind.JOB_MANAGER_SILENT, DisturbanceKind.JOB_MANAGER_BACK),),
-    "gatekeeper": ((DisturbanceKind.GATEKEEPER_SILENT, DisturbanceKind.GATEKEEPER_BACK),),
-    "both": (
-        (DisturbanceKind.JOB_MANAGER_SILENT, DisturbanceKind.JOB_MANAGER_BACK),
-        (DisturbanceKind.GATEKEEPER_SILENT, DisturbanceKind.GATEKEEPER_BACK),
-    ),
-}
+_JOB_MANAGER = (DisturbanceKind.JOB_MANAGER_SILENT, DisturbanceKind.JOB_MANAGER_BACK)
+_GATEKEEPER = (DisturbanceKind.GATEKEEPER_SILENT, DisturbanceKind.GATEKEEPER_BACK)
+_SILENCES = {"job-manager": [_JOB_MANAGER], "gatekeeper": [_GATEKEEPER], "both": [_JOB_MANAGER, _GATEKEEPER]}
 
 
 def generate_disturbances(

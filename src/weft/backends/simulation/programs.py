@@ -137,22 +137,20 @@ class ProgramSimulator:
         compiled = self._workflow_of(program.run)
         checkpoint = compiled.description(program.task).recovery.checkpoint
         if checkpoint is not None and checkpoint.every is not None:
-            context = self._workflow_of(program.run).graph.context(program.task)
+            context = compiled.graph.context(program.task)
             every_s = float(evaluate_quantity(checkpoint.every, context))
             self._queue.put(self._queue.now_s + every_s, partial(self._checkpoint, program, every_s))
         for change in self._scenario.requirements:
-            name = self._workflow_of(program.run).names[program.task]
             ahead = change.after > program.restart_from or not program.restart_from
-            if ahead and matches_task(change.task, name):
-                self._queue.put(
-                    self._time_of_share(host, program, change.after), partial(self._change, program, change)
-                )
+            if ahead and matches_task(change.task, compiled.names[program.task]):
+                self._schedule_change(host, program, change)
 
-    def _time_of_share(self, host: Host, program: Program, share: float) -> float:
-        """Return the time at which this share of the task's work will be done."""
+    def _schedule_change(self, host: Host, program: Program, change: RequirementChange) -> None:
+        """Schedule a change for the time at which its share of the task's work will be done."""
         left = 1.0 - program.restart_from
-        part = (share - program.restart_from) / left if left > 0 else 0.0
-        return max(self._queue.now_s, host.speed.time_of(program.clock_s + part * program.work_s))
+        part = (change.after - program.restart_from) / left if left > 0 else 0.0
+        at_s = max(self._queue.now_s, host.speed.time_of(program.clock_s + part * program.work_s))
+        self._queue.put(at_s, partial(self._change, program, change))
 
     def _change(self, program: Program, change: RequirementChange) -> ev.Event | None:
         if not self._runs(program):
@@ -161,9 +159,7 @@ class ProgramSimulator:
         if self.done(program) + _ROUNDING < change.after:
             if program.suspended_s is None:
                 # The host became slower meanwhile: schedule the change again from the current speed.
-                self._queue.put(
-                    self._time_of_share(host, program, change.after), partial(self._change, program, change)
-                )
+                self._schedule_change(host, program, change)
             else:
                 program.deferred_changes += (change,)
             return None
@@ -318,9 +314,7 @@ class ProgramSimulator:
         program.suspended_s = None
         self.schedule_end(host, program)
         for change in program.deferred_changes:
-            self._queue.put(
-                self._time_of_share(host, program, change.after), partial(self._change, program, change)
-            )
+            self._schedule_change(host, program, change)
         program.deferred_changes = ()
         return ev.Resumed(attempt=program.attempt)
 

@@ -407,14 +407,6 @@ REPLANNING = Record("the cost of re-planning", (
 # fmt: on
 
 
-def _read_suspension(reader: Reader, node: DocumentNode) -> Suspension:
-    return Suspension(**{"task": "", "at_s": 0.0, **SUSPENSION.read(reader, node)})
-
-
-def _read_cancellation(reader: Reader, node: DocumentNode) -> Cancellation:
-    return Cancellation(**{"task": "", "at_s": 0.0, **CANCELLATION.read(reader, node)})
-
-
 def _read_requirement(reader: Reader, node: DocumentNode) -> RequirementChange:
     entries = REQUIREMENT.read_entries(reader, node)
     if isinstance(node.value, dict) and not {"expression", "rank"} & entries.keys():
@@ -622,6 +614,12 @@ def _entries_type(record: Record, read: Callable[[Reader, DocumentNode], object]
     )
 
 
+def _task_entries_type(record: Record, kind: Callable[..., object]) -> ValueType:
+    return _entries_type(
+        record, lambda reader, node: kind(**{"task": "", "at_s": 0.0, **record.read(reader, node)})
+    )
+
+
 _END_SHAPE = any_of(
     {"type": "integer", "minimum": 0, "maximum": _MAX_EXIT_CODE}, {"enum": list(FAILURE_WORDS)}
 )
@@ -647,9 +645,9 @@ SCENARIO = Record("a scenario", (
     Field("loads", _entries_type(LOAD, _read_load), "competing processes on machines", default=()),
     Field("silences", _entries_type(SILENCE, _read_silence), "machines that compute but do not answer",
           default=()),
-    Field("suspensions", _entries_type(SUSPENSION, _read_suspension),
+    Field("suspensions", _task_entries_type(SUSPENSION, Suspension),
           "tasks that the remote side suspends", default=()),
-    Field("cancellations", _entries_type(CANCELLATION, _read_cancellation),
+    Field("cancellations", _task_entries_type(CANCELLATION, Cancellation),
           "tasks that the remote side cancels", default=()),
     Field("requirements", _entries_type(REQUIREMENT, _read_requirement),
           "tasks that request other machines after a part of their work", default=()),

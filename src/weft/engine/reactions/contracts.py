@@ -304,7 +304,9 @@ def handle_progress(context: DecisionContext, event: messages.Progressed) -> Non
     if attempt is None or attempt.stage != Stage.RUNNING or attempt.cancelled:
         return
     if event.degraded:
-        _handle_complaint(context, attempt, event.degraded)
+        # A complaint of the application is a violation (gw_perf in docs/papers/adaptive-jobs.md).
+        _record_violation(context, attempt, text=event.degraded)
+        migration.relocate_attempt(context, attempt, MigrationReason.PERFORMANCE)
         return
     if (contract := _find_contract(context, attempt)) is None:
         return
@@ -321,12 +323,6 @@ def handle_progress(context: DecisionContext, event: messages.Progressed) -> Non
                 run=attempt.run, task=attempt.task, attempt=attempt.number, ratio=behind, violating=False
             )
         )
-
-
-def _handle_complaint(context: DecisionContext, attempt: Attempt, text: str) -> None:
-    """Treat a complaint of the application as a violation (gw_perf in docs/papers/adaptive-jobs.md)."""
-    _record_violation(context, attempt, text=text)
-    migration.relocate_attempt(context, attempt, MigrationReason.PERFORMANCE)
 
 
 def _record_violation(

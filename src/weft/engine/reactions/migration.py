@@ -78,8 +78,7 @@ def rebind_members(context: DecisionContext, run: RunState, task: int, machine: 
             if other.staging:
                 context.cancel(other, "its abstract machine moved")
             else:
-                text = "its abstract machine moved"
-                context.reopen(run, member, text)
+                context.reopen(run, member, "its abstract machine moved")
 
 
 def prepare_successor(context: DecisionContext, old: Attempt) -> None:
@@ -121,9 +120,7 @@ def settle_cancelled(context: DecisionContext, run: RunState, attempt: Attempt) 
     elif attempt.cancelled == "held":
         context.settle(run, task, TaskState.HELD, reason="held by the user")
     else:
-        keep = attempt.started_s is not None
-        reason = attempt.cancelled
-        context.reopen(run, task, reason, keep=keep)
+        context.reopen(run, task, attempt.cancelled, keep=attempt.started_s is not None)
 
 
 def cancel_migration(context: DecisionContext, run: RunState, new: Attempt, old: Attempt) -> None:

@@ -171,8 +171,7 @@ def _migrate_violator(
     context.cancel(attempt, MigrationReason.PERFORMANCE)
     context.emit(messages.Unbind(run=run.index, task=before[0], machine=line.machine))
     for task in before:
-        reason = f"its abstract machine moves with {run.name(attempt.task)}"
-        context.reopen(run, task, reason)
+        context.reopen(run, task, f"its abstract machine moves with {run.name(attempt.task)}")
 
 
 def _list_tied_tasks(run: RunState, plan: RunPlan, task: int) -> list[int]:
