@@ -19,7 +19,7 @@ from weft.platform.machine import Machine
 def translated(text, *, rank=False):
     complaints = ProblemCollector(SourceFile(name="a.jt", data=b""))
     entry = TemplateEntry(key="RANK" if rank else "REQUIREMENTS", value=text, line=3, column=11)
-    found = translate_expression(entry, complaints)
+    found = translate_expression(entry, complaints, is_rank=rank)
     complaints.finish()
     return found
 

@@ -312,7 +312,7 @@ class JobTemplate:
             outputs=tuple(files.outputs.values()),
             nodes=(self._nodes(),),
             requirements=translate_expression(self.entries.get("REQUIREMENTS"), self.problems),
-            rank=translate_expression(self.entries.get("RANK"), self.problems),
+            rank=translate_expression(self.entries.get("RANK"), self.problems, is_rank=True),
             job=job,
             recovery=self._recovery(variables),
             attributes=self._attributes(files),

@@ -110,13 +110,15 @@ _MORE_TEXTS = ("OS_VERSION", "CPU_MODEL", "FORK_NAME", "LRMS_NAME", "LRMS_TYPE",
                "QUEUE_DISPATCHTYPE")  # fmt: skip
 
 
-def translate_expression(entry: TemplateEntry | None, problems: ProblemCollector) -> Expression | None:
+def translate_expression(
+    entry: TemplateEntry | None, problems: ProblemCollector, *, is_rank: bool = False
+) -> Expression | None:
     """Return REQUIREMENTS or RANK as an expression; None if it is absent, empty, or a problem was added."""
     if entry is None:
         return None
     try:
         parser = _ExpressionParser(entry.value)
-        tree = parser.whole(parser.requirement if entry.key == "REQUIREMENTS" else parser.rank)
+        tree = parser.whole(parser.rank if is_rank else parser.requirement)
         return None if tree is None else parse(format_tree(tree))
     except _ExpressionError as refused:
         what, column = f"{refused.what} in {entry.key}", entry.column + refused.position

@@ -165,7 +165,7 @@ def parse_demand(text: str, file: str, wanted: ValueKind) -> Demand:
     """
     # Imported on first use: few applications change their requirements.
     from weft.formats.format import ProblemCollector, SourceFile
-    from weft.formats.gridway_template import TemplateEntry, translate_rank, translate_requirement
+    from weft.formats.gridway_template import TemplateEntry, translate_expression
 
     lines = [line.strip() for line in text.split("\n")]
     comments = [line.lstrip("#").strip().lower() for line in lines if line.startswith("#")]
@@ -174,8 +174,8 @@ def parse_demand(text: str, file: str, wanted: ValueKind) -> Demand:
     if not expression.rstrip(" ;"):
         return "", mandatory
     complaints = ProblemCollector(SourceFile(name=file, data=b""))
-    translate = translate_requirement if wanted is ValueKind.BOOLEAN else translate_rank
-    found = translate(TemplateEntry(key=file, value=expression, line=1, column=1), complaints)
+    entry = TemplateEntry(key=file, value=expression, line=1, column=1)
+    found = translate_expression(entry, complaints, is_rank=wanted is ValueKind.NUMBER)
     if found is not None:
         return str(found), mandatory
     try:
