@@ -65,7 +65,7 @@ def make_by_name(registry: Registry, text: str) -> Any:
     name, *settings = text.split(":")
     kind = registry.load(name)
     known = {field.name: field for field in list_options(kind)}
-    types = get_type_hints(kind) if known else {}
+    types = get_type_hints(kind) if known and settings else {}
     given: dict[str, Any] = {}
     for setting in settings:
         key, equals, value = setting.partition("=")

@@ -18,7 +18,7 @@ from weft.errors import Infeasible, InvalidInput
 from weft.instance import compile_instance
 from weft.kernels import compilation
 from weft.kernels.placement import place_in_order
-from weft.planners.list_planner import _is_simple, make_rule, make_scratch, place_tasks, read_schedule
+from weft.planners.list_planner import _is_simple, make_rule, make_workspace, place_tasks, read_schedule
 from weft.planners.problem import compile_problem
 from weft.planners.ranks import (
     downward_ranks,
@@ -54,9 +54,9 @@ def reference(made, order, tolerance=0.0):
 
 def through_the_general_kernel(made, order):
     problem = compile_problem(made)
-    board = make_scratch(problem)
-    stuck = compilation.run_kernel(place_in_order, (problem, make_rule(), order), board, work_s=0.0)
-    return read_schedule(made, board[2], stuck)
+    board = make_workspace(problem)
+    stuck = compilation.run_kernel(place_in_order, (problem, make_rule(), order), (board,), work_s=0.0)
+    return read_schedule(made, board.schedule, stuck)
 
 
 @given(flow=workflows(), where=platforms(), tolerance=st.sampled_from([0.0, 0.05, 0.5]))
@@ -162,9 +162,9 @@ def test_task_of_infinite_duration_is_infeasible(form):
     made = instance({"a": {"work": 1.0}, "b": {"work": 2.0, "after": "a"}}, "identical:2")
     problem = compile_problem(made)
     endless = problem._replace(modes=problem.modes._replace(work=np.array([1.0, np.inf])))
-    board = make_scratch(endless)
+    board = make_workspace(endless)
     stuck = compilation.run_kernel(
-        place_in_order, (endless, make_rule(), np.array([0, 1], dtype=np.uint32)), board, work_s=0.0
+        place_in_order, (endless, make_rule(), np.array([0, 1], dtype=np.uint32)), (board,), work_s=0.0
     )
     with pytest.raises(Infeasible, match="b would never end"):
-        read_schedule(made, board[2], stuck)
+        read_schedule(made, board.schedule, stuck)

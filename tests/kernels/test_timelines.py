@@ -14,7 +14,7 @@ from weft.instance import BusyInterval
 from weft.kernels import compilation
 from weft.kernels.placement import reset_schedule
 from weft.kernels.timelines import earliest_append, earliest_start, occupy, reset_timelines
-from weft.planners.list_planner import make_scratch
+from weft.planners.list_planner import make_workspace
 from weft.planners.problem import compile_problem
 
 TIMES = st.integers(0, 20).map(float)
@@ -69,7 +69,7 @@ class Line:
         }
         tasks = {"a": {"sweep": {"k": f"1..{JOBS}"}, "work": 1, "resources": needs, **memory}}
         self.problem = compile_problem(instance(tasks, platform(keys)))
-        self.lines, _, _ = make_scratch(self.problem)
+        self.lines = make_workspace(self.problem).timelines
         if form == "plain":
             self.problem, self.lines = compilation._to_lists(self.problem), compilation._to_lists(self.lines)
         self.form = form
@@ -79,18 +79,18 @@ class Line:
         chosen = function if self.form == "plain" else compilation.compile_kernel(function)
         return chosen(self.problem.machines, self.lines, *arguments)
 
-    def _needs(self, amounts):
+    def _load(self, nodes, amounts):
         flat = [float(amount) for amount in amounts] or [0.0]
-        return flat if self.form == "plain" else np.array(flat)
+        return 0, nodes, 0, flat if self.form == "plain" else np.array(flat)
 
     def earliest(self, ready, seconds, nodes, amounts):
-        return self.call(earliest_start, 0, ready, seconds, nodes, 0, self._needs(amounts))
+        return self.call(earliest_start, self._load(nodes, amounts), ready, seconds, math.inf)
 
     def after_all(self, ready, seconds, nodes, amounts):
-        return self.call(earliest_append, 0, ready, seconds, nodes, 0, self._needs(amounts))
+        return self.call(earliest_append, self._load(nodes, amounts), ready, seconds)
 
     def take(self, start, seconds, nodes, amounts):
-        self.call(occupy, 0, start, seconds, nodes, 0, self._needs(amounts))
+        self.call(occupy, self._load(nodes, amounts), start, seconds)
 
     def steps(self):
         """List the free nodes, step by step."""
@@ -169,15 +169,16 @@ def test_an_unlimited_machine_delays_no_task(form):
 def test_a_busy_interval_delays_tasks(form, start, finish, free):
     held = (BusyInterval(machine=0, start_s=start, finish_s=finish, nodes=1),)
     problem = compile_problem(instance({"a": {"work": 1}}, platform({}, {}), busy=held))
-    board = make_scratch(problem)
+    board = make_workspace(problem)
     function, find = reset_schedule, earliest_start
     if form == "plain":
-        problem, board = compilation._to_lists(problem), tuple(map(compilation._to_lists, board))
+        problem, board = compilation._to_lists(problem), compilation._to_lists(board)
     else:
         function, find = (
             compilation.compile_kernel(reset_schedule),
             compilation.compile_kernel(earliest_start),
         )
-    function(problem, *board)
-    assert find(problem.machines, board[0], 0, 0.0, 1.0, 1, 0, problem.tasks.amount) == free
-    assert find(problem.machines, board[0], 1, 0.0, 1.0, 1, 0, problem.tasks.amount) == 0.0
+    function(problem, board)
+    amount = problem.tasks.amount
+    assert find(problem.machines, board.timelines, (0, 1, 0, amount), 0.0, 1.0, math.inf) == free
+    assert find(problem.machines, board.timelines, (1, 1, 0, amount), 0.0, 1.0, math.inf) == 0.0

@@ -9,8 +9,8 @@ import pytest
 
 from kernels.xdcp_reference import Times, arrays, random_case, reachable, xdcp_pass
 from weft.kernels import compilation
-from weft.kernels.problem import CLASSES, RELATED, TABLE
-from weft.kernels.xdcp import move_subtasks
+from weft.kernels.problem import CLASSES, RELATED, TABLE, make_arrays
+from weft.kernels.xdcp import SubtaskQueues, SubtaskScratch, SubtaskTimes, move_subtasks
 from weft.randomness import generator
 
 
@@ -38,20 +38,11 @@ class State:
         self.seconds, self.start, self.finish, self.latest = (np.zeros(number) for _ in range(4))
 
     def run(self, limit):
-        number = self.case.number
-        scratch = (
-            np.zeros(number),
-            np.zeros(number),
-            np.zeros(number, np.uint8),
-            np.zeros(number, np.uint32),
-        )
-        state = (
-            self.placed, self.mode, self.seconds, self.previous, self.following, self.head, self.order,
-            self.start, self.finish, self.latest,
-        )  # fmt: skip
-        return compilation.run_kernel(
-            move_subtasks, (self.sweep, self.modes, limit, *scratch), state, work_s=0.0
-        )
+        scratch = make_arrays(SubtaskScratch, self.case.number)
+        queues = SubtaskQueues(self.mode, self.seconds, self.previous, self.following, self.head, self.order)
+        outputs = (self.placed, queues, SubtaskTimes(self.start, self.finish, self.latest))
+        inputs = (self.sweep, self.modes, limit, scratch)
+        return compilation.run_kernel(move_subtasks, inputs, outputs, work_s=0.0)
 
     def queues(self):
         found = []

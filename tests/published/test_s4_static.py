@@ -99,7 +99,7 @@ def test_a4_3_no_step_increases_the_makespan_and_every_step_is_valid(generated, 
     for step in range(min(60, len(made))):
         assert queues.move_tasks(1) == 1
         assert queues.length_s <= before * (1 + 1e-9)
-        assert (queues.latest - queues.finish).min() >= -1e-9 * before
+        assert (queues.times.latest - queues.times.finish).min() >= -1e-9 * before
         if step % 20 == 0:
             assert verify(queues.schedule(), made.graph, made.platform) == []
         before = queues.length_s

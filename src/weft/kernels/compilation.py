@@ -27,6 +27,7 @@ _CHOICE = "WEFT_KERNELS"
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _marked: set[FunctionType] = set()
+_inlined: set[FunctionType] = set()
 _compiled: dict[FunctionType, Any] = {}
 _callees: dict[FunctionType, Any] = {}
 _plain_s: dict[FunctionType, float] = {}
@@ -50,6 +51,17 @@ def kernel(function: _Function) -> _Function:
     assert isinstance(function, FunctionType)
     _marked.add(function)
     return function
+
+
+def inlined_kernel(function: _Function) -> _Function:
+    """Mark a kernel whose machine code is copied into its callers.
+
+    A call passes every array of a named tuple, used or not. Where named tuples are passed in a loop, or from
+    one place only, that takes longer than the body.
+    """
+    assert isinstance(function, FunctionType)
+    _inlined.add(function)
+    return kernel(function)
 
 
 def run_kernel(
@@ -136,6 +148,7 @@ def _compile(function: FunctionType, *, called_from_python: bool) -> Any:
             no_cpython_wrapper=not called_from_python,
             no_cfunc_wrapper=True,
             nogil=True,
+            forceinline=function in _inlined and not called_from_python,
             # Do not check every division for 0. fastmath stays off because it changes bits.
             error_model="numpy",
             # Kernels allocate no arrays, so reference counts are not needed.

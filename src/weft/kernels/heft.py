@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from weft.kernels.arrivals import Arrivals
 from weft.kernels.compilation import kernel
-from weft.kernels.placement import PartialSchedule
+from weft.kernels.placement import Workspace
 from weft.kernels.problem import CLASSES, COMPUTE, INFINITY, OPEN, RELATED, Indices, ProblemArrays
-from weft.kernels.timelines import Timelines, append_gap, cut_gap, find_gap, reset_gaps
+from weft.kernels.timelines import append_gap, cut_gap, find_gap, reset_gaps
 
 _NEARLY_ONE = 1.0 - 1e-15
 """Modes are sorted by 1 / rate / gain, which may differ in the last bits from work / rate / gain."""
 
 
 @kernel
-def place_earliest_finish(
-    problem: ProblemArrays,
-    order: Indices,
-    timelines: Timelines,
-    arrivals: Arrivals,
-    schedule: PartialSchedule,
-) -> int:
+def place_earliest_finish(problem: ProblemArrays, order: Indices, workspace: Workspace) -> int:
     """Place all tasks where they finish first; return the task that fits nowhere, or the number of tasks.
 
     It returns the same schedule as ``placement.place_in_order`` for the most common case (one count per task,
@@ -30,24 +23,20 @@ def place_earliest_finish(
     it would lose.
     """
     tasks, modes, machines = problem.tasks, problem.modes, problem.machines
+    timelines, arrivals, schedule = workspace
     number, m, hosts, places = tasks.number, machines.number, machines.hosts, machines.locations
     apart = machines.apart
     kind, variable, earliest = tasks.kind, tasks.variable, tasks.earliest
     pointer, before, size, files, fixed = tasks.pointer, tasks.before, tasks.size, tasks.files, tasks.fixed
-    candidate_set, candidate_pointer, candidate = (
-        tasks.candidate_set,
-        tasks.candidate_pointer,
-        tasks.candidate,
-    )
+    candidate_set, candidate = tasks.candidate_set, tasks.candidate
+    candidate_pointer = tasks.candidate_pointer
     layout, groups, mode_pointer = modes.layout, modes.group, modes.first
     on, by_seconds, rate, gain = modes.machine, modes.sorted, modes.rate, modes.gain
     work, row, cell, count = modes.work, modes.row, modes.cell, modes.nodes
     form, location, host_of = machines.form, machines.location, machines.host
     on_host_pointer, on_host = machines.on_host_pointer, machines.on_host
     latency, inverse = machines.latency, machines.inverse
-    free_from, gap_base, gap_count = timelines.free_from, timelines.gaps.base, timelines.gaps.count
-    gap_start, gap_end = timelines.gaps.start, timelines.gaps.end
-    widest, hint, reach = timelines.gaps.widest, timelines.gaps.hint, timelines.gaps.reach
+    free_from, gaps, reach = timelines.free_from, timelines.gaps, timelines.gaps.reach
     latest, second, sender, home = arrivals.latest, arrivals.second, arrivals.sender, arrivals.home
     is_home, at_home = arrivals.is_home, arrivals.at_home
     machine_of, start_of, finish_of, bound = schedule.machine, schedule.start, schedule.finish, schedule.bound
@@ -55,7 +44,7 @@ def place_earliest_finish(
     modes_scaled = modes.scaled
     made_gaps = False
     # There are no busy intervals: a machine with a busy interval is SHARED.
-    reset_gaps(m, timelines.gaps)
+    reset_gaps(m, gaps)
     for machine in range(m):
         free_from[machine] = 0.0
     for host in range(hosts):
@@ -196,19 +185,7 @@ def place_earliest_finish(
                     if ready > start:
                         start = ready
                     elif reach[machine] >= possible:
-                        start = find_gap(
-                            machine,
-                            gap_base,
-                            gap_count,
-                            hint,
-                            gap_start,
-                            gap_end,
-                            widest,
-                            start,
-                            ready,
-                            spent,
-                            best,
-                        )
+                        start = find_gap(gaps, machine, start, ready, spent, best)
                 finish = start + spent
                 if finish < best or (finish == best < INFINITY and machine < chosen):
                     best = finish
@@ -247,19 +224,7 @@ def place_earliest_finish(
                     if form[machine] != OPEN and spent != 0.0 and free_from[machine] > ready:
                         start = free_from[machine]
                         if gaps_too and reach[machine] >= possible:
-                            start = find_gap(
-                                machine,
-                                gap_base,
-                                gap_count,
-                                hint,
-                                gap_start,
-                                gap_end,
-                                widest,
-                                start,
-                                ready,
-                                spent,
-                                best,
-                            )
+                            start = find_gap(gaps, machine, start, ready, spent, best)
                     finish = start + spent
                     if finish < best or (finish == best < INFINITY and machine < chosen):
                         best = finish
@@ -280,10 +245,10 @@ def place_earliest_finish(
 
         free = free_from[chosen]
         if chosen_start < free:
-            cut_gap(timelines.gaps, chosen, chosen_start, best)
+            cut_gap(gaps, chosen, chosen_start, best)
         else:
             if chosen_start > free:
-                append_gap(timelines.gaps, chosen, free, chosen_start)
+                append_gap(gaps, chosen, free, chosen_start)
                 made_gaps = True
             free_from[chosen] = best
     return number

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from weft.kernels.arrivals import Arrivals, data_ready_s
+from weft.kernels.arrivals import data_ready_s
 from weft.kernels.compilation import kernel
 from weft.kernels.placement import (
     PartialSchedule,
     PlacementRule,
     PlacementState,
+    Workspace,
+    begin_placement,
     commit_task,
     evaluate_task,
     find_modes,
     gather_all_data,
     mode_seconds,
     place_without_nodes,
-    reset_schedule,
     settle_transfers,
     transfer_seconds,
 )
@@ -32,7 +33,6 @@ from weft.kernels.problem import (
     ProblemArrays,
     TaskArrays,
 )
-from weft.kernels.timelines import Timelines
 
 
 class PendingTasks(NamedTuple):
@@ -53,9 +53,7 @@ def place_when_ready(
     draw: Doubles,
     rank: Indices,
     pending: PendingTasks,
-    timelines: Timelines,
-    arrivals: Arrivals,
-    schedule: PartialSchedule,
+    workspace: Workspace,
 ) -> int:
     """Place all tasks; return the task that fits nowhere, or the number of tasks.
 
@@ -70,9 +68,8 @@ def place_when_ready(
     ``draw`` (per task, from 0 to 1) chooses among machines that are equally good by transfer; 0 takes the
     first. ``rank`` orders tasks that become ready at the same time.
     """
-    tasks, modes, machines = problem.tasks, problem.modes, problem.machines
-    reset_schedule(problem, timelines, arrivals, schedule)
-    state = PlacementState(tasks, modes, machines, timelines, arrivals, schedule)
+    tasks, machines, schedule = problem.tasks, problem.machines, workspace.schedule
+    state = begin_placement(problem, workspace)
     size = 0
     for task in range(tasks.number):
         pending.left[task] = 0 + tasks.pointer[task + 1] - tasks.pointer[task]

@@ -4,30 +4,22 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from weft.kernels.arrivals import Arrivals, data_ready_s, gather_data
+from weft.kernels.arrivals import data_ready_s, gather_data
 from weft.kernels.compilation import kernel
 from weft.kernels.placement import (
-    PartialSchedule,
-    PlacementRule,
     PlacementState,
+    Workspace,
+    begin_placement,
     commit_task,
     find_modes,
     gather_all_data,
     mode_seconds,
     place_without_nodes,
-    reset_schedule,
+    possible_modes,
     settle_transfers,
+    start_of_mode,
 )
-from weft.kernels.problem import (
-    COMPUTE,
-    INFINITY,
-    Doubles,
-    Indices,
-    Integers,
-    ModeArrays,
-    ProblemArrays,
-)
-from weft.kernels.timelines import Timelines, earliest_start
+from weft.kernels.problem import COMPUTE, INFINITY, Doubles, Indices, Integers, ModeArrays, ProblemArrays
 
 
 class LookaheadScratch(NamedTuple):
@@ -46,33 +38,25 @@ class LookaheadScratch(NamedTuple):
 
 @kernel
 def place_with_lookahead(
-    problem: ProblemArrays,
-    rule: PlacementRule,
-    order: Indices,
-    scratch: LookaheadScratch,
-    timelines: Timelines,
-    arrivals: Arrivals,
-    schedule: PartialSchedule,
+    problem: ProblemArrays, factor: float, order: Indices, scratch: LookaheadScratch, workspace: Workspace
 ) -> int:
     """Place all tasks in a topological order; return the task that fits nowhere, or the number of tasks.
 
     For every machine of a task, the earliest finish of each successor on any machine is computed; the latest
     of them is the score of the machine. A successor starts after the task, so the task cannot be in its way
     and needs no trial placement. Successors are evaluated one by one, each as if it were the only one. Data
-    of predecessors that are not placed yet and successors without nodes are ignored.
-
-    Only ``rule.factor`` is used.
+    of predecessors that are not placed yet and successors without nodes are ignored. ``factor`` is that of
+    ``PlacementRule``.
     """
-    tasks, modes, machines = problem.tasks, problem.modes, problem.machines
-    reset_schedule(problem, timelines, arrivals, schedule)
-    state = PlacementState(tasks, modes, machines, timelines, arrivals, schedule)
+    tasks = problem.tasks
+    state = begin_placement(problem, workspace)
     for position in range(tasks.number):
         task = order[position]
         settle_transfers(state, task)
         if tasks.kind[task] != COMPUTE:
             place_without_nodes(state, task)
             continue
-        choices = _choices(state, scratch, rule.factor, task)
+        choices = _choices(state, scratch, factor, task)
         if choices == 0:
             return task
         if choices > 1:
@@ -80,7 +64,7 @@ def place_with_lookahead(
                 following = tasks.after[edge]
                 if tasks.kind[following] == COMPUTE:
                     _follow(state, scratch, choices, task, following, tasks.after_edge[edge])
-        best = _best(modes, scratch, choices)
+        best = _best(problem.modes, scratch, choices)
         commit_task(state, task, scratch.mode[best], scratch.start[best])
     return tasks.number
 
@@ -91,14 +75,9 @@ def _choices(state: PlacementState, scratch: LookaheadScratch, factor: float, ta
 
     The best mode has the smallest count that finishes within a factor of the earliest finish on the machine.
     """
-    tasks, modes, machines, timelines, arrivals, schedule = state
+    _, modes, machines, _, arrivals, schedule = state
     gather_all_data(state, task)
-    group = modes.group[task]
-    low = 0 + modes.first[group]
-    high = 0 + modes.first[group + 1]
-    bound = schedule.bound[tasks.variable[task]]
-    if bound < machines.number:
-        low, high = find_modes(modes, task, bound)
+    low, high = possible_modes(state, task)
     starts, finishes = schedule.mode_start, schedule.mode_finish
     choices = 0
     while low < high:
@@ -108,10 +87,7 @@ def _choices(state: PlacementState, scratch: LookaheadScratch, factor: float, ta
         soonest = INFINITY
         while end < high and modes.machine[end] == machine:
             spent = mode_seconds(modes, task, end)
-            need = 0 + tasks.need[task] + modes.shift[end]
-            start = earliest_start(
-                machines, timelines, machine, ready, spent, modes.nodes[end], need, tasks.amount
-            )
+            start = start_of_mode(state, 0, task, end, ready, spent, INFINITY)
             starts[end - low] = start
             finishes[end - low] = start + spent
             if start + spent < soonest:
@@ -136,7 +112,7 @@ def _follow(
     state: PlacementState, scratch: LookaheadScratch, choices: int, task: int, following: int, edge: int
 ) -> None:
     """Raise the score of every choice to the earliest finish of one successor."""
-    tasks, modes, machines, timelines, arrivals, schedule = state
+    tasks, modes, machines, _, arrivals, schedule = state
     gather_data(tasks, machines, arrivals, following, schedule.machine, schedule.finish)
     group = modes.group[following]
     first = 0 + modes.first[group]
@@ -171,10 +147,7 @@ def _follow(
                 there = scratch.ready[mode - first]
             spent = scratch.spent[mode - first]
             if there + spent < soonest:
-                need = 0 + tasks.need[following] + modes.shift[mode]
-                start = earliest_start(
-                    machines, timelines, machine, there, spent, modes.nodes[mode], need, tasks.amount
-                )
+                start = start_of_mode(state, 0, following, mode, there, spent, INFINITY)
                 if start + spent < soonest:
                     soonest = start + spent
         if soonest > scratch.score[choice]:

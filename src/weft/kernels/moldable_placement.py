@@ -18,29 +18,22 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from weft.kernels.arrivals import Arrivals, data_ready_s
+from weft.kernels.arrivals import data_ready_s
 from weft.kernels.compilation import kernel
 from weft.kernels.placement import (
-    PartialSchedule,
     PlacementState,
+    Workspace,
+    begin_placement,
     commit_task,
-    find_modes,
     gather_all_data,
     mode_seconds,
     place_without_nodes,
-    reset_schedule,
+    possible_modes,
     settle_transfers,
+    start_of_mode,
 )
 from weft.kernels.priorities import pop_task, push_task
-from weft.kernels.problem import (
-    COMPUTE,
-    INFINITY,
-    Doubles,
-    Indices,
-    ProblemArrays,
-    TaskArrays,
-)
-from weft.kernels.timelines import Timelines, earliest_start_by
+from weft.kernels.problem import COMPUTE, INFINITY, Doubles, Indices, ProblemArrays, TaskArrays
 
 _SHORTER = 0.99
 """Share of its length down to which a path counts as critical without recomputation."""
@@ -85,7 +78,7 @@ def allot_nodes(
     heap, loss, rank = paths.heap, paths.loss, paths.rank
     steps = 0
     while True:
-        task = _measure(tasks, modes.seconds, communication, mode, paths.bottom, paths.follower)
+        task = _measure(tasks, modes.seconds, communication, mode, paths)
         length = paths.bottom[task]
         shorter = length * _SHORTER
         size = _gather(modes, mode, paths, task, tasks.number)
@@ -109,15 +102,10 @@ def allot_nodes(
 
 @kernel
 def _measure(
-    tasks: TaskArrays,
-    seconds: Doubles,
-    communication: Doubles,
-    mode: Indices,
-    bottom: Doubles,
-    follower: Indices,
+    tasks: TaskArrays, seconds: Doubles, communication: Doubles, mode: Indices, paths: CriticalPaths
 ) -> int:
     """Compute all bottom levels; return the first task of the longest path. Ties: lower index."""
-    number = tasks.number
+    number, bottom, follower = tasks.number, paths.bottom, paths.follower
     pointer, after, edge = tasks.after_pointer, tasks.after, tasks.after_edge
     first = 0
     highest = -1.0
@@ -156,17 +144,11 @@ def _gather(modes: AllotmentModes, mode: Indices, paths: CriticalPaths, first: i
 
 @kernel
 def place_tasks_by_due_date(
-    problem: ProblemArrays,
-    due: Doubles,
-    order: Indices,
-    timelines: Timelines,
-    arrivals: Arrivals,
-    schedule: PartialSchedule,
+    problem: ProblemArrays, due: Doubles, order: Indices, workspace: Workspace
 ) -> int:
     """Place all tasks in a topological order; return the task that fits nowhere, or the number of tasks."""
-    tasks, modes, machines = problem.tasks, problem.modes, problem.machines
-    reset_schedule(problem, timelines, arrivals, schedule)
-    state = PlacementState(tasks, modes, machines, timelines, arrivals, schedule)
+    tasks = problem.tasks
+    state = begin_placement(problem, workspace)
     for position in range(tasks.number):
         task = order[position]
         settle_transfers(state, task)
@@ -174,12 +156,7 @@ def place_tasks_by_due_date(
             place_without_nodes(state, task)
             continue
         gather_all_data(state, task)
-        group = modes.group[task]
-        low = 0 + modes.first[group]
-        high = 0 + modes.first[group + 1]
-        bound = schedule.bound[tasks.variable[task]]
-        if bound < machines.number:
-            low, high = find_modes(modes, task, bound)
+        low, high = possible_modes(state, task)
         mode, start = _cheapest_in_time(state, task, low, high, due[task])
         if start == INFINITY:
             mode, start = _first_to_end(state, task, low, high)
@@ -192,7 +169,7 @@ def place_tasks_by_due_date(
 @kernel
 def _cheapest_in_time(state: PlacementState, task: int, low: int, high: int, due: float) -> tuple[int, float]:
     """Return the cheapest mode that finishes by the due date and its start; infinity if there is none."""
-    tasks, modes, machines, timelines, arrivals, _ = state
+    _, modes, machines, _, arrivals, _ = state
     best = INFINITY
     best_finish = INFINITY
     chosen = high
@@ -204,9 +181,7 @@ def _cheapest_in_time(state: PlacementState, task: int, low: int, high: int, due
         ready = data_ready_s(machines, arrivals, machine)
         if charge > best or ready + spent > due:
             continue
-        need = 0 + tasks.need[task] + modes.shift[mode]
-        nodes = modes.nodes[mode]
-        start = earliest_start_by(machines, timelines, machine, ready, spent, nodes, need, tasks.amount, due)
+        start = start_of_mode(state, 0, task, mode, ready, spent, due)
         finish = start + spent
         if finish > due or finish == INFINITY:
             continue
@@ -222,7 +197,7 @@ def _cheapest_in_time(state: PlacementState, task: int, low: int, high: int, due
 @kernel
 def _first_to_end(state: PlacementState, task: int, low: int, high: int) -> tuple[int, float]:
     """Return the mode that finishes first and its start; infinity if no mode fits."""
-    tasks, modes, machines, timelines, arrivals, _ = state
+    _, modes, machines, _, arrivals, _ = state
     best = INFINITY
     chosen = high
     chosen_start = INFINITY
@@ -230,13 +205,10 @@ def _first_to_end(state: PlacementState, task: int, low: int, high: int) -> tupl
         # Start with the last mode: modes with many nodes finish early and rule out longer ones.
         mode = low + (high - 1 - position)
         spent = mode_seconds(modes, task, mode)
-        machine = modes.machine[mode]
-        ready = data_ready_s(machines, arrivals, machine)
+        ready = data_ready_s(machines, arrivals, modes.machine[mode])
         if ready + spent > best:
             continue
-        need = 0 + tasks.need[task] + modes.shift[mode]
-        nodes = modes.nodes[mode]
-        start = earliest_start_by(machines, timelines, machine, ready, spent, nodes, need, tasks.amount, best)
+        start = start_of_mode(state, 0, task, mode, ready, spent, best)
         finish = start + spent
         if finish == INFINITY:
             continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from weft.kernels.arrivals import Arrivals, data_ready_s, gather_data, reset_arrivals, send_data
-from weft.kernels.compilation import kernel
+from weft.kernels.compilation import inlined_kernel, kernel
 from weft.kernels.problem import (
     CLASSES,
     COMPUTE,
@@ -22,10 +22,10 @@ from weft.kernels.problem import (
     TaskArrays,
 )
 from weft.kernels.timelines import (
+    Load,
     Timelines,
     earliest_append,
     earliest_start,
-    earliest_start_by,
     earliest_start_single,
     occupy,
     reset_timelines,
@@ -85,6 +85,14 @@ class PartialSchedule(NamedTuple):
     """Scratch: per mode of one task."""
 
 
+class Workspace(NamedTuple):
+    """The arrays of one placement: its result and what is computed on the way."""
+
+    timelines: Timelines
+    arrivals: Arrivals
+    schedule: PartialSchedule
+
+
 class PlacementState(NamedTuple):
     """Problem, timelines, arrivals and partial schedule: the common input of the steps of list scheduling."""
 
@@ -126,9 +134,38 @@ def find_modes(modes: ModeArrays, task: int, machine: int) -> tuple[int, int]:
 
 
 @kernel
+def possible_modes(state: PlacementState, task: int) -> tuple[int, int]:
+    """Return the range of the modes of a compute task on all machines that it may take."""
+    modes = state.modes
+    bound = state.schedule.bound[state.tasks.variable[task]]
+    if bound < state.machines.number:
+        return find_modes(modes, task, bound)
+    group = modes.group[task]
+    return 0 + modes.first[group], 0 + modes.first[group + 1]
+
+
+@inlined_kernel
+def load_of_mode(state: PlacementState, task: int, mode: int) -> Load:
+    """Return what a task takes in a mode."""
+    tasks, modes = state.tasks, state.modes
+    need = 0 + tasks.need[task] + modes.shift[mode]
+    return modes.machine[mode], modes.nodes[mode], need, tasks.amount
+
+
+@inlined_kernel
+def start_of_mode(
+    state: PlacementState, place: int, task: int, mode: int, ready: float, spent: float, limit: float
+) -> float:
+    """Return the earliest start of a task in a mode; see ``earliest_start`` for ``limit``."""
+    load = load_of_mode(state, task, mode)
+    if place == APPENDED:
+        return earliest_append(state.machines, state.timelines, load, ready, spent)
+    return earliest_start(state.machines, state.timelines, load, ready, spent, limit)
+
+
+@kernel
 def _choose_earliest_finish(state: PlacementState, task: int, homes: int) -> tuple[int, float]:
-    tasks, modes, machines, timelines, arrivals, _ = state
-    needs, amount = tasks.need[task], tasks.amount
+    _, modes, machines, timelines, arrivals, _ = state
     group = modes.group[task]
     first = 0 + modes.first[group]
     end = 0 + modes.first[group + 1]
@@ -144,10 +181,7 @@ def _choose_earliest_finish(state: PlacementState, task: int, homes: int) -> tup
             low, high = find_modes(modes, task, machine)
             for mode in range(low, high):
                 spent = mode_seconds(modes, task, mode)
-                need = 0 + needs + modes.shift[mode]
-                start = earliest_start(
-                    machines, timelines, machine, ready, spent, modes.nodes[mode], need, amount
-                )
+                start = start_of_mode(state, 0, task, mode, ready, spent, INFINITY)
                 finish = start + spent
                 if finish < best or (finish == best < INFINITY and _precedes(modes, mode, chosen)):
                     best = finish
@@ -179,9 +213,7 @@ def _choose_earliest_finish(state: PlacementState, task: int, homes: int) -> tup
                 break  # too late even on an idle machine; so are all following modes
             continue
         if form[machine] != SINGLE:
-            need = 0 + needs + modes.shift[mode]
-            nodes = modes.nodes[mode]
-            start = earliest_start_by(machines, timelines, machine, ready, spent, nodes, need, amount, best)
+            start = start_of_mode(state, 0, task, mode, ready, spent, best)
         elif spent == 0.0:
             start = ready
         else:
@@ -208,15 +240,12 @@ def _precedes(modes: ModeArrays, mode: int, other: int) -> bool:
 
 @kernel
 def _choose_frugal(state: PlacementState, rule: PlacementRule, task: int) -> tuple[int, float]:
-    tasks, modes, machines, timelines, arrivals, schedule = state
-    needs, amount, bound = tasks.need[task], tasks.amount, schedule.bound[tasks.variable[task]]
+    _, modes, machines, _, arrivals, schedule = state
     mode_start, mode_finish = schedule.mode_start, schedule.mode_finish
     group = modes.group[task]
     first = 0 + modes.first[group]
     end = 0 + modes.first[group + 1]
-    low, high = first, end
-    if bound < machines.number:
-        low, high = find_modes(modes, task, bound)
+    low, high = possible_modes(state, task)
     limit = INFINITY
     for position in range(first, end):
         mode = modes.sorted[position]
@@ -224,18 +253,10 @@ def _choose_frugal(state: PlacementState, rule: PlacementRule, task: int) -> tup
         if mode < low or mode >= high:
             continue
         spent = mode_seconds(modes, task, mode)
-        machine = modes.machine[mode]
-        ready = data_ready_s(machines, arrivals, machine)
+        ready = data_ready_s(machines, arrivals, modes.machine[mode])
         if ready + spent > limit:
             continue
-        need = 0 + needs + modes.shift[mode]
-        if rule.place == APPENDED:
-            start = earliest_append(
-                machines, timelines, machine, ready, spent, modes.nodes[mode], need, amount
-            )
-        else:
-            nodes = modes.nodes[mode]
-            start = earliest_start_by(machines, timelines, machine, ready, spent, nodes, need, amount, limit)
+        start = start_of_mode(state, rule.place, task, mode, ready, spent, limit)
         finish = start + spent
         mode_start[mode - first] = start
         mode_finish[mode - first] = finish
@@ -259,14 +280,9 @@ def _choose_frugal(state: PlacementState, rule: PlacementRule, task: int) -> tup
 @kernel
 def _choose_best_score(state: PlacementState, rule: PlacementRule, task: int) -> tuple[int, float]:
     """Evaluate every mode and return the one with the least score, and its start."""
-    tasks, modes, machines, timelines, arrivals, schedule = state
-    needs, amount, bound = tasks.need[task], tasks.amount, schedule.bound[tasks.variable[task]]
-    group = modes.group[task]
-    low = 0 + modes.first[group]
-    high = 0 + modes.first[group + 1]
+    _, modes, machines, _, arrivals, _ = state
+    low, high = possible_modes(state, task)
     chosen = high
-    if bound < machines.number:
-        low, high = find_modes(modes, task, bound)
     best = INFINITY
     best_finish = INFINITY
     chosen_start = INFINITY
@@ -276,12 +292,7 @@ def _choose_best_score(state: PlacementState, rule: PlacementRule, task: int) ->
         spent = mode_seconds(modes, task, mode)
         machine = modes.machine[mode]
         ready = data_ready_s(machines, arrivals, machine)
-        nodes = modes.nodes[mode]
-        need = 0 + needs + modes.shift[mode]
-        if rule.place == APPENDED:
-            start = earliest_append(machines, timelines, machine, ready, spent, nodes, need, amount)
-        else:
-            start = earliest_start(machines, timelines, machine, ready, spent, nodes, need, amount)
+        start = start_of_mode(state, rule.place, task, mode, ready, spent, INFINITY)
         finish = start + spent
         score = finish
         if rule.criterion == START:
@@ -289,7 +300,7 @@ def _choose_best_score(state: PlacementState, rule: PlacementRule, task: int) ->
         if rule.weighs != 0:
             score += rule.extra[task * machines.number + machine]
         if rule.price_weight != 0.0:
-            score += rule.price_weight * (nodes * spent * machines.price[machine])
+            score += rule.price_weight * (modes.nodes[mode] * spent * machines.price[machine])
         if finish == INFINITY:
             continue
         better = score < best or (score == best and finish < best_finish)
@@ -305,48 +316,39 @@ _NOT_YET = float("nan")
 
 
 @kernel
-def reset_schedule(
-    problem: ProblemArrays, timelines: Timelines, arrivals: Arrivals, schedule: PartialSchedule
-) -> None:
+def reset_schedule(problem: ProblemArrays, workspace: Workspace) -> None:
     """Start with busy intervals only. The caller fills ``schedule.bound``."""
     tasks, machines = problem.tasks, problem.machines
+    timelines, arrivals, schedule = workspace
     reset_timelines(machines, timelines)
     reset_arrivals(machines, arrivals)
     for stretch in range(len(problem.busy_machine)):
-        occupy(
-            machines,
-            timelines,
-            problem.busy_machine[stretch],
-            problem.busy_start[stretch],
-            problem.busy_seconds[stretch],
-            problem.busy_nodes[stretch],
-            stretch,
-            problem.busy_amount,
-        )
+        load = problem.busy_machine[stretch], problem.busy_nodes[stretch], stretch, problem.busy_amount
+        occupy(machines, timelines, load, problem.busy_start[stretch], problem.busy_seconds[stretch])
     for task in range(tasks.number):
         schedule.finish[task] = _NOT_YET
     for variable in range(tasks.variables):
         schedule.waiting[variable] = tasks.number
 
 
+@inlined_kernel
+def begin_placement(problem: ProblemArrays, workspace: Workspace) -> PlacementState:
+    """Return the state of a placement without any task."""
+    reset_schedule(problem, workspace)
+    timelines, arrivals, schedule = workspace
+    return PlacementState(problem.tasks, problem.modes, problem.machines, timelines, arrivals, schedule)
+
+
 @kernel
-def place_in_order(
-    problem: ProblemArrays,
-    rule: PlacementRule,
-    order: Indices,
-    timelines: Timelines,
-    arrivals: Arrivals,
-    schedule: PartialSchedule,
-) -> int:
+def place_in_order(problem: ProblemArrays, rule: PlacementRule, order: Indices, workspace: Workspace) -> int:
     """Place all tasks in a topological order; return the task that fits nowhere, or the number of tasks.
 
     Tasks that share a binding variable follow the first of them that is placed. A transfer whose destination
     is not bound yet waits and is placed with the first task there; its arrival is considered when that task
     chooses its mode.
     """
-    tasks, modes, machines = problem.tasks, problem.modes, problem.machines
-    reset_schedule(problem, timelines, arrivals, schedule)
-    state = PlacementState(tasks, modes, machines, timelines, arrivals, schedule)
+    tasks = problem.tasks
+    state = begin_placement(problem, workspace)
     for position in range(tasks.number):
         task = order[position]
         settle_transfers(state, task)
@@ -393,28 +395,19 @@ def gather_all_data(state: PlacementState, task: int) -> int:
         transfer = tasks.before[edge]
         done = schedule.finish[transfer]
         if done != done:
-            source = schedule.bound[tasks.source[transfer]]
-            homes = send_data(
-                machines,
-                arrivals,
-                homes,
-                source,
-                schedule.departure[transfer],
-                tasks.moved[transfer],
-                1.0,
-                0.0,
-            )
+            source, size = schedule.bound[tasks.source[transfer]], tasks.moved[transfer]
+            departure = schedule.departure[transfer]
+            homes = send_data(machines, arrivals, homes, source, departure, size, 1.0, 0.0)
     return homes
 
 
-@kernel
+@inlined_kernel
 def commit_task(state: PlacementState, task: int, mode: int, start: float) -> None:
     """Place a compute task in a mode, and the transfers that waited for its machine."""
     tasks, modes, machines, timelines, _, schedule = state
     machine = modes.machine[mode]
     spent = mode_seconds(modes, task, mode)
-    need = 0 + tasks.need[task] + modes.shift[mode]
-    occupy(machines, timelines, machine, start, spent, modes.nodes[mode], need, tasks.amount)
+    occupy(machines, timelines, load_of_mode(state, task, mode), start, spent)
     schedule.machine[task] = machine
     schedule.nodes[task] = modes.nodes[mode]
     schedule.mode[task] = mode
@@ -426,7 +419,7 @@ def commit_task(state: PlacementState, task: int, mode: int, start: float) -> No
         _place_waiting(state, variable)
 
 
-@kernel
+@inlined_kernel
 def settle_transfers(state: PlacementState, task: int) -> None:
     """Place waiting transfers to other machines; compute the departure of those that wait for this task."""
     tasks, schedule = state.tasks, state.schedule
@@ -510,14 +503,8 @@ def _place_transfer(state: PlacementState, transfer: int) -> None:
     source = schedule.bound[tasks.source[transfer]]
     target = schedule.bound[tasks.variable[transfer]]
     start = schedule.departure[transfer]
-    _record(
-        tasks,
-        schedule,
-        transfer,
-        target,
-        start,
-        start + transfer_seconds(machines, source, target, tasks.moved[transfer]),
-    )
+    finish = start + transfer_seconds(machines, source, target, tasks.moved[transfer])
+    _record(tasks, schedule, transfer, target, start, finish)
 
 
 @kernel

@@ -7,7 +7,11 @@ topological order.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
 
 Doubles = Any
 """float64 elements."""
@@ -145,3 +149,35 @@ class ProblemArrays(NamedTuple):
     busy_nodes: Integers
     busy_amount: Doubles
     """Per busy interval; ``busy_amount`` is intervals x resources."""
+
+
+_Tuple = TypeVar("_Tuple", bound=tuple[Any, ...])
+_DTYPES = {"Doubles": np.float64, "Indices": np.uint32, "Integers": np.int64, "Flags": np.uint8}
+
+
+def make_arrays(kind: Callable[..., _Tuple], size: int, **given: Any) -> _Tuple:
+    """Return a named tuple of zeroed arrays of ``size`` elements, whose types its annotations name.
+
+    A given number is the length of a field that is an array; any other given value becomes the field itself.
+    """
+    fields = {
+        name: np.zeros(value, dtype=dtype) if dtype and isinstance(value, int) else value
+        for name, dtype in _field_dtypes(kind)
+        for value in [given.get(name, size)]
+    }
+    return kind(**fields)
+
+
+def select_fields(kind: Callable[..., _Tuple], *sources: Any, **given: Any) -> _Tuple:
+    """Return a named tuple whose fields are given, or are those of the first source that has them."""
+    for name, _ in _field_dtypes(kind):
+        if name not in given:
+            given[name] = next(getattr(source, name) for source in sources if name in source._fields)
+    return kind(**given)
+
+
+@cache
+def _field_dtypes(kind: Any) -> list[tuple[str, Any]]:
+    """Return the fields of a named tuple and the types of their elements; None if a field is no array."""
+    annotations = kind.__annotations__.items()
+    return [(name, _DTYPES.get(getattr(given, "__forward_arg__", ""))) for name, given in annotations]

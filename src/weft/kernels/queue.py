@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from weft.kernels.compilation import kernel
+from weft.kernels.compilation import inlined_kernel, kernel
 from weft.kernels.problem import INFINITY, Doubles, Indices, Integers
 from weft.kernels.skylines import Skylines, first_fit, occupy_skyline, write_demand
 
@@ -120,49 +120,19 @@ def run_queue(
         used = _submit_jobs(jobs, requests, individual, state)
         if used == _WRONG:
             return individual
-        makespan[individual] = _serve(
-            rule,
-            jobs.tasks,
-            jobs.capacity,
-            jobs.after_pointer,
-            jobs.after,
-            state.missing,
-            state.rank,
-            state.job,
-            state.nodes,
-            state.spent,
-            state.ready,
-            state.running,
-            state.until,
-            individual * requests.kept * jobs.number,
-            start,
-            finish,
-        )
+        row = individual * requests.kept * jobs.number
+        makespan[individual] = _serve(jobs, rule, state, row, start, finish)
         node_seconds[individual] = used
     return requests.number
 
 
-@kernel
-def _serve(
-    rule: int,
-    tasks: int,
-    capacity: int,
-    after_pointer: Indices,
-    after: Indices,
-    missing: Integers,
-    rank: Indices,
-    job_at: Indices,
-    nodes: Integers,
-    spent: Doubles,
-    waiting: Indices,
-    running_job: Indices,
-    until: Doubles,
-    row: int,
-    start: Doubles,
-    finish: Doubles,
-) -> float:
-    """Run one individual; return its makespan. It reads few arrays because each array slows the loop down."""
-    free = capacity
+@inlined_kernel
+def _serve(jobs: QueueJobs, rule: int, state: QueueState, row: int, start: Doubles, finish: Doubles) -> float:
+    """Run one individual; return its makespan."""
+    tasks, after_pointer, after = jobs.tasks, jobs.after_pointer, jobs.after
+    missing, rank, job_at, nodes, spent = state.missing, state.rank, state.job, state.nodes, state.spent
+    waiting, running_job, until = state.ready, state.running, state.until
+    free = jobs.capacity
     ready = 0
     ready_end = 0
     running = 0
@@ -232,7 +202,7 @@ def _serve(
     return last
 
 
-@kernel
+@inlined_kernel
 def _submit_jobs(jobs: QueueJobs, requests: JobRequests, individual: int, state: QueueState) -> float:
     """Rank the jobs of one individual and look up their choices; return the node-seconds of its tasks.
 
@@ -247,21 +217,7 @@ def _submit_jobs(jobs: QueueJobs, requests: JobRequests, individual: int, state:
     state.until[0] = 0.0
     for job in range(jobs.number):
         state.missing[job] = jobs.before[job]
-    return _look_up_choices(
-        jobs.tasks,
-        jobs.number,
-        jobs.resources,
-        jobs.row,
-        jobs.most,
-        jobs.width,
-        jobs.seconds,
-        jobs.need,
-        requests.count,
-        individual * requests.count_step,
-        state.nodes,
-        state.spent,
-        state.need,
-    )
+    return _look_up_choices(jobs, requests.count, individual * requests.count_step, state)
 
 
 @kernel
@@ -282,45 +238,32 @@ def _rank_jobs(tasks: int, number: int, order: Indices, first: int, rank: Indice
     return True
 
 
-@kernel
-def _look_up_choices(
-    tasks: int,
-    number: int,
-    resources: int,
-    row: Integers,
-    most: Indices,
-    width: Integers,
-    seconds: Doubles,
-    need: Integers,
-    count: Indices,
-    first: int,
-    job_nodes: Integers,
-    job_spent: Doubles,
-    job_need: Integers,
-) -> float:
+@inlined_kernel
+def _look_up_choices(jobs: QueueJobs, count: Indices, first: int, state: QueueState) -> float:
     """Fill nodes, seconds and rows of all jobs; return the node-seconds of the tasks, or _WRONG."""
+    tasks, number, most = jobs.tasks, jobs.number, jobs.most
     used = 0.0
     for job in range(number):
-        choice = row[job]
-        taken = width[job]
+        choice = jobs.row[job]
+        taken = jobs.width[job]
         if job < tasks and most[job] > 0:
             wanted_count = count[first + job]
             if wanted_count > most[job]:
                 return _WRONG
             choice += wanted_count
             taken *= wanted_count
-        spent = seconds[choice]
+        spent = jobs.seconds[choice]
         if spent < 0.0:
             return _WRONG
         if job < tasks:
             used += taken * spent
         if spent == 0.0:
             taken = 0
-        job_nodes[job] = taken
-        job_spent[job] = spent
-        if resources > 0:
-            job_need[job] = need[choice]
-    job_nodes[number] = 0
+        state.nodes[job] = taken
+        state.spent[job] = spent
+        if jobs.resources > 0:
+            state.need[job] = jobs.need[choice]
+    state.nodes[number] = 0
     return used
 
 
@@ -379,7 +322,7 @@ def run_amount_queue(
     return requests.number
 
 
-@kernel
+@inlined_kernel
 def _serve_amounts(
     jobs: QueueJobs,
     rule: int,
@@ -465,56 +408,32 @@ def _serve_amounts(
                 blocked = True
                 for resource in range(resources):
                     state.extra[resource] = state.left[resource]
-                shadow, extra = _reserve(
-                    state.running,
-                    state.until,
-                    state.nodes,
-                    state.need,
-                    jobs.amount,
-                    state.extra,
-                    state.least,
-                    running,
-                    running_end,
-                    free,
-                    nodes,
-                    resources,
-                )
+                shadow, extra = _reserve(jobs, state, running, running_end, free, nodes)
                 _take(state.extra, state.taken, resources)
             index += 1
     return last
 
 
-@kernel
+@inlined_kernel
 def _reserve(
-    running: Indices,
-    until: Doubles,
-    nodes: Integers,
-    need: Integers,
-    amount: Doubles,
-    extra: Doubles,
-    least: Doubles,
-    begin: int,
-    end: int,
-    free: int,
-    wanted: int,
-    resources: int,
+    jobs: QueueJobs, state: QueueState, begin: int, end: int, free: int, wanted: int
 ) -> tuple[float, int]:
     """Return the earliest start of a job as running jobs finish, and the number of nodes left then.
 
-    Adds the amounts that are free then to ``extra``, without subtracting those of the job.
+    Adds the amounts that are free then to ``state.extra``, without subtracting those of the job.
     """
     shadow = INFINITY
     found = False
     position = begin
     # Go on to the last job with this finish time: their nodes become free together.
-    while position < end and (not found or until[position] == shadow):
-        job = running[position]
-        if nodes[job] > 0:
-            free += nodes[job]
-            _give(extra, amount, need[job], resources)
-        if not found and free >= wanted and _covers(extra, least, resources):
+    while position < end and (not found or state.until[position] == shadow):
+        job = state.running[position]
+        if state.nodes[job] > 0:
+            free += state.nodes[job]
+            _give(state.extra, jobs.amount, state.need[job], jobs.resources)
+        if not found and free >= wanted and _covers(state.extra, state.least, jobs.resources):
             found = True
-            shadow = until[position]
+            shadow = state.until[position]
         position += 1
     return shadow, free - wanted
 

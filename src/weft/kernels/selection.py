@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from weft.kernels.arrivals import Arrivals
-from weft.kernels.compilation import kernel
+from weft.kernels.compilation import inlined_kernel, kernel
 from weft.kernels.placement import (
     APPENDED,
     START,
     PartialSchedule,
     PlacementRule,
     PlacementState,
+    Workspace,
+    begin_placement,
     commit_task,
     evaluate_task,
-    find_modes,
     gather_all_data,
     place_without_nodes,
-    reset_schedule,
+    possible_modes,
     settle_transfers,
+    start_of_mode,
 )
 from weft.kernels.priorities import pop_task, push_task
 from weft.kernels.problem import (
@@ -36,7 +37,7 @@ from weft.kernels.problem import (
     ProblemArrays,
     TaskArrays,
 )
-from weft.kernels.timelines import Timelines, earliest_append, earliest_start
+from weft.kernels.timelines import Timelines
 
 AVAILABILITY = 2
 """A criterion beside FINISH and START: when the data exist, on any machine, and the machine is free."""
@@ -56,31 +57,19 @@ def _data_made_s(tasks: TaskArrays, schedule: PartialSchedule, task: int) -> flo
     return made
 
 
-@kernel
+@inlined_kernel
 def _find_two_best(
-    state: PlacementState, criterion: int, place: int, task: int, bound: int, made: float
+    state: PlacementState, criterion: int, place: int, task: int, made: float
 ) -> tuple[int, float, float, int, float]:
     """Return mode, start and value on the best machine of a task, then the second-best machine and its value.
 
     Ties: earlier finish, then smaller count, then lower machine index.
     """
     _, modes, machines, timelines, arrivals, _ = state
-    group = modes.group[task]
-    first = 0 + modes.first[group]
-    low = first
-    high = 0 + modes.first[group + 1]
-    if bound < machines.number:
-        low, high = find_modes(modes, task, bound)
-    layout, on, count, rate, gain, cell = (
-        modes.layout,
-        modes.machine,
-        modes.count,
-        modes.rate,
-        modes.gain,
-        modes.cell,
-    )
-    work = modes.work[task]
-    cells = modes.row[task] - first
+    low, high = possible_modes(state, task)
+    layout, on, count = modes.layout, modes.machine, modes.count
+    rate, gain, cell, work = modes.rate, modes.gain, modes.cell, modes.work[task]
+    cells = modes.row[task] - modes.first[modes.group[task]]
     location, host_of, form, free_from = machines.location, machines.host, machines.form, timelines.free_from
     latest, second, sender = arrivals.latest, arrivals.second, arrivals.sender
     is_home, at_home, turn = arrivals.is_home, arrivals.at_home, arrivals.turn[0]
@@ -141,16 +130,8 @@ def _earliest_starts(
     state: PlacementState, place: int, task: int, mode: int, spent: float, ready: float, made: float
 ) -> tuple[float, float]:
     """Return the earliest start of a mode, and the earliest start if data needed no transfer."""
-    tasks, modes, machines, timelines, _, _ = state
-    machine = modes.machine[mode]
-    nodes = modes.nodes[mode]
-    need = 0 + tasks.need[task] + modes.shift[mode]
-    if place == APPENDED:
-        start = earliest_append(machines, timelines, machine, ready, spent, nodes, need, tasks.amount)
-        moment = earliest_append(machines, timelines, machine, made, spent, nodes, need, tasks.amount)
-    else:
-        start = earliest_start(machines, timelines, machine, ready, spent, nodes, need, tasks.amount)
-        moment = earliest_start(machines, timelines, machine, made, spent, nodes, need, tasks.amount)
+    start = start_of_mode(state, place, task, mode, ready, spent, INFINITY)
+    moment = start_of_mode(state, place, task, mode, made, spent, INFINITY)
     return start, moment
 
 
@@ -216,9 +197,7 @@ def place_by_selection(
     rule: PlacementRule,
     selection: SelectionRule,
     ready: SelectionQueue,
-    timelines: Timelines,
-    arrivals: Arrivals,
-    schedule: PartialSchedule,
+    workspace: Workspace,
 ) -> int:
     """Place all tasks; return the task that fits nowhere, or the number of tasks.
 
@@ -236,8 +215,7 @@ def place_by_selection(
     ``rule`` determines whether gaps are used and how many nodes a selected moldable task gives up.
     """
     tasks, modes, machines = problem.tasks, problem.modes, problem.machines
-    reset_schedule(problem, timelines, arrivals, schedule)
-    state = PlacementState(tasks, modes, machines, timelines, arrivals, schedule)
+    state = begin_placement(problem, workspace)
     head, tail, size, due, looked_at = 0, _reset_ready(tasks, machines, selection, ready), 0, 0, 0
     queue, heap, value, rank = ready.queue, ready.heap, ready.value, selection.rank
     pace = 0.0
@@ -299,11 +277,11 @@ def place_by_selection(
         ready.taken[modes.machine[mode]] += 1
         tail = _release(tasks, selection, ready, task, tail)
         if selection.paced != 0:
-            pace = _first_free(machines, timelines)
+            pace = _first_free(machines, workspace.timelines)
     return tasks.number
 
 
-@kernel
+@inlined_kernel
 def _reset_ready(
     tasks: TaskArrays, machines: MachineArrays, selection: SelectionRule, ready: SelectionQueue
 ) -> int:
@@ -323,7 +301,7 @@ def _reset_ready(
     return tail
 
 
-@kernel
+@inlined_kernel
 def _release(tasks: TaskArrays, selection: SelectionRule, ready: SelectionQueue, task: int, tail: int) -> int:
     """Append the tasks that waited only for this one to the queue; return its end."""
     for edge in range(tasks.after_pointer[task], tasks.after_pointer[task + 1]):
@@ -340,7 +318,7 @@ def _release(tasks: TaskArrays, selection: SelectionRule, ready: SelectionQueue,
     return tail
 
 
-@kernel
+@inlined_kernel
 def _first_free(machines: MachineArrays, timelines: Timelines) -> float:
     """Return the time from which some machine always has a free node."""
     first = INFINITY
@@ -369,7 +347,7 @@ def _find_least(some: Indices, size: int, value: Doubles, rank: Indices) -> int:
     return best
 
 
-@kernel
+@inlined_kernel
 def _is_current(state: PlacementState, ready: SelectionQueue, task: int) -> bool:
     """Return whether the cached mode of a task is still exact."""
     tasks, modes, machines, _, _, schedule = state
@@ -381,7 +359,7 @@ def _is_current(state: PlacementState, ready: SelectionQueue, task: int) -> bool
     return bool(schedule.bound[tasks.variable[task]] == ready.seen_bound[task])
 
 
-@kernel
+@inlined_kernel
 def _evaluate_ready(
     state: PlacementState, rule: PlacementRule, selection: SelectionRule, ready: SelectionQueue, task: int
 ) -> None:
@@ -392,9 +370,7 @@ def _evaluate_ready(
     made = 0.0
     if selection.criterion == AVAILABILITY:
         made = _data_made_s(tasks, schedule, task)
-    mode, start, value, other, next_value = _find_two_best(
-        state, selection.criterion, rule.place, task, bound, made
-    )
+    mode, start, value, other, next_value = _find_two_best(state, selection.criterion, rule.place, task, made)
     if start < INFINITY:
         ready.mode[task] = mode
     ready.start[task] = start

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from weft.kernels.compilation import kernel
+from weft.kernels.compilation import inlined_kernel, kernel
 from weft.kernels.problem import INFINITY, Doubles, Flags, Indices, Integers
 
 
@@ -311,36 +311,25 @@ def _copy_state(tasks: int, variables: int, state: SharedState, other: SharedSta
         other.bound[variable] = state.bound[variable]
 
 
-@kernel
-def _shift_task(
-    pointer: Indices,
-    before: Indices,
-    after_pointer: Indices,
-    after: Indices,
-    task: int,
-    high: int,
-    draw: float,
-    order: Indices,
-    place: Indices,
-) -> None:
-    """Move a task to another position between its last predecessor and its first successor.
-
-    ``high`` is the last position of the order.
-    """
+@inlined_kernel
+def _shift_task(problem: SharedProblem, task: int, draw: float, state: SharedState) -> None:
+    """Move a task to another position between its last predecessor and its first successor."""
+    place = state.place
+    high = problem.tasks - 1
     low = 0
-    for edge in range(pointer[task], pointer[task + 1]):
-        position = place[before[edge]] + 1
+    for edge in range(problem.pointer[task], problem.pointer[task + 1]):
+        position = place[problem.before[edge]] + 1
         if position > low:
             low = position
-    for edge in range(after_pointer[task], after_pointer[task + 1]):
-        position = place[after[edge]] - 1
+    for edge in range(problem.after_pointer[task], problem.after_pointer[task + 1]):
+        position = place[problem.after[edge]] - 1
         if position < high:
             high = position
     if low < high:
         target = low + int(draw * (high - low))
         if target >= place[task]:
             target += 1
-        _move_task(task, target, order, place)
+        _move_task(task, target, state.order, place)
 
 
 @kernel
@@ -361,18 +350,13 @@ def _move_task(task: int, target: int, order: Indices, place: Indices) -> None:
     place[task] = position
 
 
-@kernel
+@inlined_kernel
 def _change_mode(
-    first_mode: Indices,
-    mode_machine: Indices,
-    task: int,
-    draw: float,
-    mode: Indices,
-    changed: Indices,
-    old_mode: Indices,
+    modes: SharedModes, task: int, draw: float, state: SharedState, scratch: SharedScratch
 ) -> int:
     """Change a task to an adjacent or a random mode on its machine; return the number of changed tasks."""
-    old = 0 + mode[task]
+    first_mode, mode_machine = modes.first, modes.machine
+    old = 0 + state.mode[task]
     machine = mode_machine[old]
     first = old
     while first > first_mode[task] and mode_machine[first - 1] == machine:
@@ -390,28 +374,27 @@ def _change_mode(
             new += 1
     if new < first or new > last:
         return 0
-    changed[0] = task
-    old_mode[0] = old
-    mode[task] = new
+    scratch.changed[0] = task
+    scratch.old_mode[0] = old
+    state.mode[task] = new
     return 1
 
 
-@kernel
+@inlined_kernel
 def _move_variable(
-    first_mode: Indices,
-    mode_machine: Indices,
+    modes: SharedModes,
     moves: SharedMoves,
     variable: int,
     draw: float,
     state: SharedState,
-    changed: Indices,
-    old_mode: Indices,
+    scratch: SharedScratch,
 ) -> int:
     """Move the tasks of a variable to another machine; return the number of changed modes.
 
     A task in the n-th smallest mode of the old machine takes the n-th smallest mode of the new one, or the
     largest.
     """
+    first_mode, mode_machine = modes.first, modes.machine
     old = state.bound[variable]
     first = 0 + moves.candidate_pointer[moves.candidate_set[variable]]
     others = moves.candidate_pointer[moves.candidate_set[variable] + 1] - first - 1
@@ -433,8 +416,8 @@ def _move_variable(
             while rank > 0 and new + 1 < end and mode_machine[new + 1] == machine:
                 new += 1
                 rank -= 1
-            changed[number] = task
-            old_mode[number] = present
+            scratch.changed[number] = task
+            scratch.old_mode[number] = present
             number += 1
             state.mode[task] = new
     return number
@@ -559,7 +542,6 @@ def anneal_shared(
     state.
     """
     order, mode = state.order, state.mode
-    changed_task, old_mode = scratch.changed, scratch.old_mode
     missed, value = score.missed[0], score.value[0]
     owed, charge, drag = _sum_modes(problem.tasks, modes, goal, mode, scratch.used)
     energy = value + goal.penalty * missed + drag
@@ -583,38 +565,17 @@ def anneal_shared(
                 pick -= moves.justify_share
                 if pick < moves.mold_share:
                     task = moves.molded[int(uniform[draw + 1] * moves.molds)]
-                    changed = _change_mode(
-                        modes.first, modes.machine, task, uniform[draw + 2], mode, changed_task, old_mode
-                    )
+                    changed = _change_mode(modes, task, uniform[draw + 2], state, scratch)
                 elif pick < moves.mold_share + moves.take_share:
                     variable = moves.taken[int(uniform[draw + 1] * moves.takes)]
                     machine = state.bound[variable]
-                    changed = _move_variable(
-                        modes.first,
-                        modes.machine,
-                        moves,
-                        variable,
-                        uniform[draw + 2],
-                        state,
-                        changed_task,
-                        old_mode,
-                    )
+                    changed = _move_variable(modes, moves, variable, uniform[draw + 2], state, scratch)
                     task = moves.member[moves.member_pointer[variable]]
                 else:
                     task = moves.shifted[int(uniform[draw + 1] * moves.shifts)]
                 origin = state.place[task]
                 if pick >= moves.mold_share + moves.take_share or uniform[draw + 3] < moves.both_share:
-                    _shift_task(
-                        problem.pointer,
-                        problem.before,
-                        problem.after_pointer,
-                        problem.after,
-                        task,
-                        problem.tasks - 1,
-                        uniform[draw + 4],
-                        order,
-                        state.place,
-                    )
+                    _shift_task(problem, task, uniform[draw + 4], state)
                 if changed > 0:
                     new_owed, new_charge, new_drag = _sum_modes(
                         problem.tasks, modes, goal, mode, scratch.used
@@ -656,7 +617,7 @@ def anneal_shared(
         elif moved:
             _move_task(task, origin, order, state.place)
             for position in range(changed):
-                mode[changed_task[position]] = old_mode[position]
+                mode[scratch.changed[position]] = scratch.old_mode[position]
             if variable < problem.variables:
                 state.bound[variable] = machine
     score.missed[0] = missed

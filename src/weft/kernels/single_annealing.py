@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from weft.kernels.compilation import kernel
+from weft.kernels.compilation import inlined_kernel, kernel
 from weft.kernels.problem import Doubles, Flags, Indices, Integers
 
 
@@ -33,16 +33,16 @@ class SingleProblem(NamedTuple):
     pointer: Indices
     before: Indices
     size: Doubles
-    files: Doubles | None
-    fixed: Doubles | None
+    files: Doubles
+    fixed: Doubles
     """Per edge. None if transfer times depend on sizes alone; numba compiles another variant then."""
     after_pointer: Indices
     after: Indices
     after_edge: Indices
     """The graph as in ``weft.kernels.problem``."""
     inverse: Doubles
-    latency: Doubles | None
-    apart: Doubles | None
+    latency: Doubles
+    apart: Doubles
     """Hosts x hosts: seconds per byte, seconds per file, and 1; all 0 within a host. None as above."""
     sinks: int
     sink: Indices
@@ -95,21 +95,16 @@ class SingleState(NamedTuple):
     best_machine: Indices
 
 
-@kernel
-def _transfer_lag(
-    edge: int,
-    link: int,
-    size: Doubles,
-    inverse: Doubles,
-    files: Doubles,
-    latency: Doubles,
-    fixed: Doubles,
-    apart: Doubles,
-) -> float:
-    """Return the seconds that the data of an edge take over a link, computed as in the decoder."""
+@inlined_kernel
+def _transfer_lag(problem: SingleProblem, fixed: Doubles, edge: int, link: int) -> float:
+    """Return the seconds that the data of an edge take over a link, computed as in the decoder.
+
+    ``fixed`` is that of the problem: numba omits a branch only if an argument is None.
+    """
     if fixed is None:
-        return size[edge] * inverse[link]
-    return fixed[edge] * apart[link] + files[edge] * latency[link] + size[edge] * inverse[link]
+        return problem.size[edge] * problem.inverse[link]
+    delay = fixed[edge] * problem.apart[link] + problem.files[edge] * problem.latency[link]
+    return delay + problem.size[edge] * problem.inverse[link]
 
 
 @kernel
@@ -117,12 +112,10 @@ def _find_ready(problem: SingleProblem, home: Indices, finish: Doubles, task: in
     """Return when all data of a task are on a host."""
     latest = problem.earliest[task]
     before, hosts = problem.before, problem.hosts
-    size, inverse, files, latency = problem.size, problem.inverse, problem.files, problem.latency
-    fixed, apart = problem.fixed, problem.apart
     for edge in range(problem.pointer[task], problem.pointer[task + 1]):
         other = before[edge]
         link = 0 + home[other] * hosts + here
-        arrival = finish[other] + _transfer_lag(edge, link, size, inverse, files, latency, fixed, apart)
+        arrival = finish[other] + _transfer_lag(problem, problem.fixed, edge, link)
         if arrival > latest:
             latest = arrival
     return latest
@@ -132,24 +125,20 @@ def _find_ready(problem: SingleProblem, home: Indices, finish: Doubles, task: in
 def _longest_tail(problem: SingleProblem, home: Indices, tail: Doubles, task: int, here: int) -> float:
     """Return the longest path after a task on a host, ignoring its line."""
     longest = 0.0
-    after, after_edge, hosts = problem.after, problem.after_edge, problem.hosts
-    size, inverse, files, latency = problem.size, problem.inverse, problem.files, problem.latency
-    fixed, apart = problem.fixed, problem.apart
-    links = here * hosts
+    after, after_edge = problem.after, problem.after_edge
+    links = here * problem.hosts
     for place in range(problem.after_pointer[task], problem.after_pointer[task + 1]):
         other = after[place]
         link = 0 + home[other] + links
         edge = 0 + after_edge[place]
-        length = tail[other] + _transfer_lag(edge, link, size, inverse, files, latency, fixed, apart)
+        length = tail[other] + _transfer_lag(problem, problem.fixed, edge, link)
         if length > longest:
             longest = length
     return longest
 
 
 @kernel
-def _reset_state(
-    problem: SingleProblem, weighed: int, weight: Doubles, price: Doubles, state: SingleState
-) -> None:
+def _reset_state(problem: SingleProblem, objective: SingleObjective, state: SingleState) -> None:
     """Compute lines, paths and totals of a state from its order and machines."""
     tasks, machines = problem.tasks, problem.machines
     for machine in range(machines):
@@ -184,10 +173,10 @@ def _reset_state(
         if other < tasks and state.finish[other] > start:
             start = state.finish[other]
         state.finish[task] = start + state.spent[task]
-        if weighed != 0:
+        if objective.weighed != 0:
             cell = task * machines + state.machine[task]
-            owed += weight[cell]
-            paid += price[cell]
+            owed += objective.weight[cell]
+            paid += objective.price[cell]
     for back in range(tasks):
         task = 0 + state.order[tasks - 1 - back]
         length = _longest_tail(problem, state.home, state.tail, task, 0 + state.home[task])
@@ -204,29 +193,20 @@ def _reset_state(
     state.total[2] = paid
 
 
-@kernel
-def _find_slot(
-    tasks: int,
-    machines: int,
-    place: int,
-    machine: int,
-    order: Indices,
-    position: Indices,
-    line: Indices,
-    last: Indices,
-    previous: Indices,
-) -> int:
+@inlined_kernel
+def _find_slot(problem: SingleProblem, state: SingleState, place: int, machine: int) -> int:
     """Return the last task of a line before a position of the order; the number of tasks if there is none."""
-    if machines * machines <= tasks:
+    tasks = problem.tasks
+    if problem.machines * problem.machines <= tasks:
         # With few machines and long lines, one of the previous tasks in the order is on this line.
         while place > 0:
             place -= 1
-            if line[order[place]] == machine:
-                return 0 + order[place]
+            if state.line[state.order[place]] == machine:
+                return 0 + state.order[place]
         return tasks
-    task = 0 + last[machine]
-    while task < tasks and position[task] >= place:
-        task = 0 + previous[task]
+    task = 0 + state.last[machine]
+    while task < tasks and state.position[task] >= place:
+        task = 0 + state.previous[task]
     return task
 
 
@@ -300,6 +280,19 @@ def _move_on_line(
 
 
 @kernel
+def _mark_stale(stale: Flags, tasks: int, other: int, pointer: Indices, neighbour: Indices, task: int) -> int:
+    """Mark another task, if there is one, and the neighbours of a task; return how many are newly marked."""
+    marked = 0
+    if other < tasks:
+        marked += 1 - stale[other]
+        stale[other] = 1
+    for index in range(pointer[task], pointer[task + 1]):
+        marked += 1 - stale[neighbour[index]]
+        stale[neighbour[index]] = 1
+    return marked
+
+
+@kernel
 def _follow_heads(
     problem: SingleProblem, task: int, place: int, one: int, two: int, state: SingleState
 ) -> None:
@@ -307,19 +300,14 @@ def _follow_heads(
     tasks = problem.tasks
     order, home, finish, spent = state.order, state.home, state.finish, state.spent
     previous, following, stale = state.previous, state.following, state.stale
-    after_pointer, after = problem.after_pointer, problem.after
+    pointer, after = problem.after_pointer, problem.after
     stale[task] = 1
     waiting = 1
     if one < tasks and stale[one] == 0:
         stale[one] = 1
         waiting += 1
-    if two < tasks and stale[two] == 0:
-        stale[two] = 1
-        waiting += 1
-    for index in range(after_pointer[task], after_pointer[task + 1]):
-        # The data come from another machine now, even if the finish of the task is the same.
-        waiting += 1 - stale[after[index]]
-        stale[after[index]] = 1
+    # The data come from another machine now, even if the finish of the task is the same.
+    waiting += _mark_stale(stale, tasks, two, pointer, after, task)
     while waiting > 0:
         other = 0 + order[place]
         place += 1
@@ -334,13 +322,7 @@ def _follow_heads(
         end = start + spent[other]
         if end != finish[other]:
             finish[other] = end
-            behind = following[other]
-            if behind < tasks and stale[behind] == 0:
-                stale[behind] = 1
-                waiting += 1
-            for index in range(after_pointer[other], after_pointer[other + 1]):
-                waiting += 1 - stale[after[index]]
-                stale[after[index]] = 1
+            waiting += _mark_stale(stale, tasks, 0 + following[other], pointer, after, other)
 
 
 @kernel
@@ -357,12 +339,7 @@ def _follow_tails(
     if one < tasks and stale[one] == 0:
         stale[one] = 1
         waiting += 1
-    if two < tasks and stale[two] == 0:
-        stale[two] = 1
-        waiting += 1
-    for index in range(pointer[task], pointer[task + 1]):
-        waiting += 1 - stale[before[index]]
-        stale[before[index]] = 1
+    waiting += _mark_stale(stale, tasks, two, pointer, before, task)
     place += 1
     while waiting > 0:
         place -= 1
@@ -378,13 +355,7 @@ def _follow_tails(
         length += spent[other]
         if length != tail[other]:
             tail[other] = length
-            ahead = previous[other]
-            if ahead < tasks and stale[ahead] == 0:
-                stale[ahead] = 1
-                waiting += 1
-            for index in range(pointer[other], pointer[other + 1]):
-                waiting += 1 - stale[before[index]]
-                stale[before[index]] = 1
+            waiting += _mark_stale(stale, tasks, 0 + previous[other], pointer, before, other)
 
 
 WORDS = 2
@@ -430,34 +401,18 @@ def anneal_single(
     ``heat`` is multiplied by ``cooling`` after every step; ``variate`` holds 2,048 exponential variates.
     """
     tasks, machines, hosts = problem.tasks, problem.machines, problem.hosts
-    pointer, before, after_pointer, after = (
-        problem.pointer,
-        problem.before,
-        problem.after_pointer,
-        problem.after,
-    )
-    after_edge, size, files, fixed = problem.after_edge, problem.size, problem.files, problem.fixed
-    inverse, latency, apart = problem.inverse, problem.latency, problem.apart
+    pointer, before, after_edge = problem.pointer, problem.before, problem.after_edge
+    after_pointer, after = problem.after_pointer, problem.after
     seconds, host, lined, earliest = problem.seconds, problem.host, problem.lined, problem.earliest
-    variable, choice, option_pointer, option = (
-        problem.variable,
-        problem.choice,
-        problem.option_pointer,
-        problem.option,
-    )
+    variable, choice = problem.variable, problem.choice
+    option_pointer, option = problem.option_pointer, problem.option
     member_pointer, member = problem.member_pointer, problem.member
-    order, position, machine_of, home, line = (
-        state.order,
-        state.position,
-        state.machine,
-        state.home,
-        state.line,
-    )
-    previous, following, last = state.previous, state.following, state.last
+    position, machine_of, home = state.position, state.machine, state.home
+    previous, following = state.previous, state.following
     spent_by, finish, tail, total = state.spent, state.finish, state.tail, state.total
     per_second, deadline, per_late = objective.per_second, objective.deadline, objective.per_late_second
     weighed = objective.weighed
-    _reset_state(problem, weighed, objective.weight, objective.price, state)
+    _reset_state(problem, objective, state)
     makespan = total[0]
     energy = _energy(objective, makespan, total[1], total[2])
     _keep_best(tasks, energy, state)
@@ -546,9 +501,7 @@ def anneal_single(
             for edge in range(first_edge, end_edge):
                 other = 0 + before[edge]
                 link = 0 + home[other] * hosts + here
-                arrival = finish[other] + _transfer_lag(
-                    edge, link, size, inverse, files, latency, fixed, apart
-                )
+                arrival = finish[other] + _transfer_lag(problem, problem.fixed, edge, link)
                 if arrival > head:
                     head = arrival
                 if position[other] >= low:
@@ -561,7 +514,7 @@ def anneal_single(
                 other = 0 + after[index]
                 link = 0 + here * hosts + home[other]
                 edge = 0 + after_edge[index]
-                length = tail[other] + _transfer_lag(edge, link, size, inverse, files, latency, fixed, apart)
+                length = tail[other] + _transfer_lag(problem, problem.fixed, edge, link)
                 if length > rear:
                     rear = length
                 if position[other] <= high:
@@ -573,7 +526,7 @@ def anneal_single(
                 target = low + ((((two >> _BITS) & _PART) * (high - low + 1)) >> _BITS)
                 if spent > 0.0 and lined[machine] != 0:
                     bar = target if target <= place else target + 1
-                    ahead = _find_slot(tasks, machines, bar, machine, order, position, line, last, previous)
+                    ahead = _find_slot(problem, state, bar, machine)
                     behind = 0 + state.first[machine]
                     if ahead < tasks:
                         behind = 0 + following[ahead]
@@ -622,9 +575,7 @@ def anneal_single(
                     target = 0 + position[mover]
                     ahead = tasks
                     if seconds[mover * machines + goal] > 0.0 and lined[goal] != 0:
-                        ahead = _find_slot(
-                            tasks, machines, target, goal, order, position, line, last, previous
-                        )
+                        ahead = _find_slot(problem, state, target, goal)
                 total[0] = _move_on_line(problem, mover, goal, target, ahead, state)
             if way == 1:
                 break

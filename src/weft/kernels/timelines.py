@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from weft.kernels.compilation import kernel
+from weft.kernels.compilation import inlined_kernel, kernel
 from weft.kernels.problem import INFINITY, OPEN, SINGLE, Doubles, Indices, Integers, MachineArrays
 
 INITIAL_GAPS = 4
@@ -51,29 +51,18 @@ def reset_gaps(machines: int, gaps: Gaps) -> None:
     gaps.used[0] = machines * INITIAL_GAPS
 
 
-@kernel
-def find_gap(
-    machine: int,
-    base: Integers,
-    count: Integers,
-    hint: Integers,
-    gap_start: Doubles,
-    gap_end: Doubles,
-    widest: Doubles,
-    free: float,
-    ready: float,
-    seconds: float,
-    limit: float,
-) -> float:
+@inlined_kernel
+def find_gap(gaps: Gaps, machine: int, free: float, ready: float, seconds: float, limit: float) -> float:
     """Return the earliest start in a gap of a machine; without such a gap ``free``, the end of its last task.
 
     ``reach`` of the machine must be at least ``ready + seconds``, so that some gap ends late enough. The
     search stops where the task would finish after ``limit``.
     """
-    first = base[machine]
-    end = first + count[machine]
+    gap_end, widest = gaps.end, gaps.widest
+    first = gaps.base[machine]
+    end = first + gaps.count[machine]
     needed = ready + seconds
-    low = first + hint[machine]
+    low = first + gaps.hint[machine]
     if low >= end or gap_end[low] >= needed:
         low = first
     if widest[low] < seconds:
@@ -85,9 +74,9 @@ def find_gap(
         half = size // 2
         low += half * (gap_end[low + half - 1] < needed)
         size -= half
-    hint[machine] = max(0, low - first - _HINT_DISTANCE)
+    gaps.hint[machine] = max(0, low - first - _HINT_DISTANCE)
     while low < end and widest[low] >= seconds:
-        begin = gap_start[low]
+        begin = gaps.start[low]
         if ready > begin:
             begin = ready
         finish = begin + seconds
@@ -227,46 +216,26 @@ def reset_timelines(machines: MachineArrays, timelines: Timelines) -> None:
             ]
 
 
+Load = tuple[int, int, int, Doubles]
+"""What a task takes: machine, number of nodes, and its amounts as a row of an array and that array."""
+
+
 @kernel
 def earliest_start(
-    machines: MachineArrays,
-    timelines: Timelines,
-    machine: int,
-    ready: float,
-    seconds: float,
-    nodes: int,
-    need: int,
-    amount: Doubles,
+    machines: MachineArrays, timelines: Timelines, load: Load, ready: float, seconds: float, limit: float
 ) -> float:
     """Return the earliest feasible start at or after ``ready``; infinity if there is none.
 
-    ``need`` is the row of ``amount`` with the amounts of the task.
+    On SHARED machines the search stops at the limit: the result may be infinity if the task would finish
+    after it.
     """
-    return earliest_start_by(machines, timelines, machine, ready, seconds, nodes, need, amount, INFINITY)
-
-
-@kernel
-def earliest_start_by(
-    machines: MachineArrays,
-    timelines: Timelines,
-    machine: int,
-    ready: float,
-    seconds: float,
-    nodes: int,
-    need: int,
-    amount: Doubles,
-    limit: float,
-) -> float:
-    """Return the result of ``earliest_start``; it may be infinity if the task would finish after ``limit``.
-
-    On SHARED machines the search stops at the limit.
-    """
+    machine = load[0]
     form = machines.form[machine]
     if seconds == 0.0 or form == OPEN:
         return ready
     if form == SINGLE:
         return earliest_start_single(timelines, machine, ready, seconds)
-    return _earliest_step(machines, timelines, machine, ready, seconds, nodes, need, amount, limit)
+    return _earliest_step(machines, timelines, load, ready, seconds, limit)
 
 
 @kernel
@@ -278,31 +247,12 @@ def earliest_start_single(timelines: Timelines, machine: int, ready: float, seco
     gaps = timelines.gaps
     if gaps.reach[machine] < ready + seconds:
         return free
-    return find_gap(
-        machine,
-        gaps.base,
-        gaps.count,
-        gaps.hint,
-        gaps.start,
-        gaps.end,
-        gaps.widest,
-        free,
-        ready,
-        seconds,
-        INFINITY,
-    )
+    return find_gap(gaps, machine, free, ready, seconds, INFINITY)
 
 
 @kernel
-def _fits(
-    machines: MachineArrays,
-    timelines: Timelines,
-    machine: int,
-    step: int,
-    nodes: int,
-    need: int,
-    amount: Doubles,
-) -> bool:
+def _fits(machines: MachineArrays, timelines: Timelines, load: Load, step: int) -> bool:
+    machine, nodes, need, amount = load
     if timelines.step_nodes[step] < nodes:
         return False
     resources = machines.resources
@@ -316,21 +266,13 @@ def _fits(
 
 @kernel
 def _earliest_step(
-    machines: MachineArrays,
-    timelines: Timelines,
-    machine: int,
-    ready: float,
-    seconds: float,
-    nodes: int,
-    need: int,
-    amount: Doubles,
-    limit: float,
+    machines: MachineArrays, timelines: Timelines, load: Load, ready: float, seconds: float, limit: float
 ) -> float:
-    step = _step_at(timelines, machine, ready)
+    step = _step_at(timelines, load[0], ready)
     start = ready
     while True:
         following = timelines.step_after[step]
-        if not _fits(machines, timelines, machine, step, nodes, need, amount):
+        if not _fits(machines, timelines, load, step):
             if following == timelines.no_step:
                 return INFINITY
             start = timelines.step_time[following]
@@ -356,16 +298,10 @@ def _step_at(timelines: Timelines, machine: int, time: float) -> int:
 
 @kernel
 def earliest_append(
-    machines: MachineArrays,
-    timelines: Timelines,
-    machine: int,
-    ready: float,
-    seconds: float,
-    nodes: int,
-    need: int,
-    amount: Doubles,
+    machines: MachineArrays, timelines: Timelines, load: Load, ready: float, seconds: float
 ) -> float:
     """Return the earliest start at or after ``ready`` from which the machine stays free enough."""
+    machine = load[0]
     form = machines.form[machine]
     if seconds == 0.0 or form == OPEN:
         return ready
@@ -373,7 +309,7 @@ def earliest_append(
     if form != SINGLE:
         start = INFINITY
         step = timelines.last_step[machine]
-        while step != timelines.no_step and _fits(machines, timelines, machine, step, nodes, need, amount):
+        while step != timelines.no_step and _fits(machines, timelines, load, step):
             start = timelines.step_time[step]
             step = timelines.step_before[step]
     if ready > start:
@@ -382,17 +318,9 @@ def earliest_append(
 
 
 @kernel
-def occupy(
-    machines: MachineArrays,
-    timelines: Timelines,
-    machine: int,
-    start: float,
-    seconds: float,
-    nodes: int,
-    need: int,
-    amount: Doubles,
-) -> None:
+def occupy(machines: MachineArrays, timelines: Timelines, load: Load, start: float, seconds: float) -> None:
     """Occupy nodes and amounts for ``seconds`` from ``start``."""
+    machine = load[0]
     form = machines.form[machine]
     if seconds == 0.0 or form == OPEN:
         return
@@ -405,22 +333,15 @@ def occupy(
             append_gap(timelines.gaps, machine, free, start)
         timelines.free_from[machine] = start + seconds
     else:
-        _occupy_steps(machines, timelines, machine, start, seconds, nodes, need, amount, 1.0)
+        _occupy_steps(machines, timelines, load, start, seconds)
 
 
 @kernel
 def _occupy_steps(
-    machines: MachineArrays,
-    timelines: Timelines,
-    machine: int,
-    start: float,
-    seconds: float,
-    nodes: int,
-    need: int,
-    amount: Doubles,
-    sign: float,
+    machines: MachineArrays, timelines: Timelines, load: Load, start: float, seconds: float
 ) -> None:
-    """Subtract nodes and amounts while the task runs; with ``sign`` -1 and negative nodes, add them back."""
+    """Subtract nodes and amounts while the task runs."""
+    machine, nodes, need, amount = load
     resources = machines.resources
     first = _cut(machines, timelines, machine, start)
     end = _cut(machines, timelines, machine, start + seconds)
@@ -428,7 +349,7 @@ def _occupy_steps(
     while step != end:
         timelines.step_nodes[step] -= nodes
         for resource in range(resources):
-            timelines.step_amount[step * resources + resource] -= sign * amount[need * resources + resource]
+            timelines.step_amount[step * resources + resource] -= amount[need * resources + resource]
         step = timelines.step_after[step]
     _merge(machines, timelines, machine, end)
     _merge(machines, timelines, machine, first)

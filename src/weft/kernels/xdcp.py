@@ -29,7 +29,7 @@ class SubtaskGraph(NamedTuple):
     """Per subtask: the machine it is bound to; otherwise ``machines``."""
 
 
-class _SubtaskQueues(NamedTuple):
+class SubtaskQueues(NamedTuple):
     """The queues of machines as linked lists; the number of subtasks ends a list."""
 
     mode: Indices
@@ -42,25 +42,34 @@ class _SubtaskQueues(NamedTuple):
     """All subtasks, none before its parents or before the previous one of its queue."""
 
 
+class SubtaskTimes(NamedTuple):
+    """The times of subtasks with the current queues."""
+
+    start: Doubles
+    finish: Doubles
+    """AEFT, the earliest finish."""
+    latest: Doubles
+    """ALFT, the latest finish that does not lengthen the schedule."""
+
+
+class SubtaskScratch(NamedTuple):
+    """Scratch, per subtask: times while one subtask is out of its queue, marks, a part of the order."""
+
+    finish: Doubles
+    latest: Doubles
+    mark: Flags
+    behind: Indices
+
+
 @kernel
 def move_subtasks(
     graph: SubtaskGraph,
     modes: ModeArrays,
     limit: int,
-    finish_without: Doubles,
-    latest_without: Doubles,
-    mark: Flags,
-    scratch: Indices,
+    scratch: SubtaskScratch,
     placed: Flags,
-    mode: Indices,
-    seconds: Doubles,
-    previous: Indices,
-    following: Indices,
-    head: Indices,
-    order: Indices,
-    start: Doubles,
-    finish: Doubles,
-    latest: Doubles,
+    queues: SubtaskQueues,
+    times: SubtaskTimes,
 ) -> int:
     """Move up to ``limit`` subtasks that are not ``placed`` yet; return how many were moved.
 
@@ -76,56 +85,44 @@ def move_subtasks(
     or before an ancestor would close a cycle, and no other slot reads them. This check also lets layers share
     machines. Complexity: O(v + e) per step, v steps per pass.
 
-    Changes the queues in place; fills ``seconds``, ``start``, ``finish`` (AEFT) and ``latest`` (ALFT).
+    Changes the queues in place, except ``seconds``, which are filled as the times are.
     """
-    queues = _SubtaskQueues(mode, seconds, previous, following, head, order)
+    mode, seconds = queues.mode, queues.seconds
     for task in range(graph.number):
         if modes.group[task] < modes.groups:
             # Adding 0 makes an index signed, so that it can be subtracted.
             seconds[task] = mode_seconds(modes, task, 0 + mode[task])
-    length = _times(graph, queues, start, finish, latest)
+    length = _fill_times(graph, queues, times)
     for step in range(limit):
-        task = _least_slack(graph.number, graph.layer, placed, finish, latest, _ROUNDING * length)
+        task = _least_slack(graph, placed, times, _ROUNDING * length)
         if task == graph.number:
             return step
         placed[task] = 1
         old_mode = mode[task]
-        old_previous = previous[task]
+        old_previous = queues.previous[task]
         _take_out(queues, graph.number, task, modes.machine[old_mode])
-        _forward_without(graph, queues, task, mark, finish, finish_without)
-        _backward_without(graph, queues, task, mark, length, latest, latest_without)
-        new_mode, new_previous = _best_slot(
-            graph, modes, queues, task, length, mark, finish_without, latest_without, old_previous
-        )
+        _forward_without(graph, queues, times, task, scratch)
+        _backward_without(graph, queues, times, task, length, scratch)
+        new_mode, new_previous = _best_slot(graph, modes, queues, task, length, scratch, old_previous)
         _put_in(queues, graph.number, task, modes.machine[new_mode], new_previous)
         if new_mode != old_mode or new_previous != old_previous:
             mode[task] = new_mode
             seconds[task] = mode_seconds(modes, task, new_mode)
-            _reorder(graph, queues, task, mark, scratch)
-            length = _times(graph, queues, start, finish, latest)
+            _reorder(graph, queues, task, scratch)
+            length = _fill_times(graph, queues, times)
     return limit
 
 
 @kernel
-def _times(
-    graph: SubtaskGraph, queues: _SubtaskQueues, start: Doubles, finish: Doubles, latest: Doubles
-) -> float:
+def _fill_times(graph: SubtaskGraph, queues: SubtaskQueues, times: SubtaskTimes) -> float:
     """Compute AEFT and ALFT of all subtasks (step 3); return the length of the schedule (DCPL)."""
-    number = graph.number
-    order = queues.order
-    seconds = queues.seconds
-    previous = queues.previous
-    following = queues.following
-    pointer = graph.pointer
-    before = graph.before
-    after_pointer = graph.after_pointer
-    after = graph.after
-    earliest = graph.earliest
+    number, order, seconds = graph.number, queues.order, queues.seconds
+    start, finish, latest = times
     length = 0.0
     for place in range(number):
         task = order[place]
-        begin = _ready(pointer, before, finish, task, earliest[task])
-        earlier = previous[task]
+        begin = _ready(graph.pointer, graph.before, finish, task, graph.earliest[task])
+        earlier = queues.previous[task]
         if earlier < number and finish[earlier] > begin:
             begin = finish[earlier]
         end = begin + seconds[task]
@@ -135,8 +132,8 @@ def _times(
             length = end
     for back in range(number):
         task = order[number - 1 - back]
-        due = _due(after_pointer, after, seconds, latest, task, length)
-        later = following[task]
+        due = _due(graph.after_pointer, graph.after, seconds, latest, task, length)
+        later = queues.following[task]
         if later < number and latest[later] - seconds[later] < due:
             due = latest[later] - seconds[later]
         latest[task] = due
@@ -167,10 +164,9 @@ def _due(
 
 
 @kernel
-def _least_slack(
-    number: int, layer: Indices, placed: Flags, finish: Doubles, latest: Doubles, rounding: float
-) -> int:
+def _least_slack(graph: SubtaskGraph, placed: Flags, times: SubtaskTimes, rounding: float) -> int:
     """Return the next subtask by slack, layer, AEFT, index (step 4), or the number of subtasks."""
+    number, layer, finish, latest = graph.number, graph.layer, times.finish, times.latest
     chosen = number
     least = 0.0
     for task in range(number):
@@ -190,7 +186,7 @@ def _least_slack(
 
 
 @kernel
-def _take_out(queues: _SubtaskQueues, sentinel: int, task: int, machine: int) -> None:
+def _take_out(queues: SubtaskQueues, sentinel: int, task: int, machine: int) -> None:
     earlier = queues.previous[task]
     later = queues.following[task]
     if earlier < sentinel:
@@ -204,7 +200,7 @@ def _take_out(queues: _SubtaskQueues, sentinel: int, task: int, machine: int) ->
 
 
 @kernel
-def _put_in(queues: _SubtaskQueues, sentinel: int, task: int, machine: int, earlier: int) -> None:
+def _put_in(queues: SubtaskQueues, sentinel: int, task: int, machine: int, earlier: int) -> None:
     """Insert a subtask after another one, or first if ``earlier`` is the sentinel."""
     if earlier < sentinel:
         later = queues.following[earlier]
@@ -223,41 +219,36 @@ _DESCENDANT, _ANCESTOR = 1, 2
 
 @kernel
 def _forward_without(
-    graph: SubtaskGraph,
-    queues: _SubtaskQueues,
-    task: int,
-    mark: Flags,
-    finish: Doubles,
-    finish_without: Doubles,
+    graph: SubtaskGraph, queues: SubtaskQueues, times: SubtaskTimes, task: int, scratch: SubtaskScratch
 ) -> None:
     """Compute AEFT without a subtask; mark its descendants, for which it is not computed."""
-    number = graph.number
-    order = queues.order
-    seconds = queues.seconds
-    previous = queues.previous
-    pointer = graph.pointer
-    before = graph.before
-    earliest = graph.earliest
+    number, order, mark, finish = graph.number, queues.order, scratch.mark, scratch.finish
     place = 0
     while order[place] != task:
         other = order[place]
         mark[other] = 0
-        finish_without[other] = finish[other]
+        finish[other] = times.finish[other]
         place += 1
     mark[task] = _DESCENDANT
     for behind in range(place + 1, number):
         other = order[behind]
         mark[other] = 0
-        earlier = previous[other]
-        if _is_next_to(pointer, before, mark, other, _DESCENDANT) or (
-            earlier < number and mark[earlier] == _DESCENDANT
-        ):
+        earlier = queues.previous[other]
+        if _depends(graph, mark, other, earlier):
             mark[other] = _DESCENDANT
         else:
-            begin = _ready(pointer, before, finish_without, other, earliest[other])
-            if earlier < number and finish_without[earlier] > begin:
-                begin = finish_without[earlier]
-            finish_without[other] = begin + seconds[other]
+            begin = _ready(graph.pointer, graph.before, finish, other, graph.earliest[other])
+            if earlier < number and finish[earlier] > begin:
+                begin = finish[earlier]
+            finish[other] = begin + queues.seconds[other]
+
+
+@kernel
+def _depends(graph: SubtaskGraph, mark: Flags, task: int, earlier: int) -> bool:
+    """Return whether a parent of a subtask, or the subtask before it in its queue, is a descendant."""
+    if earlier < graph.number and mark[earlier] == _DESCENDANT:
+        return True
+    return _is_next_to(graph.pointer, graph.before, mark, task, _DESCENDANT)
 
 
 @kernel
@@ -274,50 +265,43 @@ def _is_next_to(pointer: Indices, neighbour: Indices, mark: Flags, task: int, wa
 @kernel
 def _backward_without(
     graph: SubtaskGraph,
-    queues: _SubtaskQueues,
+    queues: SubtaskQueues,
+    times: SubtaskTimes,
     task: int,
-    mark: Flags,
     length: float,
-    latest: Doubles,
-    latest_without: Doubles,
+    scratch: SubtaskScratch,
 ) -> None:
     """Compute ALFT without a subtask; mark its ancestors, for which it is not computed."""
-    number = graph.number
-    order = queues.order
-    seconds = queues.seconds
-    following = queues.following
-    pointer = graph.after_pointer
-    after = graph.after
+    number, order, seconds = graph.number, queues.order, queues.seconds
+    mark, latest = scratch.mark, scratch.latest
     place = number - 1
     while order[place] != task:
         other = order[place]
-        latest_without[other] = latest[other]
+        latest[other] = times.latest[other]
         place -= 1
     mark[task] = _ANCESTOR
     for back in range(place):
         other = order[place - 1 - back]
-        later = following[other]
-        if _is_next_to(pointer, after, mark, other, _ANCESTOR) or (
+        later = queues.following[other]
+        if _is_next_to(graph.after_pointer, graph.after, mark, other, _ANCESTOR) or (
             later < number and mark[later] == _ANCESTOR
         ):
             mark[other] = _ANCESTOR
         else:
-            due = _due(pointer, after, seconds, latest_without, other, length)
-            if later < number and latest_without[later] - seconds[later] < due:
-                due = latest_without[later] - seconds[later]
-            latest_without[other] = due
+            due = _due(graph.after_pointer, graph.after, seconds, latest, other, length)
+            if later < number and latest[later] - seconds[later] < due:
+                due = latest[later] - seconds[later]
+            latest[other] = due
 
 
 @kernel
 def _best_slot(
     graph: SubtaskGraph,
     modes: ModeArrays,
-    queues: _SubtaskQueues,
+    queues: SubtaskQueues,
     task: int,
     length: float,
-    mark: Flags,
-    finish: Doubles,
-    latest: Doubles,
+    scratch: SubtaskScratch,
     old_previous: int,
 ) -> tuple[int, int]:
     """Return mode and predecessor of the slot where a subtask finishes first (step 5).
@@ -325,11 +309,8 @@ def _best_slot(
     Ties: lower machine index, then earlier slot. The finish grows along a queue, so the first allowed slot is
     the best of its machine. If no slot is allowed, the subtask stays.
     """
-    sentinel = graph.number
-    head = queues.head
-    seconds = queues.seconds
-    following = queues.following
-    bound = graph.bound[task]
+    sentinel, seconds, bound = graph.number, queues.seconds, graph.bound[task]
+    finish, latest, mark = scratch.finish, scratch.latest, scratch.mark
     ready = _ready(graph.pointer, graph.before, finish, task, graph.earliest[task])
     due = _due(graph.after_pointer, graph.after, seconds, latest, task, length)
     rounding = _ROUNDING * length
@@ -344,7 +325,7 @@ def _best_slot(
         spent = mode_seconds(modes, task, mode)
         begin = ready
         earlier = 0 + sentinel
-        later = head[machine]
+        later = queues.head[machine]
         while begin + spent < best:
             if later == sentinel or mark[later] != _ANCESTOR:
                 limit = due
@@ -359,18 +340,14 @@ def _best_slot(
             if finish[later] > begin:
                 begin = finish[later]
             earlier = 0 + later
-            later = following[earlier]
+            later = queues.following[earlier]
     return chosen, chosen_previous
 
 
 @kernel
-def _reorder(graph: SubtaskGraph, queues: _SubtaskQueues, task: int, mark: Flags, scratch: Indices) -> None:
+def _reorder(graph: SubtaskGraph, queues: SubtaskQueues, task: int, scratch: SubtaskScratch) -> None:
     """Restore the order after a move: descendants of the moved subtask go after it, all others before it."""
-    number = graph.number
-    order = queues.order
-    previous = queues.previous
-    pointer = graph.pointer
-    before = graph.before
+    number, order, mark = graph.number, queues.order, scratch.mark
     for other in range(number):
         mark[other] = 0
     mark[task] = _DESCENDANT
@@ -380,16 +357,13 @@ def _reorder(graph: SubtaskGraph, queues: _SubtaskQueues, task: int, mark: Flags
         other = order[place]
         if other == task:
             continue
-        earlier = previous[other]
-        if _is_next_to(pointer, before, mark, other, _DESCENDANT) or (
-            earlier < number and mark[earlier] == _DESCENDANT
-        ):
+        if _depends(graph, mark, other, queues.previous[other]):
             mark[other] = _DESCENDANT
-            scratch[behind] = other
+            scratch.behind[behind] = other
             behind += 1
         else:
             order[kept] = other
             kept += 1
     order[kept] = task
     for index in range(behind):
-        order[kept + 1 + index] = scratch[index]
+        order[kept + 1 + index] = scratch.behind[index]

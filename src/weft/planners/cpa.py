@@ -11,7 +11,7 @@ from weft.errors import Infeasible
 from weft.instance.instance import Instance, ModeGroup
 from weft.kernels import compilation
 from weft.kernels.moldable_placement import AllotmentModes, CriticalPaths, allot_nodes
-from weft.kernels.problem import ProblemArrays
+from weft.kernels.problem import ProblemArrays, make_arrays
 from weft.planners.list_planner import place_tasks
 from weft.planners.planner import BasePlanner, Plan, PlanRequest
 from weft.planners.problem import ModeSubset, compile_problem, restrict_modes
@@ -70,13 +70,7 @@ def plan_allotment(instance: Instance) -> Allotment:
     options, count = _list_counts(instance)
     tasks, number = compile_problem(instance).tasks, len(instance)
     chosen = np.zeros(number, dtype=np.uint32)
-    paths = CriticalPaths(
-        bottom=np.zeros(number),
-        follower=np.zeros(number, dtype=np.uint32),
-        heap=np.zeros(number, dtype=np.uint32),
-        loss=np.zeros(number),
-        rank=np.zeros(number, dtype=np.uint32),
-    )
+    paths = make_arrays(CriticalPaths, number)
     compilation.run_kernel(
         allot_nodes,
         (tasks, options, mean_communication_s(instance)),

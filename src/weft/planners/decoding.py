@@ -30,8 +30,9 @@ from weft.kernels.decoder import (
     decode_bindings,
 )
 from weft.kernels.decoder import decode as decode_kernel
+from weft.kernels.problem import make_arrays, select_fields
 from weft.kernels.skylines import Skylines
-from weft.planners.problem import compile_problem
+from weft.planners.problem import compile_problem, make_schedule
 from weft.records import dataclass
 from weft.schedule.schedule import Schedule
 from weft.workflow.task_graph import COMPUTE, Floats, Indices
@@ -251,14 +252,7 @@ def decode(
     compute = instance.graph.kind == COMPUTE
     nodes = np.zeros(len(instance), dtype=np.uint32)
     nodes[compute] = compile_problem(instance).modes.nodes[scratch.mode[compute]]
-    return Schedule(
-        tasks=instance.graph.names,
-        machines=tuple(found.name for found in instance.machines),
-        machine=machine,
-        nodes=nodes,
-        start_s=start,
-        finish_s=decoded.finish_s[0],
-    )
+    return make_schedule(instance, machine=machine, nodes=nodes, start_s=start, finish_s=decoded.finish_s[0])
 
 
 def decode_population(
@@ -355,7 +349,8 @@ def _run(instance: Instance, genomes: Genomes, rule: int) -> tuple[DecodedPopula
     skylines = _count_skylines(problem, rule)
     makespan, node_seconds, cost = np.zeros(number), np.zeros(number), np.zeros(number)
     start, finish = np.zeros(rows * tasks.number), np.zeros(rows * tasks.number)
-    scratch = _scratch(problem)
+    m, resources = problem.machines.number, problem.machines.resources
+    scratch = make_arrays(DecoderScratch, tasks.number, free=m, steps=m, taken=resources, least=resources)
     wrong = compilation.run_kernel(
         decode_kernel,
         (problem, rule, skylines, genomes, _lines(problem, skylines)),
@@ -364,7 +359,7 @@ def _run(instance: Instance, genomes: Genomes, rule: int) -> tuple[DecodedPopula
         * (
             tasks.number * (_TASK_S + skylines * _LINE_S)
             + len(tasks.before) * _EDGE_S
-            + skylines * problem.machines.number * _MACHINE_S
+            + skylines * m * _MACHINE_S
         ),
     )
     if wrong < number:
@@ -381,28 +376,8 @@ def _run(instance: Instance, genomes: Genomes, rule: int) -> tuple[DecodedPopula
 def _lines(problem: kernel.ProblemArrays, skylines: int) -> Skylines:
     machines, resources = problem.machines.number, problem.machines.resources
     steps = skylines * (machines + 2 * (problem.tasks.number + len(problem.busy_machine)))
-    return Skylines(
-        resources=resources,
-        first=np.zeros(skylines * machines, dtype=np.int64),
-        last=np.zeros(skylines * machines, dtype=np.int64),
-        time=np.zeros(steps),
-        nodes=np.zeros(steps, dtype=np.int64),
-        left=np.zeros(steps * resources),
-    )
-
-
-def _scratch(problem: kernel.ProblemArrays) -> DecoderScratch:
-    tasks, machines = problem.tasks.number, problem.machines.number
-    return DecoderScratch(
-        seen=np.zeros(tasks, dtype=np.uint8),
-        host=np.zeros(tasks, dtype=np.uint32),
-        links=np.zeros(tasks, dtype=np.uint32),
-        mode=np.zeros(tasks, dtype=np.uint32),
-        free=np.zeros(machines),
-        steps=np.zeros(machines, dtype=np.int64),
-        taken=np.zeros(problem.machines.resources),
-        least=np.zeros(problem.machines.resources),
-    )
+    lines = skylines * machines
+    return make_arrays(Skylines, steps, resources=resources, first=lines, last=lines, left=steps * resources)
 
 
 def _invalid_genome_error(instance: Instance, genomes: Genomes, individual: int) -> Exception:
@@ -470,18 +445,16 @@ def _build_fast_path(instance: Instance, rule: int, turns: Indices | None) -> Fa
         return None
     pointer, before, edge = edges
     alone = (machines.form != kernel.OPEN) & (rule != UNLIMITED)
-    course = BindingProblem(
+    course = select_fields(
+        BindingProblem,
+        machines,
         tasks=tasks.number,
         machines=machines.number,
-        locations=machines.locations,
         variable=tasks.variable[order],
         earliest=tasks.earliest[order],
         pointer=pointer,
         before=before,
         size=tasks.size[edge],
-        host=machines.host,
-        location=machines.location,
-        inverse=machines.inverse,
         alone=alone.astype(np.uint8),
         release=release,
         # Virtual tasks take 0 s, whatever their work.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.instance.instance import Instance
+from weft.planners.problem import make_schedule
 from weft.schedule.bounds import Bounds, lower_bounds
 from weft.schedule.costs import schedule_cost, sequential_execution
 from weft.schedule.objective import Objective
@@ -218,21 +218,14 @@ class PopulationEvaluator:
         assert decoded.start_s is not None
         assert decoded.finish_s is not None
         values = np.full(len(possible), -np.inf)
-        example = Schedule(
-            tasks=self._instance.graph.names,
-            machines=tuple(found.name for found in self._instance.machines),
-            machine=machine[0],
-            nodes=nodes[0],
-            start_s=decoded.start_s[0],
-            finish_s=decoded.finish_s[0],
-        )
+        start_s, finish_s = decoded.start_s, decoded.finish_s
         for row in np.flatnonzero(possible).tolist():
-            schedule = replace(
-                example,
+            schedule = make_schedule(
+                self._instance,
                 machine=machine[row],
                 nodes=nodes[row],
-                start_s=decoded.start_s[row],
-                finish_s=decoded.finish_s[row],
+                start_s=start_s[row],
+                finish_s=finish_s[row],
             )
             loss = evaluate_loss(self._instance, self._objective, schedule)
             values[row] = -loss.value - (self._penalty * (1.0 + loss.excess) if loss.excess > 0 else 0.0)

@@ -9,6 +9,7 @@ import numpy as np
 
 from weft.kernels.just_in_time import PendingTasks, place_when_ready
 from weft.kernels.placement import APPENDED
+from weft.kernels.problem import make_arrays
 from weft.planners.list_planner import index_order, make_rule, run_placement
 from weft.planners.planner import BasePlanner, Plan, PlanRequest
 from weft.planners.problem import compile_problem
@@ -43,11 +44,7 @@ class LazyPlanner(BasePlanner):
         """Place every task when it becomes ready."""
         instance, number = request.instance, len(request.instance)
         draw = request.rng.random(number) if self.ties == "random" else np.zeros(number)
-        pending = PendingTasks(
-            left=np.zeros(number, dtype=np.int64),
-            ready=np.zeros(number),
-            heap=np.zeros(number, dtype=np.uint32),
-        )
+        pending = make_arrays(PendingTasks, number)
         rule, by_transfer = make_rule(place=APPENDED), int(self.by == "transfer")
         inputs = (compile_problem(instance), rule, by_transfer, draw, index_order(instance), pending)
         return Plan(schedule=run_placement(instance, place_when_ready, inputs), steps=1)

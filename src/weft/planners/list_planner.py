@@ -15,12 +15,12 @@ from weft.instance.instance import Instance
 from weft.kernels import compilation
 from weft.kernels.arrivals import Arrivals
 from weft.kernels.heft import place_earliest_finish
-from weft.kernels.placement import APPENDED, FINISH, PartialSchedule, PlacementRule, place_in_order
-from weft.kernels.problem import CLASSES, COMPUTE, RELATED, SHARED, TABLE, ProblemArrays
+from weft.kernels.placement import APPENDED, FINISH, PartialSchedule, PlacementRule, Workspace, place_in_order
+from weft.kernels.problem import CLASSES, COMPUTE, RELATED, SHARED, TABLE, ProblemArrays, make_arrays
 from weft.kernels.selection import LEAST, SelectionQueue, SelectionRule, place_by_selection
 from weft.kernels.timelines import INITIAL_GAPS, Gaps, Timelines
 from weft.planners.planner import BasePlanner, Plan, PlanRequest, Unsupported
-from weft.planners.problem import compile_problem
+from weft.planners.problem import compile_problem, make_schedule
 from weft.planners.ranks import link_equal_tasks, static_levels
 from weft.schedule.schedule import Schedule
 from weft.workflow.task_graph import Floats, Indices
@@ -99,10 +99,10 @@ def run_placement(
     those of placing every task once. Raises Infeasible if a task can never be placed.
     """
     problem: ProblemArrays = inputs[0]
-    scratch = make_scratch(problem, bound)
+    workspace = make_workspace(problem, bound)
     seconds = estimate_python_s(problem) if work_s is None else work_s
-    stuck = compilation.run_kernel(kernel, inputs, scratch, work_s=seconds)
-    return read_schedule(instance, scratch[2], stuck)
+    stuck = compilation.run_kernel(kernel, inputs, (workspace,), work_s=seconds)
+    return read_schedule(instance, workspace.schedule, stuck)
 
 
 def _is_simple(problem: ProblemArrays, rule: PlacementRule) -> bool:
@@ -142,9 +142,7 @@ def make_rule(
     )
 
 
-def make_scratch(
-    problem: ProblemArrays, bound: Indices | None = None
-) -> tuple[Timelines, Arrivals, PartialSchedule]:
+def make_workspace(problem: ProblemArrays, bound: Indices | None = None) -> Workspace:
     """Allocate the arrays of one placement; the kernels initialise everything but the bindings."""
     tasks, machines, modes = problem.tasks, problem.machines, problem.modes
     n, m, places = tasks.number, machines.number, machines.locations
@@ -157,63 +155,32 @@ def make_scratch(
     if bound is not None:
         free = bindings == m
         bindings[free] = bound[free]
-    lines = Timelines(
-        no_step=steps,
-        used=np.zeros(2, dtype=np.int64),
-        free_from=np.zeros(m),
-        gaps=_make_gaps(m, intervals),
-        last_step=_indices(m),
-        near_step=_indices(m),
-        step_time=np.zeros(steps),
-        step_nodes=np.zeros(steps, dtype=np.int64),
-        step_amount=np.zeros(steps * machines.resources),
-        step_before=_indices(steps),
-        step_after=_indices(steps),
-    )
-    arrivals = Arrivals(
-        latest=np.zeros(places),
-        second=np.zeros(places),
-        sender=_indices(places),
-        home=_indices(degree + 1),
-        is_home=_indices(machines.hosts),
-        at_home=np.zeros(machines.hosts),
-        turn=_indices(1),
-    )
-    board = PartialSchedule(
-        machine=_indices(n),
-        nodes=np.zeros(n, dtype=np.int64),
-        start=np.zeros(n),
-        finish=np.zeros(n),
-        mode=_indices(n),
-        bound=bindings,
-        waiting=_indices(tasks.variables),
-        next_waiting=_indices(n),
-        departure=np.zeros(n if tasks.transfers else 0),
-        mode_start=np.zeros(widest),
-        mode_finish=np.zeros(widest),
-    )
-    return lines, arrivals, board
-
-
-def _make_gaps(machines: int, intervals: int) -> Gaps:
     # An interval adds at most one gap. A list that is full is moved to one of twice its length: the lists in
     # use are at least half full, and those left behind are together no longer.
-    positions = INITIAL_GAPS * machines + 4 * intervals
-    return Gaps(
-        base=np.zeros(machines, dtype=np.int64),
-        count=np.zeros(machines, dtype=np.int64),
-        capacity=np.zeros(machines, dtype=np.int64),
-        reach=np.zeros(machines),
-        hint=np.zeros(machines, dtype=np.int64),
-        used=np.zeros(1, dtype=np.int64),
-        start=np.empty(positions),
-        end=np.empty(positions),
-        widest=np.empty(positions),
+    positions = INITIAL_GAPS * m + 4 * intervals
+    timelines = make_arrays(
+        Timelines,
+        steps,
+        no_step=steps,
+        used=2,
+        free_from=m,
+        gaps=make_arrays(Gaps, m, used=1, start=positions, end=positions, widest=positions),
+        last_step=m,
+        near_step=m,
+        step_amount=steps * machines.resources,
     )
-
-
-def _indices(number: int) -> Indices:
-    return np.zeros(number, dtype=np.uint32)
+    hosts = machines.hosts
+    arrivals = make_arrays(Arrivals, places, home=degree + 1, is_home=hosts, at_home=hosts, turn=1)
+    schedule = make_arrays(
+        PartialSchedule,
+        n,
+        bound=bindings,
+        waiting=tasks.variables,
+        departure=n if tasks.transfers else 0,
+        mode_start=widest,
+        mode_finish=widest,
+    )
+    return Workspace(timelines, arrivals, schedule)
 
 
 def read_schedule(instance: Instance, board: PartialSchedule, stuck: int) -> Schedule:
@@ -221,13 +188,9 @@ def read_schedule(instance: Instance, board: PartialSchedule, stuck: int) -> Sch
     if stuck < len(instance):
         name = instance.graph.names[stuck]
         raise Infeasible(f"{name} would never end on any machine that can run it")
-    return Schedule(
-        tasks=instance.graph.names,
-        machines=tuple(machine.name for machine in instance.machines),
-        machine=board.machine,
-        nodes=board.nodes.astype(np.uint32),
-        start_s=board.start,
-        finish_s=board.finish,
+    nodes = board.nodes.astype(np.uint32)
+    return make_schedule(
+        instance, machine=board.machine, nodes=nodes, start_s=board.start, finish_s=board.finish
     )
 
 
@@ -283,10 +246,11 @@ def select_tasks(
     )
     # If the start counts, a task takes the nodes that are free at that time.
     rule = make_rule(place=append_rule(instance), factor=FRUGAL if criterion == FINISH else 1.0)
+    ready = make_arrays(SelectionQueue, problem.tasks.number, taken=problem.machines.number)
     return run_placement(
         instance,
         place_by_selection,
-        (problem, rule, selection, _make_queue(problem)),
+        (problem, rule, selection, ready),
         work_s=_EVALUATIONS_PER_TASK * estimate_python_s(problem),
     )
 
@@ -296,22 +260,3 @@ def _may_take_no_time(problem: ProblemArrays) -> bool:
     modes, compute = problem.modes, problem.tasks.kind == COMPUTE
     spent = {RELATED: modes.work[compute], CLASSES: modes.rate, TABLE: modes.cell}
     return not bool(spent[modes.layout].all())
-
-
-def _make_queue(problem: ProblemArrays) -> SelectionQueue:
-    number, machines = problem.tasks.number, problem.machines.number
-    return SelectionQueue(
-        left=np.zeros(number, dtype=np.int64),
-        queue=_indices(number),
-        heap=_indices(number),
-        due=_indices(number),
-        equal=np.zeros(number),
-        value=np.zeros(number),
-        mode=_indices(number),
-        start=np.zeros(number),
-        other=_indices(number),
-        seen=np.zeros(number, dtype=np.int64),
-        seen_other=np.zeros(number, dtype=np.int64),
-        seen_bound=_indices(number),
-        taken=np.zeros(machines, dtype=np.int64),
-    )

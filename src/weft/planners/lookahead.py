@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from weft.instance.instance import Instance
 from weft.kernels.lookahead import LookaheadScratch, place_with_lookahead
-from weft.planners.list_planner import FRUGAL, ListPlanner, estimate_python_s, make_rule, run_placement
+from weft.kernels.problem import make_arrays
+from weft.planners.list_planner import FRUGAL, ListPlanner, estimate_python_s, run_placement
 from weft.planners.problem import compile_problem
 from weft.planners.ranks import order_by_rank, upward_ranks
 from weft.schedule.schedule import Schedule
@@ -37,17 +36,10 @@ class Lookahead(ListPlanner):
         """Compute ranks, sort, place by the finish of the successors."""
         problem = compile_problem(instance)
         machines, modes = problem.machines.number, max(map(len, instance.groups), default=0)
-        scratch = LookaheadScratch(
-            mode=np.zeros(machines, dtype=np.int64),
-            start=np.zeros(machines),
-            finish=np.zeros(machines),
-            score=np.zeros(machines),
-            ready=np.zeros(modes),
-            spent=np.zeros(modes),
-        )
+        scratch = make_arrays(LookaheadScratch, machines, ready=modes, spent=modes)
         return run_placement(
             instance,
             place_with_lookahead,
-            (problem, make_rule(factor=FRUGAL), order_by_rank(upward_ranks(instance)), scratch),
+            (problem, FRUGAL, order_by_rank(upward_ranks(instance)), scratch),
             work_s=estimate_python_s(problem) + _PAIR_S * instance.graph.edge_count * machines * modes,
         )

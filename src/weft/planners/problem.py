@@ -18,6 +18,7 @@ from weft.instance.instance import Instance, ModeGroup
 from weft.kernels import problem as kernel
 from weft.kernels.problem import TABLE, MachineArrays, ModeArrays, ProblemArrays, TaskArrays
 from weft.predictors.seconds import ClassSeconds, RelatedSeconds
+from weft.schedule.schedule import Schedule
 from weft.workflow.task_graph import COMPUTE, TRANSFER, Floats, Indices, TaskGraph
 
 _problem_cache: WeakKeyDictionary[Instance, ProblemArrays] = WeakKeyDictionary()
@@ -396,3 +397,17 @@ def _least_per_machine(group: ModeGroup, weighed: Floats) -> Floats:
     _, columns, number = np.unique(group.machine, return_index=True, return_inverse=True)
     found: Floats = np.minimum.reduceat(weighed, columns, axis=1)[:, number]
     return found
+
+
+def make_schedule(
+    instance: Instance, *, machine: Indices, nodes: Indices, start_s: Floats, finish_s: Floats
+) -> Schedule:
+    """Return a schedule of all tasks on the machines of an instance."""
+    return Schedule(
+        tasks=instance.graph.names,
+        machines=tuple(found.name for found in instance.machines),
+        machine=machine,
+        nodes=nodes,
+        start_s=start_s,
+        finish_s=finish_s,
+    )

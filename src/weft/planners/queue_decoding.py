@@ -16,11 +16,12 @@ from weft.errors import Infeasible, InvalidInput
 from weft.instance.instance import Instance
 from weft.kernels import compilation
 from weft.kernels import problem as kernel
+from weft.kernels.problem import make_arrays
 from weft.kernels.queue import CONSERVATIVE, JobRequests, QueueJobs, QueueState, run_amount_queue
 from weft.kernels.queue import run_queue as run_node_queue
 from weft.kernels.skylines import Skylines
 from weft.planners.decoding import DecodedPopulation, check_rows, count_individuals, row_stride, select_modes
-from weft.planners.problem import compile_problem
+from weft.planners.problem import compile_problem, make_schedule
 from weft.platform.machine import QUEUES
 from weft.schedule.schedule import Schedule
 from weft.workflow.task_graph import COMPUTE, Floats, Indices
@@ -59,14 +60,8 @@ def run_queue(
     nodes[compute] = problem.modes.nodes[
         _modes(instance, check_rows("counts", counts, len(instance)))[compute]
     ]
-    return Schedule(
-        tasks=instance.graph.names,
-        machines=tuple(machine.name for machine in instance.machines),
-        machine=np.zeros(len(instance), dtype=np.uint32),
-        nodes=nodes,
-        start_s=start,
-        finish_s=decoded.finish_s[0],
-    )
+    machine = np.zeros(len(instance), dtype=np.uint32)
+    return make_schedule(instance, machine=machine, nodes=nodes, start_s=start, finish_s=decoded.finish_s[0])
 
 
 def run_queue_population(
@@ -173,32 +168,23 @@ def _run(instance: Instance, jobs: QueueJobs, rule: int, requests: JobRequests) 
 
 def _make_scratch(jobs: QueueJobs) -> QueueState:
     number, resources = jobs.number, jobs.resources
-    return QueueState(
-        rank=np.zeros(number, dtype=np.uint32),
-        job=np.zeros(number, dtype=np.uint32),
-        missing=np.zeros(number, dtype=np.int64),
-        nodes=np.zeros(number + 1, dtype=np.int64),
-        spent=np.zeros(number),
-        need=np.zeros(number, dtype=np.int64),
-        ready=np.zeros(number, dtype=np.uint32),
-        running=np.zeros(number + 1, dtype=np.uint32),
-        until=np.zeros(number + 1),
-        left=np.zeros(resources),
-        extra=np.zeros(resources),
-        taken=np.zeros(resources),
-        least=np.zeros(resources),
+    return make_arrays(
+        QueueState,
+        number,
+        nodes=number + 1,
+        running=number + 1,
+        until=number + 1,
+        left=resources,
+        extra=resources,
+        taken=resources,
+        least=resources,
     )
 
 
 def _line(jobs: QueueJobs) -> Skylines:
     steps = 2 * jobs.number + 1  # a job begins one step and ends one
-    return Skylines(
-        resources=jobs.resources,
-        first=np.zeros(1, dtype=np.int64),
-        last=np.zeros(1, dtype=np.int64),
-        time=np.zeros(steps),
-        nodes=np.zeros(steps, dtype=np.int64),
-        left=np.zeros(steps * jobs.resources),
+    return make_arrays(
+        Skylines, steps, resources=jobs.resources, first=1, last=1, left=steps * jobs.resources
     )
 
 

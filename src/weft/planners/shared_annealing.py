@@ -15,6 +15,7 @@ from weft.errors import Infeasible
 from weft.instance.instance import BusyInterval, Instance, find_exceeded, largest_consumption
 from weft.kernels import compilation
 from weft.kernels import problem as kernel
+from weft.kernels.problem import make_arrays, select_fields
 from weft.kernels.shared_annealing import (
     DRAWS,
     SharedGoal,
@@ -31,7 +32,7 @@ from weft.kernels.shared_annealing import (
 from weft.planners.decoding import encode_schedule
 from weft.planners.evaluation import LinearObjective
 from weft.planners.planner import Budget, Plan, PlanProgress
-from weft.planners.problem import compile_problem
+from weft.planners.problem import compile_problem, make_schedule
 from weft.schedule.schedule import Schedule
 from weft.workflow.task_graph import COMPUTE, Floats, Indices, TaskGraph
 
@@ -290,9 +291,8 @@ class _SharedSearch:
         chosen = modes.first[modes.group[compute]] + self.workspace.mode[self.best.mode[compute]]
         nodes = np.zeros(len(instance), dtype=np.uint32)
         nodes[compute] = modes.nodes[chosen]
-        return Schedule(
-            tasks=instance.graph.names,
-            machines=tuple(machine.name for machine in instance.machines),
+        return make_schedule(
+            instance,
             machine=self.best.bound[instance.graph.variable],
             nodes=nodes,
             start_s=layout.start.copy(),
@@ -387,8 +387,8 @@ def build_workspace(instance: Instance, objective: LinearObjective) -> SharedWor
     problem = compile_problem(instance)
     descends = _descendants(instance.graph)
     ways, shop = _ways_and_shop(instance, objective, listed, descends)
-    links = _links(problem)
-    tasks = problem.tasks.number
+    tasks, machines = problem.tasks, problem.machines
+    links = select_fields(SharedLinks, tasks, machines, far=int(machines.hosts > 1))
     return SharedWorkspace(
         shop=shop,
         links=links,
@@ -397,12 +397,7 @@ def build_workspace(instance: Instance, objective: LinearObjective) -> SharedWor
         goal=_goal(objective, ways),
         moves=_moves(instance, listed, descends, backwards=links.far == 0 and not instance.busy),
         layout=_layout(shop),
-        scratch=SharedScratch(
-            changed=np.zeros(tasks, dtype=np.uint32),
-            old_mode=np.zeros(tasks, dtype=np.uint32),
-            order=np.zeros(tasks, dtype=np.uint32),
-            used=np.zeros(ways.budgets),
-        ),
+        scratch=make_arrays(SharedScratch, tasks.number, used=ways.budgets),
     )
 
 
@@ -418,10 +413,9 @@ def _ways_and_shop(
     node_s = listed.nodes * listed.seconds
     price = node_s * machines.price[listed.machine]
     moldable = len(_moldable(listed)) > 0
-    ways = SharedModes(
-        first=listed.first,
-        machine=listed.machine,
-        seconds=listed.seconds,
+    ways = select_fields(
+        SharedModes,
+        listed,
         need=packing.need,
         charge=node_s * objective.per_node_s + price * objective.per_price,
         drag=node_s * (_DRAG * objective.per_second / float(instance.capacity.sum()) if moldable else 0.0),
@@ -429,41 +423,19 @@ def _ways_and_shop(
         budgets=listed.use.shape[1],
         use=listed.use.reshape(-1),
     )
-    shop = SharedProblem(
+    shop = select_fields(
+        SharedProblem,
+        tasks,
         tasks=tasks.number,
         machines=machines.number,
-        variables=tasks.variables,
         guard=packing.guard,
-        variable=tasks.variable,
-        earliest=tasks.earliest,
         tail=_tails(instance, listed, descends),
-        pointer=tasks.pointer,
-        before=tasks.before,
-        after_pointer=tasks.after_pointer,
-        after=tasks.after,
         open=(machines.form == kernel.OPEN).astype(np.uint8),
         step_pointer=packing.pointer,
         step_time=packing.time_s,
         step_free=packing.free,
     )
     return ways, shop
-
-
-def _links(problem: kernel.ProblemArrays) -> SharedLinks:
-    tasks, machines = problem.tasks, problem.machines
-    return SharedLinks(
-        far=int(machines.hosts > 1),
-        locations=machines.locations,
-        source=tasks.source,
-        moved=tasks.moved,
-        size=tasks.size,
-        files=tasks.files,
-        fixed=tasks.fixed,
-        host=machines.host,
-        location=machines.location,
-        latency=machines.latency,
-        inverse=machines.inverse,
-    )
 
 
 def _goal(objective: LinearObjective, ways: SharedModes) -> SharedGoal:
@@ -538,16 +510,15 @@ def _moves(
         if variable not in instance.pinned and len(instance.candidates_of(variable)) > 1
     ]
     members = np.bincount(tasks.variable, minlength=tasks.variables)
-    return SharedMoves(
+    return select_fields(
+        SharedMoves,
+        tasks,
         shifts=len(shifted),
         shifted=shifted.astype(np.uint32),
         molds=len(molded),
         molded=molded.astype(np.uint32),
         takes=len(taken),
         taken=np.array(taken, dtype=np.uint32),
-        candidate_pointer=tasks.candidate_pointer,
-        candidate=tasks.candidate,
-        candidate_set=tasks.candidate_set,
         member_pointer=np.concatenate([[0], np.cumsum(members)]).astype(np.uint32),
         member=np.argsort(tasks.variable, kind="stable").astype(np.uint32),
         **_shares(len(shifted), len(molded), len(taken), backwards=backwards),
@@ -571,13 +542,8 @@ def _shares(shifts: int, molds: int, takes: int, *, backwards: bool) -> dict[str
 
 def _layout(shop: SharedProblem) -> SharedSchedule:
     steps = len(shop.step_time) + 2 * shop.tasks
-    return SharedSchedule(
-        start=np.zeros(shop.tasks),
-        finish=np.zeros(shop.tasks),
-        first=np.zeros(shop.machines, dtype=np.int64),
-        last=np.zeros(shop.machines, dtype=np.int64),
-        time=np.zeros(steps),
-        free=np.zeros(steps, dtype=np.int64),
+    return make_arrays(
+        SharedSchedule, shop.tasks, first=shop.machines, last=shop.machines, time=steps, free=steps
     )
 
 

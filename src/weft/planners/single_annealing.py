@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from weft.instance.instance import Instance, ModeGroup
 from weft.kernels import compilation
-from weft.kernels.problem import SHARED, SINGLE
+from weft.kernels.problem import SHARED, SINGLE, make_arrays, select_fields
 from weft.kernels.single_annealing import WORDS, SingleObjective, SingleProblem, SingleState, anneal_single
 from weft.planners.decoding import APPEND, INSERTION, Genome, decode, encode_schedule
 from weft.planners.evaluation import LinearObjective, Loss
@@ -329,28 +329,21 @@ def build_field(instance: Instance) -> SingleProblem:
     # In most workflows the transfer time depends only on the size; the kernel for that is faster.
     rich = bool(tasks.fixed.any() or (tasks.files.any() and latency.any()))
     sinks = np.flatnonzero(np.diff(tasks.after_pointer.astype(np.int64)) == 0).astype(np.uint32)
-    return SingleProblem(
+    return select_fields(
+        SingleProblem,
+        tasks,
+        machines,
         tasks=tasks.number,
         machines=machines.number,
-        hosts=machines.hosts,
-        variable=tasks.variable,
         choice=choice,
         option_pointer=option_pointer,
         option=option,
         member_pointer=np.concatenate([[0], np.cumsum(number)]).astype(np.uint32),
         member=members,
-        earliest=tasks.earliest,
         seconds=np.where(np.isfinite(seconds), seconds, 0.0).reshape(-1),
         lined=(machines.form == SINGLE).astype(np.uint8),
-        host=machines.host,
-        pointer=tasks.pointer,
-        before=tasks.before,
-        size=tasks.size,
         files=tasks.files if rich else None,
         fixed=tasks.fixed if rich else None,
-        after_pointer=tasks.after_pointer,
-        after=tasks.after,
-        after_edge=tasks.after_edge,
         inverse=inverse.reshape(-1),
         latency=latency.reshape(-1) if rich else None,
         apart=apart.reshape(-1) if rich else None,
@@ -425,26 +418,14 @@ def _per_excess(scale: float, limit: float) -> float:
 
 def build_state(field: SingleProblem, genome: Genome) -> SingleState:
     """Return the state of a genome; the kernel derives the rest from order and machines."""
-    tasks, machines = field.tasks, field.machines
     machine = genome.bound[field.variable].astype(np.uint32)
-
-    def indices(number: int) -> Indices:
-        return np.zeros(number, dtype=np.uint32)
-
-    return SingleState(
+    return make_arrays(
+        SingleState,
+        field.tasks,
         order=genome.order.copy(),
-        position=indices(tasks),
         machine=machine,
-        home=indices(tasks),
-        line=indices(tasks),
-        previous=indices(tasks),
-        following=indices(tasks),
-        first=indices(machines),
-        last=indices(machines),
-        spent=np.zeros(tasks),
-        finish=np.zeros(tasks),
-        tail=np.zeros(tasks),
-        stale=np.zeros(tasks, dtype=np.uint8),
+        first=field.machines,
+        last=field.machines,
         total=np.array([0.0, 0.0, 0.0, np.inf]),
         best_order=genome.order.copy(),
         best_machine=machine.copy(),

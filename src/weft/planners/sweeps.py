@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from weft.instance.instance import Instance
 from weft.kernels import compilation
-from weft.kernels.xdcp import SubtaskGraph, move_subtasks
+from weft.kernels.problem import make_arrays, select_fields
+from weft.kernels.xdcp import SubtaskGraph, SubtaskQueues, SubtaskScratch, SubtaskTimes, move_subtasks
 from weft.planners.planner import BasePlanner, Budget, Plan, PlanRequest, Unsupported
-from weft.planners.problem import compile_problem
+from weft.planners.problem import compile_problem, make_schedule
 from weft.schedule.objective import Objective
 from weft.schedule.schedule import Schedule
 from weft.workflow.task_graph import COMPUTE, TRANSFER, Indices
@@ -166,34 +167,29 @@ class SweepQueues:
         number = tasks.number
         self.instance = instance
         self.modes = modes
-        self.sweep = SubtaskGraph(
-            number=number,
-            machines=problem.machines.number,
-            pointer=tasks.pointer,
-            before=tasks.before,
-            after_pointer=tasks.after_pointer,
-            after=tasks.after,
-            earliest=tasks.earliest,
-            layer=layers.layer,
-            bound=tasks.pinned[tasks.variable],
-        )
+        bound = tasks.pinned[tasks.variable]
+        machines = problem.machines.number
+        self.sweep = select_fields(SubtaskGraph, tasks, machines=machines, layer=layers.layer, bound=bound)
         self.compute = instance.graph.kind == COMPUTE
-        self.mode = np.zeros(number, dtype=np.uint32)
-        self.seconds = np.zeros(number)
-        # Layer by layer is a topological order of dependencies and queues.
-        self.order = np.lexsort((np.arange(number), layers.layer)).astype(np.uint32)
-        self.previous = np.full(number, number, dtype=np.uint32)
-        self.following = np.full(number, number, dtype=np.uint32)
-        self.head = np.full(self.sweep.machines, number, dtype=np.uint32)
+        nothing = np.full(number, number, dtype=np.uint32)
+        self.queues = make_arrays(
+            SubtaskQueues,
+            number,
+            previous=nothing,
+            following=nothing.copy(),
+            head=np.full(machines, number, dtype=np.uint32),
+            # Layer by layer is a topological order of dependencies and queues.
+            order=np.lexsort((np.arange(number), layers.layer)).astype(np.uint32),
+        )
         self._fill(layers, start)
         self.placed = np.ones(number, dtype=np.uint8)
-        self.start, self.finish, self.latest = np.zeros(number), np.zeros(number), np.zeros(number)
+        self.times = make_arrays(SubtaskTimes, number)
         self.move_tasks(0)
 
     @property
     def length_s(self) -> float:
         """Return the makespan."""
-        return float(self.finish.max(initial=0.0))
+        return float(self.times.finish.max(initial=0.0))
 
     def improve(self, budget: Budget) -> bool:
         """Run a pass in which every task may move once; return False if the clock ended it early."""
@@ -209,55 +205,44 @@ class SweepQueues:
     def schedule(self) -> Schedule:
         """Return the schedule of the queues."""
         instance, machine = self.instance, self.sweep.bound.copy()
-        machine[self.compute] = self.modes.machine[self.mode[self.compute]]
+        machine[self.compute] = self.modes.machine[self.queues.mode[self.compute]]
         for task in np.flatnonzero(machine == self.sweep.machines).tolist():  # virtual and not bound
             machine[task] = instance.candidates_of(int(instance.graph.variable[task]))[0]
-        return Schedule(
-            tasks=instance.graph.names,
-            machines=tuple(machine.name for machine in instance.machines),
+        return make_schedule(
+            instance,
             machine=machine,
             nodes=self.compute.astype(np.uint32),
-            start_s=self.start.copy(),
-            finish_s=self.finish.copy(),
+            start_s=self.times.start.copy(),
+            finish_s=self.times.finish.copy(),
         )
 
     def move_tasks(self, limit: int) -> int:
         """Move up to ``limit`` tasks; return the number of tasks moved."""
         number = self.sweep.number
-        scratch = (
-            np.zeros(number),
-            np.zeros(number),
-            np.zeros(number, dtype=np.uint8),
-            np.zeros(number, dtype=np.uint32),
-        )
-        state = (
-            self.placed, self.mode, self.seconds, self.previous, self.following, self.head, self.order,
-            self.start, self.finish, self.latest,
-        )  # fmt: skip
+        inputs = (self.sweep, self.modes, limit, make_arrays(SubtaskScratch, number))
+        outputs = (self.placed, self.queues, self.times)
         work_s = _PLAIN_S * (1 + limit) * (number + len(self.sweep.before))
-        moved: int = compilation.run_kernel(
-            move_subtasks, (self.sweep, self.modes, limit, *scratch), state, work_s=work_s
-        )
+        moved: int = compilation.run_kernel(move_subtasks, inputs, outputs, work_s=work_s)
         return moved
 
     def _fill(self, layers: LayerAssignment, start: InitialQueues) -> None:
         """Choose the initial mode of every task; queue tasks layer by layer, then by index."""
-        modes, bound = self.modes, self.sweep.bound
-        queued = self.order[self.compute[self.order]]
+        modes, bound, queues = self.modes, self.sweep.bound, self.queues
+        queued = queues.order[self.compute[queues.order]]
         first = modes.first.astype(np.int64)
         begin, end = first[modes.group[queued]], first[modes.group[queued] + 1]
-        self.mode[queued] = begin + (layers.position[queued] % (end - begin) if start == "shuffle" else 0)
+        queues.mode[queued] = begin + (layers.position[queued] % (end - begin) if start == "shuffle" else 0)
         for index in np.flatnonzero(bound[queued] < self.sweep.machines).tolist():
             own = modes.machine[begin[index] : end[index]]
-            self.mode[queued[index]] = begin[index] + int(np.argmax(own == bound[queued[index]]))
-        machine = modes.machine[self.mode[queued]]
+            queues.mode[queued[index]] = begin[index] + int(np.argmax(own == bound[queued[index]]))
+        machine = modes.machine[queues.mode[queued]]
         by_machine = np.argsort(machine, kind="stable")
         queued, machine = queued[by_machine], machine[by_machine]
         same = machine[1:] == machine[:-1]
-        self.previous[queued[1:][same]] = queued[:-1][same]
-        self.following[queued[:-1][same]] = queued[1:][same]
+        queues.previous[queued[1:][same]] = queued[:-1][same]
+        queues.following[queued[:-1][same]] = queued[1:][same]
         heads = np.concatenate(([True], ~same))[: len(queued)]
-        self.head[machine[heads]] = queued[heads]
+        queues.head[machine[heads]] = queued[heads]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
