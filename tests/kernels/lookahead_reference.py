@@ -7,10 +7,10 @@ import math
 from kernels.placement_reference import Placement
 from weft.workflow.task_graph import COMPUTE
 
-__all__ = ["LookingAhead"]
+__all__ = ["LookaheadPlacement"]
 
 
-class LookingAhead(Placement):
+class LookaheadPlacement(Placement):
     """Placement of each task on the machine with the earliest finish of its successors."""
 
     def __init__(self, instance, *, factor):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kernels.lookahead_reference import LookingAhead
+from kernels.lookahead_reference import LookaheadPlacement
 from kernels.random_graphs import faceted, layered
 from planning_examples import planned
 from weft.planners.ranks import order_by_rank, upward_ranks
@@ -24,7 +24,7 @@ def columns(schedule):
 
 
 def reference(made):
-    board = LookingAhead(made, factor=1.05)
+    board = LookaheadPlacement(made, factor=1.05)
     for task in order_by_rank(upward_ranks(made)).tolist():
         board.place(task)
     assert board.is_finished()

@@ -16,7 +16,7 @@ __all__ = ["StubView", "attempt", "mode", "run_of"]
 class StubView:
     """The part of a view that priorities and forecasts read."""
 
-    beliefs: tuple
+    speed_factors: tuple
     now: float = 0.0
     live: list = field(default_factory=list)
 

@@ -33,7 +33,7 @@ def reference_left_s(made, view, run, live):
         before = list(enumerate(made.graph.predecessors(task).tolist(), made.graph.predecessor_pointer[task]))
         modes, found = made.modes(task), []
         for machine in sorted(set(modes.machine.tolist())):
-            if not view.beliefs[machine]:
+            if not view.speed_factors[machine]:
                 continue
             there = np.flatnonzero(modes.machine == machine)
             best = there[modes.seconds[there].argmin()]
@@ -44,7 +44,7 @@ def reference_left_s(made, view, run, live):
                 arrival = max(arrival, ends.get(other, 0.0) + moving)
             free = sorted(nodes[machine])
             free_from = 0.0 if made.unlimited[machine] else free[int(modes.nodes[best]) - 1]
-            seconds = float(modes.seconds[best]) / view.beliefs[machine]
+            seconds = float(modes.seconds[best]) / view.speed_factors[machine]
             found.append((max(arrival, free_from) + seconds, free_from, machine, int(modes.nodes[best])))
         finish, _, machine, taken = min(found)
         if not made.unlimited[machine]:

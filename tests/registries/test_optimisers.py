@@ -102,7 +102,7 @@ def test_interruption_before_the_first_evaluation_propagates(optimiser):
 
 def test_progress_is_reported_after_every_generation(optimiser):
     reported = []
-    found = run(optimiser, tell=reported.append)
+    found = run(optimiser, on_progress=reported.append)
     assert [one.generations for one in reported] == list(range(1, found.generations + 1))
     assert [one.value for one in reported] == found.history.tolist()
     assert reported[-1].visited == found.visited

@@ -118,8 +118,8 @@ def check_machines(state: EngineState, instance: Instance) -> None:
         require(left == machine.free_capacity(), f"{left} is its recorded free capacity", where)
         if left is not None:
             free.add(machine.index)
-    believed = tuple(machine.speed_factor if machine.up else 0.0 for machine in state.machines)
-    require(state.machines.beliefs == believed, f"the speed factors are {believed}", f"at {state.now} s")
+    factors = tuple(machine.speed_factor if machine.up else 0.0 for machine in state.machines)
+    require(state.machines.speed_factors == factors, f"the speed factors are {factors}", f"at {state.now} s")
     require(set(state.machines.free) == free, f"{sorted(free)} have free nodes", f"at {state.now} s")
     promised = _sum_promised(state)
     found = {machine.index: machine.promised_units for machine in state.machines if machine.promised_units}

@@ -228,9 +228,9 @@ class EngineView:
         return self._runs
 
     @property
-    def beliefs(self) -> tuple[float, ...]:
+    def speed_factors(self) -> tuple[float, ...]:
         """Return the estimated speed factor of every machine; 0: down."""
-        return self._state.machines.beliefs
+        return self._state.machines.speed_factors
 
     @property
     def free(self) -> Collection[int]:

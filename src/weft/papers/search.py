@@ -25,7 +25,7 @@ def run_search(
         found = search.optimise(space, evaluate, rng=rng, limit=NO_LIMIT)
     else:
         watch = _TargetLimit(optimum)
-        found = search.optimise(space, evaluate, rng=rng, limit=watch, tell=watch.look)
+        found = search.optimise(space, evaluate, rng=rng, limit=watch, on_progress=watch.look)
     if found.cut and (optimum is None or found.value < optimum):
         raise KeyboardInterrupt
     return found

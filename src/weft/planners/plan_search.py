@@ -108,14 +108,14 @@ def search_encoding(
     ``by`` is the name of the planner in progress reports.
     """
     known, steps = ((), 0) if seeds is None else seeds
-    reporter = _ProgressReporter(request, encoding, by=by, steps=steps)
+    reporter = _ProgressReporter(request=request, encoding=encoding, by=by, steps=steps)
     found = optimiser.optimise(
         encoding.space,
         encoding.values,
         rng=request.rng,
         limit=_RemainingBudget(budget=request.budget, taken=steps),
         starts=[encoding.point(schedule) for schedule in known],
-        tell=None if request.budget.on_progress is None else reporter.report,
+        on_progress=None if request.budget.on_progress is None else reporter.report,
         pool=request.pool,
         batch=encoding.batch,
     )
@@ -140,23 +140,23 @@ class _RemainingBudget:
         return self.budget.allows(self.taken + steps_taken)
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
 class _ProgressReporter:
     """Reports every state of an optimiser that is better than the last reported one."""
 
-    def __init__(self, request: PlanRequest, encoding: Encoding, *, by: str, steps: int) -> None:
-        self._request = request
-        self._encoding = encoding
-        self._by = by
-        self._steps = steps
-        self._value = -np.inf
+    request: PlanRequest
+    encoding: Encoding
+    by: str
+    steps: int
+    value: float = -np.inf
 
     def report(self, state: SearchState) -> None:
-        request = self._request
-        if request.budget.on_progress is None or not state.value > self._value:
+        request = self.request
+        if request.budget.on_progress is None or not state.value > self.value:
             return
-        self._value = state.value
-        schedule = self._encoding.schedule(state.best)
-        steps = self._steps + state.visited
+        self.value = state.value
+        schedule = self.encoding.schedule(state.best)
+        steps = self.steps + state.visited
         request.budget.on_progress(
-            PlanProgress.of(schedule, request.instance, request.objective, by=self._by, steps=steps)
+            PlanProgress.of(schedule, request.instance, request.objective, by=self.by, steps=steps)
         )

@@ -44,24 +44,19 @@ _MARGIN = 0.2
 """A planner that leaves more than this share of its time was not ended by the clock."""
 
 
+@dataclass(slots=True, eq=False)
 class Incumbent:
     """The best schedule and the best lower bound so far, of one instance under one objective."""
 
-    def __init__(
-        self,
-        instance: Instance,
-        objective: Objective,
-        on_progress: Callable[[PlanProgress], None] | None,
-    ) -> None:
-        self._instance = instance
-        self._objective = objective
-        self._on_progress = on_progress
-        self._cheapest: float | None = None
-        self._found: tuple[Loss, Schedule] | None = None
-        self._by = ""
-        self._bound_by = ""
-        self.bound_s = 0.0
-        self.steps = 0
+    instance: Instance
+    objective: Objective
+    on_progress: Callable[[PlanProgress], None] | None
+    bound_s: float = 0.0
+    steps: int = 0
+    _cheapest: float | None = None
+    _found: tuple[Loss, Schedule] | None = None
+    _by: str = ""
+    _bound_by: str = ""
 
     @property
     def schedule(self) -> Schedule | None:
@@ -82,7 +77,7 @@ class Incumbent:
             self._report(by)
 
     def _offer_schedule(self, schedule: Schedule, by: str) -> float:
-        loss = evaluate_loss(self._instance, self._objective, schedule)
+        loss = evaluate_loss(self.instance, self.objective, schedule)
         before = self._found
         if before is not None and loss >= before[0]:
             return 0.0
@@ -106,18 +101,18 @@ class Incumbent:
         loss, schedule = self._found
         if loss.excess > 0:
             return self._is_hopeless()
-        if self._objective.is_makespan:
+        if self.objective.is_makespan:
             return schedule.makespan_s <= self.bound_s * (1.0 + GAP_TOLERANCE)
         return loss.value <= self._least_value() + GAP_TOLERANCE * abs(loss.value)
 
     def _is_hopeless(self) -> bool:
-        deadline_s, max_cost = self._objective.deadline_s, self._objective.max_cost
+        deadline_s, max_cost = self.objective.deadline_s, self.objective.max_cost
         late = deadline_s is not None and self.bound_s > deadline_s * (1.0 + GAP_TOLERANCE)
         return late or (max_cost is not None and self._cheapest_cost() > max_cost * (1.0 + GAP_TOLERANCE))
 
     def _least_value(self) -> float:
         """Return a lower bound on the objective value; minus infinity if none is known."""
-        instance, objective = self._instance, self._objective
+        instance, objective = self.instance, self.objective
         if objective.name == "local":
             return float(instance.shortest_s().sum())
         linear = linearise_objective(instance, objective)
@@ -127,22 +122,22 @@ class Incumbent:
 
     def _cheapest_cost(self) -> float:
         if self._cheapest is None:
-            self._cheapest = cheapest_cost(self._instance)
+            self._cheapest = cheapest_cost(self.instance)
         return self._cheapest
 
     def relay(self, by: str, progress: PlanProgress) -> None:
         """Forward the progress of a planner, with the best bound and the steps of the whole portfolio."""
-        if self._on_progress is not None and progress.makespan_s > 0:
+        if self.on_progress is not None and progress.makespan_s > 0:
             bound_s = max(self.bound_s, progress.bound_s)
-            self._on_progress(replace(progress, by=by, bound_s=bound_s, steps=self.steps + progress.steps))
+            self.on_progress(replace(progress, by=by, bound_s=bound_s, steps=self.steps + progress.steps))
 
     def _report(self, by: str) -> None:
-        if self._on_progress is None or self._found is None:
+        if self.on_progress is None or self._found is None:
             return
         schedule = self._found[1]
-        self._on_progress(
+        self.on_progress(
             PlanProgress.of(
-                schedule, self._instance, self._objective, by=by, steps=self.steps, bound_s=self.bound_s
+                schedule, self.instance, self.objective, by=by, steps=self.steps, bound_s=self.bound_s
             )
         )
 

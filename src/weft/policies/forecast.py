@@ -234,7 +234,7 @@ class FinishForecast:
 
     def __init__(self, view: View) -> None:
         self._now = view.now
-        self._factors = view.beliefs
+        self._factors = view.speed_factors
         self._view = view
         self._attempts: dict[int, Sequence[AttemptView]] = {}
         """Per run: its attempts at the first forecast."""

@@ -316,7 +316,7 @@ class View(Protocol):
         """Return the active runs by arrival."""
 
     @property
-    def beliefs(self) -> tuple[float, ...]:
+    def speed_factors(self) -> tuple[float, ...]:
         """Return the speed factor of every machine, 0 if it is down; the same object while unchanged."""
 
     @property

@@ -68,7 +68,7 @@ class Islands:
         rng: np.random.Generator,
         limit: Limit = NO_LIMIT,
         starts: Iterable[ArrayLike] = (),
-        tell: ProgressCallback | None = None,
+        on_progress: ProgressCallback | None = None,
         pool: Pool = INLINE_POOL,
         batch: int | None = None,
     ) -> SearchResult:
@@ -94,8 +94,8 @@ class Islands:
                 standing = log.add([found for found, _ in done])
                 held = [np.concatenate([standing.best[None], found.last]) for found, _ in done]
                 rngs = [used for _, used in done]
-                if tell is not None:
-                    tell(standing)
+                if on_progress is not None:
+                    on_progress(standing)
             cut = cut or not limit.allows(log.visited)
         return log.result(np.concatenate(held), cut=cut)
 

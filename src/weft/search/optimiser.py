@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import ClassVar, NamedTuple, Protocol, Self
 
@@ -99,7 +99,7 @@ class Optimiser(Protocol):
         rng: np.random.Generator,
         limit: Limit = NO_LIMIT,
         starts: Iterable[ArrayLike] = (),
-        tell: ProgressCallback | None = None,
+        on_progress: ProgressCallback | None = None,
         pool: Pool = INLINE_POOL,
         batch: int | None = None,
     ) -> SearchResult:
@@ -114,6 +114,7 @@ class _LimitReached(Exception):
     """The limit of a search is reached; the context of ``Evaluator`` handles it."""
 
 
+@dataclass(slots=True, eq=False)
 class Evaluator:
     """Evaluates points for an optimiser and keeps the best.
 
@@ -121,31 +122,22 @@ class Evaluator:
     As a context manager it ends the search when the limit is reached or Ctrl-C is pressed.
     """
 
-    def __init__(
-        self,
-        evaluate: Evaluate,
-        *,
-        limit: Limit,
-        tell: ProgressCallback | None,
-        pool: Pool,
-        batch: int | None,
-    ) -> None:
-        self._function = evaluate
-        self._limit = limit
-        self._tell = tell
-        self._pool = pool
-        self._batch = batch
-        self.best = np.zeros(0, dtype=np.uint32)
-        self.value = -np.inf
-        self.visited = 0
-        self.generations = 0
-        self.generation_of_best = 0
-        self.last: Points | None = None
-        """The current points of the search; None for the best point."""
-        self._history: list[float] = []
-        self.cut = False
-        self._is_open = False
-        """Whether a generation is partly evaluated."""
+    function: Evaluate
+    limit: Limit
+    on_progress: ProgressCallback | None
+    pool: Pool
+    batch: int | None
+    best: Points = field(default_factory=lambda: np.zeros(0, dtype=np.uint32), init=False)
+    value: float = field(default=-np.inf, init=False)
+    visited: int = field(default=0, init=False)
+    generations: int = field(default=0, init=False)
+    generation_of_best: int = field(default=0, init=False)
+    last: Points | None = field(default=None, init=False)
+    """The current points of the search; None for the best point."""
+    cut: bool = field(default=False, init=False)
+    _history: list[float] = field(default_factory=list, init=False)
+    _is_open: bool = field(default=False, init=False)
+    """Whether a generation is partly evaluated."""
 
     def __enter__(self) -> Self:
         return self
@@ -162,21 +154,21 @@ class Evaluator:
 
     def evaluate(self, points: Points) -> Floats:
         """Evaluate a generation and return its values; a reached limit ends the search here."""
-        size = len(points) if self._batch is None else self._batch
+        size = len(points) if self.batch is None else self.batch
         parts = []
         for start in range(0, len(points), size):
-            if self.visited and not self._limit.allows(self.visited):
+            if self.visited and not self.limit.allows(self.visited):
                 raise _LimitReached
             parts.append(self._evaluate_batch(points[start : start + size]))
         self._close()
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def _evaluate_batch(self, points: Points) -> Floats:
-        if (workers := min(self._pool.workers, len(points))) == 1:
-            values = self._function(points)
+        if (workers := min(self.pool.workers, len(points))) == 1:
+            values = self.function(points)
         else:
             parts = np.array_split(points, workers)
-            values = np.concatenate(list(self._pool.map(self._function, parts)))
+            values = np.concatenate(list(self.pool.map(self.function, parts)))
         number = int(values.argmax())
         if not self.visited or values[number] > self.value:
             self.best, self.value = points[number].copy(), float(values[number])
@@ -190,8 +182,8 @@ class Evaluator:
         self._is_open = False
         self._history.append(self.value)
         self.generations += 1
-        if self._tell is not None:
-            self._tell(SearchState(self.generations, self.visited, self.best, self.value))
+        if self.on_progress is not None:
+            self.on_progress(SearchState(self.generations, self.visited, self.best, self.value))
 
     def result(self) -> SearchResult:
         """Return the result of the search."""
@@ -229,12 +221,12 @@ class OptimiserBase(ABC):
         rng: np.random.Generator,
         limit: Limit = NO_LIMIT,
         starts: Iterable[ArrayLike] = (),
-        tell: ProgressCallback | None = None,
+        on_progress: ProgressCallback | None = None,
         pool: Pool = INLINE_POOL,
         batch: int | None = None,
     ) -> SearchResult:
         """Search until a rule of the method or the limit ends it; see ``Optimiser.optimise``."""
-        evaluator = Evaluator(evaluate, limit=limit, tell=tell, pool=pool, batch=batch)
+        evaluator = Evaluator(evaluate, limit, on_progress, pool, batch)
         with evaluator:
             self.search(space, evaluator, rng, list(starts))
         return evaluator.result()

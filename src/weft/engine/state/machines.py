@@ -187,7 +187,7 @@ class MachineStates:
         """Machines with an estimated speed other than nominal."""
         self.free: dict[int, None] = {}
         """The usable machines with a free node."""
-        self._beliefs: tuple[float, ...] | None = None
+        self._speed_factors: tuple[float, ...] | None = None
         for state in self.all:
             state.left = state.free_capacity()
             if state.left is not None:
@@ -280,11 +280,11 @@ class MachineStates:
         return self.all[index].usable
 
     @property
-    def beliefs(self) -> tuple[float, ...]:
+    def speed_factors(self) -> tuple[float, ...]:
         """Return the estimated speed factor of every machine, 0 if down; the same tuple until it changes."""
-        if self._beliefs is None:
-            self._beliefs = tuple(state.speed_factor if state.up else 0.0 for state in self.all)
-        return self._beliefs
+        if self._speed_factors is None:
+            self._speed_factors = tuple(state.speed_factor if state.up else 0.0 for state in self.all)
+        return self._speed_factors
 
     def take(self, attempt: Attempt) -> None:
         """Allocate the nodes and amounts of an attempt."""
@@ -313,7 +313,7 @@ class MachineStates:
     def set_up(self, index: int, up: bool) -> None:
         """Set whether a machine is up."""
         self.all[index].up = up
-        self._beliefs = None
+        self._speed_factors = None
         self.set_usable(index, up)
 
     def set_usable(self, index: int, usable: bool) -> None:
@@ -329,7 +329,7 @@ class MachineStates:
         """Set the estimated speed of a machine."""
         state = self.all[index]
         state.speed_factor, state.believed_at_s = speed_factor, now
-        self._beliefs = None
+        self._speed_factors = None
         if speed_factor == 1.0:
             self.off_nominal.discard(index)
         else:
@@ -343,7 +343,7 @@ class MachineStates:
 
     def rebuild(self) -> None:
         """Recompute all indexes, after a state was restored."""
-        self._beliefs = None
+        self._speed_factors = None
         self.off_nominal = {state.index for state in self.all if state.speed_factor != 1.0}
         for state in self.all:
             self.set_usable(state.index, state.up)
