@@ -202,7 +202,7 @@ def _serve(jobs: QueueJobs, rule: int, state: QueueState, row: int, start: Doubl
     return last
 
 
-@inlined_kernel
+@kernel
 def _submit_jobs(jobs: QueueJobs, requests: JobRequests, individual: int, state: QueueState) -> float:
     """Rank the jobs of one individual and look up their choices; return the node-seconds of its tasks.
 
@@ -238,7 +238,7 @@ def _rank_jobs(tasks: int, number: int, order: Indices, first: int, rank: Indice
     return True
 
 
-@inlined_kernel
+@kernel
 def _look_up_choices(jobs: QueueJobs, count: Indices, first: int, state: QueueState) -> float:
     """Fill nodes, seconds and rows of all jobs; return the node-seconds of the tasks, or _WRONG."""
     tasks, number, most = jobs.tasks, jobs.number, jobs.most
