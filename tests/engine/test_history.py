@@ -127,7 +127,7 @@ def test_new_attempt_on_another_machine_after_a_failure_is_a_migration():
 
 
 def test_work_in_a_checkpoint_survives_a_migration():
-    """Ten times slower from 2 s on: restart files at 0.4 (4 s, after 2 + 0.2 units), then a new start on b."""
+    """Machine a is ten times slower from 2 s on; the task migrates to b and restarts from its checkpoint."""
     flow = one_task(checkpoint={"files": ["r"], "every": 2}, progress="p", contract=0.5)
     scenario = Scenario(
         perturbations=(

@@ -148,8 +148,9 @@ def test_plans_are_made_at_the_replan_interval_or_back_to_back(every_s, seconds_
 
 
 def test_waiting_attempts_follow_the_new_plan():
-    """The second machine returns: tasks that failed there and were queued elsewhere move back; d stays with
-    c.
+    """Task a failed on m1 and was queued on m0; it moves back when m1 returns.
+
+    Task d stays on m0, because c, on the same abstract machine, ran there.
     """
     tasks = {
         "a": {"work": 10},

@@ -159,7 +159,7 @@ def test_remainder_without_tasks_is_infeasible():
     made = instance({"only": {"work": 10}}, platform({}))
     settings = EngineSettings(contract=0.5, poll_every_s=4.0)
     state = stopped({"w": made}, 4.0, settings=settings)
-    with pytest.raises(Infeasible, match="nothing of 'w' is left"):
+    with pytest.raises(Infeasible, match="no task of 'w' is left to plan"):
         plan_remaining(state, 0, make_planner("heft"), steps=1, rng=generator(0, "plan"))
 
 

@@ -135,7 +135,7 @@ def test_mode_index_is_looked_up_by_machine_and_count():
 def test_a_schedule_of_another_instance_is_refused():
     made = instance(MOLDABLE, platform({"nodes": 2}, {"nodes": 4}))
     schedule = planned(made)
-    with pytest.raises(InvalidInput, match="a schedule of other tasks"):
+    with pytest.raises(InvalidInput, match="the tasks of the schedule are not those of the instance"):
         encode_schedule(made, replace(schedule, tasks=("x", "y")))
     with pytest.raises(InvalidInput, match="a takes 3 nodes of m1; must be a mode of the task"):
         encode_schedule(

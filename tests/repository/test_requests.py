@@ -23,8 +23,8 @@ def shell(engine):
 def test_request_is_delivered_and_answered(engine, shell):
     here, there = RequestTable(engine), RequestTable(shell)
     assert list(here.pending()) == []
-    first = there.ask("cancel", execution=1, run=0, task="a[1]", owner="ada", at_s=5.0)
-    second = there.ask("migrate", execution=1, run=0, task="b", machine="m\udc80")
+    first = there.insert("cancel", execution=1, run=0, task="a[1]", owner="ada", at_s=5.0)
+    second = there.insert("migrate", execution=1, run=0, task="b", machine="m\udc80")
     found = here.pending()
     assert [(each.number, each.what, each.task) for each in found] == [
         (first, "cancel", "a[1]"),
@@ -51,7 +51,7 @@ def test_request_is_delivered_and_answered(engine, shell):
 
 def test_request_with_an_uncommitted_reply_stays_pending(engine, shell):
     """The engine was killed before the commit; the request stays unanswered for the next engine."""
-    number = RequestTable(shell).ask("hold", execution=1)
+    number = RequestTable(shell).insert("hold", execution=1)
     RequestTable(engine).done(number, "held")
     assert [each.number for each in RequestTable(shell).pending()] == [number]
 
@@ -63,16 +63,16 @@ def test_polling_without_new_requests_reads_no_rows(engine, shell):
     for _ in range(3):
         here.pending()
     assert read == ["PRAGMA data_version"] * 3
-    RequestTable(shell).ask("hold", execution=1)
+    RequestTable(shell).insert("hold", execution=1)
     assert len(here.pending()) == 1
 
 
 def test_request_can_be_withdrawn(engine, shell):
     here, there = RequestTable(engine), RequestTable(shell)
-    first, second = (there.ask("hold", execution=1) for _ in range(2))
+    first, second = (there.insert("hold", execution=1) for _ in range(2))
     assert there.withdraw(first)
     assert [each.number for each in here.pending()] == [second]
     here.done(second, "held")
     engine.commit()
     assert not there.withdraw(second)
-    assert there.ask("hold", execution=1) > second, "a number is never given twice"
+    assert there.insert("hold", execution=1) > second, "a number is never given twice"

@@ -26,8 +26,8 @@ class Scene:
         self.user = RequestTable(self.user_side)
         self.handler = RequestHandler(RequestTable(self.engine_side), self.hand.engine, execution=7)
 
-    def ask(self, what, execution=7, **how):
-        return self.user.ask(what, execution=execution, **how)
+    def request(self, what, execution=7, **how):
+        return self.user.insert(what, execution=execution, **how)
 
     def decide(self):
         """Handle all requests as the driver loop does; return the events."""
@@ -53,7 +53,7 @@ def scene(tmp_path):
 
 
 def test_a_request_for_a_task_kind_applies_to_all_its_tasks_and_is_answered_once(scene):
-    number = scene.ask("hold", run=0, task="many")
+    number = scene.request("hold", run=0, task="many")
     assert [event.task for event in scene.handler.take()] == [1, 2]
     assert scene.handler.take() == []  # already taken, not handled yet
     for task in (1, 2):
@@ -82,26 +82,26 @@ def test_a_request_for_a_task_kind_applies_to_all_its_tasks_and_is_answered_once
     ],
 )
 def test_invalid_requests_are_refused_with_the_reason(scene, how, text):
-    number = scene.ask(**{"run": 0, **how})
+    number = scene.request(**{"run": 0, **how})
     scene.decide()
     reply = scene.user.reply(number)
     assert (reply.granted, reply.text) == (False, text)
 
 
 def test_requests_for_other_executions_are_ignored(scene):
-    number = scene.ask("cancel", execution=8)
+    number = scene.request("cancel", execution=8)
     assert scene.decide() == []
     assert scene.user.reply(number) is None
 
 
 def test_requests_for_ended_runs_are_refused(scene):
-    first, second, third = scene.ask("cancel"), scene.ask("hold", run=0), scene.ask("release")
+    first, second, third = scene.request("cancel"), scene.request("hold", run=0), scene.request("release")
     events = scene.decide()
     assert events[0].what == "cancel"
     assert scene.user.reply(first).granted
     scene.hand.handle(ev.Ended(attempt=0, exit_code=None, cause="cancelled"), at=2.0)
-    again = scene.ask("hold", run=0)
-    every = scene.ask("release")
+    again = scene.request("hold", run=0)
+    every = scene.request("release")
     scene.decide()
     assert scene.user.reply(again).text == "the run has ended (cancelled)"
     assert scene.user.reply(every).text == "all runs have ended"

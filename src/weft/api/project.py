@@ -198,7 +198,7 @@ def send_request(
     if opened.engine is None:
         return RequestReply(granted=False, text="no engine is running in this project", replied=False)
     requests = RequestTable(opened.database)
-    number = requests.ask(
+    number = requests.insert(
         what,
         execution=run.execution,
         run=run.position,

@@ -64,15 +64,17 @@ def command(
             return
         log, other = (err, out) if stderr else (out, err)
         _print(log)
-        while follow and _goes_on(opened, found, followed, tried):
+        while follow and _is_running(opened, found, followed, tried):
             time.sleep(_PAUSE_S)
             _print(log)
         _print(log)
     if log.offset == 0:
-        _say_why(tried, other, stderr=stderr)
+        _explain_missing_output(tried, other, stderr=stderr)
 
 
-def _goes_on(opened: OpenProject, found: RunRecord, followed: JournalFollower, tried: AttemptRecord) -> bool:
+def _is_running(
+    opened: OpenProject, found: RunRecord, followed: JournalFollower, tried: AttemptRecord
+) -> bool:
     followed.catch_up()
     return (
         tried.ended_s is None
@@ -96,7 +98,7 @@ def _print(log: TaskLog) -> None:
     stream.flush()
 
 
-def _say_why(tried: AttemptRecord, other: TaskLog, *, stderr: bool) -> None:
+def _explain_missing_output(tried: AttemptRecord, other: TaskLog, *, stderr: bool) -> None:
     """Print why there is no output."""
     name, option = ("standard output", "omit --stderr") if stderr else ("standard error", "--stderr shows it")
     if tried.ended_s is not None and tried.started_s is None and tried.ending == "completed":

@@ -196,7 +196,7 @@ class RunSummary:
     owner: str
     arrival_s: float
     alone_s: float = 0.0
-    """Estimated makespan alone on the empty platform (mk in docs/papers/many-workflows.md, section 3)."""
+    """Estimated makespan of the run alone on the platform: mk in docs/papers/many-workflows.md, section 3."""
     tasks: int = 0
     ended_s: float | None = None
     outcome: str = ""

@@ -140,7 +140,7 @@ class EngineRunView:
 
     @property
     def alone_s(self) -> float:
-        """Return the estimated makespan alone on the empty platform."""
+        """Return the estimated makespan of the run alone on the empty platform."""
         return self._run.compiled.alone_s
 
     @property

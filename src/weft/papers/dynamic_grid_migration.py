@@ -159,7 +159,7 @@ class _ExecutionObserver:
     def __init__(self) -> None:
         self.entries: list[JournalEntry] = []
         self._history = History()
-        self._asked: tuple[float, str] = (0.0, "")
+        self._replan_request: tuple[float, str] = (0.0, "")
         self._waited_s = 0.0
         self._found = ExecutionMeasures()
 
@@ -170,15 +170,15 @@ class _ExecutionObserver:
             self._note_plan(entry)
         for command in entry.commands:
             if isinstance(command, cm.Replan):
-                self._asked = (entry.now, command.reason)
+                self._replan_request = (entry.now, command.reason)
 
     def _note_plan(self, entry: JournalEntry) -> None:
-        asked_s, reason = self._asked
+        requested_s, reason = self._replan_request
         for command in entry.commands:
             if isinstance(command, cm.AdoptPlan):
                 self._found.predictions.append((entry.now, command.finish_s - entry.now, reason))
             elif isinstance(command, cm.Cancel) and command.reason == "performance":
-                self._waited_s += entry.now - asked_s
+                self._waited_s += entry.now - requested_s
 
     def measured(self, engine: Engine) -> ExecutionMeasures:
         history, found = self._history.finish(), self._found

@@ -51,7 +51,7 @@ _DOCKINGS, _FAMILIES = 4, 14
 
 
 def _maxdo() -> Workflow:
-    """Build the protein docking: 6 tasks of 3 services."""
+    """Build the protein docking workflow: 6 tasks of 3 services."""
     flow = Builder("MAXDo")
     prepare = flow.task("prepare", seconds=8.0)
     dock = flow.task("dock", seconds=15.7, sweep={"part": f"1..{_DOCKINGS}"}, after=prepare)
@@ -60,7 +60,7 @@ def _maxdo() -> Workflow:
 
 
 def _pipealign() -> Workflow:
-    """Build the protein alignment: 9 tasks of 7 services, one of them used three times."""
+    """Build the protein alignment workflow: 9 tasks of 7 services, one of them used three times."""
     flow = Builder("PipeAlign")
     ballast = flow.task("ballast", seconds=30.0)
     blastp = flow.task("blastp", seconds=21.0)
@@ -75,7 +75,7 @@ def _pipealign() -> Workflow:
 
 
 def _gee() -> Workflow:
-    """Build the gene expression study: 17 tasks of 4 services."""
+    """Build the gene expression workflow: 17 tasks of 4 services."""
     flow = Builder("GEE")
     mapped = flow.task("map", seconds=45.0)
     family = flow.task("family", seconds=7.7, sweep={"number": f"1..{_FAMILIES}"}, after=mapped)

@@ -146,7 +146,7 @@ def _judged_rows(results: Results) -> list[ResultRow]:
 
 
 def _counts_row(results: Results, cells: Sequence[str]) -> ResultRow:
-    """Return the share of successful runs with 35 nodes per simulation and 2 per processing task."""
+    """Return the percentage of successful runs with 35 nodes per simulation and 2 per processing task."""
     pairs = [
         zip(results.of(cell, "success"), results.of(cell, "fastest_counts"), strict=True) for cell in cells
     ]

@@ -289,7 +289,7 @@ class TablesStudy:
     )
 
     def cells(self, *, full: bool) -> Sequence[ExperimentCell]:
-        """Return the defaults and the points of the factors: all, or the two at each end."""
+        """Return a cell for the defaults and one per point of each factor; if not ``full``, only the ends."""
         runs = _TABLE_GRAPHS if full else _QUICK_DEFAULTS
         cells = [ExperimentCell(name=DEFAULTS, settings={"parameter": "", "value": 0.0}, runs=runs)]
         for factor in FACTORS:

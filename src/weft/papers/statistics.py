@@ -57,15 +57,15 @@ def _quantile(ordered: Sequence[float], share: float) -> float:
 
 
 def precision_percent(best_s: float, reference_s: float) -> float:
-    """Return the precision P: how far the best time found is above the reference time."""
+    """Return the precision P: by how many percent the best time exceeds the reference time."""
     return (best_s - reference_s) / reference_s * 100.0
 
 
 def improvement_percent(first_s: float, best_s: float) -> float:
-    """Return the improvement I: how far the first generation's best is above the best found."""
+    """Return the improvement I: by how many percent the first generation's best exceeds the best time."""
     return (first_s - best_s) / best_s * 100.0
 
 
 def share_percent(flags: Sequence[float]) -> float:
-    """Return the share of ones among flags of 0 and 1."""
+    """Return the percentage of ones among flags of 0 and 1."""
     return summarise(flags).mean * 100.0

@@ -99,7 +99,8 @@ def encode_schedule(instance: Instance, schedule: Schedule) -> Genome:
     """
     graph = instance.graph
     if schedule.tasks != graph.names:
-        raise InvalidInput("a schedule of other tasks", rule="must be a schedule of this instance")
+        what = "the tasks of the schedule are not those of the instance"
+        raise InvalidInput(what, rule="must be a schedule of this instance")
     # A predecessor that starts together with its successor takes 0 s: it ends first or has the lower index.
     order = np.lexsort((np.arange(len(graph)), schedule.finish_s, schedule.start_s)).astype(np.uint32)
     bound = np.zeros(len(graph.variables), dtype=np.uint32)

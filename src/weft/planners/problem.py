@@ -245,7 +245,7 @@ def restrict_candidates(
 
 
 def restrict_modes(problem: ProblemArrays, parts: Sequence[ModeSubset]) -> ProblemArrays:
-    """Return the problem of these subsets; every compute task must be in exactly one."""
+    """Return the problem with only these modes; every compute task must be in exactly one subset."""
     modes = problem.modes
     of_task = np.full(len(modes.group), len(parts), dtype=np.uint32)
     for number, part in enumerate(parts):

@@ -293,11 +293,12 @@ def _count_busy(instance: Instance) -> int:
         )
     machines, held = problem.machines, problem.busy_nodes.sum()
     if held > machines.capacity[0]:
-        raise Infeasible(f"{name} has {machines.capacity[0]} nodes, but {held} are busy")
+        raise Infeasible(f"busy intervals use {held} nodes of {name}, which has {machines.capacity[0]}")
     for column, resource in enumerate(instance.graph.resource_names):
         taken = problem.busy_amount[column :: machines.resources].sum()
         if taken > machines.amount[column] + machines.slack[column]:
-            raise Infeasible(f"{name} has {resource} {machines.amount[column]:g}, but {taken:g} is busy")
+            has = f"{name}, which has {machines.amount[column]:g}"
+            raise Infeasible(f"busy intervals use {taken:g} of {resource} on {has}")
     return len(problem.busy_nodes)
 
 

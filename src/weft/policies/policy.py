@@ -203,7 +203,7 @@ class RunView(Protocol):
 
     @property
     def alone_s(self) -> float:
-        """Return the estimated makespan alone on the empty platform (HEFT at submission)."""
+        """Return the estimated makespan of the run alone on the empty platform (HEFT at submission)."""
 
     @property
     def ranks(self) -> Sequence[float]:

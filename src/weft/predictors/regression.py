@@ -101,7 +101,7 @@ def _check_points(x: Floats, y: Floats, max_degree: int) -> None:
 
 def _fit_families(x: Floats, y: Floats, max_degree: int) -> Iterator[Fit]:
     ones, positive_x, positive_y = np.ones(len(x)), bool((x > 0).all()), bool((y > 0).all())
-    # Families of undefined logarithms are skipped; the 1 avoids NumPy warnings.
+    # log(1) replaces undefined logarithms to avoid NumPy warnings; families that use them are skipped.
     log_x, log_y = np.log(np.where(x > 0, x, 1.0)), np.log(np.where(y > 0, y, 1.0))
     trials: list[tuple[str, bool, list[Floats], Floats]] = [
         ("linear", True, [ones, x], y),

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from weft.records import dataclass
 from weft.repository.database import Database
 
-_ASK = """INSERT INTO request (what, execution, run, task, machine, owner, asked_at_s)
+_INSERT = """INSERT INTO request (what, execution, run, task, machine, owner, asked_at_s)
     VALUES (?, ?, ?, ?, ?, ?, ?)"""
 _COLUMNS = ("number", "what", "execution", "run", "task", "machine", "owner", "asked_at_s")
 _OPEN = f"SELECT {', '.join(_COLUMNS)} FROM request WHERE answer IS NULL ORDER BY number"  # noqa: S608
@@ -57,7 +57,7 @@ class RequestTable:
         self._answered: set[int] = set()
         """Requests answered here whose reply may not be committed yet."""
 
-    def ask(
+    def insert(
         self,
         what: str,
         *,
@@ -69,7 +69,7 @@ class RequestTable:
         at_s: float = 0.0,
     ) -> int:
         """Insert a request immediately; return its number."""
-        return self._database.execute_now(_ASK, (what, execution, run, task, machine, owner, at_s))
+        return self._database.execute_now(_INSERT, (what, execution, run, task, machine, owner, at_s))
 
     def pending(self) -> Sequence[UserRequest]:
         """Return the unanswered requests in order; a cheap call while there are no new ones."""

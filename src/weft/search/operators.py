@@ -161,7 +161,7 @@ def mutate(points: Points, space: Space, rate: float, rng: np.random.Generator) 
 
 
 def draw_hits(number: int, rate: float, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Return the ascending positions below ``number`` that are hit, each with probability ``rate``."""
+    """Select each position below ``number`` with probability ``rate``; return them ascending."""
     if rate <= 0.0:
         return np.zeros(0, dtype=np.int64)
     mean = number * rate
@@ -174,7 +174,7 @@ def draw_hits(number: int, rate: float, rng: np.random.Generator) -> NDArray[np.
 
 
 def _distances(number: int, rate: float, enough: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Draw distances to the next hit, capped just above ``number``."""
+    """Draw ``enough`` distances between selected positions; each is at most ``number + 1``."""
     return np.minimum(rng.geometric(rate, enough), number + 1)
 
 

@@ -89,12 +89,15 @@ def find_cause(run: RunState, attempt: Attempt, event: Ended) -> Cause:
 
 
 def requests_rerun(event: Ended) -> bool:
-    """Return whether a task ended with a request to run again; if ``story`` is set, its backend ended it."""
+    """Return whether a task exited with a code that requests a rerun.
+
+    If ``event.story`` is set, the backend interrupted the task and made the request.
+    """
     return not event.cause and event.exit_code in _RERUN_CODES
 
 
 def rerun_task(context: DecisionContext, run: RunState, attempt: Attempt, event: Ended) -> None:
-    """Run a task again on its own or its backend's request; fail it after too many without progress."""
+    """Rerun a task on its own or its backend's request; fail it after too many reruns without progress."""
     task = attempt.task
     reason = f"exit code {event.exit_code}: asks to be run again"
     further, requeues = attempt.checkpoint > attempt.restart_from, run.facts_of(task).requeues

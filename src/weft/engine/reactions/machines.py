@@ -158,49 +158,49 @@ def refresh_inquiries(context: DecisionContext) -> None:
 
     O(active workflows + machines changed or due).
     """
-    state, settings, asked = context.state, context.settings, context.state.inquiries
-    if not asked.needed or not state.active:
+    state, settings, inquiries = context.state, context.settings, context.state.inquiries
+    if not inquiries.needed or not state.active:
         return
-    if _is_due(asked.discovered_s, settings.discover_every_s, state.now):
+    if _is_due(inquiries.discovered_s, settings.discover_every_s, state.now):
         context.emit(messages.Discover())
-    asked.agenda.set_wanted({index: run.compiled.machines for index, run in state.active.items()})
-    for machine in asked.agenda.taken(state.now):
+    inquiries.agenda.set_wanted({index: run.compiled.machines for index, run in state.active.items()})
+    for machine in inquiries.agenda.taken(state.now):
         _inquire(context, machine)
-    due_s = min(_due_s(asked.discovered_s, settings.discover_every_s), asked.agenda.fetch.first())
+    due_s = min(_due_s(inquiries.discovered_s, settings.discover_every_s), inquiries.agenda.fetch.first())
     if due_s < math.inf and state.timers.get(TimerKind.SELECT) != due_s:
         context.set_timer(TimerKind.SELECT, due_s)
 
 
 def _inquire(context: DecisionContext, machine: int) -> None:
     """Query a machine where due, and record the next due times."""
-    now, settings, asked = context.state.now, context.settings, context.state.inquiries
-    may_ask, probed_s, fetched_s = _is_wanted(context, machine), math.inf, math.inf
-    if may_ask and settings.authorise:
+    now, settings, inquiries = context.state.now, context.settings, context.state.inquiries
+    may_query, probed_s, fetched_s = _is_wanted(context, machine), math.inf, math.inf
+    if may_query and settings.authorise:
         # Without a periodic list, access is tested once.
         every_s = settings.discover_every_s or math.inf
-        if _is_due(asked.access_asked_s.get(machine), every_s, now):
+        if _is_due(inquiries.access_asked_s.get(machine), every_s, now):
             context.emit(messages.Probe(of=ProbeTarget.ACCESS, machine=machine))
-        probed_s = _due_s(asked.access_asked_s.get(machine), every_s)
-        may_ask = asked.access.get(machine, False)
-    if may_ask:
-        if _is_due(asked.fetch_asked_s.get(machine), settings.fetch_every_s, now):
+        probed_s = _due_s(inquiries.access_asked_s.get(machine), every_s)
+        may_query = inquiries.access.get(machine, False)
+    if may_query:
+        if _is_due(inquiries.fetch_asked_s.get(machine), settings.fetch_every_s, now):
             context.emit(messages.Fetch(machine=machine))
-        fetched_s = _due_s(asked.fetch_asked_s.get(machine), settings.fetch_every_s)
-    asked.agenda.access.put(machine, probed_s)
-    asked.agenda.fetch.put(machine, fetched_s)
+        fetched_s = _due_s(inquiries.fetch_asked_s.get(machine), settings.fetch_every_s)
+    inquiries.agenda.access.put(machine, probed_s)
+    inquiries.agenda.fetch.put(machine, fetched_s)
 
 
 def _is_wanted(context: DecisionContext, machine: int) -> bool:
     """Return whether a machine is listed, up, and usable for some task of an active run."""
-    state, asked = context.state, context.state.inquiries
-    listed = context.settings.discover_every_s is None or machine in (asked.listed or ())
-    return listed and asked.agenda.is_wanted(machine) and state.machines[machine].up
+    state, inquiries = context.state, context.state.inquiries
+    listed = context.settings.discover_every_s is None or machine in (inquiries.listed or ())
+    return listed and inquiries.agenda.is_wanted(machine) and state.machines[machine].up
 
 
-def _is_due(asked_s: float | None, every_s: float | None, now: float) -> bool:
+def _is_due(queried_s: float | None, every_s: float | None, now: float) -> bool:
     # Use the same sum as the timer, or rounding could make the timer fire too early.
-    return every_s is not None and (asked_s is None or now >= asked_s + every_s)
+    return every_s is not None and (queried_s is None or now >= queried_s + every_s)
 
 
-def _due_s(asked_s: float | None, every_s: float | None) -> float:
-    return math.inf if every_s is None or asked_s is None else asked_s + every_s
+def _due_s(queried_s: float | None, every_s: float | None) -> float:
+    return math.inf if every_s is None or queried_s is None else queried_s + every_s

@@ -212,14 +212,14 @@ class PlannedTasks:
                 del self._revised[home]
         return found
 
-    def settle(self, homes: Iterable[int], stirs: int) -> None:
+    def settle(self, homes: Iterable[int], revision: int) -> None:
         """Record that no task can start on some machines until they change.
 
-        ``stirs`` is the count at the time of the search. Where tasks of one kind differ in amounts, not all
-        were tried, so nothing is recorded.
+        ``revision`` is the value of ``self.revision`` at the time of the search. Nothing is recorded if tasks
+        of one kind differ in amounts, because not all of them were tried.
         """
         for home in homes if self.even else ():
-            if self._revised.get(home, stirs + 1) <= stirs:
+            if self._revised.get(home, revision + 1) <= revision:
                 del self._revised[home]
 
 

@@ -163,7 +163,7 @@ def bound_by_turns(load: SupplyLoad, tasks: _Positions) -> float:
     order = np.argsort(-shortest_s, kind="stable")
     at_once = rate[order].cumsum()
     turns = np.arange(1, int(at_once[-1] * (1 - SLACK)) + 1)
-    # The first task that does not fit into so many turns beside the longer tasks needs another turn.
+    # The longest tasks up to ``next_one`` exceed ``turns`` times the capacity: a node runs turns + 1 of them.
     next_one = np.searchsorted(at_once, turns * (1 + SLACK), side="right")
     fits = next_one < len(order)
     return float(
@@ -255,7 +255,7 @@ def _raise_head(
         return head
     heads, paths = head_s[ancestors], row[ancestors]
     late_first, far_first = np.argsort(-heads, kind="stable"), np.argsort(-paths, kind="stable")
-    # In both orders, head and path of the last task, or the minimum so far, are common to all tasks of a set.
+    # Every prefix of an order is a set of tasks; its smallest head and path are added to its area.
     orders = (
         (late_first, heads[late_first] + np.minimum.accumulate(paths[late_first])),
         (far_first, np.minimum.accumulate(heads[far_first]) + paths[far_first]),

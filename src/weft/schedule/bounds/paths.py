@@ -42,7 +42,7 @@ def backward_edges(graph: TaskGraph, moving_s: Floats) -> PathEdges:
 
 
 def heads(graph: TaskGraph, seconds_s: Floats, earliest_s: Floats, moving_s: Floats | None = None) -> Floats:
-    """Return the earliest start of each task for given seconds of tasks and edges."""
+    """Return the earliest start of each task, given the seconds of tasks and of transfers on edges."""
     pointer, before = graph.predecessor_pointer.tolist(), graph.predecessor.tolist()
     seconds, found = seconds_s.tolist(), earliest_s.tolist()
     moving = [0.0] * len(before) if moving_s is None else moving_s.tolist()
@@ -60,7 +60,10 @@ def heads(graph: TaskGraph, seconds_s: Floats, earliest_s: Floats, moving_s: Flo
 def tails(
     graph: TaskGraph, seconds_s: Floats, moving_s: Floats | None = None, least_s: Floats | None = None
 ) -> Floats:
-    """Return the least time after each finish, at least ``least_s``, for given seconds of tasks and edges."""
+    """Return the least time from the finish of each task to the end of the workflow.
+
+    ``seconds_s`` is per task, ``moving_s`` (transfer times) per edge, ``least_s`` a lower bound per task.
+    """
     pointer, after = graph.successor_pointer.tolist(), graph.successor.tolist()
     seconds = seconds_s.tolist()
     moving = [0.0] * len(after) if moving_s is None else moving_s[graph.successor_edge].tolist()

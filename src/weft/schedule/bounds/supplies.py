@@ -185,9 +185,8 @@ def _resource_supplies(instance: Instance) -> Iterator[Supply]:
             continue
         weight = (amounts > 0) / amounts.sum()
         yield Supply(weight=weight, capacity=amounts, resource=column)
-        if (
-            len(np.unique(amounts[amounts > 0])) == 1
-        ):  # otherwise an amount is a different share of each machine
+        # Rounding applies to shares of a machine: these are common only to machines with equal amounts.
+        if len(np.unique(amounts[amounts > 0])) == 1:
             for rounding in _ROUNDINGS:
                 yield Supply(weight=weight, capacity=amounts, resource=column, rounding=rounding)
 
