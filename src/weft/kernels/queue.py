@@ -120,19 +120,49 @@ def run_queue(
         used = _submit_jobs(jobs, requests, individual, state)
         if used == _WRONG:
             return individual
-        row = individual * requests.kept * jobs.number
-        makespan[individual] = _serve(jobs, rule, state, row, start, finish)
+        makespan[individual] = _serve(
+            rule,
+            jobs.tasks,
+            jobs.capacity,
+            jobs.after_pointer,
+            jobs.after,
+            state.missing,
+            state.rank,
+            state.job,
+            state.nodes,
+            state.spent,
+            state.ready,
+            state.running,
+            state.until,
+            individual * requests.kept * jobs.number,
+            start,
+            finish,
+        )
         node_seconds[individual] = used
     return requests.number
 
 
-@inlined_kernel
-def _serve(jobs: QueueJobs, rule: int, state: QueueState, row: int, start: Doubles, finish: Doubles) -> float:
-    """Run one individual; return its makespan."""
-    tasks, after_pointer, after = jobs.tasks, jobs.after_pointer, jobs.after
-    missing, rank, job_at, nodes, spent = state.missing, state.rank, state.job, state.nodes, state.spent
-    waiting, running_job, until = state.ready, state.running, state.until
-    free = jobs.capacity
+@kernel
+def _serve(
+    rule: int,
+    tasks: int,
+    capacity: int,
+    after_pointer: Indices,
+    after: Indices,
+    missing: Integers,
+    rank: Indices,
+    job_at: Indices,
+    nodes: Integers,
+    spent: Doubles,
+    waiting: Indices,
+    running_job: Indices,
+    until: Doubles,
+    row: int,
+    start: Doubles,
+    finish: Doubles,
+) -> float:
+    """Run one individual; return its makespan. It reads few arrays because each array slows the loop down."""
+    free = capacity
     ready = 0
     ready_end = 0
     running = 0
@@ -217,7 +247,21 @@ def _submit_jobs(jobs: QueueJobs, requests: JobRequests, individual: int, state:
     state.until[0] = 0.0
     for job in range(jobs.number):
         state.missing[job] = jobs.before[job]
-    return _look_up_choices(jobs, requests.count, individual * requests.count_step, state)
+    return _look_up_choices(
+        jobs.tasks,
+        jobs.number,
+        jobs.resources,
+        jobs.row,
+        jobs.most,
+        jobs.width,
+        jobs.seconds,
+        jobs.need,
+        requests.count,
+        individual * requests.count_step,
+        state.nodes,
+        state.spent,
+        state.need,
+    )
 
 
 @kernel
@@ -239,31 +283,44 @@ def _rank_jobs(tasks: int, number: int, order: Indices, first: int, rank: Indice
 
 
 @kernel
-def _look_up_choices(jobs: QueueJobs, count: Indices, first: int, state: QueueState) -> float:
+def _look_up_choices(
+    tasks: int,
+    number: int,
+    resources: int,
+    row: Integers,
+    most: Indices,
+    width: Integers,
+    seconds: Doubles,
+    need: Integers,
+    count: Indices,
+    first: int,
+    job_nodes: Integers,
+    job_spent: Doubles,
+    job_need: Integers,
+) -> float:
     """Fill nodes, seconds and rows of all jobs; return the node-seconds of the tasks, or _WRONG."""
-    tasks, number, most = jobs.tasks, jobs.number, jobs.most
     used = 0.0
     for job in range(number):
-        choice = jobs.row[job]
-        taken = jobs.width[job]
+        choice = row[job]
+        taken = width[job]
         if job < tasks and most[job] > 0:
             wanted_count = count[first + job]
             if wanted_count > most[job]:
                 return _WRONG
             choice += wanted_count
             taken *= wanted_count
-        spent = jobs.seconds[choice]
+        spent = seconds[choice]
         if spent < 0.0:
             return _WRONG
         if job < tasks:
             used += taken * spent
         if spent == 0.0:
             taken = 0
-        state.nodes[job] = taken
-        state.spent[job] = spent
-        if jobs.resources > 0:
-            state.need[job] = jobs.need[choice]
-    state.nodes[number] = 0
+        job_nodes[job] = taken
+        job_spent[job] = spent
+        if resources > 0:
+            job_need[job] = need[choice]
+    job_nodes[number] = 0
     return used
 
 
