@@ -84,8 +84,9 @@ PAIR = {
 
 
 def test_tied_ancestors_run_again_under_the_rule_always_but_not_under_lost():
-    """docs/papers/dynamic-grid.md, section 10: use breaches its contract, so make, on the same abstract
-    machine, runs again on the new machine.
+    """docs/papers/dynamic-grid.md, section 10: task ``use`` violates its contract and migrates.
+
+    Task ``make``, on the same abstract machine, runs again on the new machine.
     """
     made = instance(PAIR, platform({"speed": 2}, {}))
     always = Done(made, S1, slowed("m0", at_s=11.0))

@@ -310,7 +310,7 @@ SMALL = {"a": {"work": 2, "requirements": 'name == "m0"'}, "b": {"work": 1, "aft
         (None, [0, 0], [0, 1], InvalidInput, r"b has no such mode on m0; .* \[1\]"),
         (None, [0, 0], [0, 9], InvalidInput, "b has no such mode on m0"),
         (None, [0], None, InvalidInput, r"bound: an array of shape \(1,\); must be a row of 2 numbers"),
-        (None, [0, -1], None, InvalidInput, "bound: int64 numbers; must be integers of at least 0"),
+        (None, [0, -1], None, InvalidInput, "bound: values from -1 to 0; must be integers from 0 to"),
         ([[0, 1]] * 2, [[0, 0]] * 3, None, InvalidInput, "arrays of 2 and 3 individuals"),
         ([[0, 1]] * 2, [0, 0], None, InvalidInput, "2 genomes; must be one"),
     ],

@@ -65,7 +65,7 @@ def test_seconds_for_all_machines_need_no_table():
     assert_agrees(seconds, default_chain(), graph, MACHINES)
 
 
-def test_a_published_task_graph_becomes_a_table():
+def test_seconds_of_a_published_task_graph_are_stored_as_a_table():
     times = {"t1": (14, 16, 9), "t2": (13, 19, 18), "t3": (11, 13, 19)}
     machines = [Machine(name=f"P{index}") for index in (1, 2, 3)]
     graph = graph_of(

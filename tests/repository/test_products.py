@@ -91,7 +91,7 @@ def test_empty_fingerprint_never_matches(database):
     assert ProductTable(database).find_by_fingerprint("") is None
 
 
-class Plainly:
+class ReferenceProducts:
     """Reference implementation of the same interface with a list."""
 
     def __init__(self):
@@ -111,9 +111,9 @@ STEPS = st.lists(
 
 
 @given(steps=STEPS, kept=st.integers(0, 3))
-def test_queries_agree_with_a_list(steps, kept, tmp_path_factory):
+def test_queries_equal_those_of_a_reference_list(steps, kept, tmp_path_factory):
     """The newest product is returned, whether it is in memory, on disk or dropped from memory."""
-    plainly, number = Plainly(), 0
+    reference, number = ReferenceProducts(), 0
     with open_database(tmp_path_factory.mktemp("products") / "weft.db", create=True) as database:
         products = ProductTable(database, kept=kept)
         for what, task, name, fingerprint in steps:
@@ -126,14 +126,14 @@ def test_queries_agree_with_a_list(steps, kept, tmp_path_factory):
                 }
                 made = product(number, **facets)
                 products.add(made)
-                plainly.all.append(made)
+                reference.all.append(made)
             else:
                 database.commit()
             if what == "reopen":
                 products = ProductTable(database, kept=kept)
-            assert products.of(1, 0, task) == plainly.newest(execution=1, run=0, task=task)
-            assert products.find_by_name("wien2k", f"n{name}") == plainly.newest(name=f"n{name}")
-            assert products.find_by_fingerprint("1") == plainly.newest(fingerprint="1")
+            assert products.of(1, 0, task) == reference.newest(execution=1, run=0, task=task)
+            assert products.find_by_name("wien2k", f"n{name}") == reference.newest(name=f"n{name}")
+            assert products.find_by_fingerprint("1") == reference.newest(fingerprint="1")
 
 
 def test_product_and_files_are_written_by_one_commit(database, monkeypatch):

@@ -248,15 +248,15 @@ def run(
     """
     spending = PlanningBudget(time_s=plan_time_s, steps=plan_steps)
     layout = find_project(project)
-    asked = load_workflows(workflows, layout, params or {}, format_name, until)
+    loaded = load_workflows(workflows, layout, params or {}, format_name, until)
     coming, more = load_arrivals(arrivals, layout, seed)
-    flows = {**asked.flows, **more.flows}
+    flows = {**loaded.flows, **more.flows}
     if not flows:
         raise InvalidInput("no workflow to run", advice="give one, or a file with arrivals")
     platform = load_machines(on, most_nodes)
     check_backend(platform)
     chosen = make_policy(policy)
-    request = compile_request(flows, platform, {**asked.folders, **more.folders})
+    request = compile_request(flows, platform, {**loaded.folders, **more.folders})
     if chosen.needs_plan:
         request.check_planner(planner)
     adapted = _settings(settings or find_settings(preset), keep_going=keep_going, retries=retries)
@@ -271,7 +271,7 @@ def run(
         owner=getpass.getuser(),
         command=tuple(command),
     )
-    first = [(0.0, key, asked.flows[key].owner or "") for key in asked.flows]
+    first = [(0.0, key, loaded.flows[key].owner or "") for key in loaded.flows]
     expected = [
         (at_s, Submitted(run=number, workflow=key, owner=owner or header.owner))
         for number, (at_s, key, owner) in enumerate(sorted([*first, *coming], key=lambda each: each[0]))
@@ -363,9 +363,9 @@ def _drive(
         if interrupted is not None:
             ending = execution.run(interrupted)
         else:
-            with SignalHandler(_raise_interrupt, signals=[signal.SIGINT]) as asked:
-                ending = execution.run(asked)
-            if asked():
+            with SignalHandler(_raise_interrupt, signals=[signal.SIGINT]) as signalled:
+                ending = execution.run(signalled)
+            if signalled():
                 raise KeyboardInterrupt
     finally:
         execution.close()
@@ -451,5 +451,5 @@ def plan_dry_run(
 
     platform = load_machines(on, most_nodes)
     check_backend(platform)
-    asked = load_workflows(workflows, find_project(project), params, format_name, until)
-    return [plan(compile_request({key: flow}, platform), **planning) for key, flow in asked.flows.items()]
+    loaded = load_workflows(workflows, find_project(project), params, format_name, until)
+    return [plan(compile_request({key: flow}, platform), **planning) for key, flow in loaded.flows.items()]

@@ -21,7 +21,7 @@ from weft.records import dataclass, message
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """What a backend supports."""
+    """The features that a backend supports."""
 
     runs_programs: bool
     """Whether programs run and files are staged; False: both are simulated."""
@@ -55,7 +55,7 @@ class RecoveredAttempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendContext:
-    """What every backend is constructed with."""
+    """The context passed to the constructor of every backend."""
 
     machines: tuple[Machine, ...]
     """All machines of the platform, in the order of their numbers in commands."""
@@ -67,7 +67,7 @@ class BackendContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectContext(BackendContext):
-    """What a backend that runs programs needs in addition."""
+    """The context of a backend that runs programs."""
 
     layout: ProjectLayout
     execution: int

@@ -142,8 +142,8 @@ def _finish(
 
     if driver.signals.first is not None:
         _ignore_output(driver.signals.first)
-    asked = as_json or report is not None or trace is not None
-    if not asked and sum(run.tasks for run in ran.runs) > _MOST_TASKS:
+    detailed = as_json or report is not None or trace is not None
+    if not detailed and sum(run.tasks for run in ran.runs) > _MOST_TASKS:
         if not quiet:
             _show_briefly(ran, driver)
         _exit(ran, driver, as_json=as_json)

@@ -127,14 +127,14 @@ def _list_current_conditions(
 ) -> Iterator[Condition]:
     """Yield the conditions that change while a run is active."""
     yield Condition(name="up", holds=machine.up, text="is up" if machine.up else "is down")
-    settings, index, asked = state.settings, machine.index, state.inquiries
-    if settings.discover_every_s is not None or asked.listed is not None:
-        listed = asked.listed is not None and index in asked.listed
+    settings, index, inquiries = state.settings, machine.index, state.inquiries
+    if settings.discover_every_s is not None or inquiries.listed is not None:
+        listed = inquiries.listed is not None and index in inquiries.listed
         text = f"the information service {'lists' if listed else 'does not list'} it"
         yield Condition(name="listed", holds=listed, text=text)
-    if settings.authorise or index in asked.access:
-        allowed = asked.access.get(index, False)
-        answer = "granted" if allowed else "refused" if index in asked.access else "not granted yet"
+    if settings.authorise or index in inquiries.access:
+        allowed = inquiries.access.get(index, False)
+        answer = "granted" if allowed else "refused" if index in inquiries.access else "not granted yet"
         yield Condition(name="access", holds=allowed, text=f"access is {answer}")
     if settings.fetch_every_s is not None:
         unknown = state.obstacle(index) == STATE_UNKNOWN

@@ -40,8 +40,8 @@ _Description = str | Callable[[], str]
 def require(holds: bool, rule: str, *stories: _Description) -> None:
     """Raise InvariantViolation with the rule and the descriptions unless ``holds``."""
     if not holds:
-        told = (story if isinstance(story, str) else story() for story in stories)
-        raise InvariantViolation("; ".join((rule, *told)))
+        texts = (story if isinstance(story, str) else story() for story in stories)
+        raise InvariantViolation("; ".join((rule, *texts)))
 
 
 def _describe_attempt(state: EngineState, attempt: Attempt) -> str:

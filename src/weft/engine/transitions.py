@@ -330,7 +330,7 @@ def _on_tasks_added(state: EngineState, event: messages.TasksAdded) -> None:
     state.pending.policy = True
 
 
-def _on_asked(state: EngineState, event: messages.RequestReceived) -> None:  # noqa: ARG001
+def _on_request(state: EngineState, event: messages.RequestReceived) -> None:  # noqa: ARG001
     state.pending.policy = True
 
 
@@ -353,7 +353,7 @@ _ABSORB: dict[type, Callable[[EngineState, Any], None]] = {
     messages.PlanReady: _on_plan_ready,
     messages.TimerFired: _on_timer_fired,
     messages.TasksAdded: _on_tasks_added,
-    messages.RequestReceived: _on_asked,
+    messages.RequestReceived: _on_request,
 }
 
 

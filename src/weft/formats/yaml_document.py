@@ -351,7 +351,7 @@ def _check_text(text: str, file: str | None) -> str:
 
 
 def _explain_error(error: yaml.YAMLError, text: str, file: str | None) -> Problem:
-    """Return the problem of a syntax error, in words of a user and with its location."""
+    """Return a syntax error as a problem with its location, in words that users know."""
     problem = str(getattr(error, "problem", None) or getattr(error, "reason", None) or "not readable as YAML")
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     if "unexpected end of stream" in problem:

@@ -75,9 +75,9 @@ def run_kernel(
     assert isinstance(function, FunctionType)
     if _pays_to_compile(function, work_s):
         cold = function not in _compiled and _needs_compilation(function)
-        heard = [listener(function.__name__) for listener in _listeners] if cold else []
+        callbacks = [listener(function.__name__) for listener in _listeners] if cold else []
         value = compile_kernel(function)(*inputs, *outputs)
-        for over in heard:
+        for over in callbacks:
             if over is not None:
                 over()
         return value

@@ -51,13 +51,13 @@ _PERTURBATION_SEED = 1
 
 
 def workflow_label(tasks: int) -> str:
-    """Return the label of the workflow of a size."""
+    """Return the label of the workflow with this number of tasks."""
     return f"{'tree' if tasks % 2 else 'barrier'}-{tasks}"
 
 
 @cache
 def dependent_instance(tasks: int, *, perturbed: bool = False) -> Instance:
-    """Return the tree or the barrier of a size."""
+    """Return the instance of the tree or barrier with this number of tasks."""
     kind = ReductionTree if tasks % 2 else Barrier
     return _compile(kind(tasks=tasks, perturbed=perturbed))
 

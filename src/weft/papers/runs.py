@@ -123,9 +123,10 @@ def run_locally(
 
 
 def repeat_if_disturbed(run: Callable[[], _Result]) -> tuple[_Result, float]:
-    """Call ``run``, and again up to three times while it was disturbed; return the last result and its delay.
+    """Call ``run``; repeat it up to three times if it was disturbed. Return the last result and delay.
 
-    The delay is the share of run queue delay; above ``DISTURBANCE_LIMIT`` the last run was disturbed, too.
+    The delay is the share of time that threads waited for a core, from 0 to 1. A run with a delay above
+    ``DISTURBANCE_LIMIT`` was disturbed; this may be true of the last one, too.
     """
     for _ in range(_REPETITIONS):
         result, share = _measure_disturbance(run)

@@ -189,7 +189,7 @@ class JobCase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobOutcome:
-    """What an execution of the jobs produced."""
+    """Results of an execution of the jobs."""
 
     log: StageLog
     best: tuple[Mapping[str, Any], ...]

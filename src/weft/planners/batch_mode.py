@@ -28,7 +28,7 @@ class MinMin(ListPlanner):
     label = "MinMin"
 
     def schedule(self, instance: Instance) -> Schedule:
-        """Place the task that ends first, one after another."""
+        """Place tasks one by one, each time the ready task that ends first."""
         return select_tasks(instance)
 
 
@@ -48,7 +48,7 @@ class MaxMin(ListPlanner):
         return super().check(instance) or check_evaluation_count(self.label, instance)
 
     def schedule(self, instance: Instance) -> Schedule:
-        """Place the task whose earliest finish is the latest, one after another."""
+        """Place tasks one by one, each time the ready task with the latest earliest finish."""
         return select_tasks(instance, sense=MOST)
 
 
@@ -70,5 +70,5 @@ class Sufferage(ListPlanner):
         return super().check(instance) or check_evaluation_count(self.label, instance)
 
     def schedule(self, instance: Instance) -> Schedule:
-        """Place the task of the largest loss, one after another."""
+        """Place tasks one by one, each time the ready task with the largest loss."""
         return select_tasks(instance, sense=SUFFERAGE)

@@ -148,7 +148,9 @@ def check_rows(name: str, given: ArrayLike, width: int) -> Indices:
         raise InvalidInput(f"{name}: an array of shape {rows.shape}", rule=rule)
     if rows.dtype != np.uint32:
         if rows.size and (rows.dtype.kind not in "iu" or rows.min() < 0 or rows.max() >= 2**32):
-            raise InvalidInput(f"{name}: {rows.dtype} numbers", rule="must be integers of at least 0")
+            whole = rows.dtype.kind in "iu"
+            what = f"values from {rows.min()} to {rows.max()}" if whole else f"values of type {rows.dtype}"
+            raise InvalidInput(f"{name}: {what}", rule="must be integers from 0 to 2**32 - 1")
         rows = rows.astype(np.uint32)
     return np.ascontiguousarray(rows)
 

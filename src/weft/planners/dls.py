@@ -27,6 +27,6 @@ class Dls(ListPlanner):
     label = "DLS"
 
     def schedule(self, instance: Instance) -> Schedule:
-        """Place the pair of the highest dynamic level, one after another."""
+        """Place tasks one by one, each time the pair of task and machine with the highest dynamic level."""
         medians = median_seconds(instance)
         return select_tasks(instance, offset=static_levels(instance, medians) + medians)

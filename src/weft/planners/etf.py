@@ -28,5 +28,5 @@ class Etf(ListPlanner):
     label = "ETF"
 
     def schedule(self, instance: Instance) -> Schedule:
-        """Place the task that starts first, one after another; ties by level."""
+        """Place tasks one by one, each time the ready task that starts first; ties by level."""
         return select_tasks(instance, criterion=START, rank=rank_by_priority(static_levels(instance)))

@@ -84,12 +84,12 @@ def run_queue_population(
     # With one node no job can overtake another: all rules are equal.
     code = QUEUES.index(word) if compile_problem(instance).machines.form[0] == kernel.SHARED else 0
     tasks = len(instance)
-    asked = check_rows("counts", counts, tasks)
+    count_rows = check_rows("counts", counts, tasks)
     orders = submission_order(instance) if order is None else check_rows("order", order, tasks)
-    number = count_individuals(asked, orders)
+    number = count_individuals(count_rows, orders)
     if (jobs := _jobs(instance)) is None:
-        return _one_by_one(instance, code, orders, asked, number, times=times)
-    return _run(instance, jobs, code, _requests(number, orders, asked, times=times))
+        return _one_by_one(instance, code, orders, count_rows, number, times=times)
+    return _run(instance, jobs, code, _requests(number, orders, count_rows, times=times))
 
 
 def submission_order(instance: Instance) -> Indices:
@@ -120,9 +120,9 @@ def _one_by_one(
     found = []
     for individual in range(number):
         order = orders[individual] if orders.ndim == 2 else orders
-        asked = counts[individual] if counts.ndim == 2 else counts
-        jobs = _make_jobs(instance, _asked_choices(instance, asked))
-        found.append(_run(instance, jobs, rule, _requests(1, order, asked, times=times)))
+        row = counts[individual] if counts.ndim == 2 else counts
+        jobs = _make_jobs(instance, _given_choices(instance, row))
+        found.append(_run(instance, jobs, rule, _requests(1, order, row, times=times)))
     starts = [one.start_s for one in found if one.start_s is not None]
     finishes = [one.finish_s for one in found if one.finish_s is not None]
     return DecodedPopulation(
@@ -226,7 +226,7 @@ def _spread(shape: tuple[int, int], empty: float, columns: Indices, values: NDAr
     return table.reshape(-1)
 
 
-def _asked_choices(instance: Instance, counts: Indices) -> _Choices:
+def _given_choices(instance: Instance, counts: Indices) -> _Choices:
     """Return only the given count of every task."""
     problem, compute = compile_problem(instance), instance.graph.kind == COMPUTE
     tasks, modes = len(instance), problem.modes

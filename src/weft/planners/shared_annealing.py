@@ -112,8 +112,8 @@ def search_shared(
     cut = search.run(state)
     if workspace.ways.budgets and _exceeds_budgets(workspace, search.best):
         raise Infeasible(
-            f"no plan was found that keeps within {', '.join(instance.binding_budgets())}: "
-            "this is no proof that there is none, more time may help"
+            f"no plan within the budgets ({', '.join(instance.binding_budgets())}) was found in "
+            "the given time; one may exist: give the planner more time (--plan-time)"
         )
     found = search.schedule()
     if start is not None and objective.loss(instance, start) <= objective.loss(instance, found):

@@ -237,7 +237,7 @@ def _read_share(reader: Reader, node: DocumentNode) -> Share | None:
 
 
 def _read_machines(reader: Reader, node: DocumentNode) -> tuple[Machine, ...]:
-    """Return all machines; none where a key cannot be expanded, since later checks would miss its names."""
+    """Return all machines; () if a key cannot be expanded, because later checks need all names."""
     entries = reader.mapping(node)
     templates = [_read_machine(reader, entry, key) for key, entry in entries.items()]
     names = [reader.collect_problems(entry, partial(expand_braces, key)) for key, entry in entries.items()]

@@ -61,7 +61,7 @@ class _MeasuredRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _MeasuredScaling:
-    """Rows by input size, sizes ascending."""
+    """Measured times: one row per input size, sizes ascending."""
 
     sizes: Floats
     rows: tuple[_MeasuredRow, ...]

@@ -55,7 +55,7 @@ CHANGES = st.lists(
 
 @given(CHANGES, st.integers(0, 10), st.integers(1, 30))
 def test_work_ends_when_the_integral_of_the_speed_reaches_it(changes, start, work):
-    """Reference: the share of every whole second, from the disturbances active in it."""
+    """Reference: add up the available share of the speed second by second."""
 
     def share(second):
         product, processes = Fraction(1), 0

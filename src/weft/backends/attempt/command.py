@@ -353,7 +353,7 @@ _SPEC_FILE = re.compile(r".*\.ya?ml", re.IGNORECASE | re.DOTALL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandEnvironment:
-    """What surrounds one command, with fields substituted."""
+    """Environment, prolog, wrapper and epilog of one command, with fields substituted."""
 
     environment: Environment | None = None
     prolog: str = ""

@@ -46,8 +46,8 @@ class PolicyError(WeftError):
 def dispatch(context: DecisionContext, view: EngineView) -> None:
     """Run the policy and carry out its decisions in order."""
     context.state.pending.start_decision()
-    asked = context.state.inquiries
-    if asked.needed and asked.is_settling(context.state.now):
+    inquiries = context.state.inquiries
+    if inquiries.needed and inquiries.is_settling(context.state.now):
         return
     for decision in context.policy.decide(view):
         if type(decision) is Place:

@@ -239,7 +239,10 @@ def time_left_s(context: DecisionContext, attempt: Attempt, behind: float | None
 
 
 def _find_best_mode(context: DecisionContext, run: RunState, attempt: Attempt) -> tuple[Mode, float] | None:
-    """Return the best mode elsewhere, by the task's rank, then the remaining seconds, and these seconds."""
+    """Return the best mode on another machine and its estimated seconds; None: there is none.
+
+    Modes are compared by the rank of their machine for the task, then by seconds.
+    """
     view = EngineView(context.state)
     seen = view.run(run.index)
     modes = view.modes(seen, attempt.task, but=attempt.machine, rebind=True)

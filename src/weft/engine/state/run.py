@@ -84,12 +84,12 @@ class RunProgress:
 class PromisedWork:
     """Node-seconds of bound tasks without an attempt, with the fastest node count; O(1) per change."""
 
-    __slots__ = ("_compiled", "_of_task", "_tell")
+    __slots__ = ("_compiled", "_of_task", "_on_change")
 
-    def __init__(self, compiled: CompiledWorkflow, tell: Callable[[int, int], None]) -> None:
-        """Start empty; ``tell`` is called with a machine and the change of its units."""
+    def __init__(self, compiled: CompiledWorkflow, on_change: Callable[[int, int], None]) -> None:
+        """Start empty; ``on_change`` is called with a machine and the change of its units."""
         self._compiled = compiled
-        self._tell = tell
+        self._on_change = on_change
         self._of_task: dict[int, tuple[int, int]] = {}
         """Per task: its machine and units."""
 
@@ -100,11 +100,11 @@ class PromisedWork:
             return
         if found is not None:
             del self._of_task[task]
-            self._tell(found[0], -found[1])
+            self._on_change(found[0], -found[1])
         if machine is not None:
             units = self._units(task, machine)
             self._of_task[task] = (machine, units)
-            self._tell(machine, units)
+            self._on_change(machine, units)
 
     def withdraw(self) -> None:
         """Remove all tasks."""

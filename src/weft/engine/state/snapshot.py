@@ -70,12 +70,12 @@ def restore_snapshot(state: EngineState, record: Mapping[str, Any]) -> None:
 
 
 def _restore_inquiries(state: EngineState, record: Mapping[str, Any]) -> None:
-    asked = state.inquiries
+    inquiries = state.inquiries
     for name in _ASKED:
-        getattr(asked, name).update(map(tuple, record[name]))
-    asked.discovered_s = record["discovered_s"]
-    asked.listed = None if record["listed"] is None else frozenset(record["listed"])
-    asked.rebuild(state.now)
+        getattr(inquiries, name).update(map(tuple, record[name]))
+    inquiries.discovered_s = record["discovered_s"]
+    inquiries.listed = None if record["listed"] is None else frozenset(record["listed"])
+    inquiries.rebuild(state.now)
 
 
 def _pairs(values: Mapping[Any, Any]) -> list[list[Any]]:

@@ -223,5 +223,5 @@ def _no_plan_error(instance: Instance, *, proven: bool) -> Infeasible:
     names = ", ".join(instance.binding_budgets())
     if proven:
         return Infeasible(f"no plan keeps within the budgets ({names}): CP-SAT has proven it")
-    advice = "this is no proof that there is none: give it more time (--plan-time)"
+    advice = "one may exist: give the planner more time (--plan-time)"
     return Infeasible(f"CP-SAT has found no plan that keeps within the budgets ({names}); {advice}")

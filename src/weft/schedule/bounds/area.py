@@ -439,7 +439,7 @@ def build_windows(instance: Instance, load: SupplyLoad, head_s: Floats, tail_s: 
     if not len(tasks) or points < 2:
         return None
     row = front.row[tasks]
-    start, finish, rate = _held_stretches(instance, load.supply)
+    start, finish, rate = _busy_intervals(instance, load.supply)
     return TimeWindows(
         head_s=head_s[tasks],
         tail_s=tail_s[tasks],
@@ -452,8 +452,12 @@ def build_windows(instance: Instance, load: SupplyLoad, head_s: Floats, tail_s: 
     )
 
 
-def _held_stretches(instance: Instance, supply: Supply) -> tuple[Floats, Floats, Floats]:
-    """Return start, finish and share of busy intervals, at most the capacity of each machine."""
+def _busy_intervals(instance: Instance, supply: Supply) -> tuple[Floats, Floats, Floats]:
+    """Return start, finish and share of the supply of all intervals in which nodes are busy.
+
+    Busy nodes are limited to the capacity of their machine. A supply of a resource, or with rounding, has no
+    busy intervals.
+    """
     found: list[tuple[float, float, float]] = []
     for machine in sorted({held.machine for held in instance.busy}) if supply.resource is None else ():
         holding = [held for held in instance.busy if held.machine == machine and held.finish_s > 0]
