@@ -9,7 +9,7 @@ from typing import Any
 from architecture.package import ROOT
 
 MOST_MODULES = 420
-MOST_LINES = 83_700
+MOST_LINES = 82_266
 MOST_HEADER_PERCENT = 9.0
 MOST_SMALL_MODULES = 25
 ALLOWED_SMALL_MODULES: dict[str, str] = {
