@@ -32,12 +32,25 @@ def double_it(value):
     return 2 * value
 
 
+class NotCompiled:
+    """The compiled form of a kernel, without the time that compiling takes."""
+
+    def __init__(self, function):
+        self.function = function
+
+    def __call__(self, *arguments):
+        return self.function(*arguments)
+
+    def compile(self, types):
+        assert types
+
+
 @pytest.fixture
 def uncompiled(monkeypatch):
     """Report every kernel as not compiled, and make compiling do nothing."""
     monkeypatch.setenv("WEFT_KERNELS", "compiled")
     monkeypatch.setattr(compilation, "_needs_compilation", lambda function: True)
-    monkeypatch.setattr(compilation, "compile_kernel", lambda function: function)
+    monkeypatch.setattr(compilation, "compile_kernel", NotCompiled)
 
 
 def test_progress_line_is_shown_and_erased(terminal):

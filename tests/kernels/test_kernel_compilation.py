@@ -76,6 +76,38 @@ def test_many_small_jobs_trigger_compilation_which_is_reported_once(tmp_path):
     assert run_script(XDG_CACHE_HOME=str(tmp_path)) == [RESULT]
 
 
+AT_ONCE = """
+import sys
+import numpy as np
+from weft.kernels.compilation import compile_kernel, run_kernel
+from weft.kernels.priorities import fill_downward_ranks
+print("ready", flush=True)
+sys.stdin.readline()
+pointer, before = np.array([0, 0, 1, 2], dtype=np.uint32), np.array([0, 1], dtype=np.uint32)
+run_kernel(fill_downward_ranks, (3, pointer, before, np.ones(3), np.ones(2)), (np.zeros(3),), work_s=1.0)
+print(sum(compile_kernel(fill_downward_ranks).stats.cache_misses.values()))
+"""
+
+
+def test_a_kernel_needed_by_several_processes_at_once_is_compiled_by_one(tmp_path):
+    environment = {"PYTHONPATH": os.pathsep.join(sys.path), "XDG_CACHE_HOME": str(tmp_path)}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", AT_ONCE],
+            env={**os.environ, **environment},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(3)
+    ]
+    assert [process.stdout.readline() for process in processes] == ["ready\n"] * 3
+    for process in processes:
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    assert sorted(process.communicate()[0] for process in processes) == ["0\n", "0\n", "1\n"]
+
+
 def test_without_a_writable_home_machine_code_is_cached_in_a_private_temporary_folder(tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("not a folder")

@@ -6,12 +6,13 @@ default.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import stat
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from types import FunctionType
@@ -74,13 +75,9 @@ def run_kernel(
     """
     assert isinstance(function, FunctionType)
     if _pays_to_compile(function, work_s):
-        cold = function not in _compiled and _needs_compilation(function)
-        callbacks = [listener(function.__name__) for listener in _listeners] if cold else []
-        value = compile_kernel(function)(*inputs, *outputs)
-        for over in callbacks:
-            if over is not None:
-                over()
-        return value
+        if function not in _compiled and _needs_compilation(function):
+            _compile_once(function, (*inputs, *outputs))
+        return compile_kernel(function)(*inputs, *outputs)
     lists = tuple(_to_lists(array) for array in outputs)
     value = function(*map(_to_lists, inputs), *lists)
     _fill(outputs, lists)
@@ -123,6 +120,21 @@ def compile_kernel(function: Callable[..., Any]) -> Any:
     if function not in _compiled:
         _compiled[function] = _compile(function, called_from_python=True)
     return _compiled[function]
+
+
+def _compile_once(function: FunctionType, arguments: tuple[Any, ...]) -> None:
+    """Compile a kernel for these arguments and call the listeners.
+
+    Of several processes that need the same kernel at once, one compiles it; the others wait and load it.
+    """
+    import numba
+
+    after = [listener(function.__name__) for listener in _listeners]
+    with _lock_cache(function.__name__):
+        compile_kernel(function).compile(tuple(map(numba.typeof, arguments)))
+    for call in after:
+        if call is not None:
+            call()
 
 
 def _callee(function: FunctionType) -> Any:
@@ -239,6 +251,18 @@ def _is_cached(name: str) -> bool:
     """Return whether the cache folder contains machine code of a kernel."""
     found = _cache_folder()
     return found is not None and any(found.rglob(f"*.{name}-*.nbi"))
+
+
+@contextmanager
+def _lock_cache(name: str) -> Iterator[None]:
+    """Hold the lock of a kernel's machine code; without a folder or locks there, continue without one."""
+    folder = _cache_folder()
+    with ExitStack() as stack:
+        if folder is not None:
+            with suppress(OSError):
+                lock = stack.enter_context((folder / f"{name}.lock").open("w"))
+                fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 @contextmanager
