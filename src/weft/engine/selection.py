@@ -158,8 +158,8 @@ def list_external_files(run: RunState, task: int, machine: int) -> Iterator[Exte
 
 def _list_stated_files(compiled: CompiledWorkflow, task: int) -> list[tuple[ExternalFile, bool]]:
     """Return the external files of a task; names that depend on the machine are not filled in."""
-    asked, found = _last_listed.get(compiled, (-1, []))
-    if asked != task:
+    listed_task, found = _last_listed.get(compiled, (-1, []))
+    if listed_task != task:
         context, found = compiled.graph.context(task), []
         for item in compiled.description(task).inputs:
             source = external_source(item)

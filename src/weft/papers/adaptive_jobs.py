@@ -409,7 +409,7 @@ def measure_requirements(log: StageLog) -> Measures:
     """Return the measures of scenario B from its stage log."""
     ends = {job: log.of("completed", job)[0].at_s for job in range(JOBS)}
     through_s = max(line.at_s for line in log.of("ended", 0))
-    better, asked = log.moves(reason=_BETTER), log.moves(reason=_SELF)
+    better, requested = log.moves(reason=_BETTER), log.moves(reason=_SELF)
     requests = [_first_s(log, "cancel", job, _SELF) for job in range(2, JOBS)]
     arrivals = {job: _first_s(log, "assign", job, _SELF) for job in range(2, JOBS)}
     order = (through_s, _first_s(log, "assign", 1, _BETTER), min(requests), *arrivals.values())
@@ -422,12 +422,12 @@ def measure_requirements(log: StageLog) -> Measures:
         "in_order": float(
             all(before < after for before, after in pairwise(order))
             and all(ends[job] < ends[job + 1] for job in range(JOBS - 1))
-            and all(line.machine == "pegasus" for line in (*better, *asked))
+            and all(line.machine == "pegasus" for line in (*better, *requested))
             and not log.moves(0)
         ),
         "better": len(better),
-        "self": len(asked),
-        "other": len(log.moves()) - len(better) - len(asked),
+        "self": len(requested),
+        "other": len(log.moves()) - len(better) - len(requested),
         "most_at_once": log.most_at_once("pegasus"),
     }
 

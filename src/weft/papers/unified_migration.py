@@ -279,8 +279,8 @@ def _write_files(project: Path, case: JobCase, scale: float) -> None:
     for machine in grid().machines:
         text = program.replace('MADE_FOR = "any"', f"MADE_FOR = {machine.arch!r}")
         (project / f"search.{machine.arch}").write_text(text, encoding="utf-8")
-    asked = {"unit_s": _UNIT_S * scale, "demand_after": case.demand_after, "demand_mb": _NEEDED_MB}
-    (project / "parameters").write_text(json.dumps(asked))
+    parameters = {"unit_s": _UNIT_S * scale, "demand_after": case.demand_after, "demand_mb": _NEEDED_MB}
+    (project / "parameters").write_text(json.dumps(parameters))
     for number in range(JOBS):
         (project / f"sequence.{number}").write_text(f"{number}\n")
 

@@ -29,7 +29,7 @@ _STATE: dict[str, Any] = {"done": 0, "trail": []}
 
 def main(machine: str, speed: str, how: str, memory_mb: str) -> None:
     """Run the search with the parameters in the staged files."""
-    asked = json.loads(Path("parameters").read_text())
+    parameters = json.loads(Path("parameters").read_text())
     number = Path("sequence").read_text().strip()
     structures = Path("structures").read_text().splitlines()
     state: dict[str, Any] = task.restore(_STATE)
@@ -39,9 +39,9 @@ def main(machine: str, speed: str, how: str, memory_mb: str) -> None:
     take = _compute if how == "compute" else time.sleep
     recent: list[float] = []
     for done in range(state["done"], len(structures)):
-        if done == asked["demand_after"]:
-            _demand(asked["demand_mb"], int(memory_mb), state)
-        recent = [*recent[-1:], _iteration(take, asked["unit_s"] / float(speed))]
+        if done == parameters["demand_after"]:
+            _demand(parameters["demand_mb"], int(memory_mb), state)
+        recent = [*recent[-1:], _iteration(take, parameters["unit_s"] / float(speed))]
         here |= {"to": done + 1, "ended_at": time.time()}
         state["done"] = done + 1
         # The shorter of two iterations: a single delay of the host is not a slow machine.

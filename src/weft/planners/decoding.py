@@ -129,8 +129,8 @@ def select_modes(instance: Instance, bound: Indices, counts: Indices | None = No
         if counts is None:
             found = _find_modes(group, np.zeros(len(group), dtype=np.int64), machine, np.zeros_like(machine))
         else:
-            asked = np.broadcast_to(counts, (*last, len(instance)))[..., group.tasks]
-            found = _find_modes(group, group.count, machine, asked)
+            group_counts = np.broadcast_to(counts, (*last, len(instance)))[..., group.tasks]
+            found = _find_modes(group, group.count, machine, group_counts)
         if (found == len(group)).any():
             *_, task = np.argwhere(found == len(group))[0].tolist()
             raise _impossible_mode_error(
@@ -175,9 +175,9 @@ def _find_modes(
     """Find modes by machine and a value that ascends on each machine; ``len(group)`` if there is none."""
     most = int(max(values.max(initial=0), value.max(initial=0))) + 1
     keys = group.machine.astype(np.int64) * most + values
-    asked = machine.astype(np.int64) * most + value
-    found = np.searchsorted(keys, asked)
-    return np.where(keys[np.minimum(found, len(keys) - 1)] == asked, found, len(keys))
+    wanted = machine.astype(np.int64) * most + value
+    found = np.searchsorted(keys, wanted)
+    return np.where(keys[np.minimum(found, len(keys) - 1)] == wanted, found, len(keys))
 
 
 def _impossible_mode_error(instance: Instance, task: int, machine: int) -> WeftError:

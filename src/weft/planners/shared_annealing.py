@@ -307,8 +307,8 @@ def _encode_state(instance: Instance, workspace: SharedWorkspace, schedule: Sche
     number = len(instance)
     task = np.repeat(np.arange(number), np.diff(ways.first.astype(np.int64)))
     most = int(max(workspace.mode.max(initial=0), genome.modes.max(initial=0))) + 1
-    keys, asked = task * most + workspace.mode, np.arange(number) * most + genome.modes
-    found = np.searchsorted(keys, asked, side="right") - 1
+    keys, wanted = task * most + workspace.mode, np.arange(number) * most + genome.modes
+    found = np.searchsorted(keys, wanted, side="right") - 1
     way = np.where(np.diff(ways.first.astype(np.int64)) > 0, found, ways.first[1:])
     return _state(genome.order, way, genome.bound)
 

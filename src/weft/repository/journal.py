@@ -172,8 +172,8 @@ class JournalHeader:
 
         An unfinished execution with the same fingerprint is resumed instead of starting a new one.
         """
-        asked = {key: value for key, value in self.as_record().items() if key not in _INCIDENTAL}
-        return hashlib.blake2b(encode_json(asked).encode(errors="surrogatepass"), digest_size=20).hexdigest()
+        record = {key: value for key, value in self.as_record().items() if key not in _INCIDENTAL}
+        return hashlib.blake2b(encode_json(record).encode(errors="surrogatepass"), digest_size=20).hexdigest()
 
     def as_record(self) -> dict[str, Any]:
         """Return the header as plain data."""

@@ -154,11 +154,11 @@ def _grow_limit(context: DecisionContext, run: RunState, task: int, cause: Cause
     )
     for machine in representatives:
         for count in options.counts.get(machine, ()):
-            asked = dict(run.compiled.demand(task, machine, count)).get("memory")
-            if asked is None:
+            required = dict(run.compiled.demand(task, machine, count)).get("memory")
+            if required is None:
                 return None
             total = run.instance.machines[machine].memory
-            largest = max(largest, wanted if total is None else min(wanted, total / asked))
+            largest = max(largest, wanted if total is None else min(wanted, total / required))
     return largest
 
 

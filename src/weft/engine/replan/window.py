@@ -195,8 +195,8 @@ def _find_next_iteration(
     return reachable(present, {head for tail, head in undecided if tail in leading})
 
 
-def _tasks_with(situation: RunSituation, asked: TaskStanding) -> frozenset[int]:
-    return frozenset(task for task, standing in enumerate(situation.standing) if standing is asked)
+def _tasks_with(situation: RunSituation, wanted: TaskStanding) -> frozenset[int]:
+    return frozenset(task for task, standing in enumerate(situation.standing) if standing is wanted)
 
 
 def _find_unreached(situation: RunSituation) -> frozenset[int]:

@@ -151,9 +151,9 @@ class MachineState:
             return now
         ends = [(max(holder.expected_end_s, now), holder.nodes) for holder in self.holders.values()]
         first = self.queue[:_MAX_SERVED] if self.nodes > 1 else []
-        asked = (now, self.speed_factor, ends, first)
-        if self._served is None or self._served[0] != asked:
-            self._served = (asked, *self._serve(list(ends), [attempts[number] for _, number in first], now))
+        key = (now, self.speed_factor, ends, first)
+        if self._served is None or self._served[0] != key:
+            self._served = (key, *self._serve(list(ends), [attempts[number] for _, number in first], now))
         _, left, at, room, units = self._served
         behind_s = to_seconds(self.waiting_units - units) / self.speed_factor / self.nodes
         return _advance_until_free(list(left), at, room, nodes)[0] + behind_s
