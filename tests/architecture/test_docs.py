@@ -40,6 +40,20 @@ def test_links_of_the_documentation_resolve(page: Path) -> None:
 
 
 @ALL_PAGES
+def test_source_files_named_in_the_documentation_exist(page: Path) -> None:
+    named = re.findall(r"`((?:src/weft|tests|benchmarks|\.ci)/[\w./-]+)`", page.read_text(encoding="utf-8"))
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_the_version_is_stated_once() -> None:
+    places = [ROOT / name for name in ("pyproject.toml", "README.md", "CONTRIBUTING.md", "CITATION.cff")]
+    places += [*ROOT.glob("docs/**/*.md"), *ROOT.glob("src/weft/**/*.py"), *ROOT.glob("tests/**/*.py")]
+    version = re.compile(rf"(?<![\w.]){re.escape(weft.__version__)}(?![\w.])")
+    stating = [path for path in places if version.search(path.read_text(encoding="utf-8"))]
+    assert [str(path.relative_to(ROOT)) for path in stating] == ["src/weft/__init__.py"]
+
+
+@ALL_PAGES
 def test_complete_files_in_the_documentation_are_valid(page: Path, tmp_path: Path) -> None:
     for block in blocks(page.read_text(encoding="utf-8")):
         if block.language in ("yaml", "yml") and FULL_FILE.match(block.text):
@@ -119,7 +133,7 @@ See [there](#two-words) and [code](x.py "title"); not `[this](no.md)`.
 
 ```console
 $ weft --version
-weft 0.1.0
+weft 1.2.3
 $ weft plan \\
 >   a.yaml
 ...
@@ -138,7 +152,7 @@ def test_a_page_is_split_into_blocks_and_examples() -> None:
     console, yaml = blocks(PAGE)
     assert (console.language, console.line, yaml.language, yaml.text) == ("console", 5, "yaml", "weft: 1\n")
     found = [(example.command, example.expected, example.line) for example in examples(console)]
-    assert found == [("weft --version", "weft 0.1.0", 6), ("weft plan a.yaml", "...", 8), ("ls", None, 11)]
+    assert found == [("weft --version", "weft 1.2.3", 6), ("weft plan a.yaml", "...", 8), ("ls", None, 11)]
     assert links(PAGE) == ["#two-words", "x.py"]
     assert anchors(PAGE) == {"a-page-weft-plan", "two-words"}
 

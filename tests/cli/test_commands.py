@@ -271,6 +271,24 @@ def test_check_reports_local_machines_that_a_run_rejects(folder: Path) -> None:
     )
 
 
+def test_check_reports_unknown_backends_as_a_run_does(folder: Path) -> None:
+    (folder / "far.yaml").write_text(
+        "weft: 1\nmachines:\n  one: {backend: {kind: local}}\n  far{1..3}:\n    backend: {kind: slurm}\n"
+    )
+    words = (
+        "far.yaml:5:15: machines.far{1..3}.backend.kind: unknown backend 'slurm'; known: local, simulation",
+    )
+    reported = refused(warm_weft("check", "far.yaml", folder=folder), 2, *words)
+    assert len(reported) == 1, "one problem for all machines of the key"
+    for command in (("check", "hello.yaml"), ("run", "hello.yaml", "-n")):
+        assert refused(warm_weft(*command, "--on", "far.yaml", folder=folder), 2, *words) == reported
+
+
+def test_check_counts_one_machine_as_one(folder: Path) -> None:
+    (folder / "one.yaml").write_text("weft: 1\nmachines: {one: {}}\n")
+    assert "a platform of 1 machine, 1 node; no problems" in weft("check", "one.yaml", folder=folder).out
+
+
 def test_show_prints_the_unfolded_workflow(folder: Path) -> None:
     shown = weft("show", "hello.yaml", folder=folder)
     assert shown.code == 0

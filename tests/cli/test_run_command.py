@@ -207,6 +207,34 @@ def test_quiet_prints_nothing(project: Project) -> None:
     assert (done.code, done.out, done.err) == (0, "", "")
 
 
+def test_quiet_prints_permanent_failures_to_the_standard_error(project: Project) -> None:
+    project.write(
+        "bad.yaml",
+        """\
+weft: 1
+tasks:
+  input: {command: "cat {inputs}", inputs: [missing.txt]}
+  output: {command: "true", outputs: [unwritten]}
+  program: {command: "no-such-program"}
+  again: {command: "echo wrong; exit 3", retries: 1}
+""",
+    )
+    failed = project.weft("run", "bad.yaml", "--keep-going", "--quiet")
+    assert (failed.code, failed.out) == (1, "")
+    lines = failed.err.splitlines()
+    assert (
+        "input failed permanently (staging: 'missing.txt' cannot be fetched: No such file or directory)"
+        in lines
+    )
+    assert any(
+        line.startswith("output failed permanently (error: 'unwritten' was not written") for line in lines
+    )
+    place = lines.index("program failed permanently (error)")
+    assert "no-such-program" in lines[place + 1]
+    assert lines[place + 2].startswith("  log: .weft/attempts/1/")
+    assert [line for line in lines if line.startswith("again")] == ["again failed permanently (error)"]
+
+
 def test_several_workflows_and_arrivals_are_runs_of_one_execution(project: Project) -> None:
     project.write("other.yaml", "weft: 1\nname: other\ntasks: {only: {command: 'echo 1'}}\n")
     project.write("later.yaml", "weft: 1\narrivals: [{workflow: other.yaml, at: 0.2s, owner: ann}]\n")

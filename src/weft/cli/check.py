@@ -63,9 +63,12 @@ def command(files: tuple[str, ...], platform: str | None, as_json: bool) -> None
 def _check_machines(platform: Platform) -> Platform:
     """Return the platform after the same checks of its machines as in `weft run`."""
     from weft.backends import BACKENDS
+    from weft.errors import InvalidInput
 
-    kinds = {str(machine.backend.get("kind", "")) for machine in platform.machines}
-    for kind in sorted(kinds.intersection(BACKENDS)):
+    if problems := list(platform.find_unknown_backends(BACKENDS)):
+        raise InvalidInput(problems)
+    kinds = {str(machine.backend["kind"]) for machine in platform.machines if "kind" in machine.backend}
+    for kind in sorted(kinds):
         BACKENDS.load(kind).check_machines(
             each for each in platform.machines if each.backend.get("kind") == kind
         )
@@ -81,7 +84,8 @@ def _check_file(name: str, machines: Platform | None) -> dict[str, Any]:
     if source.data.strip() and describes_platform(source):
         found = _check_machines(read_platform_file(source))
         nodes = sum(machine.nodes for machine in found.machines)
-        summary = f"a platform of {len(found.machines)} machines, {nodes} nodes; no problems"
+        count = format_count(len(found.machines), "machine")
+        summary = f"a platform of {count}, {format_count(nodes, 'node')}; no problems"
         return {"file": name, "kind": "platform", "summary": summary}
     if (scenario := _check_scenario(source, machines)) is not None:
         return scenario

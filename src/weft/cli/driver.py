@@ -45,13 +45,15 @@ def command_line() -> list[str]:
 class RunDriver:
     """Progress display and signal handling of an execution in this process."""
 
-    def __init__(self, *, quiet: bool) -> None:
+    def __init__(self, *, quiet: bool, errors: bool = False) -> None:
+        """``quiet`` shows no progress; with ``errors`` permanent failures are printed nevertheless."""
         from weft.api.run import SignalHandler
 
         self.signals = SignalHandler(self._at_once)
         self.view: RunDisplay | None = None
         self.execution: Execution | None = None
         self.live = LiveDisplay(self._block, self._line, quiet=quiet)
+        self._only_errors = quiet and errors
         self._printed_failures = 0
         self._interrupt_printed = False
 
@@ -88,10 +90,13 @@ class RunDriver:
         assert self.view is not None
         self.view.progress.take(entry)
         failures = self.view.progress.history.failures
-        if not self.live.drawn and len(failures) > self._printed_failures:
-            self._printed_failures += 1
-            for line in self.view.describe_failure(failures[-1]):
-                self.live.say(line)
+        if self.live.drawn:
+            return
+        for failure in failures[self._printed_failures :]:
+            if failure.for_good or not self._only_errors:
+                for line in self.view.describe_failure(failure):
+                    self.live.say(line, error=self._only_errors)
+        self._printed_failures = len(failures)
 
     def _block(self, columns: int, rows: int) -> list[str]:
         if self.view is None or self.execution is None or not self.view.progress.state.runs:
@@ -123,7 +128,7 @@ def drive_run(
 ) -> NoReturn:
     """Call ``run`` or ``resume`` with display and signal handling, print the summary and exit."""
     quiet = quiet or "-" in (report, trace)
-    driver = RunDriver(quiet=quiet or as_json)
+    driver = RunDriver(quiet=quiet or as_json, errors=not as_json)
     with driver.signals:
         try:
             ran = run(**how, command=command_line(), watch=driver.watch, interrupted=driver.interrupted)

@@ -115,9 +115,9 @@ class LiveDisplay:
                 self._write(f"{line}\n")
             self._next_s = now_s + pause_s
 
-    def say(self, text: str) -> None:
-        """Print a permanent line above the block."""
-        if not self._quiet:
+    def say(self, text: str, *, error: bool = False) -> None:
+        """Print a permanent line above the block; an error is printed by a quiet display too."""
+        if error or not self._quiet:
             self.clear()
             self._write(f"{text}\n")
             self._next_s = min(self._next_s, time.monotonic() + _PAUSE_S) if self.drawn else self._next_s

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 
-from weft.documents import Document, expand_braces
+from weft.documents import Document, expand_braces, locate_problems
 from weft.errors import DocumentPath, InvalidInput, Problem, shorten, suggest
 from weft.platform.machine import Machine, find_name_problems
 from weft.records import dataclass
@@ -280,6 +280,17 @@ class Platform:
     def find_problems(self) -> Iterator[Problem]:
         """Yield every problem of the platform; paths are those of its file."""
         return _find_platform_problems(self)
+
+    def find_unknown_backends(self, known: Iterable[str]) -> Iterator[Problem]:
+        """Yield a problem with its location for every kind of backend that is not in ``known``."""
+        found: dict[DocumentPath, Problem] = {}
+        names, keys = set(known), _written_keys(self)
+        for machine in self.machines:
+            kind = machine.backend.get("kind")
+            if kind is not None and kind not in names:
+                path = ("machines", keys.get(machine.name, machine.name), "backend", "kind")
+                found[path] = _unknown("backend", str(kind), sorted(names), "", path)
+        return locate_problems(found.values(), self.document)
 
 
 def planned_machines(platform: Platform) -> tuple[Machine, ...]:

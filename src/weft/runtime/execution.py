@@ -229,6 +229,8 @@ def find_backend_kind(platform: Platform) -> str:
 
 def check_backend(platform: Platform) -> None:
     """Raise InvalidInput if the machines of a platform cannot be used by their backend."""
+    if problems := list(platform.find_unknown_backends(BACKENDS)):
+        raise InvalidInput(problems)
     kind = find_backend_kind(platform)
     backend: type[Backend] = BACKENDS.load(kind)
     if not backend.capabilities.runs_programs:
