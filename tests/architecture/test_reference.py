@@ -10,6 +10,7 @@ import pytest
 from architecture.package import ROOT
 from weft.backends.simulation.scenario_reader import SCENARIO_RECORDS
 from weft.cli.main import COMMANDS, weft
+from weft.engine.settings import DEFAULT_RETRIES
 from weft.expressions.operations import FUNCTIONS
 from weft.expressions.values import UNITS
 from weft.fields import replace_tables
@@ -81,3 +82,8 @@ def test_every_registry_entry_and_its_options_are_in_the_reference(registry: Reg
         options = [option.name for option in list_options(registry.load(name))]
         missing += [f"{name}:{option}" for option in options if not re.search(rf"`{option}\b", page)]
     assert missing == []
+
+
+def test_the_default_retries_are_documented() -> None:
+    rows = dict(re.findall(r"^\| `(\w+)` \| (\d+) \|", FORMAT, re.MULTILINE))
+    assert {cause: int(rows.get(cause, -1)) for cause in DEFAULT_RETRIES} == DEFAULT_RETRIES

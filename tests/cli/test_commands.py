@@ -289,6 +289,27 @@ def test_check_counts_one_machine_as_one(folder: Path) -> None:
     assert "a platform of 1 machine, 1 node; no problems" in weft("check", "one.yaml", folder=folder).out
 
 
+def test_check_notes_tasks_without_a_program_if_the_machines_have_a_backend(folder: Path) -> None:
+    (folder / "half.yaml").write_text(
+        "weft: 1\ntasks:\n  a: {work: 5}\n  b: {command: 'true'}\n  c: {kind: virtual, after: b}\n  d: {work: 1}\n"
+    )
+    note = "note: half.yaml:3:3: tasks.a: 2 tasks without a program (a, d); a run ends such a task at once"
+    assert note in weft("check", "half.yaml", "--on", "local", folder=folder).out
+    for planned in ((), ("--on", "identical:2")):
+        assert "note" not in weft("check", "half.yaml", *planned, folder=folder).out
+
+
+def test_help_names_only_arguments_that_the_command_accepts(folder: Path) -> None:
+    run, simulate = (weft(name, "--help", folder=folder).out for name in ("run", "simulate"))
+    assert "identical:N" not in run
+    assert "identical:N" in simulate
+    assert run.startswith("Usage: weft run [OPTIONS] [WORKFLOW]...")
+    assert simulate.startswith("Usage: weft simulate [OPTIONS] [WORKFLOW]...")
+    assert weft("compare", "--help", folder=folder).out.startswith(
+        "Usage: weft compare [OPTIONS] WORKFLOW..."
+    )
+
+
 def test_show_prints_the_unfolded_workflow(folder: Path) -> None:
     shown = weft("show", "hello.yaml", folder=folder)
     assert shown.code == 0
@@ -375,4 +396,5 @@ def test_log_messages_go_to_standard_error(folder: Path) -> None:
     assert "INFO weft.api.request: compiled hello: 6 tasks" in logged.err
     assert "INFO weft.api.request" in weft(*PLAN, folder=folder, WEFT_LOG="info").err
     assert weft("--log-level", "error", *PLAN, folder=folder, WEFT_LOG="info").err == ""
-    refused(weft("--log-level", "loud", "ls", folder=folder), 2, "'loud' is not one of")
+    refused(weft("--log-level", "loud", "ls", folder=folder), 2, "'--log-level': 'loud' is not one of")
+    refused(weft("ls", folder=folder, WEFT_LOG="loud"), 2, "Invalid value for WEFT_LOG: 'loud' is not one of")

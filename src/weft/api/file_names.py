@@ -15,12 +15,14 @@ from weft.backends.attempt.safe_paths import StagingProblem, quote_name, split_n
 from weft.documents import locate_problems
 from weft.errors import DocumentPath as Keys
 from weft.errors import InvalidInput, Problem
-from weft.workflow.task import Input, Task
+from weft.units import format_count
+from weft.workflow.task import Input, Task, TaskKind
 from weft.workflow.task_graph import TaskGraph
 from weft.workflow.templates import fill_template, list_fields, split_template
 from weft.workflow.workflow import Workflow
 
 _OUTPUT_ADVICE = "use a name inside the task directory; `to:` sets the destination"
+_SHOWN_NAMES = 5
 _INPUT_ADVICE = "use a name inside the task directory; `from:` sets the source"
 
 
@@ -69,6 +71,24 @@ def find_missing_inputs(graph: TaskGraph, folder: Path) -> list[Problem]:
             what = f"{quote_name(fill_template(name, {}))} does not exist and no task produces it"
             found.append(Problem(what=what, advice="create it before the task starts", path=keys))
     return list(locate_problems(found, graph.workflow.document))
+
+
+def find_tasks_without_program(workflow: Workflow) -> Iterator[Problem]:
+    """Yield one problem if computing tasks have neither a command nor a function to call."""
+    names = [
+        task.name
+        for task in workflow.tasks
+        if task.kind is TaskKind.COMPUTE and not (task.job and (task.job.command or task.job.call))
+    ]
+    if names:
+        which = ", ".join(names[:_SHOWN_NAMES]) + (", …" if len(names) > _SHOWN_NAMES else "")
+        problem = Problem(
+            what=f"{format_count(len(names), 'task')} without a program ({which})",
+            rule="a run ends such a task at once, without its outputs",
+            advice="add `command` or `call`",
+            path=("tasks", names[0]),
+        )
+        yield from locate_problems([problem], workflow.document)
 
 
 def _is_read_later(task: Task, text: str) -> bool:

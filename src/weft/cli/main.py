@@ -58,7 +58,8 @@ SHARED_MODULES = {
 _GC_THRESHOLD = 250_000
 """New objects between two garbage collections of the youngest generation."""
 
-_LOG_LEVELS = ("debug", "info", "warning", "error")
+_LOG_LEVELS = click.Choice(("debug", "info", "warning", "error"), case_sensitive=False)
+_LOG_VARIABLE = "WEFT_LOG"
 
 _COMPLETING = "_WEFT_COMPLETE"
 """Environment variable set by the shell to request completions."""
@@ -97,8 +98,7 @@ class _LazyGroup(click.Group):
 @click.version_option(__version__, message="weft %(version)s")
 @click.option(
     "--log-level",
-    type=click.Choice(_LOG_LEVELS, case_sensitive=False),
-    envvar="WEFT_LOG",
+    type=_LOG_LEVELS,
     help="Write log messages of this level and above to the standard error (default: $WEFT_LOG, else none).",
 )
 def weft(log_level: str | None) -> None:
@@ -106,6 +106,12 @@ def weft(log_level: str | None) -> None:
 
     A first plan: weft plan WORKFLOW --on identical:4
     """
+    if log_level is None and (value := os.environ.get(_LOG_VARIABLE)):
+        try:
+            log_level = _LOG_LEVELS.convert(value, None, None)
+        except click.BadParameter as error:
+            error.param_hint = _LOG_VARIABLE
+            raise
     if log_level is not None:
         _start_logging(log_level)
 

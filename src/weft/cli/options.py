@@ -25,13 +25,14 @@ def _combine(*decorators: _Decorator) -> _Decorator:
 
 
 workflow_argument: _Decorator = click.argument("workflow", type=click.Path(path_type=str))
-on_platform: _Decorator = click.option(
-    "--on",
-    default="local",
-    show_default=True,
-    metavar="PLATFORM",
-    help="A platform file, or identical:N, cluster:N, local, random:N.",
-)
+
+
+def _on_option(meaning: str) -> _Decorator:
+    return click.option("--on", default="local", show_default=True, metavar="PLATFORM", help=meaning)
+
+
+on_platform = _on_option("A platform file, or identical:N, cluster:N, local, random:N.")
+on_backend = _on_option("Platform file whose machines have a `backend`, or local: this computer.")
 project: _Decorator = click.option(
     "--project",
     metavar="DIR",
@@ -106,8 +107,9 @@ def read_seconds(context: click.Context, parameter: click.Parameter, text: str |
 
 def workflows_argument(*, required: bool = False) -> _Decorator:
     """Add the argument ``WORKFLOW...``."""
+    metavar = "WORKFLOW..." if required else "[WORKFLOW]..."
     return click.argument(
-        "workflows", nargs=-1, required=required, type=click.Path(path_type=str), metavar="WORKFLOW..."
+        "workflows", nargs=-1, required=required, type=click.Path(path_type=str), metavar=metavar
     )
 
 

@@ -26,7 +26,8 @@ _SHOWN = 20
 @click.option(
     "--scenario",
     metavar="FILE",
-    help="Scenario with the actual behaviour (default: everything as estimated).",
+    help="Scenario with the actual behaviour (default: times as estimated, all exit codes 0; a loop until a "
+    "success then runs once).",
 )
 @options.preset
 @options.seed("Seed of the scenario and of randomised planners.")
