@@ -108,7 +108,11 @@ def test_a_key_without_a_value_is_absent():
     [
         ({"weft": 1}, "a car without the key 'name'; a car must have weft and name; add `name: NAME`"),
         ({"name": "a"}, "a car without the key 'weft'"),
-        ({"weft": 2, "name": "a"}, "version 2 of the file format; this weft reads version 1"),
+        ({"weft": 2, "name": "a"}, "version 2 of the file format; this weft reads version 1; use a newer"),
+        (
+            {"weft": 0, "name": "a"},
+            "version 0 of the file format; this weft reads version 1; write `weft: 1`",
+        ),
         ({"weft": 1, "name": "a", "dors": 3}, "unknown key 'dors'; did you mean 'doors'?"),
         ({"weft": 1, "name": "a", "doors": 1}, "doors: 1 is not allowed; must be a whole number, at least 2"),
         ({"weft": 1, "name": "a", "kind": "smal"}, "did you mean 'small'?"),

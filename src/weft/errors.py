@@ -31,11 +31,19 @@ def shorten(value: object, limit: int = 60) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
+_PREFIX = 3
+"""Minimal length of a word that is completed to a known one."""
+
+
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word that is most similar to ``word``, or None if none is similar."""
+    """Return the shortest known word that begins with ``word``, else the most similar one, or None."""
     if len(word) > 100:
         return None
-    matches = difflib.get_close_matches(word, list(known)[:5000], n=1, cutoff=0.6)
+    words = list(known)[:5000]
+    longer = [each for each in words if each.startswith(word)] if len(word) >= _PREFIX else ()
+    if longer:
+        return min(longer, key=len)
+    matches = difflib.get_close_matches(word, words, n=1, cutoff=0.6)
     return matches[0] if matches else None
 
 

@@ -94,8 +94,10 @@ VERSION = 1
 
 def _read_version(reader: Reader, node: DocumentNode) -> None:
     if isinstance(node.value, bool) or node.value != VERSION:
+        newer = isinstance(node.value, int) and node.value > VERSION
+        advice = "use a newer weft for this file" if newer else f"write `weft: {VERSION}`"
         what = f"version {node.display()} of the file format"
-        reader.add_problem(node, what, rule=f"this weft reads version {VERSION}", advice="write `weft: 1`")
+        reader.add_problem(node, what, rule=f"this weft reads version {VERSION}", advice=advice)
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,4 +53,5 @@ def test_a_run_enters_the_files_in_the_order_of_the_page(tmp_path) -> None:
 def test_the_page_names_at_most_twenty_files() -> None:
     assert 10 <= len(FILES) <= 20
     assert len(set(FILES)) == len(FILES)
+    assert set(re.findall(r"`([\w/]+\.py)`", PAGE)) == set(FILES), "each named file has a number"
     assert [name for name in FILES if not (PACKAGE / name).exists()] == []

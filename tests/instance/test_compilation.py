@@ -10,6 +10,7 @@ from planning_examples import instance, platform, workflow
 from weft.errors import Infeasible, InvalidInput
 from weft.formats.files import load_platform
 from weft.instance import BusyInterval, compile_instance
+from weft.instance.candidates import list_conditions
 from weft.platform.platform import Share
 from weft.workflow.unfold import unfold
 
@@ -270,6 +271,12 @@ class TestProfile:
 def test_planned_nodes_of_the_local_machine_are_whole_cores():
     made = instance({"a": {"work": 1, "cores": 2}}, load_platform("local:4"))
     assert made.modes(0).nodes.tolist() == [2]
+
+
+def test_one_node_is_named_in_the_singular():
+    made = instance({"a": {"work": 1}}, load_platform("cluster:2"))
+    texts = [text for text, _ in list_conditions(made, 0)]
+    assert "has 1 node (the largest has 2)" in texts
 
 
 def test_machine_that_is_too_small_is_rejected_with_one_reason():

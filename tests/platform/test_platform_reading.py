@@ -164,6 +164,7 @@ def test_shares_are_read() -> None:
     ("machine", "path", "words"),
     [
         ({"node": 3}, "machines.m", "did you mean 'nodes'?"),
+        ({"price": 3}, "machines.m", "did you mean 'price_per_node_hour'?"),
         ({"nodes": 0}, "machines.m.nodes", "at least 1"),
         ({"nodes": 1.5}, "machines.m.nodes", "whole number"),
         ({"nodes": "many"}, "machines.m.nodes", "whole number"),

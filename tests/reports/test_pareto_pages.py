@@ -73,6 +73,12 @@ def test_table_of_a_front_lists_the_choices() -> None:
     assert cut[1].endswith("k…")
 
 
+def test_summary_of_the_page_counts_plans_and_tasks() -> None:
+    several, one = front_html(VIEW), front_html(replace(VIEW, points=VIEW.points[:1], tasks=1))
+    assert "3 plans for 8 tasks: none of them is better than another both in time and in cost." in several
+    assert "1 plan for 1 task: no plan was found that is better in time or in cost." in one
+
+
 def test_machines_of_a_point_are_listed_if_there_are_several_or_no_other_choice() -> None:
     fixed = (NodeRange(kind="solve", tasks=8, least=1, most=1, chosen=False),)
     lines = front_lines(replace(VIEW, points=(point(1, 9.0, 1.0, nodes=fixed),)), width=100)

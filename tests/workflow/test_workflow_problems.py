@@ -172,6 +172,13 @@ def test_unknown_names_in_formulas_are_reported_for_every_key(text):
     assert "unknown name 'hh'" in found
 
 
+@pytest.mark.parametrize("keys", ["memory: -4GB", "time_limit: -5min", "work: -2s"])
+def test_negative_amounts_with_a_unit_are_reported_as_negative(keys):
+    (found,) = problems_in(f"tasks: {{t: {{{keys}}}}}")
+    assert found.what.endswith("is not allowed")
+    assert found.rule == "must be at least 0"
+
+
 def test_formulas_that_fail_during_unfolding_are_reported():
     found = messages_of(
         """\

@@ -144,7 +144,8 @@ def _send_requests(
         of = f"{task} of run {run.number}" if task else f"run {run.number}"
         if not answer.granted:
             resume = "" if answer.replied else _advice(opened, run)
-            click.echo(f"error: {what} {of}: {answer.text}{resume}", err=True)
+            reason = answer.text.removeprefix(f"{what}: ")  # stored texts begin with the request
+            click.echo(f"error: {what} {of}: {reason}{resume}", err=True)
         elif not as_json:
             click.echo(f"{of} {done}")
     if not all(answer.granted for _, answer in answers):

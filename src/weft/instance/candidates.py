@@ -17,7 +17,7 @@ from weft.platform.arrays import machine_columns
 from weft.platform.machine import Machine
 from weft.predictors.seconds import ClassSeconds, RelatedSeconds, Seconds
 from weft.records import dataclass
-from weft.units import format_bytes
+from weft.units import format_bytes, format_count
 from weft.workflow.task_graph import COMPUTE, AmountsByCount, Floats, Indices, TaskGraph
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ class _MachineFilter:
         taken = nodes_taken(float(graph.cores[task]), np.full(len(self.nodes), least), self.node_is_core)
         most = int(self.nodes.max(initial=0))
         large_enough = taken <= self.nodes
-        yield f"has {least} nodes (the largest has {most})", large_enough
+        yield f"has {format_count(least, 'node')} (the largest has {most})", large_enough
         for column, name in enumerate(graph.resource_names):
             if (amount := float(graph.demand[task, column])) > 0:
                 shown = format_bytes(amount) if name == "memory" else f"{amount:g}"

@@ -225,10 +225,12 @@ def front_html(view: FrontView) -> str:
 
 
 def _summary(view: FrontView) -> str:
+    best = f"none of them is better than another both in time and in {view.noun}"
+    if len(view.points) == 1:
+        best = f"no plan was found that is better in time or in {view.noun}"
     return (
-        f"{format_count(len(view.points), 'plan')} of {format_count(view.tasks, 'task')}: "
-        "none of them is better than "
-        f"another both in time and in {view.noun}. No plan takes less than "
+        f"{format_count(len(view.points), 'plan')} for {format_count(view.tasks, 'task')}: {best}. "
+        "No plan takes less than "
         f"{format_seconds(view.lower_bound_s)} (lower bound). Take one with: weft plan --choose NUMBER"
     )
 

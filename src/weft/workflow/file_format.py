@@ -89,6 +89,10 @@ def _read_number_or_unit(
     if isinstance(value, str):
         if (number := parse_unit(value)) is not None:
             return int(number) if number.is_integer() else number
+        sign, amount = value.strip()[:1], value.strip()[1:]
+        if sign == "-" and amount[-1:].isalpha() and parse_unit(amount) is not None:
+            reader.add_problem(node, f"{node.display()} is not allowed", rule="must be at least 0")
+            return None
         return _read_expression(reader, node)
     reader.add_type_problem(node, f"a number of {what}, a quantity with unit, or an expression")
     return None
