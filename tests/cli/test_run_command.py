@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import signal
+import stat
 
 import pytest
 
@@ -44,6 +45,18 @@ def test_valid_results_are_reused_and_stale_results_are_named(project: Project) 
     fresh = project.weft("run", "tiny.yaml", "--fresh")
     assert fresh.code == 0
     assert "reused" not in fresh.out
+
+
+@pytest.mark.parametrize(
+    "command", [("run", "tiny.yaml", "-q"), ("pareto", "tiny.yaml", "--plan-steps", "5")]
+)
+def test_only_the_owner_may_enter_a_new_state_folder(project: Project, command: tuple[str, ...]) -> None:
+    state = project.folder / ".weft"
+    assert project.weft(*command).code == 0
+    assert stat.S_IMODE(state.stat().st_mode) == 0o700
+    state.chmod(0o750)
+    assert project.weft(*command).code == 0
+    assert stat.S_IMODE(state.stat().st_mode) == 0o750, "an existing folder keeps its permissions"
 
 
 def test_a_dry_run_plans_without_writing(project: Project) -> None:

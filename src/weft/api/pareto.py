@@ -21,6 +21,7 @@ import numpy as np
 
 from weft.api.plan import PlannedWorkflow, measure_plan, open_pool
 from weft.api.request import Request, load_request
+from weft.backends.layout import make_state_folder
 from weft.errors import InvalidInput, WeftError
 from weft.instance.instance import Instance
 from weft.planners.decoding import Genome
@@ -400,7 +401,7 @@ def front_path(workflow: Workflow, platform: Platform, folder: Path = FRONTS) ->
 def save_front(front: Front, folder: Path = FRONTS) -> Path:
     """Store a front, replacing the previous one, and return its file."""
     path = front_path(front.instance.graph.workflow, front.instance.platform, folder)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_state_folder(path.parent)
     beside = path.with_suffix(".new")
     beside.write_text(json.dumps(_front_record(front)), encoding="utf-8")
     beside.replace(path)

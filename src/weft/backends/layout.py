@@ -26,6 +26,17 @@ links.
 """
 
 
+_HOME = ".weft"
+
+
+def make_state_folder(folder: Path) -> None:
+    """Create a folder in ``.weft``; if ``.weft`` does not exist, only its owner may enter the new one."""
+    for above in (folder, *folder.parents):
+        if above.name == _HOME:
+            above.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
+
+
 @dataclass(frozen=True, slots=True)
 class ProjectLayout:
     """Paths of the state of one project."""
@@ -36,7 +47,7 @@ class ProjectLayout:
     @property
     def home(self) -> Path:
         """Return the directory that holds the state of weft, ``.weft``."""
-        return self.project / ".weft"
+        return self.project / _HOME
 
     @property
     def database(self) -> Path:

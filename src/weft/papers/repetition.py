@@ -23,6 +23,7 @@ from typing import IO, NamedTuple, Self
 
 import numpy as np
 
+from weft.backends.layout import make_state_folder
 from weft.papers.reproduction import (
     Chart,
     ChartedReproduction,
@@ -132,7 +133,7 @@ class ResultLedger:
         self.path.unlink(missing_ok=True)
 
     def __enter__(self) -> Self:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        make_state_folder(self.path.parent)
         cut = self.path.exists() and not self.path.read_bytes().endswith(b"\n")
         self._file = self.path.open("ab")
         if cut:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from weft.backends.layout import ProjectLayout
+from weft.backends.layout import ProjectLayout, make_state_folder
 from weft.engine.engine import Engine
 from weft.engine.history import History
 from weft.engine.journal import JournalEntry
@@ -97,7 +97,7 @@ def run_locally(
     )
     history, entries = History(), list[JournalEntry]()
     layout = ProjectLayout(project.resolve())
-    layout.home.mkdir(parents=True, exist_ok=True)
+    make_state_folder(layout.home)
     lock, database = open_project(layout)
     try:
         execution = Execution.begin(

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote
 
+from weft.backends.layout import make_state_folder
 from weft.errors import InvalidInput, SourceLocation, WeftError
 
 APPLICATION_ID = 0x77656674
@@ -327,7 +328,7 @@ def open_database(path: Path, *, create: bool = False) -> Database:
 
 def _make_folder(path: Path) -> None:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_state_folder(path.parent)
     except OSError as error:
         raise StorageProblem(f"cannot create the folder '{path.parent}': {error.strerror}") from None
 

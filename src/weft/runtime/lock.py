@@ -21,6 +21,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Self
 
+from weft.backends.layout import make_state_folder
 from weft.errors import Locked, WeftError
 from weft.records import dataclass
 
@@ -136,7 +137,7 @@ class Lock:
         self._descriptor: int | None = None
         self._by_name = False
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_state_folder(path.parent)
             self._take()
         except OSError as error:
             raise WeftError(

@@ -55,7 +55,7 @@ from weft.api.report import TaskLog
 from weft.api.run import RunResult
 from weft.backends.attempt.safe_paths import StagingProblem, open_inside
 from weft.backends.attempt.trees import DIGEST_SIZE
-from weft.backends.layout import ProjectLayout
+from weft.backends.layout import ProjectLayout, make_state_folder
 from weft.errors import InvalidInput, WeftError
 from weft.formats.files import save_text
 from weft.repository.products import ProductTable
@@ -455,7 +455,7 @@ def _build_workflow(roots: Sequence[TaskCall], name: str, layout: ProjectLayout)
 
 def _function_file(layout: ProjectLayout, name: str) -> str:
     folder = layout.project / _FOLDER
-    folder.mkdir(parents=True, exist_ok=True)
+    make_state_folder(folder)
     return str(folder / name)
 
 
