@@ -31,7 +31,7 @@ class DocumentNode:
 
     @property
     def kind(self) -> str:
-        """Return the type of the value as messages name it."""
+        """Return the name of the value's type for messages, such as ``a number``."""
         match self.value:
             case None:
                 return "nothing"
@@ -55,7 +55,7 @@ class DocumentNode:
         return self.value
 
     def display(self) -> str:
-        """Return the value for a message, shortened."""
+        """Return the value as short text for messages; for a list or mapping, the name of its type."""
         if isinstance(self.value, list | dict):
             return self.kind
         return shorten(repr(self.value)) if isinstance(self.value, str) else shorten(self.value).lower()
@@ -91,17 +91,17 @@ _MOST_BITS = 1000
 def from_python(
     value: object, location: SourceLocation | None = None, path: DocumentPath = (), depth: int = 0
 ) -> DocumentNode:
-    """Return plain Python values as a tree; other types raise InvalidInput."""
+    """Return the tree of nodes for plain Python values; raise InvalidInput for values of other types."""
     location = location or SourceLocation()
     if depth > 100:
-        raise InvalidInput("nested deeper than 100 levels", path=path, location=location)
+        raise InvalidInput("values are nested deeper than 100 levels", path=path, location=location)
     if isinstance(value, DocumentNode):
         return value
     if hasattr(value, "item") and not isinstance(value, Mapping) and getattr(value, "ndim", 1) == 0:
         value = value.item()  # NumPy scalars
     if isinstance(value, int) and value.bit_length() > _MOST_BITS:
         what = f"a whole number of {value.bit_length()} bits"
-        raise InvalidInput(what, rule=f"at most {_MOST_BITS}", path=path, location=location)
+        raise InvalidInput(what, rule=f"at most {_MOST_BITS} bits are allowed", path=path, location=location)
     if value is None or isinstance(value, str | int | float | bool):
         return DocumentNode(value=value, location=location, path=path)
     if isinstance(value, range):
@@ -181,13 +181,13 @@ class Reader:
         return {key: value for key, value in node.value.items() if key in known}
 
     def listing(self, node: DocumentNode) -> list[DocumentNode]:
-        """Return the items of a list; a single scalar or mapping counts as a list of one."""
+        """Return the items of a list; a scalar or mapping is a list of one item, null an empty list."""
         if node.value is None:
             return []
         return node.value if isinstance(node.value, list) else [node]
 
     def text(self, node: DocumentNode) -> str | None:
-        """Return a text; numbers are converted to text."""
+        """Return the text of a node; numbers are converted. Otherwise add a problem and return None."""
         if isinstance(node.value, str):
             return node.value
         if isinstance(node.value, int | float) and not isinstance(node.value, bool):
@@ -196,13 +196,13 @@ class Reader:
         return None
 
     def flag(self, node: DocumentNode) -> bool:
-        """Return true or false."""
+        """Return the boolean value of a node; for any other type add a problem and return False."""
         if not isinstance(node.value, bool):
             self.add_type_problem(node, "true or false")
         return node.value is True
 
     def choice(self, node: DocumentNode, allowed: Sequence[str]) -> str | None:
-        """Return one of the allowed words, or None."""
+        """Return the word in a node if it is allowed; otherwise add a problem and return None."""
         if isinstance(node.value, str) and node.value in allowed:
             return node.value
         self.add_problem(
@@ -214,7 +214,7 @@ class Reader:
         return None
 
     def integer(self, node: DocumentNode, *, least: int) -> int | None:
-        """Return a whole number of at least ``least``, or None."""
+        """Return the integer in a node if it is at least ``least``; else add a problem and return None."""
         if isinstance(node.value, int) and not isinstance(node.value, bool) and node.value >= least:
             return node.value
         self.add_problem(
@@ -236,10 +236,10 @@ def locate_problems(problems: Iterable[Problem], document: Document | None) -> I
 
 
 MOST_NAMES = 1_000_000
-"""Maximum number of names that one text may expand to."""
+"""Maximum number of names to which one text may expand."""
 
 _MOST_CHARACTERS = 100_000_000
-"""Maximum total length of the names of one text."""
+"""Maximum total number of characters of the names to which one text expands."""
 
 # Doubled braces are literal braces, and ``${...}`` is shell syntax: neither is expanded.
 _RANGE = re.compile(r"(?<![{$])\{(-?[0-9]+)\.\.(-?[0-9]+)\}(?!\})")
@@ -266,7 +266,7 @@ def expand_braces(text: str) -> list[str]:
 
 
 def has_range(text: str) -> bool:
-    """Return whether a text contains a numeric range."""
+    """Return whether a text contains a numeric range in braces, such as ``{1..16}``."""
     return _RANGE.search(text) is not None
 
 

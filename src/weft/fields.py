@@ -19,9 +19,9 @@ Shape = dict[str, Any]
 ANY_SHAPE: Shape = {}
 NULL_SHAPE: Shape = {"type": "null"}
 TEXT_SHAPE: Shape = {"type": ["string", "number"]}
-"""Names, commands, paths; a number is taken as it is written."""
+"""Schema of a text, such as a name, a command or a path; a number is accepted and converted to text."""
 QUANTITY_SHAPE: Shape = {"type": ["number", "string"], "minimum": 0}
-"""A number, a quantity with a unit, or an expression."""
+"""Schema of a number, a quantity with a unit, or an expression."""
 
 
 def any_of(*shapes: Shape) -> Shape:
@@ -30,7 +30,7 @@ def any_of(*shapes: Shape) -> Shape:
 
 
 def list_shape(item: Shape) -> Shape:
-    """Return the schema of a list, of its only entry alone, or of null for an empty list."""
+    """Return the schema of a list; a single entry may be given without a list, and null is an empty list."""
     return any_of(item, {"type": "array", "items": item}, NULL_SHAPE)
 
 
@@ -44,12 +44,12 @@ def _unchanged(value: Any) -> Any:
 
 
 def keep_node(_reader: Reader, node: DocumentNode) -> DocumentNode:
-    """Return the node itself: the record's own reader reads it later."""
+    """Return the node unchanged, for keys that the caller of ``Record.read`` reads later."""
     return node
 
 
 def never_written(_record: Any) -> None:
-    """Leave a key out of every file that is written."""
+    """Return None: as ``write_record`` of a field, it leaves the key out of written files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class ValueType:
     """A type of value in a file: how it is named, validated by editors, read and written."""
 
     label: str
-    """Its name on the reference page."""
+    """The name of the type on the reference page."""
     shape: Shape
     read: Callable[[Reader, DocumentNode], Any]
     """Return the value to store; None where a problem was added."""
@@ -124,12 +124,12 @@ class Field:
 
     @property
     def target(self) -> tuple[str, str]:
-        """Return the group (empty for the record itself) and the attribute in it."""
+        """Return the name of the group (empty for the record itself) and of the attribute in the group."""
         group, _, name = self.attribute.rpartition(".")
         return group, name or self.key
 
     def row(self) -> str:
-        """Return the row of the reference table."""
+        """Return the Markdown row of this field in the table on the reference page."""
         label = f"{self.type.label} ({self.type.unit})" if self.type.unit else self.type.label
         default = "required" if self.required else self.default_text or _format_default(self.default)
         cells = (f"`{self.key}`", label, default, self.help)
@@ -156,7 +156,7 @@ class _FieldRun(NamedTuple):
     """Return the values of the fields from the record."""
     defaults: tuple[Any, ...]
     writers: list[tuple[str, Callable[[Any], Any]]]
-    """Key, and conversion to a plain value."""
+    """Per field: its key, and the function that converts its value to a plain value."""
     write_record: Callable[[Any], Any] | None
 
 
@@ -183,17 +183,17 @@ class Record:
     """
 
     title: str
-    """What it is, with its article, for messages: ``a loop``."""
+    """The name of such a mapping with its article, for messages: ``a loop``."""
     fields: tuple[Field, ...]
     _: KW_ONLY
     null_is_absent: bool = False
-    """A key without a value counts as not written."""
+    """Whether a key whose value is null counts as absent."""
     constraints: Shape = field(default_factory=dict)
     """Rules over several keys, as JSON Schema."""
 
     @cached_property
     def help(self) -> dict[str, str]:
-        """Return the line of help of every key."""
+        """Return the help text of every key."""
         return {each.key: each.help for each in self.fields}
 
     @cached_property
@@ -220,7 +220,7 @@ class Record:
         return entries
 
     def read_values(self, reader: Reader, entries: Mapping[str, DocumentNode]) -> dict[str, Any]:
-        """Return the values to store by attribute, groups as nested dictionaries; absent ones are left out.
+        """Return the values to store by attribute, with a dictionary per group; absent keys are left out.
 
         Keys are read in the order of the fields, so that a later field may override an earlier one.
         """
@@ -237,7 +237,7 @@ class Record:
         return found
 
     def read(self, reader: Reader, node: DocumentNode) -> dict[str, Any]:
-        """Return the values to store by attribute; add a problem for everything that is wrong."""
+        """Return the values to store by attribute (see ``read_values``); add every problem to the reader."""
         return self.read_values(reader, self.read_entries(reader, node))
 
     @cached_property
@@ -279,7 +279,7 @@ class Record:
         return any_of(each.type.shape, NULL_SHAPE) if optional else each.type.shape
 
     def table(self, keys: Iterable[str] = ()) -> str:
-        """Return the Markdown table of these keys, by default of all."""
+        """Return the Markdown table that describes these keys, by default all keys."""
         by_key = {each.key: each for each in self.fields}
         rows = [by_key[key].row() for key in list(keys) or by_key]
         return "\n".join(["| key | value | default | meaning |", "|---|---|---|---|", *rows])

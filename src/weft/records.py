@@ -80,7 +80,7 @@ def _make(
 
 
 def _collect_fields(kind: type, *, kw_only: bool) -> Any:
-    """Let the standard decorator collect the fields, but create no method."""
+    """Return the class with the field list that the standard decorator collects, but without its methods."""
     params = [vars(base).get("__dataclass_params__") for base in kind.__mro__[1:]]
     frozen = [each for each in params if each is not None and each.frozen]
     for each in frozen:

@@ -47,13 +47,13 @@ __all__ = [
 ]
 
 CHECKPOINTED, REQUEUE = 85, 99
-"""Exit codes: restart files are written, run again from them; run again from the start."""
+"""Exit codes that request another run of the task: from its restart files (85), from the start (99)."""
 
 _IMPORTED_S = time.monotonic()
 _DEFAULT_RESTART_FILE = "restart.json"
 _MOST_RESULT_BYTES = 65_536
 _last_step: tuple[float, float] | None = None
-"""The last reported step and its time."""
+"""The last number of iterations passed to ``progress``, and when (``time.monotonic``)."""
 
 
 def name() -> str:
@@ -130,7 +130,7 @@ def checkpoint(state: object, file: str | None = None) -> None:
 
 
 def restore(default: Any = None, file: str | None = None, *, raw: bool = False) -> Any:
-    """Return the state that ``checkpoint`` wrote in this or an earlier attempt; ``raw``: as bytes."""
+    """Return the last state that ``checkpoint`` wrote (``raw``: as bytes), or ``default`` without one."""
     try:
         content = _restart_file(file).read_bytes()
     except FileNotFoundError:
@@ -149,7 +149,7 @@ def result(**values: float | str | bool | None) -> None:
     content = json.dumps({**known, **values}, allow_nan=False).encode()
     if len(content) > _MOST_RESULT_BYTES:
         raise ValueError(
-            f"a result of {len(content)} bytes; at most {_MOST_RESULT_BYTES}: write a file instead"
+            f"the result has {len(content)} bytes, the limit is {_MOST_RESULT_BYTES}; write a file instead"
         )
     _write(Path(file), content)
 
@@ -223,7 +223,7 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _running_s() -> float:
-    """Return the run time of the task: the age of its process group leader."""
+    """Return the seconds since the task started: the age of its process group leader."""
     try:
         status = Path(f"/proc/{os.getpgrp()}/stat").read_text()
         began_s = int(status.rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")

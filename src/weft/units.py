@@ -28,7 +28,7 @@ _SIZES = {name.lower(): value for name, value in BYTES.items()}
 
 
 def parse_seconds(text: str) -> float | None:
-    """Return the seconds of a duration (``90``, ``90s``, ``1h30m``, ``HH:MM``, ``D-HH:MM:SS``) or None."""
+    """Return the seconds of ``90``, ``90s``, ``1h30m``, ``HH:MM`` or ``D-HH:MM:SS``; None for other texts."""
     if plain := _PLAIN.fullmatch(text):
         return _finite(float(plain[1]))
     if clock := _CLOCK.fullmatch(text):
@@ -44,7 +44,7 @@ def parse_seconds(text: str) -> float | None:
 
 
 def parse_bytes(text: str) -> float | None:
-    """Return the bytes of a size (``40MB``, ``4GiB``, ``100``; units in any case) or None."""
+    """Return the bytes of ``40MB``, ``4gib`` or ``100`` (units in any case); None for other texts."""
     if plain := _PLAIN.fullmatch(text):
         return _finite(float(plain[1]))
     part = _PART.fullmatch(text)
@@ -53,7 +53,7 @@ def parse_bytes(text: str) -> float | None:
 
 
 def parse_rate(text: str) -> float | None:
-    """Return the bytes per second of a bandwidth (``12.5MB/s``, ``12.5MB``) or None."""
+    """Return the bytes per second of a bandwidth (``12.5MB/s``, ``12.5MB``); None for other texts."""
     return parse_bytes(text.strip().removesuffix("/s"))
 
 

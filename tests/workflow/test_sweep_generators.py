@@ -65,8 +65,8 @@ def test_writing_and_reading_gives_the_same_workflow(kind):
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ({"parents": (((), (), ()),)}, "layers of different number or size"),
-        ({"throughputs": ((1.0,),)}, "layers of different number or size"),
+        ({"parents": (((), (), ()),)}, "differ in the number or size of layers"),
+        ({"throughputs": ((1.0,),)}, "differ in the number or size of layers"),
         ({"throughputs": ((1.0,), ())}, "layer 2 is empty; must have subtasks and machines"),
         ({"parents": (((), (), ()), ((3,), ()))}, "layer 2 has a parent 3; parents are numbered from 0 to 2"),
         ({"parents": (((), (0,), ()), ((), ()))}, "layer 1 has a parent 0"),

@@ -105,7 +105,7 @@ def test_a_file_without_writer_may_be_transferred():
 
 def test_an_unknown_source_of_a_transfer_is_a_problem():
     (found,) = problems_in("tasks: {a: {outputs: [x]}, m: {kind: transfer, from: A, to: B, file: x}}")
-    assert found.what == "m moves 'x' from 'A', the machine of no task"
+    assert found.what == "m moves 'x' from 'A', where no task runs"
     assert found.path == ("tasks", "m", "from")
     assert "machine: A" in found.advice
 

@@ -66,7 +66,7 @@ _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def pack(values: Sequence[Value]) -> Array:
-    """Return values as a column of numbers or booleans if all have one type, else of objects."""
+    """Return an array of floats, integers or booleans if all values have that type, else of objects."""
     if (types := set(map(type, values))) == {float} or types == {bool}:
         return np.array(values)
     if types == {int} and min(values) >= -_INT64 and max(values) < _INT64:  # type: ignore[type-var, operator]
@@ -75,7 +75,7 @@ def pack(values: Sequence[Value]) -> Array:
 
 
 def _as_objects(values: Sequence[Value]) -> Array:
-    """Return values as a column of objects, set one by one: NumPy would make lists a second dimension."""
+    """Return an array of objects, set one by one: NumPy would make lists a second dimension."""
     column = np.empty(len(values), dtype=object)
     for row, value in enumerate(values):
         column[row] = value
@@ -107,7 +107,7 @@ def _exact_as_floats(kinds: str, operands: tuple[Any, Any]) -> bool:
 
 
 def fast_arithmetic(operator: str, left: Column, right: Column) -> Array | None:
-    """Return ``+ - * /`` of numbers or ``// % **`` of integers, or None."""
+    """Return the result of an arithmetic operator per row, or None where NumPy could differ from Python."""
     kinds = _kind(left) + _kind(right)
     if operator == "**" and kinds == "ii" and type(right) is int:
         return _integer_power(left, right)
@@ -144,7 +144,7 @@ def _integer_power(base: Any, exponent: int) -> Array | None:
 
 
 def fast_compare(operator: str, left: Column, right: Column) -> Array | None:
-    """Compare numbers or strings, or return None; comparisons with NaN are false."""
+    """Return whether a comparison holds per row (with NaN: false), or None where NumPy could differ."""
     kinds = _kind(left) + _kind(right)
     if operator not in _COMPARISONS or kinds not in ("ii", "if", "fi", "ff", "UU"):
         return None
@@ -157,7 +157,7 @@ def fast_compare(operator: str, left: Column, right: Column) -> Array | None:
 
 
 def fast_sign(operator: str, operand: Column) -> Array | None:
-    """Return a column of numbers with a sign applied, or None."""
+    """Return a column of numbers with the sign ``-`` or ``+`` applied; None for other operands."""
     kind = _kind(operand)
     if (
         not isinstance(operand, np.ndarray)
@@ -242,7 +242,7 @@ def _spread(value: Column, length: int) -> Array:
 
 
 def _to_floats(result: Array) -> Array:
-    """Convert mixed integers, floats and unknowns to floats unless an integer would lose digits."""
+    """Return a column of integers, floats and unknowns as floats, unless an integer would lose digits."""
     if result.dtype.kind == "U":
         return result.astype(object)
     if result.dtype != object:
@@ -264,7 +264,7 @@ def _by_rows(function: Callable[..., Value], *operands: Column) -> Column:
 
 
 def _load_column(column: Array, name: str, length: int) -> Array:
-    """Check a column of the caller and convert it to a supported type."""
+    """Return a column of the caller in a supported type; raise Refusal for other types or lengths."""
     array = np.asarray(column)
     if array.shape != (length,):
         raise Refusal(f"the column {name!r} has the shape {array.shape}", rule=f"{length} values are needed")
@@ -283,7 +283,7 @@ def _load_column(column: Array, name: str, length: int) -> Array:
 
 
 class _ColumnEvaluation:
-    """One evaluation; every method returns a value for each of the given rows."""
+    """Evaluates one expression; its methods return the values of a node for the given rows."""
 
     def __init__(self, columns: Mapping[str, Array], constants: Mapping[str, Any], length: int) -> None:
         self._columns = columns
@@ -293,7 +293,7 @@ class _ColumnEvaluation:
         self._allowance = Allowance(5 * MAX_ENTRIES)
 
     def value(self, node: tree.ExpressionNode, rows: Array) -> Column:
-        """Return the values of a node; a Refusal without a column gets the column of the node."""
+        """Return the values of a node; a Refusal without a position in the text gets that of the node."""
         try:
             return self._apply(node, rows)
         except Refusal as refusal:
@@ -366,7 +366,7 @@ class _ColumnEvaluation:
             raise refusal.at(node.column) from None
 
     def _comparison(self, node: tree.Compare, rows: Array) -> Column:
-        """Evaluate a chain of comparisons; rows that are already false are not evaluated further."""
+        """Return whether a chain of comparisons holds; false rows are not evaluated further."""
         result = np.ones(len(rows), dtype=bool)
         alive = np.arange(len(rows))
         left = self.value(node.operands[0], rows)
@@ -390,7 +390,7 @@ class _ColumnEvaluation:
         return result
 
     def _logical(self, node: tree.Logical, rows: Array) -> Column:
-        """Evaluate the operands one after the other, each only for the rows that are still undecided."""
+        """Return the values of ``and`` or ``or``; each operand is evaluated only for rows still undecided."""
         settled = node.operator == "or"
         result = np.full(len(rows), not settled)
         open_rows = np.arange(len(rows))
@@ -438,7 +438,7 @@ class _ColumnEvaluation:
 def _apply(
     fast: Callable[..., Array | None], single: Callable[..., Value], operator: str, *operands: Column
 ) -> Column:
-    """Apply an operator to columns at once if that is exact, else row by row."""
+    """Return the result of an operator: over whole columns if that is exact, else row by row."""
     columns = any(isinstance(operand, np.ndarray) for operand in operands)
     if columns and (result := fast(operator, *operands)) is not None:
         return result

@@ -33,7 +33,7 @@ def evaluate(expression: Expression, context: Mapping[str, Any]) -> Value:
 
 
 def evaluate_number(expression: Expression, context: Mapping[str, Any]) -> float:
-    """Return the value of an expression as a number; unknown is NaN."""
+    """Return the value of an expression as a number, NaN if it is unknown; other kinds are an error."""
     value = evaluate(expression, context)
     if (kind := kind_of(value)) is ValueKind.UNKNOWN:
         return math.nan
@@ -43,7 +43,7 @@ def evaluate_number(expression: Expression, context: Mapping[str, Any]) -> float
 
 
 def evaluate_boolean(expression: Expression, context: Mapping[str, Any]) -> bool:
-    """Return the value of an expression as a condition; unknown is false."""
+    """Return the truth value of an expression, False if it is unknown; other kinds are an error."""
     value = evaluate(expression, context)
     try:
         return to_condition(value)
@@ -58,7 +58,7 @@ class Allowance:
         self._left = entries
 
     def spend(self, value: Value) -> Value:
-        """Return the value, after counting its entries if it is a list."""
+        """Return the value unchanged; the entries of a list are counted, too many raise Refusal."""
         if isinstance(value, list):
             self._left -= len(value)
             if self._left < 0:
@@ -144,7 +144,7 @@ _ORDERINGS = ("<", "<=", ">", ">=")
 
 
 def infer_kind(expression: Expression, types: Mapping[str, ValueKind]) -> ValueKind:
-    """Return the kind of an expression, or raise ExpressionError for kinds that do not match."""
+    """Return the kind of an expression; raise ExpressionError if the kind of an operand is not allowed."""
     try:
         return _Inference(types).kind(expression.tree)
     except Refusal as refusal:

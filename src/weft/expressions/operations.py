@@ -118,7 +118,7 @@ def apply_sign(operator: str, operand: Value) -> Value:
 
 
 def to_condition(value: Value) -> bool:
-    """Return a value as a condition; unknown is false."""
+    """Return a truth value, False for an unknown value; raise Refusal for other kinds."""
     if (kind := kind_of(value)) is ValueKind.BOOLEAN:
         return bool(value)
     if kind is ValueKind.UNKNOWN:
@@ -189,7 +189,7 @@ def _contains(container: Value, item: Value) -> bool:
 
 
 def take_entry(target: Value, key: Value) -> Value:
-    """Return an entry of a list by position (from 0, negative from the end) or of a mapping by key."""
+    """Return the entry of a list at a position (negative: from the end) or of a mapping with a key."""
     if ValueKind.UNKNOWN in (kind_of(target), kind_of(key)):
         return None
     if isinstance(target, list):
@@ -244,13 +244,13 @@ class Function:
     needed: int
     """Minimum number of arguments."""
     repeats: bool = False
-    """The last argument may be repeated."""
+    """Whether the last argument may be repeated."""
     if_unknown: Value = math.nan
     """The result if an argument is unknown."""
     deferred: bool = False
-    """The value exists only after a run has written the file it reads."""
+    """Whether the value exists only after a run has written the file that the function reads."""
     lenient: bool = False
-    """Accepts unknown values; the first argument may be an undefined name."""
+    """Whether the function accepts unknown values; its first argument may then be an undefined name."""
 
     def accepted(self, position: int) -> frozenset[ValueKind]:
         """Return the accepted kinds of the argument at a position."""

@@ -258,7 +258,7 @@ class _TreeBuilder:
         return self._tokens[low].start + 1
 
     def node(self, node: ast.expr, depth: int) -> ExpressionNode:
-        """Return one node with its children."""
+        """Return the node of the expression tree, with its children, for a node of ``ast``."""
         column = self._column(node.col_offset)
         self._count += 1
         if depth > MAX_DEPTH:
@@ -420,7 +420,7 @@ _parse_cached = functools.lru_cache(maxsize=4096)(_parse)
 
 
 def find_unknown_names(expression: Expression, known: Container[str]) -> list[ExpressionError]:
-    """Return an error for each name that is not known (whole or by a dotted prefix), built in or optional."""
+    """Return an error for each name that is not known (itself or a dotted prefix), built in or optional."""
     columns: dict[str, int] = {}
     for node in tree.walk(expression.tree):
         if isinstance(node, tree.Name) and not (node.optional or _is_known(node.name, known)):

@@ -31,7 +31,7 @@ class Name(_PositionedNode):
 
     name: str
     optional: bool = field(default=False, compare=False, repr=False)
-    """Unknown instead of an error if it is undefined: the first argument of ``default``."""
+    """Whether the name may be undefined and then has an unknown value: the first argument of ``default``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +129,7 @@ def children(node: ExpressionNode) -> tuple[ExpressionNode, ...]:
 
 
 def walk(tree: ExpressionNode) -> Iterator[ExpressionNode]:
-    """Yield every node of a tree in the order of the text."""
+    """Yield every node of a tree, parents before children, children in the order of the text."""
     stack = [tree]
     while stack:
         node = stack.pop()

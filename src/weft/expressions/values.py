@@ -138,7 +138,7 @@ def _from_numpy(value: object) -> Value:
 
 
 def describe(value: Value) -> str:
-    """Return a value as messages name it: ``the number 3``."""
+    """Return the description of a value for messages: ``the number 3``."""
     if (kind := kind_of(value)) is ValueKind.UNKNOWN:
         return "an unknown value"
     if isinstance(value, int) and value.bit_length() > 200:
@@ -151,7 +151,7 @@ def describe(value: Value) -> str:
 
 
 def format_kinds(kinds: Iterable[ValueKind]) -> str:
-    """Return alternatives as messages name them, in enumeration order: ``a number or string``."""
+    """Return kinds as alternatives for messages, in the order of ValueKind: ``a number or string``."""
     chosen = frozenset(kinds)
     return "a " + " or ".join(kind.value for kind in ValueKind if kind in chosen)
 
@@ -176,14 +176,14 @@ MISSING: Final = object()
 
 
 def find_variable(name: str, context: Mapping[str, Any]) -> object:
-    """Return the variable of this whole dotted name, else the entry of nested mappings, else MISSING."""
+    """Return the variable of this dotted name, else the entry in nested mappings, else MISSING."""
     if name in context:
         return context[name]
     return find_nested(context, name.split(".")) if "." in name else MISSING
 
 
 def find_nested(value: object, parts: Iterable[str]) -> object:
-    """Return an entry of nested mappings, or MISSING; attributes of objects are never read."""
+    """Return the entry of nested mappings under these keys, or MISSING; object attributes are not read."""
     for part in parts:
         if not isinstance(value, Mapping) or part not in value:
             return MISSING

@@ -15,7 +15,7 @@ from weft.platform.platform import Link, Platform, site_link
 from weft.records import dataclass
 
 MOST_LOCATIONS = 5_000
-"""Maximum number of locations; the matrices grow with its square and then take 400 MB."""
+"""Maximum number of locations; with so many, the matrices (locations x locations) take 400 MB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -33,13 +33,13 @@ class Network:
     host: NDArray[np.uint32]
     """Per machine: the index of its physical host."""
     latency_s: NDArray[np.float64]
-    """Locations x locations."""
+    """Seconds, locations x locations."""
     inverse_bandwidth: NDArray[np.float64]
     """Seconds per byte, locations x locations; 0 for infinite bandwidth."""
     mean_latency_s: float
-    """Mean over all ordered pairs of machines on different hosts; 0 for a single host."""
+    """Mean latency over all ordered pairs of machines on different hosts; 0 for a single host."""
     mean_inverse_bandwidth: float
-    """Mean over the same pairs."""
+    """Mean seconds per byte over the same pairs."""
 
 
 def compile_network(platform: Platform, machines: Sequence[Machine]) -> Network:
@@ -86,13 +86,13 @@ def _locations(platform: Platform, machines: Sequence[Machine]) -> NDArray[np.ui
 
 
 def _indices(keys: Sequence[object]) -> NDArray[np.uint32]:
-    """Return a number for each key, in the order of first appearance."""
+    """Return the index of each key; distinct keys are numbered in the order of first appearance."""
     numbers: dict[object, int] = {}
     return np.fromiter((numbers.setdefault(key, len(numbers)) for key in keys), np.uint32, len(keys))
 
 
 class _LinkMatrices:
-    """Fills the matrices from the least to the most specific link, in the order of ``link_between``."""
+    """Fills the matrices of a Network from the least to the most specific link (see ``link_between``)."""
 
     def __init__(self, platform: Platform, representatives: Sequence[Machine]) -> None:
         self.platform = platform
@@ -106,7 +106,7 @@ class _LinkMatrices:
             self.of_host[machine.host_name] = [index]
 
     def filled(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return both matrices; each level overwrites the ones before it."""
+        """Return the latencies and the inverse bandwidths; specific links overwrite general ones."""
         for site, members in self.at_site.items():
             self._write(members, members, site_link(self.platform, site))
         # Of two pairs on one level the first in the file takes precedence, so it is written last.
@@ -129,7 +129,7 @@ class _LinkMatrices:
         return name in self.of_host and self.at_site.get(name, self.of_host[name]) == self.of_host[name]
 
     def _write(self, rows: list[int], columns: list[int], link: Link) -> None:
-        """Set the link between each of some locations and each of others."""
+        """Set the link between every location in ``rows`` and every location in ``columns``."""
         if len(rows) == len(columns) == 1:
             self._write_each(rows, columns, [link])
         elif rows and columns:
@@ -141,7 +141,7 @@ class _LinkMatrices:
                 matrix[np.ix_(columns, rows)] = value
 
     def _write_each(self, rows: list[int], columns: list[int], links: list[Link]) -> None:
-        """Set one link per pair of locations; for equal pairs the last one is kept."""
+        """Set one link per pair (row, column) of locations; if a pair occurs twice, its last link is kept."""
         for matrix, values in (
             (self.latency_s, [link.latency_s for link in links]),
             (self.inverse_bandwidth, [1.0 / link.bandwidth_Bps for link in links]),
@@ -153,7 +153,7 @@ class _LinkMatrices:
 def _ordered_pairs(
     locations: NDArray[np.uint32], hosts: NDArray[np.uint32], size: int
 ) -> NDArray[np.float64]:
-    """Return the number of ordered pairs of machines on different hosts, locations x locations."""
+    """Return, for each pair of locations, the number of ordered pairs of machines on different hosts."""
     counts = np.bincount(locations, minlength=size).astype(np.float64)
     pairs = np.outer(counts, counts)
     # A host has one location, so pairs on one host (and a machine with itself) lie on the diagonal.
@@ -212,7 +212,7 @@ def _free_value(machine: Machine, name: str) -> object:
 
 
 def _array(values: Sequence[object], numeric: bool | None = None) -> NDArray[Any]:
-    """Return values as numbers, booleans or objects; ``numeric`` states whether they are numbers."""
+    """Return an array of numbers, booleans or objects; ``numeric`` states whether the values are numbers."""
     stated = [value for value in values if value is not None]
     if numeric is None and all(isinstance(value, bool) for value in stated):
         return np.array(values, dtype=bool) if len(stated) == len(values) else _objects(values)

@@ -46,7 +46,7 @@ def _read_number(reader: Reader, node: DocumentNode, wanted: str = "a number") -
 def _read_unit(
     reader: Reader, node: DocumentNode, parse: Callable[[str], float | None], wanted: str
 ) -> float | None:
-    """Return a number, or a text with a unit converted by ``parse``."""
+    """Return the number in a node, parsed from text if it has a unit; None after adding a problem."""
     if not isinstance(node.value, str):
         return _read_number(reader, node, wanted)
     if (found := parse(node.value)) is None:
@@ -171,7 +171,7 @@ def _read_link(reader: Reader, node: DocumentNode) -> Link:
 def _read_pair_names(reader: Reader, node: DocumentNode) -> tuple[str, ...] | None:
     names = [reader.text(entry) for entry in reader.listing(node)]
     if len(names) != 2:
-        reader.add_problem(node, f"{len(names)} names", rule="a pair names two machines or sites")
+        reader.add_problem(node, f"pair of {len(names)} names", rule="a pair names two machines or sites")
         return None
     return tuple(name for name in names if name is not None)
 
@@ -191,7 +191,7 @@ PAIR = Record("a link between two places", (
 def _read_all(
     reader: Reader, node: DocumentNode, *, read: Callable[[Reader, DocumentNode], _Item | None]
 ) -> tuple[_Item, ...]:
-    """Return the items if every entry was read: later checks name entries by their position in the list."""
+    """Return the items of a list; () if one is invalid, because later checks refer to items by position."""
     items = [read(reader, entry) for entry in reader.listing(node)]
     found = tuple(item for item in items if item is not None)
     return found if len(found) == len(items) else ()
@@ -307,7 +307,7 @@ def platform_schema() -> Shape:
 
 
 def read_platform(node: DocumentNode, document: Document | None = None) -> Platform:
-    """Return the platform that a document describes, or raise every problem found in it."""
+    """Return the platform that a document describes, or raise InvalidInput with all its problems."""
     reader = Reader()
     values = PLATFORM.read(reader, node)
     if not isinstance(node.value, dict):

@@ -32,7 +32,7 @@ def usable_cores() -> int:
 
 
 def usable_memory(root: Path = Path("/")) -> float | None:
-    """Return the bytes of memory of the computer or, if lower, the limit of the process's control group."""
+    """Return the bytes of memory: those installed, or a lower limit of the control group; None if unknown."""
     amounts = [amount for amount in (_installed_memory(root), _group_limit(root)) if amount is not None]
     return min(amounts) if amounts else None
 
@@ -50,7 +50,7 @@ def _installed_memory(root: Path) -> float | None:
 
 
 def _group_limit(root: Path) -> float | None:
-    """Return the lowest limit of the process's control group and its ancestors, of version 1 or 2."""
+    """Return the lowest memory limit in bytes of the process's control group (v1 or v2) and its ancestors."""
     limits = []
     for line in _text(root / "proc/self/cgroup").splitlines():
         parts = line.split(":", 2)
@@ -67,7 +67,7 @@ def _group_limit(root: Path) -> float | None:
 
 
 def _folders(base: Path, group: str) -> list[Path]:
-    """Return the directories of a control group and its ancestors, up to the base.
+    """Return the directories of a control group and its ancestors, up to the directory ``base``.
 
     Inside a container the group may have the name that the host uses; then only the base directory exists.
     """

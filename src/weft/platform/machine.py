@@ -37,7 +37,7 @@ BUILT_IN_NAMES = (
     "occupancy",
     "host",
 )
-"""Names of every machine in expressions; attributes and resources must have other names."""
+"""Names that expressions can use for every machine; attributes and resources must have other names."""
 
 MOST = 1_000_000_000
 """Maximum number of nodes, cores or GPUs."""
@@ -121,12 +121,12 @@ class Machine:
         return [Machine(**{**values, "name": name}) for name in names]
 
     def find_problems(self) -> Iterator[Problem]:
-        """Yield the problems of this machine; paths start at the machine."""
+        """Yield the problems of this machine; their paths are relative to the machine."""
         yield from find_name_problems(self.name)
         yield from self.find_value_problems()
 
     def find_value_problems(self) -> Iterator[Problem]:
-        """Yield the problems that do not depend on the name: equal for all machines of one kind."""
+        """Yield the problems that do not depend on the machine's name; copies of a machine share them."""
         yield from _count_problems(self)
         yield from _amount_problems(self)
         yield from _word_problems(self)

@@ -17,7 +17,7 @@ from weft.records import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """Moving B bytes takes ``latency_s + B / bandwidth_Bps`` seconds."""
+    """A network link: moving B bytes takes ``latency_s + B / bandwidth_Bps`` seconds."""
 
     latency_s: float = 0.0
     bandwidth_Bps: float = 1e9  # noqa: N815 -- B is bytes, b would be bits
@@ -84,7 +84,7 @@ def _part(machine: Machine, share: Share) -> Machine:
 
 
 def _scaled(machine: Machine, nodes: int) -> Machine:
-    """Return a machine with the resources in proportion to so many of its nodes."""
+    """Return a copy of a machine with memory, disk and resources reduced to the share of ``nodes`` nodes."""
 
     def part(amount: float) -> float:
         return amount * nodes / machine.nodes
@@ -132,7 +132,7 @@ def _machine_problems(platform: Platform) -> Iterator[Problem]:
 
 
 def _written_keys(platform: Platform) -> dict[str, str]:
-    """Return the key of each machine in the file: ``altix{1..16}`` for ``altix3``."""
+    """Return, by machine name, the key that describes it in the file: ``altix{1..16}`` for ``altix3``."""
     root = platform.document.root if platform.document else None
     machines = root.value.get("machines") if root and isinstance(root.value, dict) else None
     if machines is None or not isinstance(machines.value, dict):
@@ -262,14 +262,14 @@ class Platform:
     machines: tuple[Machine, ...]
     """The physical machines in the order of the file."""
     sites: Mapping[str, Link] = field(default_factory=dict)
-    """The link between two machines of each site."""
+    """By site: the link between any two of its machines."""
     default_link: Link = DEFAULT_LINK
     links: tuple[NamedPair, ...] = ()
     virtual: tuple[Share, ...] = ()
     document: Document | None = field(default=None, compare=False, repr=False)
     """The document it was read from, for the locations of errors; ignored by comparisons."""
     pairs: Mapping[frozenset[str], tuple[int, Link]] = field(init=False, compare=False, repr=False)
-    """Derived from ``links``: position and link by the two names."""
+    """Derived from ``links``: by the two names of a pair, its position in ``links`` and its link."""
 
     def __post_init__(self) -> None:
         pairs: dict[frozenset[str], tuple[int, Link]] = {}
@@ -294,7 +294,7 @@ class Platform:
 
 
 def planned_machines(platform: Platform) -> tuple[Machine, ...]:
-    """Return the machines for planners: virtual shares are machines beside the rest of their host."""
+    """Return the machines for planners; a divided machine is replaced by the rest of it and its shares."""
     shares: dict[str, list[Share]] = {}
     for share in platform.virtual:
         shares.setdefault(share.machine, []).append(share)
@@ -310,7 +310,7 @@ def planned_machines(platform: Platform) -> tuple[Machine, ...]:
 
 
 def link_between(platform: Platform, a: Machine, b: Machine) -> Link | None:
-    """Return the link between two machines; None on the same host.
+    """Return the link between two machines; None if they are on the same host.
 
     The most specific description applies: the pair of the two machines, then a machine and the site of the
     other (of two such pairs the first in the file), then the pair of sites, then the link within a common
@@ -321,9 +321,9 @@ def link_between(platform: Platform, a: Machine, b: Machine) -> Link | None:
 
 
 def find_link(platform: Platform, a: Machine, b: Machine) -> tuple[int | str | frozenset[str], Link] | None:
-    """Return an identity of the link between two machines, and the link (see ``link_between``).
+    """Return a key that identifies the link between two machines, and the link; None on the same host.
 
-    The identity is the position in ``platform.links``, or the common site, or, for the default link, the two
+    The key is the position in ``platform.links``, or the common site, or, for the default link, the two
     sites.
     """
     host_a, host_b, site_a, site_b = a.host_name, b.host_name, a.site_name, b.site_name
@@ -344,5 +344,5 @@ def find_link(platform: Platform, a: Machine, b: Machine) -> tuple[int | str | f
 
 
 def site_link(platform: Platform, site: str) -> Link:
-    """Return the link between two machines of a site, by default the default link."""
+    """Return the link between two machines of a site; the platform's default link if none is stated."""
     return platform.sites.get(site, platform.default_link)

@@ -14,7 +14,7 @@ from weft.records import dataclass
 from weft.units import parse_bytes, parse_rate, parse_seconds
 
 _Parser = Callable[[str], Any]
-"""Converts the text of an option; None for invalid text."""
+"""A function that returns the value of an option's text; None for invalid text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class _ShortForm:
 
 
 def parse_short_form(text: str) -> Platform | None:
-    """Return the platform of a short form; None if the text is not a short form but a file name."""
+    """Return the platform that a short form describes; None if the text starts with no known short form."""
     word, colon, rest = text.strip().partition(":")
     if (form := SHORT_FORMS.get(word)) is None:
         return None

@@ -30,7 +30,7 @@ _NO_VARIABLES: Mapping[str, object] = {}
 
 
 def unknown_name_problems(value: object, known: Container[str], path: DocumentPath) -> Iterator[Problem]:
-    """Yield the undefined names of a formula; a value that is not a formula has none."""
+    """Yield a problem for each undefined name of a formula; none for a value that is not a formula."""
     if isinstance(value, Expression):
         for error in find_unknown_names(value, known):
             yield from (replace(problem, path=path, location=None) for problem in error.problems)
@@ -90,7 +90,7 @@ class _TaskChecks:
         if dependency.pairs is not None and not (swept and task.sweep is not None):
             name = task.name if swept else dependency.task
             yield Problem(
-                what=f"pairs with {name}, which has no sweep",
+                what=f"`pairs` with {name}, which has no sweep",
                 rule="`pairs` needs a sweep in both tasks",
                 path=path,
             )
@@ -127,7 +127,7 @@ def _is_special(dependency: Dependency) -> bool:
 
 
 def _formulas(task: Task) -> list[tuple[DocumentPath, Expression]]:
-    """Return the formulas of a task with their keys."""
+    """Return the formulas of a task, each with the path of its key in the task."""
     found: list[tuple[DocumentPath, object]] = [(("work",), task.work)] if task.work is not None else []
     if task.cores is not None:
         found.append((("cores",), task.cores))
@@ -153,7 +153,7 @@ def _formulas(task: Task) -> list[tuple[DocumentPath, Expression]]:
 
 
 def _amount_problems(task: Task, known: Mapping[str, object]) -> Iterator[Problem]:
-    """Yield the undefined names of a task's amounts, whose formulas may also use the node count."""
+    """Yield a problem for each undefined name in the amounts of a task, which may also use the node count."""
     with_count = {**known, COUNT_NAME: 0}
     for _, path, amount in task.amounts():
         for keys, quantity in stated_quantities(amount):
@@ -169,7 +169,7 @@ def _input_path(given: Input, position: int) -> DocumentPath:
 
 
 def _templates(task: Task) -> list[tuple[DocumentPath, str]]:
-    """Return the templates of a task with their keys."""
+    """Return the templates of a task, each with the path of its key in the task."""
     found: list[tuple[DocumentPath, str | None]] = []
     for position, given in enumerate(task.inputs):
         if "{" in given.file or given.source is not None:
@@ -237,7 +237,7 @@ def _loop_problems(workflow: Workflow) -> Iterator[Problem]:
 
 
 def _variables(tasks: dict[str, Task], loop: Loop) -> dict[str, None]:
-    """Return the sweep variables of the last task: a loop in a sweep runs and ends separately per point."""
+    """Return the sweep variables of a loop's last task: each point of a sweep has a loop of its own."""
     last = tasks.get(loop.last)
     return dict.fromkeys(last.sweep.names if last is not None and last.sweep is not None else ())
 
@@ -276,7 +276,7 @@ def check(workflow: Workflow) -> None:
 
 
 def find_problems(workflow: Workflow, earlier: Iterable[Problem] = ()) -> list[Problem]:
-    """Return every problem, including those found while reading, once and in the order of the file."""
+    """Return every problem, including ``earlier`` ones from reading, once and in the order of the file."""
     return _check_all(workflow, earlier)[1]
 
 

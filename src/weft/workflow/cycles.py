@@ -17,7 +17,7 @@ _Adjacency = Sequence[Sequence[int]]
 
 
 def back_edges(successors: _Adjacency, frontier: Iterable[int]) -> list[tuple[int, int]]:
-    """Return edges whose removal makes the graph acyclic, searching from the frontier first."""
+    """Return edges whose removal makes the graph acyclic; the search starts at the frontier."""
     unseen, on_stack, done = 0, 1, 2
     state = [unseen] * len(successors)
     removed: list[tuple[int, int]] = []
@@ -60,7 +60,7 @@ def topological_order(successors: _Adjacency) -> list[int] | None:
 
 
 def find_cycle(successors: _Adjacency) -> list[int] | None:
-    """Return the nodes of one cycle in order; None if there is none."""
+    """Return the nodes of one cycle in the order of its edges; None if the graph is acyclic."""
     if not (removed := back_edges(successors, ())):
         return None
     last, first = removed[0]
@@ -78,7 +78,7 @@ def find_cycle(successors: _Adjacency) -> list[int] | None:
 
 
 def reachable(successors: _Adjacency, starts: Iterable[int]) -> set[int]:
-    """Return the nodes reachable from some nodes, including these."""
+    """Return the nodes reachable from the starts, including the starts."""
     seen = set(starts)
     queue = list(seen)
     while queue:
@@ -90,7 +90,7 @@ def reachable(successors: _Adjacency, starts: Iterable[int]) -> set[int]:
 
 
 def reversed_edges(successors: _Adjacency) -> list[list[int]]:
-    """Return the predecessor lists of successor lists, each in ascending order."""
+    """Return the predecessors of every node, in ascending order, from the successors of every node."""
     predecessors: list[list[int]] = [[] for _ in successors]
     for node, children in enumerate(successors):
         for child in children:

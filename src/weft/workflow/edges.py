@@ -27,7 +27,7 @@ from weft.workflow.templates import format_value, is_pattern, match_names
 from weft.workflow.workflow import Loop
 
 _Column = tuple[list[float], dict[Value, list[int]]]
-"""Of one sweep variable: its numeric values, ascending, and the rows of every value."""
+"""The ascending numeric values of one sweep variable, and for each value the rows that have it."""
 
 _ROUNDING = 1e-9
 
@@ -41,7 +41,7 @@ class _SubtaskIndex:
         self._columns: dict[int, list[_Column]] = {}
 
     def row(self, task: int, point: tuple[Value, ...]) -> int | None:
-        """Return the subtask at a point, or None."""
+        """Return the row of the subtask at a point of the task's sweep, or None."""
         if task not in self._by_point:
             points = self._rows.points
             self._by_point[task] = {tuple(map(_key, points[row])): row for row in self._rows.rows_of(task)}
@@ -54,7 +54,7 @@ class _SubtaskIndex:
     def find(
         self, task: int, index: tuple[Expression | IndexRange | str, ...], context: Context
     ) -> list[int]:
-        """Return the subtasks of an index, in row order; an exact index without one raises InvalidInput."""
+        """Return the rows that an index selects, ascending; raise InvalidInput if a[k] does not exist."""
         described = self._rows.tasks[task]
         names = described.sweep.names if described.sweep is not None else ()
         if len(names) != len(index):
@@ -100,7 +100,7 @@ class _SubtaskIndex:
     def groups(
         self, dependency: Dependency, source: int, target: int, path: DocumentPath
     ) -> Iterator[tuple[Sequence[int], int]]:
-        """Yield (predecessors, successor) for each subtask of the target; problems get ``path``."""
+        """Yield (rows of predecessors, row) for each subtask of the target task; problems have ``path``."""
         rows, index = self._rows, dependency.index
         if dependency.pairs is not None:
             yield from self._explicit(dependency.pairs, source, target, path)
@@ -145,16 +145,16 @@ def _index_column(points: dict[int, tuple[Value, ...]], place: int) -> _Column:
 
 
 def _key(value: Value) -> Value:
-    """Return a value as a key that is equal for 0.1 + 0.2 and 0.3."""
+    """Return a value with floats rounded to 12 digits, so that 0.1 + 0.2 and 0.3 are one key."""
     return float(f"{value:.12g}") if isinstance(value, float) else value
 
 
 MAX_EDGES = 10_000_000
-"""Maximum number of edges; larger all-to-all dependencies need a virtual task between the sweeps."""
+"""Maximum number of edges; an all-to-all dependency with more needs a virtual task between the sweeps."""
 
 
 class EdgeList:
-    """Edges in the order of discovery, possibly with equal pairs, which ``MergedEdges`` combines.
+    """Edges in the order of discovery; ``MergedEdges`` combines edges between the same two tasks.
 
     Precedence edges and data edges are kept apart: only data edges may come from the previous iteration of a
     loop.
@@ -173,17 +173,17 @@ class EdgeList:
         """Number of files without a stated size."""
 
     def add(self, source: int, target: int) -> None:
-        """Add a precedence edge."""
+        """Add a precedence edge between two rows."""
         self.source.append(source)
         self.target.append(target)
 
     def add_many(self, sources: Sequence[int], target: int) -> None:
-        """Add a precedence edge from each of several rows."""
+        """Add a precedence edge from each of several rows to one row."""
         self.source.extend(sources)
         self.target.extend([target] * len(sources))
 
     def add_data(self, source: int, target: int, size: float, files: float, seconds: float) -> None:
-        """Add a data edge."""
+        """Add a data edge: its bytes, its number of files, and fixed seconds between different machines."""
         self.data_source.append(source)
         self.data_target.append(target)
         self.bytes.append(size)
@@ -242,19 +242,19 @@ class FileDependencies:
         self._output: list[Output] = []
         """All outputs, and the rows that write them."""
         self._writer: dict[str, int] = {}
-        """By name: the first output."""
+        """By file name: the index of the first output of that name."""
         self._more: dict[str, list[int]] = {}
-        """By name: further outputs."""
+        """By file name: the indices of further outputs of that name."""
         self._patterns: list[tuple[str, int]] = []
         self._transfer: dict[tuple[str, int], int] = {}
-        """By file and binding variable: the transfer that brings the file there."""
+        """By file and binding variable: the row of the transfer that copies the file to that machine."""
         self.source_variable: dict[int, int] = {}
         """By transfer: the binding variable of its source."""
         self.transfer_bytes: dict[int, float] = {}
         """By transfer: the bytes moved, if stated."""
 
     def connect(self) -> None:
-        """Add all edges; unresolved references are added to ``rows.problems``."""
+        """Add all edges that files imply; unresolved references are added to ``rows.problems``."""
         self._add_outputs()
         for row in self._rows.transfers:
             self._add_transfer(row)
@@ -264,7 +264,7 @@ class FileDependencies:
         self._connect_growth()
 
     def shared_names(self) -> list[tuple[str, list[int]]]:
-        """Return the files with several writers and their rows, without wildcards and directories."""
+        """Return the files with several writers, each with its writers' rows; no wildcards or directories."""
         return [
             (name, [self._row[number] for number in self._numbers(name)])
             for name in self._more
@@ -287,7 +287,7 @@ class FileDependencies:
                     self._patterns.append((name + "*" if name.endswith("/") else name, number))
 
     def _numbers(self, name: str) -> list[int]:
-        """Return the outputs that are the file of this name or contain it."""
+        """Return the indices of the outputs that are this file or, as wildcard or directory, contain it."""
         if (first := self._writer.get(name)) is not None:
             return [first, *self._more.get(name, ())]
         return [number for pattern, number in self._patterns if fnmatch.fnmatchcase(name, pattern)]
@@ -309,9 +309,7 @@ class FileDependencies:
         assert task.transfer is not None
         name, machine = rows.fill_name(row, task.transfer.file), rows.fill_name(row, task.transfer.source)
         if (source := rows.abstract.get(machine)) is None:
-            what = (
-                f"{rows.names[row]} moves {shorten(name)!r} from {shorten(machine)!r}, the machine of no task"
-            )
+            what = f"{rows.names[row]} moves {shorten(name)!r} from {shorten(machine)!r}, where no task runs"
             rule = "`from` is the abstract machine of a task or the destination of another transfer"
             advice = f"add `machine: {shorten(machine)}` to the task that writes it"
             problem = Problem(what=what, rule=rule, advice=advice, path=("tasks", task.name, "from"))
@@ -333,7 +331,7 @@ class FileDependencies:
                 self._connect_reader(number, row, None)
 
     def _add_bytes(self, row: int, size: Quantity | None, numbers: list[int]) -> None:
-        """Store the bytes of a transfer: its own size, else the size of its output."""
+        """Store the bytes of a transfer: the size that it states, else the size of the output it moves."""
         key = "size" if size is not None else "file"
         try:
             if size is not None:
@@ -406,7 +404,7 @@ class FileDependencies:
         self._edges.add_data(writer, reader, size or 0.0, 1.0, 0.0)
 
     def _size(self, number: int) -> tuple[float | None, float | None]:
-        """Return bytes and fixed seconds of an output for its writer; None: not stated."""
+        """Return the bytes and the fixed transfer seconds of an output; None for what is not stated."""
         output, context = self._output[number], self._rows.context(self._row[number])
         size, seconds = (
             None if given is None else _at_least_0(float(evaluate_quantity(given, context)))
@@ -444,7 +442,7 @@ def _at_least_0(number: float) -> float:
 
 
 class MergedEdges:
-    """Edges combined by pairs of tasks, as columns sorted by target and then source."""
+    """Edges as columns, sorted by target and then source, with one edge per pair of tasks."""
 
     def __init__(self, edges: EdgeList, tasks: int) -> None:
         self.tasks = tasks
@@ -458,11 +456,11 @@ class MergedEdges:
         self.files = _sums(data, edges.files, len(key))
         self.seconds = _sums(data, edges.seconds, len(key))
         self.only_data = np.ones(len(key), dtype=bool)
-        """Whether an edge only carries data."""
+        """Per edge: whether it comes only from files, not from ``after``."""
         self.only_data[plain] = False
 
     def successors(self) -> list[list[int]]:
-        """Return the successor lists, each in ascending order."""
+        """Return the successors of every task, in ascending order."""
         lists: list[list[int]] = [[] for _ in range(self.tasks)]
         for source, target in zip(self.source.tolist(), self.target.tolist(), strict=True):
             lists[source].append(target)
@@ -480,12 +478,12 @@ class MergedEdges:
         return topological_order(self.successors())
 
     def renumber(self, position: NDArray[np.int64]) -> None:
-        """Replace each task by its position and sort the edges again."""
+        """Renumber the tasks: task i becomes ``position[i]``; the edges are sorted again."""
         self.source, self.target = position[self.source], position[self.target]
         self.keep(np.lexsort((self.source, self.target)))
 
     def position(self, source: int, target: int) -> int:
-        """Return the position of an edge."""
+        """Return the position of an edge in the columns."""
         first, end = np.searchsorted(self.target, [target, target + 1])
         return int(first + np.searchsorted(self.source[first:end], source))
 

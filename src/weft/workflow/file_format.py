@@ -1,6 +1,6 @@
 """Workflow files: the fields of every record, reading, and writing.
 
-What is written reads back as the same workflow.
+A workflow that is written and read again is equal to the original.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ Indices = tuple[Expression | IndexRange | str, ...]
 """The index of ``a[i, 2*j-1..2*j]``, one entry per sweep variable."""
 
 _LARGEST_NUMBER = 1e300
-"""Larger numbers are taken for mistakes and would not fit into arrays."""
+"""Maximum digits of a node count: a larger number is a mistake and would not fit into arrays."""
 _MAX_DIGITS = 18
 _MAX_COUNT_DIGITS = 9
 
@@ -104,16 +104,16 @@ def _parse_whole_number(text: str) -> float | None:
 
 
 _read_seconds = partial(_read_number_or_unit, what="seconds", parse_unit=parse_seconds)
-"""Return a time: ``90``, ``1h30m``, ``2*n``."""
+"""Return the seconds of a time (``90``, ``1h30m``) or an expression (``2*n``); None after a problem."""
 _read_bytes = partial(_read_number_or_unit, what="bytes", parse_unit=parse_bytes)
-"""Return a size: ``40MB``, ``200*n``."""
+"""Return the bytes of a size (``40MB``) or an expression (``200*n``); None after a problem."""
 _read_work = partial(_read_number_or_unit, what="units", parse_unit=parse_seconds)
 """Return a number or an expression; a time counts as its seconds, since work is seconds on speed 1."""
 _read_count = partial(_read_number_or_unit, what="units", parse_unit=_parse_whole_number)
 
 
 def _read_expression(reader: Reader, node: DocumentNode) -> Expression | None:
-    """Return an expression; a leading ``=`` is allowed."""
+    """Return the expression in a node, with or without a leading ``=``; None after adding a problem."""
     if not isinstance(node.value, str | bool | int | float):
         reader.add_type_problem(node, "an expression in text")
         return None
@@ -123,7 +123,7 @@ def _read_expression(reader: Reader, node: DocumentNode) -> Expression | None:
 
 
 def read_parameter(reader: Reader, node: DocumentNode) -> Value | Expression:
-    """Return a plain value, or a formula for text with a leading ``=``; None after a problem."""
+    """Return a plain value or, for text with a leading ``=``, a formula; None if the formula is invalid."""
     if isinstance(node.value, str) and node.value.startswith("="):
         return _read_expression(reader, node)
     plain: Value = node.to_plain()
@@ -131,7 +131,7 @@ def read_parameter(reader: Reader, node: DocumentNode) -> Value | Expression:
 
 
 def _write_quantity(value: object) -> Any:
-    """Return a number as it is and a formula as text, with ``=`` where the text would read as a number."""
+    """Return a number unchanged and a formula as text, with ``=`` if the text could be read as a number."""
     if not isinstance(value, Expression):
         return value
     return f"={value}" if parse_seconds(value.text) is not None else value.text
@@ -164,7 +164,7 @@ def _find_separators(text: str, separator: str) -> list[int]:
 
 
 def _read_range(reader: Reader, node: DocumentNode, text: str) -> Range | None:
-    """Return ``low..high`` or ``low..high step s``; None if the text is not a range or is invalid."""
+    """Return the range ``low..high`` or ``low..high step s``; None if the text is no range or is invalid."""
     if (halves := split_range(text)) is None:
         return None
     high, word, step = halves[1].partition(" step ")
@@ -201,7 +201,7 @@ def _read_by_count(reader: Reader, node: DocumentNode) -> Iterator[tuple[int, Do
 def _read_amount(
     reader: Reader, node: DocumentNode, *, read: Callable[[Reader, DocumentNode], Quantity | None]
 ) -> Amount | None:
-    """Return a quantity, or a table of quantities by node count."""
+    """Return a quantity, or a dictionary of quantities by node count; None after adding a problem."""
     if not isinstance(node.value, dict):
         return read(reader, node)
     found = {count: read(reader, value) for count, value in _read_by_count(reader, node)}
@@ -267,7 +267,7 @@ def _read_sweep(reader: Reader, node: DocumentNode) -> Sweep | None:
 
 
 def _read_sweep_values(reader: Reader, node: DocumentNode) -> Values | None:
-    """Return the values of a sweep variable: a list, a range, or an expression whose value is a list."""
+    """Return a sweep variable's values: a list, a range, or an expression for a list; None if invalid."""
     if isinstance(node.value, list):
         return tuple(item.to_plain() for item in node.value)
     if isinstance(node.value, str):
@@ -469,7 +469,7 @@ def _read_file_names(reader: Reader, node: DocumentNode) -> list[str]:
 
 
 def _read_explicit_seconds(reader: Reader, node: DocumentNode) -> Quantity | dict[str, Quantity] | None:
-    """Return seconds that hold everywhere, or seconds by machine."""
+    """Return one time for all machines, or times by machine name; None after adding a problem."""
     if not isinstance(node.value, dict):
         return _read_seconds(reader, node)
     if not node.value:
@@ -887,7 +887,7 @@ def _read_task(reader: Reader, name: str, node: DocumentNode, defaults: Mapping[
 def _inherited(
     defaults: Mapping[str, DocumentNode], written: Mapping[str, DocumentNode], kind: TaskKind
 ) -> dict[str, DocumentNode]:
-    """Return the defaults that hold for a task.
+    """Return the workflow's ``defaults`` that apply to a task.
 
     A task that states its work or seconds inherits neither; a task without work consumes nothing.
     """
@@ -1025,9 +1025,9 @@ WORKFLOW_RECORDS = {
 
 
 def read_workflow(document: Document, *, default_name: str = "workflow") -> tuple[Workflow, Reader]:
-    """Return the workflow of a document, and the reader with the problems found.
+    """Return the workflow that a document describes, and the reader with the problems found.
 
-    ``checks`` finds the problems that only the whole workflow shows.
+    ``checks`` finds the problems that involve several records.
     """
     root = document.root
     assert root is not None, "a document that is read as a workflow has a root"

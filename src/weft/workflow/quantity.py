@@ -27,7 +27,7 @@ _MOST_BITS = 996
 
 
 def evaluate_quantity(quantity: Quantity, context: Context) -> float:
-    """Return the number of a quantity in a context of parameters and sweep variables."""
+    """Return the value of a quantity; a formula is evaluated with these parameters and sweep variables."""
     if not isinstance(quantity, Expression):
         return quantity
     number = evaluate_number(quantity, context)
@@ -38,7 +38,7 @@ def evaluate_quantity(quantity: Quantity, context: Context) -> float:
 
 
 def constant_value(quantity: Quantity | None) -> float | None:
-    """Return the number of a quantity that needs no context, else None."""
+    """Return the number of a quantity that is not a formula; None for formulas and None."""
     return None if quantity is None or isinstance(quantity, Expression) else quantity
 
 
@@ -50,14 +50,14 @@ COUNT_NAME = "nodes"
 
 
 def depends_on_count(amount: Amount, taken: Container[str]) -> bool:
-    """Return whether an amount may depend on the node count; ``taken``: names with another meaning."""
+    """Return whether an amount may depend on the node count; ``taken`` are the names of parameters."""
     if isinstance(amount, Expression):
         return COUNT_NAME in amount.names and COUNT_NAME not in taken
     return isinstance(amount, Mapping)
 
 
 def stated_quantities(amount: Amount) -> Iterator[tuple[tuple[str, ...], Quantity]]:
-    """Yield the quantities of an amount with their keys below the key of the amount."""
+    """Yield the quantities of an amount, each with its path below the amount: (), or the node count."""
     if isinstance(amount, Mapping):
         yield from (((str(count),), quantity) for count, quantity in amount.items())
     else:
@@ -77,7 +77,7 @@ class Range:
     step: Expression | None = None
 
     def values(self, context: Context) -> list[Value]:
-        """Return the numbers; rounding errors of the step do not lose the last one."""
+        """Return the numbers of the range; rounding errors of the step do not exclude the last one."""
         low = evaluate_quantity(self.low, context)
         high = evaluate_quantity(self.high, context)
         step = 1 if self.step is None else evaluate_quantity(self.step, context)
@@ -124,7 +124,7 @@ def is_growing(values: Values) -> bool:
 
 
 def growth_file(values: Values) -> str | None:
-    """Return the file whose lines are the values, or None."""
+    """Return the file whose lines are the values (``lines(...)``); None for other values."""
     tree = values.tree if isinstance(values, Expression) else None
     if not isinstance(tree, FunctionCall) or tree.function != "lines":
         return None

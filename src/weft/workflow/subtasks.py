@@ -32,7 +32,7 @@ _NO_POINT: tuple[Value, ...] = ()
 _ONE_NODE: tuple[int, ...] = (1,)
 _MAX_NODES = 10_000_000
 _FEW = 32
-"""With fewer points a formula is evaluated point by point instead of over arrays."""
+"""Minimum number of points from which a formula is evaluated over arrays, not point by point."""
 
 
 class SubtaskTable:
@@ -64,7 +64,7 @@ class SubtaskTable:
         """Rows of transfer tasks."""
 
     def rows_of(self, description: int) -> range:
-        """Return the rows of a task."""
+        """Return the rows of the task with this index."""
         return range(self.first[description], self.first[description + 1])
 
     def context(self, row: int) -> Context:
@@ -90,7 +90,7 @@ class SubtaskTable:
         return self.count_sets.setdefault(counts, len(self.count_sets))
 
     def add_problem(self, path: DocumentPath, error: InvalidInput) -> None:
-        """Add the problems of a failed evaluation under a path."""
+        """Add the problems of a failed evaluation, all with the path of the evaluated key."""
         self.problems += [replace(problem, path=path, location=None) for problem in error.problems]
 
 
@@ -153,7 +153,7 @@ def _default_work(task: Task) -> float:
 
 def _fill(rows: SubtaskTable, column: array[float], quantity: Quantity | None, task: Task, points: _Points,
           key: tuple[str, ...], *, missing: float, params: Context | None = None) -> None:  # fmt: skip
-    """Append one value per point to a column; ``params`` replaces the parameters of the workflow."""
+    """Append the value of a quantity at each point to a column; ``params`` replaces ``rows.params``."""
     if not isinstance(quantity, Expression):
         value = missing if quantity is None else quantity
         if points is _SINGLE:
@@ -262,7 +262,7 @@ def _add_amounts(rows: SubtaskTable, task: Task, start: int, points: _Points) ->
 def _columns_by_count(
     rows: SubtaskTable, amount: Amount, task: Task, points: _Points, key: tuple[str, ...]
 ) -> dict[int, array[float]]:
-    """Return the amounts at all points, for each node count allowed at some point."""
+    """Return, by node count that is allowed at any point, the amounts at all points."""
     sets = list(rows.count_sets)
     allowed = {count for index in set(rows.counts[-len(points) :]) for count in sets[index]}
     if isinstance(amount, Mapping):

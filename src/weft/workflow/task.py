@@ -46,7 +46,7 @@ class Output:
     seconds: Quantity | None = None
     """Fixed transfer time between different machines, independent of the network."""
     target: str | None = None
-    """Path or URL to which it is copied at the end of the run; None: not copied."""
+    """Path or URL to which the file is copied at the end of the run; None: not copied."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +84,7 @@ class Dependency:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """The software environment, rendered into the command."""
+    """The software environment of a task: container, conda environment and modules."""
 
     container: str | None = None
     conda: str | None = None
@@ -125,7 +125,7 @@ ON_FAILURE = ("hold", "reschedule", "stop", "continue")
 """Reactions when no retries are left."""
 
 RESERVED_CODES = (85, 99)
-"""Exit codes that are never outcomes: run again from the checkpoint, run again from the start."""
+"""Exit codes that request another run, from the checkpoint (85) or the start (99); never outcomes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +148,7 @@ class ContractTerms:
     """
 
     factor: float | None = 0.5
-    """None: no limit of the time."""
+    """Allowed excess over the estimate, as a fraction of it; None: the time is not limited."""
     grace_s: float | None = None
     """Seconds before the first check; None: a tenth of the estimate."""
 
@@ -279,7 +279,7 @@ SpeedUp = Amdahl | Roofline | CommunicationOverhead | MeasuredSeconds
 
 
 def interpolate_log_log(xs: Sequence[float], ys: Sequence[float], x: float) -> float | None:
-    """Return a value of a positive table, interpolated linearly in log-log space; None outside (S2.10)."""
+    """Return y at ``x``, interpolated linearly in log-log space; None outside the table (S2.10)."""
     if not xs or x < xs[0] or x > xs[-1]:
         return None
     for index, known in enumerate(xs):

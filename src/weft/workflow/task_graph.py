@@ -30,10 +30,10 @@ class AmountsByCount:
     pointer: NDArray[np.int64]
     """CSR pointer; a task whose amounts do not depend on the count has no rows."""
     rows: NDArray[np.float64]
-    """Rows x names."""
+    """Amounts: rows x names."""
 
     def of(self, task: int) -> NDArray[np.float64]:
-        """Return the rows of a task, one per allowed count; empty if they do not depend on the count."""
+        """Return the amounts of a task, one row per allowed count; no rows if the count does not matter."""
         return self.rows[self.pointer[task] : self.pointer[task + 1]]
 
 
@@ -46,7 +46,7 @@ class AmountTable:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the names used by some task, sorted."""
+        """Return the names for which any task states an amount, sorted."""
         return tuple(sorted(self._least))
 
     def add(self, name: str, start: int, column: Iterable[float]) -> None:
@@ -63,7 +63,7 @@ class AmountTable:
     def columns(
         self, names: tuple[str, ...], order: NDArray[np.int64]
     ) -> tuple[NDArray[np.float64], AmountsByCount]:
-        """Return the least amounts (rows x names) and the amounts by count, with rows in a given order."""
+        """Return each row's least amounts over node counts (rows x names) and its amounts by node count."""
         least = np.zeros((len(order), len(names)))
         length = np.zeros(len(order), dtype=np.int64)
         for column, name in enumerate(names):
@@ -139,14 +139,14 @@ class TaskGraph:
     demand: Floats
     """Tasks x resources: amounts used while running; the least over node counts."""
     demand_by_count: AmountsByCount
-    """The amounts of tasks for which they depend on the node count."""
+    """The amounts used by tasks whose amounts depend on the node count."""
     budget_names: tuple[str, ...]
     budgets: Floats
     """Per budget: the total that all tasks may consume."""
     consumption: Floats
     """Tasks x budgets: amounts consumed; the least over node counts."""
     consumption_by_count: AmountsByCount
-    """The consumption of tasks for which it depends on the node count."""
+    """The amounts consumed by tasks whose consumption depends on the node count."""
 
     variable: Indices
     """Per task: its binding variable; of a transfer, that of the destination."""
@@ -193,11 +193,11 @@ class TaskGraph:
         return self.successor[self.successor_pointer[task] : self.successor_pointer[task + 1]]
 
     def description(self, task: int) -> Task:
-        """Return the task of the workflow that a task was unfolded from."""
+        """Return the description in the workflow from which a task was unfolded."""
         return self.workflow.tasks[int(self.template[task])]
 
     def law(self, task: int) -> SpeedUp | None:
-        """Return the speed-up law of a task."""
+        """Return the speed-up law of a task; None: its time does not depend on the node count."""
         return self.description(task).speedup
 
     def demand_of(self, task: int, count: int) -> Floats:
@@ -221,7 +221,7 @@ class TaskGraph:
         return {**self.params, **dict(point)}
 
     def index(self, name: str) -> int:
-        """Return the index of a task by name."""
+        """Return the index of the task with this name; raise ValueError if there is none. O(v)."""
         return self.names.index(name)
 
 
@@ -237,7 +237,7 @@ class SubgraphTask:
     source_variable: int | None = None
     """Of a transfer: the binding variable of its source."""
     finished: bool = False
-    """The task has ended and is only the location of its outputs; it takes no time and no resources."""
+    """Whether the task has ended: it only marks the location of its outputs and takes no time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,7 +254,7 @@ class SubgraphEdge:
 def build_subgraph(
     graph: TaskGraph, rows: Sequence[SubgraphTask], links: Sequence[SubgraphEdge], variables: Sequence[str]
 ) -> tuple[TaskGraph, list[int]]:
-    """Return the subgraph in topological order, and for each of its tasks the position among the rows.
+    """Return the subgraph in topological order, and for each of its tasks the position in ``rows``.
 
     Edges are given, because a part with several iterations of a loop has other edges than the whole graph.
     Conditions and loops are omitted: the caller has decided which branches are followed. O(v log v + e).
@@ -301,7 +301,7 @@ def build_subgraph(
 
 
 def _edges(order: list[int], links: Sequence[SubgraphEdge]) -> dict[str, Any]:
-    """Return the edge columns, sorted by head and then tail."""
+    """Return the columns of a TaskGraph that describe its edges, sorted by head and then tail."""
     count = len(order)
     place = np.empty(count, dtype=np.int64)
     place[order] = np.arange(count)
@@ -334,7 +334,7 @@ def _pointer(pointer: NDArray[np.int64], tasks: NDArray[np.int64]) -> NDArray[np
 
 
 def _rows_of(pointer: NDArray[np.int64], tasks: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the positions of the entries of some tasks in a CSR column."""
+    """Return the positions in a CSR column of the entries of these tasks, task by task."""
     spans = [np.arange(pointer[task], pointer[task + 1]) for task in tasks.tolist()]
     return np.concatenate([np.zeros(0, dtype=np.int64), *spans]).astype(np.int64)
 

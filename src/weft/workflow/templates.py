@@ -27,7 +27,7 @@ _PIECE = re.compile(r"\$\{[^}]*\}|\{\{|\}\}|\{([A-Za-z_]\w*(?:\.\w+)*)(:raw)?\}"
 
 @dataclass(frozen=True, slots=True)
 class TemplateField:
-    """One ``{name}``; with ``raw`` (``{name:raw}``) it is not shell-quoted."""
+    """One field ``{name}`` of a template; with ``raw`` (``{name:raw}``) its value is not shell-quoted."""
 
     name: str
     raw: bool
@@ -99,7 +99,7 @@ def is_pattern(name: str) -> bool:
 
 
 def match_names(names: Sequence[str], pattern: str) -> list[str]:
-    """Return the sorted names that match a pattern; only names with its literal prefix are tested."""
+    """Return the names that match a pattern; ``names`` must be sorted, to find its literal prefix fast."""
     beginning = re.split(r"[*?[]", pattern, maxsplit=1)[0]
     first = bisect_left(names, beginning)
     last = bisect_left(names, beginning + _LAST_CHARACTER, first)

@@ -29,7 +29,7 @@ from weft.workflow.workflow import Loop, Workflow, evaluate_params
 
 
 def _duplicate_name_problems(rows: SubtaskTable) -> Iterator[Problem]:
-    """Yield a problem for each sweep with duplicate points."""
+    """Yield a problem for each task whose sweep contains a point twice."""
     if len(set(rows.names)) == len(rows.names):
         return
     for index, task in enumerate(rows.tasks):
@@ -44,7 +44,7 @@ def _duplicate_name_problems(rows: SubtaskTable) -> Iterator[Problem]:
 def _writer_problems(
     rows: SubtaskTable, shared: Iterable[tuple[str, list[int]]], *, branches: bool
 ) -> Iterator[Problem]:
-    """Yield a problem for each file with several writers, given their rows.
+    """Yield a problem for each file of ``shared`` (with its writers' rows) that a run writes several times.
 
     With loops or branches a run may execute only one of the writers, unless they are subtasks of one sweep.
     """
@@ -115,7 +115,7 @@ def _cut_loops(rows: SubtaskTable, merged: MergedEdges, loops: tuple[Loop, ...])
 def _find_loop_bodies(
     rows: SubtaskTable, merged: MergedEdges, loops: tuple[Loop, ...]
 ) -> tuple[list[_LoopRows], list[Problem]]:
-    """Return the tasks on paths from the first to the last task of each loop, and the problems of loops."""
+    """Return each loop's body (the rows on paths from its first to its last task), and all problems."""
     if not loops:
         return [], []
     successors = merged.successors()
@@ -138,7 +138,7 @@ def _find_loop_bodies(
 
 
 def _count(rows: SubtaskTable, loop: Loop, key: str, problems: list[Problem]) -> int | None:
-    """Return a number of iterations; None if it is not stated or invalid."""
+    """Return the number of iterations under a key of a loop; None if it is not stated or invalid."""
     quantity = loop.expect if key == "expect" else loop.max_iterations
     if quantity is None:
         return None
@@ -174,7 +174,7 @@ def unfold(workflow: Workflow) -> TaskGraph:
 
 
 def try_unfold(workflow: Workflow, *, strictly: bool = False) -> tuple[TaskGraph | None, list[Problem]]:
-    """Return the graph or the problems; ``strictly``: also duplicate subtasks and writers."""
+    """Return the graph, or None and the problems; ``strictly``: also duplicate subtasks and writers."""
     params, problems = evaluate_params(workflow.params)
     if problems:
         return None, problems
@@ -218,7 +218,7 @@ def _budgets(rows: SubtaskTable, workflow: Workflow) -> dict[str, float]:
 
 
 def _branches(workflow: Workflow) -> bool:
-    """Return whether a file may have several writers of which a run executes one at a time."""
+    """Return whether the workflow has loops or conditions, so that a run may skip a writer of a file."""
     return bool(workflow.loops) or any(
         dependency.condition is not None for task in workflow.tasks for dependency in task.after
     )
@@ -246,7 +246,7 @@ def _assemble(
     order: Sequence[int],
     bodies: list[_LoopRows],
 ) -> TaskGraph:
-    """Return the task graph with tasks in topological order."""
+    """Return the task graph of the rows and edges, with tasks in topological order."""
     tasks = len(order)
     kept = np.asarray(order, dtype=np.int64)
     position = np.empty(tasks, dtype=np.int64)

@@ -80,7 +80,7 @@ class Workflow:
 
 
 def find_growth_files(workflow: Workflow) -> dict[str, str]:
-    """Return the files whose lines are values of sweeps, with the first task that uses each."""
+    """Return the files whose lines are values of a sweep, each with the first task that has the sweep."""
     found: dict[str, str] = {}
     for task in workflow.tasks:
         for _, values in task.sweep.variables if task.sweep is not None else ():
@@ -90,7 +90,7 @@ def find_growth_files(workflow: Workflow) -> dict[str, str]:
 
 
 def set_growth_lines(workflow: Workflow, lines: Mapping[str, Sequence[str]]) -> Workflow:
-    """Return the workflow with the lines of some files as values of the sweeps over them."""
+    """Return the workflow with ``lines`` (by file) as the values of the sweeps over the lines of a file."""
     return dataclasses.replace(workflow, tasks=tuple(_set_lines(task, lines) for task in workflow.tasks))
 
 
@@ -171,7 +171,7 @@ _OWN = "exit_code"
 
 
 def outcome_codes(workflow: Workflow, task_name: str) -> tuple[int, ...]:
-    """Return the exit codes of a task that are outcomes, ascending, without 85 and 99."""
+    """Return the exit codes of a task that are outcomes, ascending; 85 and 99 are never outcomes."""
     params, _ = evaluate_params(workflow.params)
     codes = {code for task in workflow.tasks if task.name == task_name for code in task.outcomes}
     for condition, name in _conditions(workflow, task_name):
@@ -199,7 +199,7 @@ def list_outcome_codes(workflow: Workflow) -> dict[str, tuple[int, ...]]:
 
 
 def _conditions(workflow: Workflow, task_name: str) -> Iterator[tuple[Expression, str]]:
-    """Yield the conditions that may refer to a task, and their name for its exit code."""
+    """Yield each condition that may refer to a task, and the name of the task's exit code in it."""
     ended_by = {loop.name: loop.last for loop in workflow.loops}
     for task in workflow.tasks:
         for dependency in task.after:
@@ -214,7 +214,7 @@ def _conditions(workflow: Workflow, task_name: str) -> Iterator[tuple[Expression
 
 
 def _compared(condition: Expression, name: str, params: dict[str, Value]) -> Iterator[int]:
-    """Yield the integers that a condition compares with a name."""
+    """Yield the integers with which a condition compares the variable ``name``."""
     for node in walk(condition.tree):
         if isinstance(node, Compare):
             for left, right in pairwise(node.operands):

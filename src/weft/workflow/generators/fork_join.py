@@ -55,7 +55,7 @@ class ForkJoin:
         )
 
     def generate(self, rng: np.random.Generator) -> GeneratedWorkflow:
-        """Return the split task, then the parts and the join of every stage."""
+        """Return a workflow with a split task, the parts and the join of every stage, and a platform."""
         tasks = [Task(name="split", outputs=self._scattered(rng, 1), work=self.join_work_s)]
         for stage in range(1, self.stages + 1):
             tasks += self._parts(rng, stage)

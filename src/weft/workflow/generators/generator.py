@@ -48,10 +48,10 @@ class Generator(Protocol):
     name: ClassVar[str]
     """Its name in the registry."""
     title: ClassVar[str]
-    """One line on the workflows it makes, with the paper."""
+    """One line that describes the generated workflows and names their paper."""
 
     def generate(self, rng: np.random.Generator) -> GeneratedWorkflow:
-        """Return a workflow."""
+        """Return a random workflow, and the platform it is meant for if there is one."""
         ...
 
 
@@ -100,7 +100,7 @@ class GeneratorParameter:
 
     @property
     def text(self) -> str:
-        """Return the parameter with its default as the command line takes it."""
+        """Return the parameter and its default in the syntax of the command line: ``tasks=100``."""
         return f"{self.name}={self._shown()}"
 
     def _shown(self) -> str:
@@ -165,7 +165,7 @@ def _read(setting: GeneratorParameter, value: object) -> object:
 
 
 def _converted(setting: GeneratorParameter, value: object) -> tuple[object | None, str]:
-    """Return the converted value (None if invalid) and the rule for it."""
+    """Return the value converted to the parameter's type (None if invalid) and the rule for valid values."""
     if setting.choices:
         rule = f"one of {', '.join(map(str, setting.choices))}"
         return (value if value in setting.choices else None), rule
@@ -187,7 +187,7 @@ def _whole(value: object) -> int | None:
 
 
 def _number(value: object) -> float | None:
-    """Return a finite number given as a number or text, else None."""
+    """Return a number or the number in a text as a finite float; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
@@ -198,22 +198,22 @@ def _number(value: object) -> float | None:
 
 
 _DIGITS = 6
-"""Significant digits of random numbers, which keep files short."""
+"""Significant digits of random numbers; few digits keep files short."""
 
 
 def round_digits(number: float) -> float:
-    """Return a number rounded to the digits that files contain."""
+    """Return a number rounded to six significant digits, as it is written to files."""
     return float(f"{number:.{_DIGITS}g}")
 
 
 def draw_around(rng: np.random.Generator, mean: float, spread: float, count: int) -> list[float]:
-    """Return uniform random numbers between ``mean * (1 - spread)`` and ``mean * (1 + spread)``."""
+    """Return ``count`` uniform random numbers between ``mean * (1 - spread)`` and ``mean * (1 + spread)``."""
     factors = rng.uniform(1.0 - spread, 1.0 + spread, size=count)
     return [round_digits(mean * factor) for factor in factors.tolist()]
 
 
 def draw_bytes(rng: np.random.Generator, mean_bytes: float, spread: float, count: int) -> list[int]:
-    """Return random file sizes in whole bytes, uniform around their mean."""
+    """Return ``count`` random file sizes in whole bytes, distributed as in ``draw_around``."""
     return [round(size) for size in draw_around(rng, mean_bytes, spread, count)]
 
 
@@ -227,7 +227,7 @@ def draw_platform(
     heterogeneity: float,
     bandwidth_Bps: float = DEFAULT_LINK.bandwidth_Bps,  # noqa: N803 -- B is bytes, b would be bits
 ) -> Platform | None:
-    """Return one-node machines with speeds from 1 to the heterogeneity; None for 0 machines."""
+    """Return a platform of one-node machines with random speeds from 1 to the heterogeneity; None for 0."""
     from weft.platform.generator import random_platform
 
     if machines == 0:

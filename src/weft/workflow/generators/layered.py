@@ -47,7 +47,7 @@ class LayeredGraph:
     density: float = parameter(0.1, "probability of an edge from each other task of the previous layer", 0, 1)
     work_s: float = parameter(60.0, "mean work of a task, in seconds on speed 1", 0, LARGEST)
     work_spread: float = parameter(0.5, "maximum relative deviation of work from its mean", 0, 1)
-    ccr: float = parameter(0.5, "mean transfer of a file over mean work, at the bandwidth below", 0, LARGEST)
+    ccr: float = parameter(0.5, "mean transfer time of a file over mean work, at bandwidth_Bps", 0, LARGEST)
     bytes_spread: float = parameter(0.5, "maximum relative deviation of file sizes from their mean", 0, 1)
     bandwidth_Bps: float = parameter(DEFAULT_LINK.bandwidth_Bps, "bandwidth of all links", 1, LARGEST)  # noqa: N815
     machines: int = parameter(8, "machines of the platform; 0: no platform", 0, MOST_MACHINES)
@@ -60,7 +60,7 @@ class LayeredGraph:
         )
 
     def generate(self, rng: np.random.Generator) -> GeneratedWorkflow:
-        """Return a random graph: edges layer by layer, then work, sizes and machines."""
+        """Return a random graph; edges are drawn first, then work, file sizes and the platform."""
         readers = list(self._parents(rng))
         work = draw_around(rng, self.work_s, self.work_spread, self.tasks)
         mean_bytes = self.ccr * self.work_s * self.bandwidth_Bps

@@ -33,7 +33,7 @@ MOST_NODES = 1_000_000
 
 _SERIAL_S, _SERIAL_SHARE, _MOST_PER_SIMULATION = 2100.0, 1 / 45, 36
 _DECOMPOSITION = {16: 0.94, 32: 0.97, 36: 1.03}
-"""Time factors of node counts that divide the domain better or worse than others."""
+"""By node count: factor of the time, where the domain divides better or worse than on other counts."""
 _PER_TASK_S, _PER_FILE_S, _ON_TWO_NODES = 60.0, 8.0, 0.6
 _LONGER, _FLUCTUATION = 0.25, 0.05
 
@@ -48,7 +48,7 @@ class _MoldableStage:
     after: str | None = None
     """The dependency of each task; ``k`` is its number, from 1."""
     factors: tuple[float, ...] = ()
-    """Factor of the times of each task; empty: not perturbed."""
+    """Per task: the factor of its times; empty: times are not perturbed."""
 
 
 def simulation_seconds() -> dict[int, float]:
@@ -79,7 +79,7 @@ def _make_simulations(
 def _make_processing(
     rng: np.random.Generator | None, count: int, after: str, *, files: int
 ) -> _MoldableStage:
-    """Return a stage of processing tasks with so many files each."""
+    """Return a stage of processing tasks that read ``files`` files each."""
     drawn = () if rng is None else tuple(_fluctuation(rng, count).tolist())
     return _MoldableStage(count=count, seconds=processing_seconds(files), after=after, factors=drawn)
 
@@ -128,7 +128,7 @@ class Barrier:
         )
 
     def generate(self, rng: np.random.Generator) -> GeneratedWorkflow:
-        """Return both levels."""
+        """Return the workflow of both levels and its cluster."""
         draws = rng if self.perturbed else None
         level = self.tasks // 2 - 1
         stages = {
@@ -155,7 +155,7 @@ class Independent:
         check_parameters(self)
 
     def generate(self, rng: np.random.Generator) -> GeneratedWorkflow:
-        """Return one stage."""
+        """Return the workflow of one stage of simulations and its cluster."""
         stages = {"simulate": _make_simulations(rng if self.perturbed else None, self.tasks)}
         return _join_stages(f"independent-{self.tasks}", stages, self.nodes)
 
@@ -183,7 +183,7 @@ class ReductionTree:
         )
 
     def generate(self, rng: np.random.Generator) -> GeneratedWorkflow:
-        """Return the leaves, then per level half as many tasks."""
+        """Return the tree and its cluster: a level of simulations, then levels of half as many tasks each."""
         draws = rng if self.perturbed else None
         count, above = (self.tasks + 1) // 2, "simulate"
         stages = {above: _make_simulations(draws, count)}

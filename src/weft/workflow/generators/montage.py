@@ -81,7 +81,7 @@ class Montage:
         return GeneratedWorkflow(workflow=workflow, platform=platform)
 
     def _numbers(self, rng: np.random.Generator, images: int, overlaps: int) -> dict[str, object]:
-        """Return the random work of the tasks of each program."""
+        """Return the random work per task of the three programs that run once per image or overlap."""
         return {
             "project_s": draw_around(rng, self._work(_PROJECT_S), self.work_spread, images),
             "difference_s": draw_around(rng, self._work(_DIFFERENCE_S), self.work_spread, overlaps),
@@ -180,7 +180,7 @@ def count_images_and_overlaps(tasks: int) -> tuple[int, int]:
 
 
 def find_overlaps(images: int, overlaps: int) -> list[tuple[int, int]]:
-    """Return the nearest pairs of images on a square grid, numbered from 1 by rows."""
+    """Return the ``overlaps`` nearest pairs of images; images lie row by row on a square grid, from 1."""
     columns = math.isqrt(images - 1) + 1
     steps = [(down, right) for down in range(_REACH + 1) for right in range(-_REACH, _REACH + 1)]
     pairs: list[tuple[int, int]] = []

@@ -48,7 +48,7 @@ class SweepLayers:
     lengths: tuple[tuple[float, ...], ...]
     """Per layer and subtask: seconds at throughput 1."""
     throughputs: tuple[tuple[float, ...], ...]
-    """Per layer and machine."""
+    """Per layer and machine: work per second."""
     parents: Parents
 
     def __post_init__(self) -> None:
@@ -60,8 +60,8 @@ class SweepLayers:
         sizes = [len(layer) for layer in self.lengths]
         if [len(layer) for layer in self.parents] != sizes or len(self.throughputs) != len(sizes):
             yield (
-                "layers of different number or size",
-                "lengths, throughputs and parents must describe the same subtasks",
+                "lengths, throughputs and parents differ in the number or size of layers",
+                "they must describe the same subtasks",
             )
             return
         for index, (size, throughputs) in enumerate(zip(sizes, self.throughputs, strict=True), start=1):
@@ -110,7 +110,7 @@ def draw_layers(
     throughput_ratio: float,
     subtasks_per_machine: float,
 ) -> SweepLayers:
-    """Return random lengths and machines for a given structure."""
+    """Return layers with random subtask lengths and machine throughputs for given parents."""
     lengths, throughputs = [], []
     for layer in parents:
         lengths.append(_draw(rng, _LENGTH, length_ratio, len(layer)))
@@ -164,7 +164,7 @@ class RandomSweeps:
         return build_layered_sweeps(self.draw(rng), f"sweeps-{self.layers}x{self.subtasks}")
 
     def draw(self, rng: np.random.Generator) -> SweepLayers:
-        """Return random layer sizes and parents, then lengths and machines."""
+        """Return random layers; sizes and parents are drawn first, then lengths and throughputs."""
         return draw_layers(
             rng,
             self._structure(rng),
@@ -182,7 +182,7 @@ class RandomSweeps:
 
 
 def _sizes(rng: np.random.Generator, subtasks: int, layers: int) -> list[int]:
-    """Return layer sizes by weight: one subtask each, then whole shares, then the largest remainders."""
+    """Return random layer sizes with the given sum, at least 1 each, rounded by largest remainders."""
     weights = rng.uniform(0.5, 1.5, size=layers)
     shares = (subtasks - layers) * weights / weights.sum()
     sizes = 1 + np.floor(shares).astype(np.int64)
@@ -195,7 +195,7 @@ def _sizes(rng: np.random.Generator, subtasks: int, layers: int) -> list[int]:
 def _drawn_parents(
     rng: np.random.Generator, before: int, size: int, mean: float
 ) -> tuple[tuple[int, ...], ...]:
-    """Return one random parent per subtask, then random further parents until the mean is reached."""
+    """Return random parents of each subtask: at least one each, ``mean`` on average."""
     number = min(round(mean * size), before * size)
     first = np.arange(size) * before + rng.integers(before, size=size)
     pairs: set[int] = set(first.tolist())
@@ -216,23 +216,23 @@ SampleName = Literal["ptg", "otg-a", "otg-b", "itg-a", "itg-b", "dotg-a", "dotg-
 
 
 def pipelines(layers: int, width: int) -> Parents:
-    """Return parallel pipelines: a subtask depends on the subtask with the same number."""
+    """Return the parents in parallel pipelines: each subtask has the parent with its own number."""
     return (_first(width), *(tuple((index,) for index in range(width)) for _ in range(layers - 1)))
 
 
 def out_tree(layers: int, fan: int) -> Parents:
-    """Return a tree from the root: every subtask has ``fan`` children."""
+    """Return the parents in a tree from one root: every subtask has ``fan`` children."""
     return (_first(1), *(_fanned_out(fan**index, fan) for index in range(layers - 1)))
 
 
 def in_tree(layers: int, fan: int) -> Parents:
-    """Return a tree towards the root: every subtask has ``fan`` parents."""
+    """Return the parents in a tree towards one root: every subtask has ``fan`` parents."""
     width = fan ** (layers - 1)
     return (_first(width), *(_fanned_in(width // fan**index, fan) for index in range(layers - 1)))
 
 
 def dense_out_tree(layers: int, first: int, fan: int, step: int) -> Parents:
-    """Return layers in which every subtask has ``fan`` children, shifted by ``step`` per neighbour."""
+    """Return parents such that subtask x has the ``fan`` children from ``step * x`` on."""
     found, width = [_first(first)], first
     for _ in range(layers - 1):
         children = step * (width - 1) + fan
@@ -248,20 +248,20 @@ def dense_out_tree(layers: int, first: int, fan: int, step: int) -> Parents:
 
 
 def dense_in_tree(layers: int, first: int, fan: int, step: int) -> Parents:
-    """Return layers in which every subtask has ``fan`` parents, shifted by ``step`` per neighbour."""
+    """Return parents such that subtask x has the ``fan`` parents from ``step * x`` on."""
     found, width = [_first(first)], first
     for _ in range(layers - 1):
         steps, rest = divmod(width - fan, step)
         if steps < 0 or rest:
             rule = f"groups of {fan} with a shift of {step} must cover it exactly"
-            raise InvalidInput(f"a layer of {width}", rule=rule)
+            raise InvalidInput(f"a layer of {width} subtasks", rule=rule)
         width = steps + 1
         found.append(tuple(tuple(range(step * child, step * child + fan)) for child in range(width)))
     return tuple(found)
 
 
 def combined_trees(repetitions: int, copies: int) -> Parents:
-    """Return parallel copies of trees that fan out by 2 and 3, fan in likewise, and repeat."""
+    """Return the parents in parallel copies of a tree that fans out by 2 and 3, fans in, and repeats."""
     steps = (_fanned_out(1, 2), _fanned_out(2, 3), _fanned_in(6, 3), _fanned_in(2, 2))
     layers = (_first(1), *itertools.chain.from_iterable(itertools.repeat(steps, repetitions)))
     widths = (1, *(len(layer) for layer in layers))
@@ -295,7 +295,7 @@ _STRUCTURES: Mapping[SampleName, tuple[float, Callable[[], Parents]]] = {
     "ditg-b": (10.0, lambda: dense_in_tree(5, 270, 4, 2)),
     "ctg": (10.0, lambda: combined_trees(3, 15)),
 }
-"""By name: subtasks per machine (RSR) and structure."""
+"""By graph name: subtasks per machine (RSR), and the function that returns the parents."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -323,7 +323,7 @@ class SampleGraph:
         return build_layered_sweeps(self.draw(rng), self.graph)
 
     def draw(self, rng: np.random.Generator) -> SweepLayers:
-        """Return random lengths and machines for the structure of the graph."""
+        """Return the layers of the graph with random lengths and throughputs."""
         per_machine, structure = _STRUCTURES[self.graph]
         return draw_layers(
             rng,
