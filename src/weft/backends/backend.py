@@ -60,7 +60,7 @@ class BackendContext:
     machines: tuple[Machine, ...]
     """All machines of the platform, in the order of their numbers in commands."""
     instance: Instance
-    """Any instance compiled for the platform: hosts and network."""
+    """Any instance compiled for the platform; only its hosts and its network are read."""
     compiled_workflow: Callable[[int], CompiledWorkflow]
     """Returns the workflow of a run in its current state of growth."""
 
@@ -109,7 +109,7 @@ class Backend(Protocol):
         """Return whether a program runs or its end has not been reported."""
 
     def halt(self, grace_s: float) -> None:
-        """Terminate all programs; ``poll`` reports them with the exit code for another run."""
+        """Terminate all programs; ``poll`` reports them with the exit code that requests another run."""
 
     def close(self, *, stop: bool) -> None:
         """Release the machines. ``stop``: no more work follows; otherwise programs continue to run."""

@@ -93,7 +93,7 @@ class _DagmanReader:
         self._statements: list[tuple[int, str, list[str]]] = []
 
     def parse(self) -> None:
-        """Read the jobs first, then the statements about them, which may precede their job."""
+        """Read all jobs, then the statements about jobs, which may come before their job in the file."""
         readers: Mapping[str, Callable[[list[str], int], None]] = {
             "PARENT": self._parent,
             "SCRIPT": self._script,
@@ -115,7 +115,7 @@ class _DagmanReader:
             self.problems.add("no jobs", rule="a graph must have at least one line JOB NAME FILE")
 
     def tasks(self) -> list[Task]:
-        """Return the tasks of all jobs, from their templates."""
+        """Return the tasks that the templates of all jobs describe."""
         names = [node.name for node in self.nodes]
         check_acyclic(self.source, names, [node.parents for node in self.nodes])
         tasks = [self._task(node) for node in self.nodes]
@@ -211,7 +211,7 @@ class _DagmanReader:
         return task
 
     def _check_names(self, tasks: Sequence[Task]) -> None:
-        """Add problems for inputs of other jobs that are renamed: tasks pass files on unchanged."""
+        """Add a problem for each file of another job that a job reads under another name."""
         writers = {output.file: task for task in tasks for output in task.outputs}
         for task in tasks:
             for given in task.inputs:
@@ -224,7 +224,7 @@ class _DagmanReader:
 
 
 def _add_prolog(task: Task, node: _DagmanNode) -> Task:
-    """Return the task with the script as its prolog, staged as an input."""
+    """Return the task with the PRE script of its job as prolog; the script is staged as an input."""
     program, *arguments = (escape_braces(word) for word in node.script)
     staged = not program.startswith("/")
     called = f"./{program}" if staged and "/" not in program else program

@@ -114,7 +114,7 @@ class _DaxHandler(ContentHandler):
             self._text.append(content)
 
     def finish(self) -> None:
-        """Add the edges and raise the problems, when all jobs are known."""
+        """Add the edges between the jobs; raise InvalidInput if problems were found."""
         if not self.trace.names and not self.problems.found:
             self.problems.add("no jobs", rule="a workflow must have at least one job")
         known = self._index_of

@@ -28,7 +28,7 @@ _BYTES: Mapping[str, float] = {
     "DIET_SCOMPLEX": 8, "DIET_DCOMPLEX": 16,
 }  # fmt: skip
 _COUNTS = {"DIET_VECTOR": ("size",), "DIET_MATRIX": ("nb_rows", "nb_cols")}
-"""Attributes that state how many values a type holds."""
+"""By type of container: the attributes that state its number of values."""
 
 
 def _port_bytes(attributes: Mapping[str, str]) -> float | None:
@@ -128,7 +128,7 @@ class _DagReader:
 
     def _port(self, part: XmlElement, file: str, arguments: dict[str, object], reads: list[str],
               writes: list[str]) -> None:  # fmt: skip
-        """Record a constant, or the data that the node writes."""
+        """Record a port of a node: a constant in ``arguments``, a written file in ``writes``."""
         attributes = part.attributes
         if part.name == "arg":
             value = attributes.get("value", "")
@@ -325,7 +325,7 @@ _UNSUPPORTED_STRATEGIES = ("flatcross", "match")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _IterationAxes:
-    """The axes of a processor, and for each port the positions of its axes among them."""
+    """The axes of a processor, and for each port the positions of the port's axes in ``axes``."""
 
     axes: _Axes
     places: Mapping[str, tuple[int, ...]]
@@ -391,14 +391,14 @@ def _show_element(element: XmlElement) -> str:
 
 @dataclass(slots=True)
 class _StrategyReader:
-    """Reads the elements of one strategy; every port occurs once."""
+    """Reads the elements of one iteration strategy, which names every port once."""
 
     ports: Mapping[str, _IterationAxes]
     problems: ProblemCollector
     named: set[str] = field(default_factory=set)
 
     def combine(self, element: XmlElement, depth: int) -> _IterationAxes:
-        """Return the combined axes of an element."""
+        """Return the axes of the ports in an element, combined by its name (dot or cross)."""
         if element.name == "port":
             return self._port(element)
         if element.name not in ("dot", "cross") or depth > _MAX_STRATEGY_DEPTH:
@@ -410,7 +410,7 @@ class _StrategyReader:
         return _cross_axes(parts) if element.name == "cross" else _pair_axes(parts, element, self.problems)
 
     def with_constants(self, made: _IterationAxes, strategy: XmlElement) -> _IterationAxes:
-        """Return the axes with the ports that the strategy omits; these must be constants."""
+        """Return the axes with the ports that the strategy omits, which must be constants, added."""
         places = dict(made.places)
         for name, port in self.ports.items():
             if name not in self.named and port.axes:
@@ -445,7 +445,7 @@ class _PortFeed:
     """None for a source or a constant."""
     port: str = ""
     gathered: int = 0
-    """Number of axes of the producer that are gathered in one container."""
+    """Number of innermost axes of the producer whose items are gathered in one container."""
     split: bool = False
     """Whether the last axis counts the entries of a container."""
 
@@ -480,11 +480,11 @@ class _FunctionalReader:
         self.problems = problems
         self.processors = processors
         self.items: dict[str, str] = {}
-        """The parameter with the number of items, by source."""
+        """By source: the name of the parameter with its number of items."""
         self._constants: set[str] = set()
         self._sinks: set[str] = set()
         self._links: dict[tuple[str, str], tuple[str, str]] = {}
-        """What every port reads: a processor and port, or a source."""
+        """By reading port (processor, port): the writing (processor, port), or a source."""
         self._read_interface(root)
         for element in _children_of(root, "links"):
             self._read_link(element)
@@ -557,7 +557,7 @@ class _FunctionalReader:
         return [made[name] for name in names]
 
     def _feed(self, processor: _DietProcessor, port: str, axes: Mapping[str, _Axes]) -> _PortFeed:
-        """Return the data of a port that reads, with their axes at its nesting depth."""
+        """Return the data that a port reads: their producer, and their axes at the depth of the port."""
         element = processor.reads[port]
         start, written = self._links.get((processor.name, port), ("", ""))
         if start in self.items:

@@ -143,13 +143,13 @@ def find_writer(name: str | Path, format_name: str | None = None) -> Format:
 
 
 def save_workflow(workflow: Workflow, name: str | Path, *, format_name: str | None = None) -> None:
-    """Write a workflow in the named format, by default in that of the extension."""
+    """Write a workflow to a file in the named format, by default in the format of its extension."""
     text = find_writer(name, format_name).write(workflow)
     save_text(text, name)
 
 
 def save_text(text: str, name: str | Path) -> None:
-    """Write a text file, or standard output for ``-``. Raises InvalidInput if that fails."""
+    """Write a text to a file, or to standard output for ``-``. Raises InvalidInput if that fails."""
     if str(name) == STDIN:
         sys.stdout.write(text)
         return

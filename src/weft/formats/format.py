@@ -91,7 +91,7 @@ class ReadOnlyFormat:
     writes = False
 
     def write(self, workflow: Workflow) -> str:
-        """Raise InvalidInput."""
+        """Raise InvalidInput: the format is read only."""
         what, advice = f"{workflow.name} cannot be written as {self.name}", "write weft or wfformat instead"
         raise InvalidInput(what, rule="this format is read only", advice=advice)
 
@@ -110,9 +110,9 @@ class PlatformReader(Protocol):
 
 
 _MAX_HINTS = 3
-"""Problems that get a "did you mean"; each search compares thousands of names."""
+"""Number of problems with a "did you mean"; each search compares thousands of names."""
 MAX_PROBLEMS = 20
-"""Problems after which reading stops; further ones mostly repeat the first."""
+"""Number of problems after which reading stops; further problems mostly repeat the first ones."""
 
 
 class ProblemCollector:
@@ -191,7 +191,7 @@ def load_json(source: SourceFile) -> Any:
 def read_number(
     into: dict[str, float], key: str, value: Any, path: DocumentPath, problems: ProblemCollector
 ) -> None:
-    """Store a number under a key; a missing value is not stored."""
+    """Store a number at least 0 under a key; add a problem for other values; ignore None."""
     if value is None:
         return
     if type(value) in (int, float) and 0 <= value < 1e300:
@@ -203,7 +203,7 @@ def read_number(
 def read_object(
     parent: Mapping[str, Any], key: str, path: DocumentPath, problems: ProblemCollector
 ) -> Mapping[str, Any]:
-    """Return an object inside another; an empty one if it is missing."""
+    """Return the object under a key of another object; an empty one if it is missing or invalid."""
     if (value := parent.get(key)) is not None and type(value) is not dict:
         problems.add(describe_value(value), rule="must be an object", path=(*path, key))
     return value if type(value) is dict else _EMPTY_OBJECT
@@ -212,7 +212,7 @@ def read_object(
 def read_objects(
     value: Any, path: DocumentPath, problems: ProblemCollector, *, required: bool = False
 ) -> list[Mapping[str, Any]]:
-    """Return a list of objects. Raises InvalidInput if an entry is not an object."""
+    """Return a list of objects; [] for None unless ``required``. Raises InvalidInput for other values."""
     if value is None and not required:
         return []
     if type(value) is not list or (required and not value):

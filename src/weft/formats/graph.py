@@ -18,11 +18,11 @@ from weft.workflow.unfold import unfold
 from weft.workflow.workflow import Workflow
 
 _MAX_CYCLE_NAMES = 8
-"""Tasks of a cycle that a message names."""
+"""Maximum number of tasks of a cycle that a message names."""
 
 
 def _sort_topologically(parents: Sequence[Sequence[int]]) -> list[int]:
-    """Return the tasks with parents first, without the tasks on a cycle and their descendants."""
+    """Return the tasks in topological order, without the tasks on a cycle and their descendants."""
     children: list[list[int]] = [[] for _ in parents]
     missing = [len(above) for above in parents]
     for index, above in enumerate(parents):
@@ -38,7 +38,7 @@ def _sort_topologically(parents: Sequence[Sequence[int]]) -> list[int]:
 
 
 def check_acyclic(source: SourceFile, names: Sequence[str], parents: Sequence[Sequence[int]]) -> list[int]:
-    """Return the topological order. Raises InvalidInput that names a cycle if there is one."""
+    """Return a topological order of the tasks. Raises InvalidInput that names a cycle if there is one."""
     if all(not above or max(above) < index for index, above in enumerate(parents)):
         return list(range(len(parents)))
     order = _sort_topologically(parents)
@@ -51,7 +51,7 @@ def check_acyclic(source: SourceFile, names: Sequence[str], parents: Sequence[Se
 
 
 def _find_cycle(parents: Sequence[Sequence[int]], order: Sequence[int]) -> list[int]:
-    """Return a cycle, in the direction of the edges, among the tasks missing from an order."""
+    """Return a cycle, in the direction of its edges, among the tasks that are not in ``order``."""
     stuck = [True] * len(parents)
     for index in order:
         stuck[index] = False
@@ -215,9 +215,9 @@ def _invert(order: Sequence[int]) -> list[int]:
 class _ExportEdge:
     source: int
     size: float
-    """Bytes of all its files."""
+    """Bytes of all files that the edge carries."""
     seconds: float
-    """Fixed seconds between different machines."""
+    """Fixed transfer seconds between different machines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -168,7 +168,7 @@ class _JobFiles:
         return self._add_input(entry, path, None) or path
 
     def write(self, entry: TemplateEntry) -> str:
-        """Add the file of an output stream, which GridWay always stages out; return its name there."""
+        """Add the file of an output stream, which GridWay always stages out; return its name in the job."""
         if (name := self.variables.translate(entry, entry.value)) == "/dev/null":
             return name
         if not _is_elsewhere(name):
@@ -294,7 +294,7 @@ class JobTemplate:
         )
 
     def task(self, name: str, *, as_parameter: bool) -> Task | None:
-        """Return the task; None without a program. ``as_parameter`` makes the array size a parameter."""
+        """Return the task of the template; None without a program. ``as_parameter``: see ``GridWay``."""
         executable = self.entries.get("EXECUTABLE")
         self._refuse_unsupported()
         if executable is None:
@@ -354,7 +354,7 @@ class JobTemplate:
         )
 
     def _environment(self, variables: _TemplateVariables) -> tuple[dict[str, str], dict[str, str]]:
-        """Return the variables with fixed values, and those that are expanded at run time.
+        """Return the environment variables with fixed values, and those that are expanded at run time.
 
         Placeholders are replaced in commands only, so the latter are set before the program.
         """

@@ -155,7 +155,7 @@ def _read_links(values: dict[str, Any], machines: int, problems: ProblemCollecto
 def _read_numbers(
     values: Any, path: DocumentPath, problems: ProblemCollector, *, above_0: bool = False
 ) -> list[float]:
-    """Return a list of numbers; an invalid one becomes 1, so that the others keep their positions."""
+    """Return a list of numbers; an invalid number is a problem and becomes 1, to keep the positions."""
     if type(values) is not list or not values:
         problems.add(describe_value(values), rule="must be a list of numbers, at least one", path=path)
         return [1.0]
@@ -171,7 +171,7 @@ def _read_numbers(
 
 
 def _read_edges(values: dict[str, Any], tasks: int, width: int, problems: ProblemCollector) -> list[_Edge]:
-    """Return the edges: two tasks and, with a width of 3, a size."""
+    """Return the edges as (source, target, size); with a width of 2 the file states no sizes."""
     given: Any = values.get("edges")
     if type(given) is not list:
         problems.add(describe_value(given), rule="must be a list of edges", path=("edges",))

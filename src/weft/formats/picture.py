@@ -19,7 +19,7 @@ _ANY = "\0"
 
 
 def find_description_edges(workflow: Workflow) -> dict[tuple[int, int], str]:
-    """Return the edges by ``after`` and by files, as positions in ``workflow.tasks``, with conditions."""
+    """Return the condition ("": none) of each edge of ``after`` and files, by positions of its two tasks."""
     index_of = {task.name: index for index, task in enumerate(workflow.tasks)}
     index_of = {loop.name: index_of[loop.last] for loop in workflow.loops if loop.last in index_of} | index_of
     edges: dict[tuple[int, int], str] = {}
@@ -75,13 +75,13 @@ class _WriterIndex:
         self.sorted = sorted((_fixed_prefix(pattern), pattern, index) for pattern, index in named)
 
     def find(self, pattern: str) -> list[int]:
-        """Return the writers of a name, in the order of the file."""
+        """Return the positions of the tasks that may write a file matching a pattern, ascending."""
         found = set(self.exact.get(pattern, ()))
         found.update(index for other, index in self._candidates(pattern) if _patterns_overlap(pattern, other))
         return sorted(found)
 
     def _candidates(self, pattern: str) -> Iterator[tuple[str, int]]:
-        """Yield the names whose fixed prefix is compatible with that of a pattern."""
+        """Yield (name, writer) of the outputs whose fixed prefix is compatible with that of a pattern."""
         beginning = _fixed_prefix(pattern)
         for length in self.lengths:
             if length <= len(beginning):
@@ -100,7 +100,7 @@ def _fixed_prefix(pattern: str) -> str:
 
 
 def _patterns_overlap(one: str, other: str) -> bool:
-    """Return whether some text matches both patterns.
+    """Return whether any text matches both patterns.
 
     Simulates one pattern on the other: ``reached`` holds the positions in ``other`` that the text so far may
     end at.

@@ -73,7 +73,7 @@ def _read_project(source: SourceFile) -> _ActivityNetwork:
 
 
 def _sections(text: str) -> dict[str, list[_Line]]:
-    """Return the lines of the sections that are read, split into words."""
+    """Return, by name of section, its lines with their numbers, split into words."""
     found: dict[str, list[_Line]] = {}
     current: list[_Line] | None = None
     for number, line in enumerate(text.split("\n"), start=1):
@@ -106,7 +106,7 @@ def _availabilities(source: SourceFile, lines: list[_Line]) -> tuple[str, tuple[
 
 
 def _rows(lines: list[_Line], problems: ProblemCollector) -> Iterator[tuple[int, list[int]]]:
-    """Yield the lines that begin with a digit, as whole numbers; others are column headings."""
+    """Yield (line number, integers) for each line that begins with a digit; others are headings."""
     for number, words in lines:
         if words[0][0].isdigit():
             bad = next((word for word in words if not _WHOLE.fullmatch(word)), None)

@@ -23,7 +23,7 @@ _HEAD = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _StgRow:
-    """One task line; its ids are checked when all are known."""
+    """One line that describes a task; the ids of predecessors are checked after all lines are read."""
 
     line: int
     ident: int

@@ -84,7 +84,7 @@ class WfFormat:
 
 
 _KEPT = ("coreCount", "cores", "memoryInBytes", "memory")
-"""Measurements kept as attributes, so that they require nothing of a platform."""
+"""Measurements that are kept as attributes of the task; they are no requirements."""
 
 _NOTHING: Mapping[str, Any] = {}
 _TEXTS = {str}
@@ -97,7 +97,7 @@ def _read_measurements(
     places: tuple[DocumentPath, Sequence[int]],
     problems: ProblemCollector,
 ) -> None:
-    """Append the measured time, the command and the kept attributes of every task."""
+    """Append the measured time, the command and the kept attributes of every task to the trace."""
     path, positions = places
     work, jobs = trace.work, trace.jobs
     for index, (entry, ran) in enumerate(zip(entries, measured, strict=True)):
@@ -311,7 +311,7 @@ def _unique_names(entries: Sequence[Mapping[str, Any]]) -> dict[str, int]:
 def _read_lists(
     entries: Sequence[Mapping[str, Any]], key: str, path: DocumentPath, problems: ProblemCollector
 ) -> list[Sequence[str]]:
-    """Return one list of texts per task."""
+    """Return the list of texts under a key of every task; empty if the key is absent."""
     lists: list[Sequence[str]] = []
     for index, entry in enumerate(entries):
         if not (listed := entry.get(key)):
@@ -336,7 +336,7 @@ def _add_list_problem(listed: Any, path: DocumentPath, problems: ProblemCollecto
 
 
 def _read_sizes(trace: RecordedWorkflow, table: Any, problems: ProblemCollector) -> None:
-    """Read the file sizes of version 1.5."""
+    """Store the file sizes of version 1.5 in the trace."""
     path: DocumentPath = ("workflow", "specification", "files")
     sizes = trace.sizes
     for position, entry in enumerate(read_objects(table, path, problems)):
@@ -355,7 +355,7 @@ def _read_sizes(trace: RecordedWorkflow, table: Any, problems: ProblemCollector)
 def _read_own_files(
     trace: RecordedWorkflow, table: Any, path: DocumentPath, problems: ProblemCollector
 ) -> None:
-    """Append the files of one task of a version up to 1.4."""
+    """Append to the trace the files that one task of a version up to 1.4 reads and writes."""
     reads: list[str] = []
     writes: list[str] = []
     for position, entry in enumerate(read_objects(table, path, problems)):
@@ -440,7 +440,7 @@ def file_table(sizes: Mapping[str, float | None], ids: Mapping[str, str]) -> lis
 
 
 def format_command(graph: TaskGraph, index: int) -> dict[str, Any] | None:
-    """Return the command of a task; None if it has none or a line for the shell."""
+    """Return the program and arguments of a task; None if it has no command or a line for the shell."""
     job = graph.description(index).job
     if job is None or not isinstance(job.command, tuple):
         return None
@@ -457,7 +457,7 @@ def _bytes(graph: TaskGraph, index: int, size: Quantity | None) -> float | None:
 
 
 def make_ids(names: Iterable[str]) -> list[str]:
-    """Return ids for the names of tasks or machines."""
+    """Return unique ids for the names of tasks or machines, in the same order."""
     return _make_unique_ids(names, _NOT_IN_IDS)
 
 
@@ -468,7 +468,7 @@ def make_file_ids(names: Iterable[str]) -> dict[str, str]:
 
 
 def _make_unique_ids(names: Iterable[str], unsafe: re.Pattern[str]) -> list[str]:
-    """Return unique ids: each run of other characters becomes a dot, and a number separates equal ids."""
+    """Return unique ids: ``unsafe`` characters become a dot, and a number is appended to equal ids."""
     ids: dict[str, None] = {}
     repeats: dict[str, int] = {}
     for name in names:
@@ -522,7 +522,7 @@ def _tasks(plain: ExportGraph, files: SubtaskFiles, ids: list[str]) -> list[dict
 
 
 def _execution_times(plain: ExportGraph, ids: list[str]) -> list[dict[str, Any]]:
-    """Return the entries of the tasks with a known time."""
+    """Return the ``execution`` entries of the tasks whose time is known."""
     entries = []
     for index, seconds in enumerate(plain.seconds):
         if math.isnan(seconds):

@@ -81,7 +81,7 @@ class _XmlTreeBuilder(ContentHandler):
         self._locator = locator
 
     def startElement(self, name: str, attrs: AttributesImpl[str]) -> None:  # noqa: N802 -- named by xml.sax
-        """Add an element to the open one."""
+        """Add an element as a child of the innermost open element."""
         line = None if self._locator is None else self._locator.getLineNumber()
         element = XmlElement(name=name.rpartition(":")[2], attributes=dict(attrs.items()), line=line)
         if self._open:
@@ -91,5 +91,5 @@ class _XmlTreeBuilder(ContentHandler):
         self._open.append(element)
 
     def endElement(self, name: str) -> None:  # noqa: ARG002, N802 -- named by xml.sax
-        """Close the open element."""
+        """Close the innermost open element."""
         self._open.pop()

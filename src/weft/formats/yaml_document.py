@@ -30,7 +30,7 @@ _NUMBER_STARTS = frozenset("0123456789+-.")
 
 
 def _resolve_scalar(text: str) -> Scalar:
-    """Return the value of an unquoted scalar."""
+    """Return the value of an unquoted scalar: a number, true, false, null or text."""
     if text in _WORDS:
         return _WORDS[text]
     if text[0] not in _NUMBER_STARTS or len(text) > _MAX_NUMBER_LENGTH:
@@ -43,13 +43,13 @@ def _resolve_scalar(text: str) -> Scalar:
 
 
 MAX_DEPTH = 100
-"""Levels of nesting; the limit lets readers of a document recurse."""
+"""Maximum levels of nesting, so that readers of a document can recurse."""
 MAX_KEY_LENGTH = 1000
-"""Characters in a key; YAML limits most keys to 1024."""
+"""Maximum number of characters of a key; YAML limits most keys to 1024."""
 MAX_NODES = 2_000_000
-"""Values in a document, with aliases expanded."""
+"""Maximum number of values of a document, with aliases expanded."""
 MAX_NODES_PER_LINE = 200_000
-"""Values in one line; longer lines make the parser slow."""
+"""Maximum number of values in one line; longer lines make the parser slow."""
 
 _STANDARD = "tag:yaml.org,2002:"
 _TEXT_TAGS = (None, "!", _STANDARD + "str")
@@ -85,7 +85,7 @@ class _Frame:
         return self.items is None and self.key is None
 
     def child_path(self) -> DocumentPath:
-        """Return the path of the next value."""
+        """Return the path of the next value to be read."""
         if self.items is not None:
             return (*self.path, len(self.items))
         return self.path if self.merging or self.key is None else (*self.path, self.key)
@@ -330,7 +330,7 @@ _EXPLANATIONS: tuple[tuple[str, str, str], ...] = (
      "put quotes around texts that start with '&' or '*'"),
 )
 # fmt: on
-"""Part of PyYAML's message (the same in its C and Python parsers), what was found, what to do."""
+"""Each entry: part of PyYAML's message (in its C and Python parsers), what was found, what to do."""
 
 _TAB_RULE = "YAML does not allow tabs for indentation"
 
@@ -451,7 +451,7 @@ def write_document(value: object, *, comment: str = "") -> str:
 def _write_block(
     lines: list[str], value: Mapping[object, object] | Sequence[object], indent: int, level: int
 ) -> None:
-    """Append a non-empty container in block style."""
+    """Append the lines of a non-empty list or mapping in block style."""
     if level >= MAX_DEPTH:
         raise InvalidInput(f"nested deeper than {MAX_DEPTH} levels")
     margin = " " * indent
@@ -535,7 +535,7 @@ def _format_scalar(value: object, *, in_flow: bool) -> str:
 
 
 def _is_plain(text: str, *, in_flow: bool) -> bool:
-    """Return whether YAML accepts the text without quotes; its value may then differ."""
+    """Return whether YAML accepts the text without quotes; it may still be read as another value."""
     return (
         text != ""
         and text == text.strip()

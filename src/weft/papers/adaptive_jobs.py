@@ -58,9 +58,9 @@ from weft.workflow.workflow import Workflow
 
 JOBS = 5
 LATENCY_S = 19.0
-"""Latency of every stage; half of it to cancel and to clean up."""
+"""Latency of every stage in seconds; cancelling and cleaning up take half of it."""
 MOVING_S = 3.0 * LATENCY_S
-"""Cost of a migration without transfers: cancel, prolog, clean-up, start."""
+"""Seconds that a migration costs without transfers: cancel, prolog, clean-up, start."""
 _CLIENT_BPS = 1.25e6
 _EXECUTABLE_BYTES, _STRUCTURES_BYTES, _SMALL_BYTES, _RESULT_BYTES = 5e5, 12.2e6, 1e3, 1e5
 _UNIT_S = 10.0
@@ -97,7 +97,7 @@ def grid() -> Platform:
 
 @cache
 def array_job(units: int) -> Workflow:
-    """Return the array of five jobs with this many iterations: a protein sequence against 6150 structures."""
+    """Return the array of five jobs of ``units`` iterations; each compares a protein with 6150 structures."""
     flow = Builder("proteins")
     flow.task(
         "search",
@@ -176,7 +176,7 @@ class StageLog:
         ]
 
     def moves(self, job: int | None = None, *, reason: str | None = None) -> list[StageLogLine]:
-        """Return the assignments that are migrations."""
+        """Return the assignments that are migrations, optionally of one job and one reason."""
         return [line for line in self.of("assign", job, reason=reason) if line.reason]
 
     def most_at_once(self, machine: str) -> int:
@@ -190,7 +190,7 @@ class StageLog:
 
 
 def run_jobs(units: int, scenario: Scenario, *, poll_every_s: float) -> StageLog:
-    """Simulate the array of jobs with the preset ``s3``."""
+    """Simulate the array of jobs with the preset ``s3`` and return its stage log."""
     instance = compile_instance(unfold(array_job(units)), grid())
     entries: list[JournalEntry] = []
     Simulation(
@@ -206,14 +206,14 @@ def run_jobs(units: int, scenario: Scenario, *, poll_every_s: float) -> StageLog
 def read_stage_log(
     entries: Sequence[JournalEntry], machines: Sequence[str], *, at_once: bool = False
 ) -> StageLog:
-    """Return the stage log of a journal with one run; ``at_once``: a start command is also the begin of the
+    """Return the stage log of a journal with one run; ``at_once``: a start command also starts the
     program.
     """
     return StageLog(tuple(_StageLogReader(machines, at_once=at_once).lines(entries)))
 
 
 class _StageLogReader:
-    """Converter from journal entries to lines."""
+    """Converts journal entries to lines of the stage log."""
 
     def __init__(self, machines: Sequence[str], *, at_once: bool) -> None:
         self._machines = machines
@@ -297,7 +297,7 @@ _DEGRADATION_TABLES = {
 
 
 class DegradationStudy:
-    """Scenario A."""
+    """The experiment of scenario A: a machine becomes slow, and its job migrates."""
 
     name: ClassVar[str] = "s3-degradation"
     title: ClassVar[str] = (
@@ -309,7 +309,7 @@ class DegradationStudy:
         return [ExperimentCell(name=_DEGRADATION_CELL, runs=1)]
 
     def run(self, cell: ExperimentCell, rng: np.random.Generator) -> Measures:  # noqa: ARG002 -- deterministic
-        """Simulate the scenario."""
+        """Simulate the scenario and return its measures."""
         return measure_degradation(
             run_jobs(_DEGRADATION_UNITS, degradation_scenario(), poll_every_s=_DEGRADATION_POLL_S)
         )
@@ -385,7 +385,7 @@ _REQUIREMENTS_TABLES = {
 
 
 class RequirementsStudy:
-    """Scenario B."""
+    """The experiment of scenario B: jobs change their requirements and migrate."""
 
     name: ClassVar[str] = "s3-requirements"
     title: ClassVar[str] = "jobs change their requirements (Huedo et al., GridWay; adaptive-jobs, section 9)"
@@ -395,7 +395,7 @@ class RequirementsStudy:
         return [ExperimentCell(name=_REQUIREMENTS_CELL, runs=1)]
 
     def run(self, cell: ExperimentCell, rng: np.random.Generator) -> Measures:  # noqa: ARG002 -- deterministic
-        """Simulate the scenario."""
+        """Simulate the scenario and return its measures."""
         return measure_requirements(
             run_jobs(_REQUIREMENTS_UNITS, requirements_scenario(), poll_every_s=_REQUIREMENTS_POLL_S)
         )
@@ -433,5 +433,5 @@ def measure_requirements(log: StageLog) -> Measures:
 
 
 def _first_s(log: StageLog, what: str, job: int, reason: str) -> float:
-    """Return the time of the first matching line; 0 if there is none, which violates every order."""
+    """Return the time of the first matching line; 0 if there is none, so that the order is wrong."""
     return next((line.at_s for line in log.of(what, job, reason=reason)), 0.0)

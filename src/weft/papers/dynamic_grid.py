@@ -77,7 +77,7 @@ def wien2k(
     watched: bool = False,
     restartable: bool = False,
 ) -> Workflow:
-    """Build WIEN2k; ``shared``: LAPW2 of a k-point runs on the machine of its LAPW1 (56 binding variables
+    """Return WIEN2k; ``shared``: LAPW2 of a k-point runs on the machine of its LAPW1 (56 binding variables
     instead of 106).
 
     ``loop``: iterate until convergence; ``watched``: tasks report progress and have the paper's contract;
@@ -122,7 +122,7 @@ def wien2k(
 
 @cache
 def lapw1_stage(*, restartable: bool) -> Workflow:
-    """Build the LAPW1 stage alone, the workflow of the prototype."""
+    """Return the workflow that is only the LAPW1 stage, as in the prototype."""
     flow = Builder("LAPW1-50")
     flow.task(
         "lapw1",

@@ -53,12 +53,12 @@ EVENT_S = 30.0
 """Interval of scheduling events, as in the prototype; the paper raises one as soon as the last plan is ready.
 """
 _PLAN_STEPS = 75_000
-"""Maximum number of evaluated schedules: all of the tuned settings."""
+"""Maximum number of schedules that a plan evaluates: as many as the tuned settings need."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strategy:
-    """How a workflow is executed."""
+    """How a workflow is executed: its policy, and whether slow tasks migrate and restart."""
 
     policy: str = "plan"
     migrates: bool = False
@@ -69,7 +69,7 @@ class Strategy:
     bound_ancestors: str = "always"
 
     def settings(self, planner: str) -> EngineSettings:
-        """Return the engine settings: the preset ``s1`` with scheduling events at an interval."""
+        """Return the engine settings: the preset ``s1``; with migration, also periodic scheduling events."""
         if not self.migrates:
             return replace(PRESETS["s1"], migrate="never", replanning=None)
         rule = ReplanRule(planner=planner, violators=0.0, on_iteration=True, every_s=EVENT_S)
@@ -101,27 +101,27 @@ class ExecutionMeasures:
     iterations: int = 1
     migrations: int = 0
     replicated_share: float = 0.0
-    """Share of the run time of all programs that did not contribute to the result."""
+    """Share of the run time of all programs that is replicated work."""
     rescheduling_share: float = 0.0
-    """Share of the migration cost that slow tasks spent waiting for a plan; the rest is replicated work."""
+    """Share of the migration cost that is time in which slow tasks waited for a plan, not replicated work."""
     predictions: list[tuple[float, float, str]] = field(default_factory=list)
     """For every plan: its time, the predicted remaining seconds, and the reason of the request."""
 
     @property
     def predicted_s(self) -> float:
-        """Return the first prediction."""
+        """Return the makespan in seconds that the first plan predicted; 0 without a plan."""
         return self.predictions[0][1] if self.predictions else 0.0
 
     @property
     def falling_share(self) -> float:
-        """Return the share of events without violation at which the predicted rest decreased."""
+        """Return the share of periodic scheduling events at which the predicted remaining time decreased."""
         pairs = zip(self.predictions, self.predictions[1:], strict=False)
         falls = [after[1] < before[1] for before, after in pairs if after[2] == "interval"]
         return fmean(falls) if falls else 1.0
 
     @property
     def iteration_spread(self) -> float:
-        """Return the largest over the smallest prediction of a whole iteration, made at its start."""
+        """Return the ratio of the largest to the smallest prediction made at the start of an iteration."""
         whole = [rest for _, rest, why in self.predictions if why in ("submitted", "next iteration")]
         return max(whole) / min(whole) if whole else 1.0
 
@@ -129,7 +129,7 @@ class ExecutionMeasures:
 def execute_strategy(
     make: Callable[..., Workflow], way: Strategy, planner: str, scenario: Scenario, seed: int
 ) -> ExecutionMeasures:
-    """Simulate a workflow with one strategy; equal seeds give equal disturbances for all strategies."""
+    """Return the measures of a simulated execution; equal seeds give all strategies equal disturbances."""
     simulation = Simulation(
         library=_library(make, restartable=way.restarts),
         arrivals=[Arrival(workflow=_WORKFLOW_KEY)],
@@ -313,7 +313,7 @@ _QUICK_RUNS = {"LAPW1 genetic": _SEEDS, "DAG1 heft": _SEEDS, "DG heft": 1, "one 
 
 
 class MigrationStudy:
-    """The dynamic evaluation."""
+    """The experiment of the paper's dynamic evaluation: migration against other strategies."""
 
     name: ClassVar[str] = "s1-dynamic"
     title: ClassVar[str] = (
@@ -340,7 +340,7 @@ class MigrationStudy:
         return [replace(cell, runs=_QUICK_RUNS[cell.name]) for cell in cells if cell.name in _QUICK_RUNS]
 
     def run(self, cell: ExperimentCell, rng: np.random.Generator) -> Measures:
-        """Simulate a case once with all its strategies."""
+        """Simulate a case once with all its strategies and return the measures."""
         if (case := str(cell.settings["case"])) == "calm":
             return _run_undisturbed()
         if case == "one":
@@ -388,7 +388,7 @@ def _compare(found: Mapping[str, ExecutionMeasures]) -> Measures:
 
 
 def _run_undisturbed() -> Measures:
-    """Simulate all cases undisturbed: the LAPW1 stage with the genetic search, others with HEFT."""
+    """Return the measures of all cases without disturbances; only the LAPW1 stage has a genetic plan."""
     measures: dict[str, float] = {}
     for case, found in _CASES.items():
         planner = _TUNED if case == "LAPW1" else "heft"
@@ -402,7 +402,7 @@ def _run_undisturbed() -> Measures:
 
 
 def _run_one_violation(rng: np.random.Generator) -> Measures:
-    """Simulate the loop; one used machine slows down once in the first iteration (A1.10)."""
+    """Return the measures of the loop when one used machine slows down in the first iteration (A1.10)."""
     slowed = grid_testbed().machines[int(rng.integers(FAST_MACHINES))].name
     once = Perturbation(
         machines=(slowed,),

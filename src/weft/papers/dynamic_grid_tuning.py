@@ -44,9 +44,9 @@ from weft.search.space import Floats
 from weft.workflow.unfold import unfold
 
 TUNED = "tuned"
-"""Cell with the chosen settings."""
+"""Name of the cell with the chosen settings."""
 OPERATORS = "operators"
-"""Cell that tests scaling and selection alone."""
+"""Name of the cell that tests scaling and selection alone."""
 
 GRID: Mapping[str, tuple[Value, ...]] = {
     "population": (50, 100, 150, 200),
@@ -69,7 +69,7 @@ class TuningFactor:
     setting: str
     paper: str
     prototype: Mapping[Value, float]
-    """Precision in percent by value, the chosen value included."""
+    """By value (the chosen one included): the prototype's precision in percent."""
     tuned: Value | None
     """The chosen value; None: it is not among the tested ones."""
     titles: Mapping[Value, str] = field(default_factory=dict)
@@ -81,7 +81,7 @@ class TuningFactor:
         return tuple(value for value in self.prototype if value != self.tuned)
 
     def cell(self, value: Value) -> str:
-        """Return the name of the cell of a value."""
+        """Return the name of the cell in which the setting has this value."""
         return TUNED if value == self.tuned else cell_name({self.setting: value})
 
 
@@ -120,12 +120,12 @@ FACTORS = (
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """A value that must be worse than the chosen one."""
+    """A value of a setting that must give worse plans than the chosen value."""
 
     setting: str
     value: Value
     times: float
-    """Minimum ratio of its precision to that of the chosen settings (A1.8)."""
+    """Minimum ratio of the precision with this value to that of the chosen settings (A1.8)."""
 
 
 TRENDS = (
@@ -157,7 +157,7 @@ _ROUNDING = 1e-12
 
 
 def measure_operators(rng: np.random.Generator) -> Measures:
-    """Scale and select on random populations; return the largest deviations."""
+    """Return the largest deviations of scaling and selection from their conditions, on random populations."""
     found = {
         "best_deviation": 0.0, "mean_deviation": 0.0, "worst_deviation": 0.0, "parents_deviation": 0.0,
         "copies_missing": 0.0, "usual": 0.0, "other": 0.0,
@@ -194,7 +194,7 @@ def _check_copies(found: dict[str, float], fitness: Floats, rng: np.random.Gener
 
 
 def operator_rows(results: Results) -> Sequence[ResultRow]:
-    """Return the deviations, which must be zero."""
+    """Return the rows of the deviations of scaling and selection, which must be zero."""
     near, zero = ToleranceBand(most=_ROUNDING), ToleranceBand(most=0.0)
     figures = (
         ("best_deviation", "scaling: best less factor times average", near, "A1.4"),
@@ -217,7 +217,7 @@ _P = "precision_percent"
 _EXPERIMENTS = 2880
 _REFERENCE_S = 387.013376
 _TUNED_PROTOTYPE = 16.1
-"""Precision of the chosen settings in the prototype's tests of single settings."""
+"""Precision in percent of the chosen settings in the prototype's tests of single settings."""
 _GREAT = ToleranceBand(least=500.0, most=900.0)
 _TUNED_FIGURES = (
     Figure(_P, "mean precision P", "%", "25 % (conclusion 23 %)", "16.8 %", ToleranceBand(most=30.0), "A1.7"),
@@ -273,7 +273,7 @@ def _mean_row(values: Sequence[float], figure: str, prototype: str = "") -> Resu
 
 
 def _with_heading(table: str, paper: str, rows: Sequence[ResultRow]) -> list[ResultRow]:
-    """Return the rows with a table heading; the first row quotes the paper."""
+    """Return the rows under a table heading; only the first row has the paper's statement."""
     return [replace(row, table=table, paper="" if index else paper) for index, row in enumerate(rows)]
 
 
@@ -314,7 +314,7 @@ def _variant_rows(results: Results) -> list[ResultRow]:
 
 
 def _grid_rows(results: Results, grid: Sequence[str]) -> list[ResultRow]:
-    """Return the mean over all experiments with the same value, and the best experiment."""
+    """Return a row with the mean of all experiments per value of each setting, and the best experiment."""
     parts = {name: name.split(" ") for name in grid}
     rows: list[ResultRow] = []
     for factor in FACTORS:
@@ -331,13 +331,13 @@ def _grid_rows(results: Results, grid: Sequence[str]) -> list[ResultRow]:
 _RUNS = 30
 """Runs of every experiment in the paper."""
 _JUDGED_RUNS, _OTHER_RUNS = 12, 3
-"""Runs of settings with and without a tolerance, without ``full``."""
+"""Number of runs without ``full``, of settings with and without a tolerance."""
 _SEPARATE = "separate_genes"
-"""Not a setting of the search: LAPW2 gets binding variables of its own."""
+"""Key that is not a setting of the search: whether LAPW2 has binding variables of its own."""
 
 
 class TuningStudy:
-    """The tuning experiment."""
+    """The experiment that varies the settings of the genetic search."""
 
     name: ClassVar[str] = "s1-tuning"
     title: ClassVar[str] = (
@@ -345,7 +345,7 @@ class TuningStudy:
     )
 
     def cells(self, *, full: bool) -> Sequence[ExperimentCell]:
-        """Return the chosen settings, each changed alone, other variants, with ``full`` the grid."""
+        """Return cells: the chosen settings, each changed alone, variants and, if ``full``, the grid."""
         judged = {(trend.setting, trend.value) for trend in TRENDS}
         cells = [ExperimentCell(name=OPERATORS, runs=1, work=0.0), _make_cell({}, _RUNS)]
         for factor in FACTORS:
@@ -358,7 +358,7 @@ class TuningStudy:
         return cells
 
     def run(self, cell: ExperimentCell, rng: np.random.Generator) -> Measures:
-        """Run one search."""
+        """Run one search and return its measures."""
         if cell.name == OPERATORS:
             return measure_operators(rng)
         shared = not cell.settings.get(_SEPARATE, False)

@@ -44,14 +44,14 @@ from weft.workflow.workflow import Workflow
 SERVERS = 4
 """Number of identical servers, each with one task at a time."""
 ALONE_S = {"MAXDo": 32.9, "PipeAlign": 96.0, "GEE": 123.0}
-"""Makespans alone on the four servers."""
+"""By application: its makespan in seconds alone on the four servers."""
 WORK_S = {"MAXDo": 80.0, "PipeAlign": 125.0, "GEE": 200.0}
-"""Sums of all durations."""
+"""By application: the sum of all its durations in seconds."""
 _DOCKINGS, _FAMILIES = 4, 14
 
 
 def _maxdo() -> Workflow:
-    """Build the protein docking workflow: 6 tasks of 3 services."""
+    """Return the protein docking workflow: 6 tasks of 3 services."""
     flow = Builder("MAXDo")
     prepare = flow.task("prepare", seconds=8.0)
     dock = flow.task("dock", seconds=15.7, sweep={"part": f"1..{_DOCKINGS}"}, after=prepare)
@@ -60,7 +60,7 @@ def _maxdo() -> Workflow:
 
 
 def _pipealign() -> Workflow:
-    """Build the protein alignment workflow: 9 tasks of 7 services, one of them used three times."""
+    """Return the protein alignment workflow: 9 tasks of 7 services, one of them used three times."""
     flow = Builder("PipeAlign")
     ballast = flow.task("ballast", seconds=30.0)
     blastp = flow.task("blastp", seconds=21.0)
@@ -75,7 +75,7 @@ def _pipealign() -> Workflow:
 
 
 def _gee() -> Workflow:
-    """Build the gene expression workflow: 17 tasks of 4 services."""
+    """Return the gene expression workflow: 17 tasks of 4 services."""
     flow = Builder("GEE")
     mapped = flow.task("map", seconds=45.0)
     family = flow.task("family", seconds=7.7, sweep={"number": f"1..{_FAMILIES}"}, after=mapped)
@@ -90,7 +90,7 @@ APPLICATIONS = tuple(_BUILD)
 
 @cache
 def compile_applications(servers: int) -> dict[str, Instance]:
-    """Compile all applications for this number of servers."""
+    """Return the instance of every application on this number of servers, by name."""
     platform = Platform(machines=tuple(Machine(name=f"server{number}") for number in range(1, servers + 1)))
     return {name: compile_instance(check_and_unfold(build()), platform) for name, build in _BUILD.items()}
 
@@ -98,7 +98,7 @@ def compile_applications(servers: int) -> dict[str, Instance]:
 SERIES = {"GEE": 10, "MAXDo": 25, "PipeAlign": 16}
 """Number of workflows of each application in a series."""
 BOUND_S = 3000.0
-"""Lower bound: work of both series over four servers."""
+"""Lower bound of the end in seconds: the work of both series divided by four servers."""
 _EVERY_S, _STARTS_S = 12.0, (0.0, 1200.0)
 _REFERENCES = (
     (
@@ -128,13 +128,13 @@ _STARVING, _STARVING_EVERY_S = 100, 45.0
 
 
 def reference_arrivals(number: int) -> list[Arrival]:
-    """Return a reference order; 0 is that of A5.2."""
+    """Return the arrivals of a reference order by its number; 0 is the order of A5.2."""
     names = {name[0]: name for name in SERIES}
     return _make_arrivals([[names[letter] for letter in series] for series in _REFERENCES[number]])
 
 
 def draw_order(rng: np.random.Generator) -> list[Arrival]:
-    """Draw an order of arrivals."""
+    """Return both series of arrivals, each in a random order."""
     names = [name for name, number in SERIES.items() for _ in range(number)]
     return _make_arrivals([[names[index] for index in rng.permutation(len(names))] for _ in _STARTS_S])
 
@@ -163,18 +163,18 @@ POLICY_LABELS = {
 }
 """The paper's names of the policies, ordered by mean slowdown, the smallest first."""
 ALL_APPLICATIONS = "all"
-"""Stands for the workflows of all applications."""
+"""Name in measures for the workflows of all applications together."""
 BOX_NUMBERS = ("least", "lower_quartile", "median", "mean", "upper_quartile", "most")
 TIMES_S = tuple(float(time_s) for time_s in range(0, 3200, 50))
 """Sampling times of the charts."""
 _LAST = 0.9
-"""Share of the run after which the last tenth begins."""
+"""Time at which the last tenth of a run begins, as a share of the run."""
 
 
 def run_policy(
     arrivals: Sequence[Arrival], policy: str, *, servers: int, overhead_s: float = 0.0
 ) -> SimulationHistory:
-    """Simulate the arrivals under one policy."""
+    """Simulate the arrivals under one policy and return the engine and its history."""
     return run_simulation(
         Simulation(
             library=WorkflowLibrary(compile_applications(servers)),
@@ -290,7 +290,7 @@ _STARVATION_PROTOTYPE = {"aging": "68", "g-heft": "2", "basic": ""}
 
 
 class StarvationStudy:
-    """Arrivals that exceed the capacity."""
+    """The experiment with arrivals that exceed the capacity of the servers."""
 
     name: ClassVar[str] = "s5-starvation"
     title: ClassVar[str] = "workflows that end under overload (Bolze et al.; many-workflows, section 10)"
@@ -300,7 +300,7 @@ class StarvationStudy:
         return [ExperimentCell(name=policy, settings={"policy": policy}, runs=1) for policy in POLICY_LABELS]
 
     def run(self, cell: ExperimentCell, rng: np.random.Generator) -> Measures:  # noqa: ARG002
-        """Simulate one policy."""
+        """Simulate one policy and return the measures."""
         arrivals = starvation_arrivals()
         last_s = arrivals[-1].at_s
         history = run_policy(arrivals, str(cell.settings["policy"]), servers=SERVERS).history
@@ -308,7 +308,7 @@ class StarvationStudy:
         return {"early": float(sum(end_s < last_s for end_s in ends_s)), "end_s": history.end_s}
 
     def rows(self, results: Results, *, full: bool) -> Sequence[ResultRow]:  # noqa: ARG002
-        """Return the number of workflows that ended before the last one arrived."""
+        """Return rows with the number of workflows that ended before the last one arrived, per policy."""
         return [
             ResultRow(
                 table="of 100 workflows: ended before the last one arrived",

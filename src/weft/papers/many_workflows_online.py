@@ -69,7 +69,7 @@ CASES = _Cases()
 _PAPER_END = "2 to 3.5 %"
 _MEAN = box_measure(ALL_APPLICATIONS, "mean")
 _FAIR = ("aging-e", "foft")
-"""The policies with the smallest dispersion."""
+"""The policies that must have the smallest dispersion of slowdowns."""
 _EARLY = ("fcfs", "srpt", "foft", "aging-e")
 """The policies under which workflows end early."""
 
@@ -118,12 +118,12 @@ _SLOWDOWN = (5.114, 7.51, 9.095, 13.38, 19.494, 26.532, 38.668)
 
 
 def work_measure(application: str) -> str:
-    """Return the name of the sum of an application's durations."""
+    """Return the name of the measure with the sum of an application's durations."""
     return f"{application}.work_s"
 
 
 def alone_measure(application: str, policy: str) -> str:
-    """Return the name of the makespan of an application alone."""
+    """Return the name of the measure with the makespan of an application alone under a policy."""
     return f"{application}.{policy}.alone_s"
 
 
@@ -297,14 +297,14 @@ def _box_charts(results: Results) -> Iterator[Chart]:
 
 
 _MANY_SERVERS = 600
-"""Enough servers that no task waits."""
+"""A number of servers with which no task waits."""
 _OVERHEAD_S = 0.25
 _ORDERS, _QUICK_ORDERS = 20, 8
 _REFERENCE = "reference "
 
 
 class OnlineStudy:
-    """Many workflows on four servers."""
+    """The experiment with many workflows on four servers."""
 
     name: ClassVar[str] = "s5-scenario"
     title: ClassVar[str] = (
@@ -312,7 +312,7 @@ class OnlineStudy:
     )
 
     def cells(self, *, full: bool) -> Sequence[ExperimentCell]:
-        """Return the applications alone, drawn orders, and the reference orders."""
+        """Return the cells: applications alone, drawn orders of arrival, reference orders."""
         settings: dict[str, Value] = {"order": "drawn", "servers": SERVERS, "overhead_s": 0.0}
         delay: dict[str, Value] = {"overhead_s": _OVERHEAD_S}
         first = settings | {"order": f"{_REFERENCE}0"}
@@ -330,7 +330,7 @@ class OnlineStudy:
         return cells
 
     def run(self, cell: ExperimentCell, rng: np.random.Generator) -> Measures:
-        """Simulate all policies once."""
+        """Simulate all policies once and return their measures."""
         order = cell.settings["order"]
         if order == "alone":
             return _run_alone()
@@ -356,7 +356,7 @@ class OnlineStudy:
         ]
 
     def charts(self, results: Results, *, full: bool) -> Sequence[Chart]:  # noqa: ARG002
-        """Return active workflows and ready tasks over time, and the slowdowns: means over the orders."""
+        """Return charts of active workflows, ready tasks and slowdowns, each a mean over the orders."""
         return [*_curve_charts(results), *_box_charts(results)]
 
 

@@ -56,7 +56,7 @@ _MANY = 31
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlphaCase:
-    """Problem and search settings; the defaults are those recommended for large workflows."""
+    """A problem and the settings of its search; the defaults are recommended for large workflows."""
 
     objective: str = "on-demand"
     alpha: float = 0.5
@@ -70,13 +70,13 @@ class AlphaCase:
 
     @property
     def name(self) -> str:
-        """Return the name of the cell."""
+        """Return the name of the cell of this case."""
         kind = ("dependent" if self.dependent else "independent") + (" perturbed" if self.perturbed else "")
         how = f"{self.population}x{self.generations} {self.selection} {self.mutation_rate:g}"
         return f"{self.objective} alpha={self.alpha:g} {kind} tasks={self.tasks} {how}"
 
     def cell(self, runs: int = _RUNS) -> ExperimentCell:
-        """Return the cell."""
+        """Return the cell of this case, with an estimate of its work."""
         # The fixed cost of a generation is about that of decoding 2,000 tasks.
         work = self.generations * (self.population * self.tasks + 2000.0)
         return ExperimentCell(name=self.name, settings=asdict(self), runs=runs, work=work)
@@ -119,12 +119,12 @@ selection.
 
 
 def table_settings(alpha: float, tasks: int) -> TableSettings:
-    """Return the line of Table 2 for a workflow."""
+    """Return the line of Table 2 for an alpha and a number of tasks."""
     return TABLE[alpha][int(tasks >= _MANY)]
 
 
 def table_case(alpha: float, tasks: int, *, dependent: bool = True) -> AlphaCase:
-    """Return the case of a line of Table 2."""
+    """Return the case with the settings of Table 2 for an alpha and a number of tasks."""
     line = table_settings(alpha, tasks)
     return AlphaCase(
         alpha=alpha,
@@ -199,7 +199,7 @@ _FIGURES = {
 medians.
 """
 _SWEEP = {0.95: ("904 s", "37,988"), 0.05: ("5,402 s", "33,345")}
-"""By alpha: makespan and node-seconds of the prototype."""
+"""By alpha: the prototype's makespan in seconds and cost in node-seconds."""
 
 
 def _compared_rows(results: Results) -> list[ResultRow]:
@@ -261,7 +261,7 @@ def _timed_rows(results: Results) -> list[ResultRow]:
 
 
 def _table_rows(results: Results) -> list[ResultRow]:
-    """Return Table 2: evaluations until the best schedule was found."""
+    """Return the rows of Table 2: evaluations until the best schedule was found."""
     rows = []
     for alpha in ALPHAS:
         for tasks in SIZES:
@@ -287,7 +287,7 @@ def _independent_rows(results: Results) -> list[ResultRow]:
 
 
 def _time_and_cost_rows(results: Results, case: AlphaCase, shape: str) -> list[ResultRow]:
-    """Return the medians of a case without tolerances."""
+    """Return rows with the median makespan and cost of a case; they have no tolerances."""
     return [
         median_row(
             results.summary(case.name, measure),
@@ -300,13 +300,13 @@ def _time_and_cost_rows(results: Results, case: AlphaCase, shape: str) -> list[R
 
 
 class AlphaStudy:
-    """Plans with weighted time and cost."""
+    """The experiment with plans that weight time and cost by alpha."""
 
     name: ClassVar[str] = "s2-alpha"
     title: ClassVar[str] = "time against cost and idle nodes by alpha (Jaros, Jaros; moldable, section 10)"
 
     def cells(self, *, full: bool) -> Sequence[ExperimentCell]:
-        """Return the judged cases; with ``full`` also Table 2."""
+        """Return the cells of the judged cases and, if ``full``, of Table 2."""
         cells = [case.cell() for case in (*compared_cases(), *sweep_cases())] + [timed_case().cell(1)]
         if full:
             for dependent, sizes in ((True, SIZES), (False, INDEPENDENT)):
@@ -315,7 +315,7 @@ class AlphaStudy:
         return cells
 
     def run(self, cell: ExperimentCell, rng: np.random.Generator) -> Measures:
-        """Run one search."""
+        """Run one search and return its measures."""
         given: dict[str, Any] = dict(cell.settings)
         case = AlphaCase(**given)
         instance = _instance(case)
@@ -337,7 +337,7 @@ class AlphaStudy:
         }
 
     def rows(self, results: Results, *, full: bool) -> Sequence[ResultRow]:
-        """Return the figures of docs/papers/moldable.md, section 10, and Table 2."""
+        """Return the rows of docs/papers/moldable.md, section 10, and if ``full`` of Table 2."""
         rows = [*_compared_rows(results), *_sweep_rows(results), *_timed_rows(results)]
         return [*rows, *_table_rows(results), *_independent_rows(results)] if full else rows
 

@@ -45,7 +45,7 @@ from weft.workflow.unfold import unfold
 
 SIZES = (7, 8, 15, 16, 31, 32, 63, 64)
 QUEUE = "fifo"
-"""No task overtakes a waiting one (docs/papers/moldable.md, section 5)."""
+"""Queue discipline: no task overtakes a waiting one (docs/papers/moldable.md, section 5)."""
 _PERTURBATION_SEED = 1
 """Seed of the perturbed times: all runs use one workflow."""
 
@@ -64,7 +64,7 @@ def dependent_instance(tasks: int, *, perturbed: bool = False) -> Instance:
 
 @cache
 def independent_instance(tasks: int) -> Instance:
-    """Return independent simulation tasks."""
+    """Return the instance of this number of independent simulations."""
     return _compile(Independent(tasks=tasks, perturbed=False))
 
 
@@ -89,10 +89,10 @@ def local_metrics(instance: Instance) -> Metrics:
 
 POPULATIONS = (25, 50, 100, 150)
 JUDGED = "steady-state"
-"""The selection with tolerances."""
+"""The selection whose results have tolerances."""
 SELECTIONS = (JUDGED, "rank", "tournament", "roulette")
 _IDLE = {15: (53.0, "51.9 %"), 16: (50.0, "49.8 %")}
-"""Idle shares by size: of the paper in percent, and of the prototype."""
+"""By number of tasks: the idle share of nodes in the paper in percent, and in the prototype."""
 
 
 class PublishedLine(NamedTuple):
@@ -100,7 +100,7 @@ class PublishedLine(NamedTuple):
 
     population: int
     generations: str
-    """Median; a range covers the selections."""
+    """Median number of generations; a range covers all selections."""
     most_generations: int
     """Upper end of the range; the paper does not attribute values to selections."""
     success: str
@@ -118,11 +118,11 @@ TABLE = {
     63: PublishedLine(100, "215", 215, "100 %", 301),
     64: PublishedLine(150, "260", 260, "90 to 95 %", 350),
 }
-"""By number of tasks."""
+"""By number of tasks: the line of Table 1."""
 
 
 def local_cell(selection: str, tasks: int, population: int) -> str:
-    """Return the name of a cell."""
+    """Return the name of the cell with these settings."""
     return f"{selection} tasks={tasks} population={population}"
 
 
@@ -146,7 +146,7 @@ def _judged_rows(results: Results) -> list[ResultRow]:
 
 
 def _counts_row(results: Results, cells: Sequence[str]) -> ResultRow:
-    """Return the percentage of successful runs with 35 nodes per simulation and 2 per processing task."""
+    """Return a row: percentage of successful runs with 35 nodes per simulation, 2 per processing task."""
     pairs = [
         zip(results.of(cell, "success"), results.of(cell, "fastest_counts"), strict=True) for cell in cells
     ]
@@ -169,7 +169,7 @@ def _idle_rows(results: Results) -> list[ResultRow]:
 
 
 def _plain_rows(results: Results, selection: str, *, full: bool) -> list[ResultRow]:
-    """Return generations and success of a selection without tolerances."""
+    """Return rows with the generations and the success of a selection; they have no tolerances."""
     rows = []
     for tasks, line in TABLE.items():
         for population in POPULATIONS if full else (line.population,):
@@ -192,7 +192,7 @@ _ROUNDING = 1e-9
 
 
 class LocalOptimumStudy:
-    """The search for the fastest node counts."""
+    """The experiment that searches for the fastest node counts."""
 
     name: ClassVar[str] = "s2-local"
     title: ClassVar[str] = (
@@ -200,7 +200,7 @@ class LocalOptimumStudy:
     )
 
     def cells(self, *, full: bool) -> Sequence[ExperimentCell]:
-        """Return all sizes and selections with the population of Table 1, or all if ``full``."""
+        """Return cells for all sizes and selections with the population of Table 1; if ``full``, with all."""
         cells = []
         for selection in SELECTIONS:
             for tasks in SIZES:
@@ -211,7 +211,7 @@ class LocalOptimumStudy:
         return cells
 
     def run(self, cell: ExperimentCell, rng: np.random.Generator) -> Measures:
-        """Run one search."""
+        """Run one search and return its measures."""
         settings = cell.settings
         task = _local_problem(int(settings["tasks"]))
         search = replace(
@@ -231,7 +231,7 @@ class LocalOptimumStudy:
         }
 
     def rows(self, results: Results, *, full: bool) -> Sequence[ResultRow]:
-        """Return Table 1, the judged selection first, and the idle shares."""
+        """Return the rows of Table 1 for the judged selection, the idle shares, then the other selections."""
         rows = _judged_rows(results) + _idle_rows(results)
         for selection in SELECTIONS:
             rows += _plain_rows(results, selection, full=full)
@@ -246,13 +246,13 @@ class _LocalProblem:
     order: Points
     space: Space
     seconds: Floats
-    """Genes x counts."""
+    """Seconds, genes x node counts."""
     fastest: Points
     optimum: float
-    """The best value, lowered by the rounding tolerance."""
+    """The best possible value, lowered by the rounding tolerance."""
 
     def values(self, points: Points) -> Floats:
-        """Return minus the sum of the times."""
+        """Return, for each point, minus the sum of the seconds of all tasks."""
         found: Floats = -self.seconds[np.arange(points.shape[1]), points].sum(axis=1)
         return found
 

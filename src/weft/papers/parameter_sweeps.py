@@ -57,14 +57,14 @@ _EQUAL = 1e-9
 
 
 def compile_layers(layers: SweepLayers) -> Instance:
-    """Compile layers of sweeps with their own platform."""
+    """Return the instance of layers of sweeps on their own machines."""
     made = build_layered_sweeps(layers, "sweeps")
     assert made.platform is not None
     return compile_instance(unfold(made.workflow), made.platform)
 
 
 def planned_s(planner: str, instance: Instance) -> float:
-    """Return the makespan of a plan."""
+    """Return the makespan of a planner's schedule in seconds."""
     rng = generator(0, "unused")
     result = make_planner(planner).plan(
         PlanRequest(instance=instance, objective=make_objective("makespan"), budget=Budget(), rng=rng)
@@ -73,7 +73,7 @@ def planned_s(planner: str, instance: Instance) -> float:
 
 
 def simulated_s(policy: str, instance: Instance) -> float:
-    """Return the makespan of a simulated run under a policy."""
+    """Return the makespan of a simulated run under a policy in seconds."""
     engine = Simulation(
         library=WorkflowLibrary({"sweeps": instance}),
         arrivals=[Arrival(workflow="sweeps")],
@@ -93,13 +93,13 @@ def measure_percents(layers: SweepLayers) -> dict[str, float]:
 
 
 def find_best(found: Mapping[str, float]) -> list[str]:
-    """Return the best algorithms on a graph; ties count for all."""
+    """Return the algorithms with the lowest percentage on a graph; there may be several."""
     limit = min(found[name] for name in ALGORITHMS) * (1.0 + _EQUAL)
     return [name for name in ALGORITHMS if found[name] <= limit]
 
 
 Claim = Literal["rises", "falls", "stays"]
-"""Change of the percentage (lower is better) as a factor grows."""
+"""How the percentage of shuffle's makespan (lower is better) changes as a factor grows."""
 DEFAULTS = "defaults"
 """Name of the point at which all factors have their defaults."""
 _ONE_TO_TEN = tuple(float(point) for point in range(1, 11))
@@ -115,7 +115,7 @@ class SweepFactor:
     points: Sequence[float]
     xdcp: Claim
     masters: Claim
-    """Claim about M-S and pM-S."""
+    """The paper's claim about M-S and pM-S; ``xdcp`` is the one about xDCP."""
     lowest: tuple[float, float, float]
     highest: tuple[float, float, float]
     """``lowest``, ``highest``: the prototype's percentages of xDCP, M-S and pM-S at both ends."""
@@ -165,7 +165,7 @@ FACTORS = (
 
 
 def point_name(factor: SweepFactor, point: float) -> str:
-    """Return the name of a point."""
+    """Return the name of the cell at a point of a factor."""
     return f"{factor.name} {point:g}"
 
 
@@ -194,11 +194,11 @@ _BEST = (
     ("xDCP", "RRT", -1, ToleranceBand(least=80.0 + 1e-9)),
     ("pM-S", "RSR", -1, ToleranceBand(least=70.0 + 1e-9)),
 )
-"""Algorithm, factor, index of the point, and percentage of graphs on which it must be the best."""
+"""(algorithm, factor, index of the point, percentage of graphs on which it must be the best)."""
 
 
 def count_best(results: Results, case: str) -> tuple[dict[str, int], int]:
-    """Return the number of graphs on which each algorithm is the best, and on which M-S alone is."""
+    """Return the number of graphs on which each algorithm is the best, and on which M-S is the only best."""
     columns = {name: results.of(case, name) for name in ALGORITHMS}
     graphs = [dict(zip(columns, found, strict=True)) for found in zip(*columns.values(), strict=True)]
     bests = [find_best(graph) for graph in graphs]
@@ -249,7 +249,7 @@ def _difference(factor: SweepFactor, name: str) -> str:
 
 
 def _claimed_band(claim: Claim, error: float) -> ToleranceBand:
-    """Return the differences that agree with a claim."""
+    """Return the interval of differences that agree with a claim, given their standard error."""
     if claim == "stays":
         # A single graph has no standard error.
         chance = 0.0 if math.isnan(error) else round(_CHANCE * error, 2)
@@ -281,7 +281,7 @@ _TABLE_GRAPHS, _QUICK_GRAPHS, _QUICK_DEFAULTS = 30, 8, 16
 
 
 class TablesStudy:
-    """The five factors of Table I."""
+    """The experiment with the five factors of Table I."""
 
     name: ClassVar[str] = "s4-tables"
     title: ClassVar[str] = (
@@ -304,12 +304,12 @@ class TablesStudy:
         return cells
 
     def run(self, cell: ExperimentCell, rng: np.random.Generator) -> Measures:
-        """Draw one graph and measure all algorithms on it."""
+        """Draw one graph and return the percentages of all algorithms on it."""
         kind = random_sweeps(str(cell.settings["parameter"]), float(cell.settings["value"]))
         return measure_percents(kind.draw(rng))
 
     def rows(self, results: Results, *, full: bool) -> Sequence[ResultRow]:
-        """Return ASE and BDT, and whether they change as the paper claims."""
+        """Return the rows of ASE and BDT, and those that compare their changes with the paper's claims."""
         rows = list(_default_rows(results))
         for factor in FACTORS:
             points = factor.points if full else factor.ends
@@ -339,11 +339,11 @@ _COMPARED: tuple[tuple[SampleName, SampleName, str, ToleranceBand], ...] = (
 )
 """Two graphs, the paper's claim, and the accepted difference of xDCP's percentages (first minus second)."""
 _ONE_PARENT: tuple[SampleName, ...] = ("ptg", "otg-a", "otg-b")
-"""Graphs on which priorities have no effect, since every subtask has one parent."""
+"""Graphs in which every subtask has one parent, so that priorities have no effect."""
 
 
 class SamplesStudy:
-    """The regular graphs of Table II."""
+    """The experiment with the regular graphs of Table II."""
 
     name: ClassVar[str] = "s4-samples"
     title: ClassVar[str] = (
@@ -356,12 +356,12 @@ class SamplesStudy:
         return [ExperimentCell(name=graph, settings={"graph": graph}, runs=runs) for graph in _SAMPLE_GRAPHS]
 
     def run(self, cell: ExperimentCell, rng: np.random.Generator) -> Measures:
-        """Draw lengths and throughputs and measure all algorithms on the graph."""
+        """Draw lengths and throughputs; return the percentages of all algorithms on the graph."""
         found = measure_percents(SampleGraph(graph=cell.settings["graph"]).draw(rng))  # type: ignore[arg-type]
         return found | {"apart": abs(found["pM-S"] - found["M-S"])}
 
     def rows(self, results: Results, *, full: bool) -> Sequence[ResultRow]:  # noqa: ARG002
-        """Return ASE and BDT, the comparisons of the paper, and the graphs without effect of priorities."""
+        """Return the rows of ASE and BDT, of the comparisons in the paper, and of M-S against pM-S."""
         return [*_sample_rows(results), *_comparison_rows(results), *_equality_rows(results)]
 
 

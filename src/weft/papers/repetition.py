@@ -38,7 +38,7 @@ from weft.search.pool import INLINE_POOL, Pool
 
 _ENTRY = re.compile(r"weft(\.\w+)+:\w+")
 _SOURCE_ROOT = Path(__file__).parents[2]
-"""The folder that contains the package."""
+"""The folder that contains the package weft."""
 
 
 def source_digest(module: str) -> str:
@@ -102,7 +102,7 @@ RunKey = tuple[str, int]
 
 
 def ledger_path(folder: Path, reproduction: Reproduction, seed: int) -> Path:
-    """Return the path of the ledger of a reproduction."""
+    """Return the path of the ledger of a reproduction with this seed and the current code."""
     digest = source_digest(type(reproduction).__module__)
     return folder / f"{reproduction.name}-{seed}-{digest}.jsonl"
 
@@ -129,7 +129,7 @@ class ResultLedger:
         return found
 
     def delete(self) -> None:
-        """Delete the file."""
+        """Delete the ledger file if it exists."""
         self.path.unlink(missing_ok=True)
 
     def __enter__(self) -> Self:
@@ -148,7 +148,7 @@ class ResultLedger:
         self._file = None
 
     def add(self, run: RunKey, measures: Measures) -> None:
-        """Append a run and flush."""
+        """Append the measures of a run to the file and flush it."""
         assert self._file is not None
         record = {"cell": run[0], "repetition": run[1], "measures": dict(measures)}
         self._file.write(json.dumps(record, allow_nan=False).encode() + b"\n")
@@ -156,14 +156,14 @@ class ResultLedger:
 
 
 class ReproductionProgress(NamedTuple):
-    """Progress after each run."""
+    """Progress of a reproduction, reported after each run."""
 
     done: int
     total: int
     """Number of runs, reused ones included."""
     work_done: float
     work_left: float
-    """In units of ``ExperimentCell.work``, reused runs excluded."""
+    """``work_done``, ``work_left``: in units of ``ExperimentCell.work``, reused runs excluded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,7 +197,7 @@ def reproduce(
     pool: Pool = INLINE_POOL,
     report: Callable[[ReproductionProgress], None] | None = None,
 ) -> ReproductionResult:
-    """Run all repetitions that the ledger lacks; ``runs`` overrides the number of runs of every cell."""
+    """Run the repetitions missing in the ledger and return all rows; ``runs`` overrides the cells' number."""
     cells = reproduction.cells(full=full)
     wanted = [(cell, number) for cell in cells for number in range(cell.runs if runs is None else runs)]
     known = ledger.read()

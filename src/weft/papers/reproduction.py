@@ -47,11 +47,11 @@ class Results:
         return bool(self._measures.get(cell))
 
     def of(self, cell: str, measure: str) -> list[float]:
-        """Return one measure of all runs of a cell."""
+        """Return the values of one measure in all runs of a cell, by repetition."""
         return [found[measure] for found in self._measures[cell]]
 
     def summary(self, cell: str, measure: str) -> Summary:
-        """Return the statistics of one measure of a cell."""
+        """Return the statistics of one measure over all runs of a cell."""
         return summarise(self.of(cell, measure))
 
 
@@ -84,7 +84,7 @@ class ToleranceBand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultRow:
-    """One figure next to that of the paper."""
+    """One figure (number) of our runs beside the figure of the paper."""
 
     table: str
     """Heading of the table that contains the row."""
@@ -92,7 +92,7 @@ class ResultRow:
     ours: float
     unit: str = ""
     digits: int = 1
-    """Number of decimals shown."""
+    """Number of decimals of ``ours`` in texts."""
     error: float = math.nan
     """Standard error of a mean; NaN: none."""
     runs: int = 1
@@ -196,11 +196,11 @@ class Reproduction(Protocol):
         ...
 
     def run(self, cell: ExperimentCell, rng: np.random.Generator) -> Measures:
-        """Run a cell once."""
+        """Run a cell once and return its measures."""
         ...
 
     def rows(self, results: Results, *, full: bool) -> Sequence[ResultRow]:
-        """Return the figures of all runs."""
+        """Return the rows that compare the results of all runs with the paper."""
         ...
 
 

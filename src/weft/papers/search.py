@@ -1,4 +1,4 @@
-"""One genetic search of an experiment, apart from ``runs``: its ledger depends on the search code only."""
+"""One genetic search of an experiment; not in ``runs``, so that ledgers depend on the search code only."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def run_search(
 
 
 class _TargetLimit:
-    """A search limit that ends with the first value that reaches the goal."""
+    """A search limit that ends the search with the first value that reaches the target."""
 
     def __init__(self, value: float) -> None:
         self._goal = value

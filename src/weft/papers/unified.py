@@ -74,7 +74,7 @@ _CELL = "three sites"
 
 
 class UnifiedStudy:
-    """All workflows together, in three variants."""
+    """The experiment with all workflows together, in three variants."""
 
     name: ClassVar[str] = "u1"
     title: ClassVar[str] = (
@@ -86,7 +86,7 @@ class UnifiedStudy:
         return [ExperimentCell(name=_CELL, runs=_SEEDS if full else _QUICK_SEEDS)]
 
     def run(self, cell: ExperimentCell, rng: np.random.Generator) -> Measures:  # noqa: ARG002
-        """Simulate all variants with the same seed."""
+        """Simulate all variants with the same seed and return their measures."""
         seed = int(rng.integers(2**31))
         return {f"{name}.{measure}": value for name in VARIANTS for measure, value in _measures(name, seed)}
 
@@ -113,7 +113,7 @@ def _load_scenario() -> _LoadedScenario:
 
 
 def make_simulation(variant: str, seed: int) -> Simulation:
-    """Return the simulation of a variant."""
+    """Return the simulation of a variant, ready to run."""
     scenario, instances = _load_scenario()
     policy, settings, _ = VARIANTS[variant]
     return Simulation(
@@ -177,7 +177,7 @@ def _demanded(results: Results) -> Iterator[ResultRow]:
 
 
 def _ratios(results: Results, variant: str, measure: str) -> list[float]:
-    """Return variant / complete system by seed."""
+    """Return, for each seed, the ratio of a measure in a variant to that in the complete system."""
     both = zip(
         results.of(_CELL, f"{variant}.{measure}"), results.of(_CELL, f"{_WHOLE}.{measure}"), strict=True
     )

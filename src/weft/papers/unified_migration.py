@@ -158,11 +158,11 @@ def serve_files(files: Mapping[str, bytes]) -> Iterator[FileServer]:
 
 
 FAST = "pegasus"
-"""The fastest machine."""
+"""Name of the fastest machine."""
 _UNIT_S = 10.0
-"""Seconds of an iteration on a machine of speed 1, before scaling."""
+"""Seconds of an iteration on a machine of speed 1, in seconds of the paper."""
 _BEGINNING_S = 2.0 * LATENCY_S
-"""Latency before a program starts (prolog and submission), before scaling."""
+"""Latency before a program starts (prolog and submission), in seconds of the paper."""
 _BETTER_EVERY_S = 30.0
 _WORKFLOW, _STRUCTURES = "jobs", "structures.gz"
 _NEEDED_MB = 512
@@ -184,7 +184,7 @@ class JobCase:
     demand_after: int | None = None
     """Iterations after which every job requires 512 MB; None: never."""
     poll_every_s: float = 10.0
-    """Polling interval before scaling."""
+    """Polling interval in seconds of the paper."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,7 +199,7 @@ class JobOutcome:
 
 
 def run_jobs_locally(case: JobCase, scale: float, *, core: int) -> JobOutcome:
-    """Execute the jobs; a second of the paper takes ``scale`` seconds; competing processes use ``core``."""
+    """Execute the jobs, ``scale`` seconds per second of the paper; competing processes use ``core``."""
     structures = "".join(f"structure {number}\n" for number in range(case.units))
     platform = _platform(core, computing=case.slow_after is not None)
     with (
@@ -377,7 +377,7 @@ _ALWAYS_JUDGED = ("lost", "fetches", "wrong_programs", "zero.spared", "most_at_o
 
 
 class JobMigrationStudy:
-    """Jobs that migrate between machines."""
+    """The experiment with jobs that migrate between machines of this host."""
 
     name: ClassVar[str] = "u4"
     title: ClassVar[str] = "jobs that migrate, real processes (Huedo et al.; unified, section 9)"
@@ -387,13 +387,13 @@ class JobMigrationStudy:
         self._cases = cases
 
     def cells(self, *, full: bool) -> Sequence[ExperimentCell]:  # noqa: ARG002 -- deterministic
-        """Return the two scenarios."""
+        """Return one cell per scenario."""
         return [
             ExperimentCell(name=name, settings={"scenario": name}, runs=1) for name in (DEGRADATION, DEMANDS)
         ]
 
     def run(self, cell: ExperimentCell, rng: np.random.Generator) -> Measures:  # noqa: ARG002 -- deterministic
-        """Execute a scenario; scenario A also without checkpoints, one after the other."""
+        """Execute a scenario, scenario A also without checkpoints, and return the measures."""
         found = self._measure(cell.name)
         if cell.name == DEGRADATION:
             zero = self._measure(FROM_ZERO)
@@ -442,7 +442,7 @@ def to_paper_seconds(log: StageLog, scale: float) -> StageLog:
 
 
 def _measure_transfers(found: JobOutcome) -> dict[str, float]:
-    """Return lost iterations, downloads per machine, and programs on the wrong architecture."""
+    """Return the numbers of lost iterations, downloads per machine, and programs on a wrong architecture."""
     parts = [part for best in found.best for part in best["trail"]]
     arch = {machine.name: machine.arch for machine in grid().machines}
     machines = {line.machine for line in found.log.of("begun")}
@@ -454,7 +454,7 @@ def _measure_transfers(found: JobOutcome) -> dict[str, float]:
 
 
 def _count_lost(best: Mapping[str, Any]) -> int:
-    """Count the iterations of a job that were skipped or repeated at migrations."""
+    """Return the number of iterations of a job that were skipped or repeated at migrations."""
     trail = best["trail"]
     gaps = sum(abs(after["from"] - before["to"]) for before, after in pairwise(trail))
     return int(gaps + abs(best["structures"] - best["done"]) + trail[0]["from"])

@@ -53,7 +53,7 @@ _YES = ToleranceBand.exactly(1.0)
 
 
 class PipelineStudy:
-    """Sweep layers without barriers between them."""
+    """The experiment with sweep layers without barriers between them."""
 
     name: ClassVar[str] = "u2"
     title: ClassVar[str] = "sweeps without barriers, real processes (Ma and Buyya; unified, section 9)"
@@ -69,7 +69,7 @@ class PipelineStudy:
         ]
 
     def run(self, cell: ExperimentCell, rng: np.random.Generator) -> Measures:  # noqa: ARG002 -- deterministic
-        """Execute the example under one policy."""
+        """Execute the example under one policy and return the measures."""
         ran, share = repeat_if_disturbed(lambda: self.execute(cell.name))
         return {**_measures(cell.name, find_starts(ran, self._unit_s)), "disturbance": share}
 

@@ -51,11 +51,11 @@ POLICIES = ("srpt", "foft", "fcfs", "g-heft")
 """Ordered by mean slowdown, the smallest first."""
 _PROTOTYPE = {"srpt": 5.1, "foft": 7.4, "fcfs": 12.9, "g-heft": 39.2}
 _ABOVE = ToleranceBand(least=1.0 + 1e-9)
-"""Greater than 1; equality is not enough."""
+"""Accepted ratios: greater than 1, without equality."""
 
 
 class SharingStudy:
-    """Workflows that arrive while others are running."""
+    """The experiment with workflows that arrive while others are running."""
 
     name: ClassVar[str] = "u3"
     title: ClassVar[str] = (
@@ -70,7 +70,7 @@ class SharingStudy:
         return [ExperimentCell(name=policy, settings={"policy": policy}, runs=1) for policy in POLICIES]
 
     def run(self, cell: ExperimentCell, rng: np.random.Generator) -> Measures:  # noqa: ARG002 -- deterministic
-        """Execute all workflows under one policy."""
+        """Execute all workflows under one policy and return the measures."""
         ran, share = repeat_if_disturbed(lambda: self.execute(reference_arrivals(0), cell.name))
         return {**dict(self._measures(ran)), "disturbance": share}
 

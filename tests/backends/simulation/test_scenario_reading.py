@@ -212,7 +212,7 @@ ENTRIES = {
     "arrivals: [{mix: {}}]": "a mix of no workflows",
     "arrivals: [{order: []}]": "an order of no workflows",
     "arrivals: [{mix: {a: 0}}]": "at least 1",
-    "arrivals: [{mix: {a: 1}, count: 3}]": "'count' beside 'mix'",
+    "arrivals: [{mix: {a: 1}, count: 3}]": "'count' together with 'mix'",
     "arrivals: [{workflow: a, count: 1.5}]": "whole number",
     f"arrivals: [{{workflow: a, count: {MAX_ARRIVALS + 1}}}]": "more than 1,000,000",
     "arrivals: [{workflow: [a]}]": "must be text",
@@ -247,7 +247,7 @@ ENTRIES = {
     "exit_codes: {a: [256]}": "at most 255",
     "exit_codes: {a: [-1]}": "at least 0",
     "exit_codes: {a: [oon]}": "did you mean 'oom'?",
-    "exit_codes: {a: []}": "nothing for 'a'",
+    "exit_codes: {a: []}": "an empty list for 'a'",
     "results: {a: [5]}": "must be a mapping",
     "results: {a: [{x: [1]}]}": "results are flat",
     "iterations: {scf: 0}": "at least 1",
@@ -280,7 +280,7 @@ def test_schema_accepts_what_the_reader_accepts():
 
 
 SLACK = {"'at' and", "must be a time", "'soon'", "nan", "is not allowed", "range", "smaller", "descending", "without 'every'",
-         "'lasting'", "no machine is named", "ends before", "cannot be read", "beside", "more than", "an entry without machines"}  # fmt: skip
+         "'lasting'", "no machine is named", "ends before", "cannot be read", "together", "more than", "an entry without machines"}  # fmt: skip
 """Rules that only the reader checks: over several keys, and on the content of texts."""
 
 

@@ -43,7 +43,7 @@ def test_removing_a_slowdown_restores_the_exact_speed():
 def test_ending_a_slowdown_or_load_that_is_not_active_is_an_error():
     with pytest.raises(ValueError, match="not in list"):
         HostSpeed().relieve(2.0, 0.0)
-    with pytest.raises(ValueError, match="2 processes end where 0 compete"):
+    with pytest.raises(ValueError, match="2 competing processes end, but only 0 run"):
         HostSpeed().unload(2, 0.0)
 
 

@@ -105,7 +105,7 @@ class ActiveAttempt:
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _ENTER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _WORKDIR_DEPTH, _RECORDS_DEPTH = 2, 3
-"""Depth below an existing directory: the sandbox, and ``.weft``."""
+"""Levels that may have to be created: of a workdir below the sandbox, of records below ``.weft``."""
 
 _Identity = tuple[int, int]
 _OnFailure = Callable[[str], None]
@@ -177,7 +177,7 @@ class AttemptRecords:
                 on_failure(str(problem))
 
     def close(self) -> None:
-        """Close the directories."""
+        """Close the open parent directories."""
         while self._open:
             os.close(self._open.popitem()[1][0])
 

@@ -115,12 +115,12 @@ class ProgramBackend:
     def __init__(
         self, context: ProjectContext, transport: Callable[[select.poll], Transport], *, grace_s: float
     ) -> None:
-        """``grace_s``: time between the termination and the killing of a cancelled program."""
+        """Create the transport; a cancelled program is killed ``grace_s`` seconds after SIGTERM."""
         self._context = context
         self._grace_s = grace_s
         self._attempts: dict[int, ActiveAttempt] = {}
         self._last_attempt: dict[tuple[int, int], int] = {}
-        """By run and task."""
+        """By run and task: the number of the last attempt."""
         self._events: deque[ev.Event] = deque()
         self._inherited: set[int] = set()
         """Attempts that an earlier engine had decided to start."""
@@ -395,7 +395,7 @@ class ProgramBackend:
         self._survivors.update(self._transport.recover(machines))
 
     def halt(self, grace_s: float) -> None:
-        """Terminate all programs; they are reported with the exit code for another run."""
+        """Terminate all programs; they are reported with the exit code that requests another run."""
         for attempt in list(self._attempts.values()):
             if attempt.over or attempt.halted:
                 continue
@@ -448,7 +448,7 @@ class _StagingThreads:
 
     @property
     def has_results(self) -> bool:
-        """Return whether ``deliver`` has work."""
+        """Return whether finished work waits for ``deliver``."""
         return not self._results.empty()
 
     def deliver(self) -> None:

@@ -235,7 +235,7 @@ def _render_fixed(job: JobSpec) -> RenderedCommand:
 
 
 def _template_texts(job: JobSpec) -> list[str]:
-    """Return all texts in which fields are substituted."""
+    """Return all texts of a job in which fields are substituted."""
     command = (job.command,) if isinstance(job.command, str) else job.command or ()
     references = (job.stdin, job.stdout, job.stderr, job.prolog, job.wrapper, job.epilog)
     return [*command, *job.arguments, *(text for text in references if text)]
@@ -509,7 +509,7 @@ def render_job(
 
 
 def find_result_tasks(compiled: CompiledWorkflow, task: int) -> Mapping[str, int]:
-    """Return the tasks whose results the command of a task refers to, by description."""
+    """Return, by name of the description, the tasks to whose results the command of a task refers."""
     cache = _template_cache(compiled)
     names = cache.template(compiled, task).names
     return cache.references.of(compiled, task, names) if any("." in name for name in names) else {}
@@ -566,7 +566,7 @@ class _CommandRenderer:
 
     @functools.cached_property
     def memory_mb(self) -> int | None:
-        """Return the allocated memory; without a request, the memory of the machine."""
+        """Return the allocated memory in MB, else the memory of the machine; None if neither is stated."""
         memory = self.machine.memory if self.start.memory_bytes is None else self.start.memory_bytes
         return None if memory is None else int(memory // 1_000_000)
 
@@ -578,7 +578,7 @@ class _CommandRenderer:
 
     @functools.cached_property
     def values(self) -> TemplateValues:
-        """Return the values of the fields."""
+        """Return the values of the fields in the command."""
         return self._make_values(by_name=False)
 
     def _make_values(self, *, by_name: bool) -> TemplateValues:

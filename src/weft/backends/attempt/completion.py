@@ -33,7 +33,7 @@ from weft.workflow.templates import fill_template
 _RERUN_CODE, _CHECKPOINTED_CODE = 99, 85
 _INTERVAL_S = 1.0
 _LEAST, _MOST = 1e-6, 0.999
-"""Bounds of the estimated work in restart files: more than nothing, less than everything."""
+"""Bounds of the share of the work that restart files are estimated to hold: above 0, below 1."""
 _EXTERNAL_SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 """Signals that programs do not send to themselves: the program was removed from the machine."""
 
@@ -59,7 +59,7 @@ class TaskMonitor:
         return self._next - time.monotonic()
 
     def check(self) -> list[ev.Event]:
-        """Observe all attempts and return the changes."""
+        """Observe all attempts and return the changes as events."""
         self._next = time.monotonic() + _INTERVAL_S
         found: list[ev.Event] = []
         for attempt in list(self._attempts.values()):
@@ -67,7 +67,7 @@ class TaskMonitor:
         return found
 
     def report_progress(self, attempt: ActiveAttempt) -> list[ev.Event]:
-        """Observe one attempt; return the changes, then its progress."""
+        """Observe one attempt; return its changes and then its progress as events."""
         seen = self._observe(attempt)
         answer = ev.Progressed(
             attempt=attempt.number,
@@ -165,7 +165,7 @@ class AttemptFinisher:
         return not description.outputs and description.recovery.checkpoint is None
 
     def finish(self, attempt: ActiveAttempt, report: ProgramReport) -> FinishedAttempt:
-        """Determine the cause of an end and collect outputs, result or restart files."""
+        """Return the end of an attempt with its cause, after collecting outputs, result or restart files."""
         compiled = self._context.compiled_workflow(attempt.run)
         self._write_exit_code(attempt, report)
         if attempt.record_problem:

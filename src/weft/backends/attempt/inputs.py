@@ -60,7 +60,7 @@ class DeclaredInput:
 def placed_values(
     compiled: CompiledWorkflow, task: int, machine: Machine, iteration: int = 1
 ) -> dict[str, Value]:
-    """Return the values for file names of a task placed on a machine."""
+    """Return the values of the fields that file names of a task on a machine may contain."""
     return {
         **start_values(compiled, task, iteration),
         "machine.name": machine.name,
@@ -70,7 +70,7 @@ def placed_values(
 
 
 def start_values(compiled: CompiledWorkflow, task: int, iteration: int) -> dict[str, Value]:
-    """Return the values for file names of a task."""
+    """Return the values of the fields that file names of a task on any machine may contain."""
     return {**compiled.graph.context(task), "iteration": iteration, "task": compiled.names[task]}
 
 

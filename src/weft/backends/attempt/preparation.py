@@ -145,7 +145,7 @@ class AttemptPreparer:
         return PreparedAttempt(order=self._write_order(attempt, job))
 
     def _restore_checkpoint(self, attempt: ActiveAttempt) -> bool:
-        """Stage the kept restart files if the attempt restarts from them."""
+        """Stage the kept restart files if the attempt restarts from them; return whether there were any."""
         context, start = self._context, attempt.start
         assert start is not None
         if not start.restart_from:
@@ -229,7 +229,7 @@ class AttemptPreparer:
         return found
 
     def _reuse(self, attempt: ActiveAttempt, fingerprint: str) -> PreparedAttempt | None:
-        """Stage the product of an earlier execution with the same fingerprint if its files are intact."""
+        """Stage an intact product of an earlier execution with this fingerprint; None if there is none."""
         context = self._context
         product = context.products.find_by_fingerprint(fingerprint, besides=context.execution)
         if product is None:

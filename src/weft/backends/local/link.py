@@ -221,7 +221,7 @@ class RunnerLink:
             return False
 
     def _open_socket(self) -> bool:
-        """Try to connect to the socket."""
+        """Connect to the runner's socket; return whether that succeeded."""
         connection = socket.socket(socket.AF_UNIX)
         # A stopped runner accepts no connection once its backlog is full.
         connection.settimeout(1.0)
@@ -438,7 +438,7 @@ class RunnerPool:
         self._poller = poller
         self._links: dict[int, RunnerLink] = {}
         self._machine_of: dict[int, int] = {}
-        """By file descriptor."""
+        """By file descriptor: the machine whose runner is connected."""
         self._programs: dict[int, set[int]] = {}
         """By machine: attempts whose programs run."""
         self._cancelled: dict[int, float] = {}

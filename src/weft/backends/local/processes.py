@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 MARK = "WEFT_MARK"
 """Environment variable that identifies the processes started by a runner."""
 TICKS_PER_S: int = os.sysconf("SC_CLK_TCK")
-"""Unit of process start times."""
+"""Clock ticks per second, the unit of process start times."""
 _PAGE_BYTES: int = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -157,7 +157,7 @@ def _read(name: str) -> bytes:
 
 
 _OUT = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
-"""A link in place of an output file is not followed."""
+"""Flags to open an output file; a link in its place is not followed."""
 _DEFAULT = [number for number in signal.valid_signals() if number not in (signal.SIGKILL, signal.SIGSTOP)]
 """Signals reset to their default action; Python ignores some, and programs would inherit that."""
 
@@ -339,7 +339,7 @@ def _field(message: dict[str, object], key: str, kind: Any, noun: str, *, requir
 
 
 _UNSURE_BYTES = 1 << 20
-"""Inaccuracy of the kernel's per-core memory counters."""
+"""Bytes by which the kernel's per-core memory counters may be wrong."""
 
 
 class MemoryMeter:

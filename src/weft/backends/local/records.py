@@ -28,7 +28,7 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _MORE = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _OVER = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _OLD = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-"""Without blocking, in case a FIFO was put there."""
+"""Flags to append to, overwrite and read a record; they do not block if it was replaced by a FIFO."""
 
 encode_record = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 """Encode a record as one line of JSON."""

@@ -176,9 +176,9 @@ _SOONEST_S, _LATEST_S = 0.002, 0.1
 """First and longest interval between checks of a group that is being terminated."""
 _SAMPLE_S = 0.1
 _SAMPLE_COST = 25.0
-"""Limits the cost of memory samples to this fraction of a core."""
+"""Minimum interval between memory samples, as a multiple of the time that one sample takes."""
 _AGED_S, _AGED_COST = 1.0, 100.0
-"""Age from which a task without memory limit is sampled, and the fraction for such samples."""
+"""Age from which a task without memory limit is sampled, and the multiple for such samples."""
 _LINES = 1000
 """Number of lines after which the logs are rewritten if most records were forgotten."""
 _WHOLE_GROUP = {"STOP", "CONT", "TERM", "INT", "QUIT", "KILL"}
@@ -388,7 +388,7 @@ class RunnerTasks:
             self._terminate(task, min(task.grace_s, _LEFT_BEHIND_S))
 
     def next_s(self) -> float | None:
-        """Return the time on the monotonic clock at which ``tick`` has work; None if there is none."""
+        """Return the time on the monotonic clock at which ``tick`` has work next; None if it has none."""
         due_s = min(self._due_s.values(), default=None)
         if self._limited and (due_s is None or self._sample_at_s < due_s):
             return self._sample_at_s

@@ -122,7 +122,7 @@ def _generate_slowdowns(
 def _insert_ends(
     begins: Iterable[Disturbance], lasting_s: Span, rng: np.random.Generator
 ) -> Iterator[Disturbance]:
-    """Merge the end of every slowdown into the stream of slowdowns."""
+    """Yield the slowdowns and their ends, ordered by time."""
     ends: list[tuple[float, int, Disturbance]] = []
     for number, begin in enumerate(begins):
         while ends and ends[0][0] <= begin.at_s:
@@ -187,7 +187,7 @@ def _generate_interval(
     end_s: float,
     value: float = 0.0,
 ) -> Iterator[Disturbance]:
-    """Yield the begin for all machines, then the end for all machines unless ``end_s`` is infinite."""
+    """Yield the first kind of ``pair`` for all machines, then the second unless ``end_s`` is infinite."""
     yield from (Disturbance(begin_s, pair[0], machine, value) for machine in machines)
     if math.isfinite(end_s):
         yield from (Disturbance(end_s, pair[1], machine, value) for machine in machines)

@@ -201,7 +201,7 @@ class Scenario:
 
     @property
     def folder(self) -> PurePath:
-        """Return the folder that paths of workflows and traces are relative to."""
+        """Return the folder of the scenario file, the base of relative paths of workflows and traces."""
         file = self.document.file if self.document is not None else None
         return PurePath(file).parent if file is not None else PurePath()
 

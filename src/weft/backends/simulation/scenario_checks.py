@@ -105,7 +105,7 @@ class _WorkflowNames:
         self._subtasks: frozenset[str] | None = None
 
     def has_task(self, name: str) -> bool:
-        """Return whether a task or subtask exists; any subtask of a growing sweep may."""
+        """Return whether a task or subtask exists; every subtask of a growing sweep counts as existing."""
         if name in self.tasks:
             return True
         template = name.partition("[")[0]
@@ -121,7 +121,7 @@ class _WorkflowNames:
         return name in self._subtasks
 
     def candidates(self, name: str) -> Iterable[str]:
-        """Return the candidates for correcting an unknown name."""
+        """Return the names that could be meant by an unknown name: subtasks of its task, or all tasks."""
         template = name.partition("[")[0]
         return (self._subtasks or ()) if template in self.tasks else self.tasks
 

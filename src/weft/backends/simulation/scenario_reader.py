@@ -59,10 +59,10 @@ from weft.workflow.file_format import EXPRESSION, split_range
 from weft.workflow.workflow import Workflow
 
 MAX_ARRIVALS = 1_000_000
-"""Arrivals that one entry may stand for."""
+"""Maximum number of arrivals of one entry."""
 
 _LARGEST_NUMBER = 1e300
-"""Larger numbers are taken for mistakes."""
+"""Maximum of all numbers; a larger one is a mistake."""
 _MAX_EXIT_CODE = 255
 
 _Parse = Callable[[str], float | None]
@@ -100,7 +100,7 @@ def _time_type(*, above_0: bool = False) -> ValueType:
 
 
 def _number_type(*, most: float = math.inf, above_0: bool = False) -> ValueType:
-    """Return the type of a plain number between 0 and a largest value."""
+    """Return the type of a plain number from 0 (or above it) to ``most``."""
     wanted = f"a number {'above' if above_0 else 'at least'} 0"
     wanted += f" and at most {most:g}" if math.isfinite(most) else ""
 
@@ -160,7 +160,7 @@ _TIME_SPAN = _span_type(
 def _refuse_combination(
     reader: Reader, node: DocumentNode, entries: Mapping[str, DocumentNode], keys: Sequence[str], rule: str
 ) -> None:
-    """Add a problem if more than one of some keys is written."""
+    """Add a problem if an entry has more than one of these keys."""
     found = [key for key in keys if key in entries]
     if len(found) > 1:
         what = f"{' and '.join(map(repr, found))} in one entry"
@@ -171,7 +171,7 @@ def _refuse_combination(
 
 
 def _read_patterns(reader: Reader, node: DocumentNode) -> tuple[str, ...]:
-    """Return names and wildcards of machines, with ranges expanded."""
+    """Return the names and wildcards of machines in a node, with ranges expanded."""
     names: list[str] = []
     for item in reader.listing(node):
         if (text := reader.text(item)) is not None:
@@ -241,7 +241,7 @@ SILENCE = Record("a silence", (
 def _read_machine_entry(
     reader: Reader, node: DocumentNode, record: Record, entries: Mapping[str, DocumentNode], default: str = ""
 ) -> dict[str, Any]:
-    """Return the values of an entry about machines; ``default`` holds where no machine is named."""
+    """Return the values of an entry about machines; ``default`` replaces machines that are not named."""
     rule = "an entry names its machines once"
     _refuse_combination(reader, node, entries, ("machine", "machines"), rule)
     values = record.read_values(reader, entries)
@@ -302,7 +302,7 @@ def _lists_type(item: Shape, read_item: Callable[[Reader, DocumentNode], object]
         found: dict[str, tuple[object, ...]] = {}
         for name, entry in reader.mapping(node).items():
             if not (items := reader.listing(entry)):
-                reader.add_problem(entry, f"nothing for {name!r}", rule=f"must be {wanted}")
+                reader.add_problem(entry, f"an empty list for {name!r}", rule=f"must be {wanted}")
             each = [read_item(reader, item) for item in items]
             found[name] = tuple(item for item in each if item is not None)
         return found
@@ -353,7 +353,7 @@ def _counts_type(least: int) -> ValueType:
 
 
 def _read_durations(reader: Reader, node: DocumentNode) -> Durations:
-    """Return noise and bias; a task inherits what it does not state."""
+    """Return the noise and bias of all tasks; a task inherits the value that it does not state."""
     values = DURATIONS.read(reader, node)
     tasks = values.pop("tasks", None)
     entries = reader.mapping(tasks) if tasks is not None else {}
@@ -444,12 +444,12 @@ ARRIVAL = Record("an arrival", (
 def _read_arrival(
     reader: Reader, node: DocumentNode, folder: PurePath
 ) -> Arrival | Series | ArrivalTrace | None:
-    """Return one entry; None if it names no workflow."""
+    """Return one entry of ``arrivals``; None if it names no workflow."""
     entries = ARRIVAL.read_entries(reader, node)
     if not isinstance(node.value, dict):
         return None
-    _refuse_combination(reader, node, entries, _SOURCE_KEYS, "an entry states once what arrives")
-    _refuse_combination(reader, node, entries, _TIME_KEYS, "an entry states once when workflows arrive")
+    _refuse_combination(reader, node, entries, _SOURCE_KEYS, "an entry has one source of workflows")
+    _refuse_combination(reader, node, entries, _TIME_KEYS, "an entry has one key for the times of arrival")
     _refuse_combination(reader, node, entries, ("at", "from"), "`from` begins a series, `at` is one time")
     values = ARRIVAL.read_values(reader, entries)
     owner = values.get("owner")
@@ -475,7 +475,7 @@ def _refuse_beside(
 ) -> None:
     for key in others:
         if key in entries:
-            reader.add_problem(entries[key], f"{key!r} beside {one!r}", advice=f"remove {key!r}")
+            reader.add_problem(entries[key], f"{key!r} together with {one!r}", advice=f"remove {key!r}")
 
 
 def _read_workflows(
@@ -520,7 +520,7 @@ def _read_order(reader: Reader, node: DocumentNode) -> list[tuple[str | None, in
 
 
 def _write_arrivals(arrivals: Sequence[Arrival | Series | ArrivalTrace]) -> list[dict[str, object]]:
-    """Return plain entries; a trace is written as its single arrivals."""
+    """Return the plain entries of ``arrivals``; a trace is written as one entry per arrival."""
     found: list[dict[str, object]] = []
     for entry in arrivals:
         if isinstance(entry, ArrivalTrace):
@@ -541,7 +541,7 @@ _TRACE_COLUMNS = ("workflow", "at", "owner")
 def _read_trace(
     reader: Reader, node: DocumentNode, folder: PurePath, owner: str | None
 ) -> ArrivalTrace | None:
-    """Return the arrivals of a CSV file; ``owner`` is that of rows without one."""
+    """Return the arrivals in a CSV file; rows without an owner get ``owner``. None after a problem."""
     from weft.formats.files import open_source
 
     if (name := reader.text(node)) is None:
@@ -697,7 +697,7 @@ def is_scenario(document: Document) -> bool:
 
 
 def read_scenario(document: Document) -> Scenario:
-    """Return the scenario of a document, with the traces it names, or raise every problem found."""
+    """Return the scenario of a document and the traces it names, or raise InvalidInput with all problems."""
     root = document.root
     assert root is not None, "a document that is read as a scenario has a root"
     reader = Reader()

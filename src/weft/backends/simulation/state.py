@@ -70,7 +70,7 @@ class HostSpeed:
     def unload(self, processes: int, now: float) -> None:
         """Remove competing processes."""
         if processes > self._processes:
-            raise ValueError(f"{processes} processes end where {self._processes} compete")
+            raise ValueError(f"{processes} competing processes end, but only {self._processes} run")
         self._processes -= processes
         self._change(now)
 

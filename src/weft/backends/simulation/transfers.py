@@ -50,11 +50,11 @@ class Transfers(Protocol):
         ...
 
     def advance(self, now: float) -> None:
-        """Process all changes up to ``now``."""
+        """Process all starts and ends of transfers up to ``now``."""
         ...
 
     def next_end(self) -> float:
-        """Return a lower bound of the next end, later than the last advance; infinity: nothing is in
+        """Return a lower bound of the time of the next end, after the last advance; infinity: nothing is in
         progress.
 
         The bound may be the time of another change: advance to it and call again.
@@ -62,7 +62,7 @@ class Transfers(Protocol):
         ...
 
     def ended(self, now: float) -> list[int]:
-        """Advance; return the transfers that ended since the last call, by time, then by start."""
+        """Advance to ``now``; return the transfers that ended since the last call, by time, then by start."""
         ...
 
 

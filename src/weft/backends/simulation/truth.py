@@ -34,7 +34,7 @@ class TrueDurations:
     """The true durations of the tasks of one run."""
 
     def __init__(self, durations: Durations, labels: Sequence[str], *, seed: int, run: int) -> None:
-        """Take the task names (``lapw1[3]``), in a list that may grow, and the index of the run."""
+        """``labels`` are the names of all tasks (``lapw1[3]``) and may grow; ``run`` is the run's index."""
         self._durations = durations
         self._by_task = bool(durations.tasks)
         self._labels = labels
@@ -171,5 +171,5 @@ class TaskEndings:
 
 
 def _nth(values: Sequence[_Found] | None, times: int) -> _Found | None:
-    """Return the n-th value, or the last one if there are fewer; None: there are no values."""
+    """Return the value at position ``times``, else the last one; None: there are no values."""
     return None if not values else values[min(times, len(values) - 1)]
