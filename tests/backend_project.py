@@ -1,4 +1,4 @@
-"""A backend in a project of its own, to which tests give commands by hand."""
+"""A backend in a project of its own, for tests that send it commands without an engine."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def platform_of(kind: str) -> Platform:
 
 
 class BackendProject:
-    """A backend in a project of its own; commands are given by hand."""
+    """A backend in a project of its own; tests send it commands without an engine."""
 
     def __init__(self, kind, folder, tasks, backend=None):
-        """``backend``: a class that is not registered."""
+        """Open the backend registered as ``kind``, or the class ``backend`` if one is given."""
         self.folder = folder
         self.platform = platform_of(kind)
         self.compiled = CompiledWorkflow("flow", instance(tasks, self.platform))
@@ -44,7 +44,7 @@ class BackendProject:
         self.open()
 
     def open(self):
-        """Create the backend, at first or as after the death of an engine."""
+        """Create the backend; a second call acts as a new engine after the death of the first."""
         self.backend = self.make(
             ProjectContext(
                 layout=self.layout,
@@ -70,7 +70,7 @@ class BackendProject:
         self.backend.execute(self.commands(attempt, name, **limits))
 
     def wait_for(self, *kinds, number=1):
-        """Poll until ``number`` events of these kinds have come; return them."""
+        """Poll until the backend has reported ``number`` events of these types; return them."""
         found, end = [], time.monotonic() + TIMEOUT_S
         while len(found) < number:
             assert time.monotonic() < end, f"no {kinds}"
@@ -78,7 +78,7 @@ class BackendProject:
         return found
 
     def poll_for(self, seconds=0.5):
-        """Poll for a time; return the events."""
+        """Return all events that the backend reports within these seconds."""
         found, end = [], time.monotonic() + seconds
         while time.monotonic() < end:
             found += self.backend.poll(0.05)

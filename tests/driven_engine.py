@@ -39,7 +39,7 @@ def one_task(**facets):
 
 
 class DrivenEngine:
-    """An engine with one run and no backend."""
+    """An engine with one run, driven by a test instead of a backend."""
 
     def __init__(self, workflow, platform, settings=None, policy="fcfs"):
         instance = compile_instance(check_and_unfold(workflow), platform)
@@ -54,7 +54,7 @@ class DrivenEngine:
         return self.engine.state.runs[0]
 
     def handle(self, *events, at=None):
-        """Handle events of one time; return the commands as text."""
+        """Handle events at one time (by default the last); return the commands as text."""
         self.now = self.now if at is None else at
         found = []
         for event in events:
@@ -79,7 +79,7 @@ class Simulated:
         return self.engine.state.runs[0]
 
     def commands(self, *kinds):
-        """Return (time, command) of some types."""
+        """Return (time, command) for all commands of these types."""
         return [
             (entry.now, command)
             for entry in self.entries
@@ -88,7 +88,7 @@ class Simulated:
         ]
 
     def events(self, *kinds):
-        """Return (time, event) of some types."""
+        """Return (time, event) for all events of these types."""
         return [(entry.now, entry.event) for entry in self.entries if isinstance(entry.event, kinds)]
 
     def moves(self):
@@ -101,7 +101,7 @@ class Simulated:
 
 
 def simulated(workflow, platform, scenario=UNDISTURBED, settings=None, policy="fcfs"):
-    """Simulate one workflow and check the invariants after every event."""
+    """Return the simulation of one workflow; the invariants are checked after every event."""
     instance = compile_instance(check_and_unfold(workflow), platform)
     entries = []
     engine = Simulation(

@@ -200,7 +200,7 @@ MACHINES = st.sampled_from([("m0",), ("m1",), ("m[12]",), ("*",)])
 
 
 def _some(draw, strategy, most=2):
-    """Draw a few values, mostly none."""
+    """Draw up to ``most`` values, in half of the cases none."""
     return tuple(draw(st.lists(strategy, max_size=most))) if draw(st.booleans()) else ()
 
 

@@ -2,7 +2,7 @@
 
 
 def edges_of(graph, *columns):
-    """Return the values of some edge columns (``bytes``, ``files``, ``seconds``) for every edge."""
+    """Return, by (source, target) names, the values of these edge columns, such as ``bytes``."""
     found = {}
     for task, name in enumerate(graph.names):
         start, end = graph.predecessor_pointer[task : task + 2]

@@ -33,17 +33,17 @@ __all__ = ["COMMIT_EVERY", "header", "journal", "product", "write"]
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 COMMIT_EVERY = 8
-"""Entries per commit in ``write``."""
+"""Number of entries that ``write`` writes in one commit."""
 
 
 def header() -> JournalHeader:
-    """Return the header of that journal."""
+    """Return the header of the journal of the loop example."""
     return journal().header
 
 
 @cache
 def journal() -> Journal:
-    """Simulate the loop example."""
+    """Return the journal of a simulation of the loop example."""
     platform, entries = load_platform(EXAMPLES / "grid.yaml"), []
     flow = load_workflow(EXAMPLES / "wien2k.yaml")
     simulation = Simulation(

@@ -34,13 +34,13 @@ def platform(*machines, link=MB_PER_S, **more):
 
 
 def instance(tasks, on, loops=(), budgets=None, **options):
-    """Compile tasks for a platform, or for the short form of one."""
+    """Return the instance of tasks on a platform, which may be given as a short form."""
     where = parse_short_form(on) if isinstance(on, str) else on
     return compile_instance(unfold(workflow(tasks, loops, budgets=budgets)), where, **options)
 
 
 def planned(made, planner="heft"):
-    """Plan an instance and return the schedule."""
+    """Return a planner's schedule of an instance."""
     found = PLANNERS.load(planner)()
     return found.plan(
         PlanRequest(instance=made, objective=MAKESPAN, budget=Budget(), rng=generator(0, "test"))

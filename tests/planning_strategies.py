@@ -180,7 +180,7 @@ BUSY = st.lists(
 
 
 def compiled_busy(flow, where, held):
-    """Compile an instance with busy intervals and earliest starts; reject infeasible ones."""
+    """Return an instance with busy intervals and earliest starts; an infeasible example is rejected."""
     busy = tuple(
         BusyInterval(machine=machine, start_s=start, finish_s=start + spent, nodes=nodes)
         for machine, start, spent, nodes in held

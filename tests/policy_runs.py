@@ -17,7 +17,7 @@ __all__ = ["Line", "PolicyRunResult", "run_all"]
 
 @dataclass(frozen=True)
 class Line:
-    """One task that ran."""
+    """Machine, nodes and times of a task that ran."""
 
     machine: int
     nodes: int
@@ -31,7 +31,7 @@ class PolicyRunResult:
 
     engine: object = None
     lines: dict[int, dict[str, Line]] = field(default_factory=dict)
-    """By run and task name."""
+    """By run and task name: the last run of the task."""
     order: list[tuple[int, str]] = field(default_factory=list)
     """Runs and tasks in order of their starts."""
     decisions: list[cm.Assign] = field(default_factory=list)
@@ -65,7 +65,7 @@ class PolicyRunResult:
 
 
 def run_all(instances, arrivals, policy, scenario=UNDISTURBED, settings=None, **options):
-    """Simulate workflows, given by key and as (arrival, key), under a policy or the name of one."""
+    """Return the result of simulated ``arrivals``, (time, key) of ``instances``, under a policy."""
     names = {key: made.graph.names for key, made in instances.items()}
     simulation = Simulation(
         library=WorkflowLibrary(dict(instances)),

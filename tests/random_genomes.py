@@ -24,7 +24,7 @@ def random_order(made, rng):
 
 
 def random_genome(made, rng):
-    """Draw a genome."""
+    """Draw a genome: an order of tasks, a machine per binding variable, and a mode per task."""
     graph = made.graph
     bound = np.zeros(len(graph.variables), dtype=np.uint32)
     for variable in range(len(bound)):

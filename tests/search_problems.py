@@ -9,7 +9,7 @@ from weft.search.space import make_numeric_space
 __all__ = ["HILLS", "LINE", "PLANE", "VALUES", "Asked", "wave"]
 
 VALUES = [np.sin(np.arange(size) * 1.3) * weight for size, weight in ((5, 1.0), (7, 2.0), (4, 0.5), (9, 3.0))]
-"""Per gene: the contribution of each position."""
+"""Per gene: the contribution of each of its values to ``wave``."""
 PLANE = make_numeric_space([np.arange(len(numbers), dtype=float) for numbers in VALUES])
 LINE = make_numeric_space([np.arange(4000.0), np.arange(3.0)])
 

@@ -149,7 +149,7 @@ def result(**values: float | str | bool | None) -> None:
     content = json.dumps({**known, **values}, allow_nan=False).encode()
     if len(content) > _MOST_RESULT_BYTES:
         raise ValueError(
-            f"the result has {len(content)} bytes, the limit is {_MOST_RESULT_BYTES}; write a file instead"
+            f"the result has {len(content)} bytes; it may have at most {_MOST_RESULT_BYTES}: write a file"
         )
     _write(Path(file), content)
 

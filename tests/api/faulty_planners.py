@@ -16,7 +16,7 @@ __all__ = ["FAULTY", "Infinite", "Invalid", "Late", "Refusing", "SmallInstances"
 
 @dataclass(frozen=True)
 class HeftCopy:
-    """Plan as HEFT does; base of the planners below."""
+    """A planner that plans as HEFT does; base of the faulty planners."""
 
     name: ClassVar[str] = "heftcopy"
     title: ClassVar[str] = "HEFT with one fault"
@@ -31,7 +31,7 @@ class HeftCopy:
 
 @dataclass(frozen=True)
 class SmallInstances(HeftCopy):
-    """Refuse workflows of more than three tasks."""
+    """A planner that refuses workflows of more than three tasks."""
 
     def supports(self, instance, objective):
         return Unsupported(reason="more than 3 tasks") if len(instance) > 3 else None
@@ -39,7 +39,7 @@ class SmallInstances(HeftCopy):
 
 @dataclass(frozen=True)
 class Refusing(HeftCopy):
-    """Raise an error instead of returning a plan."""
+    """A planner that raises an error instead of returning a plan."""
 
     def plan(self, request):
         raise Infeasible("the planner refuses")
@@ -47,7 +47,7 @@ class Refusing(HeftCopy):
 
 @dataclass(frozen=True)
 class Invalid(HeftCopy):
-    """Start every task at time 0, ignoring dependencies."""
+    """A planner that starts every task at time 0, ignoring dependencies."""
 
     def plan(self, request):
         made = super().plan(request)
@@ -64,7 +64,7 @@ class Invalid(HeftCopy):
 
 @dataclass(frozen=True)
 class Infinite(HeftCopy):
-    """Return infinite finish times."""
+    """A planner that returns infinite finish times."""
 
     def plan(self, request):
         made = super().plan(request)
@@ -74,7 +74,7 @@ class Infinite(HeftCopy):
 
 @dataclass(frozen=True)
 class Late(HeftCopy):
-    """Start every task late, by a fixed or random number of seconds."""
+    """A planner that starts every task late, by a fixed or random number of seconds."""
 
     by: float = 0.0
     at_random: bool = False
@@ -91,7 +91,7 @@ class Late(HeftCopy):
 
 @dataclass(frozen=True)
 class WrongBound(HeftCopy):
-    """Return a lower bound that is above the makespan of its plan."""
+    """A planner that returns a lower bound above the makespan of its plan."""
 
     claim: float = 0.0
 

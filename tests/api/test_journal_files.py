@@ -23,7 +23,7 @@ EXAMPLES = ROOT / "examples"
 
 @pytest.fixture(scope="module")
 def journal(tmp_path_factory):
-    """Return the journal of a loop on a grid under the policy plan."""
+    """Return the journal file of a workflow with a loop, simulated on a grid under the policy ``plan``."""
     file = tmp_path_factory.mktemp("journal") / "wien2k.jsonl"
     weft.simulate(EXAMPLES / "wien2k.yaml", on=EXAMPLES / "grid.yaml", policy="plan", journal=file)
     return file
@@ -43,7 +43,7 @@ def test_final_state_is_rebuilt_from_the_journal(journal):
 
 
 def test_state_is_rebuilt_from_the_last_snapshot_for_every_prefix(tmp_path, monkeypatch):
-    """Rebuilding from a snapshot gives the same state for every prefix."""
+    """For every prefix of a journal, rebuilding from a snapshot gives the state that replaying gives."""
     monkeypatch.setattr("weft.repository.journal_store.SNAPSHOT_EVERY", 20)
     file = tmp_path / "short.jsonl"
     weft.simulate(EXAMPLES / "wien2k.yaml", on=EXAMPLES / "grid.yaml", policy="plan", journal=file)

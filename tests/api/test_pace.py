@@ -15,7 +15,7 @@ from weft.workflow.checks import check_and_unfold
 
 
 def compiled(**works):
-    """Return a compiled workflow of these works by task name; a name that begins with ``owing`` has a
+    """Return a compiled workflow with this work by task name; a task named ``owing...`` has a
     contract.
     """
     flow = Builder("pace")

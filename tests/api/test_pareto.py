@@ -34,7 +34,7 @@ STEPS = 2_000
 
 
 def serial(counts, order) -> float:
-    """Start the tasks in order, each at its earliest feasible time; return the makespan."""
+    """Return the makespan if the tasks start in this order, each at its earliest feasible time."""
     placed: dict[str, tuple[float, float, int]] = {}
     for name in order:
         ready = max((placed[before][1] for before in AFTER[name]), default=0.0)
@@ -49,7 +49,7 @@ def serial(counts, order) -> float:
 
 
 def brute_force() -> set[tuple[float, float]]:
-    """Return the shortest makespan and node-seconds of every vector of node counts."""
+    """Return (shortest makespan, node-seconds) for every vector of node counts."""
     orders = [
         order
         for order in permutations(TIMES)

@@ -25,7 +25,7 @@ from weft.workflow.checks import check_and_unfold
 
 
 class CountedEngine:
-    """An engine that follows a plan, with the progress derived from its entries."""
+    """An engine that follows a plan, with the progress counters that its journal entries give."""
 
     def __init__(self, workflow, *, predictor=None):
         instance = compile_instance(check_and_unfold(workflow), platform_of(1), predictor=predictor)
@@ -151,7 +151,7 @@ def test_time_left_is_unbounded_while_a_loop_has_no_iteration_limit():
 
 
 def looped(expect, inner=None):
-    """Return a loop of 2 + 3 s (with an inner loop of the 3 s) between tasks of 1 and 4 s."""
+    """Return a workflow: 1 s, a loop over 2 s and 3 s (the 3 s optionally an inner loop), 4 s."""
     flow = Builder("loops")
     flow.task("before", work=1)
     flow.task("first", work=2, after="before")

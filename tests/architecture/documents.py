@@ -40,13 +40,13 @@ class Example:
 
 
 def pages() -> list[Path]:
-    """List the pages of the documentation that exist."""
+    """Return the existing pages of the documentation."""
     top = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGES.md")]
     return [path for path in top if path.exists()] + sorted((ROOT / "docs").rglob("*.md"))
 
 
 def blocks(text: str) -> Iterator[Block]:
-    """Find the fenced blocks of a page."""
+    """Yield the fenced blocks of a page."""
     for found in FENCE.finditer(text):
         indent = len(found["indent"])
         body = "".join(
@@ -62,7 +62,7 @@ def prose(text: str) -> str:
 
 
 def links(text: str) -> list[str]:
-    """Find the targets of a page's links and pictures."""
+    """Return the targets of a page's links and pictures."""
     return LINK.findall(prose(text)) + DEFINITION.findall(prose(text))
 
 
@@ -78,7 +78,7 @@ def anchors(text: str) -> set[str]:
 
 
 def examples(block: Block) -> Iterator[Example]:
-    """Split a console block into commands (``$ `` starts one, a backslash continues it) and outputs."""
+    """Yield each command (from ``$ ``, continued by a backslash) of a console block with its output."""
     lines = block.text.splitlines()
     at = 0
     while at < len(lines):
@@ -98,7 +98,7 @@ def examples(block: Block) -> Iterator[Example]:
 
 
 def matches(expected: str, actual: str) -> bool:
-    """Compare outputs; a line ``...`` matches any number of lines, ``...`` within a line any text."""
+    """Return whether outputs agree; a line ``...`` matches any lines, ``...`` within a line any text."""
     pattern = ""
     for line in expected.strip("\n").splitlines():
         if line.strip() == CUT:

@@ -14,7 +14,7 @@ PACKAGE = ROOT / "src" / "weft"
 
 
 def files() -> list[Path]:
-    """List every Python file of the package, sorted."""
+    """Return every Python file of the package, sorted."""
     return sorted(PACKAGE.rglob("*.py"))
 
 
@@ -31,7 +31,7 @@ def package_of(path: Path) -> str:
 
 @cache
 def tree(path: Path) -> ast.Module:
-    """Parse a source file."""
+    """Return the syntax tree of a source file."""
     return ast.parse(path.read_text(encoding="utf-8"), str(path))
 
 

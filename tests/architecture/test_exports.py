@@ -10,7 +10,7 @@ from architecture.package import PACKAGE, files, module_name, tree
 
 
 def exported(path: Path) -> list[str] | None:
-    """Read ``__all__`` from the syntax tree; None if there is none."""
+    """Return ``__all__`` of a file, read from its syntax tree; None if there is none."""
     for node in tree(path).body:
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
         if any(isinstance(target, ast.Name) and target.id == "__all__" for target in targets):

@@ -23,7 +23,7 @@ ALLOWED_SMALL_MODULES: dict[str, str] = {
 
 @cache
 def figures() -> dict[str, Any]:
-    """Run `.ci/figures.py`."""
+    """Return the figures that `.ci/figures.py` computes."""
     specification = importlib.util.spec_from_file_location("figures", ROOT / ".ci" / "figures.py")
     assert specification is not None
     assert specification.loader is not None

@@ -112,7 +112,7 @@ ALLOWED = {
 
 
 def build_package(root: Path, contents: dict[str, str]) -> None:
-    """Write a small package that contains every layer."""
+    """Write a small package with an empty package per layer, and these files."""
     package = root / "weft"
     layer_names = [name.strip("()") for name in layers()]
     wanted = {f"{name}/__init__.py": "" for name in layer_names} | {"schedule/verification.py": ""} | contents

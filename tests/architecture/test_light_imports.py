@@ -20,13 +20,13 @@ PACKAGES = sorted(
     if (path / "__init__.py").exists() and path.name != "cli"
 )
 MOST_MODULES_FOR_IMPORT = 20
-"""Beyond those of a bare Python; twelve when this was written."""
+"""Maximum number of modules beyond those of a bare Python; twelve when this was written."""
 MOST_MODULES_FOR_HELP = 20
-"""Beyond those of a bare Python and of click; nine when this was written."""
+"""Maximum number of modules beyond those of a bare Python and click; nine when this was written."""
 
 
 MOST_MODULES_FOR_RUN = 260
-"""Modules of weft for a run of one task, with its reports; about 200 when this was written."""
+"""Maximum number of weft's modules in a run of one task with reports; about 200 when written."""
 
 
 def loaded(program: str) -> set[str]:

@@ -11,7 +11,7 @@ from architecture.package import PACKAGE, ROOT, files, imports, module_name, tre
 
 EMPTY_NAMES = {"utils", "util", "misc", "common", "helpers", "helper", "tools", "stuff"}
 GENERATOR_NAMES = {"Generator", "SeedSequence", "BitGenerator", "PCG64", "default_rng"}
-"""What may be used of ``numpy.random``; everything else there draws from hidden global state."""
+"""Names of ``numpy.random`` that may be used; all others draw from hidden global state."""
 MAKERS = {"default_rng", "SeedSequence", "PCG64"}
 MACHINE_PATH = re.compile(r"^/(home|tmp|root|work|Users|mnt|opt)(/|$)")
 UNFINISHED = re.compile(r"#.*\b(TODO|FIXME|XXX|HACK)\b")

@@ -36,7 +36,7 @@ class Stable:
         )
 
     def start(self, order: dict[str, Any]) -> Engine:
-        """Start an engine."""
+        """Fork an engine that executes an order, and return it."""
         return Engine(self, int(self.ask({"do": "start", **order})))
 
     def ask(self, message: dict[str, Any]) -> Any:
@@ -55,7 +55,7 @@ class Stable:
 
 
 class Engine:
-    """One engine."""
+    """A running engine, as a process of the server."""
 
     def __init__(self, stable: Stable, pid: int) -> None:
         self.pid = pid

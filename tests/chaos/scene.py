@@ -101,7 +101,7 @@ class Started:
     """One start of a program, from its own log line."""
 
     task: str
-    """With its iteration, such as ``step#2``."""
+    """Name of the task with its iteration, such as ``step#2``."""
     pid: int
 
 
@@ -187,7 +187,7 @@ class Scene:
         assert code == 0, f"the engine ended with {code}\n{self.last_words()}"
 
     def again(self) -> None:
-        """Resume the unfinished execution, or start a new one if it has failed permanently."""
+        """Resume the unfinished execution; start a new one if it has failed permanently."""
         for _ in range(2):
             if self.is_over or self.live().wait(90.0) == 0:
                 return
@@ -202,7 +202,7 @@ class Scene:
         return bool(found) and found[-1].state == "completed"
 
     def last_words(self) -> str:
-        """Return the log of the last engine."""
+        """Return the end of the log of the last engine."""
         return (self.notes / f"engine-{self.lives}").read_text(errors="replace")[-6000:]
 
     # Processes.
@@ -217,7 +217,7 @@ class Scene:
         return [one for one in found.values() if self._is_ours(one.pid)]
 
     def runners(self) -> list[int]:
-        """Return the running runners."""
+        """Return the process numbers of the running runners."""
         pids = []
         for path in self.project.glob(".weft/runners/*/*/pid"):
             text = path.read_text().partition(" ")[2]
@@ -225,7 +225,7 @@ class Scene:
         return [pid for pid in pids if self._is_ours(pid)]
 
     def processes(self) -> dict[int, str]:
-        """Return every process with this scene's environment, in any session."""
+        """Return the command lines of all processes with this scene's environment, by process number."""
         found = {}
         for name in os.listdir("/proc"):  # noqa: PTH208
             if name.isdecimal() and self._is_ours(int(name)):
@@ -256,7 +256,7 @@ class Scene:
         return Outcome(self._files(self._given), starts)
 
     def audit(self, expected: Outcome, *, once: bool = False) -> list[str]:
-        """Return everything that is wrong; ``once``: no program may have been started twice."""
+        """Return a text per deviation from the expected result; ``once``: no program may run twice."""
         return [
             *self._wrong_files(expected),
             *self._wrong_starts(expected, once),
@@ -334,7 +334,7 @@ def _explained(event: Ended) -> bool:
 
 
 def undisturbed(folder: Path, stable: Stable, workflows: Sequence[str]) -> Outcome:
-    """Run workflows without disturbances."""
+    """Return the result of workflows that run without disturbances."""
     scene = Scene(folder, stable, workflows)
     scene.finish()
     outcome = scene.outcome()

@@ -124,7 +124,7 @@ def _seen(condition: Callable[[], object], timeout_s: float = PATIENCE_S) -> boo
 
 
 def _why(scene: Scene) -> str:
-    """Return all reasons of failures in the journal."""
+    """Return all reasons of failures in the journal and in the logs of programs, as one text."""
     events = [entry.event for entry in scene.entries()]
     printed = [getattr(event, "story", "") or getattr(event, "problem", "") for event in events]
     logs = [path.read_text(errors="replace") for path in scene.project.glob(".weft/attempts/*/*/err")]

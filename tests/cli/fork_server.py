@@ -26,7 +26,7 @@ __all__: list[str] = []
 
 LONGEST_REQUEST_BYTES = 1 << 20
 EXCLUDED = "weft.planners.exact."
-"""Loads the solver, which enlarges every fork and is rarely needed."""
+"""Prefix of modules that are not imported: they load a solver, which makes every fork slower."""
 
 Request = tuple[dict[str, Any], list[int]]
 

@@ -1,4 +1,4 @@
-"""A project for commands, run in this process or in one of their own."""
+"""A project in which tests run commands, in this process or in a new process."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class Project:
         return found
 
     def end(self, process: subprocess.Popen[str]) -> None:
-        """Stop processes that a failed test may have left."""
+        """Stop a command and the programs that a failed test may have left."""
         if process.poll() is None:
             process.kill()
             process.wait()

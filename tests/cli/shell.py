@@ -30,7 +30,7 @@ machines:
 links: {default: {bandwidth: 100MB/s, latency: 1ms}}
 """
 LONGEST_LINE = 400
-"""Messages are for people; large values are shortened."""
+"""Maximum length of a line of a message; large values must be shortened."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

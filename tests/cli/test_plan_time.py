@@ -94,7 +94,7 @@ def test_planning_time_is_stored_and_printed(hard: Path) -> None:
 
 
 def searching(folder: Path, *arguments: str) -> tuple[subprocess.Popen[bytes], int]:
-    """Start a search with a terminal as standard error, and wait for the first plan of a search.
+    """Start ``weft plan`` with a terminal as standard error, and wait until it shows a searched plan.
 
     With other load the line may skip the first plans of weave and show those of cp-sat.
     """

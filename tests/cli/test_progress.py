@@ -33,7 +33,7 @@ def double_it(value):
 
 
 class NotCompiled:
-    """The compiled form of a kernel, without the time that compiling takes."""
+    """Stands for a compiled kernel, and calls the plain function."""
 
     def __init__(self, function):
         self.function = function

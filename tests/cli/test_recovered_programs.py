@@ -58,7 +58,7 @@ class Outliving:
         engine.wait()
 
     def let_end(self, *names: str) -> None:
-        """Let programs end and wait until their runner has recorded it."""
+        """Let programs end and wait until their runner has recorded their ends."""
         before = self.ends()
         for name in names:
             self.project.write(f"go-{name}", "")
@@ -77,7 +77,7 @@ class Outliving:
         assert done.code == 0, done
 
     def again(self) -> str:
-        """Run again and return the lines about reuse."""
+        """Run the workflow again and return the output lines about reuse."""
         done = self.project.weft("run", "w.yaml", "--on", "only.yaml")
         assert done.code == 0, done
         return done.out.partition("reuse of earlier results:\n")[2].partition("run 2")[0]

@@ -94,7 +94,7 @@ def test_reproduce_names_a_figure_outside_its_tolerance(tmp_path: Path) -> None:
 
 
 def decided(shown: str) -> list[dict[str, object]]:
-    """Return the rows that do not depend on the processor."""
+    """Return the rows of a JSON output that do not depend on processor time."""
     return [row for row in json.loads(shown)["rows"] if not row["table"].startswith("processor time")]
 
 
@@ -110,7 +110,7 @@ def wait_for_runs(folder: Path, number: int, process: subprocess.Popen[bytes]) -
 
 
 def stop_experiment(folder: Path, sign: signal.Signals) -> tuple[int, bytes, int]:
-    """Stop an experiment by a signal; return exit code, output and number of runs."""
+    """Stop an experiment by a signal; return exit code, error output and number of stored runs."""
     streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
     process = start(*QUICK, folder=folder, **streams)
     ledger = wait_for_runs(folder, 3, process)

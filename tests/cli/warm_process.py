@@ -29,7 +29,7 @@ READ_BY_PYTHON = ("PYTHON", "LC_", "LANG")
 
 @cache
 def _server_socket() -> str:
-    """Start the server once; return the path of its socket."""
+    """Return the path of the socket of the server, which the first call starts."""
     folder = tempfile.TemporaryDirectory(prefix="weft-warm-")
     path = str(Path(folder.name) / "socket")
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
@@ -56,7 +56,7 @@ def _beside(name: str) -> str:
 
 
 def weft(*arguments: str, folder: Path, **variables: str) -> Outcome:
-    """Run ``weft`` in a folder."""
+    """Run ``weft`` in a folder, in a fork of the server, and return its outcome."""
     assert not [name for name in variables if name.startswith(READ_BY_PYTHON)]
     request = {"arguments": arguments, "folder": str(folder), "variables": environment(**variables)}
     with (

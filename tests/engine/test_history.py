@@ -41,7 +41,7 @@ def simulate_history(
     arrivals=None,
     how=EngineSettings(),  # noqa: B008
 ):
-    """Simulate and return the history."""
+    """Return the history of the simulated workflows."""
     platform = Platform(
         name="grid", machines=tuple(Machine(name=name, **more) for name, more in machines.items())
     )
@@ -239,7 +239,7 @@ def test_work_is_conserved_and_nodes_are_never_allocated_twice(simulation):
 
 
 def _compare_with_entries(history, entries, *, at_once):
-    """Compare with the start of every program, read directly from the entries."""
+    """Assert that the history has the start of every program that the entries state."""
     if at_once:
         began = {
             each.attempt: entry.now
@@ -255,7 +255,7 @@ def _compare_with_entries(history, entries, *, at_once):
 
 
 def _most_at_once(history, machines):
-    """Return the maximal number of busy nodes per machine."""
+    """Return, by machine, the maximum number of nodes that were busy at the same time."""
     changes = defaultdict(list)
     for attempt in history.attempts.values():
         if (

@@ -47,7 +47,7 @@ def test_exact_sum_does_not_depend_on_the_order_of_changes(seconds, shuffler):
 
 
 def chain_and_sweep():
-    """Return tasks of which many have equal ranks, with a transfer and a virtual task."""
+    """Return a compiled workflow in which many tasks have equal ranks, with a transfer and a virtual task."""
     return CompiledWorkflow(
         "w",
         instance(
@@ -236,7 +236,7 @@ def waiting(number, nodes, seconds):
 
 
 def reference_free_at_s(capacity, holders, queue, nodes, now, speed):
-    """Start the queued attempts one by one, each at the first time after which enough nodes stay free."""
+    """Return when ``nodes`` nodes are free after the queued attempts, which start one after another."""
     taken = [(max(end, now), some) for end, some in holders]
     begin = now
     for some, seconds in [*queue, (nodes, 0.0)]:
@@ -250,7 +250,7 @@ def reference_free_at_s(capacity, holders, queue, nodes, now, speed):
 
 @st.composite
 def queues(draw, most):
-    """Draw a machine with holders and a queue."""
+    """Draw a machine with running attempts (``holders``) and queued ones."""
     capacity = draw(st.integers(1, 5))
     holders, room = [], capacity
     for _ in range(draw(st.integers(0, 4))):

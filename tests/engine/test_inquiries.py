@@ -60,7 +60,7 @@ def is_settling(state):
 
 
 def check(engine):
-    """Compare the indexes after an event."""
+    """Assert that the indexes agree with the reference after an event."""
     state = engine.state
     assert state.inquiries.is_settling(state.now) == is_settling(state)
     for machine in state.machines:
@@ -77,7 +77,7 @@ def _next_s(asked_s, every_s):
 
 @pytest.fixture(scope="module")
 def compared():
-    """Compare every refresh with the reference, and return the compared queries."""
+    """Compare the queries of every refresh with the reference; return the list of compared queries."""
     refresh, seen = machines.refresh_inquiries, []
 
     def watched(context):

@@ -149,7 +149,7 @@ def journal():
 
 
 def changed(entries, wanted, change):
-    """Change the first matching command or event."""
+    """Return the entries with the first matching command or event changed."""
     found, done = [], False
     for entry in entries:
         if not done and wanted(entry.event):

@@ -10,7 +10,7 @@ from weft.workflow.builder import Builder
 
 
 def chain(*, shared=False):
-    """Make a -> b -> c with files; b is tied to a's abstract machine if ``shared``."""
+    """Return the workflow a -> b -> c with files; if ``shared``, a and b have one abstract machine."""
     flow = Builder("chain")
     tied = {"machine": "here"} if shared else {}
     flow.task("a", work=10, outputs={"x": 1000}, requirements='name == "m0"', **tied)

@@ -34,7 +34,7 @@ def cancelled(attempt=0, done=0.5):
 
 
 def moving(engine, at=20.0):
-    """Return an engine with a requested migration to m1."""
+    """Request a migration of the task to m1; return the commands as text."""
     return engine.handle(ev.RequestReceived(what="migrate", run=0, task=0, machine=1), at=at)
 
 
@@ -290,7 +290,7 @@ def test_queued_attempt_moves_without_cancellation():
 
 
 class Restless:
-    """Policy that places the task on m0 and then moves it as given."""
+    """Policy that places the task on m0 and then makes the moves in ``moves``."""
 
     name, title, needs_plan, order = "restless", "", False, ByIndex()
     moves = ()

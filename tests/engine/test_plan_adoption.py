@@ -64,7 +64,7 @@ class Done:
         return Counter(self.names[command.task] for _, command in self.commands(cm.Start))
 
     def machines(self):
-        """Return the machines of the starts by task, in order."""
+        """Return, by task, the machines on which it was started, in order."""
         found = {}
         for _, command in self.commands(cm.Start):
             found.setdefault(self.names[command.task], []).append(command.machine)

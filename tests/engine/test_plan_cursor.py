@@ -27,7 +27,7 @@ STORED = store_schedule(planned(ROOM.instance), ROOM, planner="heft", steps=0)
 
 
 def accepts_machine(task, machine, count):
-    """Return whether a task accepts a machine; one machine is refused."""
+    """Return whether a task accepts a machine: every machine except the last."""
     return machine != MACHINES - 1
 
 
@@ -45,7 +45,7 @@ class Scene:
         self.free = [0] * MACHINES
 
     def kind(self, task):
-        """Draw a kind: one of two groups, with original or changed requirements, bound or unbound."""
+        """Draw the kind of a task: its group, original or changed requirements, its machine or -1."""
         group = self.data.draw(st.sampled_from([0, 0, 0, 1, -3, -4]))
         return group, self.data.draw(st.sampled_from([-1, -1, -1, 0, 1]))
 
@@ -58,7 +58,7 @@ class Scene:
         self.tasks.remove(task)
 
     def change(self):
-        """Change something between two traversals."""
+        """Add or remove a task, or change the state of a machine, between two traversals."""
         what = self.data.draw(st.sampled_from(["add", "add", "remove", "down or up", "free"]))
         task, machine = (
             self.data.draw(st.integers(0, TASKS - 1)),
@@ -79,7 +79,7 @@ class Scene:
         self.changes.note(machine)
 
     def turns(self, *, strict=False):
-        """Start a cursor and its reference after refreshing the index."""
+        """Refresh the index; return a new cursor and its reference."""
         self.known_down.clear()
         self.known_down.update(self.down)
         self.tasks.refresh(self.changes, lambda machine: machine not in self.down)
@@ -100,7 +100,7 @@ class Scene:
 
 @st.composite
 def some(draw, number):
-    """Draw a number of repetitions."""
+    """Draw a range of up to ``number`` repetitions."""
     return range(draw(st.integers(0, number)))
 
 

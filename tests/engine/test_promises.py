@@ -43,7 +43,7 @@ ENDS = {"until": "last.exit_code == 0", "max_iterations": 99}
 
 
 def loops(expect, inner=None):
-    """Return the loop, optionally with a nested one around the task of 3 s."""
+    """Return the loops of the workflow: the outer one, and optionally one around the task of 3 s."""
     printed = {} if expect is None else {"expect": expect}
     found = {"outer": {"last": "last", "first": "first", **ENDS, **printed}}
     if inner is not None:

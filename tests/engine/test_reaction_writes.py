@@ -11,7 +11,7 @@ import pytest
 from weft.engine import reactions, state
 
 STATE_FILES = [Path(inspect.getfile(state)).parent / name for name in ("run.py", "machines.py", "state.py")]
-"""The classes that reactions can reach; a compiled workflow has only caches."""
+"""Files with the state classes that reactions can reach; a compiled workflow has only caches."""
 
 REACTION_FILES = sorted(Path(inspect.getfile(reactions)).parent.glob("*.py"))
 

@@ -95,7 +95,7 @@ def test_rescheduling_after_timeouts_ends_with_a_failed_run():
 
 
 def grown(lines):
-    """Return tasks over the lines of a file, and a scenario with this many lines."""
+    """Return tasks with a sweep over the lines of a file, and a scenario with this many lines."""
     tasks = {
         "split": {"work": 1, "outputs": {"parts": 1}},
         "chunk": {"work": 1, "sweep": {"c": "lines(parts)"}, "inputs": ["parts"]},

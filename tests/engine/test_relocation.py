@@ -25,7 +25,7 @@ def running(settings, platform=None, **facets):
 
 
 def slow(done=0.1):
-    """Report less than half of the expected progress at 20 of 50 seconds."""
+    """Return a report of less than half of the expected progress, at 20 of 50 seconds."""
     return ev.Progressed(attempt=0, work_done=done)
 
 

@@ -19,7 +19,7 @@ from weft.runtime.simulation import Simulation
 
 
 def stopped(instances, at_s, *, arrivals=("w",), scenario=UNDISTURBED, settings=None, policy="plan"):
-    """Simulate up to the first event at or after a time; return the state."""
+    """Return the state of a simulation that stops at the first event at or after ``at_s``."""
     simulation = Simulation(
         library=WorkflowLibrary(instances),
         arrivals=[Arrival(workflow=key) for key in arrivals],
@@ -41,7 +41,7 @@ CHAIN = {
     "b": {"work": 10, "inputs": ["x"], "after": "mid"},
     "c": {"work": 5, "after": ["b", "long"]},
 }
-"""On three machines at 10 s: a has ended, long and mid run, b and c wait."""
+"""Tasks for three machines; at 10 s a has ended, long and mid run, b and c wait."""
 
 
 @pytest.fixture

@@ -30,11 +30,11 @@ PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
 """A failing run is not shrunk: that takes minutes, and its journal shows what happened."""
 
 MOST_ENTRIES = 300
-"""Limit for random runs."""
+"""Maximum number of journal entries of a random run."""
 
 
 def recorded(simulation):
-    """Simulate; return the entries, a digest of the state after each, the history, and the engine."""
+    """Return the entries of a simulation, a digest of the state after each, its history and its engine."""
     entries, digests, history = [], [], History()
 
     def check(engine):

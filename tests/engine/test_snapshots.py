@@ -17,7 +17,7 @@ MOST_ENTRIES = 300
 
 
 def recorded(simulation):
-    """Simulate; return the entries, a snapshot and a digest after each, and the engine."""
+    """Return the entries of a simulation, a snapshot and a digest after each, and the engine."""
     entries, kept, digests = [], [], []
 
     def look(engine):

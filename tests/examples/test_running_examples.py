@@ -20,9 +20,9 @@ from weft.engine.history import History
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FOLDERS = {"convergence", "functions", "words"}
 QUICK = {"step_s": 0.01, "slowness": 40}
-"""The solver sleeps less."""
+"""Parameters with which the example's solver sleeps less."""
 ATTIC = 2
-"""The machine that is slow in the second iteration."""
+"""Index of the machine that is slow in the second iteration."""
 
 
 def run_copy(name, tmp_path, **options):

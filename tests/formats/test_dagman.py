@@ -36,7 +36,7 @@ def refusals(folder, text):
 
 @pytest.fixture
 def published(bench_data, tmp_path):
-    """Copy the published templates beside their graphs under the names that the graphs use."""
+    """Return a function that copies a graph, with its templates under the names that the graph uses."""
 
     def place(graph, prefix):
         source = bench_data / "gridway-examples"

@@ -102,7 +102,7 @@ def read(kind, text):
 
 
 def judge(kind, text):
-    """Return whether a file can be read and is valid."""
+    """Read and check a file of this kind; raise InvalidInput if it is invalid."""
     found = read(kind, text)
     if kind == "workflow":
         check(found)

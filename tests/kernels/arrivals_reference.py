@@ -16,7 +16,7 @@ from weft.instance.instance import Instance
 __all__ = ["Arrivals"]
 
 _ROWS = 256
-"""Rows of the link matrices that are kept as lists."""
+"""Maximum number of rows of the link matrices that are kept as lists."""
 
 
 class Arrivals:
@@ -36,14 +36,14 @@ class Arrivals:
         self.links = lru_cache(maxsize=_ROWS)(self._links)
 
     def _links(self, location: int) -> list[tuple[float, float]]:
-        """Return latency and seconds per byte from one location to each."""
+        """Return (latency, seconds per byte) from a location to every location."""
         latency, inverse = self.network.latency_s[location], self.network.inverse_bandwidth[location]
         return list(zip(latency.tolist(), inverse.tolist(), strict=True))
 
     def ready_s(
         self, task: int, earliest_s: float, machine: Sequence[int], finish_s: Sequence[float]
     ) -> list[float]:
-        """Return, per machine, when the data of all predecessors that have a finish are there."""
+        """Return, per machine, when the data of all predecessors with a known finish have arrived there."""
         base, arrivals = earliest_s, []
         for edge in range(self.pointer[task], self.pointer[task + 1]):
             before = self.before[edge]
@@ -86,7 +86,7 @@ class Arrivals:
         return ready
 
     def moved_s(self, start_s: float, source: int, size: float) -> list[float]:
-        """Return, per machine, when one file that leaves a machine at a moment arrives there."""
+        """Return, per machine, when a file that leaves ``source`` at ``start_s`` arrives there."""
         links, home = self.links(self.location[source]), self.host[source]
         at_place = [start_s + (latency + size * inverse) for latency, inverse in links]
         return [

@@ -47,7 +47,7 @@ class Place:
         return all(self.fits_at(held, moment, nodes, amounts) for moment in moments)
 
     def earliest_start(self, held, ready, seconds, nodes, amounts):
-        """Try the ready time, then the end of every interval, as a start."""
+        """Return the first feasible start among the ready time and the ends of all intervals."""
         moments = [ready, *sorted({one.finish for one in held if one.finish > ready})]
         fitting = (at for at in moments if self.fits(held, at, at + seconds, nodes, amounts))
         return next(fitting, math.inf)

@@ -9,7 +9,7 @@ __all__ = ["textbook_finish_s"]
 
 
 def textbook_finish_s(instance, order):
-    """Place the tasks in an order, each where it finishes first; return all finishes."""
+    """Return the finish of every task if tasks are placed in this order, each where it finishes first."""
     graph, network = instance.graph, instance.network
     location, host = network.location.tolist(), network.host.tolist()
     latency, inverse = network.latency_s.tolist(), network.inverse_bandwidth.tolist()

@@ -51,13 +51,13 @@ class LookaheadPlacement(Placement):
         return min(found)
 
     def modes_of(self, task, bound):
-        """List (machine, count, nodes, seconds) of the modes on a machine; -1: on all."""
+        """Return (machine, count, nodes, seconds) of a task's modes on machine ``bound``; -1: on all."""
         modes = self.instance.modes(task)
         columns = (modes.machine.tolist(), modes.count.tolist(), modes.nodes.tolist(), modes.seconds.tolist())
         return [mode for mode in zip(*columns, strict=True) if bound in (-1, mode[0])]
 
     def successors(self, task):
-        """List (task, edge) of the compute tasks that depend on a task."""
+        """Return (task, edge) for each compute task that depends on a task."""
         graph = self.graph
         return [
             (after, edge)

@@ -18,7 +18,7 @@ __all__ = ["Placement"]
 
 _UNBOUND = -1
 _Listed = tuple[Callable[[int | Indices], Floats], list[int], list[int], list[int], float]
-"""A group of modes: how to read seconds; machine, count, nodes; the factor by which a finish may be later."""
+"""A group of modes: function of seconds, machines, counts, nodes, factor by which a finish may be later."""
 
 
 class Placement:
@@ -46,7 +46,7 @@ class Placement:
         """Per binding variable that is not bound yet: transfers that end there."""
         choosing = graph.variable[graph.kind != TRANSFER]
         self.anchors = np.bincount(choosing, minlength=len(graph.variables)).tolist()
-        """Per binding variable: tasks that will choose its machine."""
+        """Per binding variable: the number of tasks that can choose its machine."""
 
     def schedule(self) -> Schedule:
         """Return the finished schedule."""

@@ -18,7 +18,7 @@ class Job:
 
 
 def jobs_of(made, counts):
-    """Return the tasks of an instance as jobs with some counts."""
+    """Return the tasks of an instance as jobs with these node counts."""
     graph, jobs = made.graph, []
     for task in range(len(graph)):
         nodes, seconds, amounts = 0, 0.0, ()

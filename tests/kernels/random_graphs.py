@@ -92,7 +92,7 @@ def forest(rng):
 
 
 def _moving(rng, draw, index):
-    """Write a file on one abstract machine, move it to another and read it there, or wait for it elsewhere."""
+    """Return tasks that write a file on one abstract machine, move it to another, and read or await it."""
     source, target = f"A{rng.integers(3)}", f"B{rng.integers(3)}"
     last = {"work": draw(), "machine": target, "inputs": [f"x{index}"]}
     if rng.integers(3) == 0:

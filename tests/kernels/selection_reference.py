@@ -56,7 +56,7 @@ class Selection(Placement):
         return best[0] - min(others, default=math.inf), self.rank[task]
 
     def take(self, task):
-        """Place a task in its best mode, or the smallest count that ends soon enough."""
+        """Place a task in its best mode or, with a factor, in the smallest count within the factor."""
         options = self.options(task)
         best = min(options)
         if self.factor > 1 and len({count for _, _, count, *_ in options}) > 1:
@@ -72,7 +72,7 @@ class Selection(Placement):
         self._record(task, machine, nodes, start, start + spent)
 
     def options(self, task):
-        """List (value, finish, count, machine, nodes, start, seconds) of every mode."""
+        """Return (value, finish, count, machine, nodes, start, seconds) of every mode of a task."""
         ready = self.arrivals.ready_s(task, self.earliest_s[task], self.machine, self.finish_s)
         waiting = [
             other for other in self.graph.predecessors(task).tolist() if math.isnan(self.finish_s[other])

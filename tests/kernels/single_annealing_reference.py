@@ -37,7 +37,7 @@ class Standing:
         return float(modes.seconds[modes.machine.tolist().index(self.machine[task])])
 
     def neighbours(self):
-        """Return per task its neighbours on its machine; the number of tasks stands for none."""
+        """Return each task's previous and next task on its machine; the number of tasks stands for none."""
         none = len(self.made)
         before, behind = [none] * none, [none] * none
         for line in self.lines.values():

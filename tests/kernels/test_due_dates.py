@@ -35,7 +35,7 @@ def columns(schedule):
 
 
 def both(made, rng):
-    """Return the schedules of kernel and reference for random due dates and prices, and the tasks that are
+    """Return the schedules of kernel and reference for random due dates and prices, and which tasks are
     in time.
     """
     due = np.where(rng.integers(5, size=len(made)) > 0, rng.integers(0, 25, size=len(made)), np.inf)

@@ -69,7 +69,7 @@ def test_instances_with_all_features_are_placed_as_by_the_reference(
 
 @cache
 def graphs(seed, integers):
-    """Return some instances, shared by all tests because instances are immutable."""
+    """Return random instances of several kinds, shared by all tests because instances are immutable."""
     rng = generator(seed, "just in time", str(integers))
     layout = ("related", "classes", "table")[seed % 3]
     return (

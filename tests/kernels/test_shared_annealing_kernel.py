@@ -49,7 +49,7 @@ def unknown():
 
 
 def run(workspace, state, best, score, rng, *, steps=1, heat=0.0, fresh=0):
-    """Take some annealing steps."""
+    """Run ``steps`` annealing steps of the kernel."""
     shop, links, ways, _, goal, moves, layout, scratch = workspace
     uniform, exponential = rng.random(DRAWS * steps), rng.standard_exponential(steps)
     inputs = (shop, links, ways, goal, moves, fresh, heat, steps, uniform, exponential, scratch)
@@ -57,7 +57,7 @@ def run(workspace, state, best, score, rng, *, steps=1, heat=0.0, fresh=0):
 
 
 def reference_of(made, workspace, state):
-    """Decode a state by the reference: starts, finishes, node-seconds, cost."""
+    """Return starts, finishes, node-seconds and cost of a state, decoded by the reference."""
     modes = np.zeros(len(made), dtype=np.uint32)
     compute = made.group >= 0
     modes[compute] = workspace.mode[state.mode[compute]]
@@ -107,7 +107,7 @@ def made_from(kind, seed):
 
 
 def valued(aim, made, workspace, state):
-    """Return excess and objective of a state, computed from the reference's schedule."""
+    """Return the excess over the limits and the objective of a state, from the reference's schedule."""
     _, finish, node_s, cost = reference_of(made, workspace, state)
     missed = sum(
         (amount - limit) / limit

@@ -47,7 +47,7 @@ class ReferenceTimeline:
         return next(start for start in starts if self.fits(start, seconds, nodes, amounts))
 
     def after_all(self, ready, seconds, nodes, amounts):
-        """Try only starts after which the machine stays free enough."""
+        """Return the earliest start after which enough of the machine stays free."""
         return self.earliest(ready, math.inf if seconds else 0.0, nodes, amounts)
 
     def take(self, start, seconds, nodes, amounts):
@@ -93,7 +93,7 @@ class Line:
         self.call(occupy, self._load(nodes, amounts), start, seconds)
 
     def steps(self):
-        """List the free nodes, step by step."""
+        """Return (time, free nodes) of every step."""
         lines, found = self.lines, []
         step = lines.last_step[0]
         while step != lines.no_step:

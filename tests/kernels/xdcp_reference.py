@@ -71,7 +71,7 @@ def random_case(rng, *, shared, ties):
 
 
 class Times:
-    """AEFT and ALFT of some queues; ``out`` is in no queue and has its shortest time."""
+    """AEFT and ALFT of given queues; the subtask ``out`` is in no queue and has its shortest time."""
 
     def __init__(self, case, queues, *, out=None, deadline=None):
         where = {task: machine for machine, queue in enumerate(queues) for task in queue}
@@ -148,7 +148,7 @@ def xdcp_pass(case, queues, limit):
 
 
 def allowed_slots(case, queues, task, length):
-    """List (finish, machine, position) of every feasible slot of a subtask."""
+    """Return (finish, machine, position) of every feasible slot of a subtask."""
     times = Times(case, queues, out=task, deadline=length)
     before, after = (reachable(case, queues, task, backwards=way) for way in (True, False))
     ready = max([case.earliest[task], *(times.aeft[parent] for parent in case.parents[task])])

@@ -29,7 +29,7 @@ DEMANDED = {
     "u4": {"A3.1", "A3.2", "A3.3", "A3.7", "A3.8", "A3.9"},
 }
 NOT_DRAWN = {"s3-degradation", "s3-requirements", "s5-starvation"}
-"""Deterministic experiments."""
+"""Names of the experiments without random numbers."""
 LONG = {"s5-scenario", "u1", "u2", "u3", "u4"}
 """Experiments whose runs take seconds; they have their own, shorter tests."""
 UNBREAKABLE = {"A1.3", "A1.6", "A2.6", "A4.7", "A4.8"}

@@ -60,7 +60,7 @@ class Drawing(Double):
     """Draws machines at random and keeps the better schedule."""
 
     counts_as: int = 20
-    """Steps that a schedule counts as: many steps then take little time."""
+    """Number of steps that one schedule counts, so that many steps take little time."""
 
     def improve(self, request):
         calls.append("drawing")
@@ -136,7 +136,7 @@ class Refusing(Double):
 
 
 class Beginning(Double):
-    """Makes the first plan when no list planner can."""
+    """Plans without an incumbent, for instances that no list planner can plan."""
 
     def plan(self, request):
         if request.incumbent is not None:

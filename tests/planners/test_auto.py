@@ -35,13 +35,13 @@ FORKS = {
     "last": {"work": 2, "after": "more"},
 }
 LEVELS = {"a": {"sweep": {"k": "1..4"}, "work": 5}, "b": {"sweep": {"k": "1..4"}, "work": 5, "after": "a"}}
-"""On four equal machines the first plan is optimal."""
+"""Tasks of which the first plan on four equal machines is optimal."""
 MOLDABLE = {"wide": {"sweep": {"k": "1..5"}, "work": "10*k", "nodes": "1..4", "speedup": {"amdahl": 0.1}}}
 
 
 @pytest.fixture(scope="module")
 def open_gap():
-    """Return an instance whose first plans are above its lower bound."""
+    """Return an instance for which the plans of all list planners are above the lower bound."""
     made = instance(FORKS, UNLIKE)
     best = min(
         of_list(name, made)

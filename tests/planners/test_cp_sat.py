@@ -67,7 +67,7 @@ def improved(made, start, objective=MAKESPAN, budget=ENOUGH):
 
 
 def some_start(made, seed=3):
-    """Decode a random genome; return None if it does not fit beside the busy intervals."""
+    """Return the schedule of a random genome; None if it does not fit beside the busy intervals."""
     genome = random_genome(made, np.random.default_rng(seed))
     try:
         return decode(made, *genome)
@@ -117,7 +117,7 @@ def test_equal_machines_without_communication_are_proven_optimal(bench_data):
 
 
 def project(bench_data, tmp_path, size, file):
-    """Return a project of PSPLIB with modes and budgets."""
+    """Return the instance of a PSPLIB project with modes and budgets."""
     with zipfile.ZipFile(bench_data / "psplib" / "mrcpsp" / f"{size}.mm.zip") as archive:
         name = next(name for name in archive.namelist() if name.endswith(file))
         path = archive.extract(name, tmp_path)

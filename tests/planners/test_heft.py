@@ -21,7 +21,7 @@ ONLY = {f"m{index}": {"requirements": f'name == "m{index}"'} for index in range(
 
 
 def plan_of(tasks, on, **options):
-    """Plan, verify and return {task: (machine, nodes, start, finish)}."""
+    """Return HEFT's plan, which is verified, as {task: (machine, nodes, start, finish)}."""
     made = instance(tasks, on, **options)
     schedule = planned(made)
     assert verify(schedule, made.graph, made.platform) == []

@@ -23,7 +23,7 @@ from weft.schedule.verification import verify
 
 NUMBERS = st.one_of(st.integers(0, 6).map(float), st.floats(0, 1e6))
 PAIRS = st.lists(st.tuples(NUMBERS, NUMBERS), min_size=1, max_size=30)
-"""Many ties and many dominated pairs."""
+"""Strategy of lists of pairs, with many ties and many dominated pairs."""
 
 
 def entry(makespan_s: float, amount: float) -> FrontEntry:

@@ -29,7 +29,7 @@ from weft.workflow.checks import check_and_unfold
 
 @pytest.fixture
 def compiled(monkeypatch):
-    """Compile the search kernels only, because list planners run once."""
+    """Return a search function that compiles the search kernels only, because list planners run once."""
 
     def search(made, start="heft", **options):
         schedule = planned(made, start)

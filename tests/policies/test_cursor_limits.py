@@ -30,12 +30,12 @@ SCENES = {
         (Failure(machines=("m[0-9]",), at_s=6.0, repair_s=9.0),),
     ),
 }
-"""Properties of machines and tasks, and events."""
+"""By name: machines, tasks and events of a scene."""
 
 
 @pytest.fixture
 def hurried(monkeypatch):
-    """Count the cursors that skipped tasks."""
+    """Return a list that gets an entry for every cursor that skips tasks."""
     found, hurry = [], PlanCursor.hurry
 
     def counted(turn, is_free):

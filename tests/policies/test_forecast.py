@@ -185,12 +185,12 @@ def layered(rng, *, speeds, data=False, nodes=False, tasks=150):
 
 
 AHEAD = 38
-"""A quarter of the tasks, as 256 would be of 1,000."""
+"""Number of tasks placed one by one: a quarter of all, as 256 of 1,000."""
 
 
 @contextmanager
 def limit_placed_tasks(tasks):
-    """Limit the number of tasks that are placed one by one."""
+    """Limit, within a ``with`` block, the number of tasks that a forecast places one by one."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("weft.policies.forecast._MOST_PLACED", tasks)
         yield

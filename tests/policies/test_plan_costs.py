@@ -30,10 +30,10 @@ from weft.runtime.simulation import Simulation
 __all__ = ["little_looked_at"]
 
 FEW, MANY = 32, 128
-"""Machines."""
+"""Numbers of machines that are compared."""
 
 PER_MACHINE = 16
-"""Tasks that wait for each."""
+"""Number of tasks that wait for each machine."""
 
 SETTLED, EVENTS = 2, 2
 """Events per machine before anything is counted, and events per machine that are counted."""
@@ -107,7 +107,7 @@ CASES += [(scene, policy) for scene in list(SCENES)[4:] for policy in IN_EVERY_S
 
 
 def lines_per_event(monkeypatch, policy, machines, scene):
-    """Count the executed lines per event while two workflows compete on this many machines."""
+    """Return the executed lines per event while two workflows compete on this many machines."""
     scene = SCENES[scene]
     lines, handle, events = Lines(), Engine.handle, 0
     settled, counted = SETTLED * machines, EVENTS * machines

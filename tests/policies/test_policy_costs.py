@@ -24,7 +24,7 @@ from weft.policies.policy import make_policy
 from weft.runtime.simulation import Simulation
 
 FEW, MANY = 300, 1_500
-"""Tasks that wait."""
+"""Numbers of waiting tasks that are compared."""
 
 SETTLED, EVENTS = 30, 24
 """Events before anything is counted, and events that are counted."""
@@ -52,7 +52,7 @@ VARIANTS = [
     "manager-worker:fastest=true",
     "plan:strict=true",
 ]
-"""Options that select other code paths."""
+"""Policies with options that select other code paths."""
 
 COUNTED = tuple(str(Path(weft.__file__).parent / room) for room in ("policies", "engine"))
 
@@ -102,7 +102,7 @@ class Lines:
         self.counted = 0
 
     def during(self, function, *arguments):
-        """Call a function and count its lines."""
+        """Call a function, add the lines it executes to ``counted``, and return its result."""
         counted = 0
         traces = {}  # by file: the trace function of counted files, None for others
 
@@ -231,17 +231,17 @@ CASES += [
 CASES += [("machines are queried first", "foft"), ("tasks request more memory", "foft")]
 
 ON_FEW, ON_MANY = 16, 64
-"""Machines."""
+"""Numbers of machines that are compared."""
 
 PER_MACHINE = 36
-"""Tasks for each of them."""
+"""Number of tasks per machine."""
 
 ON_MACHINES = [(scene, policy) for scene, policy in CASES if "plan" not in policy]
 """Policies that follow plans are covered by ``test_plan_costs``."""
 
 
 def lines_per_event(monkeypatch, policy, waiting, scene, *, on=8, settled=SETTLED, events=EVENTS):
-    """Count the executed lines per event while two workflows compete and this many tasks wait."""
+    """Return the executed lines per event while two workflows compete and this many tasks wait."""
     make, where, scenario, *agreed = SCENES[scene]
     lines, handle, seen = Lines(), Engine.handle, 0
 

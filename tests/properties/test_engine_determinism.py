@@ -51,7 +51,7 @@ def print_journals():
 
 
 def journals(hash_seed):
-    """Run this file in a process with its own hash seed."""
+    """Return the digests that ``print_journals`` prints in a process with this hash seed."""
     code = "import test_engine_determinism as it; it.print_journals()"
     paths = os.pathsep.join((str(TESTS), str(TESTS / "properties")))
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": paths}

@@ -33,7 +33,7 @@ OTHERS = [
 def instances(draw):
     """Draw tasks of some seconds with data, node counts, amounts, shared machines and a transfer, on a platform.
 
-    Whole seconds and everything that becomes of them are exact: no gap is too small by rounding alone.
+    Sums of whole seconds are exact, so that rounding alone makes no gap too small.
     """
     seconds = st.integers(1, 4).map(float) if draw(st.booleans()) else st.floats(0.1, 10)
     number, tasks = draw(st.integers(1, 8)), {}
@@ -70,7 +70,7 @@ def instances(draw):
 
 
 def follow(made, planner):
-    """Plan and simulate; return the planned and the actual times by task."""
+    """Return the lines of a plan, and the result of the simulation that follows it."""
     ran = run_all({"w": made}, [(0, "w")], "plan", planner=planner, plan_steps=30)
     (run,) = ran.engine.state.runs
     assert run.ending == "completed"

@@ -21,7 +21,7 @@ SOME = settings(max_examples=40, deadline=None, derandomize=True)
 
 
 def compiled(workflow, platform, **options):
-    """Compile an instance; check the message and return None if it is infeasible."""
+    """Return the instance; None after checking the message if it is infeasible."""
     graph = unfold(workflow)
     try:
         return compile_instance(graph, platform, **options)

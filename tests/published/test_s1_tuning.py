@@ -17,7 +17,7 @@ RUNS, TREND_RUNS = 8, 5
 
 
 def mean_of(name, runs):
-    """Return the means of all measures over some runs of a cell."""
+    """Return the means of all measures over this number of runs of a cell."""
     cell = next(cell for cell in TuningStudy().cells(full=False) if cell.name == name)
     found = [TuningStudy().run(cell, generator(1, "published", name, str(number))) for number in range(runs)]
     return {key: float(np.mean([one[key] for one in found])) for key in found[0]}

@@ -50,7 +50,7 @@ def workflow(request, figures):
 
 
 def queued(figures, facts, made, counts):
-    """Run the tasks in the order of the figures: at every completion, start ready tasks until one does not
+    """Return a schedule in the order of the figures: at every end, start ready tasks until one does not
     fit.
     """
     number = len(counts)

@@ -20,11 +20,11 @@ TABLE_1 = {
     7: (25, 180), 8: (25, 250), 15: (50, 200), 16: (50, 200), 31: (100, 100), 32: (100, 190), 63: (100, 215),
     64: (150, 260),
 }  # fmt: skip
-"""By size: individuals and the median of generations."""
+"""By number of tasks: the size of the population, and the median of generations in the paper."""
 
 
 def medians_of(case):
-    """Return the medians of all measures over some runs of a case."""
+    """Return the medians of all measures over several runs of a case."""
     cell = case.cell()
     found = [
         AlphaStudy().run(cell, generator(1, "published", cell.name, str(number))) for number in range(RUNS)

@@ -32,7 +32,7 @@ def arrivals(figures):
 
 
 def sorted_pair(pair):
-    """Return the time before the name."""
+    """Return a pair of a time and a name, in any order, as [time, name]."""
     return sorted(pair, key=lambda value: isinstance(value, str))
 
 

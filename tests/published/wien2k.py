@@ -42,7 +42,7 @@ def wien2k():
 
 
 def grid_of(facts, number=None):
-    """Make the platform of the first machines listed, or of all 314."""
+    """Return the platform of the first ``number`` machines listed, or of all 314."""
     machines = tuple(
         Machine(name=one["id"], site=one["site"], speed=one["ghz"] * 1e9, availability=one["availability"])
         for one in facts["machines"][:number]

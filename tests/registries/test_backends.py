@@ -37,7 +37,7 @@ TASKS = {
 
 @pytest.fixture(params=list(BACKENDS))
 def project(request, tmp_path):
-    """Return each registered backend."""
+    """Yield a project for each registered backend."""
     made = BackendProject(request.param, tmp_path, TASKS)
     yield made
     made.close()
@@ -45,7 +45,7 @@ def project(request, tmp_path):
 
 @pytest.fixture(params=[kind for kind in BACKENDS if BACKENDS.load(kind).capabilities.runs_programs])
 def programs(request, tmp_path):
-    """Return each registered backend that runs programs."""
+    """Yield a project for each registered backend that runs programs."""
     made = BackendProject(request.param, tmp_path, TASKS)
     yield made
     made.close()

@@ -14,7 +14,7 @@ from weft.search.optimiser import StepLimit
 from weft.search.space import make_numeric_space
 
 MOST = 600
-"""Limit of points; some optimisers would take many more."""
+"""Maximum number of evaluated points; some optimisers would evaluate many more."""
 
 
 @pytest.fixture(params=list(OPTIMISERS))

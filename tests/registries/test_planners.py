@@ -123,7 +123,7 @@ def bound_s(case):
 def plan_with(planner, made, objective=MAKESPAN):
     """Plan with a budget of steps, so that no clock is involved."""
     if planner.supports(made, objective) is not None:
-        pytest.skip("the planner says that this is not for it")
+        pytest.skip("the planner does not support this instance")
     return planner.plan(
         PlanRequest(
             instance=made, objective=objective, budget=Budget(steps=50), rng=generator(7, "conformance")
@@ -217,7 +217,7 @@ last = flow.task("last", work=1, after="more")
 flow.loop("again", last=last, first=first, max_iterations=5, expect=2)
 simple = weft.Builder("simple")
 simple.task("many", sweep={"k": "1..14"}, work="k % 5 + 1")
-# What a planner does not serve it refuses; something of this every one can plan.
+# A planner refuses instances that it does not support; every planner supports at least one of these.
 tries = [(flow.build(), sys.argv[1], "makespan"), (simple.build(), "identical:3", "makespan"),
          (flow.build(), sys.argv[1], "cost"), (simple.build(), "cluster:3", "makespan")]
 records = {}

@@ -50,7 +50,7 @@ def began(folder: Path) -> bool:
 
 
 def whole(folder: Path, *, rebuilds: bool = True) -> int:
-    """Check all data of the writer, and return the number of entries."""
+    """Assert that all data of the writer are consistent; return the number of entries."""
     with open_database(folder / ".weft" / "weft.db") as database:
         assert database.rows("PRAGMA integrity_check") == [("ok",)]
         store, products, expected = JournalStore(database), ProductTable(database), journal()

@@ -50,7 +50,7 @@ def path(tmp_path):
 
 @pytest.fixture(params=["flock", "by name"])
 def locking(request, monkeypatch):
-    """Return each kind of file system: with and without flock."""
+    """Return the kind of lock on each kind of file system: with and without flock."""
     if request.param == "by name":
 
         def refused(*_):

@@ -221,7 +221,7 @@ class TestCombination:
 
 
 def barrier_tasks(levels, work, counts=None):
-    """Return levels of tasks, a join after each; each level has tasks of the given lengths."""
+    """Return levels with one task per entry of ``work``, and a join task after every level."""
     tasks = {}
     for level in range(levels):
         before = {"after": f"join{level - 1}"} if level else {}

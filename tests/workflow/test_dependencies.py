@@ -10,7 +10,7 @@ from workflow.workflow_texts import edges, graph_of, messages_of, sources
 
 
 def pairs(after, a="k: 1..4", b="k: 1..4"):
-    """Return the index pairs of the edges from a to b."""
+    """Return the pairs of indices of all edges from subtasks of a to subtasks of b."""
     text = f"tasks: {{a: {{sweep: {{{a}}}}}, b: {{sweep: {{{b}}}, after: {after}}}}}"
     return sorted((one[2:-1], two[2:-1]) for one, two in edges(graph_of(text)))
 

@@ -41,7 +41,7 @@ def messages_of(text):
 
 
 def edges(graph):
-    """Return the edges by name."""
+    """Return the edges as pairs of task names."""
     return {
         (graph.names[source], graph.names[task])
         for task in range(len(graph))

@@ -71,7 +71,7 @@ _MEAN = box_measure(ALL_APPLICATIONS, "mean")
 _FAIR = ("aging-e", "foft")
 """The policies that must have the smallest dispersion of slowdowns."""
 _EARLY = ("fcfs", "srpt", "foft", "aging-e")
-"""The policies under which workflows end early."""
+"""The policies under which at most a quarter of the workflows may end in the last tenth."""
 
 
 class _Column(NamedTuple):

@@ -160,7 +160,7 @@ def serve_files(files: Mapping[str, bytes]) -> Iterator[FileServer]:
 FAST = "pegasus"
 """Name of the fastest machine."""
 _UNIT_S = 10.0
-"""Seconds of an iteration on a machine of speed 1, in seconds of the paper."""
+"""Duration of an iteration on a machine of speed 1, in seconds of the paper."""
 _BEGINNING_S = 2.0 * LATENCY_S
 """Latency before a program starts (prolog and submission), in seconds of the paper."""
 _BETTER_EVERY_S = 30.0

@@ -68,7 +68,7 @@ Indices = tuple[Expression | IndexRange | str, ...]
 """The index of ``a[i, 2*j-1..2*j]``, one entry per sweep variable."""
 
 _LARGEST_NUMBER = 1e300
-"""Maximum digits of a node count: a larger number is a mistake and would not fit into arrays."""
+"""Maximum of all numbers; a larger one is a mistake and would not fit into arrays."""
 _MAX_DIGITS = 18
 _MAX_COUNT_DIGITS = 9
 

@@ -23,7 +23,7 @@ class Grounds:
 
 
 def tree_state(folder: Path) -> dict[str, tuple[object, ...]]:
-    """Return everything about a tree that must not change: names, kinds, modes, times, contents."""
+    """Return the names, kinds, modes, times and contents of a tree, to compare two states of it."""
     found: dict[str, tuple[object, ...]] = {}
     for path in [folder, *sorted(folder.rglob("*"))]:
         status = path.lstat()

@@ -16,7 +16,7 @@ from weft.platform.platform import Platform
 from weft.workflow.builder import Builder
 
 ASKING = replace(EngineSettings(), poll_every_s=0.02, contract=1000.0)
-"""Probes far more frequent than the periodic observation of files."""
+"""Settings with progress polls that are far more frequent than the periodic observation of files."""
 DEMAND = """
 [ "$1" = large ] && exit 0
 sleep 0.3

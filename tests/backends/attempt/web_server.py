@@ -17,7 +17,7 @@ class Site:
         self.files: dict[str, bytes] = {}
         self.etags: dict[str, str] = {}
         self.cut: set[str] = set()
-        """Paths served only by half, with the full content length."""
+        """Paths of which only half the content is served, with the full content length."""
         self.refused: dict[str, int] = {}
         """Paths answered with this status."""
         self.delay_s = 0.0

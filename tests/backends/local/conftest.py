@@ -12,7 +12,7 @@ from backends.local.runner_bench import Bench
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[Bench]:
-    """Return an idle runner."""
+    """Return a link to an idle runner."""
     made = Bench(tmp_path)
     yield made
     made.close()

@@ -73,7 +73,7 @@ class Bench:
             self.received += self.link.receive()
 
     def records(self, log: str) -> dict[int, dict[str, Any]]:
-        """Return the records of a log of the runner by attempt."""
+        """Return the records in a log of the runner (``starts``, ``ends``), by attempt."""
         records = SealedRecords(str(self.directory), TOKEN)
         try:
             return RecordLog.read(records, log)

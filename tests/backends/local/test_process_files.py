@@ -67,7 +67,7 @@ def test_signal_handlers_are_detected() -> None:
 
 
 def test_out_of_memory_kill_counts_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The kernel's counter is replaced by a file."""
+    """Reads of the kernel's counter are redirected to a file."""
     counter = tmp_path / "vmstat"
     read = processes._read
     monkeypatch.setattr(processes, "_read", lambda name: read(str(counter) if "vmstat" in name else name))

@@ -9,7 +9,7 @@ from fractions import Fraction
 
 
 def max_min_rates(taken, capacities):
-    """Increase all rates equally until a link is full; freeze its flows; continue with the others.
+    """Return max-min fair rates: increase all rates equally; when a link is full, freeze its flows.
 
     ``taken``: per flow the links it takes; ``capacities``: bytes per second by link.
     """
@@ -29,7 +29,7 @@ def max_min_rates(taken, capacities):
 
 
 def end_times(flows, capacities, cancelled):
-    """Return the end of every flow.
+    """Return the end time of every flow that is not cancelled.
 
     ``flows``: (number, link or None, bytes, time at which it is ready); ``cancelled``: number -> time.
     """

@@ -88,7 +88,7 @@ def test_perturbations_have_the_stated_intervals_factors_and_durations():
 
 
 def times_between(items, begin, end):
-    """Pair every begin with the end of the same machine and value."""
+    """Return the durations between every begin and the next end of the same machine and value."""
     began, found = {}, []
     for item in items:
         if item.what is begin:

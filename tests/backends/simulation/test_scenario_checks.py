@@ -39,7 +39,7 @@ def folder(tmp_path):
 
 
 def judge(folder, text):
-    """Check a scenario of the workflow ``loop.yaml`` on three machines."""
+    """Return the scenario in a text after checking it with ``loop.yaml`` on three machines."""
     (folder / "s.yaml").write_text("weft: 1\narrivals: [{workflow: loop.yaml}]\n" + text)
     scenario = load_scenario(folder / "s.yaml")
     check_scenario(scenario, load_platform("identical:3"), load_arrival_workflows(scenario))
@@ -47,7 +47,7 @@ def judge(folder, text):
 
 
 def refused(folder, text):
-    """Return the error text of an invalid scenario."""
+    """Return the texts of all problems of an invalid scenario."""
     with pytest.raises(InvalidInput) as caught:
         judge(folder, text)
     assert caught.value.exit_code == 2

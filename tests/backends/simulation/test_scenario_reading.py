@@ -281,7 +281,7 @@ def test_schema_accepts_what_the_reader_accepts():
 
 SLACK = {"'at' and", "must be a time", "'soon'", "nan", "is not allowed", "range", "smaller", "descending", "without 'every'",
          "'lasting'", "no machine is named", "ends before", "cannot be read", "together", "more than", "an entry without machines"}  # fmt: skip
-"""Rules that only the reader checks: over several keys, and on the content of texts."""
+"""Parts of messages about rules that the JSON Schema does not check, only the reader."""
 
 
 @pytest.mark.parametrize(

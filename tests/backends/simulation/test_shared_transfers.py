@@ -29,7 +29,7 @@ A1, A2, A3, B1, B2, C1 = range(6)
 
 
 def ends_of(model, begun, stops=()):
-    """Run transfers (number, source, target, bytes, files, fixed_s, start), each change at its time."""
+    """Return the ends of transfers (number, source, target, bytes, files, fixed_s, start) in a model."""
     events = sorted(
         [(start, 0, number, rest) for number, *rest, start in begun] + [(at, 1, n, None) for n, at in stops]
     )
