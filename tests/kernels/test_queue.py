@@ -227,8 +227,8 @@ def test_tasks_are_submitted_breadth_first():
 @pytest.mark.parametrize(
     ("counts", "rule", "order", "message"),
     [
-        ([1, 9], "fifo", None, r"b has no such mode on m0; .* \[1, 2\]"),
-        ([0, 1], "fifo", None, "a has no such mode on m0"),
+        ([1, 9], "fifo", None, r"the given mode of b does not exist on m0; .* \[1, 2\]"),
+        ([0, 1], "fifo", None, "the given mode of a does not exist on m0"),
         ([1, 1], "lifo", None, "queue 'lifo'; must be one of fifo, first-fit, easy, conservative"),
         ([1, 1], "easy", [0, 0], "the order lacks b; every task must occur once"),
         ([1], "fifo", None, r"counts: an array of shape \(1,\)"),
@@ -243,7 +243,7 @@ def test_invalid_individuals_are_refused(form, counts, rule, order, message):
 
 def test_instances_that_need_several_queues_are_refused():
     tasks = {"a": {"work": 1}}
-    with pytest.raises(InvalidInput, match="a queue of 2 machines; must be of one machine"):
+    with pytest.raises(InvalidInput, match=r"an instance with 2 machines .*; must have one machine"):
         run_queue(instance(tasks, "identical:2"), [1])
     later = (BusyInterval(machine=0, start_s=3.0, finish_s=4.0, nodes=1),)
     with pytest.raises(InvalidInput, match="m0 is reserved from 3 s on"):

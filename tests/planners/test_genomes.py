@@ -126,7 +126,7 @@ def test_mode_index_is_looked_up_by_machine_and_count():
     assert (
         select_modes(made, bound).tolist() == select_modes(made, bound, np.ones(2, dtype=np.uint32)).tolist()
     )
-    with pytest.raises(InvalidInput, match=r"a has no such mode on m0; .* \[1, 2\]"):
+    with pytest.raises(InvalidInput, match=r"the given mode of a does not exist on m0; .* \[1, 2\]"):
         select_modes(made, bound[0], counts[1])
     with pytest.raises(InvalidInput, match="a is bound to machine number 3; there are 2 machines"):
         select_modes(made, np.array([3, 0], dtype=np.uint32))

@@ -151,7 +151,8 @@ def test_busy_machines_and_other_objectives_are_refused():
     assert "busy beforehand" in refused(Xdcp(), made)
     free = instance({"a": layer(1, 2)}, servers("s1"))
     assert (
-        refused(Xdcp(), free, make_objective("cost")) == "sweep planners minimise the makespan, not the cost"
+        refused(Xdcp(), free, make_objective("cost"))
+        == "sweep planners do not support the objective 'cost', use makespan"
     )
 
 

@@ -9,7 +9,7 @@ from weft.kernels.problem import Doubles, Indices, MachineArrays, TaskArrays
 
 
 class Arrivals(NamedTuple):
-    """The arrivals of one task.
+    """When the input data of one task arrive at each location and host.
 
     All machines of a location receive data at the same time, so arrivals are computed per location. The
     exception are machines on a host that already has some of the data: for them the latest arrival from
@@ -18,17 +18,17 @@ class Arrivals(NamedTuple):
     """
 
     latest: Doubles
-    """Per location: the last arrival, for machines on hosts without data."""
+    """Per location: time of the last arrival on machines whose host has none of the data."""
     second: Doubles
-    """Per location: the last arrival without the data from ``sender``."""
+    """Per location: time of the last arrival from a host other than ``sender``."""
     sender: Indices
-    """Per location: the host that sends the last arrival; the number of hosts if there is none."""
+    """Per location: the host whose data arrive last; the number of hosts if there is none."""
     home: Indices
     """Hosts that have some of the data."""
     is_home: Indices
-    """Per host: the last ``turn`` in which it had data."""
+    """Per host: the last value of ``turn`` for which it had data of the task."""
     at_home: Doubles
-    """Per host: when its own data are complete."""
+    """Per host: time when the data that are produced on it are complete."""
     turn: Indices
     """One element: number of calls of ``gather_data``. It marks current entries, so that nothing has to be
     cleared.
@@ -37,7 +37,7 @@ class Arrivals(NamedTuple):
 
 @kernel
 def reset_arrivals(machines: MachineArrays, arrivals: Arrivals) -> None:
-    """Invalidate all entries."""
+    """Invalidate the arrivals of all earlier calls."""
     arrivals.turn[0] = 0
     for host in range(machines.hosts):
         arrivals.is_home[host] = 0
@@ -52,7 +52,7 @@ def gather_data(
     machine: Indices,
     finish: Doubles,
 ) -> int:
-    """Compute the arrivals from all placed predecessors; return the number of hosts that have data."""
+    """Compute when data of placed predecessors arrive; return the number of hosts with data."""
     arrivals.turn[0] += 1
     base = tasks.earliest[task]
     first = tasks.pointer[task]
@@ -92,7 +92,7 @@ def send_data(
     files: float,
     fixed: float,
 ) -> int:
-    """Add data that are complete on a machine at ``done``; return the number of hosts that have data."""
+    """Add data that are complete on machine ``source`` at ``done``; return the number of hosts with data."""
     host = machines.host[source]
     if arrivals.is_home[host] != arrivals.turn[0]:
         arrivals.is_home[host] = arrivals.turn[0]
@@ -118,7 +118,7 @@ def send_data(
 
 @kernel
 def data_ready_s(machines: MachineArrays, arrivals: Arrivals, machine: int) -> float:
-    """Return when all data are on a machine."""
+    """Return the time when all input data of the task are on a machine."""
     place = machines.location[machine]
     host = machines.host[machine]
     ready = arrivals.latest[place]

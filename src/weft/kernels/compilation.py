@@ -23,7 +23,7 @@ import numpy as np
 from weft.errors import InvalidInput
 
 _COMPILING_PAYS_S = 0.4
-"""Seconds of plain-Python work above which loading numba and the machine code takes less time."""
+"""Work that takes longer than this in plain Python is compiled: loading numba and machine code is faster."""
 _CHOICE = "WEFT_KERNELS"
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -32,11 +32,9 @@ _inlined: set[FunctionType] = set()
 _compiled: dict[FunctionType, Any] = {}
 _callees: dict[FunctionType, Any] = {}
 _plain_s: dict[FunctionType, float] = {}
-"""Per kernel: seconds spent on it uncompiled so far. Many small jobs count as one large job."""
+"""Per kernel: estimated seconds of all its uncompiled calls so far; many small calls justify compilation."""
 CompilationListener = Callable[[str], Callable[[], None] | None]
-"""Callback with the name of a kernel before it is compiled; the callable it returns is called after
-compilation.
-"""
+"""Called with the name of a kernel before it is compiled; a function it returns is called afterwards."""
 _listeners: list[CompilationListener] = []
 
 
@@ -68,10 +66,10 @@ def inlined_kernel(function: _Function) -> _Function:
 def run_kernel(
     function: Callable[..., Any], inputs: tuple[Any, ...], outputs: tuple[Any, ...], *, work_s: float
 ) -> Any:
-    """Return ``function(*inputs, *outputs)``, called in the faster form; the function fills ``outputs``.
+    """Return ``function(*inputs, *outputs)``, run compiled or as plain Python, whichever takes less time.
 
-    Inputs and outputs are numbers, arrays or named tuples of them; scratch arrays are inputs. ``work_s`` is
-    the estimated time of the call in plain Python.
+    The function writes its results to ``outputs``. Inputs and outputs are numbers, arrays or named tuples of
+    them; scratch arrays are inputs. ``work_s`` is the estimated time of the call in plain Python.
     """
     assert isinstance(function, FunctionType)
     if _pays_to_compile(function, work_s):
@@ -106,7 +104,7 @@ def _pays_to_compile(function: FunctionType, work_s: float) -> bool:
 
 
 def _to_lists(value: Any) -> Any:
-    """Convert arrays to lists, named tuples field by field; plain Python reads lists faster."""
+    """Return arrays as lists, which plain Python reads faster; named tuples are converted field by field."""
     if isinstance(value, np.ndarray):
         return value.tolist()
     if isinstance(value, tuple):
@@ -255,7 +253,7 @@ def _is_cached(name: str) -> bool:
 
 @contextmanager
 def _lock_cache(name: str) -> Iterator[None]:
-    """Hold the lock of a kernel's machine code; without a folder or locks there, continue without one."""
+    """Hold the lock of a kernel's machine code in the ``with`` block; if locking is impossible, hold none."""
     folder = _cache_folder()
     with ExitStack() as stack:
         if folder is not None:

@@ -21,11 +21,11 @@ from weft.kernels.problem import (
 from weft.kernels.skylines import Skylines, first_fit, occupy_skyline, permanent_fit, write_demand
 
 APPEND, INSERTION, EXCLUSIVE, UNLIMITED = 0, 1, 2, 3
-"""Rules: when a machine is available to a task."""
+"""The rules by which a machine is available to a task (see ``decode``)."""
 
 
 class Genomes(NamedTuple):
-    """Individuals to decode. A step is the distance between two rows; 0 if all individuals share a row."""
+    """The individuals to decode. ``..._step`` is the distance between rows; 0 if all share one row."""
 
     number: int
     order: Indices
@@ -40,12 +40,12 @@ class Genomes(NamedTuple):
     mode_step: int
     """Rows over tasks: positions among the modes of the task's group."""
     usual: Indices
-    """Groups x machines: a mode; the number of modes if there is none."""
+    """Groups x machines: the default mode of the group there; the number of modes if there is none."""
     timed: int
     """Whether ``seconds`` is read; otherwise seconds follow from the modes."""
     seconds: Doubles
     seconds_step: int
-    """Rows over tasks; read for compute tasks."""
+    """Rows of seconds, one per task; only those of compute tasks are read."""
     priced: int
     """Whether node-seconds and prices are summed."""
     kept: int
@@ -61,11 +61,11 @@ class DecoderScratch(NamedTuple):
     links: Indices
     """Per task: the row of the network matrices for the location of its results."""
     mode: Indices
-    """Per compute task."""
+    """Per compute task: its mode, numbered over all groups."""
     free: Doubles
     """Per machine: the end of its last task."""
     steps: Integers
-    """Per machine: the maximal number of steps of one of its skylines."""
+    """Per machine: the largest possible number of steps of one of its skylines."""
     taken: Doubles
     least: Doubles
     """Per resource: the amount a task takes, and the least amount that must be free."""
@@ -85,7 +85,7 @@ def decode(
     start: Doubles,
     finish: Doubles,
 ) -> int:
-    """Decode all individuals; return the first invalid one, or their number.
+    """Decode all individuals; return the index of the first invalid one, or the number of individuals.
 
     A task starts when its data have arrived and its machine is available under a rule. ``APPEND``: a machine
     serves tasks in order, none before or between others; on several nodes a task starts when enough of them
@@ -209,7 +209,7 @@ def decode(
 
 
 class BindingProblem(NamedTuple):
-    """The input of ``decode_bindings``: compute tasks, numbered in the order in which they are served."""
+    """The input of ``decode_bindings``; tasks are numbered in the order in which they are placed."""
 
     tasks: int
     machines: int
@@ -230,7 +230,7 @@ class BindingProblem(NamedTuple):
     row: Indices
     """Per task: first position of its group in ``rate``."""
     rate: Doubles
-    """Groups x machines; negative if the group cannot run there."""
+    """Groups x machines: work per second; negative if the group cannot run there."""
 
 
 @kernel
@@ -248,7 +248,7 @@ def decode_bindings(
     finish: Doubles,
     makespan: Doubles,
 ) -> int:
-    """Decode bindings on machines that serve tasks in order; return the first invalid one, or the number.
+    """Decode bindings on machines that run tasks in order; return the first invalid one, or their number.
 
     ``fixed``, ``files`` and ``latency`` are None if transfer times depend on sizes alone; numba compiles
     another variant then. ``bound`` is as in ``Genomes``, ``host`` and ``links`` as in ``DecoderScratch``.
@@ -364,7 +364,7 @@ def _put(
     taken: Doubles,
     least: Doubles,
 ) -> float:
-    """Place a task on the skyline ``line``, and on ``whole`` if that is another one; return its start."""
+    """Place a task on skyline ``line`` and, if different, on ``whole``; return its start or infinity."""
     start = ready
     if rule == APPEND:
         start = permanent_fit(skylines, line, start, nodes, least)

@@ -1,4 +1,4 @@
-"""The inner loop of HEFT: earliest finish with insertion on SINGLE machines, as one flat function."""
+"""The inner loop of HEFT on machines that run one task at a time, as one flat function."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _NEARLY_ONE = 1.0 - 1e-15
 
 @kernel
 def place_earliest_finish(problem: ProblemArrays, order: Indices, workspace: Workspace) -> int:
-    """Place all tasks where they finish first; return the task that fits nowhere, or the number of tasks.
+    """Place each task where it finishes first; return a task that fits nowhere, or the number of tasks.
 
     It returns the same schedule as ``placement.place_in_order`` for the most common case (one count per task,
     no transfers, no countable amounts, earliest finish) and is ten times faster: every array is read into a
     local once and nothing is called except to change gaps, because a call that passes named tuples of arrays
     takes longer than placing a task. Modes are tried by ascending seconds; the first one that would finish
-    too late on an idle machine ends the search. Gaps are searched from the time the task is ready to the time
-    it would lose.
+    too late on an idle machine ends the search. Gaps are searched from the time when the task is ready to the
+    time after which it would finish later than in the best mode so far.
     """
     tasks, modes, machines = problem.tasks, problem.modes, problem.machines
     timelines, arrivals, schedule = workspace

@@ -36,7 +36,7 @@ from weft.kernels.problem import (
 
 
 class PendingTasks(NamedTuple):
-    """Tasks that are not placed yet."""
+    """Scratch arrays for tasks that are not placed yet, and the heap of ready tasks."""
 
     left: Integers
     """Per task: number of unfinished predecessors."""
@@ -55,7 +55,7 @@ def place_when_ready(
     pending: PendingTasks,
     workspace: Workspace,
 ) -> int:
-    """Place all tasks; return the task that fits nowhere, or the number of tasks.
+    """Place tasks as they become ready; return a task that fits nowhere, or the number of tasks.
 
     R. Prodan, T. Fahringer, Dynamic Scheduling of Scientific Workflow Applications on the Grid, SAC 2005, the
     lazy baseline (docs/papers/dynamic-grid.md, section 13). *The machine that gives the task the lowest time*
@@ -121,7 +121,7 @@ def _release(
 
 @kernel
 def _first_data(state: PlacementState, task: int, draw: float) -> int:
-    """Return the candidate on which all data arrive first. Ties: fewest seconds, then ``draw``."""
+    """Return the candidate machine where all data arrive first; ties by least seconds, then by ``draw``."""
     tasks, modes, machines, _, arrivals, _ = state
     found = tasks.candidate_set[tasks.variable[task]]
     first, end = tasks.candidate_pointer[found], tasks.candidate_pointer[found + 1]
@@ -151,7 +151,7 @@ def _first_data(state: PlacementState, task: int, draw: float) -> int:
 
 @kernel
 def _shortest(modes: ModeArrays, task: int, machine: int) -> float:
-    """Return the least seconds of a task on a machine."""
+    """Return the least seconds of a task on a machine; infinity if it cannot run there."""
     low, high = find_modes(modes, task, machine)
     least = INFINITY
     for mode in range(low, high):
@@ -163,7 +163,7 @@ def _shortest(modes: ModeArrays, task: int, machine: int) -> float:
 
 @kernel
 def _least_moving(state: PlacementState, transfer: int, draw: float) -> int:
-    """Return the candidate with the shortest transfer; ties by ``draw``."""
+    """Return the destination machine with the shortest transfer time; ties by ``draw`` (from 0 to 1)."""
     tasks, machines, schedule = state.tasks, state.machines, state.schedule
     found = tasks.candidate_set[tasks.variable[transfer]]
     first, end = tasks.candidate_pointer[found], tasks.candidate_pointer[found + 1]

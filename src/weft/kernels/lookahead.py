@@ -23,7 +23,7 @@ from weft.kernels.problem import COMPUTE, INFINITY, Doubles, Indices, Integers, 
 
 
 class LookaheadScratch(NamedTuple):
-    """Scratch: the feasible machines of a task, and the modes of one of its successors."""
+    """Scratch arrays: the feasible machines of a task, and the modes of one of its successors."""
 
     mode: Integers
     start: Doubles
@@ -33,14 +33,14 @@ class LookaheadScratch(NamedTuple):
     """Per feasible machine: the latest of the earliest finishes of the task and its successors."""
     ready: Doubles
     spent: Doubles
-    """Per mode of the successor: when all other data have arrived; seconds."""
+    """Per mode of the successor: when the data of its other predecessors have arrived; its seconds."""
 
 
 @kernel
 def place_with_lookahead(
     problem: ProblemArrays, factor: float, order: Indices, scratch: LookaheadScratch, workspace: Workspace
 ) -> int:
-    """Place all tasks in a topological order; return the task that fits nowhere, or the number of tasks.
+    """Place all tasks in a given order; return a task that fits nowhere, or the number of tasks.
 
     For every machine of a task, the earliest finish of each successor on any machine is computed; the latest
     of them is the score of the machine. A successor starts after the task, so the task cannot be in its way
@@ -71,7 +71,7 @@ def place_with_lookahead(
 
 @kernel
 def _choices(state: PlacementState, scratch: LookaheadScratch, factor: float, task: int) -> int:
-    """List the feasible machines of a task, each with its best mode there; return their number.
+    """Fill ``scratch`` with the feasible machines of a task and its best mode on each; return their number.
 
     The best mode has the smallest count that finishes within a factor of the earliest finish on the machine.
     """
@@ -111,7 +111,7 @@ def _choices(state: PlacementState, scratch: LookaheadScratch, factor: float, ta
 def _follow(
     state: PlacementState, scratch: LookaheadScratch, choices: int, task: int, following: int, edge: int
 ) -> None:
-    """Raise the score of every choice to the earliest finish of one successor."""
+    """Raise the score of each machine in ``scratch`` to the earliest finish of successor ``following``."""
     tasks, modes, machines, _, arrivals, schedule = state
     gather_data(tasks, machines, arrivals, following, schedule.machine, schedule.finish)
     group = modes.group[following]
@@ -156,7 +156,7 @@ def _follow(
 
 @kernel
 def _best(modes: ModeArrays, scratch: LookaheadScratch, choices: int) -> int:
-    """Return the choice with the least score. Ties: earlier finish, smaller count, lower machine index."""
+    """Return the position in ``scratch`` with the least score; ties by finish, count and machine index."""
     best = 0
     for choice in range(1, choices):
         score, other = scratch.score[choice], scratch.score[best]

@@ -36,7 +36,7 @@ from weft.kernels.priorities import pop_task, push_task
 from weft.kernels.problem import COMPUTE, INFINITY, Doubles, Indices, ProblemArrays, TaskArrays
 
 _SHORTER = 0.99
-"""Share of its length down to which a path counts as critical without recomputation."""
+"""Paths are recomputed when the critical path has become shorter than this share of its length."""
 
 
 class AllotmentModes(NamedTuple):
@@ -69,7 +69,10 @@ class CriticalPaths(NamedTuple):
 def allot_nodes(
     tasks: TaskArrays, modes: AllotmentModes, communication: Doubles, mode: Indices, paths: CriticalPaths
 ) -> int:
-    """Fill ``mode`` with the mode of every task; return the number of steps. ``communication``: per edge."""
+    """Fill ``mode`` with the mode of every task; return the number of steps.
+
+    ``communication`` is in seconds per edge.
+    """
     area = 0.0
     for task in range(tasks.number):
         mode[task] = modes.first[task]
@@ -104,7 +107,7 @@ def allot_nodes(
 def _measure(
     tasks: TaskArrays, seconds: Doubles, communication: Doubles, mode: Indices, paths: CriticalPaths
 ) -> int:
-    """Compute all bottom levels; return the first task of the longest path. Ties: lower index."""
+    """Compute all bottom levels; return the first task of the longest path (ties by lower index)."""
     number, bottom, follower = tasks.number, paths.bottom, paths.follower
     pointer, after, edge = tasks.after_pointer, tasks.after, tasks.after_edge
     first = 0
@@ -146,7 +149,7 @@ def _gather(modes: AllotmentModes, mode: Indices, paths: CriticalPaths, first: i
 def place_tasks_by_due_date(
     problem: ProblemArrays, due: Doubles, order: Indices, workspace: Workspace
 ) -> int:
-    """Place all tasks in a topological order; return the task that fits nowhere, or the number of tasks."""
+    """Place all tasks in a given order by due date; return a task that fits nowhere, or the task count."""
     tasks = problem.tasks
     state = begin_placement(problem, workspace)
     for position in range(tasks.number):
@@ -168,7 +171,7 @@ def place_tasks_by_due_date(
 
 @kernel
 def _cheapest_in_time(state: PlacementState, task: int, low: int, high: int, due: float) -> tuple[int, float]:
-    """Return the cheapest mode that finishes by the due date and its start; infinity if there is none."""
+    """Return the cheapest mode that finishes by the due date, and its start (infinity if none does)."""
     _, modes, machines, _, arrivals, _ = state
     best = INFINITY
     best_finish = INFINITY
@@ -196,7 +199,7 @@ def _cheapest_in_time(state: PlacementState, task: int, low: int, high: int, due
 
 @kernel
 def _first_to_end(state: PlacementState, task: int, low: int, high: int) -> tuple[int, float]:
-    """Return the mode that finishes first and its start; infinity if no mode fits."""
+    """Return the mode that finishes first, and its start (infinity if no mode fits)."""
     _, modes, machines, _, arrivals, _ = state
     best = INFINITY
     chosen = high

@@ -32,9 +32,9 @@ from weft.kernels.timelines import (
 )
 
 FINISH, START = 0, 1
-"""Criteria: the base of a score."""
+"""Values of ``PlacementRule.criterion``."""
 APPENDED = 1
-"""``PlacementRule.place``: after all tasks of a machine, not in gaps."""
+"""Value of ``PlacementRule.place``: a task starts after all tasks of its machine, never in a gap."""
 _NEARLY_ONE = 1.0 - 1e-15
 """Modes are sorted by 1 / rate / gain, which may differ in the last bits from work / rate / gain."""
 
@@ -49,11 +49,11 @@ class PlacementRule(NamedTuple):
     factor: float
     """A moldable task takes fewer nodes if it still finishes within this factor of its earliest finish."""
     price_weight: float
-    """Added to the score per unit of price."""
+    """The price of a mode times this weight is added to the score."""
     weighs: int
     """Whether ``extra`` is added to the score."""
     extra: Doubles
-    """Tasks x machines."""
+    """Tasks x machines: numbers that are added to the score if ``weighs`` is set."""
     counts: int
     """Whether ``only_count`` is applied."""
     only_count: Indices
@@ -67,7 +67,7 @@ class PartialSchedule(NamedTuple):
     nodes: Integers
     start: Doubles
     finish: Doubles
-    """Per task; ``finish`` is nan until the task is placed."""
+    """Per task: machine, nodes, start and finish; ``finish`` is nan until the task is placed."""
     mode: Indices
     """Per compute task: its mode."""
     bound: Indices
@@ -82,11 +82,11 @@ class PartialSchedule(NamedTuple):
     """Per waiting transfer: when it can start."""
     mode_start: Doubles
     mode_finish: Doubles
-    """Scratch: per mode of one task."""
+    """Scratch: start and finish of each mode of one task."""
 
 
 class Workspace(NamedTuple):
-    """The arrays of one placement: its result and what is computed on the way."""
+    """The arrays of one placement: its result and its scratch arrays."""
 
     timelines: Timelines
     arrivals: Arrivals
@@ -116,7 +116,7 @@ def mode_seconds(modes: ModeArrays, task: int, mode: int) -> float:
 
 @kernel
 def find_modes(modes: ModeArrays, task: int, machine: int) -> tuple[int, int]:
-    """Return the range of the modes of a task on a machine, by bisection; modes are sorted by machine."""
+    """Return first and end (exclusive) of the modes of a task on a machine, found by bisection."""
     group = modes.group[task]
     low = 0 + modes.first[group]
     end = 0 + modes.first[group + 1]
@@ -135,7 +135,7 @@ def find_modes(modes: ModeArrays, task: int, machine: int) -> tuple[int, int]:
 
 @kernel
 def possible_modes(state: PlacementState, task: int) -> tuple[int, int]:
-    """Return the range of the modes of a compute task on all machines that it may take."""
+    """Return first and end (exclusive) of the modes of a task on all machines, or on its bound machine."""
     modes = state.modes
     bound = state.schedule.bound[state.tasks.variable[task]]
     if bound < state.machines.number:
@@ -146,7 +146,7 @@ def possible_modes(state: PlacementState, task: int) -> tuple[int, int]:
 
 @inlined_kernel
 def load_of_mode(state: PlacementState, task: int, mode: int) -> Load:
-    """Return what a task takes in a mode."""
+    """Return the machine, nodes and resource amounts that a task takes in a mode."""
     tasks, modes = state.tasks, state.modes
     need = 0 + tasks.need[task] + modes.shift[mode]
     return modes.machine[mode], modes.nodes[mode], need, tasks.amount
@@ -156,7 +156,10 @@ def load_of_mode(state: PlacementState, task: int, mode: int) -> Load:
 def start_of_mode(
     state: PlacementState, place: int, task: int, mode: int, ready: float, spent: float, limit: float
 ) -> float:
-    """Return the earliest start of a task in a mode; see ``earliest_start`` for ``limit``."""
+    """Return the earliest start of a task in a mode, whose data have arrived at ``ready``.
+
+    ``limit`` is documented in ``earliest_start``.
+    """
     load = load_of_mode(state, task, mode)
     if place == APPENDED:
         return earliest_append(state.machines, state.timelines, load, ready, spent)
@@ -232,7 +235,7 @@ def _choose_earliest_finish(state: PlacementState, task: int, homes: int) -> tup
 
 @kernel
 def _precedes(modes: ModeArrays, mode: int, other: int) -> bool:
-    """Break a tie: smaller count, then lower machine index (the order of modes)."""
+    """Return whether a mode wins a tie against another: smaller count, then lower machine index."""
     if modes.count[mode] != modes.count[other]:
         return bool(modes.count[mode] < modes.count[other])
     return mode < other
@@ -279,7 +282,7 @@ def _choose_frugal(state: PlacementState, rule: PlacementRule, task: int) -> tup
 
 @kernel
 def _choose_best_score(state: PlacementState, rule: PlacementRule, task: int) -> tuple[int, float]:
-    """Evaluate every mode and return the one with the least score, and its start."""
+    """Return the mode with the least score, and its start (infinity if no mode fits)."""
     _, modes, machines, _, arrivals, _ = state
     low, high = possible_modes(state, task)
     chosen = high
@@ -317,7 +320,7 @@ _NOT_YET = float("nan")
 
 @kernel
 def reset_schedule(problem: ProblemArrays, workspace: Workspace) -> None:
-    """Start with busy intervals only. The caller fills ``schedule.bound``."""
+    """Reset the workspace to busy intervals without tasks; ``schedule.bound`` is left to the caller."""
     tasks, machines = problem.tasks, problem.machines
     timelines, arrivals, schedule = workspace
     reset_timelines(machines, timelines)
@@ -333,7 +336,7 @@ def reset_schedule(problem: ProblemArrays, workspace: Workspace) -> None:
 
 @inlined_kernel
 def begin_placement(problem: ProblemArrays, workspace: Workspace) -> PlacementState:
-    """Return the state of a placement without any task."""
+    """Reset the workspace, and return the state of a placement in which no task is placed."""
     reset_schedule(problem, workspace)
     timelines, arrivals, schedule = workspace
     return PlacementState(problem.tasks, problem.modes, problem.machines, timelines, arrivals, schedule)
@@ -341,7 +344,7 @@ def begin_placement(problem: ProblemArrays, workspace: Workspace) -> PlacementSt
 
 @kernel
 def place_in_order(problem: ProblemArrays, rule: PlacementRule, order: Indices, workspace: Workspace) -> int:
-    """Place all tasks in a topological order; return the task that fits nowhere, or the number of tasks.
+    """Place all tasks in a topological order; return a task that fits nowhere, or the number of tasks.
 
     Tasks that share a binding variable follow the first of them that is placed. A transfer whose destination
     is not bound yet waits and is placed with the first task there; its arrival is considered when that task
@@ -364,7 +367,7 @@ def place_in_order(problem: ProblemArrays, rule: PlacementRule, order: Indices, 
 
 @kernel
 def evaluate_task(state: PlacementState, rule: PlacementRule, task: int) -> tuple[int, float]:
-    """Return the mode that a rule prefers for a compute task, and its start; infinity if no mode fits.
+    """Return the mode that a rule prefers for a compute task, and its start (infinity if no mode fits).
 
     There are three choices of a mode. ``_choose_earliest_finish`` goes through the modes by ascending seconds
     and stops at the first one that would finish too late even on an idle machine. ``_choose_frugal`` takes
@@ -386,7 +389,10 @@ def evaluate_task(state: PlacementState, rule: PlacementRule, task: int) -> tupl
 
 @kernel
 def gather_all_data(state: PlacementState, task: int) -> int:
-    """Compute the arrivals from predecessors, including transfers that wait for the machine of this task."""
+    """Compute when all input data of a task arrive; return the number of hosts that have data.
+
+    Transfers that wait for the machine of this task are included.
+    """
     tasks, _, machines, _, arrivals, schedule = state
     homes = gather_data(tasks, machines, arrivals, task, schedule.machine, schedule.finish)
     if schedule.waiting[tasks.variable[task]] == tasks.number:
@@ -421,7 +427,10 @@ def commit_task(state: PlacementState, task: int, mode: int, start: float) -> No
 
 @inlined_kernel
 def settle_transfers(state: PlacementState, task: int) -> None:
-    """Place waiting transfers to other machines; compute the departure of those that wait for this task."""
+    """Settle the waiting transfers before a task.
+
+    Those to another variable are placed; for those to the variable of the task the departure is computed.
+    """
     tasks, schedule = state.tasks, state.schedule
     if tasks.transfers == 0:
         return
@@ -479,7 +488,7 @@ def _record(
 
 @kernel
 def _find_departure(state: PlacementState, transfer: int) -> None:
-    """Compute when a transfer can start; bind its source to the first candidate if it is not bound yet."""
+    """Fill ``departure`` of a transfer: when its data are at its source (bound to a candidate if needed)."""
     tasks, _, machines, _, arrivals, schedule = state
     source = tasks.source[transfer]
     if schedule.bound[source] == machines.number:
@@ -490,7 +499,7 @@ def _find_departure(state: PlacementState, transfer: int) -> None:
 
 @kernel
 def transfer_seconds(machines: MachineArrays, source: int, target: int, size: float) -> float:
-    """Return the seconds of one file between two machines; 0 within a host."""
+    """Return the seconds to transfer a file of ``size`` bytes between two machines; 0 within a host."""
     if machines.host[source] == machines.host[target]:
         return 0.0
     link = machines.location[source] * machines.locations + machines.location[target]
@@ -520,7 +529,7 @@ def _place_waiting(state: PlacementState, variable: int) -> None:
 
 @kernel
 def _first_candidate(state: PlacementState, variable: int) -> int:
-    """Return the candidate of a variable on which all data arrive first."""
+    """Return the candidate machine of a variable on which all data arrive first."""
     tasks, machines, arrivals = state.tasks, state.machines, state.arrivals
     chosen = machines.number
     best = INFINITY
@@ -536,7 +545,7 @@ def _first_candidate(state: PlacementState, variable: int) -> int:
 
 @kernel
 def _first_destination(state: PlacementState, transfer: int) -> int:
-    """Return the candidate of a transfer's destination at which it arrives first."""
+    """Return the machine of a transfer's destination; if not bound, the candidate where it arrives first."""
     tasks, machines, schedule = state.tasks, state.machines, state.schedule
     variable = tasks.variable[transfer]
     if schedule.bound[variable] != machines.number:

@@ -1,4 +1,7 @@
-"""Priorities of tasks, a heap of tasks, and the order of a ready queue. Tasks are in topological order.
+"""Priorities of tasks, a heap of tasks, and the order of a ready queue.
+
+Task indices are a topological order.
+
 
 Upward and downward ranks over mean seconds and mean communication: H. Topcuoglu, S. Hariri, M.-Y. Wu, IEEE
 TPDS 13(3), 2002, equations 8 and 9.
@@ -21,7 +24,7 @@ def fill_upward_ranks(
     communication: Doubles,
     ranks: Doubles,
 ) -> None:
-    """Fill ``rank_u(i) = w_i + max over successors j of (c_ij + rank_u(j))``."""
+    """Fill ``ranks`` with ``rank_u(i) = w_i + max over successors j of (c_ij + rank_u(j))``."""
     for back in range(tasks):
         task = tasks - 1 - back
         longest = 0.0
@@ -36,7 +39,7 @@ def fill_upward_ranks(
 def fill_downward_ranks(
     tasks: int, pointer: Indices, before: Indices, seconds: Doubles, communication: Doubles, ranks: Doubles
 ) -> None:
-    """Fill ``rank_d(i) = max over predecessors j of (rank_d(j) + w_j + c_ji)``; 0 without predecessors."""
+    """Fill ``ranks`` with ``rank_d(i) = max over predecessors j of (rank_d(j) + w_j + c_ji)``."""
     for task in range(tasks):
         longest = 0.0
         for position in range(pointer[task], pointer[task + 1]):
@@ -58,7 +61,7 @@ def fill_optimistic_costs(
     costs: Doubles,
     ranks: Doubles,
 ) -> None:
-    """Fill ``costs`` (tasks x machines) and ``ranks``, the mean cost of a task over its machines.
+    """Fill ``costs`` (tasks x machines) with optimistic costs, and ``ranks`` with their mean per task.
 
     Optimistic costs: H. Arabnejad, J. G. Barbosa, IEEE TPDS 25(3), 2014, equation 4: ``OCT(i, k) = max over
     successors j of min over machines w of (OCT(j, w) + seconds(j, w) + c_ij if w != k)``. The minimum over w
@@ -107,7 +110,7 @@ def fill_optimistic_costs(
 def _add_modes(
     tasks: TaskArrays, modes: ModeArrays, machines: int, task: int, costs: Doubles, total: Doubles
 ) -> None:
-    """Fill the total of every machine that can run a compute task, with its least seconds there."""
+    """Fill ``total`` (per machine): cost of a compute task plus its least seconds, where it can run."""
     pinned = tasks.pinned[tasks.variable[task]]
     group = modes.group[task]
     for mode in range(0 + modes.first[group], 0 + modes.first[group + 1]):
@@ -123,7 +126,7 @@ def _add_modes(
 def _add_candidates(
     tasks: TaskArrays, machines: int, task: int, seconds: float, costs: Doubles, total: Doubles
 ) -> None:
-    """Fill the total of every candidate machine of a transfer's destination or a virtual task."""
+    """Fill ``total`` (per machine): cost plus seconds of a transfer or virtual task on its candidates."""
     variable = tasks.variable[task]
     pinned = tasks.pinned[variable]
     found = tasks.candidate_set[variable]
@@ -150,7 +153,7 @@ def push_task(heap: Indices, size: int, task: int, value: Doubles, rank: Indices
 
 @kernel
 def pop_task(heap: Indices, size: int, value: Doubles, rank: Indices) -> int:
-    """Pop the task with the least value from a heap of ``size`` tasks; O(log n)."""
+    """Remove and return the task with the least value, then rank, of a heap of ``size`` tasks; O(log n)."""
     first = heap[0]
     last = size - 1
     task = heap[last]
@@ -186,10 +189,10 @@ def order_ready(
     heap: Indices,
     order: Indices,
 ) -> None:
-    """Fill ``order``: repeatedly the ready task of least value, then lowest rank.
+    """Fill ``order`` with the tasks: each time the ready task of least value, then lowest rank.
 
-    For priorities that do not decrease along every path and do not change while tasks are placed. ``left``
-    (predecessors not ordered yet, per task) and ``heap`` are scratch.
+    It is needed for priorities that do not decrease along every path, where sorting would not keep
+    predecessors first. ``left`` (per task: predecessors not ordered yet) and ``heap`` are scratch arrays.
     """
     size = 0
     for task in range(tasks):

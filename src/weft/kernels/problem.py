@@ -14,30 +14,30 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 Doubles = Any
-"""float64 elements."""
+"""An array or list of float64 elements."""
 Indices = Any
-"""uint32 elements: positions in other arrays. The sentinel for "none" is the length of the other array.
+"""An array or list of uint32 elements: positions in another array, whose length means "none".
 
 In numba the sum of two uint32 is unsigned, and an unsigned with a signed integer gives a float. A sum of
 indices therefore starts with ``0 +``, which makes it signed.
 """
 Integers = Any
-"""int64 elements: quantities that are added and subtracted."""
+"""An array or list of int64 elements: quantities that are added and subtracted."""
 Flags = Any
-"""uint8 elements."""
+"""An array or list of uint8 elements, usually 0 or 1."""
 
 
 INFINITY = float("inf")
 COMPUTE, TRANSFER, VIRTUAL = 0, 1, 2
-"""Task kinds."""
+"""Values of ``TaskArrays.kind``."""
 RELATED, CLASSES, TABLE = 0, 1, 2
 """Layouts of seconds; see ``ModeArrays``."""
 OPEN, SINGLE, SHARED = 0, 1, 2
-"""Occupancy of a machine: unlimited; one task at a time; nodes and amounts are counted."""
+"""Values of ``MachineArrays.form``: unlimited; one task at a time; nodes and amounts are counted."""
 
 
 class TaskArrays(NamedTuple):
-    """The task graph."""
+    """The task graph, its binding variables, and the data and resource amounts of the tasks."""
 
     number: int
     variables: int
@@ -88,7 +88,7 @@ class ModeArrays(NamedTuple):
     layout: int
     groups: int
     group: Indices
-    """Per task; ``groups`` for transfers and virtual tasks."""
+    """Per task: its group; ``groups`` for transfers and virtual tasks."""
     first: Indices
     """Per group: its first mode; one more entry holds the total."""
     machine: Indices
@@ -103,7 +103,7 @@ class ModeArrays(NamedTuple):
     scaled: Flags
     """Per group: whether some gain differs from 1."""
     shift: Indices
-    """Per mode: offset added to the ``need`` of a task, where amounts depend on the count."""
+    """Per mode: added to ``need`` of the task to get its row of ``amount``, if amounts vary by count."""
     work: Doubles
     row: Integers
     cell: Doubles
@@ -124,9 +124,9 @@ class MachineArrays(NamedTuple):
     price: Doubles
     """Per machine: price of one node for one second."""
     amount: Doubles
-    """Machines x resources: totals."""
+    """Machines x resources: total amount of the resource."""
     slack: Doubles
-    """Machines x resources: tolerance by which rounding may exceed the totals."""
+    """Machines x resources: amount by which sums may exceed the total because of rounding errors."""
     location: Indices
     host: Indices
     on_host_pointer: Indices
@@ -156,9 +156,9 @@ _DTYPES = {"Doubles": np.float64, "Indices": np.uint32, "Integers": np.int64, "F
 
 
 def make_arrays(kind: Callable[..., _Tuple], size: int, **given: Any) -> _Tuple:
-    """Return a named tuple of zeroed arrays of ``size`` elements, whose types its annotations name.
+    """Return a named tuple of zeroed arrays of ``size`` elements, with the types of its annotations.
 
-    A given number is the length of a field that is an array; any other given value becomes the field itself.
+    ``given`` overrides fields: a number is the length of an array; any other value becomes the field itself.
     """
     fields = {
         name: np.zeros(value, dtype=dtype) if dtype and isinstance(value, int) else value
@@ -169,7 +169,7 @@ def make_arrays(kind: Callable[..., _Tuple], size: int, **given: Any) -> _Tuple:
 
 
 def select_fields(kind: Callable[..., _Tuple], *sources: Any, **given: Any) -> _Tuple:
-    """Return a named tuple whose fields are given, or are those of the first source that has them."""
+    """Return a named tuple; a field that is not given is copied from the first source that has it."""
     for name, _ in _field_dtypes(kind):
         if name not in given:
             given[name] = next(getattr(source, name) for source in sources if name in source._fields)
@@ -178,6 +178,6 @@ def select_fields(kind: Callable[..., _Tuple], *sources: Any, **given: Any) -> _
 
 @cache
 def _field_dtypes(kind: Any) -> list[tuple[str, Any]]:
-    """Return the fields of a named tuple and the types of their elements; None if a field is no array."""
+    """Return each field of a named tuple with the type of its elements, or None if it is no array."""
     annotations = kind.__annotations__.items()
     return [(name, _DTYPES.get(getattr(given, "__forward_arg__", ""))) for name, given in annotations]

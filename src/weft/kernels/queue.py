@@ -1,4 +1,4 @@
-"""Simulate the batch queue of one machine: which ready tasks start when others finish."""
+"""Simulation of the batch queue of one machine, which decides when ready tasks start."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WRONG = -1.0
 
 
 class QueueJobs(NamedTuple):
-    """The jobs of a machine.
+    """The jobs that are submitted to the queue of a machine.
 
     Jobs with an index of at least ``tasks`` are not tasks: they occupy the machine or delay a task, and are
     submitted before all tasks. The job ``number`` finishes at 0, before everything else; all jobs without
@@ -45,11 +45,11 @@ class QueueJobs(NamedTuple):
     need: Integers
     """Per choice: seconds (negative if the count is not allowed) and row of ``amount``."""
     amount: Doubles
-    """Rows x resources."""
+    """Rows x resources: amounts that a job takes."""
 
 
 class JobRequests(NamedTuple):
-    """Individuals to run. A step is the distance between two rows; 0 if all individuals share a row."""
+    """The individuals to run. ``..._step`` is the distance between rows; 0 if all share one row."""
 
     number: int
     order: Indices
@@ -63,7 +63,7 @@ class JobRequests(NamedTuple):
 
 
 class QueueState(NamedTuple):
-    """The state of the queue."""
+    """The state of the queue while one individual is run."""
 
     rank: Indices
     job: Indices
@@ -73,7 +73,7 @@ class QueueState(NamedTuple):
     nodes: Integers
     spent: Doubles
     need: Integers
-    """Per job: nodes, seconds and row of ``amount`` of its choice."""
+    """Per job: nodes, seconds and row of ``amount`` for its node count."""
     ready: Indices
     """Ranks of ready jobs, ascending."""
     running: Indices
@@ -98,7 +98,7 @@ def run_queue(
     start: Doubles,
     finish: Doubles,
 ) -> int:
-    """Run all individuals; return the first invalid one, or their number.
+    """Run all individuals; return the index of the first invalid one, or the number of individuals.
 
     M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable Scientific Workflows, cluster simulator
     (docs/papers/moldable.md, section 5). Tasks are submitted at time 0 in a given order. A task is ready when
@@ -114,7 +114,8 @@ def run_queue(
 
     Complexity per individual: O(v r + e) for v tasks, e edges and at most r ready or running tasks at a time.
 
-    For jobs that take nodes alone under a rule other than CONSERVATIVE; otherwise use ``run_amount_queue``.
+    It supports jobs without resource amounts under rules other than CONSERVATIVE; ``run_amount_queue``
+    supports all others.
     """
     for individual in range(requests.number):
         used = _submit_jobs(jobs, requests, individual, state)
@@ -161,7 +162,10 @@ def _serve(
     start: Doubles,
     finish: Doubles,
 ) -> float:
-    """Run one individual; return its makespan. It reads few arrays because each array slows the loop down."""
+    """Run one individual and return its makespan.
+
+    The parameters are single arrays, because each array that is passed and not used slows the loop down.
+    """
     free = capacity
     ready = 0
     ready_end = 0
@@ -234,7 +238,7 @@ def _serve(
 
 @kernel
 def _submit_jobs(jobs: QueueJobs, requests: JobRequests, individual: int, state: QueueState) -> float:
-    """Rank the jobs of one individual and look up their choices; return the node-seconds of its tasks.
+    """Initialise the state with the jobs of one individual; return the node-seconds of its tasks.
 
     Returns _WRONG if the order does not contain every task once or a count is not allowed.
     """
@@ -266,7 +270,7 @@ def _submit_jobs(jobs: QueueJobs, requests: JobRequests, individual: int, state:
 
 @kernel
 def _rank_jobs(tasks: int, number: int, order: Indices, first: int, rank: Indices, job: Indices) -> bool:
-    """Rank the jobs by submission; return False if the order does not contain every task once."""
+    """Fill the ranks of the jobs in submission order; return False if a task is missing or occurs twice."""
     held = number - tasks
     for task in range(tasks):
         rank[task] = number
@@ -298,7 +302,7 @@ def _look_up_choices(
     job_spent: Doubles,
     job_need: Integers,
 ) -> float:
-    """Fill nodes, seconds and rows of all jobs; return the node-seconds of the tasks, or _WRONG."""
+    """Fill nodes, seconds and amount rows of all jobs; return the node-seconds of the tasks, or _WRONG."""
     used = 0.0
     for job in range(number):
         choice = row[job]
@@ -365,9 +369,9 @@ def run_amount_queue(
     start: Doubles,
     finish: Doubles,
 ) -> int:
-    """Run all individuals with amounts and any rule; return the first invalid one, or their number.
+    """Run all individuals under any rule, with resource amounts; return as ``run_queue``.
 
-    ``skyline`` is a skyline for CONSERVATIVE: the free capacity beside all starts given so far.
+    ``skyline`` is scratch for CONSERVATIVE: the capacity left by all jobs whose start is fixed.
     """
     for individual in range(requests.number):
         used = _submit_jobs(jobs, requests, individual, state)
@@ -389,7 +393,7 @@ def _serve_amounts(
     start: Doubles,
     finish: Doubles,
 ) -> float:
-    """Run one individual; return its makespan."""
+    """Run one individual with resource amounts, and return its makespan."""
     tasks, resources = jobs.tasks, jobs.resources
     for resource in range(resources):
         state.left[resource] = jobs.total[resource]
@@ -475,9 +479,9 @@ def _serve_amounts(
 def _reserve(
     jobs: QueueJobs, state: QueueState, begin: int, end: int, free: int, wanted: int
 ) -> tuple[float, int]:
-    """Return the earliest start of a job as running jobs finish, and the number of nodes left then.
+    """Return the earliest time at which a waiting job fits, and the number of nodes it leaves free then.
 
-    Adds the amounts that are free then to ``state.extra``, without subtracting those of the job.
+    Adds the amounts that running jobs free until then to ``state.extra``; the job's own are not subtracted.
     """
     shadow = INFINITY
     found = False

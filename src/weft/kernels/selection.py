@@ -40,12 +40,12 @@ from weft.kernels.problem import (
 from weft.kernels.timelines import Timelines
 
 AVAILABILITY = 2
-"""A criterion beside FINISH and START: when the data exist, on any machine, and the machine is free."""
+"""A further criterion: the time at which the data exist on any machine and the machine is free."""
 
 
 @kernel
 def _data_made_s(tasks: TaskArrays, schedule: PartialSchedule, task: int) -> float:
-    """Return when all data of a task exist, on any machine; not before its earliest start."""
+    """Return the time when all data of a task exist, on any machine; at least its earliest start."""
     made = tasks.earliest[task]
     for edge in range(tasks.pointer[task], tasks.pointer[task + 1]):
         before = tasks.before[edge]
@@ -61,7 +61,7 @@ def _data_made_s(tasks: TaskArrays, schedule: PartialSchedule, task: int) -> flo
 def _find_two_best(
     state: PlacementState, criterion: int, place: int, task: int, made: float
 ) -> tuple[int, float, float, int, float]:
-    """Return mode, start and value on the best machine of a task, then the second-best machine and its value.
+    """Return mode, start and value on the best machine of a task, and the second-best machine with its value.
 
     Ties: earlier finish, then smaller count, then lower machine index.
     """
@@ -129,15 +129,15 @@ def _find_two_best(
 def _earliest_starts(
     state: PlacementState, place: int, task: int, mode: int, spent: float, ready: float, made: float
 ) -> tuple[float, float]:
-    """Return the earliest start of a mode, and the earliest start if data needed no transfer."""
+    """Return the earliest start of a mode, and its earliest start if transfers took no time."""
     start = start_of_mode(state, place, task, mode, ready, spent, INFINITY)
     moment = start_of_mode(state, place, task, mode, made, spent, INFINITY)
     return start, moment
 
 
 LEAST, MOST, SUFFERAGE = 0, 1, 2
-"""``SelectionRule.sense``: least value first; largest value first; largest loss on the second-best machine
-first.
+"""Values of ``SelectionRule.sense``: the first task is the one with the least value, with the largest value,
+or with the largest loss on its second-best machine.
 """
 
 
@@ -145,18 +145,17 @@ class SelectionRule(NamedTuple):
     """How a planner selects the next task."""
 
     criterion: int
-    """FINISH, START or AVAILABILITY: the machine with the least value is chosen; it is the value of the task.
-    """
+    """FINISH, START or AVAILABILITY: which time is the value of a task, on the machine where it is least."""
     sense: int
     """LEAST, MOST or SUFFERAGE."""
     offset: Doubles
-    """Per task: subtracted from its value (LEAST only)."""
+    """Per task: number subtracted from its value (LEAST only)."""
     rank: Indices
     """Per task: the lower rank wins a tie."""
     following: Indices
     """Per task: the next identical task by rank; the number of tasks if there is none."""
     paced: int
-    """Whether no value is below the time from which some machine always has a free node (LEAST only)."""
+    """Whether no task has a value before the time when the first machine is free for good (LEAST only)."""
 
 
 class SelectionQueue(NamedTuple):
@@ -174,7 +173,7 @@ class SelectionQueue(NamedTuple):
     all 0.
     """
     value: Doubles
-    """Per task: the task with the least value is placed first."""
+    """Per task: its sort key; the task with the least key is placed first."""
     mode: Indices
     start: Doubles
     """Per task: cached mode and start."""
@@ -199,7 +198,7 @@ def place_by_selection(
     ready: SelectionQueue,
     workspace: Workspace,
 ) -> int:
-    """Place all tasks; return the task that fits nowhere, or the number of tasks.
+    """Place all tasks; return a task that fits nowhere, or the number of tasks.
 
     A task is ready when all its predecessors are placed. Its best mode is computed once and cached. Later
     placements only delay other tasks, so a cached value is a lower bound and stays exact until the machine of
@@ -212,7 +211,8 @@ def place_by_selection(
     by rank alone. Tasks that are identical (points of a sweep) are released one after another: only the first
     of them competes.
 
-    ``rule`` determines whether gaps are used and how many nodes a selected moldable task gives up.
+    ``rule`` determines whether gaps are used, and the tolerance with which a selected moldable task takes
+    fewer nodes.
     """
     tasks, modes, machines = problem.tasks, problem.modes, problem.machines
     state = begin_placement(problem, workspace)
@@ -285,7 +285,7 @@ def place_by_selection(
 def _reset_ready(
     tasks: TaskArrays, machines: MachineArrays, selection: SelectionRule, ready: SelectionQueue
 ) -> int:
-    """Start the queue with the tasks that have no predecessors; return its end."""
+    """Fill the queue with the tasks that have no predecessors; return its length."""
     for task in range(tasks.number):
         ready.left[task] = 0 + tasks.pointer[task + 1] - tasks.pointer[task]
     for task in range(tasks.number):
@@ -303,7 +303,7 @@ def _reset_ready(
 
 @inlined_kernel
 def _release(tasks: TaskArrays, selection: SelectionRule, ready: SelectionQueue, task: int, tail: int) -> int:
-    """Append the tasks that waited only for this one to the queue; return its end."""
+    """Append the tasks that become ready when ``task`` is placed to the queue; return its length."""
     for edge in range(tasks.after_pointer[task], tasks.after_pointer[task + 1]):
         following = tasks.after[edge]
         ready.left[following] -= 1
@@ -338,7 +338,7 @@ def _first_free(machines: MachineArrays, timelines: Timelines) -> float:
 
 @kernel
 def _find_least(some: Indices, size: int, value: Doubles, rank: Indices) -> int:
-    """Return the position of the task with the least value."""
+    """Return the position in ``some`` of the task with the least value, then lowest rank."""
     best = 0
     for place in range(1, size):
         task, other = some[place], some[best]
@@ -363,7 +363,7 @@ def _is_current(state: PlacementState, ready: SelectionQueue, task: int) -> bool
 def _evaluate_ready(
     state: PlacementState, rule: PlacementRule, selection: SelectionRule, ready: SelectionQueue, task: int
 ) -> None:
-    """Compute and cache the best mode of a task; the start is infinity if it fits nowhere."""
+    """Compute and cache the best mode of a task; the cached start is infinity if it fits nowhere."""
     tasks, modes, machines, _, _, schedule = state
     gather_all_data(state, task)
     bound = schedule.bound[tasks.variable[task]]

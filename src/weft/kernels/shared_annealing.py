@@ -9,18 +9,18 @@ from weft.kernels.problem import INFINITY, Doubles, Flags, Indices, Integers
 
 
 class SharedModes(NamedTuple):
-    """The modes of all tasks, by task, then machine, then nodes."""
+    """The modes of all tasks, sorted by task, then machine, then nodes."""
 
     first: Indices
     """Per task: its first mode; one more entry holds the total. Transfers and virtual tasks have no modes."""
     machine: Indices
     seconds: Doubles
     need: Integers
-    """Packed nodes and amounts."""
+    """Nodes and resource amounts of a mode, packed into one integer."""
     charge: Doubles
     """Contribution of a mode to the objective, apart from its seconds."""
     drag: Doubles
-    """Contribution of a mode to the energy only."""
+    """Penalty of a mode: part of the energy of a state, but not of the objective."""
     price: Doubles
     """Cost of a mode."""
     budgets: int
@@ -40,17 +40,17 @@ class SharedLinks(NamedTuple):
     size: Doubles
     files: Doubles
     fixed: Doubles
-    """Per edge."""
+    """Per edge: bytes, number of files and fixed seconds."""
     host: Indices
     location: Indices
-    """Per machine."""
+    """Per machine: its host and its location."""
     latency: Doubles
     inverse: Doubles
-    """Locations x locations."""
+    """Locations x locations: seconds per file and seconds per byte."""
 
 
 class SharedProblem(NamedTuple):
-    """Tasks and machines."""
+    """The task graph, and the free capacity of the machines before any task is placed."""
 
     tasks: int
     machines: int
@@ -78,13 +78,13 @@ class SharedSchedule(NamedTuple):
 
     start: Doubles
     finish: Doubles
-    """Per task."""
+    """Per task: its start and its finish."""
     first: Integers
     last: Integers
     """Per machine: its first and its last step."""
     time: Doubles
     free: Integers
-    """Steps; each lasts until the next one, the last one for ever."""
+    """Per step: its begin and the packed free capacity until the next step; the last step has no end."""
 
 
 @kernel
@@ -99,7 +99,7 @@ def _generate_schedule(
     limit_s: float,
     schedule: SharedSchedule,
 ) -> float:
-    """Decode a state; return the makespan, or infinity if it would exceed the limit.
+    """Decode a state; return the makespan, or infinity if it would exceed ``limit_s``.
 
     A state is decoded by serial schedule generation with insertion (R. Kolisch, EJOR 90(2), 1996): in the
     given order, each task starts at the first time at or after the arrival of its data at which its machine
@@ -152,7 +152,7 @@ def _generate_schedule(
 
 @kernel
 def _reset_steps(problem: SharedProblem, modes: SharedModes, mode: Indices, schedule: SharedSchedule) -> None:
-    """Reset the free capacity of machines; reserve enough steps for the tasks of each machine."""
+    """Reset the free capacity of all machines, with space for two more steps per task of a machine."""
     first, last = schedule.first, schedule.last
     if problem.machines > 1:
         for machine in range(problem.machines):
@@ -177,7 +177,7 @@ def _reset_steps(problem: SharedProblem, modes: SharedModes, mode: Indices, sche
 def _arrival(
     problem: SharedProblem, links: SharedLinks, bound: Indices, finish: Doubles, task: int, seconds: float
 ) -> tuple[float, float]:
-    """Return the arrival of the data of a task, and its seconds, which are computed here for a transfer."""
+    """Return when all data of a task have arrived, and its seconds (for a transfer: of the link)."""
     machine = bound[problem.variable[task]]
     source = links.source[task]
     if source < problem.variables:
@@ -265,7 +265,7 @@ def _insert_task(
 
 
 class SharedMoves(NamedTuple):
-    """The possible moves and their shares."""
+    """The possible moves, and the probability of each kind of move."""
 
     shifts: int
     shifted: Indices
@@ -286,13 +286,13 @@ class SharedMoves(NamedTuple):
     justify_share: float
     mold_share: float
     take_share: float
-    """Shares of justifications, mode changes and moves of variables; the other moves are shifts."""
+    """Probabilities of justifications, mode changes and moves of variables; all other moves are shifts."""
     both_share: float
-    """Share of mode changes and moves of variables that also shift the task."""
+    """Probability that a mode change or a move of a variable also shifts the task."""
 
 
 class SharedState(NamedTuple):
-    """Order, position of each task in it, mode of each task, machine of each variable."""
+    """A state: task order, position of each task in it, mode of each task, machine of each variable."""
 
     order: Indices
     place: Indices
@@ -313,7 +313,7 @@ def _copy_state(tasks: int, variables: int, state: SharedState, other: SharedSta
 
 @inlined_kernel
 def _shift_task(problem: SharedProblem, task: int, draw: float, state: SharedState) -> None:
-    """Move a task to another position between its last predecessor and its first successor."""
+    """Move a task to another position between its last predecessor and its first successor in the order."""
     place = state.place
     high = problem.tasks - 1
     low = 0
@@ -334,7 +334,7 @@ def _shift_task(problem: SharedProblem, task: int, draw: float, state: SharedSta
 
 @kernel
 def _move_task(task: int, target: int, order: Indices, place: Indices) -> None:
-    """Move a task to a position; the tasks in between shift by one."""
+    """Move a task to position ``target`` of the order; the tasks in between shift by one."""
     position = 0 + place[task]
     while position < target:
         other = order[position + 1]
@@ -437,7 +437,7 @@ def _first_on(machines: Indices, low: int, high: int, machine: int) -> int:
 
 @kernel
 def _sort_by_finish(number: int, order: Indices, key: Doubles, sense: int) -> None:
-    """Sort tasks by descending finish, ties by ascending (1) or descending (-1) index.
+    """Sort tasks by descending ``key`` (finish), ties by ascending (1) or descending (-1) index.
 
     The index orders a task of 0 seconds and its successor.
     """
@@ -464,29 +464,29 @@ DRAWS = 5
 """Uniform numbers per step: kind of move, its object, its target, whether to shift too, target of the shift.
 """
 _ROUNDING = 1e-9
-"""Share by which a limit may be exceeded by rounding."""
+"""Relative tolerance with which an amount may exceed a limit, for rounding errors."""
 _JUSTIFYING = 3
-"""Schedules generated per justification."""
+"""Number of schedules generated per justification."""
 
 
 class SharedGoal(NamedTuple):
-    """Minimise ``base + makespan * per_second + charges`` after the excess over limits."""
+    """The objective: first least excess over limits, then ``base + makespan * per_second + charges``."""
 
     base: float
     per_second: float
     deadline: float
     max_cost: float
-    """Infinity if there is no limit."""
+    """Infinity if there is no limit, like ``deadline``."""
     penalty: float
     """Energy added for exceeding a limit by 100 %."""
     drag: float
-    """Factor of the drags of modes."""
+    """Factor by which the drags of modes are multiplied."""
     counted: int
     """Whether charges, prices, uses or drags of modes have to be summed."""
 
 
 class SharedScore(NamedTuple):
-    """Excess over limits and objective of the current and the best state, one element each."""
+    """Excess over limits and objective value of the current and of the best state; arrays of one element."""
 
     missed: Doubles
     value: Doubles
@@ -495,7 +495,7 @@ class SharedScore(NamedTuple):
 
 
 class SharedScratch(NamedTuple):
-    """Changed tasks and their old modes, the order of a justification, the used share of every budget."""
+    """Scratch: changed tasks, their old modes, order of a justification, used share of every budget."""
 
     changed: Indices
     old_mode: Indices
@@ -521,7 +521,7 @@ def anneal_shared(
     best: SharedState,
     score: SharedScore,
 ) -> int:
-    """Anneal from a state and keep the best one; return the number of generated schedules.
+    """Anneal from ``state`` and store the best state in ``best``; return the number of generated schedules.
 
     S. Kirkpatrick, C. D. Gelatt, M. P. Vecchi, Science 220(4598), 1983. A state is an order of the tasks, a
     mode per task and a machine per binding variable. A move shifts a task in the order between its
@@ -538,8 +538,8 @@ def anneal_shared(
 
     Complexity per step: O(v + e + s) for v tasks, e edges and s steps of machines that are visited or moved.
 
-    That number exceeds ``allowed`` by at most two. With ``fresh`` the first step only decodes the given
-    state.
+    The number of generated schedules exceeds ``allowed`` by at most two. With ``fresh`` the first step only
+    decodes the given state.
     """
     order, mode = state.order, state.mode
     missed, value = score.missed[0], score.value[0]
@@ -634,7 +634,7 @@ def _is_better(missed: float, value: float, best_missed: float, best_value: floa
 def _sum_modes(
     tasks: int, modes: SharedModes, goal: SharedGoal, mode: Indices, used: Doubles
 ) -> tuple[float, float, float]:
-    """Return the contributions of the modes to the excess, the objective and the energy."""
+    """Return what the modes contribute: excess over cost and budgets, objective value, drag."""
     if goal.counted == 0:
         return 0.0, goal.base, 0.0
     charge = goal.base
@@ -658,7 +658,7 @@ def _sum_modes(
 
 @kernel
 def _excess(amount: float, limit: float) -> float:
-    """Return the excess over a limit as a share of the limit."""
+    """Return by how much an amount exceeds a limit, as a share of the limit; the amount if the limit is 0."""
     if amount <= limit * (1.0 + _ROUNDING):
         return 0.0
     if limit > 0.0:

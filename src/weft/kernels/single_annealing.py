@@ -1,4 +1,4 @@
-"""Simulated annealing of order and machines where machines serve one task at a time."""
+"""Simulated annealing of order and machines where machines run one task at a time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from weft.kernels.problem import Doubles, Flags, Indices, Integers
 
 
 class SingleProblem(NamedTuple):
-    """The instance. Tasks are in topological order."""
+    """The instance as arrays. Task indices are a topological order."""
 
     tasks: int
     machines: int
@@ -25,17 +25,19 @@ class SingleProblem(NamedTuple):
     """The tasks of a variable (CSR), ascending."""
     earliest: Doubles
     seconds: Doubles
-    """Tasks x machines; 0 if the task occupies nothing."""
+    """Tasks x machines: seconds of a task; 0 if the task occupies nothing."""
     lined: Flags
     """Per machine: whether it serves one task at a time; otherwise it is unlimited."""
     host: Indices
-    """Per machine."""
+    """Per machine: its host."""
     pointer: Indices
     before: Indices
     size: Doubles
     files: Doubles
     fixed: Doubles
-    """Per edge. None if transfer times depend on sizes alone; numba compiles another variant then."""
+    """Per edge: bytes, files and fixed seconds; the last two are None if transfer times depend on bytes only.
+    Numba compiles another variant then.
+    """
     after_pointer: Indices
     after: Indices
     after_edge: Indices
@@ -43,14 +45,16 @@ class SingleProblem(NamedTuple):
     inverse: Doubles
     latency: Doubles
     apart: Doubles
-    """Hosts x hosts: seconds per byte, seconds per file, and 1; all 0 within a host. None as above."""
+    """Hosts x hosts: seconds per byte, seconds per file, and 1; all 0 within a host. The last two are None if
+    ``fixed`` is None.
+    """
     sinks: int
     sink: Indices
     """Tasks without successors; one of them finishes last."""
 
 
 class SingleObjective(NamedTuple):
-    """The energy: makespan, weights of machines, and penalties for exceeding limits."""
+    """The terms of the energy: makespan, weights of tasks on machines, penalties for exceeded limits."""
 
     per_second: float
     deadline: float
@@ -67,7 +71,10 @@ class SingleObjective(NamedTuple):
 
 
 class SingleState(NamedTuple):
-    """The current and the best state."""
+    """The current state, and order and machines of the best state.
+
+    The *line* of a machine is the sequence of its tasks.
+    """
 
     order: Indices
     position: Indices
@@ -88,7 +95,7 @@ class SingleState(NamedTuple):
     tail: Doubles
     """Per task: its seconds, the longest path to its finish, and the longest path from its start."""
     stale: Flags
-    """Per task: whether its path must be recomputed; 0 between moves."""
+    """Per task: whether its finish or tail must be recomputed; 0 between moves."""
     total: Doubles
     """Makespan, sum of weights, sum of prices, least energy so far."""
     best_order: Indices
@@ -99,7 +106,7 @@ class SingleState(NamedTuple):
 def _transfer_lag(problem: SingleProblem, fixed: Doubles, edge: int, link: int) -> float:
     """Return the seconds that the data of an edge take over a link, computed as in the decoder.
 
-    ``fixed`` is that of the problem: numba omits a branch only if an argument is None.
+    Pass ``problem.fixed`` as ``fixed``: numba omits a branch only if an argument is None.
     """
     if fixed is None:
         return problem.size[edge] * problem.inverse[link]
@@ -109,7 +116,7 @@ def _transfer_lag(problem: SingleProblem, fixed: Doubles, edge: int, link: int) 
 
 @kernel
 def _find_ready(problem: SingleProblem, home: Indices, finish: Doubles, task: int, here: int) -> float:
-    """Return when all data of a task are on a host."""
+    """Return the time when all data of a task are on host ``here``."""
     latest = problem.earliest[task]
     before, hosts = problem.before, problem.hosts
     for edge in range(problem.pointer[task], problem.pointer[task + 1]):
@@ -123,7 +130,7 @@ def _find_ready(problem: SingleProblem, home: Indices, finish: Doubles, task: in
 
 @kernel
 def _longest_tail(problem: SingleProblem, home: Indices, tail: Doubles, task: int, here: int) -> float:
-    """Return the longest path after a task on a host, ignoring its line."""
+    """Return the longest path after a task on host ``here``, without the next task of its machine."""
     longest = 0.0
     after, after_edge = problem.after, problem.after_edge
     links = here * problem.hosts
@@ -195,7 +202,7 @@ def _reset_state(problem: SingleProblem, objective: SingleObjective, state: Sing
 
 @inlined_kernel
 def _find_slot(problem: SingleProblem, state: SingleState, place: int, machine: int) -> int:
-    """Return the last task of a line before a position of the order; the number of tasks if there is none."""
+    """Return the last task on a machine's line before ``place`` in the order; the number of tasks if none."""
     tasks = problem.tasks
     if problem.machines * problem.machines <= tasks:
         # With few machines and long lines, one of the previous tasks in the order is on this line.
@@ -214,7 +221,7 @@ def _find_slot(problem: SingleProblem, state: SingleState, place: int, machine: 
 def _move_on_line(
     problem: SingleProblem, task: int, machine: int, place: int, before: int, state: SingleState
 ) -> float:
-    """Move a task to another machine and position of the order; return the makespan.
+    """Move a task to ``machine`` and to position ``place`` of the order; return the new makespan.
 
     On the line of the machine it follows ``before``, which is the number of tasks if there is none or if the
     task occupies nothing there.
@@ -281,7 +288,7 @@ def _move_on_line(
 
 @kernel
 def _mark_stale(stale: Flags, tasks: int, other: int, pointer: Indices, neighbour: Indices, task: int) -> int:
-    """Mark another task, if there is one, and the neighbours of a task; return how many are newly marked."""
+    """Mark the neighbours of a task, and ``other`` if it is a task; return how many are newly marked."""
     marked = 0
     if other < tasks:
         marked += 1 - stale[other]
@@ -296,7 +303,7 @@ def _mark_stale(stale: Flags, tasks: int, other: int, pointer: Indices, neighbou
 def _follow_heads(
     problem: SingleProblem, task: int, place: int, one: int, two: int, state: SingleState
 ) -> None:
-    """Recompute the finish of a moved task, of its old and new follower, and of all dependent tasks."""
+    """Recompute the finish of a moved task, of the tasks after its old and new place, and all that depend."""
     tasks = problem.tasks
     order, home, finish, spent = state.order, state.home, state.finish, state.spent
     previous, following, stale = state.previous, state.following, state.stale
@@ -329,7 +336,7 @@ def _follow_heads(
 def _follow_tails(
     problem: SingleProblem, task: int, place: int, one: int, two: int, state: SingleState
 ) -> None:
-    """Recompute the tail of a moved task, of its old and new predecessor, and of all dependent tasks."""
+    """Recompute the tail of a moved task, of the tasks before its old and new place, and all that depend."""
     tasks = problem.tasks
     order, home, tail, spent = state.order, state.home, state.tail, state.spent
     previous, following, stale = state.previous, state.following, state.stale
@@ -364,12 +371,12 @@ _BITS = 20
 _PART = (1 << _BITS) - 1
 _STAYING = 16
 _NEAR = 40
-"""Of 64 kinds of moves, those below ``_STAYING`` keep the machine, those from ``_NEAR`` use the machine of a
-neighbour in the graph.
+"""A move draws a number below 64: below ``_STAYING`` it keeps the machine, from ``_NEAR`` on it takes the
+machine of a predecessor or successor, otherwise a random machine.
 """
 _NEARLY_ONE = 1.0 - 1e-9
 _PATIENCE = 1e-12
-"""Share by which an energy must be smaller to be a new best: sums differ in their last bits."""
+"""Least relative improvement of the energy that counts as a new best; smaller ones may be rounding."""
 
 
 @kernel
@@ -383,7 +390,7 @@ def anneal_single(
     variate: Doubles,
     state: SingleState,
 ) -> int:
-    """Anneal for some steps from the order and the machines of a state; return the number of accepted moves.
+    """Anneal for ``steps`` steps from the order and machines of a state; return the number of accepted moves.
 
     Every machine has a line of tasks in which each task waits for the one before it. Lines and edges of the
     graph together give for each task the longest path to its finish and the longest path from its start. A
@@ -612,7 +619,7 @@ def _energy(objective: SingleObjective, makespan: float, weight: float, price: f
 
 @kernel
 def _keep_best(tasks: int, energy: float, state: SingleState) -> None:
-    """Store the state if its energy is the least so far."""
+    """Store the current state as the best one if its energy is the least so far."""
     if energy < state.total[3] - _PATIENCE * abs(energy):
         state.total[3] = energy
         for index in range(tasks):

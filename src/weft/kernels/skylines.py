@@ -9,7 +9,7 @@ from weft.kernels.problem import INFINITY, Doubles, Integers
 
 
 class Skylines(NamedTuple):
-    """``nodes`` and ``left`` are free from ``time`` of a step to the next step.
+    """The steps of all skylines: ``nodes`` and ``left`` are free from ``time`` of a step to the next step.
 
     In decoders the number of tasks of a machine is known in advance, so every skyline has its own section of
     common arrays and steps are found by bisection. Placement uses linked lists instead
@@ -51,7 +51,7 @@ def write_demand(
 def first_fit(
     skylines: Skylines, line: int, ready: float, seconds: float, nodes: int, least: Doubles
 ) -> float:
-    """Return the first time from ``ready`` on at which enough is free for ``seconds``; infinity if never."""
+    """Return the first start from ``ready`` on with enough free for ``seconds``; infinity if never."""
     last = skylines.last[line]
     step = _step_at(skylines.time, skylines.first[line], last, ready)
     start = ready
@@ -69,7 +69,7 @@ def first_fit(
 
 @kernel
 def permanent_fit(skylines: Skylines, line: int, ready: float, nodes: int, least: Doubles) -> float:
-    """Return the first time at or after ``ready`` from which enough stays free; infinity if never."""
+    """Return the first time from ``ready`` on after which nodes and amounts stay free, or infinity."""
     step = skylines.last[line]
     first = skylines.first[line]
     if not _fits(skylines.nodes, skylines.left, skylines.resources, step, nodes, least):
@@ -90,7 +90,7 @@ def permanent_fit(skylines: Skylines, line: int, ready: float, nodes: int, least
 def occupy_skyline(
     skylines: Skylines, line: int, start: float, finish: float, nodes: int, taken: Doubles
 ) -> None:
-    """Subtract nodes and amounts from ``start`` to ``finish``."""
+    """Subtract nodes and amounts from the free capacity between ``start`` and ``finish``."""
     resources = skylines.resources
     begin = _cut(skylines, line, start)
     end = _cut(skylines, line, finish)
@@ -148,7 +148,7 @@ def _cut(skylines: Skylines, line: int, moment: float) -> int:
 
 @kernel
 def _merge(skylines: Skylines, line: int, step: int) -> None:
-    """Remove a step that is equal to the one before it."""
+    """Remove a step if its free capacity equals that of the step before it."""
     resources = skylines.resources
     if step == skylines.first[line] or skylines.nodes[step] != skylines.nodes[step - 1]:
         return

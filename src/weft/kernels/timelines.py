@@ -8,14 +8,14 @@ from weft.kernels.compilation import inlined_kernel, kernel
 from weft.kernels.problem import INFINITY, OPEN, SINGLE, Doubles, Indices, Integers, MachineArrays
 
 INITIAL_GAPS = 4
-"""Gaps for which every machine has space at first."""
+"""Number of gaps for which every machine has space at first."""
 _ROUNDING = 1e-12
 _HINT_DISTANCE = 6
-"""A search starts this many gaps before the one found last: the next task may be ready earlier."""
+"""A search starts this many gaps before the gap found last, because the next task may be ready earlier."""
 
 
 class Gaps(NamedTuple):
-    """The gaps of all machines.
+    """The gaps (idle intervals between tasks) of all machines.
 
     The gaps of a machine are a section of common arrays, in order of time; a full section moves to one twice
     as long. A search bisects to the first gap that ends late enough, starting a few gaps before the one found
@@ -53,7 +53,7 @@ def reset_gaps(machines: int, gaps: Gaps) -> None:
 
 @inlined_kernel
 def find_gap(gaps: Gaps, machine: int, free: float, ready: float, seconds: float, limit: float) -> float:
-    """Return the earliest start in a gap of a machine; without such a gap ``free``, the end of its last task.
+    """Return the earliest start of a task in a gap of a machine; ``free``, the end of its last task, if none.
 
     ``reach`` of the machine must be at least ``ready + seconds``, so that some gap ends late enough. The
     search stops where the task would finish after ``limit``.
@@ -173,11 +173,12 @@ _STEPS, _SPARE = 0, 1
 
 
 class Timelines(NamedTuple):
-    """The occupancy of all machines. ``no_step`` (the size of the pool) ends a list.
+    """The occupancy of all machines over time.
 
     A SINGLE machine keeps the gaps between its tasks, a SHARED machine a step function of free nodes and
     amounts: a linked list in a common pool. A search starts at the step found last on that machine, because
-    consecutive tasks are ready at about the same time. A task of 0 seconds fits anywhere.
+    consecutive tasks are ready at about the same time. A task of 0 seconds fits anywhere. ``no_step`` (the
+    size of the pool) ends a list.
     """
 
     no_step: int
@@ -190,14 +191,14 @@ class Timelines(NamedTuple):
     step_time: Doubles
     step_nodes: Integers
     step_amount: Doubles
-    """Steps x resources."""
+    """Steps x resources: free amounts."""
     step_before: Indices
     step_after: Indices
 
 
 @kernel
 def reset_timelines(machines: MachineArrays, timelines: Timelines) -> None:
-    """Make all machines idle."""
+    """Reset all machines to idle from time 0 on."""
     resources = machines.resources
     reset_gaps(machines.number, timelines.gaps)
     timelines.used[_STEPS] = machines.number
@@ -217,7 +218,7 @@ def reset_timelines(machines: MachineArrays, timelines: Timelines) -> None:
 
 
 Load = tuple[int, int, int, Doubles]
-"""What a task takes: machine, number of nodes, and its amounts as a row of an array and that array."""
+"""The machine and nodes that a task takes, and its amounts: the number of a row, and the array of rows."""
 
 
 @kernel
@@ -240,7 +241,7 @@ def earliest_start(
 
 @kernel
 def earliest_start_single(timelines: Timelines, machine: int, ready: float, seconds: float) -> float:
-    """Return the earliest start on a SINGLE machine."""
+    """Return the earliest start of a task at or after ``ready`` on a SINGLE machine."""
     free = timelines.free_from[machine]
     if ready >= free:
         return ready
@@ -300,7 +301,7 @@ def _step_at(timelines: Timelines, machine: int, time: float) -> int:
 def earliest_append(
     machines: MachineArrays, timelines: Timelines, load: Load, ready: float, seconds: float
 ) -> float:
-    """Return the earliest start at or after ``ready`` from which the machine stays free enough."""
+    """Return the earliest start at or after ``ready`` from which enough stays free; infinity if never."""
     machine = load[0]
     form = machines.form[machine]
     if seconds == 0.0 or form == OPEN:
@@ -319,7 +320,7 @@ def earliest_append(
 
 @kernel
 def occupy(machines: MachineArrays, timelines: Timelines, load: Load, start: float, seconds: float) -> None:
-    """Occupy nodes and amounts for ``seconds`` from ``start``."""
+    """Occupy the nodes and amounts of a load for ``seconds`` from ``start``."""
     machine = load[0]
     form = machines.form[machine]
     if seconds == 0.0 or form == OPEN:
@@ -340,7 +341,7 @@ def occupy(machines: MachineArrays, timelines: Timelines, load: Load, start: flo
 def _occupy_steps(
     machines: MachineArrays, timelines: Timelines, load: Load, start: float, seconds: float
 ) -> None:
-    """Subtract nodes and amounts while the task runs."""
+    """Subtract nodes and amounts from the steps of a SHARED machine while the task runs."""
     machine, nodes, need, amount = load
     resources = machines.resources
     first = _cut(machines, timelines, machine, start)
@@ -387,7 +388,7 @@ def _cut(machines: MachineArrays, timelines: Timelines, machine: int, time: floa
 
 @kernel
 def _merge(machines: MachineArrays, timelines: Timelines, machine: int, step: int) -> None:
-    """Remove a step that is equal to the one before it."""
+    """Remove a step if its free capacity equals that of the step before it."""
     earlier = timelines.step_before[step]
     if earlier == timelines.no_step or timelines.step_nodes[step] != timelines.step_nodes[earlier]:
         return

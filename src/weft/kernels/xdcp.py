@@ -1,4 +1,4 @@
-"""Steps of xDCP: move the subtask with the least slack to the slot where it finishes first."""
+"""The steps of xDCP, each of which moves the subtask with the least slack to the slot where it ends first."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from weft.kernels.placement import mode_seconds
 from weft.kernels.problem import INFINITY, Doubles, Flags, Indices, ModeArrays
 
 _ROUNDING = 1e-12
-"""Times that differ by less than this share of the schedule length are equal."""
+"""Times that differ by less than this share of the makespan count as equal."""
 
 
 class SubtaskGraph(NamedTuple):
-    """The subtasks, in topological order."""
+    """The subtasks and their dependencies; indices are a topological order."""
 
     number: int
     machines: int
@@ -39,11 +39,11 @@ class SubtaskQueues(NamedTuple):
     head: Indices
     """Per machine: the first subtask of its queue."""
     order: Indices
-    """All subtasks, none before its parents or before the previous one of its queue."""
+    """All subtasks; each comes after its parents and after the previous subtask of its queue."""
 
 
 class SubtaskTimes(NamedTuple):
-    """The times of subtasks with the current queues."""
+    """The times of all subtasks that result from the current queues."""
 
     start: Doubles
     finish: Doubles
@@ -53,7 +53,7 @@ class SubtaskTimes(NamedTuple):
 
 
 class SubtaskScratch(NamedTuple):
-    """Scratch, per subtask: times while one subtask is out of its queue, marks, a part of the order."""
+    """Scratch arrays per subtask: times while one subtask is out of its queue, marks, part of the order."""
 
     finish: Doubles
     latest: Doubles
@@ -85,7 +85,7 @@ def move_subtasks(
     or before an ancestor would close a cycle, and no other slot reads them. This check also lets layers share
     machines. Complexity: O(v + e) per step, v steps per pass.
 
-    Changes the queues in place, except ``seconds``, which are filled as the times are.
+    Queues are changed in place; ``queues.seconds`` and ``times`` are computed here.
     """
     mode, seconds = queues.mode, queues.seconds
     for task in range(graph.number):
@@ -165,7 +165,10 @@ def _due(
 
 @kernel
 def _least_slack(graph: SubtaskGraph, placed: Flags, times: SubtaskTimes, rounding: float) -> int:
-    """Return the next subtask by slack, layer, AEFT, index (step 4), or the number of subtasks."""
+    """Return the unplaced subtask with the least slack (step 4); the number of subtasks if there is none.
+
+    Ties: lower layer, then earlier AEFT, then lower index.
+    """
     number, layer, finish, latest = graph.number, graph.layer, times.finish, times.latest
     chosen = number
     least = 0.0
@@ -201,7 +204,7 @@ def _take_out(queues: SubtaskQueues, sentinel: int, task: int, machine: int) -> 
 
 @kernel
 def _put_in(queues: SubtaskQueues, sentinel: int, task: int, machine: int, earlier: int) -> None:
-    """Insert a subtask after another one, or first if ``earlier`` is the sentinel."""
+    """Insert a subtask into a machine's queue after ``earlier``; as the first if that is the sentinel."""
     if earlier < sentinel:
         later = queues.following[earlier]
         queues.following[earlier] = task
@@ -245,7 +248,7 @@ def _forward_without(
 
 @kernel
 def _depends(graph: SubtaskGraph, mark: Flags, task: int, earlier: int) -> bool:
-    """Return whether a parent of a subtask, or the subtask before it in its queue, is a descendant."""
+    """Return whether a parent of a subtask, or the one before it in its queue, is marked as descendant."""
     if earlier < graph.number and mark[earlier] == _DESCENDANT:
         return True
     return _is_next_to(graph.pointer, graph.before, mark, task, _DESCENDANT)
@@ -253,7 +256,7 @@ def _depends(graph: SubtaskGraph, mark: Flags, task: int, earlier: int) -> bool:
 
 @kernel
 def _is_next_to(pointer: Indices, neighbour: Indices, mark: Flags, task: int, wanted: int) -> bool:
-    """Return whether a parent (with the arrays of children: a child) of a subtask has a mark."""
+    """Return whether one of a subtask's neighbours (CSR arrays of parents or children) has a given mark."""
     found = False
     for position in range(pointer[task], pointer[task + 1]):
         if mark[neighbour[position]] == wanted:
@@ -304,7 +307,7 @@ def _best_slot(
     scratch: SubtaskScratch,
     old_previous: int,
 ) -> tuple[int, int]:
-    """Return mode and predecessor of the slot where a subtask finishes first (step 5).
+    """Return the mode, and the previous subtask in the queue, with which a subtask finishes first (step 5).
 
     Ties: lower machine index, then earlier slot. The finish grows along a queue, so the first allowed slot is
     the best of its machine. If no slot is allowed, the subtask stays.
@@ -346,7 +349,7 @@ def _best_slot(
 
 @kernel
 def _reorder(graph: SubtaskGraph, queues: SubtaskQueues, task: int, scratch: SubtaskScratch) -> None:
-    """Restore the order after a move: descendants of the moved subtask go after it, all others before it."""
+    """Restore the topological order after a move: the descendants of the moved subtask come after it."""
     number, order, mark = graph.number, queues.order, scratch.mark
     for other in range(number):
         mark[other] = 0

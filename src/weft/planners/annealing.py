@@ -37,21 +37,21 @@ class AnnealingPlanner(BasePlanner):
     any_objective = True
 
     occupancy: OccupancyName = "append"
-    """When a machine starts a task; none: as if machines were unlimited."""
+    """The rule by which a machine starts a task (``DECODER_RULES``); with "none" no task ever waits."""
     steps: int = 100_000
-    """Number of schedules during which the temperature falls; fewer if the budget has fewer steps."""
+    """Number of evaluated schedules over which the temperature falls; at most the steps of the budget."""
     walkers: int = 16
-    """Number of plans that are changed side by side."""
+    """Number of plans that are changed and evaluated together, each by its own annealing chain."""
 
     def __post_init__(self) -> None:
         self.require_at_least(1, "steps", "walkers")
 
     def check(self, instance: Instance) -> Unsupported | None:
-        """Refuse binding budgets and too many node counts."""
+        """Refuse instances with budgets that a plan could exceed, or with too many node counts."""
         return check_bindings_support(self.label, instance)
 
     def plan(self, request: PlanRequest) -> Plan:
-        """Anneal from the incumbent or the plans of list planners."""
+        """Return the best plan found by annealing from the incumbent or from the plans of list planners."""
         seeds = plan_seeds(request)
         order = encode_schedule(request.instance, seeds.schedules[0]).order
         rule = DECODER_RULES[self.occupancy]

@@ -36,12 +36,12 @@ LIST_PLANNERS: tuple[tuple[str, int], ...] = (
     ("cpa", 5_000),
     ("lookahead", 4_000),
 )
-"""List planners, and the number of modes of all tasks up to which each is fast."""
+"""List planners; each is used for instances with at most this number of modes (sum over all tasks)."""
 _MAIN_SEARCHES: tuple[tuple[str, bool, float, int], ...] = (
     ("weave", False, 0.1, 1),
     ("cp-sat", True, 0.8, 2_000),
 )
-"""Anytime planners; whether two in parallel would do the same; seconds and steps below which none starts."""
+"""Anytime planners: name, whether at most one may run at a time, least seconds and steps left to start it."""
 _FALLBACK_SEARCHES: tuple[tuple[str, bool, float, int], ...] = (
     ("moldable-genetic", False, 0.1, 10),
     ("genetic", False, 0.1, 10),
@@ -49,11 +49,11 @@ _FALLBACK_SEARCHES: tuple[tuple[str, bool, float, int], ...] = (
 )
 """Anytime planners for objectives that none of the main searches supports."""
 _MAX_BOUND_MODES = 5_000_000
-"""Modes up to which bounds are computed at once; for more it takes seconds that a search can use."""
+"""Largest number of modes for which lower bounds are computed; beyond it they would take several seconds."""
 _LIST_SHARE = 0.25
-"""Share of the time after which no further list planner starts."""
+"""Share of the planning time; once it has passed, no further list planner starts."""
 _SMALL_TERMS = 500
-"""Size up to which an exact model (of a few dozen tasks) is solved within a second."""
+"""Largest number of terms of an exact model that is usually solved within a second (a few dozen tasks)."""
 _INTERRUPTED = "the search was interrupted: this is the best plan so far"
 
 
@@ -84,7 +84,7 @@ class Auto(BasePlanner):
         self.require_at_least(0, "islands", note=" (as many as there are workers)")
 
     def supports(self, instance: Instance, objective: Objective) -> Unsupported | None:
-        """Support whatever a planner of the portfolio supports."""
+        """Return None if any planner of the portfolio supports the instance, else the first refusal."""
         refusals = []
         names = [name for name, _ in LIST_PLANNERS]
         names += [name for name, *_ in (*_MAIN_SEARCHES, *_FALLBACK_SEARCHES)]
@@ -96,7 +96,7 @@ class Auto(BasePlanner):
         return refusals[0]
 
     def plan(self, request: PlanRequest) -> Plan:
-        """Start from the incumbent or the plans of list planners, then search."""
+        """Return the best plan found by list planners (or the incumbent) and the searches after them."""
         incumbent = Incumbent(request.instance, request.objective, request.budget.on_progress)
         if request.incumbent is not None:
             incumbent.offer(Plan(schedule=request.incumbent, steps=0), "start")
@@ -127,9 +127,9 @@ class Auto(BasePlanner):
 
 
 def run_list_planners(request: PlanRequest, incumbent: Incumbent) -> None:
-    """Offer the plans of all fast list planners to the incumbent, and the lower bound.
+    """Offer the plans of the list planners that are fast enough to the incumbent, and raise its bound.
 
-    Raises Infeasible if every planner does.
+    Raises Infeasible if there is no plan and a planner has raised it.
     """
     instance, objective, budget = request.instance, request.objective, request.budget
     modes = sum(len(group.tasks) * len(group.machine) for group in instance.groups)
@@ -156,7 +156,7 @@ def run_list_planners(request: PlanRequest, incumbent: Incumbent) -> None:
             continue
         if not np.isfinite(made.schedule.finish_s).all():
             raise Infeasible("the times of this plan exceed the range of floating-point numbers")
-        # The bounds below are at least as good as that of a list planner.
+        # The bounds computed below are at least as high as the bound of a list planner.
         incumbent.offer(replace(made, bound_s=0.0), name)
         if incumbent.bound_s == 0 and modes <= _MAX_BOUND_MODES:
             _raise_bound(instance, incumbent)
@@ -165,7 +165,7 @@ def run_list_planners(request: PlanRequest, incumbent: Incumbent) -> None:
 
 
 def _differs(name: str, instance: Instance, objective: Objective) -> bool:
-    """Return whether the plan of a planner can differ from the plans of the planners before it."""
+    """Return whether the plan of a planner can differ from the plans of those before it in LIST_PLANNERS."""
     moldable = bool(compile_problem(instance).modes.moldable.any())
     costs = not objective.is_makespan or objective.max_cost is not None
     if name in ("heft-moldable", "cpa"):
@@ -178,7 +178,7 @@ def _is_late(budget: Budget, latest_s: float | None) -> bool:
 
 
 def _half_budget(budget: Budget, taken: int) -> Budget:
-    """Return half of the budget that remains after some steps; the rest is for the next planners."""
+    """Return half of the steps and of the time that remain after ``taken`` steps."""
     steps = None if budget.steps is None else max(1, (budget.steps - taken) // 2)
     if budget.left is None:
         return Budget(steps=steps)
@@ -197,7 +197,7 @@ def _raise_bound(instance: Instance, incumbent: Incumbent) -> None:
 
 
 def _contenders(instance: Instance, objective: Objective) -> list[Contender]:
-    """Return the anytime planners that support the instance, in the order of their turns.
+    """Return the anytime planners that support the instance, in the order in which they are started.
 
     With communication the lower bounds hardly ever equal the optimum, so that a proof is needed. If the exact
     model is small enough to be solved at once, the exact planner comes first.
@@ -215,7 +215,7 @@ def _contenders(instance: Instance, objective: Objective) -> list[Contender]:
 
 
 def _run_first_search(request: PlanRequest, incumbent: Incumbent) -> None:
-    """Build the first plan with an anytime planner, because no list planner supports the instance."""
+    """Offer the plan of the first anytime planner that finds one, since no list planner has built a plan."""
     infeasible: Infeasible | None = None
     for contender in _contenders(request.instance, request.objective):
         part = PlanRequest(
@@ -237,6 +237,6 @@ def _run_first_search(request: PlanRequest, incumbent: Incumbent) -> None:
 
 
 def _is_out_of_time(budget: Budget, incumbent: Incumbent) -> bool:
-    """Return whether the clock ended the search before the plan was proven optimal."""
+    """Return whether the planning time is over and the plan is not proven optimal."""
     timed = budget.left is not None and budget.left() <= 0
     return timed and not incumbent.is_settled

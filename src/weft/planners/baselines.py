@@ -27,12 +27,12 @@ class RoundRobin(ListPlanner):
     label = "round robin"
 
     def schedule(self, instance: Instance) -> Schedule:
-        """Bind the variables in turn, then place by index."""
+        """Bind the variables to machines in turn, then place the tasks in the order of their indices."""
         return place_tasks(instance, index_order(instance), bound=_bind_in_turn(instance))
 
 
 def _bind_in_turn(instance: Instance) -> Indices:
-    """Return the machine of each variable; the number of machines if it has no compute task or is pinned."""
+    """Return a machine index per variable; the number of machines for pinned ones and those without tasks."""
     graph = instance.graph
     bound = np.full(len(graph.variables), len(instance.machines), dtype=np.uint32)
     following = 0
@@ -58,14 +58,14 @@ class RandomMachine(BasePlanner):
     label = "a random machine"
 
     def plan(self, request: PlanRequest) -> Plan:
-        """Draw the machines, then place by index."""
+        """Bind each variable to a random machine, then place the tasks in the order of their indices."""
         instance = request.instance
         bound = _draw_machines(instance, request.rng)
         return Plan(schedule=place_tasks(instance, index_order(instance), bound=bound), steps=1)
 
 
 def _draw_machines(instance: Instance, rng: np.random.Generator) -> Indices:
-    """Return a machine per variable; the number of machines if it has no compute task."""
+    """Return a random candidate machine per variable; the number of machines if it has no compute task."""
     graph = instance.graph
     bound = np.full(len(graph.variables), len(instance.machines), dtype=np.uint32)
     variables = np.unique(graph.variable[graph.kind == COMPUTE])

@@ -10,7 +10,7 @@ from weft.schedule.schedule import Schedule
 
 
 class MinMin(ListPlanner):
-    """Places the ready task with the earliest finish first.
+    """Places the ready task with the earliest possible finish first.
 
     All ready tasks compete; the winner is placed where it ends first. Machines fill evenly at the beginning,
     and a long task may be left for the end. M. Maheswaran, S. Ali, H. J. Siegel, D. Hensgen, R. F. Freund,
@@ -33,7 +33,7 @@ class MinMin(ListPlanner):
 
 
 class MaxMin(ListPlanner):
-    """Places the ready task with the latest earliest finish first; short tasks fill the gaps at the end.
+    """Places the ready task first whose earliest possible finish is the latest; short tasks come last.
 
     Reference and deviations as MinMin. Complexity O(v r + s (d l + k)) for r ready tasks at a time; s is v r
     if all tasks prefer the same machine. Instances that would take many minutes are refused.
@@ -48,12 +48,12 @@ class MaxMin(ListPlanner):
         return super().check(instance) or check_evaluation_count(self.label, instance)
 
     def schedule(self, instance: Instance) -> Schedule:
-        """Place tasks one by one, each time the ready task with the latest earliest finish."""
+        """Place tasks one by one, each time the ready task whose earliest possible finish is the latest."""
         return select_tasks(instance, sense=MOST)
 
 
 class Sufferage(ListPlanner):
-    """Places the ready task that loses most on its second-best machine first.
+    """Places the ready task first that would be delayed most on its second-best machine.
 
     The loss is the difference between its earliest finish there and on the best machine. Reference as MinMin,
     complexity as MaxMin. Deviations as MinMin; besides, the paper gives every machine one task before it

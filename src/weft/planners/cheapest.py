@@ -10,7 +10,7 @@ from weft.schedule.schedule import Schedule
 
 
 class Cheapest(ListPlanner):
-    """The plan of least cost.
+    """Runs every task in its cheapest mode, which gives the plan of least cost.
 
     Waiting costs nothing, so no plan is cheaper: this one is optimal for the objective ``cost`` and shows
     whether any plan can keep a maximal cost. Among machines and node counts of equal cost the earliest finish
@@ -26,7 +26,7 @@ class Cheapest(ListPlanner):
     other_objectives = ("cost",)
 
     def schedule(self, instance: Instance) -> Schedule:
-        """Keep only the cheapest modes, then place as HEFT does."""
+        """Place the tasks as HEFT does, with only the cheapest modes of each task allowed."""
         order = order_by_rank(upward_ranks(instance))
         return place_tasks(
             instance, order, problem=restrict_to_best_modes(instance, instance.price_per_node_s)

@@ -19,11 +19,11 @@ from weft.planners.ranks import mean_communication_s, mean_seconds, order_by_ran
 from weft.workflow.task_graph import COMPUTE, TRANSFER, Floats, Indices
 
 _ELEMENT_S, _PASSES_PER_COUNT = 0.3e-6, 0.1
-"""Approximate seconds per task or edge in plain Python, and passes over all of them per additional count."""
+"""Approximate seconds per task or edge in plain Python; passes over the graph per additional node count."""
 
 
 class Cpa(BasePlanner):
-    """Node counts by critical path and area, then placement by bottom level.
+    """Chooses node counts by critical path and area, then places tasks by descending bottom level.
 
     First every task is allotted the node count with which the critical path is as long as the average area,
     the node-seconds of all tasks divided by all nodes. Then tasks are placed by descending bottom level. A.
@@ -44,7 +44,7 @@ class Cpa(BasePlanner):
     label = "CPA"
 
     def plan(self, request: PlanRequest) -> Plan:
-        """Allot nodes, then place."""
+        """Choose a node count for every task, then place the tasks by descending bottom level."""
         instance = request.instance
         allotment = plan_allotment(instance)
         order = order_by_rank(allotment.bottom_s)
@@ -57,7 +57,7 @@ class Cpa(BasePlanner):
 
 
 class Allotment(NamedTuple):
-    """The nodes of all tasks."""
+    """The node count and the bottom level of every task."""
 
     counts: Indices
     """Per task: node count; 1 for transfers and virtual tasks."""
@@ -66,7 +66,7 @@ class Allotment(NamedTuple):
 
 
 def plan_allotment(instance: Instance) -> Allotment:
-    """Add nodes to tasks of the critical path until it is no longer than the average area."""
+    """Return node counts: the critical path gets more nodes until it is no longer than the average area."""
     options, count = _list_counts(instance)
     tasks, number = compile_problem(instance).tasks, len(instance)
     chosen = np.zeros(number, dtype=np.uint32)
@@ -83,7 +83,7 @@ def plan_allotment(instance: Instance) -> Allotment:
 
 
 def restrict_to_counts(instance: Instance, count: Indices) -> ProblemArrays:
-    """Return the problem in which every task takes its count, or the largest below it on a machine."""
+    """Return the problem in which each task has one mode per machine: its count, or the next smaller one."""
     parts: list[ModeSubset] = []
     for index, group in enumerate(instance.groups):
         counts, number = np.unique(count[group.tasks], return_inverse=True)
@@ -96,7 +96,7 @@ def restrict_to_counts(instance: Instance, count: Indices) -> ProblemArrays:
 
 
 def _list_counts(instance: Instance) -> tuple[AllotmentModes, Indices]:
-    """Return duration and area of all useful counts of all tasks, and the count of each of these options."""
+    """Return the options of all tasks (duration and area of each useful node count) and their node counts."""
     graph = instance.graph
     others = np.flatnonzero(graph.kind != COMPUTE)
     other_s = mean_seconds(instance)[others] if (graph.kind == TRANSFER).any() else np.zeros(len(others))
@@ -126,7 +126,7 @@ def _list_counts(instance: Instance) -> tuple[AllotmentModes, Indices]:
 
 
 def _mean_duration(every: Floats, parallel: Floats) -> tuple[Floats, Floats]:
-    """Return mean durations and areas (tasks x counts) of seconds (tasks x counts x machines).
+    """Return the mean durations and the areas (tasks x counts), given ``every`` (tasks x counts x machines).
 
     Duration and area of a count: machine k of P_k nodes runs P_k / r_k tasks of r_k nodes at a time, and ends
     P_k / (r_k t_k) of them per second if each takes t_k seconds. One task therefore occupies the whole
@@ -145,7 +145,10 @@ def _mean_duration(every: Floats, parallel: Floats) -> tuple[Floats, Floats]:
 def _join_options(
     tasks: int, task: NDArray[np.int64], count: NDArray[np.int64], seconds: Floats, share: Floats
 ) -> tuple[AllotmentModes, Indices]:
-    """Sort the options by task; the gain of an option is the time per node that the next one saves."""
+    """Return the options sorted by task, and their node counts.
+
+    The gain of an option is the time per node that the next option saves.
+    """
     order = np.argsort(task, kind="stable")
     count, seconds, share = count[order], seconds[order], share[order]
     per_node = seconds / count
@@ -156,7 +159,7 @@ def _join_options(
 
 
 def _modes_by_count(group: ModeGroup, counts: Indices) -> NDArray[np.int64]:
-    """Return counts x machines: the mode of the largest count that is not above, else of the smallest."""
+    """Return a table (counts x machines): the mode of the count, of the next smaller one, or the smallest."""
     _, first = np.unique(group.machine, return_index=True)
     last = np.append(first[1:], len(group))
     columns = [

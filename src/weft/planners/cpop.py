@@ -31,7 +31,7 @@ class Cpop(ListPlanner):
     label = "CPOP"
 
     def schedule(self, instance: Instance) -> Schedule:
-        """Compute priorities, bind the critical path to a machine, place the other tasks as HEFT does."""
+        """Bind the critical path to one machine, then place all tasks by priority where they finish first."""
         upward = upward_ranks(instance)
         order = ready_order(instance, upward + downward_ranks(instance))
         bound = _bind_critical_path(instance, critical_tasks(instance, upward))
@@ -39,7 +39,7 @@ class Cpop(ListPlanner):
 
 
 def critical_tasks(instance: Instance, upward: Floats) -> list[int]:
-    """Return the tasks of the longest path, from an entry to an exit."""
+    """Return the tasks of the longest path from an entry task to an exit task, given the upward ranks."""
     graph = instance.graph
     communication = mean_communication_s(instance)
     entries = np.flatnonzero(np.diff(graph.predecessor_pointer) == 0)
@@ -55,7 +55,7 @@ def critical_tasks(instance: Instance, upward: Floats) -> list[int]:
 
 
 def _bind_critical_path(instance: Instance, path: list[int]) -> Indices:
-    """Bind the variables of the critical tasks to one machine; all others stay undecided."""
+    """Return a machine per variable: the same for all critical tasks; the number of machines for others."""
     graph, machines = instance.graph, len(instance.machines)
     bound = np.full(len(graph.variables), machines, dtype=np.uint32)
     critical = [task for task in path if graph.kind[task] == COMPUTE]
@@ -73,7 +73,7 @@ def _bind_critical_path(instance: Instance, path: list[int]) -> Indices:
 
 
 def _allowed_seconds(instance: Instance, task: int) -> Floats:
-    """Return the least seconds of a task per machine; infinite where it cannot run or is pinned elsewhere."""
+    """Return the least seconds of a task per machine; infinity where it cannot run or is pinned elsewhere."""
     seconds = least_seconds(instance, task)
     if (pinned := instance.pinned.get(int(instance.graph.variable[task]))) is not None:
         seconds[np.arange(len(seconds)) != pinned] = np.inf

@@ -56,11 +56,11 @@ __all__ = [
 ]
 
 _TASK_S, _EDGE_S, _LINE_S, _MACHINE_S = 2e-6, 0.35e-6, 5e-6, 0.8e-6
-"""Approximate seconds in plain Python: per task, edge, task with counted nodes, and empty skyline."""
+"""Approximate seconds in plain Python per task, per edge, per task on a skyline, and per empty skyline."""
 _FAST_TASK_S, _FAST_EDGE_S, _FAST_MACHINE_S = 0.6e-6, 0.25e-6, 0.03e-6
-"""The same per task, edge and machine on the fast path."""
+"""Approximate seconds in plain Python per task, edge and machine on the fast path."""
 _MAX_CELLS = 4_000_000
-"""Largest table of groups x machines."""
+"""Largest number of cells of a table of mode groups x machines."""
 _MAX_ORDERS = 4
 """Number of task orders per instance whose fast path is cached."""
 
@@ -80,7 +80,7 @@ class Genome(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DecodedPopulation:
-    """The results of a population, one entry per individual."""
+    """Makespan, node-seconds, cost and times of the schedules of a population, one row per individual."""
 
     makespan_s: Floats
     """Infinite if some task never fits beside the busy intervals."""
@@ -92,7 +92,7 @@ class DecodedPopulation:
 
 
 def encode_schedule(instance: Instance, schedule: Schedule) -> Genome:
-    """Return the genome of a schedule, its tasks by start, then finish, then index.
+    """Return the genome of a schedule, with the tasks ordered by start, then finish, then index.
 
     Decoded with APPEND or INSERTION no task starts later than in the schedule, because every task that runs
     at its start was placed before it. With other durations APPEND keeps the order on every machine.
@@ -118,9 +118,9 @@ def encode_schedule(instance: Instance, schedule: Schedule) -> Genome:
 
 
 def select_modes(instance: Instance, bound: Indices, counts: Indices | None = None) -> Indices:
-    """Return the modes with given node counts on the machines of a genome or of a population.
+    """Return the mode of each task on the machine of its variable, for a genome or a whole population.
 
-    ``counts`` are per task, as in the workflow file; without them every task takes its smallest count.
+    ``counts`` are the node counts of the tasks as in the workflow file; without them each takes its smallest.
     """
     variable, last = instance.graph.variable, bound.shape[:-1]
     modes = np.zeros((*last, len(instance)), dtype=np.uint32)
@@ -141,7 +141,7 @@ def select_modes(instance: Instance, bound: Indices, counts: Indices | None = No
 
 
 def check_rows(name: str, given: ArrayLike, width: int) -> Indices:
-    """Check a row of whole numbers, or individuals x row, and return it as contiguous uint32."""
+    """Return an array of integers as contiguous uint32 after checking that its rows have length ``width``."""
     rows = np.asarray(given)
     if rows.ndim not in (1, 2) or rows.shape[-1] != width:
         rule = f"must be a row of {width} numbers, or individuals x {width}"
@@ -156,12 +156,12 @@ def check_rows(name: str, given: ArrayLike, width: int) -> Indices:
 
 
 def row_stride(rows: NDArray[Any]) -> int:
-    """Return the distance between the rows of two individuals; 0 if all share one row."""
+    """Return the number of elements between the rows of two individuals; 0 if all share one row."""
     return rows.shape[1] if rows.ndim == 2 else 0
 
 
 def count_individuals(*arrays: NDArray[Any]) -> int:
-    """Return the number of individuals: the length of all two-dimensional arrays, or 1."""
+    """Return the common length of the two-dimensional arrays; 1 if every array has one dimension."""
     numbers = {len(rows) for rows in arrays if rows.ndim == 2}
     if len(numbers) > 1:
         what = f"arrays of {' and '.join(map(str, sorted(numbers)))} individuals"
@@ -172,7 +172,10 @@ def count_individuals(*arrays: NDArray[Any]) -> int:
 def _find_modes(
     group: ModeGroup, values: NDArray[np.integer], machine: Indices, value: NDArray[np.integer]
 ) -> NDArray[np.intp]:
-    """Find modes by machine and a value that ascends on each machine; ``len(group)`` if there is none."""
+    """Return the modes of a group with the given machines and values; ``len(group)`` where there is none.
+
+    ``values`` has an entry per mode of the group, ascending on each machine.
+    """
     most = int(max(values.max(initial=0), value.max(initial=0))) + 1
     keys = group.machine.astype(np.int64) * most + values
     wanted = machine.astype(np.int64) * most + value
@@ -188,7 +191,7 @@ def _impossible_mode_error(instance: Instance, task: int, machine: int) -> WeftE
     place = instance.machines[machine].name
     if not (counts := group.count[group.machine == machine].tolist()):
         return Infeasible(f"{name} cannot run on {place}: bind it to one of its candidates")
-    what = f"{name} has no such mode on {place}"
+    what = f"the given mode of {name} does not exist on {place}"
     return InvalidInput(what, rule=f"its node counts there are {shorten(counts)}")
 
 
@@ -223,7 +226,7 @@ def _explain_invalid_genome(
 
 
 def _machines_of_mode(group: ModeGroup, modes: Indices | None, task: int) -> Indices:
-    """Return the machine of the mode in a genome; without modes, the machines of all modes."""
+    """Return the machine of the task's mode (empty if it is invalid); without modes, those of all modes."""
     return group.machine if modes is None else group.machine[int(modes[task]) :][:1]
 
 
@@ -272,7 +275,7 @@ def decode_population(
     """Decode many genomes at once; each array is one row for all individuals, or individuals x row.
 
     With ``times`` start and finish of all tasks are returned; without ``priced`` node-seconds and cost are 0.
-    A search over bindings without both is twice as fast on machines that run one task at a time.
+    Without both, bindings are decoded twice as fast on machines that run one task at a time.
     """
     plain = modes is None and seconds is None and not times and not priced
     if plain and (route := find_fast_path(instance, rule, order)) is not None:
@@ -291,7 +294,7 @@ def _pack_genomes(
     times: bool,
     priced: bool = True,
 ) -> Genomes:
-    """Check the shapes and return the arrays for the kernel."""
+    """Return genomes as arguments of the kernel, after checking the shapes of the arrays."""
     tasks, variables = len(instance), len(instance.graph.variables)
     bindings = check_rows("bound", bound, variables)
     orders = np.arange(tasks, dtype=np.uint32) if order is None else check_rows("order", order, tasks)
@@ -334,7 +337,7 @@ def _durations(given: ArrayLike, width: int) -> Floats:
 
 
 def _default_modes(instance: Instance) -> Indices:
-    """Return groups x machines: the mode of the smallest count; the number of modes if there is none."""
+    """Return a flat table (groups x machines): mode of the smallest count; the number of modes if none."""
     if instance not in _default_mode_cache:
         modes = compile_problem(instance).modes
         table = np.full((modes.groups, len(instance.machines)), len(modes.machine), dtype=np.uint32)
@@ -395,7 +398,7 @@ def _invalid_genome_error(instance: Instance, genomes: Genomes, individual: int)
 
 
 class FastPath(NamedTuple):
-    """The arrays of the fast decoder, and the costs of data besides their size; None if these are 0.
+    """The arguments of the fast decoder; fixed seconds, files and latency of the data are None if all are 0.
 
     It applies if all tasks are virtual or compute tasks whose seconds are work over machine speed, machines
     run one task at a time or any number, busy intervals take whole machines from time 0 on, and all
@@ -413,7 +416,7 @@ _fast_path_cache: WeakKeyDictionary[Instance, dict[tuple[int, bytes], FastPath |
 
 
 def _count_skylines(problem: kernel.ProblemArrays, rule: int) -> int:
-    """Return the number of skylines per machine; 0 if all machines run one task at a time, or any number."""
+    """Return the number of skylines that the decoder needs per machine under a rule: 0, 1 or 2."""
     if rule not in (APPEND, INSERTION, EXCLUSIVE, UNLIMITED):
         raise InvalidInput(f"rule {rule}", rule="must be a rule of the decoder")
     busy, shared = len(problem.busy_machine) > 0, bool((problem.machines.form == kernel.SHARED).any())
@@ -471,10 +474,10 @@ def _build_fast_path(instance: Instance, rule: int, turns: Indices | None) -> Fa
 
 
 def _release(problem: kernel.ProblemArrays, rule: int) -> Floats | None:
-    """Return when each machine becomes permanently free; None if skylines are needed.
+    """Return the time from which each machine stays free of busy intervals; None if skylines are needed.
 
-    Under the rules that fill no gaps, a machine of one node that is busy from 0 on without a break behaves
-    like one whose first task ends then.
+    Under the rules that fill no gaps, a machine of one node that is busy from time 0 to t without a break
+    behaves like a machine whose first task ends at t.
     """
     machines = problem.machines
     release = np.zeros(machines.number)
@@ -500,7 +503,7 @@ def _release(problem: kernel.ProblemArrays, rule: int) -> Floats | None:
 
 
 def _rates(instance: Instance, problem: kernel.ProblemArrays) -> Floats | None:
-    """Return groups x machines: the rate of the smallest count, below 0 if there is none.
+    """Return a table (groups x machines): the rate of the mode with the smallest count; -1 if there is none.
 
     The last row is for tasks without a group, which take 0 s anywhere. None if speed-ups differ from 1 or the
     table would be too large.
@@ -522,7 +525,7 @@ def _rates(instance: Instance, problem: kernel.ProblemArrays) -> Floats | None:
 def _reorder_edges(
     tasks: kernel.TaskArrays, order: Indices
 ) -> tuple[Indices, Indices, NDArray[np.int64]] | None:
-    """Renumber tasks by an order; return predecessors (CSR) and their edges; None if the order is invalid."""
+    """Return pointers, predecessors and edges (CSR) of tasks renumbered by ``order``; None if invalid."""
     if not (np.sort(order) == np.arange(tasks.number)).all():
         return None
     place = np.empty(tasks.number, dtype=np.uint32)
@@ -540,7 +543,7 @@ def _reorder_edges(
 def _decode_fast_path(
     instance: Instance, route: FastPath, order: ArrayLike | None, bound: ArrayLike
 ) -> DecodedPopulation:
-    """Return the makespans of bindings: one row, or individuals x variables."""
+    """Return the makespans of bindings (one row, or individuals x variables); node-seconds and cost are 0."""
     tasks, machines = route.course.tasks, route.course.machines
     bounds = check_rows("bound", bound, len(instance.graph.variables))
     number = count_individuals(bounds)

@@ -9,7 +9,7 @@ from weft.schedule.schedule import Schedule
 
 
 class Dls(ListPlanner):
-    """Places the pair of ready task and machine with the highest dynamic level.
+    """Places ready tasks one by one, each time the task and machine with the highest dynamic level.
 
     The dynamic level is the static level of the task, minus its earliest start on the machine, plus the
     advantage of the machine over the median. G. C. Sih, E. A. Lee, A Compile-Time Scheduling Heuristic for
@@ -27,6 +27,6 @@ class Dls(ListPlanner):
     label = "DLS"
 
     def schedule(self, instance: Instance) -> Schedule:
-        """Place tasks one by one, each time the pair of task and machine with the highest dynamic level."""
+        """Return the schedule built by placing, again and again, the pair with the highest dynamic level."""
         medians = median_seconds(instance)
         return select_tasks(instance, offset=static_levels(instance, medians) + medians)

@@ -10,7 +10,7 @@ from weft.schedule.schedule import Schedule
 
 
 class Etf(ListPlanner):
-    """Places the ready task with the earliest start.
+    """Places ready tasks one by one, each time the task that can start first.
 
     Of all tasks whose predecessors are placed, the one that can start first is placed where it can; ties go
     to the higher static level. J.-J. Hwang, Y.-C. Chow, F. D. Anger, C.-Y. Lee, Scheduling Precedence Graphs
@@ -28,5 +28,5 @@ class Etf(ListPlanner):
     label = "ETF"
 
     def schedule(self, instance: Instance) -> Schedule:
-        """Place tasks one by one, each time the ready task that starts first; ties by level."""
+        """Place tasks one by one, each time the ready task that can start first; ties by static level."""
         return select_tasks(instance, criterion=START, rank=rank_by_priority(static_levels(instance)))

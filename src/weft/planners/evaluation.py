@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 
 _ROUNDING = 1e-9
-"""Relative rounding error of a sum that equals a limit."""
+"""Relative tolerance with which an amount may exceed a limit, for the rounding errors of sums."""
 _PENALTY = 1e3
 """Least penalty of an exceeded limit, as a multiple of the objective value of the sequential plan."""
 _BATCH_S = 0.05
 """Approximate seconds between two checks of the budget."""
 _TASK_S, _SCHEDULE_TASK_S = 5e-6, 2e-5
-"""Approximate seconds per task of an individual: decoded in plain Python, evaluated as a schedule."""
+"""Approximate seconds per task of an individual: to decode it in plain Python, to evaluate its schedule."""
 
 _bounds_cache: WeakKeyDictionary[Instance, Bounds] = WeakKeyDictionary()
 
@@ -50,11 +50,11 @@ class LinearObjective(NamedTuple):
     """Infinite if there is no limit, like ``deadline_s``."""
 
     def value(self, makespan_s: float, node_s: float, cost: float) -> float:
-        """Return the objective value."""
+        """Return the objective value for a makespan, node-seconds and a cost."""
         return self.base + makespan_s * self.per_second + node_s * self.per_node_s + cost * self.per_price
 
     def loss(self, instance: Instance, schedule: Schedule) -> Loss:
-        """Return the loss of a schedule."""
+        """Return the loss of a schedule: its excess over the limits and its objective value."""
         makespan_s, cost = schedule.makespan_s, schedule_cost(schedule, instance)
         node_s = float(((schedule.finish_s - schedule.start_s) * schedule.nodes).sum())
         excess = _excess(makespan_s, self.deadline_s) + _excess(cost, self.max_cost)
@@ -62,12 +62,12 @@ class LinearObjective(NamedTuple):
 
     @property
     def is_makespan(self) -> bool:
-        """Return whether only the makespan counts, limits included."""
+        """Return whether objective value and limits depend on the makespan only."""
         return self.per_node_s == 0 and self.per_price == 0 and self.max_cost == math.inf
 
 
 class Loss(NamedTuple):
-    """The quality of a schedule; the smaller of two is better."""
+    """How bad a schedule is; of two schedules the one with the smaller tuple is better."""
 
     excess: float
     """Sum of the relative excesses over deadline and maximal cost; 0 if both are kept."""
@@ -87,7 +87,7 @@ def linearise_objective(instance: Instance, objective: Objective) -> LinearObjec
 
 
 def _weights(instance: Instance, objective: Objective) -> tuple[float, float, float, float] | None:
-    """Return base and weights per second, node-second and price of the fitness functions."""
+    """Return the four coefficients of a linear objective (base first); None if it is not linear."""
     if objective.is_makespan:
         return 0.0, 1.0, 0.0, 0.0
     if objective.name == "cost":
@@ -119,7 +119,7 @@ def evaluate_loss(instance: Instance, objective: Objective, schedule: Schedule) 
 
 
 def _excess(amount: float, limit: float | None) -> float:
-    """Return the excess over a limit relative to it; absolute if the limit is 0."""
+    """Return by how much an amount exceeds a limit, relative to the limit; the amount if the limit is 0."""
     if limit is None or amount <= limit * (1.0 + _ROUNDING):
         return 0.0
     return (amount - limit) / limit if limit > 0 else amount
@@ -133,7 +133,7 @@ def compute_bounds(instance: Instance) -> Bounds:
 
 
 class PopulationEvaluator:
-    """Returns the values of decoded populations under an objective, which a search maximises.
+    """Computes the values of the individuals of a population, which a search maximises.
 
     The value of an individual is its negated objective value, minus a penalty if it exceeds deadline or
     maximal cost. Objectives that are not linear need a schedule per individual, which takes about a thousand
@@ -176,7 +176,7 @@ class PopulationEvaluator:
         return np.where(possible, -losses, -np.inf)
 
     def _numbers(self, decoded: DecodedPopulation) -> Floats:
-        """Return the objective values."""
+        """Return the objective values of all individuals, without penalties."""
         linear, instance, objective = self._linear, self._instance, self._objective
         if linear is not None:
             time, taken = decoded.makespan_s * linear.per_second, decoded.node_seconds * linear.per_node_s
@@ -190,7 +190,7 @@ class PopulationEvaluator:
         return self._idle_fraction(decoded)
 
     def _idle_fraction(self, decoded: DecodedPopulation) -> Floats:
-        """Return the objective ``static-idle-fraction`` of a population."""
+        """Return the value of the objective ``static-idle-fraction`` for every individual."""
         alpha, instance = self._objective.alpha, self._instance
         nodes = float(instance.capacity.sum())
         mean = float((instance.price_per_node_s * instance.capacity).sum()) / max(1.0, nodes)
@@ -233,7 +233,7 @@ class PopulationEvaluator:
 
 
 def _objective_scale(instance: Instance, objective: Objective) -> float:
-    """Return the magnitude of the objective value: that of the sequential plan."""
+    """Return the absolute objective value of running all tasks one after another (scale of penalties)."""
     whole, linear = sequential_execution(instance), linearise_objective(instance, objective)
     if linear is None:
         return whole.time_s

@@ -20,7 +20,7 @@ _Z90 = 1.2815515655446004
 _COMMON_SHARE = 0.5
 """Share of the variance that is common to all tasks of a machine."""
 _CHUNK = 4_000_000
-"""Number of durations in memory at a time."""
+"""Largest number of sampled durations in memory at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class PlanForecast:
     makespan_p50_s: float
     makespan_p90_s: float
     total_p50_s: float
-    """With all expected iterations, like the next three; a loop without an expected number counts once."""
+    """Seconds of all expected iterations; a loop without an expected number of iterations counts once."""
     total_p90_s: float
     total_cost_p50: float
     total_cost_p90: float
@@ -39,7 +39,7 @@ class PlanForecast:
     tasks: int
     """Number of compute tasks that take time."""
     exact: int
-    """Number of those whose estimate has no P90."""
+    """Number of these tasks whose estimate has no P90."""
 
 
 def forecast_schedule(
@@ -102,7 +102,7 @@ def _sample(
     weight: Floats,
     rng: np.random.Generator,
 ) -> Floats:
-    """Return makespan, cost, and time and cost of all iterations (rows) of every sample."""
+    """Return a column per sample: makespan, cost, seconds of all iterations, cost of all iterations."""
     # Imported here, because most plans have nothing to sample.
     from weft.planners.decoding import APPEND, decode_population, encode_schedule
 
@@ -120,7 +120,7 @@ def _sample(
 def _durations(
     schedule: Schedule, instance: Instance, deviation: Floats, rng: np.random.Generator
 ) -> Iterator[Floats]:
-    """Yield durations (samples x tasks) in chunks; the values do not depend on the size of the chunks."""
+    """Yield random durations (samples x tasks) in chunks; values do not depend on the size of the chunks."""
     unsure = np.flatnonzero(deviation)
     middle = np.where(instance.graph.kind == COMPUTE, schedule.finish_s - schedule.start_s, 0.0)
     # The shares of one machine have a common factor.

@@ -34,7 +34,7 @@ from weft.workflow.task_graph import COMPUTE, Indices
 OccupancyName = Literal["append", "insertion", "exclusive", "none"]
 DECODER_RULES = {"append": APPEND, "insertion": INSERTION, "exclusive": EXCLUSIVE, "none": UNLIMITED}
 _MAX_CELLS = 20_000_000
-"""Largest table of modes: machines x node counts over all groups of tasks."""
+"""Largest number of cells of the table of modes (machines x node counts of all mode groups)."""
 _SEEDED = search.GeneticSettings(
     population=60,
     generations=1000,
@@ -46,12 +46,12 @@ _SEEDED = search.GeneticSettings(
     elite_share=0.05,
     steady_share=0.3,
 )
-"""Our settings: a search that starts from good plans must keep them, but not converge to them alone."""
+"""Our settings: a search that starts from good plans keeps these, but also explores other plans."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneticPlanner(BasePlanner):
-    """Genetic search over bindings and node counts.
+    """Searches bindings and node counts with a genetic algorithm.
 
     R. Prodan, T. Fahringer, Dynamic Scheduling of Scientific Workflow Applications on the Grid: A Case Study,
     SAC 2005 (docs/papers/dynamic-grid.md, sections 4 and 12). With ``preset=s1-tuned`` it is the published
@@ -71,26 +71,26 @@ class GeneticPlanner(BasePlanner):
     any_objective = True
 
     preset: Literal["seeded", "s1-tuned"] = "seeded"
-    """Our settings from the plans of list planners, or those of the paper from random plans."""
+    """``seeded``: our settings, starting from list plans; ``s1-tuned``: the paper's, from random plans."""
     occupancy: OccupancyName = "append"
-    """When a machine starts a task; none: as if machines were unlimited."""
+    """The rule by which a machine starts a task (``DECODER_RULES``); with "none" no task ever waits."""
     population: int = 0
-    """Number of individuals; 0: that of the preset."""
+    """Number of individuals; 0: the number of the preset."""
     generations: int = 0
-    """Maximal number of generations; 0: that of the preset."""
+    """Largest number of generations; 0: the number of the preset."""
     islands: int = 1
-    """Number of populations side by side that exchange their best individuals."""
+    """Number of parallel populations, which exchange their best individuals."""
 
     def __post_init__(self) -> None:
         self.require_at_least(0, "population", "generations", note=" (as in the preset)")
         self.require_at_least(1, "islands")
 
     def check(self, instance: Instance) -> Unsupported | None:
-        """Refuse binding budgets and too many node counts."""
+        """Refuse instances with budgets that a plan could exceed, or with too many node counts."""
         return check_bindings_support(self.label, instance)
 
     def plan(self, request: PlanRequest) -> Plan:
-        """Search from the incumbent, from the plans of list planners, or from random plans."""
+        """Return the best plan found; the search starts from the incumbent, list plans or random plans."""
         rule = DECODER_RULES[self.occupancy]
         settings = search.PRESETS["s1-tuned"] if self.preset == "s1-tuned" else _SEEDED
         optimiser = make_optimiser(settings, self.population, self.generations, self.islands)
@@ -106,7 +106,7 @@ class GeneticPlanner(BasePlanner):
 def make_optimiser(
     settings: search.GeneticSettings, population: int, generations: int, islands: int
 ) -> Optimiser:
-    """Return the genetic algorithm with the settings; population and generations replace them unless 0."""
+    """Return the genetic algorithm; population and generations other than 0 replace those of the settings."""
     settings = replace(
         settings,
         population=population or settings.population,
@@ -117,7 +117,7 @@ def make_optimiser(
 
 
 def check_bindings_support(label: str, instance: Instance) -> Unsupported | None:
-    """Refuse instances with binding budgets, or with too many node counts on too many machines."""
+    """Return the refusal of an instance with binding budgets or too large a table of modes, else None."""
     moldable = compile_problem(instance).modes.moldable.astype(bool)
     counts = sum(len(np.unique(group.count)) for group in instance.groups) if moldable.any() else 0
     if counts * len(instance.machines) > _MAX_CELLS:
@@ -126,7 +126,7 @@ def check_bindings_support(label: str, instance: Instance) -> Unsupported | None
 
 
 def fill_gaps(request: PlanRequest, plan: Plan) -> Plan:
-    """Decode a plan again with insertion, in order of its starts; keep the better of both schedules."""
+    """Return the better of a plan and the same plan decoded again with insertion into gaps."""
     instance, objective = request.instance, request.objective
     genome = encode_schedule(instance, plan.schedule)
     filled = decode(instance, genome.order, genome.bound, genome.modes, rule=INSERTION)
@@ -146,7 +146,7 @@ class BindingEncoding:
     def __init__(
         self, instance: Instance, objective: Objective, *, rule: int = APPEND, order: Indices | None = None
     ) -> None:
-        """Without an order tasks are decoded by index."""
+        """Tasks are decoded in the given order (None: by index) under a rule of the decoder."""
         self._instance = instance
         self._evaluator = PopulationEvaluator(instance, objective)
         self._rule = rule
@@ -170,7 +170,7 @@ class BindingEncoding:
         return self._evaluator.batch
 
     def values(self, points: Points) -> Floats:
-        """Return the value of every point, which is maximised."""
+        """Return the value of every point; the search maximises it."""
         bound, modes = self._genomes(points)
         evaluator = self._evaluator
         decoded = decode_population(
@@ -189,14 +189,14 @@ class BindingEncoding:
         return evaluator.values(decoded, bound[:, self._instance.graph.variable], self._nodes(taken))
 
     def schedule(self, point: Points) -> Schedule:
-        """Return the schedule of a point; if the search ignores occupancy, tasks are appended."""
+        """Return the schedule of a point, decoded with APPEND if the search ignores occupancy."""
         bound, modes = self._genomes(point[None])
         rule = APPEND if self._rule == UNLIMITED else self._rule
         one = None if modes is None else modes[0]
         return decode(self._instance, self._order, bound[0], one, rule=rule)
 
     def point(self, schedule: Schedule) -> Points:
-        """Return the point with the choices of a schedule."""
+        """Return the point whose genes are the machines and node counts of a schedule."""
         genome = encode_schedule(self._instance, schedule)
         genes = [self._candidates.positions(genome.bound[self._free])]
         if self._counts is not None:
@@ -214,7 +214,7 @@ class BindingEncoding:
         return bound, self._counts.modes(bound[:, self._instance.graph.variable], points[:, machines:])
 
     def _nodes(self, modes: Indices) -> Indices:
-        """Return the nodes of tasks in some modes; 0 for transfers and virtual tasks."""
+        """Return the nodes of the given modes (individuals x tasks); 0 for transfers and virtual tasks."""
         instance, known = self._instance, compile_problem(self._instance).modes
         compute = instance.graph.kind == COMPUTE
         nodes = np.zeros(modes.shape, dtype=np.uint32)
@@ -224,7 +224,7 @@ class BindingEncoding:
 
 
 class _CandidateTable:
-    """The candidate machines of the variables that have a choice; many variables share one list."""
+    """The candidate machines of the variables with several candidates; many variables share one list."""
 
     def __init__(self, instance: Instance, variables: NDArray[np.intp]) -> None:
         sets = instance.candidate_sets
@@ -235,12 +235,12 @@ class _CandidateTable:
         self._sets = sets
 
     def machines(self, positions: Points) -> Indices:
-        """Return the machines at some positions."""
+        """Return the machines at given positions of the candidate lists (individuals x variables)."""
         found: Indices = self._machine[self._first + positions]
         return found
 
     def positions(self, machines: Indices) -> NDArray[np.intp]:
-        """Return the positions of some machines, one per variable."""
+        """Return the position of a machine in the candidate list of each variable."""
         found = np.zeros(len(machines), dtype=np.intp)
         for number in np.unique(self._set).tolist():
             mine = self._set == number
@@ -271,14 +271,14 @@ class _CountTable:
         self._tasks = tasks
 
     def modes(self, machine: Indices, positions: Points) -> Indices:
-        """Return the modes (individuals x tasks) of some positions among the counts."""
+        """Return the modes (individuals x tasks) for machines and positions in the lists of node counts."""
         place = np.zeros((len(positions), self._tasks), dtype=np.int64)
         place[:, self.moldable] = positions
         found: Indices = self._table[self._first + machine * self._width + place]
         return found
 
     def positions(self, modes: Indices) -> NDArray[np.intp]:
-        """Return the positions of some modes, one per moldable task."""
+        """Return for each moldable task the position of its mode's node count in the list of node counts."""
         found = np.zeros(self._tasks, dtype=np.intp)
         for tasks, place in self._places:
             found[tasks] = place[modes[tasks]]
@@ -286,7 +286,7 @@ class _CountTable:
 
 
 def _mode_table(machine: Indices, place: NDArray[np.intp], machines: int, counts: int) -> Indices:
-    """Return machines x counts: the mode of the count, of the next smaller one, or of the smallest."""
+    """Return a table (machines x counts): the mode of the count, of the next smaller one, or the smallest."""
     modes = np.arange(len(machine), dtype=np.int64)
     table = np.full((machines, counts), -1, dtype=np.int64)
     table[machine, place] = modes

@@ -13,11 +13,11 @@ from weft.schedule.schedule import Schedule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heft(ListPlanner):
-    """Places tasks at their earliest finish in order of upward ranks; the reference of the list planners.
+    """Places tasks by descending upward rank, each where it finishes first.
 
-    Tasks are taken by descending upward rank. Each is placed where it finishes first, in a gap between tasks
-    if one is long enough. H. Topcuoglu, S. Hariri, M.-Y. Wu, Performance-Effective and Low-Complexity Task
-    Scheduling for Heterogeneous Computing, IEEE TPDS 13(3), 2002, section 4.1.
+    A task is placed in a gap between other tasks if one is long enough. H. Topcuoglu, S. Hariri, M.-Y. Wu,
+    Performance-Effective and Low-Complexity Task Scheduling for Heterogeneous Computing, IEEE TPDS 13(3),
+    2002, section 4.1.
 
     Deviations: a moldable task takes the smallest node count that ends within 5 % of its earliest finish.
     Machines that cannot be the best are skipped; the schedule is the same. With one node count, no resources
@@ -29,15 +29,15 @@ class Heft(ListPlanner):
     label = "HEFT"
 
     averaging: Literal["pairs", "self-loops"] = "pairs"
-    """Mean communication over pairs of different machines, or over all pairs as in SAGA."""
+    """Average communication over pairs of different machines, or over all pairs as in SAGA."""
     tolerance: float = 0.05
-    """A moldable task takes fewer nodes as long as it ends within this share of its earliest finish."""
+    """A moldable task takes the fewest nodes with which it ends within this share of its earliest finish."""
 
     def __post_init__(self) -> None:
         self.require_at_least(0, "tolerance")
 
     def schedule(self, instance: Instance) -> Schedule:
-        """Steps 1 to 3 of the paper: compute ranks, sort, place."""
+        """Compute upward ranks, sort the tasks by them, and place each task (steps 1 to 3 of the paper)."""
         communication = mean_communication_s(instance)
         if self.averaging == "self-loops":
             machines = len(instance.machines)

@@ -1,4 +1,4 @@
-"""HEFT for moldable tasks: node counts of a minimal parallel efficiency, then tightened due dates."""
+"""HEFT for moldable tasks: node counts with a least parallel efficiency, then tightened due dates."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ from weft.schedule.schedule import Schedule
 from weft.workflow.task_graph import COMPUTE, TRANSFER, Floats, Indices
 
 _SECOND_EFFICIENCY = 0.8
-"""Minimal efficiency of a further plan."""
+"""Least parallel efficiency of the node counts of a further plan."""
 _TOLERANCE = 0.05
-"""Tolerance of plain HEFT."""
+"""Share of the earliest finish by which a task may end later in plain HEFT, to take fewer nodes."""
 _TIGHTER = (0.85, 0.92, 0.96, 0.98, 0.99)
-"""Shares of the latest finish; small ones come first because they save steps if they succeed."""
+"""Due dates as shares of the latest finish; small shares come first because success with them saves steps."""
 _LOOSER = (8.0, 4.0, 2.0, 1.4, 1.15)
 _WEIGHTS = (8.0, 32.0, 128.0)
-"""Weights of the total charge of a plan relative to its makespan, in plans that trade them task by task."""
+"""Weights of the total charge relative to the makespan, for plans that trade time for charges."""
 _GAIN = 1e-3
-"""Relative improvement from which the same share is tried again."""
+"""Least relative improvement after which the same share is tried again."""
 _TIGHTENED_PLANS = 2
-"""Number of plans that are tightened: the best two often differ in kind."""
+"""Number of plans whose due dates are tightened, best plans first."""
 _ROUNDING = 1e-9
-"""Relative rounding error of a sum that equals a limit, and of efficiencies of tasks that scale equally."""
+"""Relative tolerance in comparisons with a limit or a least efficiency, for rounding errors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeftMoldable(BasePlanner):
-    """HEFT with node counts by efficiency and due dates.
+    """Places moldable tasks as HEFT does, with node counts chosen by parallel efficiency and due dates.
 
     The order is that of HEFT (H. Topcuoglu, S. Hariri, M.-Y. Wu, IEEE TPDS 13(3), 2002). In the first plan
     every task ends as early as possible with a node count of at least some parallel efficiency. Further plans
@@ -65,7 +65,7 @@ class HeftMoldable(BasePlanner):
     label = "HEFT for moldable tasks"
 
     efficiency: float = 0.5
-    """Minimal parallel efficiency of the node counts of the first plan, relative to the smallest count."""
+    """Least parallel efficiency of node counts in the first plan, relative to the task's smallest count."""
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.efficiency <= 1.0:
@@ -73,13 +73,13 @@ class HeftMoldable(BasePlanner):
             raise InvalidInput(what, rule="must be from 0 (any node count) to 1 (no loss)")
 
     def supports(self, instance: Instance, objective: Objective) -> Unsupported | None:
-        """Support makespan, cost and their sums weighted by alpha, without binding budgets."""
+        """Refuse binding budgets, and objectives other than makespan, cost and their weighted sums."""
         if objective.name == "cost" or objective.has_alpha:
             return self.check(instance)
         return BasePlanner.supports(self, instance, objective)
 
     def plan(self, request: PlanRequest) -> Plan:
-        """Build simple plans, then tighten the best."""
+        """Return the best of several simple plans and of those built by tightening their due dates."""
         instance, objective = request.instance, request.objective
         order = order_by_rank(upward_ranks(instance))
         moldable = bool(compile_problem(instance).modes.moldable.any())
@@ -101,7 +101,7 @@ class HeftMoldable(BasePlanner):
     def _simple_plans(
         self, instance: Instance, order: Indices, *, moldable: bool
     ) -> Iterator[Callable[[], Schedule]]:
-        """Yield functions that build the first plans."""
+        """Yield functions without arguments, each of which builds one of the first plans."""
         if moldable:
             yield partial(_efficient_plan, instance, order, self.efficiency)
         yield partial(place_tasks, instance, order, rule=make_rule(factor=1.0 + _TOLERANCE))
@@ -117,7 +117,7 @@ class _ScoredSchedule(NamedTuple):
 
 
 class _ScheduleTrials:
-    """The schedules built so far within a budget."""
+    """The schedules that a planner has built so far within its budget."""
 
     def __init__(self, request: PlanRequest) -> None:
         self.instance = request.instance
@@ -128,9 +128,9 @@ class _ScheduleTrials:
         """In the order in which they were built."""
 
     def attempt(self, make: Callable[[], Schedule]) -> _ScoredSchedule | None:
-        """Build a schedule; None if the budget is spent or the schedule is infeasible.
+        """Return the schedule built by ``make``; None if the budget is spent or no schedule is feasible.
 
-        The first schedule is always built, and its Infeasible is raised.
+        The first schedule is built even if the budget is spent, and its Infeasible is raised.
         """
         if self.found and not self.budget.allows(self.steps):
             return None
@@ -147,7 +147,7 @@ class _ScheduleTrials:
 
     @property
     def best(self) -> _ScoredSchedule:
-        """Return the best schedule, the earliest of several."""
+        """Return the schedule with the lowest score; of equal scores the one built first."""
         return min(self.found, key=lambda trial: trial.score)
 
     def plan(self) -> Plan:
@@ -167,12 +167,12 @@ class _ScheduleTrials:
 
 
 def _excess(amount: float, limit: float) -> float:
-    """Return the share of an amount that exceeds its limit."""
+    """Return the part of an amount above its limit, as a share of the amount; 0 if within the limit."""
     return 0.0 if amount <= limit * (1 + _ROUNDING) else 1.0 - limit / amount
 
 
 def _relative_speeds(instance: Instance) -> Floats:
-    """Return the mean speed of each machine relative to the fastest machine of every task group."""
+    """Return the speed of each machine relative to the fastest one of a group, as a mean over the groups."""
     speed, groups = np.zeros(len(instance.machines)), np.zeros(len(instance.machines))
     for group in instance.groups:
         machine, first = np.unique(group.machine, return_index=True)
@@ -204,7 +204,7 @@ def _cheapest_plan(instance: Instance, order: Indices, prices: Floats) -> Schedu
 def _cheap_plans(
     trials: _ScheduleTrials, problem: ProblemArrays, order: Indices
 ) -> Iterator[Callable[[], Schedule]]:
-    """Yield functions that build plans which trade charges for time, and the plan of least charge."""
+    """Yield functions that build plans with lower charges and longer times, and the plan of least charge."""
     instance, schedule, prices = trials.instance, trials.found[0].schedule, problem.machines.price
     node_s = (schedule.finish_s - schedule.start_s) * schedule.nodes
     charge = float((node_s * prices[schedule.machine]).sum())
@@ -217,13 +217,13 @@ def _cheap_plans(
 def _tighten_best(
     trials: _ScheduleTrials, problem: ProblemArrays, order: Indices, shares: tuple[float, ...]
 ) -> None:
-    """Tighten the due dates of the best plans so far."""
+    """Build further plans by tightening the due dates of the best plans so far."""
     for start in sorted(trials.found, key=lambda trial: trial.score)[:_TIGHTENED_PLANS]:
         _tighten(trials, start, problem, order, (*_share_to_deadline(start, trials.objective), *shares))
 
 
 def _share_to_deadline(start: _ScoredSchedule, objective: Objective) -> tuple[float, ...]:
-    """Return the factor that extends a plan to the deadline, if there is a deadline."""
+    """Return (deadline / makespan,); an empty tuple if there is no deadline."""
     makespan_s = start.schedule.makespan_s
     return () if objective.deadline_s is None or makespan_s <= 0 else (objective.deadline_s / makespan_s,)
 
@@ -235,7 +235,7 @@ def _tighten(
     order: Indices,
     shares: tuple[float, ...],
 ) -> None:
-    """Tighten a plan by one share after another; repeat a share while it improves the plan enough."""
+    """Build plans whose due dates are shares of the latest finishes; repeat a share while plans improve."""
     instance, best = trials.instance, start
     latest_s = latest_finish_s(best.schedule, instance)
     for share in shares:
@@ -265,7 +265,7 @@ def schedule_by_due_date(
 
 
 def latest_finish_s(schedule: Schedule, instance: Instance) -> Floats:
-    """Return per task the latest finish that delays no compute task after it and not the makespan."""
+    """Return for each task the latest finish that delays neither a later compute task nor the makespan."""
     graph = instance.graph
     latest = np.full(len(graph), schedule.makespan_s)
     target = np.repeat(np.arange(len(graph)), np.diff(graph.predecessor_pointer))
@@ -298,7 +298,7 @@ def _edge_seconds(schedule: Schedule, instance: Instance, target: NDArray[np.int
 
 
 def restrict_to_efficient(instance: Instance, least: float) -> ProblemArrays:
-    """Return the problem in which tasks keep the modes of at least this efficiency.
+    """Return the problem in which tasks keep only the modes with at least this parallel efficiency.
 
     The efficiency of a count R on a machine is r t(r) / (R t(R)) for the smallest count r allowed there, so
     at least one mode per machine remains.

@@ -27,5 +27,5 @@ class Hlfet(ListPlanner):
     label = "HLFET"
 
     def schedule(self, instance: Instance) -> Schedule:
-        """Compute levels; whenever a machine is free start the ready task of the highest level."""
+        """Whenever a machine is free, start the ready task of the highest static level on it."""
         return select_tasks(instance, criterion=AVAILABILITY, rank=rank_by_priority(static_levels(instance)))

@@ -23,7 +23,7 @@ class Mct(ListPlanner):
     label = "MCT"
 
     def schedule(self, instance: Instance) -> Schedule:
-        """Place every task where it ends first."""
+        """Place the tasks in the order of their indices, each where it ends first."""
         rule = make_rule(place=append_rule(instance), factor=FRUGAL)
         return place_tasks(instance, index_order(instance), rule=rule)
 
@@ -42,13 +42,13 @@ class Olb(ListPlanner):
     label = "OLB"
 
     def schedule(self, instance: Instance) -> Schedule:
-        """Place every task where it starts first."""
+        """Place the tasks in the order of their indices, each where it starts first."""
         rule = make_rule(criterion=START, place=append_rule(instance))
         return place_tasks(instance, index_order(instance), rule=rule)
 
 
 class Fastest(ListPlanner):
-    """Minimum execution time: places every task on its fastest machine, busy or not.
+    """Minimum execution time: places every task on its fastest machine, even if that machine is busy.
 
     T. D. Braun et al., A Comparison of Eleven Static Heuristics for Mapping a Class of Independent Tasks onto
     Heterogeneous Distributed Computing Systems, JPDC 61(6), 2001, section 2 (MET). Deviations: tasks may
@@ -61,5 +61,5 @@ class Fastest(ListPlanner):
     label = "the fastest machine"
 
     def schedule(self, instance: Instance) -> Schedule:
-        """Bind every variable to its fastest machine, then place by index."""
+        """Bind every variable to its fastest machine, then place the tasks in the order of their indices."""
         return place_tasks(instance, index_order(instance), bound=best_machines(instance))

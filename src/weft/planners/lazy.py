@@ -36,12 +36,12 @@ class LazyPlanner(BasePlanner):
     label = "lazy binding"
 
     by: Literal["transfer", "finish"] = "transfer"
-    """The time that decides: of the transfer before a task (the paper), or until the task itself ends."""
+    """Criterion for the machine: shortest transfer before the task (as in the paper), or earliest finish."""
     ties: Literal["first", "random"] = "first"
-    """Which of several machines with equal transfer times is taken; the paper leaves it open."""
+    """Which of several machines with equal transfer times is taken; the paper does not specify it."""
 
     def plan(self, request: PlanRequest) -> Plan:
-        """Place every task when it becomes ready."""
+        """Return the schedule in which every task is bound at the time when it becomes ready."""
         instance, number = request.instance, len(request.instance)
         draw = request.rng.random(number) if self.ties == "random" else np.zeros(number)
         pending = make_arrays(PendingTasks, number)

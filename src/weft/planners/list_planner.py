@@ -1,4 +1,4 @@
-"""The base of list planners, and placement of tasks one after another by the kernels.
+"""Base class of the list planners, and functions that place tasks one after another with the kernels.
 
 ``place_tasks`` takes the tasks in a given order. ``select_tasks`` chooses the next task among all ready ones.
 """
@@ -26,19 +26,20 @@ from weft.schedule.schedule import Schedule
 from weft.workflow.task_graph import Floats, Indices
 
 FRUGAL = 1.05
-"""A moldable task takes fewer nodes as long as it ends within this factor of its earliest finish."""
+"""A moldable task takes the fewest nodes with which it ends within this factor of its earliest finish."""
 _TASK_S, _MODE_S = 8e-6, 0.35e-6
 """Approximate seconds per task and per mode of a task in plain Python."""
 _EVALUATIONS_PER_TASK = 4
 """Approximate number of evaluations of a task before it is placed."""
 _MAX_EVALUATIONS = 3e8
-"""Evaluations that take a few minutes."""
+"""Largest number of task evaluations; they take a few minutes."""
 
 
 class ListPlanner(BasePlanner, ABC):
     """Base of planners that build one schedule, task by task, without a search.
 
-    A subclass names itself and returns a schedule. One that needs random numbers overrides ``plan``.
+    A subclass defines ``name``, ``title``, ``label`` and ``schedule``. If it needs random numbers, it
+    overrides ``plan`` instead.
 
     Deviations from the papers that hold for all list planners: communication is averaged over pairs of
     *different* machines. Tasks of one abstract machine follow the first of them that is placed. An explicit
@@ -51,16 +52,16 @@ class ListPlanner(BasePlanner, ABC):
     """
 
     def plan(self, request: PlanRequest) -> Plan:
-        """Return the schedule of the heuristic; budget and incumbent are ignored."""
+        """Return the schedule of the heuristic as a plan of one step; budget and incumbent are ignored."""
         return Plan(schedule=self.schedule(request.instance), steps=1)
 
     @abstractmethod
     def schedule(self, instance: Instance) -> Schedule:
-        """Return the schedule of the heuristic."""
+        """Return the schedule that the heuristic builds for an instance."""
 
 
 def index_order(instance: Instance) -> Indices:
-    """Return all tasks by index, which is a topological order."""
+    """Return the indices of all tasks in ascending order, which is a topological order."""
     return np.arange(len(instance), dtype=np.uint32)
 
 
@@ -72,7 +73,7 @@ def place_tasks(
     bound: Indices | None = None,
     problem: ProblemArrays | None = None,
 ) -> Schedule:
-    """Place all tasks in a topological order.
+    """Return the schedule built by placing all tasks in a given topological order.
 
     Without a rule every task is placed where it finishes first, gaps included. ``bound`` gives the machine of
     each binding variable (the number of machines: undecided); pinned variables keep their machine.
@@ -95,8 +96,8 @@ def run_placement(
 ) -> Schedule:
     """Run a placement kernel and return its schedule.
 
-    The first input is the ``ProblemArrays``. ``work_s`` estimates the seconds in plain Python, by default
-    those of placing every task once. Raises Infeasible if a task can never be placed.
+    The first input is the ``ProblemArrays``. ``work_s`` is the estimated time of the kernel in plain Python;
+    the default is the time to place every task once. Raises Infeasible if a task can never be placed.
     """
     problem: ProblemArrays = inputs[0]
     workspace = make_workspace(problem, bound)
@@ -106,14 +107,14 @@ def run_placement(
 
 
 def _is_simple(problem: ProblemArrays, rule: PlacementRule) -> bool:
-    """Return whether the fast kernel applies: earliest finish, one node count, one task at a time."""
+    """Return whether the fast kernel applies: earliest finish, one node count, one task per machine."""
     finish_only = not (rule.criterion or rule.place or rule.price_weight or rule.weighs or rule.counts)
     serial = problem.tasks.transfers == 0 and not (problem.machines.form == SHARED).any()
     return finish_only and serial and not problem.modes.moldable.any()
 
 
 def estimate_python_s(problem: ProblemArrays) -> float:
-    """Estimate the seconds of placing all tasks once in plain Python."""
+    """Return an estimate of the seconds that placing all tasks once takes in plain Python."""
     tasks, modes = problem.tasks.number, problem.modes
     widths = np.diff(modes.first.astype(np.int64))
     mean_modes = float(widths.mean()) if len(widths) else 0.0
@@ -129,7 +130,7 @@ def make_rule(
     extra: Floats | None = None,
     only_count: Indices | None = None,
 ) -> PlacementRule:
-    """Return the rule by which modes are chosen; by default the earliest finish, gaps included."""
+    """Return a rule for choosing the mode of a task; by default the earliest finish, gaps included."""
     return PlacementRule(
         criterion=criterion,
         place=place,
@@ -155,8 +156,8 @@ def make_workspace(problem: ProblemArrays, bound: Indices | None = None) -> Work
     if bound is not None:
         free = bindings == m
         bindings[free] = bound[free]
-    # An interval adds at most one gap. A list that is full is moved to one of twice its length: the lists in
-    # use are at least half full, and those left behind are together no longer.
+    # An interval adds at most one gap. A full list of gaps is copied to one of twice its length: the lists in
+    # use are at least half full, and the abandoned lists together are no longer than those in use.
     positions = INITIAL_GAPS * m + 4 * intervals
     timelines = make_arrays(
         Timelines,
@@ -184,10 +185,10 @@ def make_workspace(problem: ProblemArrays, bound: Indices | None = None) -> Work
 
 
 def read_schedule(instance: Instance, board: PartialSchedule, stuck: int) -> Schedule:
-    """Return the schedule that a kernel has built; Infeasible if the task ``stuck`` can never be placed."""
+    """Return the schedule that a kernel has built; raise Infeasible if task ``stuck`` was not placed."""
     if stuck < len(instance):
         name = instance.graph.names[stuck]
-        raise Infeasible(f"{name} would never end on any machine that can run it")
+        raise Infeasible(f"{name} cannot be placed: no machine that can run it is ever free long enough")
     nodes = board.nodes.astype(np.uint32)
     return make_schedule(
         instance, machine=board.machine, nodes=nodes, start_s=board.start, finish_s=board.finish
@@ -195,7 +196,7 @@ def read_schedule(instance: Instance, board: PartialSchedule, stuck: int) -> Sch
 
 
 def append_rule(instance: Instance) -> int:
-    """Return the place rule of heuristics without insertion: after all other tasks of the machine.
+    """Return the rule of heuristics without insertion: a task starts after all other tasks of its machine.
 
     Gaps are used if machines are busy beforehand: otherwise every task would wait until the last busy
     interval has ended.
@@ -204,7 +205,7 @@ def append_rule(instance: Instance) -> int:
 
 
 def check_evaluation_count(label: str, instance: Instance) -> Unsupported | None:
-    """Refuse instances for which evaluating every ready task before each placement takes many minutes.
+    """Return a refusal if evaluating all ready tasks before each placement would take many minutes.
 
     Tasks at the same level are assumed to be ready together; equal tasks are evaluated once.
     """
@@ -215,9 +216,7 @@ def check_evaluation_count(label: str, instance: Instance) -> Unsupported | None
     evaluations = float(np.bincount(level) @ np.bincount(level, weights=first[:-1]))
     if evaluations <= _MAX_EVALUATIONS:
         return None
-    reason = (
-        f"{label} would evaluate tasks {evaluations:.1g} times, at most {_MAX_EVALUATIONS:.1g} is allowed"
-    )
+    reason = f"{label} would evaluate {evaluations:.1g} tasks, at most {_MAX_EVALUATIONS:.1g} are allowed"
     return Unsupported(reason=reason)
 
 
@@ -229,9 +228,10 @@ def select_tasks(
     offset: Floats | None = None,
     rank: Indices | None = None,
 ) -> Schedule:
-    """Place all tasks, each time the ready task preferred by a rule; by default the first to end.
+    """Return the schedule built by placing the best ready task again and again; by default the first to end.
 
-    ``offset`` is added per task to the criterion. ``rank`` breaks ties, by default the index.
+    ``offset`` of a task is added to its criterion (start or finish). ``rank`` breaks ties, by default the
+    index.
     """
     problem = compile_problem(instance)
     offset = np.zeros(problem.tasks.number) if offset is None else offset

@@ -13,7 +13,7 @@ from weft.workflow.task_graph import Indices
 
 
 class LocalOptimum(ListPlanner):
-    """Every task on its fastest node count.
+    """Gives every task its fastest node count, even if it has to wait longer for the nodes.
 
     The optimum of the first fitness function of M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable
     Scientific Workflows (docs/papers/moldable.md, section 4): the fastest count of each task. On one machine
@@ -32,7 +32,10 @@ class LocalOptimum(ListPlanner):
     other_objectives = ("local",)
 
     def schedule(self, instance: Instance) -> Schedule:
-        """Choose the counts, then submit the tasks to the queue, or place them."""
+        """Give each task its fastest node count; submit the tasks to the queue of the only machine.
+
+        With several machines or busy intervals the tasks are placed into gaps.
+        """
         # The queue models running tasks, but no reservations.
         if len(instance.machines) == 1 and not instance.busy:
             return run_queue(instance, _fastest_counts(instance))
@@ -41,7 +44,7 @@ class LocalOptimum(ListPlanner):
 
 
 def _fastest_counts(instance: Instance) -> Indices:
-    """Return per task the node count of its shortest mode, the smallest of several."""
+    """Return for each task the node count of its shortest mode; of equally short modes the first."""
     counts = np.ones(len(instance), dtype=np.uint32)
     for group in instance.groups:
         for tasks, seconds in group.chunks():

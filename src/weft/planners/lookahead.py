@@ -15,7 +15,7 @@ _PAIR_S = 0.5e-6
 
 
 class Lookahead(ListPlanner):
-    """Places each task on the machine with the earliest finish of its last successor, in the order of HEFT.
+    """Places tasks in the order of HEFT, each on the machine for which its last successor ends first.
 
     For every machine of a task each of its successors is evaluated on all its machines, and the machine is
     taken for which the last successor ends first. L. F. Bittencourt, R. Sakellariou, E. R. M. Madeira, DAG
@@ -33,7 +33,7 @@ class Lookahead(ListPlanner):
     label = "lookahead HEFT"
 
     def schedule(self, instance: Instance) -> Schedule:
-        """Compute ranks, sort, place by the finish of the successors."""
+        """Place tasks by descending upward rank, each where the last of its successors can end first."""
         problem = compile_problem(instance)
         machines, modes = problem.machines.number, max(map(len, instance.groups), default=0)
         scratch = make_arrays(LookaheadScratch, machines, ready=modes, spent=modes)

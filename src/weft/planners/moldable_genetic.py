@@ -21,7 +21,7 @@ from weft.search.space import Floats, Points, Space, make_numeric_space, make_sp
 from weft.workflow.task_graph import COMPUTE, Indices
 
 _SMALL, _LARGE, _FROM_TASKS = 25, 50, 31
-"""Population for few and for many tasks, and the number that counts as many (section 8)."""
+"""Population sizes for few and for many tasks; the least number of tasks that counts as many (section 8)."""
 
 
 def recommended_settings(tasks: int) -> search.GeneticSettings:
@@ -31,7 +31,7 @@ def recommended_settings(tasks: int) -> search.GeneticSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoldableGeneticPlanner(BasePlanner):
-    """Genetic search over node counts.
+    """Searches the node counts of tasks on one machine with a genetic algorithm.
 
     M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable Scientific Workflows
     (docs/papers/moldable.md, sections 2, 5 and 8). Genes are node counts in the order of submission, breadth
@@ -54,22 +54,22 @@ class MoldableGeneticPlanner(BasePlanner):
     any_objective = True
 
     preset: Literal["seeded", "s2-recommended"] = "seeded"
-    """From the plans of list planners, or from random plans as in the paper; with the same settings."""
+    """``seeded``: start from plans of list planners; ``s2-recommended``: from random plans (the paper)."""
     queue: Literal["machine", "fifo", "first-fit", "easy", "conservative"] = "machine"
-    """The rule by which the queue starts tasks; machine: that of the platform."""
+    """The rule by which the queue starts tasks; ``machine``: the rule given in the platform."""
     population: int = 0
     """Number of individuals; 0: 25 below 31 tasks, else 50."""
     generations: int = 0
-    """Maximal number of generations; 0: 500."""
+    """Largest number of generations; 0: 500."""
     islands: int = 1
-    """Number of populations side by side that exchange their best individuals."""
+    """Number of parallel populations, which exchange their best individuals."""
 
     def __post_init__(self) -> None:
         self.require_at_least(0, "population", "generations", note=" (as recommended)")
         self.require_at_least(1, "islands")
 
     def check(self, instance: Instance) -> Unsupported | None:
-        """Refuse several machines, reservations and binding budgets."""
+        """Refuse instances with several machines, reservations after time 0, or binding budgets."""
         if len(instance.machines) != 1:
             reason = f"{self.label} supports one machine, not {len(instance.machines)}"
             return Unsupported(reason=reason)
@@ -78,7 +78,7 @@ class MoldableGeneticPlanner(BasePlanner):
         return BasePlanner.check(self, instance)
 
     def plan(self, request: PlanRequest) -> Plan:
-        """Search from the incumbent, from the plans of list planners, or from random plans."""
+        """Return the best plan found; the search starts from the incumbent, list plans or random plans."""
         instance, objective = request.instance, request.objective
         queue = None if self.queue == "machine" else self.queue
         settings = recommended_settings(len(instance))
@@ -107,7 +107,7 @@ class NodeCountEncoding:
         queue: str | None = None,
         order: Indices | None = None,
     ) -> None:
-        """``queue`` is the queue rule as in a platform file, by default that of the machine."""
+        """``queue`` is the name of a queue rule as in a platform file; None: the rule of the machine."""
         self._instance = instance
         self._evaluator = PopulationEvaluator(instance, objective)
         self._queue = queue
@@ -121,7 +121,7 @@ class NodeCountEncoding:
         self._first = np.concatenate([[0], ends])[: len(self._values)].astype(np.int64)
         self._count = np.concatenate(self._values) if self._values else np.zeros(0, dtype=np.uint32)
         self.space: Space = make_numeric_space(self._values) if self._values else make_space([1])
-        """One gene per task with a choice, in order of submission."""
+        """One gene per task with several node counts, in the order of submission."""
 
     @property
     def batch(self) -> int:
@@ -129,7 +129,7 @@ class NodeCountEncoding:
         return self._evaluator.batch
 
     def values(self, points: Points) -> Floats:
-        """Return the value of every point, which is maximised."""
+        """Return the value of every point; the search maximises it."""
         counts, evaluator = self.counts(points), self._evaluator
         decoded = run_queue_population(
             self._instance, counts, self._queue, order=self._order, times=evaluator.timed
@@ -140,7 +140,7 @@ class NodeCountEncoding:
         return evaluator.values(decoded, np.zeros_like(counts), np.where(compute, counts, np.uint32(0)))
 
     def schedule(self, point: Points) -> Schedule:
-        """Return the schedule of a point."""
+        """Return the schedule that the queue builds from the node counts of a point."""
         return run_queue(self._instance, self.counts(point[None])[0], self._queue, order=self._order)
 
     def counts(self, points: Points) -> Indices:

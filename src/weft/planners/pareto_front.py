@@ -19,26 +19,26 @@ from weft.schedule.schedule import Schedule
 from weft.workflow.task_graph import Floats, Indices
 
 FrontDecoder = Literal["append", "queue"]
-"""The decoder of a genome: tasks appended in its order, or the queue of the only machine."""
+"""How a genome becomes a schedule: tasks appended in its order, or run by the queue of the only machine."""
 Against = Literal["cost", "idle"]
 Unit = Literal["price", "node-seconds", "share"]
-"""The unit of amounts."""
+"""The unit of the amount that is traded against time."""
 
 _TOLERANCE = 1e-9
-"""Relative rounding error of equal sums."""
+"""Relative difference up to which two numbers count as equal."""
 _TINY = 1e-12
-"""Absolute rounding error of sums that are 0."""
+"""Absolute difference up to which two numbers count as equal."""
 _LEAST_ALPHA = 1e-4
-"""Weight of time in the objective of least cost, so that of equally cheap plans the shorter one is better."""
+"""Weight of time in the objective of least cost; of equally cheap plans the shorter one is then better."""
 _MAX_MIXTURES = 32
 """Largest number of mixtures of two plans."""
 _TASK_S, _BATCH_S = 5e-6, 0.1
-"""Approximate seconds to decode a task in plain Python, and for all mixtures of two plans."""
+"""Approximate seconds to decode a task in plain Python; seconds allowed for all mixtures of two plans."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FrontEntry:
-    """A schedule on a front."""
+    """A schedule on a Pareto front, with its makespan and its cost or idle share."""
 
     makespan_s: float
     amount: float
@@ -47,7 +47,7 @@ class FrontEntry:
     genome: Genome
     decoder: FrontDecoder
     alpha: float | None
-    """Weight of time under which it was found; None if it was not found under a weight."""
+    """Weight of time in the objective of the search that found it; None if there was no weight."""
     by: str
     """Name of the planner that found it."""
 
@@ -79,7 +79,7 @@ def make_entry(
 
 
 def decode_genome(instance: Instance, genome: Genome, decoder: FrontDecoder) -> Schedule:
-    """Return the schedule of a genome."""
+    """Return the schedule of a genome, built by the named decoder."""
     if decoder == "append":
         return decode(instance, *genome)
     counts = [
@@ -90,10 +90,9 @@ def decode_genome(instance: Instance, genome: Genome, decoder: FrontDecoder) -> 
 
 
 def covers(first: FrontEntry, second: FrontEntry) -> bool:
-    """Return whether the first entry is as good as the second in both criteria, within rounding.
+    """Return whether the first entry is at least as good as the second in makespan and in amount.
 
-    An entry covers another if it is as good in both criteria, within rounding. Of equal entries the first is
-    kept.
+    Differences within the rounding error are ignored, so that equal entries cover each other.
     """
     return _at_most(first.makespan_s, second.makespan_s) and _at_most(first.amount, second.amount)
 
@@ -103,7 +102,7 @@ def _at_most(number: float, other: float) -> bool:
 
 
 class ParetoArchive:
-    """The best entries so far, none of which covers another. O(n) per offer to n entries."""
+    """The entries found so far that no other entry covers. Offering an entry to n entries costs O(n)."""
 
     def __init__(self) -> None:
         self._entries: list[FrontEntry] = []
@@ -123,7 +122,7 @@ class ParetoArchive:
 
 
 def hypervolume_share(entries: Sequence[FrontEntry]) -> float:
-    """Return the share of the rectangle between the ends of a front that entries dominate (hypervolume)."""
+    """Return the share of the rectangle between the ends of a front that its entries dominate."""
     if len(entries) < 2:
         return 0.0
     first, last = entries[0], entries[-1]
@@ -136,7 +135,7 @@ def hypervolume_share(entries: Sequence[FrontEntry]) -> float:
 
 
 def thin_front(entries: Iterable[FrontEntry], most: int) -> tuple[FrontEntry, ...]:
-    """Return at most ``most`` entries without those between the ends that add least to the hypervolume."""
+    """Return at most ``most`` entries: both ends of the front and those that add most to the hypervolume."""
     kept = list(entries)
     while len(kept) > max(2, most):
         added = [
@@ -167,11 +166,11 @@ class Tradeoff(Protocol):
     """The instance to search, with prices for which the amount is the cost."""
 
     def amount(self, schedule: Schedule) -> float:
-        """Return the amount of a schedule."""
+        """Return the amount of a schedule in ``unit``."""
         ...
 
     def amounts(self, decoded: DecodedPopulation) -> Floats:
-        """Return the amounts of a decoded population."""
+        """Return the amount of each individual of a decoded population."""
         ...
 
     def between(self, fast: FrontEntry, slow: FrontEntry) -> Objective:
@@ -179,7 +178,7 @@ class Tradeoff(Protocol):
         ...
 
     def least(self, amount: float, /) -> Objective:
-        """Return the objective under which schedules of less than an amount are better."""
+        """Return an objective that prefers schedules whose amount is below the given one."""
         ...
 
 
@@ -207,21 +206,21 @@ class _CostTradeoff:
         self._per_second, self._per_amount = time.per_second, cost.per_price
 
     def amount(self, schedule: Schedule) -> float:
-        """Return price or node-seconds."""
+        """Return the cost of a schedule: its price, or its node-seconds if no machine has a price."""
         return schedule_cost(schedule, self.searched)
 
     def amounts(self, decoded: DecodedPopulation) -> Floats:
-        """Return prices or node-seconds."""
+        """Return the cost of each individual: price, or node-seconds if no machine has a price."""
         return decoded.cost
 
     def between(self, fast: FrontEntry, slow: FrontEntry) -> Objective:
-        """Return the weights of the line through both entries."""
+        """Return the weighted sum of time and cost that has the same value for both entries."""
         time = self._per_second * (slow.makespan_s - fast.makespan_s)
         cost = self._per_amount * (fast.amount - slow.amount)
         return make_objective("on-demand", cost / (time + cost))
 
     def least(self, _amount: float) -> Objective:
-        """Return the objective of least cost, whatever the amount."""
+        """Return the objective of least cost; it does not depend on the amount."""
         return make_objective("on-demand", _LEAST_ALPHA)
 
 
@@ -240,24 +239,24 @@ class _IdleTradeoff:
         self._nodes = float(instance.capacity.sum())
 
     def amount(self, schedule: Schedule) -> float:
-        """Return the idle share."""
+        """Return the idle share of a schedule, from 0 to 1."""
         available = self._nodes * schedule.makespan_s
         return 1.0 - _node_s(schedule) / available if available > 0 else 0.0
 
     def amounts(self, decoded: DecodedPopulation) -> Floats:
-        """Return the idle shares."""
+        """Return the idle share of each individual, from 0 to 1."""
         available = self._nodes * decoded.makespan_s
         used = np.divide(decoded.node_seconds, available, out=np.ones_like(available), where=available > 0)
         shares: Floats = 1.0 - used
         return shares
 
     def between(self, fast: FrontEntry, slow: FrontEntry) -> Objective:
-        """Return the weights of the line through both entries, in makespan and node-seconds."""
+        """Return the weighted sum of makespan and node-seconds that has the same value for both entries."""
         used = slow.makespan_s * (1.0 - slow.amount) - fast.makespan_s * (1.0 - fast.amount)
         return _literal((slow.makespan_s - fast.makespan_s) / used)
 
     def least(self, amount: float) -> Objective:
-        """Return the objective under which schedules of a larger used share are better."""
+        """Return an objective that prefers schedules whose idle share is below the given one."""
         return _literal(1.0 / (1.0 - amount) if amount < 1.0 else 1.0)
 
 
@@ -270,7 +269,7 @@ def _node_s(schedule: Schedule) -> float:
 
 
 def mix_genomes(instance: Instance, first: Genome, second: Genome) -> tuple[Indices, Indices, Indices]:
-    """Return genomes between two (rows of orders, bindings and modes), with evenly spaced shares of both.
+    """Return mixtures of two genomes (rows of orders, bindings and modes) with evenly spaced shares.
 
     Mixtures: a path from one plan to another, choice by choice, passes plans between them (path relinking, F.
     Glover, M. Laguna, R. Marti, Control and Cybernetics 29, 2000). Here the choices of the first tasks, or of
@@ -289,7 +288,7 @@ def mix_genomes(instance: Instance, first: Genome, second: Genome) -> tuple[Indi
 
 
 def _mix_pair(instance: Instance, own: Genome, other: Genome, share: float) -> Genome:
-    """Return ``own`` with the choices of ``other`` for the first share of tasks, by whole variables."""
+    """Return ``own`` with bindings and modes of ``other`` for variables used by the first share of tasks."""
     variable = instance.graph.variable
     place = np.empty(len(instance), dtype=np.int64)
     place[own.order] = np.arange(len(instance))

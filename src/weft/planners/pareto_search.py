@@ -36,25 +36,25 @@ RUNS = 20
 _KEPT_SHARE = 0.05
 _PLANNER = MoldableGeneticPlanner(preset="s2-recommended")
 _SEARCH = "auto"
-"""Planner of every search."""
+"""Name of the planner that runs every search."""
 _MIXING = "mixing"
-"""Name of mixtures in reports."""
+"""Name under which mixtures of plans are reported."""
 _BATCH = 4
-"""Maximal number of searches in one batch."""
+"""Largest number of searches in one batch."""
 _CLOSED = 1e-6
-"""Share of the rectangle between the ends of a front below which a gap is closed."""
+"""A gap is closed if its area is at most this share of the rectangle between the ends of the front."""
 _PARTS = (0.5, 1.0 - 1e-6, 0.25, 0.75)
-"""Parts of a gap up to which the least amount is searched, one after the other.
+"""Shares of the width of a gap; successive searches minimise the amount up to these makespans.
 
 A search over (nearly) the whole gap that returns its faster end shows that the gap is empty.
 """
 _MAX_VISITS = 3
-"""Searches in a gap after which it is left alone, if all planned searches are done."""
+"""Largest number of searches in a gap once the planned number of searches is done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontProgress:
-    """The progress of the search for a front."""
+    """The progress of a search for a Pareto front."""
 
     done: int
     """Number of objectives searched."""
@@ -62,7 +62,7 @@ class FrontProgress:
     """Approximate number of objectives to search."""
     points: int
     filled: float
-    """Share of the rectangle between the ends of the front that is worse than some point."""
+    """Share of the rectangle between the ends of the front that its points dominate, from 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,18 +72,18 @@ class FrontTrial:
     makespan_s: float
     amount: float
     alpha: float | None
-    """Weight of time under which it was found; None if it was not found under a weight."""
+    """Weight of time in the objective of the search that found it; None if there was no weight."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FrontResult:
-    """The result of the search for a front."""
+    """The result of a search for a Pareto front."""
 
     entries: tuple[FrontEntry, ...]
-    """By makespan; empty if no schedule keeps the limits."""
+    """The front by ascending makespan; empty if no schedule found keeps the limits."""
     trials: tuple[FrontTrial, ...]
     nearest: Schedule
-    """The schedule that exceeds the limits by least."""
+    """The schedule that exceeds the limits least; of those within the limits the best by objective."""
     steps: int
     bound_s: float
     """Proven lower bound on the makespan; 0 if there is none."""
@@ -99,7 +99,7 @@ class _FrontTask:
 
 
 class FrontSearch:
-    """A search for the front of one instance.
+    """A search for the Pareto front of one instance.
 
     ``FrontSearch`` is our own. List planners build the first plans. Then the fastest plan and the plan of
     least amount (cost or idle share) are searched, then plans in the widest gaps between those: first under
@@ -133,7 +133,7 @@ class FrontSearch:
         self._on_progress = on_progress
         self._archive = ParetoArchive()
         self._searched = ParetoArchive()
-        """Without mixtures, which lie between searched plans and hide how wide a gap is."""
+        """The front without mixtures: these lie between searched plans and hide how wide a gap is."""
         self._known: list[Schedule] = []
         self._trials: list[FrontTrial] = []
         self._visits: dict[tuple[FrontEntry, FrontEntry], int] = {}
@@ -145,7 +145,7 @@ class FrontSearch:
         self._interrupted = False
 
     def run(self) -> FrontResult:
-        """Search until the budget is spent or every gap is closed."""
+        """Search until the budget is spent or every gap is closed, and return the front."""
         try:
             self._seed()
             self._search_batch(self._end_objectives(), self._points // 2 + 1)
@@ -172,7 +172,7 @@ class FrontSearch:
         return self._interrupted or not self._budget.allows(self._steps)
 
     def _seed(self) -> None:
-        """Take the plans of list planners; if none supports the instance, one plan of the search."""
+        """Add the plans of list planners; if none supports the instance, add one plan of ``Auto``."""
         request = replace(
             self._request, instance=self._tradeoff.searched, objective=self._limited(self._goal)
         )
@@ -202,7 +202,7 @@ class FrontSearch:
         return [self._limited(self._goal), self._limited(self._tradeoff.least(least))]
 
     def _limited(self, objective: Objective, deadline_s: float = math.inf) -> Objective:
-        """Return the objective with the limits of every plan and a further deadline."""
+        """Return an objective with the limits of the request and a further deadline."""
         soonest = min(deadline_s, math.inf if self._goal.deadline_s is None else self._goal.deadline_s)
         return replace(
             objective,
@@ -211,7 +211,7 @@ class FrontSearch:
         )
 
     def _next_objectives(self) -> list[Objective]:
-        """Return the objectives of the next batch: in the largest gaps, rarely visited ones first."""
+        """Return an objective for each of the next gaps, by descending area divided by past searches + 1."""
         left = self._points - self._done
         if len(self._searched.entries) < 2:
             return self._end_objectives() if left > 0 else []
@@ -224,7 +224,7 @@ class FrontSearch:
         return [self._objective_in(*pair) for _, pair in gaps[: max(1, min(_BATCH, left))]]
 
     def _mix(self) -> None:
-        """Offer mixtures of neighbours in the largest gaps to the front."""
+        """Add mixtures of the two plans at the ends of each of the largest gaps."""
         gaps = [pair for _, pair in _gaps(self._archive.entries) if pair not in self._mixed]
         searched = self._tradeoff.searched
         for fast, slow in gaps[:_BATCH]:
@@ -236,7 +236,7 @@ class FrontSearch:
                 self._take(decode(searched, orders[row], bound[row], modes[row]), alpha=None, by=_MIXING)
 
     def _objective_in(self, fast: FrontEntry, slow: FrontEntry) -> Objective:
-        """Return the next objective in a gap: the line between its ends, then the least amount."""
+        """Return the next objective in a gap: first weights that make its ends equal, then least amount."""
         visits = self._visits.get((fast, slow), 0)
         self._visits[fast, slow] = visits + 1
         if visits == 0:
@@ -246,7 +246,7 @@ class FrontSearch:
         return self._limited(self._tradeoff.least(slow.amount), until_s)
 
     def _search_batch(self, objectives: Sequence[Objective], pieces: int) -> None:
-        """Search under some objectives in parallel, each with one of ``pieces`` parts of the budget left."""
+        """Search under the objectives in parallel, each with 1 / ``pieces`` of the remaining budget."""
         searched = self._tradeoff.searched
         batch = [
             _FrontTask(
@@ -283,18 +283,18 @@ class FrontSearch:
         self._take(plan.schedule, alpha=self._weight(objective), by=plan.by or _SEARCH)
 
     def _weight(self, objective: Objective) -> float | None:
-        """Return the weight of time; None for an objective with its own deadline."""
+        """Return the weight of time in an objective; None if it has a deadline of its own."""
         if objective.deadline_s != self._goal.deadline_s:
             return None
         return objective.alpha if objective.has_alpha else 1.0
 
     def _share(self, pieces: int) -> int | None:
-        """Return the steps of one of ``pieces`` parts of the remaining budget; None without a limit."""
+        """Return 1 / ``pieces`` of the remaining steps, at least 1; None if steps are not limited."""
         steps = self._budget.steps
         return None if steps is None else max(1, (steps - self._steps) // pieces)
 
     def _clock(self, place: int, pieces: int) -> ClockSlice:
-        """Return the clock of one of ``pieces`` parts of the time left; workers run parts in parallel."""
+        """Return the time slice of search number ``place`` out of ``pieces``, which share the workers."""
         left = self._budget.left
         if left is None:
             return ClockSlice(left=None)
@@ -316,7 +316,7 @@ class FrontSearch:
 
 
 def _gaps(entries: Sequence[FrontEntry]) -> list[tuple[float, tuple[FrontEntry, FrontEntry]]]:
-    """Return neighbours with their share of the front's rectangle, the largest first."""
+    """Return the open gaps: area as a share of the front's rectangle, and both ends; the largest first."""
     if len(entries) < 2:
         return []
     first, last = entries[0], entries[-1]
@@ -329,7 +329,7 @@ def _gaps(entries: Sequence[FrontEntry]) -> list[tuple[float, tuple[FrontEntry, 
 
 
 def _undominated(times: Floats, amounts: Floats) -> list[int]:
-    """Return the rows of a population that no other row dominates, by time."""
+    """Return the rows of a population that no other row dominates, by ascending time."""
     found: list[int] = []
     least = math.inf
     for row in np.lexsort((np.arange(len(times)), amounts, times)).tolist():
@@ -363,7 +363,7 @@ def run_alphas(
     *,
     on_progress: Callable[[FrontProgress], None] | None = None,
 ) -> FrontResult:
-    """Run the published search: all alphas in turn, 20 times, and keep the best run per alpha.
+    """Return the front of the published search: 20 runs for each alpha, of which the best is kept.
 
     ``run_alphas`` is the published search: M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable
     Scientific Workflows (docs/papers/moldable.md, section 9, S2.8): 20 independent runs of the genetic search
@@ -407,7 +407,7 @@ def _alpha_objective(tradeoff: Tradeoff, alpha: float) -> Objective:
 
 
 def _run_budget(budget: Budget, place: int, workers: int) -> Budget:
-    """Return the part of the budget for one run."""
+    """Return the budget of run number ``place``: an equal part of steps and time."""
     number = len(ALPHAS) * RUNS
     steps = None if budget.steps is None else max(1, budget.steps // number)
     if budget.left is None:
@@ -418,7 +418,7 @@ def _run_budget(budget: Budget, place: int, workers: int) -> Budget:
 
 
 def _plan_run(instance: Instance, run: _AlphaRun) -> tuple[Plan, bool]:
-    """Return the plan of one run, and whether Ctrl-C ended it before its budget was spent."""
+    """Return the plan of one run, and whether it was interrupted before its budget was spent."""
     request = PlanRequest(instance=instance, objective=run.objective, budget=run.budget, rng=run.rng)
     plan = _PLANNER.plan(request)
     return plan, plan.cut and run.budget.allows(plan.steps)
@@ -427,7 +427,7 @@ def _plan_run(instance: Instance, run: _AlphaRun) -> tuple[Plan, bool]:
 def _collect_front(
     instance: Instance, tradeoff: Tradeoff, plans: list[Plan], *, cut: bool, notes: tuple[str, ...]
 ) -> FrontResult:
-    """Return the front of the best runs of every alpha."""
+    """Return the front of the best runs of every alpha; ``plans`` are in the order of the runs."""
     archive, kept = ParetoArchive(), []
     trials: list[FrontTrial] = []
     for place, alpha in enumerate(ALPHAS):

@@ -15,7 +15,7 @@ from weft.schedule.schedule import Schedule
 from weft.workflow.task_graph import Floats
 
 _MAX_CELLS = 20_000_000
-"""Largest table; it takes 160 MB."""
+"""Largest number of cells (tasks x machines) of the cost table; it then takes 160 MB."""
 _CELL_S = 0.15e-6
 """Approximate seconds per edge and machine in plain Python."""
 
@@ -44,17 +44,17 @@ class Peft(ListPlanner):
         tasks, machines = len(instance), len(instance.machines)
         if tasks * machines > _MAX_CELLS:
             size = f"{tasks:,} tasks x {machines:,} machines"
-            return Unsupported(reason=f"PEFT keeps a number for each of {size}, at most {_MAX_CELLS:,}")
+            return Unsupported(reason=f"PEFT needs a table of {size}, at most {_MAX_CELLS:,} cells")
         return super().check(instance)
 
     def schedule(self, instance: Instance) -> Schedule:
-        """Compute the table and its row means; order by the means, place by the table (algorithm 1)."""
+        """Place ready tasks by descending row mean of the table, each by finish plus table entry."""
         table, ranks = optimistic_table(instance)
         return place_tasks(instance, ready_order(instance, ranks), rule=make_rule(extra=table))
 
 
 def optimistic_table(instance: Instance) -> tuple[Floats, Floats]:
-    """Return the table (tasks x machines) and ``rank_oct``, the mean of each row (equations 4 and 5)."""
+    """Return the optimistic cost table (tasks x machines) and the mean of each row (equations 4 and 5)."""
     problem = compile_problem(instance)
     tasks, machines = problem.tasks, problem.machines.number
     table, ranks = np.empty((tasks.number, machines)), np.empty(tasks.number)

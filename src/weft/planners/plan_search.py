@@ -21,7 +21,7 @@ from weft.search.space import Floats, Points, Space
 _FOR_ALL = ("heft", "cpop", "peft", "cheapest")
 _FOR_MOLDABLE = ("heft-moldable", "cpa", "local-optimum")
 _MAX_CELLS = 5_000_000
-"""Tasks x machines above which only the first list planner runs."""
+"""With more tasks x machines than this only the first list planner runs."""
 
 
 class Encoding(Protocol):
@@ -38,7 +38,7 @@ class Encoding(Protocol):
         ...
 
     def values(self, points: Points) -> Floats:
-        """Return the value of every point, which is maximised; minus infinity if there is no schedule."""
+        """Return the value of every point (the search maximises it); minus infinity without a schedule."""
         ...
 
     def schedule(self, point: Points) -> Schedule:
@@ -46,7 +46,7 @@ class Encoding(Protocol):
         ...
 
     def point(self, schedule: Schedule) -> Points:
-        """Return the point with the choices of a schedule."""
+        """Return the point that encodes the machines and node counts of a schedule."""
         ...
 
 
@@ -54,13 +54,13 @@ class Seeds(NamedTuple):
     """Schedules from which a search starts."""
 
     schedules: tuple[Schedule, ...]
-    """The best first, by objective and limits; at least one."""
+    """At least one schedule; the best one by limits and objective comes first."""
     steps: int
-    """Number of schedules built for them."""
+    """Number of steps that the list planners took."""
 
 
 def plan_seeds(request: PlanRequest) -> Seeds:
-    """Return the schedules of the list planners that are fast enough; the incumbent alone if there is one.
+    """Return the incumbent if there is one, else the schedules of list planners that are fast enough.
 
     A planner that does not support the objective minimises the makespan.
     """
@@ -103,7 +103,7 @@ def search_encoding(
     by: str,
     seeds: Seeds | None = None,
 ) -> Plan:
-    """Search from the seeds, or from random points, and return the best schedule of both.
+    """Return the best schedule of the seeds and of a search that starts from them (or from random points).
 
     ``by`` is the name of the planner in progress reports.
     """
@@ -131,7 +131,7 @@ def search_encoding(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RemainingBudget:
-    """The rest of a budget after some steps."""
+    """A budget of which ``taken`` steps are spent."""
 
     budget: Budget
     taken: int

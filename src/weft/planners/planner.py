@@ -59,14 +59,14 @@ class Budget:
     """The limits of a planner, checked between steps."""
 
     steps: int | None = None
-    """Maximal number of evaluations; None: no limit."""
+    """Largest number of steps, usually built schedules; None: no limit."""
     left: Callable[[], float] | None = None
     """Returns the seconds left on a clock outside the planner; None: no limit."""
     on_progress: Callable[[PlanProgress], None] | None = None
     """Callback for every better schedule or bound found during a search."""
 
     def allows(self, steps_taken: int) -> bool:
-        """Return whether another step may be taken."""
+        """Return whether another step may be taken after ``steps_taken`` steps."""
         if self.steps is not None and steps_taken >= self.steps:
             return False
         return self.left is None or self.left() > 0
@@ -74,12 +74,12 @@ class Budget:
 
 @dataclass(slots=True, kw_only=True)
 class ClockSlice:
-    """A part of a clock's time. It ends early when a schedule as short as the lower bound is found."""
+    """A part of the planning time. It ends early when a schedule as short as the lower bound is found."""
 
     left: Callable[[], float] | None
-    """The whole clock; None: no limit."""
+    """Returns the seconds left of the whole planning time; None: no limit."""
     until_s: float = 0.0
-    """Seconds left on the whole clock when this slice ends."""
+    """The slice ends when this many seconds of the whole planning time are left."""
     goal_s: float = 0.0
     """Lower bound on the makespan; 0: unknown, or the objective is not the makespan."""
     listener: Callable[[PlanProgress], None] | None = None
@@ -104,7 +104,7 @@ class ClockSlice:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PlanRequest:
-    """The input of a planner."""
+    """The input of a planner: instance, objective, budget, and the state a search needs."""
 
     instance: Instance
     objective: Objective
@@ -118,7 +118,7 @@ class PlanRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Plan:
-    """The result of a planner."""
+    """The result of a planner: a schedule, its lower bound, and how it was found."""
 
     schedule: Schedule
     steps: int
@@ -134,7 +134,7 @@ class Plan:
     bound_by: str = ""
     """Name of the planner or argument that proved the bound, if a portfolio delegated to it."""
     notes: tuple[str, ...] = ()
-    """Remarks for the user about how the plan was made."""
+    """Messages for the user, for example about planners that failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +169,7 @@ class BasePlanner:
     name: ClassVar[str]
     title: ClassVar[str]
     label: ClassVar[str]
-    """How messages name the planner."""
+    """The name of the planner in messages."""
     anytime: ClassVar[bool] = False
     any_objective: ClassVar[bool] = False
     """Whether every objective is supported."""
@@ -180,7 +180,8 @@ class BasePlanner:
         """Return why this instance or objective cannot be planned; None if it can."""
         served = self.any_objective or objective.is_makespan or objective.name in self.other_objectives
         if not served:
-            return Unsupported(reason=f"{self.label} minimises the makespan, not the {objective.name}")
+            reason = f"{self.label} does not support the objective {objective.name!r}, use makespan"
+            return Unsupported(reason=reason)
         return self.check(instance)
 
     def require_at_least(self, least: int, *options: str, note: str = "") -> None:
@@ -196,7 +197,7 @@ class BasePlanner:
 
 
 def check_no_budgets(label: str, instance: Instance) -> Unsupported | None:
-    """Refuse instances whose budgets can be exceeded."""
+    """Return the refusal of an instance with budgets that a plan could exceed; None if there are none."""
     if budgets := instance.binding_budgets():
         return Unsupported(reason=f"{label} does not keep within budgets: {', '.join(budgets)}")
     return None

@@ -1,4 +1,4 @@
-"""The search of a portfolio: several anytime planners take turns at improving one incumbent."""
+"""The search of a portfolio: several anytime planners improve one schedule, the incumbent, in turn."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ from weft.schedule.schedule import Schedule
 from weft.search.pool import Pool
 
 _SHARES = (0.15, 0.35, 0.6, 1.0)
-"""Shares of the remaining budget for one slice after the other.
+"""Share of the remaining budget for the first slice, the second slice, and so on.
 
 Slices are few and long, because an annealing that starts again has to cool again. The first is short and runs
 in this process: easy instances end with it, before the exact planner is loaded or a worker is started, and
 forked workers inherit what it has loaded and compiled.
 """
 _FIRST_PROOF = 0.6
-"""Share of the first slice if the exact planner runs first: its model is small, a proof ends the search."""
+"""Share of the budget for the first slice if the exact planner runs it: a proof would end the search."""
 _MAX_SLICE_S = 20.0
-"""Longest slice; after it results are exchanged."""
+"""Longest time of a slice; after each slice results are exchanged."""
 _PATIENCE = 1
-"""Slices without a gain after which other planners come first."""
+"""Number of consecutive slices without improvement after which other planners are preferred."""
 _MARGIN = 0.2
-"""A planner that leaves more than this share of its time was not ended by the clock."""
+"""A planner that ends with more than this share of its time left was not ended by the clock."""
 
 
 @dataclass(slots=True, eq=False)
@@ -64,7 +64,7 @@ class Incumbent:
         return None if self._found is None else self._found[1]
 
     def offer(self, plan: Plan, by: str) -> float:
-        """Take schedule and bound of a plan if they are better; return the larger relative improvement."""
+        """Keep schedule and bound of a plan if they are better; return the larger relative improvement."""
         self.steps += plan.steps
         gain = max(self._offer_schedule(plan.schedule, by), self._offer_bound(plan.bound_s, by))
         if gain > 0:
@@ -72,7 +72,7 @@ class Incumbent:
         return gain
 
     def raise_bound(self, bound_s: float, by: str) -> None:
-        """Take a lower bound on the makespan if it is better."""
+        """Keep a lower bound on the makespan if it is higher than the present one."""
         if self._offer_bound(bound_s, by) > 0:
             self._report(by)
 
@@ -95,7 +95,7 @@ class Incumbent:
 
     @property
     def is_settled(self) -> bool:
-        """Return whether no schedule can be better, or no schedule can meet the limits."""
+        """Return whether the schedule is proven optimal, or the limits are proven impossible to keep."""
         if self._found is None:
             return False
         loss, schedule = self._found
@@ -142,7 +142,7 @@ class Incumbent:
         )
 
     def plan(self, *, cut: bool, notes: tuple[str, ...]) -> Plan:
-        """Return schedule and bound as a plan."""
+        """Return the best schedule and the best bound so far as a plan."""
         assert self._found is not None
         return Plan(
             schedule=self._found[1],
@@ -182,7 +182,7 @@ class SliceOutcome:
 
 
 def run_slice(instance: Instance, objective: Objective, piece: SearchSlice) -> SliceOutcome:
-    """Improve a schedule with one planner; an error inside the planner becomes a failed outcome."""
+    """Return the plan with which one planner improves a schedule; an exception becomes a failed outcome."""
     clock = piece.clock
     timed = clock.left is not None
     before_s = clock.remaining_s()
@@ -209,15 +209,15 @@ class Contender:
 
     name: str
     alone: bool
-    """Whether two of them in parallel would do the same."""
+    """Whether at most one instance of it runs at a time, because two would do the same work."""
     least_s: float
-    """Seconds below which it is not worth starting; ``least_steps`` likewise."""
+    """The planner is not started with fewer seconds left, nor with fewer than ``least_steps`` steps."""
     least_steps: int
     without_gain: int = 0
 
 
 class PortfolioSearch:
-    """The turns of several planners that improve one incumbent.
+    """A search in which several anytime planners improve one incumbent in turn.
 
     Every planner continues from the best schedule so far, for a slice of the remaining budget; planners that
     improved it recently come first. One island runs one planner after the other. Several islands search in
@@ -261,7 +261,7 @@ class PortfolioSearch:
         return ended or not self._budget.allows(incumbent.steps)
 
     def _lineup(self, turn: int, islands: int) -> list[Contender]:
-        """Return the planners of the next turn."""
+        """Return the planners that run in a turn: one, or one per island; empty if none may start."""
         able = [contender for contender in self._contenders if self._can_start(contender)]
         preferred = [one for one in able if one.without_gain < _PATIENCE] or able
         many = [one for one in able if not one.alone]
@@ -327,6 +327,6 @@ class PortfolioSearch:
 
 
 def _slice_size(left: float, share: float, least: float) -> float:
-    """Return a share of the remainder, at least ``least``; all of it if the rest would be less than that."""
+    """Return ``share * left``, at least ``least``; all of ``left`` if less than ``least`` would remain."""
     wanted = max(least, share * left)
     return wanted if left - wanted >= least else left

@@ -80,7 +80,10 @@ def _tasks(instance: Instance) -> TaskArrays:
 
 
 def _first_rows(graph: TaskGraph) -> Indices:
-    """Return the first row of amounts of each task; rows per node count come after all others."""
+    """Return the first row of each task in the table of resource amounts.
+
+    Tasks whose amounts depend on the node count have a row per count, after the rows of all other tasks.
+    """
     pointer = graph.demand_by_count.pointer
     first = np.where(np.diff(pointer) > 0, len(graph) + pointer[:-1], np.arange(len(graph)))
     return first.astype(np.uint32)
@@ -129,7 +132,7 @@ def _modes(instance: Instance) -> ModeArrays:
 
 
 def _shift(graph: TaskGraph, group: ModeGroup) -> Indices:
-    """Return per mode the offset of its row of amounts: that of its node count if amounts depend on it."""
+    """Return for each mode its row of amounts, counted from the first row of the task."""
     if group.demand is None:
         return np.zeros(len(group), dtype=np.uint32)
     counts = graph.count_sets[graph.counts[group.tasks[0]]]
@@ -137,7 +140,7 @@ def _shift(graph: TaskGraph, group: ModeGroup) -> Indices:
 
 
 def _cells(groups: tuple[ModeGroup, ...], tasks: int) -> tuple[NDArray[np.int64], Floats]:
-    """Return the seconds of every mode of every task, and the first cell of each task."""
+    """Return the first cell of each task, and the cells: the seconds of every mode of every task."""
     row = np.zeros(tasks, dtype=np.int64)
     cells, filled = [np.zeros(0)], 0
     for found in groups:
@@ -205,7 +208,7 @@ class ModeSubset(NamedTuple):
 
 
 def group_equal_rows(flags: NDArray[np.bool_]) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    """Group equal rows of flags; return the rows of each group and the columns that are set."""
+    """Return the groups of equal rows of flags: the rows of each group, and the columns that are set."""
     if not len(flags):
         return []
     packed = np.ascontiguousarray(np.packbits(flags, axis=1))
@@ -216,16 +219,17 @@ def group_equal_rows(flags: NDArray[np.bool_]) -> list[tuple[NDArray[np.intp], N
 
 
 def split_by_modes(group: int, tasks: Indices, kept: NDArray[np.bool_]) -> list[ModeSubset]:
-    """Group the tasks of a mode group by the modes they keep (flags of tasks x modes)."""
+    """Return the tasks of a mode group, split by the modes they keep; ``kept`` is tasks x modes."""
     return [ModeSubset(group=group, tasks=tasks[rows], modes=modes) for rows, modes in group_equal_rows(kept)]
 
 
 def restrict_candidates(
     problem: ProblemArrays, sets: Sequence[tuple[Indices, NDArray[np.intp]]]
 ) -> ProblemArrays:
-    """Return the problem in which some variables are restricted to some machines, given ascending.
+    """Return the problem in which some variables have fewer candidate machines.
 
-    Needed after all modes on a machine were removed: no transfer or virtual task may bind the variable to it.
+    ``sets`` has pairs (variables, their machines in ascending order). This is needed after all modes on a
+    machine were removed: no transfer or virtual task may bind the variable to it.
     """
     tasks = problem.tasks
     of_variable = tasks.candidate_set.copy()
@@ -245,7 +249,7 @@ def restrict_candidates(
 
 
 def restrict_modes(problem: ProblemArrays, parts: Sequence[ModeSubset]) -> ProblemArrays:
-    """Return the problem with only these modes; every compute task must be in exactly one subset."""
+    """Return the problem in which tasks have only the modes of their subset; each is in exactly one."""
     modes = problem.modes
     of_task = np.full(len(modes.group), len(parts), dtype=np.uint32)
     for number, part in enumerate(parts):
@@ -278,14 +282,14 @@ def restrict_modes(problem: ProblemArrays, parts: Sequence[ModeSubset]) -> Probl
 
 
 def _sorted_subsets(modes: ModeArrays, taken: NDArray[np.int64], part: NDArray[np.int64]) -> Indices:
-    """Return the kept modes of every subset in their sorted order."""
+    """Return the kept modes of every subset, sorted by seconds as in ``ModeArrays.sorted``."""
     place = np.empty(len(modes.sorted), dtype=np.int64)
     place[modes.sorted] = np.arange(len(modes.sorted))
     return np.lexsort((place[taken], part)).astype(np.uint32)
 
 
 def _subset_cells(modes: ModeArrays, parts: Sequence[ModeSubset]) -> tuple[NDArray[np.int64], Floats]:
-    """Return the seconds of the kept modes, and the first cell of each task."""
+    """Return the first cell of each task, and the cells: the seconds of the kept modes."""
     row, cells, filled = modes.row.copy(), [np.zeros(0)], 0
     for part in parts:
         own = modes.cell[modes.row[part.tasks][:, None] + part.modes]
@@ -298,22 +302,22 @@ def _subset_cells(modes: ModeArrays, parts: Sequence[ModeSubset]) -> tuple[NDArr
 _CHUNK = 1_000_000
 """Number of modes (variables x modes) processed at a time."""
 _ROUNDING = 1e-12
-"""Relative rounding error of equal sums."""
+"""Relative difference up to which two sums count as equal."""
 
 
 class _VariableBatch(NamedTuple):
-    """Some binding variables with all their compute tasks."""
+    """Some of the binding variables, with all their compute tasks."""
 
     variables: Indices
     tasks: Indices
     row: NDArray[np.intp]
     """Per task: position of its variable in ``variables``."""
     totals: Floats
-    """Variables x machines: sum of the least modes of all tasks; inf if some task cannot run there."""
+    """Variables x machines: sum of the least seconds or cost of all tasks; inf if one cannot run there."""
 
 
 def best_machines(instance: Instance, price: Floats | None = None) -> Indices:
-    """Return per variable the machine on which its tasks together take or cost least, the first of several.
+    """Return for each variable the machine on which its tasks together take (or cost) least; ties by index.
 
     ``price`` is the price of a node-second per machine; without it seconds count. Variables without compute
     tasks get the number of machines. O(v k) for v tasks of k modes.
@@ -346,13 +350,13 @@ def restrict_to_best_modes(instance: Instance, price: Floats | None = None) -> P
 
 
 def _weighted_seconds(group: ModeGroup, tasks: Indices, price: Floats | None) -> Floats:
-    """Return the seconds or the cost of tasks x modes."""
+    """Return a table (tasks x modes) of seconds; of costs if ``price`` is given."""
     seconds: Floats = group.seconds_of(tasks)
     return seconds if price is None else seconds * (price[group.machine] * group.nodes)
 
 
 def _variable_batches(instance: Instance, price: Floats | None) -> Iterator[_VariableBatch]:
-    """Yield the sums per variable and machine, a limited number of variables at a time."""
+    """Yield all variables with their sums of seconds or costs per machine, in batches of limited size."""
     graph, machines = instance.graph, len(instance.machines)
     compute = np.flatnonzero(graph.kind == COMPUTE).astype(np.uint32)
     by_variable = compute[np.argsort(graph.variable[compute], kind="stable")]
@@ -377,7 +381,7 @@ def _variable_batches(instance: Instance, price: Floats | None) -> Iterator[_Var
 
 
 def _by_group(instance: Instance, tasks: Indices) -> Iterator[tuple[int, NDArray[np.intp]]]:
-    """Yield the mode groups of some tasks, and the positions of their tasks."""
+    """Yield each mode group that occurs among the tasks, and the positions of its tasks in ``tasks``."""
     number = instance.group[tasks]
     for index in np.unique(number).tolist():
         yield index, np.flatnonzero(number == index)
@@ -393,7 +397,7 @@ def _apply_pins(instance: Instance, variables: Indices, totals: Floats) -> None:
 
 
 def _least_per_machine(group: ModeGroup, weighed: Floats) -> Floats:
-    """Return per mode the least value of all modes on its machine."""
+    """Return a table (tasks x modes): the least value of all modes on the machine of the mode."""
     _, columns, number = np.unique(group.machine, return_index=True, return_inverse=True)
     found: Floats = np.minimum.reduceat(weighed, columns, axis=1)[:, number]
     return found
@@ -402,7 +406,7 @@ def _least_per_machine(group: ModeGroup, weighed: Floats) -> Floats:
 def make_schedule(
     instance: Instance, *, machine: Indices, nodes: Indices, start_s: Floats, finish_s: Floats
 ) -> Schedule:
-    """Return a schedule of all tasks on the machines of an instance."""
+    """Return the schedule of an instance with the given columns, each with an entry per task."""
     return Schedule(
         tasks=instance.graph.names,
         machines=tuple(found.name for found in instance.machines),

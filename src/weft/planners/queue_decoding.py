@@ -27,9 +27,9 @@ from weft.schedule.schedule import Schedule
 from weft.workflow.task_graph import COMPUTE, Floats, Indices
 
 _JOB_S, _EDGE_S, _RESERVING = 1.2e-6, 0.3e-6, 3
-"""Approximate seconds per job and edge in plain Python, and the factor if all jobs reserve nodes."""
+"""Approximate seconds per job and per edge in plain Python; factor of the rule ``conservative``."""
 _MAX_CHOICES = 10_000_000
-"""Largest table of the seconds of tasks x counts."""
+"""Largest number of cells of the table of seconds (tasks x node counts)."""
 _ENDLESS = 2**62
 """Capacity of an unlimited machine: more nodes than all tasks together take."""
 
@@ -42,9 +42,9 @@ _jobs_cache: WeakKeyDictionary[Instance, QueueJobs | None] = WeakKeyDictionary()
 def run_queue(
     instance: Instance, counts: ArrayLike, rule: str | None = None, *, order: ArrayLike | None = None
 ) -> Schedule:
-    """Return the schedule of the queue of an instance with one machine, for given node counts per task.
+    """Return the schedule built by the queue of the only machine, given the node count of each task.
 
-    ``rule`` is a value of the key ``queue`` of a platform; by default that of the machine.
+    ``rule`` is a value of the key ``queue`` in a platform file; None: the rule of the machine.
     """
     if np.ndim(counts) != 1:
         raise InvalidInput(f"counts of shape {np.shape(counts)}", rule="must be one row")
@@ -72,11 +72,11 @@ def run_queue_population(
     order: ArrayLike | None = None,
     times: bool = False,
 ) -> DecodedPopulation:
-    """Run many individuals at once; counts and order are one row for all, or individuals x tasks."""
+    """Return the results of many individuals; counts and order are one row, or individuals x tasks."""
     if len(instance.machines) != 1:
-        what = f"a queue of {len(instance.machines)} machines"
+        what = f"an instance with {len(instance.machines)} machines cannot be decoded by a queue"
         raise InvalidInput(
-            what, rule="must be of one machine", advice="plan each machine by itself, or decode a genome"
+            what, rule="must have one machine", advice="plan each machine by itself, or decode a genome"
         )
     word = instance.machines[0].queue if rule is None else rule
     if word not in QUEUES:
@@ -93,7 +93,7 @@ def run_queue_population(
 
 
 def submission_order(instance: Instance) -> Indices:
-    """Return the tasks breadth first: by the longest path from an entry, then by index."""
+    """Return the tasks breadth first: by the number of edges of the longest path to them, then by index."""
     graph = instance.graph
     level = [0] * len(graph)
     for task in range(len(graph)):
@@ -116,7 +116,7 @@ def _requests(number: int, order: Indices, counts: Indices, *, times: bool) -> J
 def _one_by_one(
     instance: Instance, rule: int, orders: Indices, counts: Indices, number: int, *, times: bool
 ) -> DecodedPopulation:
-    """Run individuals one by one, each with a table of its own counts, because one of all is too large."""
+    """Return the results of individuals run one by one, for instances whose table of seconds is too large."""
     found = []
     for individual in range(number):
         order = orders[individual] if orders.ndim == 2 else orders
@@ -189,7 +189,7 @@ def _line(jobs: QueueJobs) -> Skylines:
 
 
 def _jobs(instance: Instance) -> QueueJobs | None:
-    """Return the jobs of an instance, cached; None if a table of all counts is too large."""
+    """Return the jobs of an instance (cached); None if the table of all node counts would be too large."""
     if instance not in _jobs_cache:
         choices = sum(len(group.tasks) * (int(group.count.max()) + 1) for group in instance.groups)
         small = choices <= _MAX_CHOICES
@@ -198,7 +198,7 @@ def _jobs(instance: Instance) -> QueueJobs | None:
 
 
 def _all_choices(instance: Instance) -> _Choices:
-    """Return all counts of every compute task, allowed or not; other tasks have one empty choice."""
+    """Return columns with all node counts of every compute task; seconds of counts not allowed are -1."""
     problem = compile_problem(instance)
     tasks, first = len(instance), problem.modes.first
     row, most = np.zeros(tasks, dtype=np.int64), np.zeros(tasks, dtype=np.uint32)
@@ -227,7 +227,7 @@ def _spread(shape: tuple[int, int], empty: float, columns: Indices, values: NDAr
 
 
 def _given_choices(instance: Instance, counts: Indices) -> _Choices:
-    """Return only the given count of every task."""
+    """Return columns with only the given node count of every task."""
     problem, compute = compile_problem(instance), instance.graph.kind == COMPUTE
     tasks, modes = len(instance), problem.modes
     mode = _modes(instance, counts)[compute]
@@ -245,14 +245,14 @@ def _given_choices(instance: Instance, counts: Indices) -> _Choices:
 
 
 def _modes(instance: Instance, counts: Indices) -> NDArray[np.int64]:
-    """Return the modes, numbered over all groups, of given counts; any mode for tasks without counts."""
+    """Return the mode of each task for its node count, numbered over all groups (compute tasks only)."""
     first, group = compile_problem(instance).modes.first, np.maximum(instance.group, 0)
     found = select_modes(instance, np.zeros(len(instance.graph.variables), dtype=np.uint32), counts)
     return np.asarray(first[group] + found, dtype=np.int64)
 
 
 def _make_jobs(instance: Instance, choices: _Choices) -> QueueJobs:
-    """Return the jobs: all tasks, and before them jobs for busy intervals and for earliest starts."""
+    """Return the jobs of the queue: all tasks, then a job per busy interval and per earliest start."""
     problem, tasks = compile_problem(instance), len(instance)
     machines = problem.machines
     unlimited = machines.form[0] == kernel.OPEN
@@ -283,7 +283,7 @@ def _make_jobs(instance: Instance, choices: _Choices) -> QueueJobs:
 
 
 def _count_busy(instance: Instance) -> int:
-    """Return the number of busy intervals; all must begin at time 0 and fit together."""
+    """Return the number of busy intervals; raise an error unless all begin at time 0 and fit together."""
     problem, name = compile_problem(instance), instance.machines[0].name
     if (problem.busy_start > 0).any():
         what = f"{name} is reserved from {float(problem.busy_start.max()):g} s on"
@@ -305,7 +305,10 @@ def _count_busy(instance: Instance) -> int:
 def _successors(
     problem: kernel.ProblemArrays, busy: int, late: NDArray[np.intp]
 ) -> tuple[Indices, Indices, NDArray[np.int64]]:
-    """Return successors (CSR) and the number of predecessors of all jobs and of a job that precedes all."""
+    """Return the successors (CSR) and the number of predecessors of all jobs.
+
+    The last row of the successors is an additional job that precedes all entry jobs.
+    """
     tasks = problem.tasks.number
     before = np.diff(problem.tasks.pointer.astype(np.int64))
     before[late] += 1

@@ -13,7 +13,7 @@ from weft.planners.problem import compile_problem
 from weft.workflow.task_graph import COMPUTE, TRANSFER, Floats, Indices
 
 _EDGE_S, _READY_TASK_S = 0.2e-6, 3e-6
-"""Approximate seconds in plain Python: per edge of a rank, per task of a ready order."""
+"""Approximate seconds in plain Python: per edge for ranks, per task for a ready order."""
 
 
 def mean_seconds(instance: Instance) -> Floats:
@@ -32,7 +32,7 @@ def mean_seconds(instance: Instance) -> Floats:
 
 
 def mean_communication_s(instance: Instance) -> Floats:
-    """Return per edge the mean over ordered pairs of different machines; 0 if there is only one host."""
+    """Return the mean transfer seconds of each edge over pairs of different machines; 0 on a single host."""
     graph, network = instance.graph, instance.network
     if len(np.unique(network.host)) == 1:
         return np.zeros(graph.edge_count)
@@ -104,15 +104,15 @@ def rank_by_priority(priority: Floats) -> Indices:
 
 
 def static_levels(instance: Instance, seconds: Floats | None = None) -> Floats:
-    """Return per task the longest path to an exit, itself included, without communication.
+    """Return the seconds of the longest path from each task (included) to an exit, without communication.
 
-    ``seconds`` is the length of every task, by default its mean.
+    ``seconds`` are the seconds of each task; by default its mean over its machines.
     """
     return upward_ranks(instance, seconds=seconds, communication_s=np.zeros(instance.graph.edge_count))
 
 
 def median_seconds(instance: Instance) -> Floats:
-    """Return per compute task the median over its machines of its fastest mode; 0 for other tasks."""
+    """Return for each compute task the median over its machines of its least seconds; 0 for other tasks."""
     medians = np.zeros(len(instance))
     for group in instance.groups:
         firsts = np.flatnonzero(np.diff(group.machine.astype(np.int64), prepend=-1))
@@ -130,7 +130,7 @@ def least_seconds(instance: Instance, task: int) -> Floats:
 
 
 def link_equal_tasks(instance: Instance, offset: Floats, rank: Indices) -> Indices:
-    """Return per task the next task by rank that is equal to it; the number of tasks if there is none.
+    """Return for each task the next task by rank that is equal to it; the number of tasks if none is.
 
     Equal tasks have at most one predecessor, their own binding variable, and the same modes, seconds, amounts
     and offset, as the points of many sweeps do. A planner evaluates only the first of them. O(v log v).
@@ -159,7 +159,7 @@ def link_equal_tasks(instance: Instance, offset: Floats, rank: Indices) -> Indic
 
 
 def _is_independent(instance: Instance) -> NDArray[np.bool_]:
-    """Mark compute tasks whose evaluation depends on no other task but one predecessor."""
+    """Return a mask of the compute tasks whose placement depends on at most one other task."""
     graph = instance.graph
     degree = np.diff(graph.predecessor_pointer)
     sources = graph.source_variable[graph.kind == TRANSFER]

@@ -37,15 +37,15 @@ from weft.schedule.schedule import Schedule
 from weft.workflow.task_graph import COMPUTE, Floats, Indices, TaskGraph
 
 _COLDEST, _HEATS, _COOLING = 0.03, (1.0, 4.0, 16.0, 64.0), 0.15
-"""Temperatures at the start of a cycle, as shares of the objective value: the lowest for one task (divided by
-the number of tasks), the factors of all; and the temperature at the end as a share of that at the start.
+"""A cycle starts at the temperature coldest * heat * objective value / number of tasks, and cools to the last
+number times that temperature.
 """
 _GAIN = 1e-3
-"""Relative improvement from which a cycle of the same kind follows."""
+"""Least relative improvement by a cycle after which the next cycle has the same temperature and drag."""
 _DRAGS = (1.0, 0.0)
-"""Factors of the drag of moldable tasks: with it the search is faster, without it no plan is penalised."""
+"""Factors of the drag (``_DRAG``) of moldable tasks: cycles with and without it alternate."""
 _CYCLE = 4000
-"""Evaluations per task in the first cycle."""
+"""Number of evaluations in the first cycle, divided by the number of tasks."""
 _MOST_OF_BUDGET = 0.125
 """Largest share of the budget for a cycle."""
 _PENALTY = 20.0
@@ -53,25 +53,25 @@ _PENALTY = 20.0
 _TASK_S, _EDGE_S = 60e-9, 5e-9
 """Approximate seconds per task and per edge of an evaluation, compiled."""
 _PLAIN = 60.0
-"""Factor of plain Python."""
+"""Factor by which plain Python is slower than the compiled kernel."""
 _BATCH_S = 0.03
 _LEAST_BATCH = 16
 _DRAG = 0.3
-"""Weight of node-seconds, divided by all nodes, relative to the makespan if tasks are moldable."""
+"""Penalty on node-seconds divided by all nodes, relative to the makespan, if tasks are moldable."""
 _JUSTIFIED, _MOLDED, _TAKEN, _BOTH = 0.02, 0.5, 0.3, 0.5
-"""Shares of the moves (``SharedMoves``) that are possible."""
+"""Probabilities of the kinds of moves (``SharedMoves``) if all kinds are possible."""
 _MAX_DESCENDANT_TASKS = 3000
-"""Tasks up to which the descendants of every task are computed."""
+"""Largest number of tasks for which the descendants of every task are computed."""
 _MAX_MODES = 8_000_000
-"""Modes above which an instance is not listed."""
+"""Largest number of modes of an instance that is searched."""
 _BITS = 63
 """Bits of a signed integer without its sign."""
 _SCALES = (1.0, 2.0, 4.0, 10.0, 100.0, 1000.0)
-"""Factors by which amounts may become integers."""
+"""Factors tried one after another to make all amounts integers."""
 _PARTS_OF_TOTAL = (720720, 55440, 5040, 840, 60, 12, 2, 1)
-"""Numbers of parts into which a total is divided otherwise; they have many divisors."""
+"""Numbers of parts into which a total is divided if amounts are no integers; they have many divisors."""
 _ROUNDING = 1e-9
-"""Relative rounding error of equal sums."""
+"""Relative tolerance in comparisons of amounts, for rounding errors."""
 
 _Integers = NDArray[np.int64]
 
@@ -85,7 +85,7 @@ def search_shared(
     *,
     by: str = "weave",
 ) -> Plan:
-    """Search from a schedule and return a plan that is not worse.
+    """Return the best plan of a search that starts from a schedule; it is never worse than the start.
 
     Annealing over orders, node counts and machines together (``weft.kernels.shared_annealing``, which
     documents the arrays), in cycles. Each cycle starts from the best plan so far and cools down from one of
@@ -124,7 +124,7 @@ def search_shared(
 def _return_start(instance: Instance, start: Schedule | None) -> Plan:
     if start is None or instance.binding_budgets():
         raise Infeasible(
-            f"the modes of {len(instance)} tasks are too many for a search that keeps within budgets"
+            f"the {len(instance)} tasks have more than {_MAX_MODES:,} modes: too many to plan within budgets"
         )
     return Plan(schedule=start, steps=0)
 
@@ -147,7 +147,7 @@ class _SharedCycle(NamedTuple):
     first_share: float
 
     def temperature(self, step: int, share: float) -> float | None:
-        """Return the temperature; None if the cycle is over."""
+        """Return the temperature after ``step`` steps and a share of the budget; None after the cycle."""
         done = max((step - self.first_step) / self.length, (share - self.first_share) / _MOST_OF_BUDGET)
         return None if done >= 1.0 else float(self.heat * _COOLING**done)
 
@@ -168,10 +168,10 @@ class _SharedSearch:
     best: SharedState = field(init=False)
     score: SharedScore = field(init=False)
     whole_s: float = math.inf
-    """Seconds left on the clock at the start."""
+    """Seconds of the planning time that were left at the start."""
 
     def run(self, state: SharedState) -> bool:
-        """Search from a state until the budget is spent; return whether the clock ended it."""
+        """Search from a state until the budget is spent; return whether the clock or Ctrl-C ended it."""
         self.state, self.best = state, SharedState(*(part.copy() for part in state))
         self._evaluate_start()
         shop, moves = self.workspace.shop, self.workspace.moves
@@ -187,7 +187,7 @@ class _SharedSearch:
         return self.budget.steps is None or self.steps < self.budget.steps
 
     def _evaluate_start(self) -> None:
-        """Evaluate the first state, and set the penalty by its value."""
+        """Evaluate the first state, and set the penalty for exceeded limits in proportion to its value."""
         self.score = _empty_score()
         self._decode(self.state, self.score)
         self.steps = 1
@@ -201,7 +201,7 @@ class _SharedSearch:
         return shop.tasks * _TASK_S + len(shop.before) * _EDGE_S
 
     def _share(self) -> float:
-        """Return the spent share of the budget, of steps or time, whichever is more."""
+        """Return the spent share of steps or of time, whichever is larger, from 0 to 1."""
         by_steps = self.steps / self.budget.steps if self.budget.steps else 0.0
         by_clock = 1.0 - self.budget.left() / self.whole_s if self.budget.left is not None else 0.0
         return max(by_steps, by_clock)
@@ -232,7 +232,7 @@ class _SharedSearch:
         return float(self.score.best_missed[0]), float(self.score.best_value[0])
 
     def _cool(self, cycle: _SharedCycle) -> None:
-        """Run a cycle from the best state."""
+        """Anneal through one cycle, starting from the best state."""
         for part, best in zip(self.state, self.best, strict=True):
             part[:] = best
         self.score.missed[0], self.score.value[0] = self._best_score()
@@ -301,7 +301,7 @@ class _SharedSearch:
 
 
 def _encode_state(instance: Instance, workspace: SharedWorkspace, schedule: Schedule) -> SharedState:
-    """Return the state of a schedule; a mode that is not listed becomes the mode that dominates it."""
+    """Return the state of a schedule; a mode that is not listed is replaced by one that dominates it."""
     genome, ways = encode_schedule(instance, schedule), workspace.ways
     # Ways are sorted by task and mode: take the last one up to the mode, which is on the same machine.
     number = len(instance)
@@ -314,10 +314,10 @@ def _encode_state(instance: Instance, workspace: SharedWorkspace, schedule: Sche
 
 
 def _initial_state(instance: Instance, workspace: SharedWorkspace) -> SharedState:
-    """Return a state with the modes that consume least of the budgets, the fastest of several; longest paths
-    first.
+    """Return a state in which every task has the mode that consumes least of the budgets.
 
-    Variables are bound to the machines of least consumption for all their tasks.
+    Of equal modes the fastest is taken. Variables are bound to the machines of least consumption for all
+    their tasks. Tasks are ordered by descending longest path to the end.
     """
     ways, graph = workspace.ways, instance.graph
     task = np.repeat(np.arange(len(graph)), np.diff(ways.first.astype(np.int64)))
@@ -345,7 +345,7 @@ def _initial_state(instance: Instance, workspace: SharedWorkspace) -> SharedStat
 def _bindings(
     instance: Instance, task: NDArray[np.intp], machine: Indices, used: Floats, seconds: Floats
 ) -> Indices:
-    """Bind every variable to the machine of least consumption, then of least seconds, then of least index."""
+    """Return for each variable the machine of least consumption; ties by least seconds, then by index."""
     graph, machines = instance.graph, len(instance.machines)
     least = np.full((2, len(graph), machines), np.inf)
     np.minimum.at(least[0], (task, machine), used)
@@ -452,8 +452,9 @@ def _goal(objective: LinearObjective, ways: SharedModes) -> SharedGoal:
 
 
 def _descendants(graph: TaskGraph) -> NDArray[np.bool_] | None:
-    """Return tasks x tasks: whether the second is a descendant of the first; None if there are too many
-    tasks.
+    """Return a table (tasks x tasks): whether the second is a descendant of the first.
+
+    None if there are too many tasks.
     """
     if len(graph) > _MAX_DESCENDANT_TASKS:
         return None
@@ -466,10 +467,10 @@ def _descendants(graph: TaskGraph) -> NDArray[np.bool_] | None:
 
 
 def _tails(instance: Instance, listed: _SharedModeTable, descends: NDArray[np.bool_] | None) -> Floats:
-    """Return per task a lower bound on the time from its end to the makespan.
+    """Return for each task a lower bound on the time from its end to the end of the schedule.
 
-    It is the longest path of fastest modes; on a single machine also the node-seconds, and the
-    resource-seconds, of all descendants divided by the total.
+    It is the longest path of fastest modes. On a single machine it is at least the node-seconds of all
+    descendants divided by all nodes, and likewise for each resource.
     """
     graph, shortest = instance.graph, instance.shortest_s()
     tail = np.zeros(len(graph))
@@ -526,7 +527,7 @@ def _moves(
 
 
 def _shares(shifts: int, molds: int, takes: int, *, backwards: bool) -> dict[str, float]:
-    """Return the shares of the moves; the share of an impossible move goes to the others."""
+    """Return the probability of each kind of move; that of an impossible kind is given to the others."""
     justify = _JUSTIFIED if backwards and shifts else 0.0
     mold = (_MOLDED if shifts or takes else 1.0) if molds else 0.0
     take = (_TAKEN if shifts else 1.0) if takes else 0.0
@@ -565,7 +566,7 @@ class _SharedModeTable(NamedTuple):
 
 
 def _list_shared_modes(instance: Instance, *, efficient: bool) -> _SharedModeTable | None:
-    """Return the listed modes; None if there are too many.
+    """Return the table of the modes that the search uses; None if there are too many.
 
     With ``efficient`` only modes that are faster than all with fewer nodes on the same machine are listed,
     unless amounts depend on the node count.
@@ -631,7 +632,7 @@ def _parts(instance: Instance, binding: NDArray[np.intp], *, efficient: bool) ->
 
 
 def _efficient(machine: Indices, seconds: Floats) -> NDArray[np.bool_]:
-    """Mark the modes (tasks x modes) that are faster than all with fewer nodes on the same machine."""
+    """Return a mask (tasks x modes): modes faster than all with fewer nodes on the same machine."""
     kept = np.ones(seconds.shape, dtype=np.bool_)
     first = np.unique(machine, return_index=True)[1].tolist()
     for begin, end in zip(first, [*first[1:], len(machine)], strict=True):
@@ -642,12 +643,12 @@ def _efficient(machine: Indices, seconds: Floats) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Dimension:
-    """The nodes or one resource: needs of modes and totals of machines."""
+    """One bit field of the packed amounts: the nodes or one resource."""
 
     need: Floats
-    """Per mode."""
+    """Per mode: the amount it needs."""
     total: Floats
-    """Per machine; infinite if never scarce."""
+    """Per machine: its total amount; infinite if all tasks together cannot exhaust it."""
     unit: Floats
     """Per machine: the amount of one unit."""
     most: int
@@ -664,7 +665,7 @@ class _Dimension:
         return np.ceil(exact * (1 - _ROUNDING) - _ROUNDING).astype(np.int64)
 
     def free(self, machine: int, taken: float) -> int:
-        """Return the free units of a machine, rounded down."""
+        """Return the free units of a machine of which an amount is taken, rounded down."""
         if math.isinf(self.total[machine]):
             return 0
         left = max(0.0, float(self.total[machine]) - taken) / float(self.unit[machine])
@@ -692,7 +693,10 @@ class _Packing:
 def pack(
     instance: Instance, task: NDArray[np.int64], machine: NDArray[np.uint32], needs: list[Floats]
 ) -> _Packing:
-    """Pack the needs of modes for nodes and every resource."""
+    """Return nodes and resource amounts of all modes and machines, packed into integers.
+
+    ``task`` and ``machine`` have an entry per mode; ``needs`` are the nodes, then the amounts per resource.
+    """
     totals = [instance.capacity.astype(np.float64), *instance.amounts.T]
     columns = zip(needs, totals, strict=True)
     limited = [(need, _limited(instance, task, machine, need, total)) for need, total in columns]
@@ -717,7 +721,7 @@ def pack(
 def _limited(
     instance: Instance, task: NDArray[np.int64], machine: NDArray[np.uint32], need: Floats, total: Floats
 ) -> Floats:
-    """Return the totals, infinite where all tasks together cannot exhaust them."""
+    """Return the totals of the machines; infinity where all tasks together cannot exhaust the total."""
     largest = np.zeros((len(instance.machines), len(instance)))
     np.maximum.at(largest, (machine, task), need)
     plenty = largest.sum(axis=1) <= total
@@ -726,7 +730,7 @@ def _limited(
 
 
 def _dimension(need: Floats, total: Floats, machine: NDArray[np.uint32]) -> _Dimension:
-    """Choose the unit in which needs are integers, else a share of the total."""
+    """Return the bit field with a unit in which needs are integers; otherwise with a share of the total."""
     counted = np.unique(need[np.isfinite(total[machine]) & (need > 0)])
     finite = total[np.isfinite(total)]
     for scale in _SCALES:
@@ -755,7 +759,7 @@ def _coarser(found: _Dimension) -> _Dimension:
 def _initial_steps(
     instance: Instance, dimensions: list[_Dimension], shifts: list[int]
 ) -> tuple[_Integers, Floats, _Integers]:
-    """Return the steps of free capacity of every machine beside its busy intervals."""
+    """Return pointers (CSR by machine), times and packed free capacity beside the busy intervals."""
     pointer, times, free = [0], [], []
     for machine in range(len(instance.machines)):
         held = [one for one in instance.busy if one.machine == machine]
@@ -770,7 +774,7 @@ def _initial_steps(
 
 
 def _interval(held: BusyInterval) -> tuple[float, float]:
-    """Return begin and end of a busy interval as decoders count them, cut off at time 0."""
+    """Return begin and end of a busy interval, without the part before time 0."""
     begin_s = max(0.0, held.start_s)
     return begin_s, begin_s + max(0.0, held.finish_s - begin_s)
 

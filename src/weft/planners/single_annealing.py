@@ -23,20 +23,20 @@ from weft.schedule.schedule import Schedule
 from weft.workflow.task_graph import COMPUTE, Floats, Indices
 
 _HEATS, _COLD = (0.15, 0.6, 2.4), 0.015
-"""Temperatures at the start of a cycle, and at its end, in mean seconds of a task and its data."""
+"""Temperatures at the start of a cycle and at its end; unit: mean seconds of a task and its transfers."""
 _CYCLE, _GROWTH = 500, 4.0
-"""Steps per task in the first cycle, and the factor by which each cycle is longer than the one before."""
+"""Steps of the first cycle per task; the factor by which each cycle is longer than the one before."""
 _SHORTEST = 1.0 / 64
-"""Least share of the budget for a cycle."""
+"""Least share of the budget for the first cycle."""
 _STEP_S = 12e-6
 """Approximate seconds per step in plain Python."""
 _BATCH = 50_000
 """Steps between two checks of a budget of steps."""
 _FIRST_BATCH, _BATCH_S = 500, 0.04
-"""With a clock: steps of the first batch, and seconds of the others."""
+"""If only time is limited: steps of the first batch, and approximate seconds of each other batch."""
 _VARIATES = 2048
 _MAX_CELLS = 10_000_000
-"""Largest table of tasks x machines, and of hosts x hosts."""
+"""Largest number of cells of a table of tasks x machines or hosts x hosts."""
 _PENALTY = 20.0
 """Penalty for exceeding a limit by 100 %, as a multiple of the objective value."""
 
@@ -50,7 +50,7 @@ def search_single(
     *,
     by: str = "weave",
 ) -> Plan:
-    """Search from a schedule and return a plan that is not worse.
+    """Return the best plan of a search that starts from a schedule; it is never worse than the start.
 
     The loop over moves is ``weft.kernels.single_annealing``, which documents the arrays; cooling, batches and
     budget are here. The temperature is measured in mean seconds of a task and its data. It falls
@@ -76,12 +76,12 @@ class _SingleCycle(NamedTuple):
     hot: float
 
     def at(self, share: float) -> float:
-        """Return the temperature at a share of the budget."""
+        """Return the temperature when ``share`` of the budget is spent."""
         done = (share - self.begin) / (self.end - self.begin)
         return float(self.hot * (_COLD / self.hot) ** done)
 
     def cooling(self, share: float) -> float:
-        """Return the factor by which the temperature falls within a share of the budget."""
+        """Return the factor by which the temperature falls while ``share`` of the budget is spent."""
         return float((_COLD / self.hot) ** (share / (self.end - self.begin)))
 
 
@@ -101,7 +101,7 @@ class _SingleSearch:
     terms: SingleObjective = field(init=False)
     state: SingleState = field(init=False)
     second: float = field(init=False)
-    """The temperature of one mean second."""
+    """The objective value that corresponds to a temperature of 1."""
     variates: NDArray[np.float64] = field(init=False)
     reported: Loss = field(init=False)
     """Loss of the last reported schedule."""
@@ -115,7 +115,7 @@ class _SingleSearch:
         self.variates = np.array([-math.log((index + 0.5) / _VARIATES) for index in range(_VARIATES)])
 
     def run(self) -> bool:
-        """Search until the budget is spent; return whether the clock ended it."""
+        """Search until the budget is spent; return whether the clock or Ctrl-C ended the search."""
         try:
             if self.budget.steps is None:
                 self._by_clock()
@@ -156,7 +156,7 @@ class _SingleSearch:
         length = max(_SHORTEST, min(1.0, _CYCLE * self.problem.tasks / steps))
         begin, level = 0.0, 0
         while begin < 1.0:
-            # A rest that is too short for another cycle belongs to this one.
+            # If less than one more cycle would remain, this cycle lasts until the end of the budget.
             end = begin + length if begin + 2.0 * length <= 1.0 else 1.0
             known = float(self.state.total[3])
             yield _SingleCycle(begin, end, _HEATS[level])
@@ -195,7 +195,7 @@ class _SingleSearch:
             )
 
     def schedule(self) -> Schedule:
-        """Return the best schedule; of equals the start, then the one decoded without insertion."""
+        """Return the best of the start and of the best state decoded with APPEND and with INSERTION."""
         found = [self.start, self._decoded(APPEND), self._decoded(INSERTION)]
         return min(found, key=lambda one: self.objective.loss(self.instance, one))
 
@@ -206,7 +206,10 @@ class _SingleSearch:
 
 
 def _scale(problem: SingleProblem, terms: SingleObjective) -> float:
-    """Return the objective value of a mean task second with its data, and of a quarter of its weight."""
+    """Return the mean seconds of a task and its transfers as an objective value: the unit of temperature.
+
+    If node-seconds or prices count, a quarter of their mean weight is added.
+    """
     seconds = _mean(problem.seconds) + _mean(problem.size) * _mean(problem.inverse)
     if problem.fixed is not None and problem.files is not None and problem.latency is not None:
         seconds += _mean(problem.fixed) + _mean(problem.files) * _mean(problem.latency)
@@ -221,7 +224,7 @@ def _mean(numbers: NDArray[np.float64]) -> float:
 
 
 def has_equal_machines(instance: Instance) -> bool:
-    """Return whether the choice of the machine does not matter for any task."""
+    """Return whether all machines are interchangeable for every task and data take no time."""
     if not serves_one_at_a_time(instance) or len(instance.machines) == 1:
         return False
     problem, graph, machines = compile_problem(instance), instance.graph, len(instance.machines)
@@ -249,11 +252,11 @@ def _has_equal_seconds(group: ModeGroup) -> bool:
 def search_equal_machines(
     instance: Instance, objective: LinearObjective, start: Schedule, budget: Budget, rng: np.random.Generator
 ) -> Plan:
-    """Search from a schedule over orders alone and return a plan that is not worse.
+    """Return the best plan of a search over task orders only; it is never worse than the start.
 
     If data take no time and tasks take equally long on all machines, the choice of a machine does not matter.
-    The machines are then searched as one machine of as many nodes, over orders alone, which is much faster;
-    the tasks of the plan are assigned to the machines afterwards.
+    The machines are then treated as one machine with a node per machine, and only orders are searched, which
+    is much faster. Tasks are assigned to the machines afterwards.
     """
     joined = _merge_machines(instance)
     first = np.zeros(len(instance), dtype=np.uint32)
@@ -264,7 +267,7 @@ def search_equal_machines(
 
 
 def _merge_machines(instance: Instance) -> Instance:
-    """Return the instance with one machine of as many nodes."""
+    """Return the instance with one machine that has a node for each original machine."""
     machines, first = len(instance.machines), np.zeros(1, dtype=np.uint32)
     return replace(
         instance,
@@ -297,7 +300,7 @@ def _first_mode_only(group: ModeGroup) -> ModeGroup:
 
 
 def _assign_machines(instance: Instance, schedule: Schedule) -> Schedule:
-    """Assign every task to the first machine that is free at its start."""
+    """Return the schedule with every task on the first machine that is free at its start."""
     machine = np.zeros(len(schedule), dtype=np.uint32)
     free_s = np.zeros(len(instance.machines))
     for task in np.lexsort((schedule.finish_s, schedule.start_s)).tolist():
@@ -309,7 +312,7 @@ def _assign_machines(instance: Instance, schedule: Schedule) -> Schedule:
 
 
 def serves_one_at_a_time(instance: Instance) -> bool:
-    """Return whether tasks choose only a machine, and every machine runs one task at a time or any number."""
+    """Return whether ``search_single`` supports the instance: no moldable tasks, no shared machines."""
     problem = compile_problem(instance)
     tasks, modes, machines = problem.tasks, problem.modes, problem.machines
     small = max(tasks.number * machines.number, machines.hosts**2) <= _MAX_CELLS
@@ -318,7 +321,7 @@ def serves_one_at_a_time(instance: Instance) -> bool:
 
 
 def build_field(instance: Instance) -> SingleProblem:
-    """Return the arrays of an instance for the kernel."""
+    """Return the arrays of an instance for the kernel ``anneal_single``."""
     problem = compile_problem(instance)
     tasks, machines = problem.tasks, problem.machines
     seconds = _seconds(instance)
@@ -353,7 +356,7 @@ def build_field(instance: Instance) -> SingleProblem:
 
 
 def _seconds(instance: Instance) -> Floats:
-    """Return the seconds of tasks x machines; infinite where a task cannot run."""
+    """Return a table (tasks x machines) of seconds; infinity where a task cannot run."""
     table = np.full((len(instance), len(instance.machines)), np.inf)
     table[instance.graph.kind != COMPUTE] = 0.0
     for group in instance.groups:
@@ -363,7 +366,7 @@ def _seconds(instance: Instance) -> Floats:
 
 
 def _options(instance: Instance, seconds: Floats) -> tuple[Indices, Indices, Indices]:
-    """Return the distinct sets of machines of variables (CSR), and the set of each variable."""
+    """Return the distinct sets of allowed machines (CSR), and the number of the set of each variable."""
     variables, machines = len(instance.graph.variables), len(instance.machines)
     allowed = np.zeros((variables, machines), dtype=bool)
     for row, index in enumerate(instance.candidates.tolist()):
@@ -377,7 +380,7 @@ def _options(instance: Instance, seconds: Floats) -> tuple[Indices, Indices, Ind
 
 
 def _links(instance: Instance) -> tuple[Floats, Floats, Floats]:
-    """Return hosts x hosts: seconds per byte, seconds per file, and 1; 0 on the diagonal."""
+    """Return three tables (hosts x hosts): seconds per byte, seconds per file, and 1; diagonals are 0."""
     network = instance.network
     hosts = compile_problem(instance).machines.hosts
     location = np.zeros(hosts, dtype=np.int64)
@@ -389,7 +392,7 @@ def _links(instance: Instance) -> tuple[Floats, Floats, Floats]:
 
 
 def build_terms(instance: Instance, objective: LinearObjective, scale: float) -> SingleObjective:
-    """Return the objective as weights of tasks x machines; ``scale`` is the magnitude of its value."""
+    """Return the objective for the kernel; ``scale``, the magnitude of its value, scales the penalties."""
     shape = (len(instance), len(instance.machines)) if not objective.is_makespan else (0, 0)
     weight, price = np.zeros(shape), np.zeros(shape)
     for group in instance.groups if not objective.is_makespan else ():
@@ -417,7 +420,7 @@ def _per_excess(scale: float, limit: float) -> float:
 
 
 def build_state(field: SingleProblem, genome: Genome) -> SingleState:
-    """Return the state of a genome; the kernel derives the rest from order and machines."""
+    """Return the annealing state with the order and machines of a genome; the kernel fills the rest."""
     machine = genome.bound[field.variable].astype(np.uint32)
     return make_arrays(
         SingleState,

@@ -1,4 +1,4 @@
-"""Shuffle, and the layers and machine queues of parameter sweeps that it shares with xDCP."""
+"""The planner Shuffle, and the layers and machine queues of parameter sweeps, which xDCP uses too."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from weft.schedule.schedule import Schedule
 from weft.workflow.task_graph import COMPUTE, TRANSFER, Indices
 
 Sharing = Literal["own", "shared"]
-"""Whether every layer has its own machines, or all share one pool."""
+"""Whether every layer has its own machines, or all layers share all machines."""
 InitialQueues = Literal["shuffle", "sequential"]
-"""The initial assignment: the tasks of a layer in turn over its machines, or all on the first one."""
+"""The initial assignment of the tasks of a layer: to its machines in turn, or all to the first machine."""
 
 _PLAIN_S = 1e-6
 """Approximate seconds per step and task or edge in plain Python."""
 _ELEMENTS_PER_CALL = 5_000_000
-"""Tasks and edges processed between two checks of the clock: about a tenth of a second."""
+"""Number of tasks and edges processed between two checks of the clock, in about a tenth of a second."""
 
 _Integers = NDArray[np.int64]
 
@@ -37,7 +37,7 @@ class LayerAssignment:
     """The layer of every task; a task is in a higher layer than its predecessors."""
 
     layer: Indices
-    """Per task, from 0."""
+    """Per task: its layer, from 0."""
     position: _Integers
     """Per task: its position, from 0, among the compute tasks of its layer with the same machines."""
 
@@ -45,7 +45,8 @@ class LayerAssignment:
 def check_sweep_support(instance: Instance, objective: Objective, pool: Sharing) -> Unsupported | None:
     """Return why an instance cannot be planned as layers of sweeps; None if it can."""
     if objective.name != "makespan":
-        return Unsupported(reason=f"sweep planners minimise the makespan, not the {objective.name}")
+        reason = f"sweep planners do not support the objective {objective.name!r}, use makespan"
+        return Unsupported(reason=reason)
     if (reason := next(_model_violations(instance), None)) is not None:
         return Unsupported(reason=reason)
     found = find_layers(instance, pool)
@@ -53,14 +54,17 @@ def check_sweep_support(instance: Instance, objective: Objective, pool: Sharing)
 
 
 def _model_violations(instance: Instance) -> Iterator[str]:
-    """Yield violations of the model. Resources are not checked: a task uses its machine alone."""
+    """Yield a reason for each property of the instance that sweep planners cannot model.
+
+    Resources are not checked, because a task uses its machine alone.
+    """
     graph, network = instance.graph, instance.network
     if (graph.kind == TRANSFER).any():
         name = _first_name(instance, graph.kind == TRANSFER)
         yield f"{name} is a transfer, but this planner models no communication"
     shared = np.bincount(graph.variable, minlength=len(graph.variables))[graph.variable] > 1
     if shared.any():
-        yield f"{_first_name(instance, shared)} shares an abstract machine with another task"
+        yield f"{_first_name(instance, shared)} shares an abstract machine with another task: not supported"
     slow_s = graph.edge_files * network.latency_s.max(initial=0.0) + graph.edge_seconds
     slow_s = slow_s + graph.edge_bytes * network.inverse_bandwidth.max(initial=0.0)
     if (slow_s > 0).any():
@@ -73,7 +77,7 @@ def _model_violations(instance: Instance) -> Iterator[str]:
             machine = instance.machines[int(group.machine[np.argmax(wide)])].name
             yield f"{machine} can run several tasks at once, but this planner needs machines of one node"
         if len(np.unique(group.machine)) < len(group.machine):
-            yield f"{graph.names[int(group.tasks[0])]} has several modes on one machine"
+            yield f"{graph.names[int(group.tasks[0])]} has several node counts on one machine: not supported"
 
 
 def _first_name(instance: Instance, chosen: NDArray[np.bool_]) -> str:
@@ -81,7 +85,7 @@ def _first_name(instance: Instance, chosen: NDArray[np.bool_]) -> str:
 
 
 def find_layers(instance: Instance, pool: Sharing) -> LayerAssignment | Unsupported:
-    """Return the layers; Unsupported if they must have their own machines but share some."""
+    """Return the layers of the tasks; Unsupported if layers need their own machines but share some."""
     graph = instance.graph
     pools = _pools(instance)
     if pool == "own":
@@ -100,14 +104,14 @@ def find_layers(instance: Instance, pool: Sharing) -> LayerAssignment | Unsuppor
 
 
 def _pools(instance: Instance) -> _Integers:
-    """Return per compute task the number of its set of machines; -1 for other tasks."""
+    """Return for each compute task the index of its set of machines; -1 for other tasks."""
     numbers: dict[bytes, int] = {}
     of_group = [numbers.setdefault(group.machine.tobytes(), len(numbers)) for group in instance.groups]
     return np.array([*of_group, -1], dtype=np.int64)[instance.group]
 
 
 def _layer_conflict(instance: Instance, pools: _Integers) -> str | None:
-    """Return which tasks violate the rule that layers have their own machines and no dependency inside."""
+    """Return a message about two tasks that share machines but cannot form a layer; None if none do."""
     graph = instance.graph
     owner: dict[int, int] = {}
     distinct = {int(pools[group.tasks[0]]): group for group in instance.groups}
@@ -128,7 +132,7 @@ def _layer_conflict(instance: Instance, pools: _Integers) -> str | None:
 
 
 def _levels(source: _Integers, target: _Integers) -> dict[int, int] | None:
-    """Return the length of the longest path to every node; None if the edges form a cycle."""
+    """Return the number of edges on the longest path to every node; None if the edges form a cycle."""
     followers: dict[int, list[int]] = {}
     waiting: dict[int, int] = {}
     for before, after in np.unique(np.stack([source, target], axis=1), axis=0).tolist():
@@ -146,7 +150,7 @@ def _levels(source: _Integers, target: _Integers) -> dict[int, int] | None:
 
 
 def _positions_in_layer(layer: _Integers, pools: _Integers) -> _Integers:
-    """Return per task its position among the tasks of its pool in its layer."""
+    """Return the position of each task among the tasks of its layer with the same set of machines."""
     by_layer = np.lexsort((pools, layer))
     changes = (np.diff(layer[by_layer]) != 0) | (np.diff(pools[by_layer]) != 0)
     first = np.concatenate(([0], np.flatnonzero(changes) + 1))
@@ -157,7 +161,7 @@ def _positions_in_layer(layer: _Integers, pools: _Integers) -> _Integers:
 
 
 class SweepQueues:
-    """The queues of all machines and the times of their tasks, from a simple initial assignment on."""
+    """The task queue of every machine, and the resulting times; starts from a simple assignment."""
 
     def __init__(self, instance: Instance, pool: Sharing, *, start: InitialQueues) -> None:
         layers = find_layers(instance, pool)
@@ -188,7 +192,7 @@ class SweepQueues:
 
     @property
     def length_s(self) -> float:
-        """Return the makespan."""
+        """Return the makespan of the present queues."""
         return float(self.times.finish.max(initial=0.0))
 
     def improve(self, budget: Budget) -> bool:
@@ -203,7 +207,7 @@ class SweepQueues:
         return True
 
     def schedule(self) -> Schedule:
-        """Return the schedule of the queues."""
+        """Return the schedule that the present queues produce."""
         instance, machine = self.instance, self.sweep.bound.copy()
         machine[self.compute] = self.modes.machine[self.queues.mode[self.compute]]
         for task in np.flatnonzero(machine == self.sweep.machines).tolist():  # virtual and not bound
@@ -217,7 +221,7 @@ class SweepQueues:
         )
 
     def move_tasks(self, limit: int) -> int:
-        """Move up to ``limit`` tasks; return the number of tasks moved."""
+        """Move up to ``limit`` tasks to better positions and update all times; return the number of moves."""
         number = self.sweep.number
         inputs = (self.sweep, self.modes, limit, make_arrays(SubtaskScratch, number))
         outputs = (self.placed, self.queues, self.times)
@@ -226,7 +230,7 @@ class SweepQueues:
         return moved
 
     def _fill(self, layers: LayerAssignment, start: InitialQueues) -> None:
-        """Choose the initial mode of every task; queue tasks layer by layer, then by index."""
+        """Choose the initial mode of every task, and queue the tasks by layer, then by index."""
         modes, bound, queues = self.modes, self.sweep.bound, self.queues
         queued = queues.order[self.compute[queues.order]]
         first = modes.first.astype(np.int64)
@@ -268,13 +272,13 @@ class Shuffle(BasePlanner):
     label = "Shuffle"
 
     pool: Sharing = "own"
-    """Whether every layer has its own machines, or all share one pool."""
+    """Whether every layer has its own machines, or all layers share all machines."""
 
     def supports(self, instance: Instance, objective: Objective) -> Unsupported | None:
-        """Support layers of sweeps on machines of one node, without communication."""
+        """Refuse all but layers of sweeps on machines of one node, without communication."""
         return check_sweep_support(instance, objective, self.pool)
 
     def plan(self, request: PlanRequest) -> Plan:
-        """Assign the subtasks in turn."""
+        """Return the plan with the subtasks of every layer assigned to its machines in turn."""
         queues = SweepQueues(request.instance, self.pool, start="shuffle")
         return Plan(schedule=queues.schedule(), steps=1)

@@ -1,4 +1,4 @@
-"""Weave: annealing over the task order and all choices of the tasks together, started from list planners."""
+"""Weave: simulated annealing over task order, machines and node counts, started from list plans."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ from weft.schedule.objective import Objective
 from weft.schedule.schedule import Schedule
 
 _ROUNDS = 3
-"""Number of rounds after which islands continue from the best plan of all."""
+"""Number of rounds of a search with several islands."""
 _DEFAULT_STEPS = 1_000_000
-"""Steps if the budget has neither steps nor a clock."""
+"""Number of steps if the budget limits neither steps nor time."""
 _MAX_BOUND_MODES = 5_000_000
-"""Modes of all tasks up to which a lower bound is computed, at which the search ends."""
+"""Largest number of modes (sum over all tasks) for which a lower bound is computed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weave(BasePlanner):
-    """Annealing over orders, machines and node counts.
+    """Searches task orders, machines and node counts by simulated annealing.
 
     ``single_annealing`` searches if tasks choose only a machine and machines run one task at a time;
     ``shared_annealing`` searches all other instances (node counts, resources, transfers, busy machines).
@@ -66,13 +66,14 @@ class Weave(BasePlanner):
         self.require_at_least(0, "islands", note=" (as many as there are workers)")
 
     def supports(self, instance: Instance, objective: Objective) -> Unsupported | None:
-        """Support objectives that are linear in makespan, node-seconds and price."""
+        """Refuse objectives that are not linear in makespan, node-seconds and price."""
         if linearise_objective(instance, objective) is None:
-            return Unsupported(reason=f"weave supports sums of time and cost, not the {objective.name}")
+            reason = f"weave supports objectives that are sums of time and cost, not {objective.name!r}"
+            return Unsupported(reason=reason)
         return None
 
     def plan(self, request: PlanRequest) -> Plan:
-        """Search from the incumbent, or from the best plan of the list planners."""
+        """Return the best plan found from the incumbent, or from the best plan of the list planners."""
         instance, objective, budget = request.instance, request.objective, request.budget
         if budget.steps is None and budget.left is None:
             budget = replace(budget, steps=_DEFAULT_STEPS)
@@ -103,10 +104,10 @@ def _slice_request(
 
 
 def _search(request: PlanRequest) -> Plan:
-    """Search with the annealing that fits the instance."""
+    """Return the plan of the annealing search that supports the instance."""
     instance, start = request.instance, request.incumbent
     if (objective := linearise_objective(instance, request.objective)) is None:
-        what = f"weave for the objective {request.objective.name!r}"
+        what = f"weave does not support the objective {request.objective.name!r}"
         raise InvalidInput(what, rule="must be a sum of makespan, node-seconds and price")
     if start is None or not serves_one_at_a_time(instance):
         return search_shared(instance, objective, start, request.budget, request.rng)
@@ -115,7 +116,7 @@ def _search(request: PlanRequest) -> Plan:
 
 
 def _goal_s(instance: Instance, objective: Objective) -> float:
-    """Return a makespan that cannot be improved; 0 if none is known."""
+    """Return the lower bound at which the search may end; 0 if it is not computed or cost counts."""
     modes = sum(len(group.tasks) * len(group) for group in instance.groups)
     if not objective.is_makespan or objective.max_cost is not None or modes > _MAX_BOUND_MODES:
         return 0.0
@@ -157,7 +158,7 @@ def _search_islands(request: PlanRequest, known: Plan, islands: int, goal_s: flo
 
 
 def _rounds(request: PlanRequest, known: Plan, islands: int, goal_s: float) -> Iterator[list[_IslandTask]]:
-    """Yield the tasks of every round: equal shares of the steps and of the time that are left."""
+    """Yield the searches of every round, one per island, with equal shares of the remaining budget."""
     budget = request.budget
     left = None if budget.steps is None else budget.steps - known.steps
     for turn in range(_ROUNDS):

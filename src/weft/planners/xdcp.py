@@ -13,7 +13,7 @@ from weft.schedule.objective import Objective
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Xdcp(BasePlanner):
-    """Shortens the critical path of a shuffled start, pass by pass.
+    """Starts from the schedule of Shuffle and shortens its critical path in several passes.
 
     From a shuffled start every subtask, the most urgent first, moves once to the position of a queue where it
     ends first without making the schedule longer; passes are repeated while they improve enough. T. Ma, R.
@@ -32,22 +32,22 @@ class Xdcp(BasePlanner):
     label = "xDCP"
 
     threshold: float = 0.95
-    """Another pass follows if the last one left less than this share of the makespan; the paper: 0.95."""
+    """Another pass follows if the last one cut the makespan below this share (0.95 in the paper)."""
     pool: Sharing = "own"
-    """Whether every layer has its own machines, or all share one pool."""
+    """Whether every layer has its own machines, or all layers share all machines."""
     start: InitialQueues = "shuffle"
-    """The initial queues; the paper: shuffle, classic DCP: sequential (all tasks on one machine)."""
+    """Initial queues: ``shuffle`` as in the paper, or ``sequential`` as in DCP (all tasks on one machine)."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.threshold <= 1:
             raise InvalidInput(f"xdcp:threshold={self.threshold}", rule="must be from 0 to 1")
 
     def supports(self, instance: Instance, objective: Objective) -> Unsupported | None:
-        """Support layers of sweeps on machines of one node, without communication."""
+        """Refuse all but layers of sweeps on machines of one node, without communication."""
         return check_sweep_support(instance, objective, self.pool)
 
     def plan(self, request: PlanRequest) -> Plan:
-        """Steps 1 to 7 of the paper; steps 2 to 6 are one pass."""
+        """Return the plan after the passes (steps 1 to 7 of the paper; steps 2 to 6 are one pass)."""
         budget = request.budget
         queues = SweepQueues(request.instance, self.pool, start=self.start)
         steps, cut = 1, False

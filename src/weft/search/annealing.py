@@ -15,18 +15,18 @@ from weft.search.space import Floats, Points, Space, change_one_gene
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnnealingSettings:
-    """The cooling schedule."""
+    """Settings of simulated annealing: number of steps and walkers, and the cooling schedule."""
 
     steps: int = 100_000
-    """Maximal number of points to evaluate."""
+    """Approximate number of points to evaluate."""
     walkers: int = 16
     """Number of points that are changed in parallel."""
     coolings: int = 5
     """Number of coolings, each twice as long as the one before."""
     hot: float = 1.5
-    """First temperature, as a multiple of the mean loss of the first changes."""
+    """First temperature, as a multiple of the mean absolute change of the value in the first moves."""
     milder: float = 0.33
-    """First temperature of a cooling, as a share of that of the cooling before."""
+    """First temperature of a cooling, as a share of the first temperature of the cooling before."""
     cold: float = 1e-2
     """Last temperature of a cooling, as a share of its first."""
 
@@ -38,7 +38,7 @@ class AnnealingSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedAnnealing(OptimiserBase):
-    """Simulated annealing.
+    """Simulated annealing with several walkers and restarts from the best point.
 
     S. Kirkpatrick, C. D. Gelatt, M. P. Vecchi, Optimization by Simulated Annealing, Science 220, 1983; one of
     the methods named in docs/papers/dynamic-grid.md, section 4. A change that loses d is accepted with
@@ -58,7 +58,7 @@ class SimulatedAnnealing(OptimiserBase):
     def search(
         self, space: Space, evaluator: Evaluator, rng: np.random.Generator, starts: list[ArrayLike]
     ) -> None:
-        """Change the points of all walkers and cool until the steps are used up."""
+        """Change one gene per walker and step, at falling temperatures, until the steps are used up."""
         settings = self.settings
         # A random walker would be far behind one that begins at a given start.
         shared = [starts[number % len(starts)] for number in range(settings.walkers)] if starts else ()
@@ -94,7 +94,7 @@ def _mean_loss(values: Floats, new: Floats) -> float:
 
 
 def _accept(points: Points, values: Floats, tried: Points, new: Floats, losable: Floats) -> None:
-    """Accept the changes whose loss is at most ``losable``, in place."""
+    """Replace, in place, the points and values for which the change loses at most ``losable``."""
     # An exponential variate times T exceeds a loss with probability exp(-loss / T), so no exp is needed.
     taken = new >= values - losable
     points[taken], values[taken] = tried[taken], new[taken]

@@ -28,12 +28,12 @@ class Coordinates:
         return len(self.choosing)
 
     def of(self, point: Points) -> Floats:
-        """Return the coordinates of a point."""
+        """Return the coordinates of a point, each from 0 to 1."""
         pairs = zip(self._units, point[self.choosing], strict=True)
         return np.array([unit[position] for unit, position in pairs])
 
     def nearest(self, place: Floats) -> Points:
-        """Return the point nearest to some coordinates; halfway between two values, the smaller one."""
+        """Return the point nearest to the coordinates ``place``; halfway between two values, the smaller."""
         point = np.zeros(self._genes, dtype=np.uint32)
         for gene, unit, share in zip(self.choosing, self._units, place, strict=True):
             point[gene] = np.searchsorted((unit[1:] + unit[:-1]) / 2, share)
@@ -53,7 +53,7 @@ _NOT_ALLOWED = 1e300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Descent(OptimiserBase):
-    """Base of the methods for numeric spaces.
+    """Base of the descent methods for numeric spaces.
 
     The first descent begins at the best start, the others at random. A continuous position is evaluated at
     the nearest point of the space, and a forbidden point has a very large loss (infinity would leave no
@@ -69,11 +69,11 @@ class _Descent(OptimiserBase):
 
     @abstractmethod
     def descend(self, space: Space, axes: Coordinates, losses: _LossFunction, place: Floats) -> None:
-        """Minimise the loss from a position."""
+        """Minimise the loss by a descent that starts at the coordinates ``place``."""
 
     def refuses(self, space: Space) -> str | None:
-        """Refuse spaces whose values are not numeric."""
-        return "its values are not numbers, so they have no distances" if space.scale is None else None
+        """Return a reason if the values of the space are not numeric, else None."""
+        return "the method needs distances, but the values are not numbers" if space.scale is None else None
 
     def search(
         self, space: Space, evaluator: Evaluator, rng: np.random.Generator, starts: list[ArrayLike]
@@ -93,7 +93,7 @@ class _Descent(OptimiserBase):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gradient(_Descent):
-    """Minimisation by L-BFGS-B.
+    """Gradient descent with restarts by L-BFGS-B.
 
     R. H. Byrd, P. Lu, J. Nocedal, C. Zhu, A Limited Memory Algorithm for Bound Constrained Optimization,
     SIAM Journal on Scientific Computing 16(5), 1995 (named in docs/papers/dynamic-grid.md, section 4). The
@@ -117,7 +117,7 @@ class Gradient(_Descent):
 def _loss_and_slopes(
     place: Floats, axes: Coordinates, space: Space, losses: _LossFunction
 ) -> tuple[float, Floats]:
-    """Evaluate the nearest point and both neighbours on every axis; return loss and slopes at a position."""
+    """Return loss and slopes at a position, from the nearest point and its two neighbours on every axis."""
     point = axes.nearest(place)
     below, above = _beside(point, axes, space)
     lost = losses(np.concatenate([point[None], below, above]))
@@ -130,7 +130,7 @@ def _loss_and_slopes(
 
 
 def _beside(point: Points, axes: Coordinates, space: Space) -> tuple[Points, Points]:
-    """Return the neighbours below and above on every axis; at a boundary the point itself."""
+    """Return the neighbours of a point below and above it on every axis; at a boundary the point itself."""
     rows, genes = np.arange(len(axes)), axes.choosing
     below = np.repeat(point[None], len(axes), axis=0)
     above = below.copy()
@@ -145,7 +145,7 @@ _WIDTH = 0.25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simplex(_Descent):
-    """Minimisation without derivatives.
+    """Descent with restarts by the simplex method of Nelder and Mead, without derivatives.
 
     J. A. Nelder, R. Mead, A Simplex Method for Function Minimization, The Computer Journal 7(4), 1965 (named
     in docs/papers/dynamic-grid.md, section 4).
@@ -169,7 +169,7 @@ class Simplex(_Descent):
 
 
 def _simplex(place: Floats) -> Floats:
-    """Return a position and one neighbour on every axis, all within 0 to 1."""
+    """Return the corners of the first simplex: a position and one neighbour on every axis, from 0 to 1."""
     corners = np.repeat(place[None], len(place) + 1, axis=0)
     steps = np.where(place + _WIDTH <= 1.0, _WIDTH, -_WIDTH)
     corners[np.arange(1, len(place) + 1), np.arange(len(place))] += steps

@@ -13,12 +13,12 @@ from weft.search.space import Points, Space
 
 _MOST_POINTS = 10**9
 _TOGETHER = 1024
-"""Points evaluated per batch."""
+"""Number of points evaluated per batch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExhaustiveSearch(OptimiserBase):
-    """Evaluation of every point.
+    """Exhaustive search: evaluates every point of the space.
 
     The last gene changes fastest. Given starts are evaluated first.
     """
@@ -27,7 +27,7 @@ class ExhaustiveSearch(OptimiserBase):
     title: ClassVar[str] = "every point in order"
 
     def refuses(self, space: Space) -> str | None:
-        """Refuse spaces of more than 10^9 points."""
+        """Return a reason if the space has more than 10^9 points, else None."""
         return (
             None
             if space.points <= _MOST_POINTS

@@ -39,13 +39,13 @@ class GeneticSettings:
     population: int = 50
     """Points per generation (grid 150; moldable 25 below 31 genes, otherwise 50)."""
     generations: int = 500
-    """Maximal number of generations, including the first (grid 500, moldable 100 to 500)."""
+    """Largest number of generations, including the first (grid 500, moldable 100 to 500)."""
     selection: Selection = "steady-state"
     """Selection of parents (grid remainder, moldable steady-state)."""
     parent_share: float = 0.5
     """Number of parents as a share of the population (grid 1, moldable 0.5)."""
     scaling: float = 1.0
-    """Fitness of the best over the mean after scaling; 1 disables scaling (grid 2)."""
+    """Ratio of the best fitness to the mean fitness after scaling; 1 disables scaling (grid 2)."""
     crossover: Crossover = "uniform"
     """Crossover operator (grid single-point, moldable uniform)."""
     crossover_rate: float = 0.7
@@ -60,7 +60,7 @@ class GeneticSettings:
     """Stop when the best has not improved for this share of ``generations``; 0 disables the rule (grid 20 %).
     """
     const_factor: float = 2.0
-    """Const as a multiple of the largest metric of the first generation."""
+    """Const (see ``GeneticAlgorithm``) as a multiple of the largest metric of the first generation."""
 
     def __post_init__(self) -> None:
         if (invalid := self._invalid_field()) is not None:
@@ -109,7 +109,7 @@ and more).
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneticAlgorithm(OptimiserBase):
-    """Genetic search.
+    """The genetic algorithm: selection, crossover, mutation and elitism as in ``GeneticSettings``.
 
     Deviations: the first generation counts as one of ``generations``. If half of the population are parents
     (moldable) and more children are needed, the parents are shuffled and mate again. Negative values are
@@ -125,7 +125,7 @@ class GeneticAlgorithm(OptimiserBase):
     def search(
         self, space: Space, evaluator: Evaluator, rng: np.random.Generator, starts: list[ArrayLike]
     ) -> None:
-        """Evaluate one generation after another until the settings end the search."""
+        """Evaluate one generation after another up to ``generations``, or until the best stays the same."""
         settings = self.settings
         patience = settings.steady_share * settings.generations
         points = evaluator.last = space.first_points(rng, settings.population, starts)
@@ -164,6 +164,6 @@ def _const(values: Floats, factor: float) -> float:
 
 
 def _shuffle_parents(parents: ParentIndices, number: int, rng: np.random.Generator) -> ParentIndices:
-    """Return ``number`` parents: shuffled, repeatedly if necessary."""
+    """Return ``number`` parents in random order; all parents occur once before any occurs again."""
     rounds = -(-number // len(parents))
     return parents[rng.random((rounds, len(parents))).argsort(axis=1).reshape(-1)[:number]]

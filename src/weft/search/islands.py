@@ -1,4 +1,4 @@
-"""Islands: parallel searches that exchange their best points."""
+"""The island model: parallel searches that exchange their best points."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Islands:
     steps_per_round: int = 1000
     """Approximate number of points an island evaluates between two exchanges."""
     rounds: int = 25
-    """Maximal number of rounds."""
+    """Largest number of rounds."""
 
     def __post_init__(self) -> None:
         for name in ("islands", "steps_per_round", "rounds"):
@@ -57,7 +57,7 @@ class Islands:
                 raise InvalidInput(what, rule="must be at least 1")
 
     def refuses(self, space: Space) -> str | None:
-        """Return the reason of the islands' optimiser."""
+        """Return why the optimiser of the islands cannot search a space; None if it can."""
         return self.search.refuses(space)
 
     def optimise(
@@ -72,7 +72,7 @@ class Islands:
         pool: Pool = INLINE_POOL,
         batch: int | None = None,
     ) -> SearchResult:
-        """Run rounds on all islands with an exchange after each; a round counts as a generation."""
+        """Return the best point of all islands (see ``Optimiser.optimise``); a round is a generation."""
         rngs = rng.spawn(self.islands)
         given = np.array([space.repair(start) for start in starts], dtype=np.uint32).reshape(-1, space.genes)
         held, log, cut = [given] * self.islands, _IslandLog(), False
@@ -100,7 +100,7 @@ class Islands:
         return log.result(np.concatenate(held), cut=cut)
 
     def _affordable(self, limit: Limit, visited: int) -> int:
-        """Return the steps of the next round, halved until the limit is not exceeded by much."""
+        """Return the steps of an island in the next round: halved until half of them are within the limit."""
         steps = self.steps_per_round
         while steps > 1 and not limit.allows(visited + self.islands * (steps // 2)):
             steps //= 2
@@ -116,7 +116,7 @@ class _IslandLog:
         self._first_best = -np.inf
 
     def add(self, round_: list[SearchResult]) -> SearchState:
-        """Add a round and return the progress. Ties: earlier round, then lower island."""
+        """Add the results of a round and return the progress; ties: earlier round, then lower island."""
         best = max(round_, key=lambda found: found.value)
         if not self.rounds:
             self._first_best = max(found.first_best for found in round_)
@@ -127,7 +127,7 @@ class _IslandLog:
         return self.rounds[-1]
 
     def result(self, last: Points, *, cut: bool) -> SearchResult:
-        """Return the result of all rounds."""
+        """Return the result of all rounds as that of one search whose last points are ``last``."""
         history = np.array([standing.value for standing in self.rounds])
         return SearchResult(
             best=self.rounds[-1].best,
@@ -145,7 +145,7 @@ class _IslandLog:
 def _advance_island(
     search: Optimiser, space: Space, evaluate: Evaluate, steps: int, batch: int | None, start: _Round
 ) -> tuple[SearchResult, np.random.Generator]:
-    """Run one island for a round; return its generator, too, because another process used a copy."""
+    """Return the result of one island in a round, and its generator (a copy if another process ran it)."""
     rng, points = start
     found = search.optimise(space, evaluate, rng=rng, limit=StepLimit(most=steps), starts=points, batch=batch)
     return found, rng

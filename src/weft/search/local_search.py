@@ -1,4 +1,4 @@
-"""Iterated local search: improve one gene at a time; perturb the best point at a local optimum."""
+"""Iterated local search: improve one gene at a time; at a local optimum perturb the best point."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from weft.search.space import Points, Space, list_changes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalSearchSettings:
-    """Settings of local search."""
+    """Settings of iterated local search."""
 
     improvement: Literal["first", "best"] = "first"
-    """Which improving change is taken."""
+    """``first``: take the best change of the first batch that improves; ``best``: of all changes."""
     together: int = 32
-    """Changes evaluated per batch."""
+    """Number of changes evaluated per batch."""
     restarts: int = 20
     """Number of perturbations."""
     shaken: float = 0.1
-    """Share of genes that a perturbation replaces, at least two genes."""
+    """Share of the genes that a perturbation replaces by random values; at least two genes."""
 
     def __post_init__(self) -> None:
         for name, least in (("together", 1), ("restarts", 0)):
@@ -37,7 +37,7 @@ class LocalSearchSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalSearch(OptimiserBase):
-    """Iterated local search.
+    """Iterated local search over changes of single genes.
 
     H. R. Lourenço, O. C. Martin, T. Stützle, Iterated Local Search, 2003. All changes of one gene are tried
     in random order, in batches. ``first`` takes the best change of the first batch with an improvement;
@@ -52,7 +52,7 @@ class LocalSearch(OptimiserBase):
     def search(
         self, space: Space, evaluator: Evaluator, rng: np.random.Generator, starts: list[ArrayLike]
     ) -> None:
-        """Climb from the best start; perturb the best point and climb again."""
+        """Climb from the best start to a local optimum; then perturb the best point and climb again."""
         evaluator.evaluate(space.first_points(rng, max(1, len(starts)), starts))
         point, value = evaluator.best, evaluator.value
         for restart in range(self.settings.restarts + 1):
@@ -64,7 +64,7 @@ class LocalSearch(OptimiserBase):
     def _climb(
         self, point: Points, value: float, space: Space, evaluator: Evaluator, rng: np.random.Generator
     ) -> None:
-        """Take improving changes until there is none."""
+        """Apply improving changes of one gene until no change improves the point."""
         together = self.settings.together
         while True:
             gene, other = list_changes(point, space)

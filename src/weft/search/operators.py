@@ -12,7 +12,7 @@ Sections refer to docs/papers/dynamic-grid.md ("grid") and docs/papers/moldable.
 - *Crossover*: ``single-point`` exchanges all genes from a cut on (grid, section 4.5), ``uniform`` each gene
   with probability 1/2 (moldable, section 8).
 - *Mutation* replaces a gene by a random value, possibly the same (grid, section 4.6; moldable, section 8).
-  The distance to the next mutated gene is drawn, which has the same distribution and needs few numbers.
+  The distance to the next mutated gene is drawn, which has the same distribution with fewer random draws.
 - *Elitism*: ``keep_best`` is the elitist model of grid, section 4.7, ``select_elite`` the share of moldable,
   section 8.
 """
@@ -34,7 +34,7 @@ _TOURNAMENT_SIZE = 3
 
 
 def select_by_remainder(fitness: Floats, number: int, rng: np.random.Generator) -> ParentIndices:
-    """Select by the integer part of the expected copies of each point; draw the rest by the fractions."""
+    """Return the integer part of each point's expected copies; draw the rest by the fractional parts."""
     if not (most := float(fitness.max())) > 0.0:
         return rng.integers(0, len(fitness), number)
     # Divide by the best, so that the sum neither underflows nor overflows.
@@ -49,31 +49,31 @@ def select_by_remainder(fitness: Floats, number: int, rng: np.random.Generator) 
 
 
 def select_steady_state(fitness: Floats, number: int, rng: np.random.Generator) -> ParentIndices:  # noqa: ARG001
-    """Select the best points."""
+    """Return the ``number`` points of highest fitness, best first."""
     return (-fitness).argsort(kind="stable")[:number]
 
 
 def select_by_rank(fitness: Floats, number: int, rng: np.random.Generator) -> ParentIndices:
-    """Draw with weight 1 for the worst point, 2 for the next, and so on."""
+    """Return points drawn with weight 1 for the worst point, 2 for the next, and so on."""
     weights = np.empty(len(fitness))
     weights[(-fitness).argsort(kind="stable")] = np.arange(len(fitness), 0, -1)
     return _draw_weighted(weights, number, rng)
 
 
 def select_by_tournament(fitness: Floats, number: int, rng: np.random.Generator) -> ParentIndices:
-    """Draw three points per parent and select the best of them."""
+    """Return parents, each the best of three points drawn at random."""
     drawn = rng.integers(0, len(fitness), (number, _TOURNAMENT_SIZE))
     best: ParentIndices = drawn[np.arange(number), fitness[drawn].argmax(axis=1)]
     return best
 
 
 def select_by_roulette(fitness: Floats, number: int, rng: np.random.Generator) -> ParentIndices:
-    """Draw with fitness as weight."""
+    """Return points drawn with their fitness as weight."""
     return _draw_weighted(fitness, number, rng)
 
 
 def _draw_weighted(weights: Floats, number: int, rng: np.random.Generator) -> ParentIndices:
-    """Draw with replacement; uniformly if all weights are 0."""
+    """Return indices drawn by weight, with replacement; uniformly if all weights are 0."""
     ends = np.cumsum(weights)
     if not ends[-1] > 0.0:
         return rng.integers(0, len(weights), number)
@@ -95,13 +95,13 @@ _MEAN_ROUNDING = 1e-12
 
 
 def compute_fitness(values: Floats, const: float) -> Floats:
-    """Return ``const + value``, at least 0: ``Const - metric`` where values are negative metrics."""
+    """Return ``const + value`` of each point, at least 0; values are negative metrics."""
     fitness: Floats = np.maximum(values + const, 0.0)
     return fitness
 
 
 def scale_fitness(fitness: Floats, factor: float) -> Floats:
-    """Return linearly scaled fitness; no value of the input is negative."""
+    """Return linearly scaled fitness: the best becomes ``factor`` times the mean; no value is negative."""
     if factor == 1.0:
         return fitness
     mean, most, least = float(fitness.mean()), float(fitness.max()), float(fitness.min())
@@ -124,7 +124,10 @@ _Mask = NDArray[np.bool_]
 
 
 def cross_pairs(parents: Points, kind: Crossover, rate: float, rng: np.random.Generator) -> Points:
-    """Return two children per pair of consecutive parents; the number of parents is even."""
+    """Return two children per pair of consecutive parents; a pair exchanges genes with probability ``rate``.
+
+    The number of parents must be even.
+    """
     couples = parents.reshape(-1, 2, parents.shape[1])
     pairs, _, genes = couples.shape
     exchanged = CROSSOVERS[kind](pairs, genes, rng)
@@ -133,7 +136,7 @@ def cross_pairs(parents: Points, kind: Crossover, rate: float, rng: np.random.Ge
 
 
 def _draw_single_point(pairs: int, genes: int, rng: np.random.Generator) -> _Mask:
-    """Draw a cut between two genes per pair; the genes after it are exchanged."""
+    """Return a mask (pairs x genes) of exchanged genes: those after a random cut in each pair."""
     if genes == 1:
         return np.zeros((pairs, 1), dtype=np.bool_)
     cut = rng.integers(1, genes, pairs)
@@ -142,7 +145,7 @@ def _draw_single_point(pairs: int, genes: int, rng: np.random.Generator) -> _Mas
 
 
 def _draw_uniform(pairs: int, genes: int, rng: np.random.Generator) -> _Mask:
-    """Draw for every gene whether it is exchanged."""
+    """Return a mask (pairs x genes) of exchanged genes, each drawn with probability 1/2."""
     return rng.random((pairs, genes)) < 0.5
 
 
@@ -153,7 +156,7 @@ CROSSOVERS: dict[str, Callable[[int, int, np.random.Generator], _Mask]] = {
 
 
 def mutate(points: Points, space: Space, rate: float, rng: np.random.Generator) -> None:
-    """Replace random genes in place."""
+    """Replace each gene, in place, by a random value with probability ``rate``."""
     hit = draw_hits(points.size, rate, rng)
     if len(hit):
         values = rng.random(len(hit)) * space.sizes[hit % space.genes]
@@ -161,7 +164,7 @@ def mutate(points: Points, space: Space, rate: float, rng: np.random.Generator) 
 
 
 def draw_hits(number: int, rate: float, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Select each position below ``number`` with probability ``rate``; return them ascending."""
+    """Return positions below ``number``, each selected with probability ``rate``, in ascending order."""
     if rate <= 0.0:
         return np.zeros(0, dtype=np.int64)
     mean = number * rate
@@ -174,17 +177,17 @@ def draw_hits(number: int, rate: float, rng: np.random.Generator) -> NDArray[np.
 
 
 def _distances(number: int, rate: float, enough: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Draw ``enough`` distances between selected positions; each is at most ``number + 1``."""
+    """Return ``enough`` random distances between selected positions, each at most ``number + 1``."""
     return np.minimum(rng.geometric(rate, enough), number + 1)
 
 
 def keep_best(points: Points, values: Floats, best: Points, value: float) -> None:
-    """Replace the worst point by the best so far, in place, if the whole generation is worse than that."""
+    """Replace the worst point of a generation by ``best``, in place, if all its points are worse."""
     if float(values.max()) < value:
         worst = int(values.argmin())
         points[worst], values[worst] = best, value
 
 
 def select_elite(points: Points, values: Floats, number: int) -> Points:
-    """Return the best points of a generation, best first. Ties: lower index."""
+    """Return the ``number`` best points of a generation, best first; ties by lower index."""
     return points[(-values).argsort(kind="stable")[:number]]

@@ -15,25 +15,25 @@ from weft.search.pool import INLINE_POOL, Pool
 from weft.search.space import Floats, Points, Space
 
 Evaluate = Callable[[Points], Floats]
-"""Returns the value of every row of points x genes; minus infinity for a forbidden point."""
+"""Function that returns the value of every point; minus infinity for a forbidden point."""
 
 
 class Limit(Protocol):
-    """The limit of a search, checked before every generation except the first."""
+    """The limit of a search, checked before every batch of points except the first."""
 
     def allows(self, steps_taken: int) -> bool:
-        """Return whether another generation may be evaluated after so many points."""
+        """Return whether more points may be evaluated after ``steps_taken`` points."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepLimit:
-    """A limit on the number of points; the generation that reaches it is still evaluated completely."""
+    """A limit on the number of points; the batch that reaches it is still evaluated completely."""
 
     most: int | None = None
-    """None for no limit."""
+    """Number of points after which the search ends; None for no limit."""
 
     def allows(self, steps_taken: int) -> bool:
-        """Return whether another generation may be evaluated."""
+        """Return whether fewer than ``most`` points have been evaluated."""
         return self.most is None or steps_taken < self.most
 
 
@@ -46,7 +46,7 @@ class SearchState(NamedTuple):
     generations: int
     visited: int
     best: Points
-    """One row."""
+    """The best point so far, as one row."""
     value: float
 
 
@@ -86,7 +86,7 @@ class Optimiser(Protocol):
 
     name: ClassVar[str]
     title: ClassVar[str]
-    """One line for lists."""
+    """One line about the optimiser, for listings."""
 
     def refuses(self, space: Space) -> str | None:
         """Return why a space cannot be searched; None if it can."""
@@ -103,7 +103,7 @@ class Optimiser(Protocol):
         pool: Pool = INLINE_POOL,
         batch: int | None = None,
     ) -> SearchResult:
-        """Maximise. The result is not worse than the starts that fit into the first generation.
+        """Return the best point found, never worse than the starts that fit into the first generation.
 
         The limit is checked after every ``batch`` points (None: after every generation). With more than one
         worker, the points of a generation are evaluated in parallel with the same result.
@@ -133,7 +133,7 @@ class Evaluator:
     generations: int = field(default=0, init=False)
     generation_of_best: int = field(default=0, init=False)
     last: Points | None = field(default=None, init=False)
-    """The current points of the search; None for the best point."""
+    """The current points of the search; None if only the best point is kept."""
     cut: bool = field(default=False, init=False)
     _history: list[float] = field(default_factory=list, init=False)
     _is_open: bool = field(default=False, init=False)
@@ -178,7 +178,7 @@ class Evaluator:
         return values
 
     def _close(self) -> None:
-        """End a generation, complete or not."""
+        """End a generation, even if it is only partly evaluated, and report the progress."""
         self._is_open = False
         self._history.append(self.value)
         self.generations += 1
@@ -186,7 +186,7 @@ class Evaluator:
             self.on_progress(SearchState(self.generations, self.visited, self.best, self.value))
 
     def result(self) -> SearchResult:
-        """Return the result of the search."""
+        """Return the result of the search so far."""
         return SearchResult(
             best=self.best,
             value=self.value,
@@ -211,7 +211,7 @@ class OptimiserBase(ABC):
     def search(
         self, space: Space, evaluator: Evaluator, rng: np.random.Generator, starts: list[ArrayLike]
     ) -> None:
-        """Evaluate points until a rule of the method ends the search; keep ``evaluator.last`` up to date."""
+        """Evaluate points with ``evaluator`` until the method is finished; keep its ``last`` up to date."""
 
     def optimise(
         self,
@@ -225,7 +225,7 @@ class OptimiserBase(ABC):
         pool: Pool = INLINE_POOL,
         batch: int | None = None,
     ) -> SearchResult:
-        """Search until a rule of the method or the limit ends it; see ``Optimiser.optimise``."""
+        """Return the best point found until the method or the limit ends (see ``Optimiser.optimise``)."""
         evaluator = Evaluator(evaluate, limit, on_progress, pool, batch)
         with evaluator:
             self.search(space, evaluator, rng, list(starts))

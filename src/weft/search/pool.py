@@ -20,9 +20,9 @@ class Pool(Protocol):
         """Return the number of items computed at the same time."""
 
     def map(self, function: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
-        """Yield the results in the order of the items; an error of an item is raised here.
+        """Yield the results in the order of the items; an exception of an item is raised when it is its turn.
 
-        Function and items may be pickled: the function is one of a module, or a partial of one.
+        Function and items may be pickled: the function must be defined in a module, or be a partial of one.
         """
 
 

@@ -1,4 +1,4 @@
-"""Search spaces: a point has one position per gene, in the list of values of that gene."""
+"""Search spaces: a point has one number per gene, a position in the list of values of that gene."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from weft.errors import InvalidInput
 
 Points = NDArray[np.uint32]
-"""Points x genes: positions; one point is one row."""
+"""Points x genes: positions in the lists of values; a single point is one row."""
 Floats = NDArray[np.float64]
 
 
@@ -20,8 +20,8 @@ Floats = NDArray[np.float64]
 class Space:
     """A finite search space.
 
-    The meaning of a position is up to the evaluation. Only numeric values are stored here (``scale``),
-    because some methods need distances.
+    The evaluation function interprets the positions. Only numeric values are stored here (``scale``), because
+    some methods need distances.
     """
 
     sizes: Points
@@ -31,8 +31,8 @@ class Space:
 
     def __post_init__(self) -> None:
         if self.sizes.ndim != 1 or not len(self.sizes) or int(self.sizes.min()) < 1:
-            what = f"a space of sizes {self.sizes.tolist()}"
-            raise InvalidInput(what, rule="must have genes, with at least one value each")
+            what = f"a search space with {self.sizes.tolist()} values per gene"
+            raise InvalidInput(what, rule="must have at least one gene, and one value for each")
 
     @property
     def genes(self) -> int:
@@ -45,7 +45,7 @@ class Space:
         return math.prod(self.sizes.tolist())
 
     def draw(self, rng: np.random.Generator, number: int) -> Points:
-        """Draw points uniformly."""
+        """Return ``number`` points drawn uniformly at random."""
         # A factor below 1 times an integer stays below that integer after rounding.
         drawn: Points = (rng.random((number, self.genes)) * self.sizes).astype(np.uint32)
         return drawn
@@ -54,7 +54,8 @@ class Space:
         """Return the nearest points of the space: positions are rounded and clipped to the valid range."""
         rows = np.asarray(points)
         if rows.shape[-1:] != (self.genes,):
-            raise InvalidInput(f"points of shape {rows.shape}", rule=f"must have {self.genes} genes")
+            what = f"an array of points of shape {rows.shape}"
+            raise InvalidInput(what, rule=f"must have {self.genes} genes in the last dimension")
         whole = rows if rows.dtype.kind in "iu" else np.rint(rows)
         inside: Points = np.clip(whole, 0, self.sizes.astype(np.int64) - 1).astype(np.uint32)
         return inside
@@ -67,21 +68,21 @@ class Space:
 
 
 def make_space(sizes: Sequence[int] | NDArray[np.integer]) -> Space:
-    """Return a space with these numbers of values per gene."""
+    """Return a space; ``sizes`` is the number of values of each gene."""
     return Space(sizes=np.asarray(sizes, dtype=np.uint32))
 
 
 def make_numeric_space(values: Iterable[ArrayLike]) -> Space:
-    """Return a space with these numeric values per gene."""
+    """Return a space with the given numeric values of each gene, sorted and without duplicates."""
     scale = tuple(np.unique(np.asarray(numbers, dtype=np.float64)) for numbers in values)
     return Space(sizes=np.array([len(numbers) for numbers in scale], dtype=np.uint32), scale=scale)
 
 
 def change_one_gene(points: Points, space: Space, rng: np.random.Generator) -> Points:
-    """Return the points with another value of one gene each, drawn uniformly.
+    """Return a copy of the points in which one random gene of each point has another random value.
 
     The space must have more than one point.
-    For numeric values, every second change is to the next smaller or larger value.
+    For numeric values, half of the changes are to the next smaller or larger value.
     """
     rows = np.arange(len(points))
     choosing = np.flatnonzero(space.sizes > 1)
@@ -100,7 +101,7 @@ def change_one_gene(points: Points, space: Space, rng: np.random.Generator) -> P
 
 
 def list_changes(point: Points, space: Space) -> tuple[NDArray[np.intp], Points]:
-    """Return all changes of one gene of a point: the genes and the new values."""
+    """Return all changes of a single gene of a point: the genes, and their new values."""
     gene = np.repeat(np.arange(space.genes), space.sizes)
     ends = np.cumsum(space.sizes, dtype=np.int64)
     value = np.arange(len(gene)) - np.repeat(ends - space.sizes, space.sizes)

@@ -1,1 +1,1 @@
-"""The exact planner: a model of all plans that is solved to proven optimality, or to a bound."""
+"""The exact planner: a model of all plans, solved until a plan is proven optimal or the budget is spent."""

@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 
 STEPS_PER_DETERMINISTIC_SECOND = 20_000
-"""Steps of a budget per deterministic second, the unit of work of CP-SAT (a few seconds of a processor)."""
+"""Steps of a budget per deterministic second, CP-SAT's unit of work (a few seconds of processor time)."""
 _DEFAULT_STEPS = 20_000
-"""Steps if the budget has neither steps nor a clock."""
+"""Number of steps if the budget limits neither steps nor time."""
 _MIN_REST = 0.15
-"""Share of its time below which the solver is not called again after it has ended early."""
+"""The solver is not called again if less than this share of the time of its last call is left."""
 _EARLY = 0.5
-"""A solver that ends before this share of its time was interrupted."""
+"""A call of the solver that ends before this share of its time counts as interrupted with Ctrl-C."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CpSat(BasePlanner):
-    """Searches until the plan is proven optimal or the budget is spent.
+    """Solves an exact model with CP-SAT until the plan is proven optimal or the budget is spent.
 
     L. Perron, F. Didier, S. Gay, The CP-SAT-LP Solver, CP 2023. The model (``plan_model``) has a start and an
     end per task, one place per binding variable and one mode per task. Machines of one node run one task at a
@@ -52,22 +52,26 @@ class CpSat(BasePlanner):
     anytime = True
 
     workers: int = 0
-    """Threads of a search that is limited by a clock; 0: the number of workers."""
+    """Number of threads if the budget has no steps (else 1); 0: as many as the pool has workers."""
 
     def __post_init__(self) -> None:
         self.require_at_least(0, "workers", note=" (as many as there are workers)")
 
     def supports(self, instance: Instance, objective: Objective) -> Unsupported | None:
-        """Support linear objectives, with budgets, if the model is small."""
+        """Refuse objectives that are not linear, and instances whose model would be too large."""
         if linearise_objective(instance, objective) is None:
-            return Unsupported(reason=f"CP-SAT supports sums of time and cost, not the {objective.name}")
+            reason = f"CP-SAT supports objectives that are sums of time and cost, not {objective.name!r}"
+            return Unsupported(reason=reason)
         if (terms := count_terms(instance)) > MAX_TERMS:
             reason = f"its model would have about {terms:,} terms, at most {MAX_TERMS:,} are allowed"
             return Unsupported(reason=f"the instance is too large for CP-SAT: {reason}")
         return None
 
     def plan(self, request: PlanRequest) -> Plan:
-        """Search from the incumbent or the best plan of the list planners; with budgets, from nothing."""
+        """Return the best plan found; the search starts from the incumbent or from plans of list planners.
+
+        With binding budgets and no incumbent it starts without a plan.
+        """
         search = _ExactSearch(request, self.workers or request.pool.workers)
         if request.incumbent is None and request.instance.binding_budgets():
             return search.run(None, 0)
@@ -95,7 +99,7 @@ class _ExactSearch:
         self.steps = 0
 
     def run(self, start: Schedule | None, steps: int) -> Plan:
-        """Search from a schedule that took some steps to build, or from nothing."""
+        """Return the best plan; ``start`` is a first schedule or None, and took ``steps`` steps to build."""
         self.best, self.steps = start, steps
         if self.linear.is_makespan:
             self.bound_s = compute_bounds(self.instance).best_s
@@ -112,7 +116,7 @@ class _ExactSearch:
         return self._plan(cut=not proven and not self._has_spent_steps())
 
     def _search(self, seed: int) -> bool:
-        """Run the solver, again while time is left; return whether the best schedule is proven optimal."""
+        """Call the solver until the budget is spent; return whether the best schedule is proven optimal."""
         from weft.planners.exact.solver import Limits, Model
 
         built = self._build_model(Model())
@@ -126,7 +130,7 @@ class _ExactSearch:
                 return result.proven
 
     def _build_model(self, model: Model) -> PlanModel:
-        """Build the model of all plans; for the makespan, of those that are not longer than the best."""
+        """Return the model of all plans; if only the makespan counts, of those no longer than the best."""
         linear, best = self.linear, self.best
         known_s = best.makespan_s if best is not None and linear.is_makespan else None
         # An objective that rewards used nodes may prefer a mode that is dominated otherwise.
@@ -171,7 +175,7 @@ class _ExactSearch:
         return new < old
 
     def _count_steps(self, built: PlanModel, result: SolverResult) -> None:
-        """Count the steps of a call of the solver, and take its bound."""
+        """Add the steps of a call of the solver; if it found a solution, update and report the bound."""
         spent = max(1, math.ceil(result.effort * STEPS_PER_DETERMINISTIC_SECOND))
         left = spent if self.budget.steps is None else self.budget.steps - self.steps
         self.steps += max(1, min(spent, left))

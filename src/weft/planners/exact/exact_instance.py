@@ -14,7 +14,7 @@ from weft.workflow.task_graph import COMPUTE, TRANSFER, Floats
 
 
 def _possible_links(instance: Instance) -> NDArray[np.bool_]:
-    """Return locations x locations: whether there are two different hosts, one at each location."""
+    """Return a table (locations x locations): whether two different hosts exist, one at each location."""
     network = instance.network
     hosts = np.unique(np.stack([network.location, network.host]), axis=1)[0]
     possible = np.ones(network.latency_s.shape, dtype=bool)
@@ -23,7 +23,7 @@ def _possible_links(instance: Instance) -> NDArray[np.bool_]:
 
 
 def _has_uniform_network(instance: Instance) -> bool:
-    """Return whether the transfer time is the same between any two different hosts."""
+    """Return whether all links between different hosts have the same latency and bandwidth."""
     network, possible = instance.network, _possible_links(instance)
     links = (network.latency_s[possible], network.inverse_bandwidth[possible])
     return all(bool((found == found[:1]).all()) for found in links)
@@ -70,7 +70,7 @@ def _ignores_location(instance: Instance) -> bool:
 
 
 def _machine_signatures(instance: Instance) -> list[list[int]]:
-    """Return numbers per machine that are equal for equal modes, seconds and candidate sets."""
+    """Return a list of numbers per machine; equal lists mean equal modes, seconds and candidate sets."""
     columns: list[list[int]] = [[] for _ in instance.machines]
     known: dict[object, int] = {}
     for group in instance.groups:
@@ -87,7 +87,7 @@ def _machine_signatures(instance: Instance) -> list[list[int]]:
 
 
 def equivalent_tasks(instance: Instance) -> list[tuple[int, int]]:
-    """Return pairs of tasks that can be exchanged in every plan, each with the next one of its class."""
+    """Return the pairs of consecutive tasks of each class of tasks that can be exchanged in every plan."""
     graph = instance.graph
     members = np.bincount(graph.variable, minlength=len(graph.variables))
     np.add.at(members, graph.source_variable[graph.kind == TRANSFER], 1)
@@ -126,7 +126,7 @@ def _edge_data(instance: Instance, edge: int) -> tuple[float, float, float]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaceTable:
-    """All places, in the order of their first machines."""
+    """All places (see ``find_places``), in the order of their first machines."""
 
     machines: tuple[tuple[int, ...], ...]
     """Machines of each place."""
@@ -139,7 +139,7 @@ class PlaceTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ExecutionOption:
-    """A mode of a task at a place."""
+    """A mode in which a task can run at a place."""
 
     mode: int
     """Position among the modes of the task's group; at a place of several machines, the mode on the first."""
@@ -180,7 +180,7 @@ def find_places(instance: Instance) -> PlaceTable:
 
 
 def _mergeable(instance: Instance) -> NDArray[np.bool_]:
-    """Mark machines of one node whose tasks have their own binding variables."""
+    """Return a mask of the machines of one node on which no two tasks must run on the same machine."""
     graph = instance.graph
     tied = np.bincount(graph.variable[graph.kind == COMPUTE], minlength=len(graph.variables)) > 1
     merged: NDArray[np.bool_] = (instance.capacity == 1) & ~instance.unlimited
@@ -246,15 +246,15 @@ def _dominates(other: ExecutionOption, option: ExecutionOption) -> bool:
 _DECIMALS = 6
 """Largest number of decimal places of times that are counted exactly."""
 _EXACT_BITS = 40
-"""Times are not counted exactly if the horizon has more ticks than this power of two."""
+"""Times are rounded if the horizon would have at least 2 to this power exact ticks."""
 _ROUNDED_BITS = 40
-"""Resolution of the horizon for rounded times; 2 ticks are lost per task, which is 2e-12 of the horizon."""
+"""Rounded times: the horizon has 2 to this power ticks; 2 ticks are lost per task, 2e-12 of the horizon."""
 _ROUNDING = 1e-12
 """Relative error of a double."""
 _NEARLY = 1e-3
-"""Error of a sum of seconds, in ticks."""
+"""Tolerance for rounding errors in a sum of seconds, in ticks."""
 _AMOUNT_SHARE = 2.0**-30
-"""Resolution of resource amounts that are not decimal numbers."""
+"""Unit of resource amounts that are not decimal numbers, as a share of the largest amount."""
 
 _Ticks = NDArray[np.int64]
 
@@ -285,11 +285,11 @@ class TickGrid:
         return np.floor(scaled).astype(np.int64)
 
     def tick(self, seconds: float) -> int:
-        """Return one time in ticks."""
+        """Return one time in ticks, rounded down if the grid is not exact."""
         return int(self.ticks(np.array(seconds)))
 
     def begun(self, seconds: float) -> int:
-        """Return the number of whole ticks before a time."""
+        """Return the number of whole ticks that have passed at a time."""
         return math.floor(self._counted(seconds))
 
     def ended(self, seconds: float) -> int:
@@ -306,7 +306,7 @@ class TickGrid:
 
 
 def choose_grid(times_s: Floats, horizon_s: float) -> TickGrid:
-    """Return the grid for all times of an instance; the horizon is the latest time of interest."""
+    """Return a grid on which the given times are exact, if possible; ``horizon_s`` is the latest time."""
     times = np.unique(times_s[times_s > 0])
     for decimals in range(_DECIMALS + 1):
         per_second = 10.0**decimals
@@ -339,13 +339,13 @@ def scale_to_integers(taken: Floats, total: float) -> tuple[_Ticks, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TransferLag:
-    """The time between two events: 0 on one host, else that of the link."""
+    """The least time between two events: 0 if both are on one host, else the transfer time of the link."""
 
     source: int
     target: int
     """Binding variables, like ``source``."""
     ticks: NDArray[np.int64]
-    """Locations x locations, for different hosts; 0 if there are none."""
+    """Table (locations x locations) of ticks between different hosts; 0 where there are no two hosts."""
     uniform: int | None
     """The ticks of all links; None if they differ."""
 
@@ -375,7 +375,7 @@ class ExactInstance:
 
 
 def compile_exact_instance(instance: Instance, *, all_options: bool, known_s: float | None) -> ExactInstance:
-    """Return the input of the exact model; with ``known_s`` only for plans that are not longer."""
+    """Return the input of the exact model; with ``known_s`` only plans of at most that makespan count."""
     places = find_places(instance)
     options = list_options(instance, places, all_options=all_options)
     moved = _moved_s(instance)
@@ -420,7 +420,7 @@ def _candidates(instance: Instance, places: PlaceTable) -> tuple[tuple[int, ...]
 
 
 def _moved_s(instance: Instance) -> Floats:
-    """Return the transfer seconds of edges, then transfers, x locations x locations, for different hosts."""
+    """Return seconds (edges and then transfer tasks x locations x locations) between different hosts."""
     graph, network = instance.graph, instance.network
     moved = graph.transfer_bytes[graph.kind == TRANSFER]
     fixed = np.concatenate([graph.edge_seconds, np.zeros(len(moved))])[:, None, None]
@@ -451,11 +451,11 @@ def _lags(instance: Instance, moved_s: Floats, grid: TickGrid) -> list[TransferL
 
 
 MAX_TERMS = 50_000
-"""Literals and terms of constraints above which no model is built: it would take seconds and find little."""
+"""Largest number of literals and terms of a model; a larger one takes seconds to build and finds little."""
 
 
 def count_terms(instance: Instance) -> int:
-    """Return the number of literals and terms; a rough number if there are far too many."""
+    """Return the approximate number of literals and terms of the exact model of an instance."""
     modes = sum(len(group) * len(group.tasks) for group in instance.groups)
     tasks, edges, machines = len(instance), instance.graph.edge_count, len(instance.machines)
     if tasks + edges > MAX_TERMS or modes > MAX_TERMS * 100 or machines * len(instance.groups) > MAX_TERMS:

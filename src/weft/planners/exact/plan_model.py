@@ -52,7 +52,7 @@ class _TransferConstraints:
         self._there: dict[tuple[int, bool], dict[int, Literal]] = {}
 
     def between(self, before: Expression, after: Expression, lag: TransferLag) -> None:
-        """Require that the data of a lag arrive between two events."""
+        """Require that ``after`` is later than ``before`` by at least the transfer time of the lag."""
         model = self.model
         if lag.uniform is not None:
             model.at_most(before + lag.uniform, after, [~self._share_literal(lag)])
@@ -67,7 +67,7 @@ class _TransferConstraints:
                 model.at_most(before + moving, after, [here, *shared])
 
     def _share_literal(self, lag: TransferLag) -> Literal:
-        """Return the literal which states that two variables share a host."""
+        """Return the literal which states that source and target of a lag are on the same host."""
         pair = (min(lag.source, lag.target), max(lag.source, lag.target))
         if pair not in self._shared:
             self._shared[pair] = self._share(*pair)
@@ -88,7 +88,7 @@ class _TransferConstraints:
         return shared
 
     def _literals(self, variable: int, *, hosts: bool) -> dict[int, Literal]:
-        """Return a literal per host, or per location, which states that a variable is there."""
+        """Return a literal per host, or per location, that is 1 if the variable is bound there."""
         key = (variable, hosts)
         if key not in self._there:
             of_place = self.host if hosts else self.location
@@ -107,7 +107,7 @@ class _TransferConstraints:
 
 
 _OptionInterval = tuple[int, int, "Interval"]
-"""Task, option, and interval."""
+"""Task, position of its option, and the interval during which it runs with that option."""
 
 
 class _OccupancyConstraints:
@@ -139,7 +139,7 @@ class _OccupancyConstraints:
                 self.stays[option.place].append((task, index, stay))
 
     def add(self, makespan: Expression) -> None:
-        """Add the constraints of all places."""
+        """Add the constraints on nodes and resources of all places, and the energy cuts."""
         instance, places = self.case.instance, self.case.places
         for place, machines in enumerate(places.machines):
             if instance.unlimited[machines[0]] or not self.stays[place]:
@@ -163,7 +163,7 @@ class _OccupancyConstraints:
         self.model.at_most(area, makespan * capacity)
 
     def area(self, place: int) -> Expression:
-        """Return the node-time of all tasks at a place."""
+        """Return the sum of nodes times ticks over all tasks at a place."""
         case, literals, areas = self.case, [], []
         for task, index, _ in self.stays[place]:
             literals.append(self.chosen[task][index])
@@ -171,7 +171,7 @@ class _OccupancyConstraints:
         return self.model.total(literals, areas)
 
     def _amounts(self, place: int, resource: int) -> None:
-        """Limit the use of a resource, if it is scarce."""
+        """Limit the use of a resource at a place, unless all tasks together can never exceed its amount."""
         case = self.case
         machine = case.places.machines[place][0]
         total = float(case.instance.amounts[machine, resource])
@@ -189,14 +189,17 @@ class _OccupancyConstraints:
             self.model.together([stay for stay, _ in used], [amount for _, amount in used], limit)
 
     def _short(self, place: int, taken: list[int], limit: int) -> bool:
-        """Return whether the needs of all tasks together can exceed the limit."""
+        """Return whether all tasks together could take more than ``limit``; ``taken`` is per option."""
         most: dict[int, int] = {}
         for (task, _, _), amount in zip(self.stays[place], taken, strict=True):
             most[task] = max(most.get(task, 0), amount)
         return sum(most.values()) > limit
 
     def _held(self, place: int, amounts: list[tuple[int, int]]) -> list[tuple[Interval, int]]:
-        """Return the busy intervals of a place with their amounts, each at most the limit."""
+        """Return the busy intervals of a place and the amount each takes, at most the limit.
+
+        ``amounts`` has (amount, limit) for each busy interval of the instance; overlapping ones are added up.
+        """
         case, events = self.case, []
         machines = case.places.machines[place]
         for held, (amount, limit) in zip(case.instance.busy, amounts, strict=True):
@@ -213,13 +216,13 @@ class _OccupancyConstraints:
 
 
 _OBJECTIVE_BITS = 45
-"""Resolution of a weighted objective."""
+"""The weights of an objective are scaled to integers whose sum is below 2 to this power."""
 _ROUNDING = 1e-9
-"""Relative rounding error of a sum that equals a limit."""
+"""Relative tolerance with which a sum may exceed a limit, for rounding errors."""
 
 
 class PlanModel:
-    """The variables and constraints of an instance.
+    """The exact model of an instance: variables, constraints and objective.
 
     Every task has a start and an end, every binding variable exactly one place, and every task exactly one of
     its options there. Equivalent machines and tasks are ordered (``exact_instance``).
@@ -251,7 +254,10 @@ class PlanModel:
         return literals
 
     def _choice(self, task: int) -> list[Literal]:
-        """Return a literal per option; a place with one option uses the literal of the place."""
+        """Return a literal per option of a task: whether the option is chosen.
+
+        The only option at a place uses the literal of the place.
+        """
         options, placed = self.case.options[task], self.placed[int(self.case.instance.graph.variable[task])]
         if len(options) == 1:
             return [self.model.always()]
@@ -342,7 +348,7 @@ class PlanModel:
         self.model.minimise(self.model.total([self.makespan, *literals], scaled))
 
     def _weighed(self, per_node_s: float, per_price: float) -> tuple[list[Literal], list[float]]:
-        """Return the literals of all options, and the weight of each in cost or objective."""
+        """Return the literals of all options, and the charge of each for the given prices of node-seconds."""
         literals: list[Literal] = []
         weights = []
         price = self.case.instance.price_per_node_s
@@ -355,7 +361,7 @@ class PlanModel:
 
 
 def add_hints(built: PlanModel, schedule: Schedule) -> None:
-    """Start the solver from a schedule, after exchanging equivalent machines and tasks in it."""
+    """Set a schedule as the solver's start, with equivalent machines and tasks in the order of the model."""
     case, model = built.case, built.model
     begun = [case.grid.begun(moment) for moment in schedule.start_s.tolist()]
     sources = _match_equivalent_tasks(built, begun)
@@ -380,7 +386,7 @@ def add_hints(built: PlanModel, schedule: Schedule) -> None:
 
 
 def _match_equivalent_tasks(built: PlanModel, begun: list[int]) -> list[int]:
-    """Map each task to an equivalent task of the schedule, so that equivalent tasks start in order."""
+    """Return for each task the equivalent task whose times it takes, so that starts ascend with the index."""
     parts = list(range(len(begun)))
     following = dict(built.equivalent)
     firsts = following.keys() - set(following.values())
@@ -394,7 +400,7 @@ def _match_equivalent_tasks(built: PlanModel, begun: list[int]) -> list[int]:
 
 
 def _rename_places(case: ExactInstance, machines: list[int]) -> list[int]:
-    """Return the place of every task, with equivalent places numbered in the order of their use."""
+    """Return the place of every task, with equivalent places renumbered in the order of their first use."""
     names: dict[int, int] = {}
     of_class = {place: found for found in case.places.equivalent for place in found}
     unused = {found: list(found) for found in case.places.equivalent}
@@ -408,7 +414,7 @@ def _rename_places(case: ExactInstance, machines: list[int]) -> list[int]:
 
 
 def _find_option(built: PlanModel, task: int, place: int, nodes: int, mode: int) -> int:
-    """Return the option of a mode; if it was dominated, the option that dominates it."""
+    """Return the position of the option with a mode; if it was left out, of an option that dominates it."""
     options = built.case.options[task]
     there = [index for index, option in enumerate(options) if option.place == place]
     same = [index for index in there if options[index].mode == mode]
@@ -438,7 +444,7 @@ def read_schedule(built: PlanModel, value: Value) -> Schedule:
 
 
 def _read_bindings(built: PlanModel, value: Value, order: list[int], end: list[int]) -> Indices:
-    """Return the machine of every variable; of machines at one place, that which is free for longest."""
+    """Return the machine of every variable; at a place of several machines, the one that is free first."""
     case = built.case
     places = [next(place for place, literal in placed.items() if value(literal)) for placed in built.placed]
     bound = np.array([case.places.machines[place][0] for place in places], dtype=np.uint32)

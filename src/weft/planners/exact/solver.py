@@ -1,4 +1,4 @@
-"""A thin layer over CP-SAT of OR-Tools, the only module that imports it.
+"""A thin layer over CP-SAT; no other module imports OR-Tools.
 
 L. Perron, F. Didier, S. Gay, The CP-SAT-LP Solver, CP 2023. Variables are integers; a literal is 0 or 1; a
 constraint with ``when`` holds if all these literals are 1.
@@ -24,7 +24,7 @@ SolutionCallback = Callable[[float, Value], bool]
 
 
 _SEARCHES = ("quick_restart_no_lp", "no_lp", "default_lp")
-"""Subsolvers of a single worker besides neighbourhood searches: clauses prove more here than LPs."""
+"""Subsolvers of a single worker besides neighbourhood searches; without LP they prove more bounds here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,9 +45,9 @@ class SolverResult:
     """The result of a call of the solver."""
 
     found: bool
-    """Whether there is a solution."""
+    """Whether the solver found a solution."""
     proven: bool
-    """Whether the solution is optimal or, without one, the model infeasible."""
+    """Whether the solution is proven optimal or, without a solution, the model proven infeasible."""
     bound: float
     """Lower bound on the objective."""
     effort: float
@@ -59,14 +59,14 @@ class SolverResult:
 
 
 class Model:
-    """Variables, constraints and objective."""
+    """A model for CP-SAT: variables, constraints, hints and objective."""
 
     def __init__(self) -> None:
         self._model = cp_model.CpModel()
         self._hints: dict[int, tuple[cp_model.IntVar, int]] = {}
 
     def integer(self, low: int, high: int) -> Expression:
-        """Return a new integer variable."""
+        """Return a new integer variable with values from ``low`` to ``high``."""
         return self._model.new_int_var(low, high, "")
 
     def literal(self) -> Literal:
@@ -86,7 +86,7 @@ class Model:
         self._model.add_bool_or(literals)
 
     def at_most(self, left: Expression, right: Expression | int, when: Sequence[Literal] = ()) -> None:
-        """Require ``left <= right``."""
+        """Require ``left <= right`` if all literals of ``when`` are 1."""
         rule = self._model.add(left <= right)
         if when:
             rule.only_enforce_if(when)
@@ -96,7 +96,7 @@ class Model:
         self._model.add(left == right)
 
     def total(self, variables: Sequence[Expression], weights: Sequence[int]) -> Expression:
-        """Return a weighted sum."""
+        """Return the sum of the variables times their weights."""
         return cp_model.LinearExpr.weighted_sum(variables, weights)
 
     def interval(
@@ -121,11 +121,11 @@ class Model:
             self._hints[variable.index] = (variable, value)
 
     def minimise(self, expression: Expression) -> None:
-        """Set the objective."""
+        """Set the expression that the solver minimises."""
         self._model.minimize(expression)
 
     def solve(self, limits: Limits, on_solution: SolutionCallback | None = None) -> SolverResult:
-        """Search; an error in the callback ends the search and is raised."""
+        """Run the solver and return its result; an exception of the callback ends it and is raised."""
         solver = cp_model.CpSolver()
         _set(solver, limits)
         self._model.clear_hints()  # type: ignore[no-untyped-call]
@@ -176,7 +176,7 @@ class _SolutionReporter(cp_model.CpSolverSolutionCallback):
         self.failure: BaseException | None = None
 
     def on_solution_callback(self) -> None:
-        """Call the callback; keep its error, because nothing may be raised through the solver."""
+        """Call the callback; store its exception, because none may propagate through the solver."""
         try:
             if not self.on_solution(self.best_objective_bound, self.value):
                 self.stop_search()
