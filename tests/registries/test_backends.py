@@ -1,4 +1,4 @@
-"""Conformance suite of the backends; it runs for every registered backend.
+"""Conformance suite of the backends; it runs for every registered backend and the example of the documentation.
 
 Backends that run programs are tested with real programs and files in addition.
 """
@@ -11,6 +11,7 @@ from dataclasses import fields
 import pytest
 
 from backend_project import TIMEOUT_S, BackendProject, platform_of
+from plugins import load_backend_example
 from weft.backends import BACKENDS
 from weft.backends.backend import Capabilities, RecoveredAttempt
 from weft.engine import messages as cm
@@ -33,20 +34,21 @@ TASKS = {
         "checkpoint": {"files": ["restart"]},
     },
 }
+TESTED = {kind: BACKENDS.load(kind) for kind in BACKENDS} | {"child": load_backend_example()}
 
 
-@pytest.fixture(params=list(BACKENDS))
+@pytest.fixture(params=list(TESTED))
 def project(request, tmp_path):
-    """Yield a project for each registered backend."""
-    made = BackendProject(request.param, tmp_path, TASKS)
+    """Yield a project for each backend."""
+    made = BackendProject(request.param, tmp_path, TASKS, TESTED[request.param])
     yield made
     made.close()
 
 
-@pytest.fixture(params=[kind for kind in BACKENDS if BACKENDS.load(kind).capabilities.runs_programs])
+@pytest.fixture(params=[kind for kind, backend in TESTED.items() if backend.capabilities.runs_programs])
 def programs(request, tmp_path):
-    """Yield a project for each registered backend that runs programs."""
-    made = BackendProject(request.param, tmp_path, TASKS)
+    """Yield a project for each backend that runs programs."""
+    made = BackendProject(request.param, tmp_path, TASKS, TESTED[request.param])
     yield made
     made.close()
 
@@ -130,8 +132,13 @@ def test_probes_are_answered(project):
 def test_attempt_of_an_earlier_engine_is_reattached_or_reported_as_lost(project):
     place = project.place(0, "quick")
     project.backend.find([RecoveredAttempt(**place, iteration=1, stage="started")])
-    project.backend.execute(project.commands(0, "quick") if project.backend.capabilities.reattaches else [])
-    assert project.end().attempt == 0
+    capable = project.backend.capabilities
+    # The commands of simulated programs are not repeated: a simulation is not resumed.
+    project.backend.execute(project.commands(0, "quick") if capable.runs_programs else [])
+    ended = project.end()
+    assert ended.attempt == 0
+    assert capable.reattaches or ended.cause == "lost"
+    assert not [event for event in project.poll_for(0.2) if isinstance(event, ev.Ended)]
 
 
 @pytest.mark.parametrize("kind", list(BACKENDS))

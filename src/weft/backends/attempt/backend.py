@@ -100,7 +100,10 @@ class Transport(Protocol):
         """Return the reports found by a periodic check of the machines; called once a second."""
 
     def recover(self, machines: Iterable[int]) -> SurvivingPrograms:
-        """Return the programs that an earlier engine started on these machines."""
+        """Return the programs that an earlier engine started on these machines.
+
+        Called only if the backend re-attaches (``Capabilities.reattaches``).
+        """
 
     def close(self, *, stop: bool) -> None:
         """Disconnect. ``stop``: no more work follows; otherwise programs continue to run."""
@@ -254,7 +257,7 @@ class ProgramBackend:
 
     def _signal(self, command: cm.Signal) -> None:
         attempt = self._attempts.get(command.attempt)
-        if attempt is not None and attempt.launched:
+        if attempt is not None and attempt.launched and self.capabilities.signals:
             self._transport.signal(attempt.machine, attempt.number, _SIGNALS[command.what])
 
     def _cancel(self, command: cm.Cancel) -> None:
@@ -388,9 +391,16 @@ class ProgramBackend:
     # Start and end of the engine.
 
     def find(self, attempts: Sequence[RecoveredAttempt]) -> None:
-        """Re-attach to the programs of an earlier engine, or collect their ends."""
+        """Re-attach to the programs of an earlier engine, or collect their ends.
+
+        If programs do not survive the engine, the repeated ``Start`` of an attempt reports it as lost.
+        """
         started = [attempt for attempt in attempts if attempt.stage == "started"]
         self._inherited |= {attempt.attempt for attempt in started}
+        if not self.capabilities.reattaches:
+            lost = {"is": "ended", "cause": Cause.LOST, "text": "its program ended with the engine"}
+            self._survivors.ends |= {attempt.attempt: lost for attempt in started}
+            return
         machines = sorted({attempt.machine for attempt in started})
         self._survivors.update(self._transport.recover(machines))
 
