@@ -305,10 +305,10 @@ class Restless:
 @pytest.mark.parametrize(
     ("move", "message"),
     [
-        (Migrate(attempt=7, machine=1), "migrates attempt 7, which is over"),
+        (Migrate(attempt=7, machine=1), "migrates attempt 7, which has ended"),
         (Migrate(attempt=0, machine=9), "'job' to machine 9: there is no such machine"),
         (Migrate(attempt=0, machine=2), "'job' to machine 'm2': it is down"),
-        (Migrate(attempt=0, machine=1, count=5), "to machine 'm1' with 5 nodes: it cannot run there"),
+        (Migrate(attempt=0, machine=1, count=5), "to machine 'm1' with 5 nodes: the task has no such mode"),
     ],
 )
 def test_impossible_migration_of_a_policy_raises(move, message):

@@ -15,7 +15,7 @@ from weft.policies.policy import Policy
 
 
 class DecisionContext:
-    """Give reactions the state to read, the settings, and a method to emit commands."""
+    """Engine state, settings and policy for the reactions, with methods that emit commands."""
 
     __slots__ = ("commands", "monitors_all", "policy", "selectors", "settings", "state")
 
@@ -30,7 +30,7 @@ class DecisionContext:
         self.policy = policy
         """The policy that makes the decisions."""
         self.selectors = selectors or {}
-        """By selector name: the policy that places jobs with a selector of their own."""
+        """By selector name: the policy that places the jobs that state this selector."""
         self.settings = settings
         self.monitors_all = not (
             settings.contract is None
@@ -51,7 +51,7 @@ class DecisionContext:
             self.policy = usual
 
     def count_retries(self, run: RunState, task: int, cause: Cause) -> int:
-        """Return the allowed retries of a task for a cause."""
+        """Return how often a task may be retried after failures with this cause."""
         recovery = run.compiled.description(task).recovery
         if cause in recovery.retries_by_cause:
             return recovery.retries_by_cause[cause]
@@ -69,7 +69,7 @@ class DecisionContext:
         keep: bool = False,
         growth: float | None = None,
     ) -> None:
-        """Emit a Settle command for a task of a run."""
+        """Emit a Settle command, which sets the state of a task."""
         self.emit(
             Settle(
                 run=run.index,
@@ -84,7 +84,7 @@ class DecisionContext:
         )
 
     def reopen(self, run: RunState, task: int, reason: str, *, keep: bool = False) -> None:
-        """Make a task ready or waiting again, for another reason than a failure."""
+        """Make a task ready or waiting again without counting a failure; ``keep`` its attempt's files."""
         self.settle(run, task, run.open_state(task), reason=reason, again=True, keep=keep)
 
     def cancel(self, attempt: Attempt, reason: str) -> None:

@@ -25,11 +25,11 @@ from weft.instance.instance import Instance
 from weft.policies.policy import Policy
 
 _MAY_BEGIN = (Submitted, RequestReceived)
-"""Events that may activate a run, so that the periodic timers are needed."""
+"""Events after which a run may be active; the engine then sets the periodic timers."""
 
 
 class Engine:
-    """Hold the state of all runs and decide what follows from each event."""
+    """Hold the state of all runs and return the commands that follow from each event."""
 
     def __init__(
         self,
@@ -40,8 +40,7 @@ class Engine:
         *,
         policy_named: Callable[[str], Policy] | None = None,
     ) -> None:
-        """Create an engine without runs. ``instance`` is any instance on the platform; it supplies the
-        machines.
+        """Create an engine without runs; ``instance`` is any instance on the platform, for its machines.
 
         ``policy_named`` returns the policy for the ``selector`` of a job.
         """
@@ -59,9 +58,9 @@ class Engine:
         self._view = EngineView(self.state)
 
     def handle(self, event: Event, now: float) -> list[Command]:
-        """Apply an event, make decisions, and return the commands."""
+        """Apply an event at time ``now``, make decisions, and return the commands."""
         if now < self.state.now:
-            raise WeftError(f"an event at {now} s follows one at {self.state.now} s: time cannot go back")
+            raise WeftError(f"event at {now} s after an event at {self.state.now} s: time cannot go back")
         absorb(self.state, event, now)
         context = self._context
         react(context, event)
@@ -95,7 +94,7 @@ class Engine:
                 return
 
     def _begin_timers(self) -> None:
-        """Set the periodic timers while a run is active."""
+        """Set the periodic timers that are not set yet, if a run is active."""
         state, settings, context = self.state, self.settings, self._context
         if not state.active:
             return
@@ -107,7 +106,7 @@ class Engine:
 
 
 def _selectors(library: WorkflowLibrary, policy_named: Callable[[str], Policy] | None) -> dict[str, Policy]:
-    """Find the policies that jobs select by name; raise InvalidInput for an unknown or plan-following one."""
+    """Return the policies that jobs select, by name; InvalidInput if one is unknown or needs a plan."""
     found: dict[str, Policy] = {}
     for name in library.selectors:
         policy = None if policy_named is None else policy_named(name)

@@ -64,9 +64,9 @@ class Candidate:
     machine: str
     conditions: tuple[Condition, ...]
     options: tuple[CandidateMode, ...] = ()
-    """The modes of the task there, by node count; empty if a condition other than ``room`` fails."""
+    """Modes of the task on this machine, by node count; empty if a condition other than ``room`` fails."""
     rank: float | None = None
-    """Value of the task's ranking expression for the machine; None: the task has none."""
+    """Value of the task's ranking expression for the machine; None: the task has no such expression."""
 
     @property
     def possible(self) -> bool:
@@ -84,7 +84,7 @@ class Candidate:
 
 
 def _judge_candidates(state: EngineState, run: RunState, task: int) -> list[Candidate]:
-    """Check all conditions of every machine for a task, in the current state."""
+    """Return, for every machine, whether it meets each condition of a task in the current state."""
     view = EngineView(state)
     compute = run.compiled.kind[task] == COMPUTE
     demands = list_conditions(run.instance, task) if compute else []
@@ -125,7 +125,7 @@ def _list_modes(
 def _list_current_conditions(
     state: EngineState, run: RunState, task: int, machine: MachineState
 ) -> Iterator[Condition]:
-    """Yield the conditions that change while a run is active."""
+    """Yield the conditions of a machine for a task that can change during a run."""
     yield Condition(name="up", holds=machine.up, text="is up" if machine.up else "is down")
     settings, index, inquiries = state.settings, machine.index, state.inquiries
     if settings.discover_every_s is not None or inquiries.listed is not None:
@@ -180,7 +180,7 @@ _SHOWN_RECORDS = (
 
 
 def _describe_message(state: EngineState, message: messages.Event | messages.Command) -> str:
-    """Return a sentence about a message; "": it is not shown."""
+    """Return a text for the task's history about a message; "": the message is not shown."""
     match message:
         case messages.Started():
             return "its program started"
@@ -190,7 +190,7 @@ def _describe_message(state: EngineState, message: messages.Event | messages.Com
             why = cause or ("no exit code" if code is None else f"exit code {code}")
             return f"its program ended: {why}"
         case messages.StagedIn(problem=problem):
-            return f"staging failed: {problem}" if problem else "its data arrived"
+            return f"staging in failed: {problem}" if problem else "its input data arrived"
         case messages.Checkpointed(work_done=done):
             return f"it wrote restart files at {done:.0%} of the work"
         case messages.Suspended():
@@ -216,7 +216,7 @@ def _describe_command(state: EngineState, command: messages.Event | messages.Com
             saved = f", from {command.restart_from:.0%} of the work" if command.restart_from else ""
             return f"attempt {command.attempt}: {how} {machine}{why}{saved}"
         case messages.StageIn(parcels=parcels):
-            return f"its data were requested ({len(parcels)})"
+            return f"copying of its input data was requested ({format_count(len(parcels), 'part')})"
         case messages.Start():
             return f"attempt {command.attempt}: submitted to {state.machines[command.machine].name}"
         case messages.Cancel(reason=reason):
@@ -227,7 +227,7 @@ def _describe_command(state: EngineState, command: messages.Event | messages.Com
         case messages.RevertMigration():
             return "its migration was called off"
         case messages.CleanUp():
-            return f"attempt {command.attempt}: its files are removed"
+            return f"attempt {command.attempt}: removal of its files was requested"
         case _ if isinstance(command, _SHOWN_RECORDS) and (note := note_fields(command)) is not None:
             value = "" if note.value is None else f" ({note.value:.2f})"
             return f"{note.kind}{value}{': ' if note.text else ''}{note.text}"
@@ -236,14 +236,14 @@ def _describe_command(state: EngineState, command: messages.Event | messages.Com
 
 
 _MAX_NAMED = 4
-"""Names listed before the rest is only counted."""
+"""Maximal number of names in a list; the others are only counted."""
 
 _MAX_TASKS = 100
-"""Tasks of a stalled run that are examined."""
+"""Maximal number of tasks of a stalled run that are examined."""
 
 
 def _list_wait_reasons(state: EngineState, run: RunState, task: int) -> list[str]:
-    """Return the reasons why a task waits, as text; an empty list if it runs or has ended."""
+    """Return what a task waits for, as text; an empty list if it runs or has ended."""
     match TaskState(run.state[task]):
         case TaskState.WAITING:
             return _describe_predecessors(run, task)
@@ -289,7 +289,8 @@ def _describe_machines(state: EngineState, run: RunState, task: int) -> list[str
 def _describe_attempt(state: EngineState, run: RunState, attempt: Attempt) -> list[str]:
     if attempt.stage in (Stage.SUBMITTED, Stage.STAGING_OUT):
         where = state.machines[attempt.machine].name
-        return [f"{where} to {'start it' if attempt.stage == Stage.SUBMITTED else 'bring its outputs'}"]
+        what = "start it" if attempt.stage == Stage.SUBMITTED else "copy its outputs to their targets"
+        return [f"{where} to {what}"]
     if attempt.stage != Stage.ASSIGNED:
         return []
     machine = state.machines[attempt.machine]
@@ -299,16 +300,16 @@ def _describe_attempt(state: EngineState, run: RunState, attempt: Attempt) -> li
     if run.missing[attempt.task]:
         found += _describe_predecessors(run, attempt.task)
     if attempt.staging:
-        found.append(f"data in transit to {machine.name}")
+        found.append(f"input data that are being copied to {machine.name}")
     if not found and attempt.queued:
         before = sum(1 for turn in machine.queue if turn < attempt.turn)
         room = f"{machine.free_nodes} of {machine.nodes} nodes are free, it needs {attempt.nodes}"
-        found.append(f"its turn on {machine.name}: {before} ahead in the queue, {room}")
+        found.append(f"its turn on {machine.name}: {before} attempts are before it in the queue, {room}")
     return found
 
 
 def describe_standstill(state: EngineState) -> list[str]:
-    """Return, for every active run, which tasks wait for what; used when no further event can occur."""
+    """Return lines that say what the tasks of each active run wait for; used if no event can occur."""
     return [line for run in state.active.values() for line in _describe_run(state, run)]
 
 
@@ -339,7 +340,7 @@ def _shorten_list(names: list[str]) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplanationStep:
-    """One event of the task, or one decision about it."""
+    """One event or decision in the history of a task."""
 
     entry: int
     now: float
@@ -357,11 +358,11 @@ class PlacementChoice:
     nodes: int
     count: int
     by: str
-    """The policy, or the reason of a migration."""
+    """The policy that chose the machine, or the reason of the migration."""
     queued: bool
     """Whether the attempt was put into the machine's queue."""
     candidates: tuple[Candidate, ...]
-    """The machines as they were estimated at that time."""
+    """All machines with their conditions and estimates just before the assignment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -377,7 +378,7 @@ class Explanation:
     waits_for: tuple[str, ...]
     choice: PlacementChoice | None
     candidates: tuple[Candidate, ...]
-    """The machines in the current state, for a task without a machine; otherwise empty."""
+    """All machines with their current conditions, if the task has no machine; otherwise empty."""
     story: tuple[ExplanationStep, ...]
 
     def as_record(self) -> dict[str, Any]:
@@ -399,7 +400,7 @@ def explain(
     at_s: float = math.inf,
     rebuilt: Callable[[int], Engine] | None = None,
 ) -> Explanation:
-    """Explain one task of a journal.
+    """Return why a task of a run is in its state at time ``at_s`` of a journal.
 
     ``fresh`` creates an engine with the settings of the journal. ``rebuilt(n)``, if given, returns an engine
     after the first n entries, for example from a snapshot; without it the entries are applied again.
@@ -449,7 +450,7 @@ def _find_run(engine: Engine, run: int) -> RunState:
     if run < len(engine.state.runs):
         return engine.state.runs[run]
     count = len(engine.state.runs)
-    rule = f"at that time there are {count}, from 0" if count else "no run has arrived by that time"
+    rule = f"runs 0 to {count - 1} exist at that time" if count else "no run has arrived by that time"
     raise InvalidInput(f"no run {run}", rule=rule)
 
 
@@ -458,12 +459,12 @@ def _unknown_task(run: RunState, task: str) -> InvalidInput:
     points = [name for name in run.compiled.names if name.startswith(f"{task}[")]
     advice = f"did you mean {close!r}?" if close else "`weft show` lists the tasks of a workflow"
     if points:
-        advice = f"it has {len(points)} points: name one, such as {points[0]!r}"
+        advice = f"{task!r} is a sweep of {len(points)} points: name one of them, such as {points[0]!r}"
     return InvalidInput(f"run {run.index} ({run.compiled.key}) has no task {task!r}", advice=advice)
 
 
 def _reconstruct_choice(engine: Engine, entry: JournalEntry, position: int) -> PlacementChoice:
-    """Recompute the conditions of a placement; ``engine`` is in the state before the entry."""
+    """Return the assignment at a position of an entry; ``engine`` is in the state before the entry."""
     state = engine.state
     absorb(state, entry.event, entry.now)
     for command in entry.commands[:position]:
@@ -473,7 +474,7 @@ def _reconstruct_choice(engine: Engine, entry: JournalEntry, position: int) -> P
     run = state.runs[command.run]
     by = f"policy {engine.policy.name!r}"
     if command.replaces is not None:
-        by = f"migration: {command.reason}" if command.reason else f"{by}, for a task that had to leave"
+        by = f"migration: {command.reason}" if command.reason else f"{by}, for a task that migrates"
     elif command.reason:
         by = f"{by}: {command.reason}"
     return PlacementChoice(

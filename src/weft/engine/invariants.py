@@ -1,13 +1,12 @@
-"""Invariants of the engine, for tests: ``check_engine`` compares all parts of a state, ``audit_journal``
-reads a whole journal.
+"""Invariants of the engine, for tests: ``check_engine`` checks a state, ``audit_journal`` a whole journal.
 
 ``check_engine`` costs O(tasks + edges + machines) and shares no code with the reactions. It checks that
-states, attempts and counters agree (I1, I3) and that no machine gives more than it has (I2).
+states, attempts and counters agree (I1, I3) and that no machine allocates more than it has (I2).
 
 ``audit_journal`` checks that no task completes twice in one iteration or runs twice at one time without a
 recorded cause (I4), that nothing starts before its predecessors completed and its data arrived (I1), that a
-plan moves nothing that runs properly (I5), that time does not go back (I6), and that all repeated or lost
-work is recorded (I7).
+new plan cancels no attempt that meets its contract (I5), that time does not go back (I6), and that all
+repeated or lost work is recorded (I7).
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _Description = str | Callable[[], str]
 
 
 def require(holds: bool, rule: str, *stories: _Description) -> None:
-    """Raise InvariantViolation with the rule and the descriptions unless ``holds``."""
+    """Raise InvariantViolation with the rule and the stories if ``holds`` is false."""
     if not holds:
         texts = (story if isinstance(story, str) else story() for story in stories)
         raise InvariantViolation("; ".join((rule, *texts)))
@@ -111,23 +110,29 @@ def check_machines(state: EngineState, instance: Instance) -> None:
             for _, number in machine.queue
         )
         counted = machine.waiting_units
-        require(counted == units, f"{units} node-seconds are queued, {counted} are counted", where)
+        require(counted == units, f"{units} units of work are queued, but {counted} are recorded", where)
         obstacle = state.obstacle(machine.index)
-        require(machine.usable == (not obstacle), f"usable: {not obstacle} ({obstacle})", where)
+        rule = f"its usable flag is {machine.usable}, but its obstacle is {obstacle!r}"
+        require(machine.usable == (not obstacle), rule, where)
         left = machine.left
-        require(left == machine.free_capacity(), f"{left} is its recorded free capacity", where)
+        rule = f"its recorded free capacity is {left}, the true one {machine.free_capacity()}"
+        require(left == machine.free_capacity(), rule, where)
         if left is not None:
             free.add(machine.index)
     factors = tuple(machine.speed_factor if machine.up else 0.0 for machine in state.machines)
-    require(state.machines.speed_factors == factors, f"the speed factors are {factors}", f"at {state.now} s")
-    require(set(state.machines.free) == free, f"{sorted(free)} have free nodes", f"at {state.now} s")
+    recorded = state.machines.speed_factors
+    require(recorded == factors, f"speed factors {factors}, but recorded are {recorded}", f"at {state.now} s")
+    listed = sorted(state.machines.free)
+    rule = f"machines {sorted(free)} have free nodes, but {listed} are listed as free"
+    require(listed == sorted(free), rule, f"at {state.now} s")
     promised = _sum_promised(state)
     found = {machine.index: machine.promised_units for machine in state.machines if machine.promised_units}
-    require(found == promised, f"{promised} is bound, {found} is counted", f"at {state.now} s")
+    rule = f"units of bound work by machine are {promised}, but recorded are {found}"
+    require(found == promised, rule, f"at {state.now} s")
 
 
 def _sum_promised(state: EngineState) -> dict[int, int]:
-    """Return by machine the units of the tasks bound to it that were not assigned yet."""
+    """Return, by machine, the work units of the tasks that are bound to it but not assigned yet."""
     found: dict[int, int] = {}
 
     def count(machine: int, units: int) -> None:
@@ -236,7 +241,7 @@ def _check_progress(state: EngineState, run: RunState, attempt: Attempt, place: 
 
 
 def _count_missing(run: RunState, task: int, besides: Container[int] = ()) -> int:
-    """Count the predecessors that have not completed or are in a loop that was not left."""
+    """Count the predecessors, except ``besides``, that are unfinished or in a loop that has not ended."""
     missing = 0
     for predecessor in run.compiled.before(task):
         if predecessor in besides:
@@ -260,10 +265,12 @@ def _check_counts(state: EngineState, run: RunState) -> None:
     )
     done_s = run.progress(state.attempts).done_s(state.now)
     slow_s = sum(_done_s(state, run, task) for task in run.attempt_of)
-    require(abs(done_s - slow_s) <= 1e-6 * (1.0 + slow_s), f"{slow_s} s are done, not {done_s}", where)
-    require(run.left.seconds == counted.seconds, f"{counted.seconds} s are left", where)
+    done = f"running tasks have done {slow_s} mean seconds, but recorded are {done_s}"
+    require(abs(done_s - slow_s) <= 1e-6 * (1.0 + slow_s), done, where)
+    left_s = f"mean seconds of unfinished tasks are {counted.seconds}, but recorded are {run.left.seconds}"
+    require(run.left.seconds == counted.seconds, left_s, where)
     first = counted.first(len(run))
-    require(run.left.first(len(run)) == first, f"{first} are left, but others are listed", where)
+    require(run.left.first(len(run)) == first, f"tasks {first} are unfinished, but others are listed", where)
     kinds_of, places = run.compiled.kind, enumerate(run.state)
     ready = {task for task, place in places if place == _S.READY and kinds_of[task] != VIRTUAL}
     listed = set(run.ready)
@@ -333,7 +340,7 @@ def check_engine(engine: Engine) -> None:
 
 
 def _check_place(state: EngineState, attempt: Attempt) -> None:
-    """Check that every attempt belongs to its task, is replaced by the task's attempt, or is cleaned up."""
+    """Check that an attempt is its task's current or kept one, was replaced, or is being cleaned up."""
     run, description = state.runs[attempt.run], partial(_describe_attempt, state, attempt)
     leads = run.attempt_of.get(attempt.task) == attempt.number
     behind = run.left_behind.get(attempt.task) == attempt.number
@@ -369,8 +376,8 @@ _Task = tuple[int, int]
 
 
 def audit_journal(entries: Iterable[JournalEntry], workflows: Sequence[CompiledWorkflow]) -> JournalAudit:
-    """Read a whole journal; raise InvariantViolation at the first rule that does not hold. ``workflows``: by
-    run.
+    """Check a whole journal and return the audit; raise InvariantViolation at the first violated rule.
+    ``workflows`` holds the workflow of each run.
 
     Runs whose graphs grow are skipped because their task numbers change.
     """
@@ -387,7 +394,7 @@ def audit_journal(entries: Iterable[JournalEntry], workflows: Sequence[CompiledW
 
 
 class _AuditedAttempt:
-    """The work of one attempt, in shares of its task's work."""
+    """One attempt: the shares of its task's work at which it started and that it reached."""
 
     __slots__ = ("reached", "source", "spared")
 
@@ -402,7 +409,7 @@ class JournalAudit:
     """Collect the state of every task from journal entries and check the rules."""
 
     def __init__(self, workflows: Sequence[CompiledWorkflow], left_out: Collection[int] = ()) -> None:
-        """Start with an empty journal; ``left_out``: runs to skip."""
+        """Create an audit that has read no entry; ``left_out``: runs to skip."""
         self._workflows = workflows
         self._left_out = left_out
         self._loops: dict[int, Loops] = {}
@@ -411,25 +418,25 @@ class JournalAudit:
         self._task_of: dict[int, _Task] = {}
         """By attempt: run and task."""
         self._parts: dict[int, set[int]] = {}
-        """By attempt: the data requests that are not answered yet."""
+        """By attempt: the numbers of its data requests that are not answered yet."""
         self._running: dict[_Task, int] = {}
         """By task: the attempt that was started and has not ended."""
         self._done: set[_Task] = set()
         """Tasks completed or skipped in the current iteration."""
         self._left: set[tuple[int, int]] = set()
-        """(run, body) of the loops that were left."""
+        """(run, body) of the loops that have ended."""
         self._saved: dict[_Task, tuple[float, _AuditedAttempt | None]] = {}
         """By task: the share of the work in its restart files, and the attempt that wrote them."""
         self._tries: dict[_Task, list[_AuditedAttempt]] = {}
         """By task: the attempts started in the current iteration."""
         self._try: dict[int, _AuditedAttempt] = {}
-        """The same by attempt number."""
+        """By attempt number: the started attempts."""
         self._violating: set[int] = set()
         self.replicated: dict[_Task, float] = {}
         """By task: the share of the work done more than once, over all iterations."""
 
     def read(self, entry: JournalEntry) -> None:
-        """Check one entry."""
+        """Check the next entry of the journal."""
         where = f"entry {entry.sequence}"
         require(entry.sequence == self._sequence + 1, "entries are numbered in order", where)
         require(entry.now >= self._now, f"{entry.now} s comes after {self._now} s", where)
@@ -529,7 +536,7 @@ class JournalAudit:
         return self._loops[run]
 
     def _account(self, task: _Task, command: messages.Start) -> None:
-        """Record the checkpoint that an attempt starts from."""
+        """Record a started attempt, and check that restart files hold the work that it skips."""
         spared = command.restart_from
         saved, source = self._saved.get(task, (0.0, None))
         require(
@@ -540,7 +547,7 @@ class JournalAudit:
         self._tries.setdefault(task, []).append(begun)
 
     def _check_work(self, task: _Task) -> None:
-        """Check that a completed attempt and its checkpoints cover the work; the rest is replicated (I7)."""
+        """Check that the last attempt and its restart files cover the work; add the replicated work (I7)."""
         if not (tries := self._tries.pop(task, [])):
             return
         built_on: _AuditedAttempt | None = tries[-1]

@@ -26,15 +26,15 @@ from weft.errors import InvalidInput
 from weft.records import dataclass
 
 SCHEMA = 2
-"""Version of the entries that are written."""
+"""Schema version of the entries that this version of weft writes."""
 
 READABLE_SCHEMAS = (1, 2)
-"""Versions that can be read."""
+"""Schema versions that this version of weft can read."""
 
 _TYPES = {name: kind for kind, name in TYPE_NAMES.items()}
 
 _FLOAT = "float"
-"""Key of an object that holds a number which JSON cannot express (infinite, NaN)."""
+"""Key of a JSON object that stands for a number that JSON cannot express (infinite, NaN)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class JournalEntry:
 
     @classmethod
     def of_record(cls, record: Mapping[str, Any]) -> JournalEntry:
-        """Create an entry from the result of ``as_record``, also of an older schema."""
+        """Create an entry from the result of ``as_record``; older schemas are converted."""
         try:
             return cls(
                 sequence=int(record["n"]),
@@ -112,7 +112,7 @@ def _field_defaults(kind: Hashable) -> tuple[tuple[str, Any], ...]:
 
 
 def decode_message(record: Sequence[Any]) -> Any:
-    """Create a message from the result of ``encode_message``, also of an older schema."""
+    """Create a message from the result of ``encode_message``; older schemas are converted."""
     name, fields = record
     if name == "Note":
         name, fields = _convert_note(fields)
@@ -124,13 +124,13 @@ def decode_message(record: Sequence[Any]) -> Any:
 
 
 def _decode_number(value: Any) -> Any:
-    """Return a plain value; convert numbers that JSON cannot express."""
+    """Return a JSON value unchanged, except the objects that stand for infinite numbers and NaN."""
     return float(value[_FLOAT]) if isinstance(value, dict) else value
 
 
 @functools.cache
 def _field_decoders(kind: type) -> dict[str, Callable[[Any], Any]]:
-    """Return the functions that convert JSON values of some fields to tuples, parcels and enums."""
+    """Return, by field name, the functions that convert JSON values to tuples, parcels and enums."""
     found: dict[str, Callable[[Any], Any]] = {}
     for name, hint in typing.get_type_hints(kind).items():
         if hint is TaskState:
@@ -147,7 +147,7 @@ def _field_decoders(kind: type) -> dict[str, Callable[[Any], Any]]:
 
 
 def _decode_enum(kind: type[enum.StrEnum], value: str) -> str:
-    """Return the member of an enum; a text that is none (a request that was refused) stays a text."""
+    """Return the member with this value; a text without a member (a refused request) stays a text."""
     return kind(value) if value in kind.__members__.values() else value
 
 
@@ -164,7 +164,7 @@ def _decode_lines(values: Mapping[str, list[str]]) -> dict[str, tuple[str, ...]]
 
 
 class NoteFields(typing.NamedTuple):
-    """A record command in the terms of schema 1, which ``events.jsonl`` keeps."""
+    """A record command as kind, number and text of schema 1; ``events.jsonl`` still uses these."""
 
     kind: str
     value: float | None
@@ -176,9 +176,9 @@ class _NoteKind(typing.NamedTuple):
 
     command: type
     value: str = ""
-    """Field that holds the number; "": none."""
+    """Field of the command that holds the number; "": no field."""
     text: str = ""
-    """Field that holds the text; "": none."""
+    """Field of the command that holds the text; "": no field."""
     constants: Mapping[str, Any] = {}
 
 
@@ -207,7 +207,7 @@ _NOTES: Mapping[str, _NoteKind] = {
 
 
 def _convert_note(fields: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Convert a Note of schema 1 to the command that replaces it."""
+    """Convert the fields of a Note of schema 1 to the stored name and fields of the new command."""
     if (kind := _NOTES.get(fields["kind"])) is None:
         raise InvalidInput(f"the journal holds a note of unknown kind {fields['kind']!r}")
     names = {"value": kind.value, "text": kind.text}
@@ -221,7 +221,7 @@ def _convert_note(fields: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def note_fields(command: Command) -> NoteFields | None:
-    """Return a record command as kind, number and text; None: another command."""
+    """Return a record command as kind, number and text; None: the command is not a record."""
     if type(command) not in messages.RECORDS:
         return None
     for name, kind in _NOTES.items():

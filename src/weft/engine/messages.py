@@ -27,7 +27,7 @@ TYPE_NAMES: dict[type, str] = {}
 
 @typing.dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
 def stored_as(name: str) -> Callable[[type[_Message]], type[_Message]]:
-    """Make a class a message that journals store under a name."""
+    """Return a decorator that makes a class a message; journals store it under this name."""
 
     def register(kind: type[_Message]) -> type[_Message]:
         made = message(kind)
@@ -77,55 +77,55 @@ class Ended:
 
     attempt: int
     exit_code: int | None = 0
-    """None: there is none (killed, cancelled, lost)."""
+    """None: the program has no exit code (killed, cancelled, lost)."""
     cause: Cause = Cause.NONE
-    """Why it did not end by itself; NONE: determined from the exit code."""
+    """Why the program was ended from outside; NONE: the engine derives the cause from the exit code."""
     result: Mapping[str, Value] = field(default_factory=dict)
     """Content of its result file."""
     work_done: float | None = None
     """Share of the whole task's work that is done; None: unknown (all of it after success)."""
     story: str = ""
-    """Details for the user: the missing output, the signal that ended it."""
+    """Details for the user, such as the missing output or the signal that ended the program."""
     taken_over: int | None = None
-    """The earlier execution whose outputs are reused; None: it ran."""
+    """Number of the earlier execution whose outputs are reused; None: the program ran."""
     ran_s: float | None = None
-    """Seconds its program ran, measured on the machine; None: from Started to this event."""
+    """Seconds the program ran, measured on the machine; None: the time from Started to this event."""
     late_s: float = 0.0
-    """Seconds between its end and this event, if no engine was running."""
+    """Seconds between the end of the program and this event, during which no engine was running."""
     lasting: bool = False
-    """Whether it would fail again: its inputs do not exist or are refused."""
+    """Whether a retry is pointless: inputs do not exist or are refused."""
 
 
 @stored_as("StagedIn")
 class StagedIn:
-    """A StageIn is done or has failed."""
+    """The data of a StageIn command have arrived, or copying them has failed."""
 
     attempt: int
     part: int
-    """Number of the StageIn within the attempt."""
+    """Number of the StageIn command within the attempt, from 0."""
     problem: str = ""
     """Why it failed; "": success."""
     moved_bytes: float | None = None
-    """Bytes actually moved, without shared files that were there; None: unknown."""
+    """Bytes copied, without shared files that the host already had; None: unknown."""
     lost: tuple[int, ...] = ()
-    """Machines that do not answer and whose data are unavailable."""
+    """Machines that hold requested data but do not answer."""
     lasting: bool = False
-    """Whether it would fail again: there is no such file."""
+    """Whether a retry is pointless: a file does not exist."""
 
 
 @stored_as("StagedOut")
 class StagedOut:
-    """The outputs of an attempt were copied to their targets, or could not be."""
+    """The outputs of an attempt were copied to their targets, or copying them has failed."""
 
     attempt: int
     problem: str = ""
     lasting: bool = False
-    """Whether it would fail again: a name is refused."""
+    """Whether a retry is pointless: the name of a target is refused."""
 
 
 @stored_as("CleanedUp")
 class CleanedUp:
-    """An attempt's directory was removed, or could not be."""
+    """An attempt's directory was removed, or its removal has failed."""
 
     attempt: int
     problem: str = ""
@@ -133,17 +133,17 @@ class CleanedUp:
 
 @stored_as("Progressed")
 class Progressed:
-    """Progress of a running attempt: the answer to a probe, or a progress step."""
+    """Progress of a running attempt: the answer to a probe, or a report of the application."""
 
     attempt: int
     work_done: float | None = None
     """Share of the whole task's work that is done, including checkpoints of earlier attempts."""
     last_iteration_s: float | None = None
-    """Seconds of the application's last iteration (performance profile of docs/papers/adaptive-jobs.md)."""
+    """Duration of the application's last iteration (performance profile of docs/papers/adaptive-jobs.md)."""
     iterations: int | None = None
-    """Iterations done."""
+    """Number of iterations that the application has done."""
     all_iterations: int | None = None
-    """Total iterations."""
+    """Number of iterations that the application will do in total."""
     degraded: str = ""
     """The application's own complaint about its performance; "": none."""
 
@@ -154,7 +154,7 @@ class Checkpointed:
 
     attempt: int
     work_done: float
-    """Share of the whole task's work that they hold."""
+    """Share of the whole task's work that the restart files hold."""
 
 
 @stored_as("Suspended")
@@ -179,9 +179,9 @@ class RequirementsChanged:
     requirements: str | None = None
     rank: str | None = None
     mandatory: bool = True
-    """Whether it must leave a machine that does not meet them."""
+    """Whether the attempt must leave a machine that does not meet the requirements."""
     problem: str = ""
-    """What else it wrote that cannot be parsed and is ignored."""
+    """Text of the application that cannot be parsed and is ignored."""
 
 
 @stored_as("MachineChanged")
@@ -191,12 +191,12 @@ class MachineChanged:
     machine: int
     up: bool | None = None
     speed_factor: float | None = None
-    """Speed relative to the platform's description: 0.25 with three competing processes."""
+    """Speed relative to the platform's description, for example 0.25 with three competing processes."""
 
 
 @stored_as("Answered")
 class ProbeAnswered:
-    """The result of a probe (docs/papers/adaptive-jobs.md, section 5); a missing answer is a result too."""
+    """The result of a probe (docs/papers/adaptive-jobs.md, section 5), also if there was no answer."""
 
     of: ProbeTarget
     alive: bool
@@ -222,7 +222,7 @@ class Fetched:
 
 @stored_as("PlanReady")
 class PlanReady:
-    """The answer to Replan; attempts that started in the meantime are kept."""
+    """The answer to Replan; attempts that have started since the request are kept."""
 
     plan: str
     """Content hash of the plan, which is stored with the journal; "": there is no plan."""
@@ -238,7 +238,7 @@ class TimerFired:
     """A timer is due."""
 
     timer: str
-    """As in SetTimer."""
+    """Name of the timer, as in SetTimer."""
 
 
 @stored_as("TasksAdded")
@@ -273,17 +273,17 @@ class Assign:
     task: int
     machine: int
     nodes: int
-    """Nodes allocated; on a host whose nodes are cores, more than ``count``."""
+    """Number of allocated nodes; more than ``count`` on a host whose nodes are cores."""
     count: int
     """Node count of the mode."""
     reserve: bool = True
-    """Whether its nodes are reserved from now on; otherwise it joins the machine's queue."""
+    """Whether nodes are reserved for the attempt now; otherwise it joins the machine's queue."""
     order: float | None = None
     """Sort key in the queue, lower first; None: after all others."""
     replaces: int | None = None
-    """The attempt that it replaces: a migration."""
+    """The old attempt of a migration; None: not a migration."""
     restart_from: float = 0.0
-    """Share of the work that a checkpoint saves."""
+    """Share of the task's work that is skipped because the attempt starts from restart files."""
     reason: str = ""
     """The reason of the decision, in a few words."""
 
@@ -293,16 +293,16 @@ class Parcel:
     """Data to copy to an attempt's machine."""
 
     source: int
-    """The machine that has them; -1: the user's storage."""
+    """The machine that has the data; -1: the user's storage."""
     size_bytes: float = 0.0
     files: float = 0.0
     fixed_s: float = 0.0
-    """Fixed seconds between different machines (task graphs of the literature)."""
+    """Transfer time between any two machines, for task graphs that state seconds instead of bytes."""
     task: int = -1
-    """The task that produced them; -1: none."""
+    """The task that produced the data; -1: no task."""
     name: str = ""
     shared: bool = False
-    """Kept on the host for all attempts."""
+    """Whether the file stays on the host for later attempts."""
 
 
 @stored_as("StageIn")
@@ -392,10 +392,10 @@ class Replan:
 
 @stored_as("SetTimer")
 class SetTimer:
-    """Send TimerFired at a time; a timer of the same name is replaced."""
+    """Request a TimerFired event at time ``at_s``; a timer of the same name is replaced."""
 
     timer: str
-    """A TimerKind, followed by a colon and a number if there are several of its kind."""
+    """A TimerKind; for kinds that exist per machine, run or attempt, followed by a colon and its number."""
     at_s: float
 
 
@@ -408,7 +408,7 @@ class CloseAttempt:
 
 @stored_as("Return")
 class RevertMigration:
-    """Call off a migration: the task belongs to its old attempt again, the new one is closed."""
+    """Cancel a migration: the old attempt is the task's current one again, the new one is closed."""
 
     attempt: int
     """The old attempt."""
@@ -424,11 +424,11 @@ class Settle:
     cause: Cause = Cause.NONE
     reason: str = ""
     again: bool = False
-    """Whether it runs again for another reason than a failure (loop, lost output, new plan)."""
+    """Whether the task runs again for another reason than a failure (loop, lost output, new plan)."""
     keep: bool = False
-    """Whether the files of its attempt stay until the next one is prepared."""
+    """Whether the files of the task's attempt stay until its next attempt is prepared."""
     growth: float | None = None
-    """New factor on the memory or time limit after it was exceeded."""
+    """New factor by which the exceeded memory or time limit is multiplied."""
 
 
 @stored_as("Repeat")
@@ -461,7 +461,7 @@ class FinishRun:
 
 @stored_as("StopRun")
 class StopRun:
-    """Stop starting tasks of a run."""
+    """Start no further tasks of a run."""
 
     run: int
     reason: str = ""
@@ -469,7 +469,7 @@ class StopRun:
 
 @stored_as("EstimateSpeed")
 class EstimateSpeed:
-    """Set the estimated speed of a machine: measured on an attempt, or reset after a timeout."""
+    """Set the estimated speed of a machine, from the progress of an attempt or back to nominal."""
 
     machine: int
     speed_factor: float
@@ -488,17 +488,17 @@ class MarkMachine:
 
 @stored_as("AbandonAttempt")
 class AbandonAttempt(_OnMachine):
-    """Record an attempt on a machine that stopped answering; it is cancelled if the machine comes back."""
+    """Record an attempt on a machine that no longer answers; it is cancelled if the machine comes back."""
 
 
 @stored_as("LoseAttempt")
 class LoseAttempt(_OnMachine):
-    """Close an attempt whose machine was lost while it migrated away."""
+    """Close an attempt whose machine was lost while its task migrated to another machine."""
 
 
 @stored_as("CountRequeue")
 class CountRequeue(_OfAttempt):
-    """Set the number of consecutive reruns that a task requested without progress."""
+    """Set how often in a row a task has requested to be run again without making progress."""
 
     times: int
 
@@ -514,7 +514,7 @@ class MarkViolating(_OfAttempt):
 
 @stored_as("Unbind")
 class Unbind:
-    """Remove the machine of a task's abstract machine."""
+    """Remove the binding of a task's abstract machine to a machine."""
 
     run: int
     task: int
@@ -529,7 +529,7 @@ class AdoptPlan:
     run: int
     plan: str
     finish_s: float
-    """Its planned end."""
+    """Planned end of the run, on the engine's clock."""
 
 
 @stored_as("Refuse")
@@ -637,7 +637,7 @@ Record = (
     | ReportTargetLoss
     | ReportLateCancel
 )
-"""Commands that record a finding or decision; no attempt starts, moves or ends by them."""
+"""Commands that record an observation or decision; they start, move and end no attempt."""
 
 RECORDS: frozenset[type] = frozenset(typing.get_args(Record))
 

@@ -22,7 +22,7 @@ from weft.records import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandDifference:
-    """One command of an entry that differs from the recorded one."""
+    """A position of an entry at which the replayed command differs from the recorded one."""
 
     sequence: int
     now: float
@@ -32,7 +32,7 @@ class CommandDifference:
     expected: Command | None
     """The recorded command; None: there is none at this position."""
     got: Command | None
-    """The command decided now; None: there is none at this position."""
+    """The command of the replay; None: there is none at this position."""
 
     def as_record(self) -> dict[str, Any]:
         """Return the difference as plain data."""
@@ -51,10 +51,10 @@ class ReplayResult:
     """The result of a replay."""
 
     entries: int
-    """Number of entries decided again."""
+    """Number of entries whose commands were computed again."""
     commands: int
     differences: tuple[CommandDifference, ...]
-    """The differences of the first entry that differs."""
+    """The differences in the first entry whose commands differ; empty: all commands were equal."""
     total: int
     """Number of entries in the journal."""
 
@@ -79,9 +79,9 @@ def replay(
     *,
     watch: Callable[[int], None] | None = None,
 ) -> ReplayResult:
-    """Decide again with a fresh engine, up to the first entry whose commands differ.
+    """Compute the commands again with a fresh engine, up to the first entry whose commands differ.
 
-    ``watch`` is called with the number of every entry before it is decided.
+    ``watch`` is called with the sequence number of each entry before its commands are computed.
     """
     engine.state.plans.update(plans)
     decided = commands = total = 0

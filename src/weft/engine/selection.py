@@ -1,13 +1,12 @@
-"""Machines for a task: requirements and ranks, machines worth comparing, input files from outside, restart
-files.
+"""Selection of machines for a task by requirements, ranks, external input files and restart files.
 
-Requirements that the workflow states are part of the instance. Here are the expressions that an application
-changed while it ran, and the ranks (docs/papers/adaptive-jobs.md, section 2). Such a text is parsed and
-evaluated, never executed; a text that cannot be parsed changes nothing.
+Requirements that the workflow states are part of the instance. This module evaluates the expressions that an
+application changed while it ran, and the ranks (docs/papers/adaptive-jobs.md, section 2). Such a text is
+parsed and evaluated, never executed; a text that cannot be parsed is ignored.
 
-Machines with equal descriptions are equivalent for most tasks, so one of each class is compared, and the
-machines that hold input data. A task whose expressions use machine names splits the classes by the value of
-the expressions.
+Machines with equal descriptions are equivalent for most tasks and form a class. Only one machine of each
+class is compared, and the machines that hold input data. For a task whose expressions use machine names the
+classes are divided by the values of the expressions.
 
 File names are filled in for the machine (section 6): one template names another program on another
 architecture. A shared file is copied to a host once. The last restart files of a task are also kept with the
@@ -43,15 +42,15 @@ class MachinePreferences(NamedTuple):
     """Current requirement and rank of a task, evaluated for all machines."""
 
     key: tuple[BoundExpression | None, BoundExpression | None]
-    """Equal for tasks with equal requirement and rank."""
+    """Expressions of requirement and rank; equal for tasks that have the same ones."""
     demanded: Sequence[object] | None
     """Per machine: whether it meets the requirement; None: all do."""
     ranks: Sequence[object] | None
-    """Per machine; None: the task has no rank."""
+    """Per machine: the value of the ranking expression; None: the task has no such expression."""
 
 
 def _resolve_preferences(state: EngineState, run: RunState, task: int) -> MachinePreferences:
-    """Evaluate the current requirement and rank of a task, beyond what the workflow states."""
+    """Evaluate the requirement that the application set and the current rank, for all machines."""
     demanded, _ = run.facts_of(task).requirements or (None, None)
     rank = _find_rank(run, task)
     keys = [bind_expression(run.compiled, task, text) if text else None for text in (demanded, rank)]
@@ -69,7 +68,7 @@ def accepts_machine(state: EngineState, run: RunState, task: int, machine: int) 
 
 
 def rank_machine(state: EngineState, run: RunState, task: int, machine: int) -> float | None:
-    """Evaluate the task's rank for a machine; None: no rank, or not a number."""
+    """Return the value of a task's rank for a machine; None: the task has no rank, or it is no number."""
     text = _find_rank(run, task)
     values = (
         None
@@ -90,7 +89,7 @@ def _find_rank(run: RunState, task: int) -> str | None:
 
 
 def check_requirement(text: str, run: RunState, task: int) -> str:
-    """Return the problem of an expression written by an application; "": none."""
+    """Return why an expression of an application cannot be evaluated; "": it can."""
     try:
         _evaluate(parse(text), run, run.compiled.graph.context(task))
     except InvalidInput as error:
@@ -101,7 +100,7 @@ def check_requirement(text: str, run: RunState, task: int) -> str:
 def _evaluate_cached(
     state: EngineState, run: RunState, task: int, key: BoundExpression
 ) -> Sequence[object] | None:
-    """Evaluate an expression for all machines, once for all tasks with this key; None: it has no value."""
+    """Return the value of an expression for each machine, cached by ``key``; None: it cannot be evaluated."""
     if key not in state.evaluated:
         expression = parse_or_none(key[0])
         try:
@@ -120,24 +119,24 @@ def _evaluate(expression: Expression, run: RunState, context: Mapping[str, Value
 
 
 _MAX_HOLDERS = 64
-"""Hosts with a copy of a file that are considered."""
+"""Maximal number of hosts with a copy of a file that are considered."""
 
 
 class ExternalFile(NamedTuple):
     """An input file that no task produces."""
 
     source: str
-    """Where the user keeps it."""
+    """Path of the file in the user's storage."""
     size_bytes: float
-    """0 if not stated."""
+    """Size of the file; 0 if not stated."""
     shared: bool
 
 
 _last_listed: WeakKeyDictionary[CompiledWorkflow, tuple[int, list[tuple[ExternalFile, bool]]]] = (
     WeakKeyDictionary()
 )
-"""By workflow: the task listed last and its (file, name depends on the machine). The search for a machine
-lists the files of one task for many machines in a row.
+"""By workflow: the last listed task and its files, each with a flag: whether the file's name depends on the
+machine. It is a cache, because the search for a machine lists the files of one task for many machines.
 """
 
 
@@ -157,7 +156,7 @@ def list_external_files(run: RunState, task: int, machine: int) -> Iterator[Exte
 
 
 def _list_stated_files(compiled: CompiledWorkflow, task: int) -> list[tuple[ExternalFile, bool]]:
-    """Return the external files of a task; names that depend on the machine are not filled in."""
+    """Return the external files of a task, each with whether its name is a template over the machine."""
     listed_task, found = _last_listed.get(compiled, (-1, []))
     if listed_task != task:
         context, found = compiled.graph.context(task), []
@@ -172,7 +171,7 @@ def _list_stated_files(compiled: CompiledWorkflow, task: int) -> list[tuple[Exte
 
 
 def _find_file_holders(state: EngineState, run: RunState, task: int, machines: Iterable[int]) -> list[int]:
-    """Return the machines with shared files that the task needs and that are missing on ``machines``."""
+    """Return the machines that hold a shared file of the task that some machine of ``machines`` lacks."""
     files = {
         file.source: None
         for machine in machines
@@ -184,7 +183,7 @@ def _find_file_holders(state: EngineState, run: RunState, task: int, machines: I
 
 
 def external_staging_s(state: EngineState, run: RunState, task: int, machine: int) -> float:
-    """Estimate the seconds to copy the external files of a task that are missing on a machine."""
+    """Return the estimated seconds to copy those external files of a task that a machine lacks."""
     link = run.instance.platform.default_link
     there = _cached_files(state, machine)
     return sum(
@@ -208,10 +207,10 @@ def list_candidate_machines(
     but: int | None = None,
     rebind: bool = False,
 ) -> list[int]:
-    """Return the machines worth comparing for a task, ascending.
+    """Return the indices of the machines that a policy should compare for a task, ascending.
 
-    ``free``: only machines with free nodes; otherwise also those with a queue. ``but``: the machine that the
-    task leaves. ``rebind``: ignore the binding of its abstract machine.
+    ``free``: only machines with free nodes; otherwise also those with a queue. ``but``: with ``free``, a
+    machine to omit. ``rebind``: ignore the binding of the task's abstract machine.
     """
     compiled = run.compiled
     moves = compiled.kind[task] == TRANSFER
@@ -233,7 +232,7 @@ def list_candidate_machines(
 
 
 def may_use(run: RunState, task: int, machine: int) -> bool:
-    """Return whether a machine is a candidate of the task and not excluded by a binding."""
+    """Return whether a machine is a candidate of a task and its abstract machine is bound to no other."""
     return run.bound_machine(task) in (None, machine) and _is_candidate(run, task, machine)
 
 
@@ -244,7 +243,7 @@ def _is_candidate(run: RunState, task: int, machine: int) -> bool:
 
 
 def suits_task(state: EngineState, run: RunState, task: int, machine: int, count: int) -> bool:
-    """Return whether a machine and node count meet the current requirements of a task, free or not."""
+    """Return whether a mode exists and meets the task's current requirements; free nodes do not matter."""
     possible = run.compiled.kind[task] != COMPUTE or run.is_mode(task, machine, count)
     return possible and accepts_machine(state, run, task, machine)
 
@@ -261,7 +260,7 @@ def _list_classes(state: EngineState, run: RunState, task: int) -> list[MachineC
 
 
 def _find_avoided(run: RunState, task: int, classes: list[MachineClass]) -> Collection[int]:
-    """Return the machines where the task failed, or nothing if all candidates are among them."""
+    """Return the machines on which a task failed; empty if it failed on all machines of the classes."""
     avoided = run.facts_of(task).avoid
     return avoided if any(machine_class.first(avoided) is not None for machine_class in classes) else ()
 
@@ -271,7 +270,7 @@ def _list_data_holders(
 ) -> Iterator[int]:
     """Yield the allowed machines that hold input data of a task.
 
-    ``places``: machines compared anyway; shared files that are there need no other holder.
+    ``places``: machines that are compared in any case; only shared files that one of them lacks are searched.
     """
     compiled = run.compiled
     found: list[int | None] = []
@@ -290,7 +289,7 @@ def _list_data_holders(
 
 
 def _list_usable(state: EngineState, run: RunState, task: int, bound: int | None) -> list[int]:
-    """Return all usable, accepted machines, without those where the task failed if others remain."""
+    """Return the usable machines that a task accepts; those where it failed only if there is no other."""
     found = [
         machine
         for machine in _list_allowed(run, task, bound)
@@ -301,7 +300,7 @@ def _list_usable(state: EngineState, run: RunState, task: int, bound: int | None
 
 
 def _list_allowed(run: RunState, task: int, bound: int | None) -> Sequence[int]:
-    """Return the candidate machines of a task, after its binding."""
+    """Return the candidate machines of a task; with a binding at most the bound machine."""
     if bound is not None:
         return [bound] if _is_candidate(run, task, bound) else []
     if run.compiled.kind[task] == COMPUTE:
@@ -311,7 +310,7 @@ def _list_allowed(run: RunState, task: int, bound: int | None) -> Sequence[int]:
 
 
 def spared_share(state: EngineState, run: RunState, task: int, count: int) -> float:
-    """Return the share of the work that restart files save on ``count`` nodes; 0: start from zero."""
+    """Return the share of a task's work that restart files save on ``count`` nodes; 0: none."""
     files = run.facts_of(task).restart_files
     if files is None or not state.settings.checkpoints:
         return 0.0
@@ -319,7 +318,7 @@ def spared_share(state: EngineState, run: RunState, task: int, count: int) -> fl
 
 
 def spared_share_if_ended(state: EngineState, run: RunState, attempt: Attempt, count: int) -> float:
-    """Return the share that restart files would save if a running attempt were ended now.
+    """Return the share of its task's work that restart files would save if an attempt were ended now.
 
     An attempt with checkpoints on demand writes its restart files when it is ended.
     """
@@ -335,7 +334,7 @@ def spared_share_if_ended(state: EngineState, run: RunState, attempt: Attempt, c
 
 
 def estimate_work_done(state: EngineState, attempt: Attempt) -> float:
-    """Estimate the share of its task's work that an attempt has done, from its reports or the time passed."""
+    """Return the estimated share of its task's work that an attempt has done, by its reports or the time."""
     if attempt.work_done is not None and attempt.reported_s is not None:
         done, since_s = attempt.work_done, attempt.reported_s
     elif attempt.started_s is not None:
@@ -352,7 +351,7 @@ def estimate_work_done(state: EngineState, attempt: Attempt) -> float:
 
 
 def _fits_count(run: RunState, task: int, written_with: int, count: int) -> bool:
-    """Return whether restart files written on some node count can be used with another."""
+    """Return whether restart files written on ``written_with`` nodes can be used on ``count`` nodes."""
     if written_with == count:
         return True
     checkpoint = run.compiled.description(task).recovery.checkpoint

@@ -22,7 +22,7 @@ DEFAULT_RETRIES: Mapping[str, int] = {
     "contract": 10,
     "cancelled": 0,
 }
-"""Retries by cause, unless the task or the run states a number. Causes outside the program have more."""
+"""Allowed retries by cause of failure, unless the task or the run states a number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,11 +33,11 @@ class ReplanRule:
     violators: float | None = None
     """Share of the running tasks that must violate their contracts; None: violations cause no new plan."""
     on_machines: bool = True
-    """When a machine goes down or comes back."""
+    """Whether to plan again when a machine goes down or comes back."""
     on_iteration: bool = False
-    """When a loop starts its next iteration."""
+    """Whether to plan again when a loop starts its next iteration."""
     every_s: float | None = None
-    """Interval in seconds; 0: as soon as the last plan is there (maximal frequency of dynamic-grid.md)."""
+    """Seconds between plans; 0: plan again as soon as a plan is ready; None: no interval."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,21 +47,21 @@ class EngineSettings:
     begins_at_once: bool = False
     """Whether the backend starts a program as soon as it gets the command, and sends no Started event."""
     contract: float | None = None
-    """Contract factor of tasks that state none; None: no contract."""
+    """Contract factor of tasks that state no factor; None: no contract."""
     grace_s: float | None = None
-    """Seconds before the first check of an attempt without own contract; None: a tenth of the estimate."""
+    """Seconds before the first check, for tasks without own contract; None: a tenth of the estimate."""
     iteration_limit_s: float | None = None
-    """Seconds an iteration of an application may take (profile threshold of adaptive-jobs.md)."""
+    """Seconds an iteration of an application may take (profile threshold of adaptive-jobs.md); None: any."""
     belief_s: float = 600.0
-    """Seconds for which a machine counts as slow after a slow attempt."""
+    """Seconds for which a machine counts as slow after an attempt on it was slow."""
     poll_every_s: float = 30.0
     """Seconds between progress probes of attempts with a contract."""
     migrate: str = "pays"
-    """``never``; ``pays``: if the remaining time here exceeds restart cost plus remaining time there by
-    ``gain``; ``always``: at every violation, as in both papers.
+    """When a violating attempt migrates: ``never``; ``always``, as in both papers; ``pays``: if the move,
+    with the restart cost, saves at least the share ``gain`` of the remaining time.
     """
     gain: float = 0.2
-    """Share of the remaining time that a migration must save."""
+    """Share of the attempt's remaining time that a migration must save."""
     gain_growth: float = 1.5
     """Factor on ``gain`` after each migration of a task, so that a task does not move back and forth."""
     checkpoints: bool = True
@@ -75,11 +75,11 @@ class EngineSettings:
     waiting_timeout_s: float | None = None
     """Seconds an attempt may wait in the machine's own queue before it migrates; None: no limit."""
     ladder_every_s: float | None = None
-    """Seconds between liveness probes (adaptive-jobs.md, section 5); None: the backend reports failures."""
+    """Seconds between liveness probes (adaptive-jobs.md, section 5); None: no probes."""
     discover_every_s: float | None = None
-    """Seconds for which a list of the information service is valid; None: the platform is the list."""
+    """Seconds for which a machine list of the information service is valid; None: all machines are used."""
     fetch_every_s: float | None = None
-    """Seconds for which the dynamic state of a machine is valid; None: the backend reports changes itself."""
+    """Seconds between queries of a machine's dynamic state; None: no queries, the backend reports changes."""
     authorise: bool = False
     """Whether access to a machine is tested before it is used."""
     bound_ancestors: str = "lost"
@@ -87,13 +87,13 @@ class EngineSettings:
     ``lost``: only those whose outputs are no longer available.
     """
     retries: int | None = None
-    """Retries for every cause without its own number; None: DEFAULT_RETRIES."""
+    """Retries for every cause that is not in ``retries_by_cause``; None: DEFAULT_RETRIES."""
     retries_by_cause: Mapping[str, int] = field(default_factory=dict)
     growth: float = 2.0
-    """Factor on memory or time limit after an attempt exceeded it."""
+    """Factor by which a memory or time limit is multiplied after an attempt exceeded it."""
     on_failure: str = "stop"
-    """When no retry is left: ``hold`` (wait for the user), ``reschedule`` (start again on another machine),
-    ``stop`` (end the run) or ``continue`` (run everything that does not depend on the task).
+    """Reaction when a task has no retry left: ``hold`` (wait for the user), ``reschedule`` (start it on
+    another machine), ``stop`` (end the run) or ``continue`` (run all tasks that do not depend on it).
     """
     brings_results: bool = False
     """Whether outputs that no task reads are copied to the folder of the workflow."""
@@ -102,7 +102,7 @@ class EngineSettings:
     replanning: ReplanRule | None = None
 
     def retries_of(self, cause: str) -> int:
-        """Return the retries for a cause if the task states none."""
+        """Return the allowed retries for a cause, for tasks that state no number."""
         if cause in self.retries_by_cause:
             return self.retries_by_cause[cause]
         return DEFAULT_RETRIES.get(cause, 0) if self.retries is None else self.retries
@@ -113,7 +113,7 @@ PRESETS: Mapping[str, EngineSettings] = {
     "patient": EngineSettings(migrate="never"),
     "s1": EngineSettings(
         contract=0.5,
-        # dynamic-grid.md, section 9, waits only while no work is done; that grace is part of the ratio.
+        # The grace of dynamic-grid.md, section 9, applies only while no work is done; _time_ratio grants it.
         grace_s=0.0,
         poll_every_s=30.0,
         migrate="always",

@@ -18,13 +18,13 @@ class TaskState(enum.IntEnum):
     WAITING = 0
     """Some predecessor has not ended."""
     READY = 1
-    """Only a machine is missing."""
+    """All predecessors have ended; the task has no machine yet."""
     SCHEDULED = 2
     """Assigned to a machine; waits for data, predecessors or nodes."""
     PROLOG = 3
     """Its files are being copied to the machine."""
     SUBMITTED = 4
-    """The start was sent to the machine and is not confirmed."""
+    """The start command was sent to the machine; the start is not confirmed."""
     RUNNING = 5
     """Its program runs."""
     EPILOG = 6
@@ -32,7 +32,7 @@ class TaskState(enum.IntEnum):
     COMPLETED = 7
     """Succeeded in the current iteration of its loops."""
     MIGRATING = 8
-    """Cancelled on one machine, prepared on another."""
+    """Its attempt on one machine is being ended, a new one is prepared on another machine."""
     SUSPENDED = 9
     """Suspended by the machine's own scheduler."""
     HELD = 10
@@ -44,15 +44,15 @@ class TaskState(enum.IntEnum):
     CANCELLED = 13
     """Cancelled with its run or because a predecessor failed."""
     SKIPPED = 14
-    """The branch that leads to it was not taken."""
+    """Left out because a condition on a path to it was false."""
 
 
 _S = TaskState
 
 _RETURNED = (_S.READY, _S.WAITING, _S.HELD, _S.STOPPED, _S.FAILED, _S.CANCELLED)
-"""Possible states after an attempt was abandoned."""
+"""Possible states after an attempt has ended without completing the task."""
 _STARTED = (_S.EPILOG, _S.COMPLETED, _S.MIGRATING, _S.SUSPENDED, *_RETURNED)
-"""Possible states after a start was sent."""
+"""Possible states after a start command was sent."""
 _ASSIGNED = (_S.SUBMITTED, _S.RUNNING, _S.COMPLETED, _S.MIGRATING, _S.SKIPPED, *_RETURNED)
 """Possible states after an assignment."""
 
@@ -85,32 +85,32 @@ that did not converge goes from COMPLETED to FAILED.
 """
 
 STATES = {state.name: state for state in TaskState}
-"""By name."""
+"""Task states by name."""
 
 FINAL = frozenset({_S.COMPLETED, _S.SKIPPED, _S.FAILED, _S.CANCELLED, _S.STOPPED})
-"""States that a task does not leave by itself."""
+"""States of a task that has ended; only a loop, a lost output or a user can make it run again."""
 
 ACTIVE = frozenset({_S.SCHEDULED, _S.PROLOG, _S.SUBMITTED, _S.RUNNING, _S.EPILOG, _S.MIGRATING, _S.SUSPENDED})
-"""States of a task with a live attempt."""
+"""States of a task that has a current attempt."""
 
 
 class Stage(enum.IntEnum):
     """The stage of an attempt."""
 
     ASSIGNED = 0
-    """It has a machine; data, predecessors or nodes are missing."""
+    """It has a machine and waits for data, predecessors or nodes."""
     SUBMITTED = 1
-    """The start was sent."""
+    """The start command was sent to the machine."""
     RUNNING = 2
     """Its program runs."""
     ENDED = 3
-    """Its program has ended; the result was not evaluated yet."""
+    """Its program has ended; the engine has not evaluated the result yet."""
     STAGING_OUT = 4
-    """Its outputs are being copied."""
+    """Its outputs are being copied to their targets."""
     CLEANING = 5
     """Its files are being removed."""
     OVER = 6
-    """Nothing is left to do."""
+    """Nothing is left to do for it."""
 
 
 class Cause(enum.StrEnum):
@@ -189,9 +189,9 @@ class TimerKind(enum.StrEnum):
     WATCH = "watch"
     """Poll the progress of attempts with a contract."""
     BETTER = "better"
-    """Look for better machines."""
+    """Search better machines for running attempts."""
     LADDER = "ladder"
-    """Probe jobs and machines."""
+    """Probe whether jobs and machines answer."""
     SELECT = "select"
     """Send the next queries to machines."""
     REPLAN = "replan"
@@ -201,17 +201,17 @@ class TimerKind(enum.StrEnum):
     SERVE = "serve"
     """Serve a queue after all events of one time; per machine."""
     SUSPENDED = "suspended"
-    """End a suspension; per attempt."""
+    """Migrate an attempt that was suspended for too long; per attempt."""
     WAITING = "waiting"
-    """End the wait in a machine's own queue; per attempt."""
+    """Migrate an attempt that was in a machine's own queue for too long; per attempt."""
 
     def name_of(self, number: int) -> str:
-        """Return the name of the timer of a machine, run or attempt."""
+        """Return the name of the timer of this kind for a machine, run or attempt number."""
         return f"{self}:{number}"
 
     @classmethod
     def parse(cls, name: str) -> tuple[TimerKind, int]:
-        """Split the name of a timer into its kind and number (-1: none)."""
+        """Return the kind and the number in the name of a timer; -1 if it has no number."""
         kind, _, number = name.partition(":")
         return cls(kind), int(number) if number else -1
 
@@ -248,13 +248,13 @@ class Attempt:
     queued: bool = False
     """Whether it is in its machine's queue."""
     parts: int = 0
-    """Number of data requests."""
+    """Number of its data requests (StageIn commands)."""
     staging: int = 0
-    """Number of open data requests."""
+    """Number of its data requests that are not answered yet."""
     sent_for: frozenset[int] = frozenset()
     """The predecessors whose data were requested."""
     staged_in: bool = False
-    """Whether data were copied for it, so that there is something to clean up."""
+    """Whether data were requested for it, so that files must be removed in the end."""
     tries: int = 0
     """Which start of its task this is, in this iteration; 0: not started."""
     started_s: float | None = None
@@ -277,13 +277,13 @@ class Attempt:
     cancelled: str = ""
     """Why it was cancelled; "": it was not."""
     left_for: str = ""
-    """Why its task left it and waits for another machine; "": it did not."""
+    """Why its task needs another machine while its files are kept; "": not the case."""
     replaced_by: int | None = None
     reason: str = ""
 
     @property
     def turn(self) -> tuple[float, int]:
-        """Return its sort key in the machine's queue."""
+        """Return the attempt's sort key in the machine's queue: (order, number)."""
         return (math.inf if self.order is None else self.order, self.number)
 
     @property

@@ -37,7 +37,7 @@ from weft.workflow.workflow import set_growth_lines
 
 
 def _grow_run(state: EngineState, index: int, lines: Mapping[str, Sequence[str]]) -> None:
-    """Unfold the sweeps over some files and continue with the larger graph."""
+    """Unfold the sweeps over the lines of new files, and continue the run with the larger graph."""
     old = state.runs[index]
     lines = {file: found for file, found in lines.items() if found}
     if not lines or old.ending or old.stopping:
@@ -96,7 +96,7 @@ def _is_same_body(old: RunState, before: LoopState, new: RunState, body: LoopSta
 
 
 def _recount_missing(run: RunState) -> None:
-    """Count the missing predecessors of every task, and make tasks without an attempt ready or waiting."""
+    """Recount the missing predecessors of every task, and make tasks without an attempt ready or waiting."""
     compiled, loops = run.compiled, run.loops
     run.unfinished = sum(1 for state in run.state if state not in FINAL)
     run.list_ready([])
@@ -192,7 +192,7 @@ def _on_staged_in(state: EngineState, event: messages.StagedIn) -> None:
 
 
 def _note_arrival(state: EngineState, attempt: Attempt) -> None:
-    """Record that an attempt is to be checked for a possible start."""
+    """Mark an attempt, or the queue it is in, to be checked for a possible start."""
     if attempt.holds:
         state.pending.attempts[attempt.number] = None
     else:
@@ -274,7 +274,7 @@ def _on_requirements_changed(state: EngineState, event: messages.RequirementsCha
 
 
 def _merge_requirement(run: RunState, task: int, old: str | None, new: str | None) -> str | None:
-    """Return the requirement after a change: an unreadable text changes nothing, an empty one removes it."""
+    """Return the new requirement; the old one if ``new`` is None or invalid, "" if ``new`` is empty."""
     return old if new is None or (new and check_requirement(new, run, task)) else new
 
 
@@ -320,7 +320,7 @@ def _on_timer_fired(state: EngineState, event: messages.TimerFired) -> None:
         state.pending.queues[number] = None
     if kind == TimerKind.SERVE:
         state.pending.due_queues[number] = None
-    # A machine that has not answered in time is no longer waited for, so placements may change.
+    # Placements do not wait for machines that have not answered in time, so they may change now.
     state.pending.policy = state.pending.policy or kind == TimerKind.SELECT
 
 
@@ -371,7 +371,7 @@ def _keep_files(state: EngineState, run: RunState, attempt: Attempt, reason: str
 
 
 def _keep_predecessor_files(state: EngineState, run: RunState, attempt: Attempt) -> None:
-    """Keep the files of the replaced attempt if the replacing one is closed first."""
+    """Keep the files of the attempt that a closed attempt was to replace, for the task's next attempt."""
     old = state.find_attempt(attempt.replaces)
     if old is None or old.replaced_by != attempt.number:
         return
@@ -403,7 +403,7 @@ def _reopen_task(state: EngineState, run: RunState, task: int, *, failed: bool) 
 
 
 def _is_held(state: EngineState, run: RunState, variable: int, *, besides: int) -> bool:
-    """Return whether another task of an abstract machine runs or has completed on its machine."""
+    """Return whether a task other than ``besides`` of an abstract machine has an attempt or completed."""
     for member in run.members(variable):
         attempt = state.attempt_of(run, member)
         here = attempt is not None and not attempt.cancelled
@@ -425,15 +425,15 @@ def _wait_again(run: RunState, task: int) -> None:
 
 
 def _is_partly_ready(run: RunState, task: int) -> bool:
-    """Return whether some predecessor has completed, so that its data can move."""
+    """Return whether some predecessor of a task has completed, so that its data can be copied."""
     return any(run.state[before] == TaskState.COMPLETED for before in run.compiled.before(task))
 
 
 _NOT_OF_THE_MACHINE = (Cause.OUT_OF_MEMORY, Cause.TIMEOUT, Cause.CANCELLED)
-"""Causes of failure that do not exclude the machine."""
+"""Causes of failure after which the task may use the same machine again."""
 
 _REASONS: Mapping[Cause, str] = {Cause.LOST: MigrationReason.FAILURE}
-"""Causes of failure with another name as the reason of a migration."""
+"""Reason of a migration by cause of failure, where the two names differ."""
 
 
 def enact(state: EngineState, command: messages.Command) -> None:
@@ -718,7 +718,7 @@ def _settle_otherwise(
         if wanted == TaskState.FAILED:
             run.failed += 1
         if wanted == TaskState.SKIPPED or (wanted == TaskState.FAILED and command.again):
-            # A skipped task, or a failure that may be ignored, does not hold up its successors.
+            # Successors do not wait for a skipped task or for one whose failure may be ignored.
             _release_after(state, run, task)
 
 
@@ -798,7 +798,7 @@ def _unbind(state: EngineState, command: messages.Unbind) -> None:
 
 
 def _change_nothing(state: EngineState, command: messages.Command) -> None:
-    """Do nothing: the command only records a decision, or its effect is reported by an event."""
+    """Do nothing: the command only records a decision, or an event will report its effect."""
 
 
 ENACT: Mapping[type, Callable[[EngineState, Any], None]] = {

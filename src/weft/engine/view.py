@@ -73,7 +73,7 @@ class EngineMachineView:
         return self._machine.promised_s
 
     def free_at_s(self, nodes: int) -> float:
-        """Estimate when this many nodes will be free."""
+        """Return the estimated time at which this many nodes will be free."""
         return self._machine.free_at_s(nodes, self._state.attempts, self._state.now)
 
 
@@ -96,7 +96,7 @@ class _QueuedMode(Mode):
         self._machine, self._state = machine, state
 
     def __getattr__(self, name: str) -> float:
-        """Compute ``finish_s``; its slot is empty until the first access."""
+        """Compute ``finish_s`` on first access, while its slot is still empty."""
         if name != "finish_s":
             raise AttributeError(name)
         free_s = self._machine.free_at_s(self.nodes, self._state.attempts, self._state.now)
@@ -119,12 +119,12 @@ class EngineRunView:
         self.instance: Instance = run.instance
 
     def shows(self, run: RunState) -> bool:
-        """Return whether this view belongs to a run object; a run that has grown is a new object."""
+        """Return whether this view shows the given run object; a grown run is a new object."""
         return self._run is run
 
     @property
     def ready(self) -> ReadyTasks | SelectedTasks:
-        """Return the ready tasks that belong to this view's selector."""
+        """Return the ready tasks that have this view's selector."""
         run = self._run
         return (
             SelectedTasks(run.ready, self._belongs) if run.compiled.selectors or self._selector else run.ready
@@ -155,18 +155,18 @@ class EngineRunView:
 
     @property
     def remaining_s(self) -> float:
-        """Return the sum of the mean seconds of all unfinished tasks, minus what running ones have done."""
+        """Return the mean seconds of all unfinished tasks, minus the estimated part already done."""
         state = self._state
         return max(0.0, self._run.left.seconds - self._run.progress(state.attempts).done_s(state.now))
 
     @property
     def computing_s(self) -> float:
-        """Return the mean seconds of all unfinished tasks that use nodes; running ones count whole."""
+        """Return the mean seconds of all unfinished compute tasks; running tasks count in full."""
         return self._run.left.computing_s
 
     @property
     def plan(self) -> RunPlan | None:
-        """Return the current plan."""
+        """Return the plan that the run follows; None: it has no plan."""
         return self._run.plan
 
     def state(self, task: int) -> str:
@@ -174,11 +174,11 @@ class EngineRunView:
         return TaskState(self._run.state[task]).name
 
     def first_unfinished(self, most: int) -> Sequence[int]:
-        """Return the first unfinished tasks by upward rank."""
+        """Return at most ``most`` unfinished tasks, by descending upward rank."""
         return self._run.left.first(most)
 
     def turn(self, *, early: bool = False, by_rank: bool = False, strict: bool = False) -> PlanCursor | None:
-        """Return a cursor over the tasks that may be placed, by planned start or by rank; None: no task."""
+        """Return a cursor over ready or early tasks by planned start or rank; None: no plan or no task."""
         run, plan, state = self._run, self._run.plan, self._state
         if plan is None or not (run.early if early else run.ready):
             return None
@@ -188,11 +188,11 @@ class EngineRunView:
         return PlanCursor(tasks, strict=strict)
 
     def bound(self, task: int) -> int | None:
-        """Return the machine its abstract machine is bound to."""
+        """Return the machine to which a task's abstract machine is bound; None: not bound."""
         return self._run.binding.get(self._run.compiled.variable[task])
 
     def where(self, task: int) -> int | None:
-        """Return the machine that has or will have a task's outputs."""
+        """Return the machine that has or will have a task's outputs; None: no machine yet."""
         number = self._run.attempt_of.get(task)
         if number is not None and number in self._state.attempts:
             return self._state.attempts[number].machine
@@ -204,7 +204,7 @@ class EngineView:
     """A policy's view of the state."""
 
     def __init__(self, state: EngineState, selector: str = "") -> None:
-        """Show the whole state; of the ready tasks only those with this selector ("": those without one)."""
+        """Create a view that shows only the ready tasks with this selector ("": those without a selector)."""
         self._state = state
         self._selector = selector
         self.machines: Sequence[MachineView] = [
@@ -216,7 +216,7 @@ class EngineView:
 
     @property
     def now(self) -> float:
-        """Return the time."""
+        """Return the current time of the engine in seconds."""
         return self._state.now
 
     @property
@@ -243,7 +243,7 @@ class EngineView:
         return bool(self._state.machines.free)
 
     def run(self, index: int) -> EngineRunView:
-        """Return a run by its number."""
+        """Return the view of the run with this number."""
         seen = self._seen.get(index)
         run = self._state.runs[index]
         if seen is None or not seen.shows(run):
@@ -251,20 +251,21 @@ class EngineView:
         return seen
 
     def attempts(self) -> Iterator[Attempt]:
-        """Yield the live attempts by number."""
+        """Yield the attempts whose programs have not ended, in order of creation."""
         return (attempt for attempt in list(self._state.attempts.values()) if attempt.stage <= Stage.RUNNING)
 
     def attempts_of(self, run: RunView, most: int) -> list[Attempt]:
-        """Return the first ``most`` live attempts of a run."""
+        """Return at most ``most`` attempts of a run whose programs have not ended."""
         found = map(self._state.attempts.__getitem__, self._state.runs[run.index].attempt_of.values())
         return list(islice((attempt for attempt in found if attempt.stage <= Stage.RUNNING), most))
 
     def modes(
         self, run: RunView, task: int, *, free: bool = True, but: int | None = None, rebind: bool = False
     ) -> list[Mode]:
-        """Return the modes of a task by machine, then node count.
+        """Return the modes of a task on the machines to compare, by machine, then node count.
 
-        ``but``: a machine that the task leaves; ``rebind``: its abstract machine may move.
+        ``free``: only modes that can start now; ``but``: with ``free``, a machine to omit; ``rebind``:
+        ignore the binding of its abstract machine.
         """
         inner = self._state.runs[run.index]
         compiled = inner.compiled
@@ -279,7 +280,7 @@ class EngineView:
         return found
 
     def _add_plain_modes(self, found: list[Mode], compiled: CompiledWorkflow, task: int) -> None:
-        """Add the modes of a task without data and demands on the first free machines of each class."""
+        """Append the modes of a plain task on one machine of each class and free capacity to ``found``."""
         machines, now = self._state.machines, self._state.now
         options = compiled.options(task)
         first = [index for each in machines.classes(options) for index in each.by_capacity.firsts()]
@@ -292,7 +293,7 @@ class EngineView:
                     found.append(Mode(index, count, nodes, seconds, now, now + seconds))
 
     def mode(self, run: RunView, task: int, machine: int, count: int, *, free: bool = False) -> Mode | None:
-        """Return one mode of a task; None: impossible, machine unusable or refused, or with ``free`` busy."""
+        """Return a mode of a task; None if it cannot run there or, with ``free``, cannot start there now."""
         found: list[Mode] = []
         inner, state = self._state.runs[run.index], self._state
         possible = may_use(inner, task, machine) and state.machines.is_usable(machine)
@@ -301,7 +302,7 @@ class EngineView:
         return next((mode for mode in found if mode.count == count), None)
 
     def rank(self, run: RunView, task: int, machine: int) -> float | None:
-        """Evaluate the task's ranking expression for a machine."""
+        """Return the value of the task's ranking expression for a machine; None: no number."""
         return rank_machine(self._state, self._state.runs[run.index], task, machine)
 
     def _add_modes(self, found: list[Mode], run: RunState, task: int, index: int, free: bool) -> None:
@@ -327,7 +328,7 @@ class EngineView:
                 found.append(_QueuedMode(state, machine, count, nodes, seconds, ready_s))
 
     def staging_s(self, run: RunState, task: int, machine: int) -> float:
-        """Estimate the seconds until a task's data are on a machine if they are requested now."""
+        """Return the estimated seconds until a task's data are on a machine if they are requested now."""
         compiled = run.compiled
         if compiled.kind[task] == TRANSFER:
             source = run.source_of(task)

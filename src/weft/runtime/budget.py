@@ -12,15 +12,15 @@ from weft.planners.planner import Budget, Planner, PlanProgress
 from weft.records import dataclass
 
 DEFAULT_PLAN_TIME_S = 2.0
-"""Default time of planners that search."""
+"""Default planning time, for planners that search, before a run starts."""
 
 _REPLAN_STEPS = 200
-"""Default steps of planners that search during a run, when tasks wait for the plan."""
+"""Default planning steps, for planners that search, during a run, when tasks wait for the plan."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Deadline:
-    """A point in time. It can be sent to processes and hosts whose clocks agree."""
+    """A point in wall time; it can be sent to other processes, and to hosts with synchronised clocks."""
 
     end_s: float
     """In seconds of ``time.time``."""
@@ -39,7 +39,7 @@ class Deadline:
         self.end_s = 0.0
 
     def stop(self, kernel: str) -> Callable[[], None]:  # noqa: ARG002
-        """Return a callback that moves the deadline by the time since this call, spent on compilation."""
+        """Return a callback that extends the deadline by the time from this call to the callback."""
         stopped_s = time.time()
 
         def go_on() -> None:
@@ -56,8 +56,8 @@ def make_budget(
 ) -> Budget:
     """Return a budget of seconds from now or of steps; with neither it is unlimited."""
     if plan_time_s is not None and plan_steps is not None:
-        what = f"a planning time of {plan_time_s:g} s and {plan_steps} planning steps"
-        raise InvalidInput(what, rule="only one of them can end the planning")
+        what = f"both a planning time of {plan_time_s:g} s and {plan_steps} planning steps"
+        raise InvalidInput(what, rule="only one of them may be given")
     if plan_time_s is not None and not 0.0 < plan_time_s < float("inf"):
         what = f"a planning time of {plan_time_s:g} s"
         raise InvalidInput(what, rule="must be a number of seconds above 0")
@@ -68,17 +68,17 @@ def make_budget(
 
 
 def find_deadline(budget: Budget) -> Deadline | None:
-    """Return the deadline of a budget; None: it has none."""
+    """Return the deadline of a budget from ``make_budget``; None: the budget has no deadline."""
     clock = getattr(budget.left, "__self__", None)
     return clock if isinstance(clock, Deadline) else None
 
 
 @contextmanager
 def exclude_compilation(budget: Budget) -> Iterator[None]:
-    """Extend the deadline of a budget by the time that kernels are compiled.
+    """Context manager that extends the deadline of a budget by the time spent on compiling kernels.
 
-    Compilation takes seconds, but only once per machine; without this, the first plan would have no time to
-    search.
+    Compilation takes seconds, but only once per computer; without the extension, no time would be left to
+    search the first plan.
     """
     if (clock := find_deadline(budget)) is None:
         yield
@@ -88,13 +88,13 @@ def exclude_compilation(budget: Budget) -> Iterator[None]:
 
 
 def is_search(planner: Planner) -> bool:
-    """Return whether a planner searches until its budget is spent."""
+    """Return whether a planner improves its plan until its budget is spent."""
     return bool(getattr(planner, "anytime", False))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanningBudget:
-    """Budget of each plan of a run for planners that search; the defaults apply if neither field is given."""
+    """Time or steps for each plan of a run; if neither is given, planners that search have defaults."""
 
     time_s: float | None = None
     steps: int | None = None
@@ -103,7 +103,7 @@ class PlanningBudget:
         self._budget()  # raises InvalidInput for invalid values
 
     def budget(self, planner: Planner, *, first: bool) -> Budget:
-        """Return the budget of a plan, starting now. ``first``: the plan before the run starts."""
+        """Return the budget of a plan; its time starts now. ``first``: the plan before the run starts."""
         given = self.time_s is not None or self.steps is not None
         if given or not is_search(planner):
             return self._budget()

@@ -1,9 +1,9 @@
 """The driver loop between one engine and one backend, on a real or a virtual clock.
 
-Events of the backend, timers, arrivals, plans and user requests go to the engine. Its decisions are written
-to the journal, all entries of a turn in one transaction, and only then are their commands executed. An engine
-that is killed at any moment can therefore be rebuilt from the journal, and unanswered commands are executed
-again.
+The loop passes events of the backend, timers, arrivals, plans and user requests to the engine. It writes the
+engine's decisions to the journal, all entries of a turn in one transaction, and only then executes their
+commands. An engine that is killed at any moment can therefore be rebuilt from the journal; commands without
+an answer are executed again.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _LONGEST_WAIT_S = 0.25
 
 _CHECK_EVERY_S = 0.5
 _PATIENCE_S = 2.0
-"""How long nothing must happen on a real clock before an execution stands still."""
+"""Seconds without activity on a real clock after which an execution counts as stuck."""
 
 _PATIENCE_EVENTS, _REPLAN_EVENTS = 10_000, 200
-"""The same on a virtual clock, in idle events, and how many of them a re-planning counts for."""
+"""The same limit on a virtual clock, in idle events, and the number of events that one re-planning counts."""
 
 _IDLE_EVENTS = (
     ev.TimerFired,
@@ -57,10 +57,10 @@ _IDLE_COMMANDS = (cm.SetTimer, cm.Probe, cm.Discover, cm.Fetch, cm.Replan, *cm.R
 """Events and commands that do not change a task."""
 
 _DRIVER_COMMANDS = frozenset({cm.SetTimer, cm.Replan})
-"""Commands that no backend executes."""
+"""Commands that the driver loop executes itself; the backend does not get them."""
 
 Listener = Callable[[JournalEntry, Engine], None]
-"""Called with every entry after it was added to the journal."""
+"""Callback for every entry after it was added to the journal."""
 
 ScheduledArrival = tuple[float, ev.Submitted]
 """Time of a submission in seconds of the execution, and its event."""
@@ -70,7 +70,7 @@ class Clock(Protocol):
     """Seconds since the start of an execution, and the events that are due at given times."""
 
     def now(self) -> float:
-        """Return the time."""
+        """Return the seconds since the start of the execution."""
 
     def schedule(self, event: ev.Event, at_s: float) -> None:
         """Insert an event that is due at a time."""
@@ -79,14 +79,14 @@ class Clock(Protocol):
         """Set a timer; it replaces the timer of the same name."""
 
     def due(self) -> Sequence[ev.Event]:
-        """Remove and return the events that are due; on a virtual clock none: the backend reports them."""
+        """Remove and return the events that are due; empty on a virtual clock: the backend reports them."""
 
     def next_s(self) -> float:
-        """Return the time of the next scheduled event; infinity: none."""
+        """Return the time of the next scheduled event; infinity: no event is scheduled."""
 
 
 class PlanService(Protocol):
-    """Computes plans that the engine requests with Replan."""
+    """Computes the plans that the engine requests with Replan commands."""
 
     @property
     def busy(self) -> bool:
@@ -122,11 +122,11 @@ class RequestSource(Protocol):
 class StandstillRule:
     """Detects that an execution cannot continue although runs are unfinished.
 
-    It stands still if no event is scheduled from outside, no plan is being computed, and no attempt makes
-    progress, and if this does not change for a while: some seconds of a real clock, or many events of a
-    virtual clock, on which waiting takes no time (timers and probes of a run that waits for a failed machine
-    go on for ever). A repair may still come, so the number of events is large; a re-planning counts for many,
-    since it takes long.
+    An execution stands still if no submission or request is scheduled, no plan is being computed and no
+    attempt makes progress for a while. On a real clock this is a number of seconds. On a virtual clock, where
+    waiting takes no time, it is a number of idle events, because timers and probes go on without end. The
+    number is large, because a failed machine may still come back; one re-planning counts as many events,
+    because it takes long.
     """
 
     def __init__(self, engine: Engine, backend: Backend, clock: Clock, plans: PlanService) -> None:
@@ -139,7 +139,7 @@ class StandstillRule:
         self._events_left = _PATIENCE_EVENTS
 
     def count_event(self, commands: Sequence[cm.Command]) -> bool:
-        """Count an idle event of a virtual clock and its commands; return whether the limit is reached."""
+        """Count an idle event of a virtual clock, given its commands; return whether the limit is reached."""
         if (commands and type(commands[0]) not in _IDLE_COMMANDS) or self._backend.busy:
             self._events_left = _PATIENCE_EVENTS
             return False
@@ -149,7 +149,7 @@ class StandstillRule:
     def check_time(self, *, expected: bool) -> bool:
         """Return whether a real clock has passed the standstill timeout without any activity.
 
-        ``expected``: an event is scheduled from outside. A task that a user holds is reason to wait, too.
+        ``expected``: a submission or request is scheduled. A task that a user holds prevents it too.
         """
         if (now := self._clock.now()) < self._check_at_s:
             return False
@@ -168,7 +168,7 @@ class StandstillRule:
 
 
 class DriverLoop:
-    """Drives one engine and one backend until all runs have ended or none can continue."""
+    """Loop that connects one engine and one backend until all runs have ended or none can continue."""
 
     def __init__(
         self,
@@ -193,9 +193,9 @@ class DriverLoop:
         self._listeners = list(listeners)
         self._sequence = sequence
         self._expected: dict[int, ev.Event] = {}
-        """Events scheduled from outside that have not happened, by identity."""
+        """Scheduled submissions and requests that are not processed yet, by ``id``."""
         self._requested_s = -math.inf
-        # On a virtual clock all events come from the backend, one per poll; none: nothing will ever happen.
+        # On a virtual clock all events come from the backend, one per poll; no event means a standstill.
         self._poll = backend.poll if self._virtual else self._collect_events
         self._standstill = StandstillRule(engine, backend, clock, plans)
         self.stuck = False
@@ -221,7 +221,7 @@ class DriverLoop:
 
     @property
     def over(self) -> bool:
-        """Return whether no work is left."""
+        """Return whether all runs have ended and no submission or request is scheduled."""
         return not self._expected and not self.engine.state.active
 
     def run(self, stop: Callable[[], bool] | None = None) -> None:
@@ -232,11 +232,11 @@ class DriverLoop:
             self.turn(0.0 if self._virtual else self._wait_s())
 
     def turn(self, wait_s: float) -> None:
-        """Wait for events, decide on all of them, commit the journal, and execute the commands."""
+        """Wait at most ``wait_s`` for events, handle them, commit the journal, and execute the commands."""
         events = self._poll(wait_s)
         commands = [command for event in events for command in self._decide(event)]
         if self._journal is not None:
-            self._journal.commit()  # also without an event: an invalid request has an answer
+            self._journal.commit()  # even without an event: the answer to an invalid request is written
         if not self.halting:
             self._execute(commands)
         if not self._virtual:
@@ -312,13 +312,13 @@ class ExecutionClock:
     """
 
     def __init__(self, began_at: float, last_s: float = 0.0) -> None:
-        """Take the wall time of the start, and the time of the last journal entry."""
+        """Create a clock; ``began_at``: wall time of the start, ``last_s``: time of the last entry."""
         self.began_at = began_at
         self._base_s = max(last_s, time.time() - began_at)
         self._since = time.monotonic()
         self._heap: list[tuple[float, int, ev.Event, str]] = []
         self._timers: dict[str, int] = {}
-        """By name: the number of the current timer; other entries of the name are stale."""
+        """By name: the number of the current timer; other heap entries with this name are stale."""
         self._numbers = count()
 
     def now(self) -> float:
@@ -326,7 +326,7 @@ class ExecutionClock:
         return self._base_s + (time.monotonic() - self._since)
 
     def wall(self, now_s: float) -> float:
-        """Return the wall time of a time of the execution."""
+        """Return the wall time that corresponds to a time of the execution."""
         return self.began_at + now_s
 
     def schedule(self, event: ev.Event, at_s: float) -> None:
@@ -339,7 +339,7 @@ class ExecutionClock:
         heapq.heappush(self._heap, (at_s, number, ev.TimerFired(timer=name), name))
 
     def next_s(self) -> float:
-        """Return the time of the next event; infinity: none."""
+        """Return the time of the next event; infinity: no event is scheduled."""
         heap = self._heap
         while heap and heap[0][3] and self._timers.get(heap[0][3]) != heap[0][1]:
             heapq.heappop(heap)
@@ -356,7 +356,7 @@ class ExecutionClock:
 
 
 def planner_name(engine: Engine, first: str, command: Replan) -> str:
-    """Return the planner of a request: ``first`` for the first plan, else that of the settings."""
+    """Return the name of the planner for a request: ``first``, or for later plans that of the settings."""
     rule = engine.settings.replanning
     return first if rule is None or command.reason == "submitted" else rule.planner
 
@@ -367,14 +367,14 @@ _PlanAnswer = tuple[StoredPlan, Promise | None]
 class PlannerThread:
     """Plan service that plans in a thread while tasks continue to run, one request after the other.
 
-    The remaining workflow is read from the state at the time of the request. The first plan of a run comes
-    with its promise.
+    The rest of the run is read from the state at the time of the request. For the first plan of a run the
+    promise is computed too.
     """
 
     def __init__(
         self, engine: Engine, *, planner: str, budget: PlanningBudget, seed: int, wake: Callable[[], None]
     ) -> None:
-        """Start the thread. ``wake`` is called from it when an answer is ready."""
+        """Create the service; ``wake`` is called from its thread when an answer is ready."""
         self._engine = engine
         self._planner = planner
         self._budget = budget
@@ -419,7 +419,7 @@ class PlannerThread:
         return request.kept(planner, plan), promise
 
     def _report(self) -> None:
-        """Call ``wake`` unless the service is closed: its descriptor may belong to another file by now."""
+        """Call ``wake``, unless the service is closed: the descriptor that it uses may then be reused."""
         with self._closing:
             if not self._closed:
                 self._wake()
@@ -461,7 +461,7 @@ class PlannerThread:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _end_search(self) -> None:
-        """End a search after ``close``; both threads call this, so that neither misses the other's change."""
+        """End the current search if the service is closed. Both threads call this to avoid a race."""
         deadline = self._deadline
         if self._closed and deadline is not None:
             deadline.end()

@@ -1,8 +1,8 @@
 """An execution in this process: lock, database, engine, backend, and the driver loop between them.
 
-``begin`` starts one. ``resume`` continues one whose engine has stopped or died: the engine is rebuilt from
-the journal, the backend re-attaches to running programs, and pending commands are executed again. Commands
-are idempotent, so that repeating one has no effect.
+``Execution.begin`` starts an execution. ``Execution.resume`` continues one whose engine has stopped or died:
+the engine is rebuilt from the journal, the backend re-attaches to running programs, and pending commands are
+executed again. Commands are idempotent, so that repeating one has no effect.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class RequestHandler:
         self._engine = engine
         self._execution = execution
         self._taken: deque[tuple[int, RequestReceived]] = deque()
-        """Events that the engine has not handled yet, with the number of their request."""
+        """(number of the request, event) of the events that the engine has not handled yet."""
         self._refusals: dict[int, str] = {}
 
     def take(self) -> Sequence[RequestReceived]:
@@ -81,9 +81,9 @@ class RequestHandler:
         return found
 
     def decided(self, entry: JournalEntry) -> None:
-        """Answer a request after the entry of its last event."""
+        """Write the answer to a request if the entry contains the last event of the request."""
         if not self._taken or self._taken[0][1] is not entry.event:
-            return  # a request made when the engine was started has no answer
+            return  # requests of ``Execution.request`` are not in the database and get no answer
         number, _ = self._taken.popleft()
         refusals = [command.reason for command in entry.commands if isinstance(command, Refuse)]
         if refusals:
@@ -126,7 +126,7 @@ class RequestHandler:
 
 
 def _find_tasks(run: RunState, name: str) -> list[int]:
-    """Return the tasks of a name; the name of a task kind selects all its tasks."""
+    """Return the tasks with a name; the name of a description or program selects all its tasks."""
     names = run.compiled.names
     if name in names:
         return [names.index(name)]
@@ -149,21 +149,21 @@ _ANSWERS: Mapping[type, tuple[type, ...]] = {
     ev.StagedOut: (cm.StageOut,),
     ev.CleanedUp: (cm.CleanUp,),
 }
-"""The commands that an event answers."""
+"""By type of event: the types of commands that it answers."""
 _ANSWERED = frozenset(kind for kinds in _ANSWERS.values() for kind in kinds)
 
 
 class PendingCommands:
-    """Collects the commands of a journal that have not been answered."""
+    """Collects the commands of a journal to which no event is the answer yet."""
 
     def __init__(self) -> None:
         self._open: dict[tuple[type, int, int], cm.Command] = {}
-        """By type, attempt and part."""
+        """Commands by type, attempt number and part."""
         self.assigned: dict[int, cm.Assign] = {}
-        """Assignments of attempts that have not ended."""
+        """By attempt number: its Assign command."""
 
     def add(self, entry: JournalEntry) -> None:
-        """Process the next entry."""
+        """Process the next journal entry."""
         for kind in _ANSWERS.get(type(entry.event), ()):
             self._open.pop(self._key(kind, entry.event), None)
         for command in entry.commands:
@@ -185,7 +185,7 @@ class PendingCommands:
 
 
 def find_pending_plans(state: EngineState) -> Iterable[cm.Replan]:
-    """Yield a request for every plan that the engine is waiting for."""
+    """Yield a Replan command for every plan that the engine is waiting for."""
     for run in state.active.values():
         if run.plan_wanted:
             yield cm.Replan(run=run.index, version=run.version, reason="" if run.plan else "submitted")
@@ -208,11 +208,11 @@ class ExecutionOutcome:
     state: str
     """``completed``, ``failed``, ``stopped``, ``cancelled``, ``interrupted``."""
     stuck: tuple[str, ...] = ()
-    """Reasons of a standstill; empty: there was none."""
+    """What the tasks wait for if the execution stands still; empty: there was no standstill."""
 
 
 def find_backend_kind(platform: Platform) -> str:
-    """Return the kind of backend of a platform; raise InvalidInput if its machines have none or several."""
+    """Return the backend kind of a platform's machines; raise InvalidInput if there is none or several."""
     kinds: dict[str, str] = {}
     for machine in platform.machines:
         kinds.setdefault(str(machine.backend.get("kind", "")), machine.name)
@@ -222,8 +222,8 @@ def find_backend_kind(platform: Platform) -> str:
             advice="give it `backend: {kind: local}` to run on this computer, or use `weft simulate`",
         )
     if len(kinds) > 1:
-        what = f"machines of several backends ({', '.join(sorted(kinds))}) in one platform"
-        raise InvalidInput(what, rule="a run uses one backend")
+        what = f"the platform has machines of several backends ({', '.join(sorted(kinds))})"
+        raise InvalidInput(what, rule="all machines of a run must have the same backend kind")
     return next(iter(kinds))
 
 
@@ -258,7 +258,7 @@ class Execution:
         fresh: bool = False,
         listeners: Sequence[Listener] = (),
     ) -> None:
-        """Create it with ``begin`` or ``resume``."""
+        """Initialise an execution; use ``begin`` or ``resume`` to create one."""
         self.layout = layout
         self.header = header
         self.engine = engine
@@ -274,7 +274,7 @@ class Execution:
         self._store = store
         self.clock = ExecutionClock(header.started_at_s, engine.state.now)
         self._ended_regularly = False
-        """Whether the execution has ended regularly: no program is running and the journal is complete."""
+        """Whether the outcome is recorded; ``close`` then stops the runners too."""
         self.backend = self._make_backend(token)
         self._planning = PlannerThread(
             engine, planner=header.planner, budget=budget, seed=header.seed, wake=self.backend.wake
@@ -304,7 +304,7 @@ class Execution:
         fresh: bool = False,
         listeners: Sequence[Listener] = (),
     ) -> Self:
-        """Start an execution; its number is stored in the database first.
+        """Create a new execution and store it in the database; ``run`` then drives it.
 
         ``fresh``: results of earlier executions are not reused.
         """
@@ -332,7 +332,7 @@ class Execution:
         compiled: WorkflowLibrary | None = None,
         listeners: Sequence[Listener] = (),
     ) -> Self:
-        """Continue an execution."""
+        """Rebuild the execution with this number from its journal; ``run`` then continues it."""
         store = JournalStore(database)
         rebuilt = store.resume(number, compiled)
         runs = RunTable(database)
@@ -365,7 +365,7 @@ class Execution:
         self.loop.resume([*commands, *find_pending_plans(self.engine.state)])
 
     def request(self, what: str, runs: Sequence[int]) -> None:
-        """Send a request about runs to the engine as soon as the loop starts."""
+        """Schedule a request about these runs; the engine handles it as soon as the loop starts."""
         for index in runs:
             self.runs.set_state(self.number, index, "running")
         now_s = self.engine.state.now
@@ -400,12 +400,12 @@ class Execution:
         )
 
     def end_programs(self) -> None:
-        """Terminate all programs and start no more; calling it twice is allowed."""
+        """Terminate all programs and start no further ones; idempotent."""
         self.loop.halting = True
         self.backend.halt(_GRACE_S)
 
     def _halt(self) -> None:
-        """Terminate all programs and wait for their ends; decisions are recorded but not executed."""
+        """Terminate all programs and wait until they have ended; new commands are recorded, not executed."""
         self.end_programs()
         loop = self.loop
         until = time.monotonic() + 2 * _GRACE_S
@@ -428,7 +428,7 @@ class Execution:
         return ending
 
     def _record_runs(self, entry: JournalEntry, engine: Engine) -> None:
-        """Update the table of runs in the same transaction as the journal."""
+        """Update the table of runs after a journal entry, in the same transaction."""
         event = entry.event
         if type(event) is ev.Submitted:
             run = engine.state.runs[event.run]
@@ -467,7 +467,7 @@ class Execution:
         return self._planning.searching
 
     def close(self) -> None:
-        """Release all resources; running programs continue and can be found again."""
+        """Release all resources; programs that still run continue, and ``resume`` finds them again."""
         self._planning.close()
         self.backend.close(stop=self._ended_regularly)
         self._database.close()
@@ -496,7 +496,7 @@ class Execution:
 
 @contextmanager
 def _infrequent_collection() -> Iterator[None]:
-    """Run the garbage collector less often: it is slow, and the loop creates hardly any cycles."""
+    """Context manager that makes the garbage collector run less often, because it slows the loop down."""
     before = gc.get_threshold()
     gc.set_threshold(max(before[0], _COLLECTION_THRESHOLD), *before[1:])
     try:
@@ -514,7 +514,7 @@ def _arrivals_to_json(arrivals: Sequence[ScheduledArrival]) -> str:
 
 
 def open_project(layout: ProjectLayout, command: Sequence[str] = ()) -> tuple[Lock, Database]:
-    """Lock a project and open its database."""
+    """Lock a project and open or create its database; return both."""
     lock = Lock(layout.lock, command)
     try:
         return lock, open_database(layout.database, create=True)

@@ -1,7 +1,7 @@
-"""Branches and loops (docs/papers/dynamic-grid.md, sections 2 and 10; docs/papers/adaptive-jobs.md, section
-6).
+"""Branches and loops (dynamic-grid.md, sections 2 and 10, and adaptive-jobs.md, section 6, in docs/papers).
 
-A dependency whose condition is false skips its task, and every task all of whose predecessors were skipped.
+If the condition of a dependency is false, its task is skipped, and so is every task with only skipped
+predecessors.
 The condition of a loop is evaluated when its last task has completed.
 """
 
@@ -25,7 +25,7 @@ _COMPLETED = TaskState.COMPLETED  # faster to read than the member of the class
 
 
 def complete_task(context: DecisionContext, run: RunState, task: int) -> None:
-    """Complete a task, evaluate the conditions on its outgoing edges, and continue or end its loops."""
+    """Complete a task, evaluate the conditions on its outgoing edges, and repeat or end its loops."""
     compiled, loops = run.compiled, run.loops
     if compiled.graph.edge_condition:
         inside = task in loops.around
@@ -38,7 +38,7 @@ def complete_task(context: DecisionContext, run: RunState, task: int) -> None:
 
 
 def skip_task(context: DecisionContext, run: RunState, task: int, reason: str) -> None:
-    """Skip a task, and every task that only skipped tasks lead to."""
+    """Skip a task that has no attempt, and every task whose predecessors are all skipped."""
     if run.state[task] not in _SKIPPABLE:
         return
     context.settle(run, task, TaskState.SKIPPED, reason=reason)
@@ -66,7 +66,7 @@ def _decide_branches(
 
 
 def _outcome_names(run: RunState, task: int) -> dict[str, Any]:
-    """Return the names that a condition on one task may use."""
+    """Return the names and values that a condition on the outcome of a task may use."""
     outcome = run.facts_of(task).outcome
     if outcome is None:
         return {}
@@ -86,7 +86,7 @@ def _evaluate_condition(
 
 
 def _judge_loops(context: DecisionContext, run: RunState, task: int) -> None:
-    """Repeat or end the loops that a task ends, innermost first."""
+    """Repeat or end the loops whose last task this is, innermost first."""
     for index in run.loops.around[task]:
         body = run.loops.bodies[index]
         if body.left:
@@ -121,7 +121,10 @@ def _judge_loop(context: DecisionContext, run: RunState, body: LoopState, task: 
 
 
 def _loop_names(run: RunState, body: LoopState, last: int) -> dict[str, Any]:
-    """Return the names that ``until`` may use: the tasks of the body; the last one also without its name."""
+    """Return the names and values that the ``until`` condition of a loop may use.
+
+    These are the outcomes of the body's tasks; those of the last task may be used without its name.
+    """
     names = _outcome_names(run, last)
     names["iteration"] = body.iteration
     point = dict(run.compiled.graph.context(last))

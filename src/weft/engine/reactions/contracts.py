@@ -1,5 +1,4 @@
-"""Performance contracts: the limits of a running attempt, when they are violated, and the polls that check
-them.
+"""Performance contracts: the limits of running attempts, and the polls that detect violations.
 
 Two papers, one interface (docs/papers/unified.md, section 6): a ratio of projected to predicted time, and a
 limit for it.
@@ -7,12 +6,12 @@ limit for it.
 - Performance contract: R. Prodan, T. Fahringer, Dynamic Scheduling of Scientific Workflow Applications on the
   Grid: A Case Study, SAC 2005 (docs/papers/dynamic-grid.md, section 9). The total time projected from the
   work done, over the predicted time, minus 1. Without progress information the elapsed time is used, which
-  makes it a timeout.
+  makes the contract a timeout.
 - Iteration profile and suspension timeout: E. Huedo, R. Montero, I. Llorente, The GridWay Framework for
   Adaptive Scheduling and Execution on Grids (docs/papers/adaptive-jobs.md, sections 2, 3 and 6). The last
   iteration over the expected one, minus 1; seconds an attempt may wait or be suspended.
-- The delay of a whole workflow (docs/papers/many-workflows.md) is the first one without progress information,
-  with arrival and makespan when alone.
+- The delay of a whole workflow (docs/papers/many-workflows.md) is the first contract without progress
+  information, measured from the arrival; the prediction is the makespan on the empty platform.
 
 A violation is determined by comparing times (start plus allowance), never quotients: a timer set for the last
 allowed time finds the contract met, a timer set for the next double finds it violated. One timer polls all
@@ -42,7 +41,7 @@ from weft.units import parse_seconds
 from weft.workflow import task
 
 _GRACE_SHARE = 0.1
-"""Share of the predicted time before an attempt is first checked (docs/papers/dynamic-grid.md, section 9)."""
+"""Share of the predicted time before an attempt is checked (docs/papers/dynamic-grid.md, section 9)."""
 
 
 class Breach(Enum):
@@ -56,12 +55,12 @@ class Breach(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PerformanceSample:
-    """Measured progress of an attempt; after a restart from a checkpoint, of the rest."""
+    """Measured progress of an attempt; if it started from restart files, of the remaining work only."""
 
     started_s: float | None = None
-    """Start of its program; None: not started."""
+    """Time at which its program started; None: not started."""
     predicted_s: float = math.inf
-    """Predicted seconds of this attempt; 0 and inf: never late."""
+    """Predicted seconds of this attempt; with 0 or inf it is never late."""
     work: float = 1.0
     """Total work of this attempt, in any unit."""
     done: float | None = None
@@ -83,16 +82,19 @@ class PerformanceSample:
 
     @property
     def timed(self) -> bool:
-        """Return whether there is a prediction to compare with."""
+        """Return whether the attempt has a predicted time to compare with."""
         return 0 < self.predicted_s < math.inf
 
     @property
     def profiled(self) -> bool:
-        """Return whether there is an iteration profile to compare with."""
+        """Return whether last and expected iteration time are known, so that they can be compared."""
         return self.last_iteration_s is not None and bool(self.expected_iteration_s)
 
     def grace_end_s(self, grace_s: float | None = None) -> float:
-        """Return the time of the first check: after the grace, and not before the first report is due."""
+        """Return the time of the first check: after ``grace_s``, and not before the first report is due.
+
+        ``grace_s`` None: a tenth of the predicted time.
+        """
         if grace_s is None:
             grace_s = _GRACE_SHARE * self.predicted_s if self.timed else 0.0
         return (self.started_s or 0.0) + max(grace_s, self.reports_every_s or 0.0)
@@ -107,7 +109,7 @@ class PerformanceContract:
     grace_s: float | None = None
     """Seconds before the first check; None: a tenth of the predicted time."""
     iteration_limit_s: float | None = None
-    """Seconds an iteration may take; None: by ``limit`` times the expected seconds."""
+    """Seconds an iteration may take; None: (1 + ``limit``) times the expected seconds."""
     waiting_limit_s: float | None = None
     """Seconds it may wait or be suspended; None: no limit."""
 
@@ -122,10 +124,10 @@ def resolve_contract(
     *,
     evaluator: str | None = None,
 ) -> PerformanceContract:
-    """Return the contract of a task: its own values, then those of the run.
+    """Return the contract of a task: the terms in ``facet``, else those of ``default``.
 
-    ``evaluator`` is the module of a job in adaptive-jobs.md: ``none``, a factor (``0.5``), or the seconds an
-    iteration may take (``8s``). Any other text names a program that a backend runs.
+    ``evaluator`` replaces terms of ``default``; it is the module of a job in adaptive-jobs.md: ``none``, a
+    factor (``0.5``), or the seconds an iteration may take (``8s``). Other texts (a program) are ignored.
     """
     if evaluator is not None:
         default = _apply_evaluator(evaluator.strip(), default)
@@ -143,7 +145,7 @@ def _apply_evaluator(text: str, default: PerformanceContract) -> PerformanceCont
 
 
 def compute_ratio(watched: PerformanceSample, now_s: float) -> float | None:
-    """Return projected time / predicted time - 1; None: cannot be computed now.
+    """Return projected time / predicted time - 1 of an attempt; None: cannot be computed now.
 
     0: on schedule; 1: twice the predicted time; -0.5: half of it.
     """
@@ -157,7 +159,7 @@ def compute_ratio(watched: PerformanceSample, now_s: float) -> float | None:
 
 
 def find_breach(watched: PerformanceSample, contract: PerformanceContract, now_s: float) -> Breach | None:
-    """Return the violated limit, if any; waiting is checked first because it explains the others."""
+    """Return the kind of limit that is violated; None: no violation. The waiting limit is checked first."""
     if now_s >= _waited_s(watched, contract):
         return Breach.WAITING
     return Breach.PERFORMANCE if now_s >= _late_s(watched, contract) else None
@@ -169,25 +171,25 @@ def is_violated(watched: PerformanceSample, contract: PerformanceContract, now_s
 
 
 def next_check_s(watched: PerformanceSample, contract: PerformanceContract, now_s: float) -> float | None:
-    """Return the first time from now on at which the contract is violated without a report; None: never."""
+    """Return when the contract will be violated if no report arrives, at least ``now_s``; None: never."""
     moment_s = min(_waited_s(watched, contract), _late_s(watched, contract))
     return max(moment_s, now_s) if moment_s < math.inf else None
 
 
 def _iteration_ratio(watched: PerformanceSample) -> float | None:
-    """Return the duration of the last iteration over the expected duration."""
+    """Return the time of the last iteration divided by the expected time; None: one is unknown."""
     if watched.last_iteration_s is None or not watched.expected_iteration_s:
         return None
     return watched.last_iteration_s / watched.expected_iteration_s
 
 
 def _time_ratio(watched: PerformanceSample, now_s: float) -> float | None:
-    """Return elapsed time, or time projected from the work done, divided by the predicted time."""
+    """Return the elapsed or the projected time, if longer, divided by the predicted time; None: unknown."""
     started_s = watched.started_s or 0.0
     if not watched.timed:
         return None
     if watched.done == 0 and not watched.profiled and now_s < watched.grace_end_s():
-        return None  # infinite by the formula
+        return None  # no work is done yet, so the projected time would be infinite
     passed = (now_s - started_s) / watched.predicted_s
     if not watched.done or watched.profiled:
         return passed
@@ -197,7 +199,7 @@ def _time_ratio(watched: PerformanceSample, now_s: float) -> float | None:
 
 
 def _known_until_s(watched: PerformanceSample, now_s: float) -> float:
-    """Return the time up to which ``done`` is valid; an overdue report counts as no progress."""
+    """Return the time to which the reported work refers; an overdue report counts as no progress."""
     if watched.reported_s is None:
         return now_s
     if watched.reports_every_s is None:
@@ -206,14 +208,14 @@ def _known_until_s(watched: PerformanceSample, now_s: float) -> float:
 
 
 def _waited_s(watched: PerformanceSample, contract: PerformanceContract) -> float:
-    """Return the first time at which the wait exceeds its limit."""
+    """Return the first time at which the wait exceeds its limit; infinity: never."""
     if watched.waiting_since_s is None or contract.waiting_limit_s is None:
         return math.inf
     return _next_moment(watched.waiting_since_s + contract.waiting_limit_s)
 
 
 def _late_s(watched: PerformanceSample, contract: PerformanceContract) -> float:
-    """Return the first time at which the attempt is too slow unless progress is reported."""
+    """Return the first time at which the attempt is too slow if no progress is reported; infinity: never."""
     if watched.started_s is None or watched.finished:
         return math.inf
     moments = (
@@ -233,7 +235,7 @@ def _iteration_late_s(watched: PerformanceSample, contract: PerformanceContract,
 
 
 def _work_late_s(watched: PerformanceSample, contract: PerformanceContract, started_s: float) -> float:
-    """Return the first time at which the elapsed time exceeds what the work done allows."""
+    """Return the first time at which the elapsed time exceeds the time allowed for the work done."""
     if contract.limit is None or not watched.timed:
         return math.inf
     allowed_s = (1 + contract.limit) * watched.predicted_s
@@ -251,22 +253,22 @@ def _work_late_s(watched: PerformanceSample, contract: PerformanceContract, star
 
 
 def _next_moment(moment_s: float) -> float:
-    """Return the next larger double."""
+    """Return the next larger floating-point number."""
     return math.nextafter(moment_s, math.inf)
 
 
 _SLOW, _USUAL = 0.9, 1.0
-"""A machine below this share of its speed counts as slow; other machines count as nominal."""
+"""Speed factors: below the first a machine counts as slow; otherwise it gets the second (nominal)."""
 
 
 def start_monitoring(context: DecisionContext, attempt: Attempt) -> None:
-    """Set the poll timer for a started attempt with a contract."""
+    """Set the poll timer if a started attempt has a contract and the timer is not set."""
     if TimerKind.WATCH not in context.state.timers and _find_contract(context, attempt) is not None:
         context.set_timer(TimerKind.WATCH, context.state.now + context.settings.poll_every_s)
 
 
 def _find_contract(context: DecisionContext, attempt: Attempt) -> PerformanceContract | None:
-    """Return the contract of an attempt; None: no limits."""
+    """Return the performance contract of an attempt; None: it has no limits."""
     settings, compiled = context.settings, context.state.runs[attempt.run].compiled
     if settings.contract is None and settings.iteration_limit_s is None and not compiled.has_contracts:
         return None
@@ -280,7 +282,7 @@ def _find_contract(context: DecisionContext, attempt: Attempt) -> PerformanceCon
 
 
 def poll_attempts(context: DecisionContext) -> None:
-    """Probe every running attempt with a contract; expire old speed estimates."""
+    """Probe every running attempt with a contract, and reset old speed estimates to nominal."""
     state, settings = context.state, context.settings
     watched = [
         attempt
@@ -363,7 +365,7 @@ def _expected_iteration_s(attempt: Attempt) -> float | None:
 
 
 def _update_speed_estimate(context: DecisionContext, attempt: Attempt, behind: float | None) -> None:
-    """Derive the speed of a machine from an attempt's progress."""
+    """Update the estimated speed of a machine from the ratio of an attempt on it."""
     if behind is None or attempt.work_done is None:
         return
     speed = 1.0 / (1.0 + behind) if behind > -1.0 else _USUAL
@@ -376,7 +378,7 @@ def _update_speed_estimate(context: DecisionContext, attempt: Attempt, behind: f
 
 
 def handle_suspension(context: DecisionContext, event: messages.Suspended) -> None:
-    """Set a timer that ends a suspension (suspension timeout of adaptive-jobs.md)."""
+    """Set a timer to migrate an attempt that stays suspended (suspension timeout of adaptive-jobs.md)."""
     attempt = context.state.attempts.get(event.attempt)
     timeout_s = context.settings.suspension_timeout_s
     if attempt is not None and timeout_s is not None and attempt.suspended_since_s is not None:
@@ -384,28 +386,28 @@ def handle_suspension(context: DecisionContext, event: messages.Suspended) -> No
 
 
 def limit_waiting(context: DecisionContext, attempt: Attempt) -> None:
-    """Set a timer that ends the wait in a machine's own queue (the same timeout)."""
+    """Set a timer to migrate an attempt that stays in its machine's own queue."""
     timeout_s = context.settings.waiting_timeout_s
     if timeout_s is not None:
         context.set_timer(TimerKind.WAITING.name_of(attempt.number), context.state.now + timeout_s)
 
 
 def end_waiting(context: DecisionContext, number: int) -> None:
-    """Migrate an attempt that the machine has still not started."""
+    """Migrate an attempt that its machine has still not started when the waiting timer fires."""
     attempt = context.state.attempts.get(number)
     if attempt is not None and attempt.stage == Stage.SUBMITTED and not attempt.cancelled:
         migration.relocate_attempt(context, attempt, MigrationReason.WAITING)
 
 
 def end_suspension(context: DecisionContext, number: int) -> None:
-    """Migrate an attempt that is still suspended."""
+    """Migrate an attempt that is still suspended when the suspension timer fires."""
     attempt = context.state.attempts.get(number)
     if attempt is not None and attempt.suspended_since_s is not None and not attempt.cancelled:
         migration.relocate_attempt(context, attempt, MigrationReason.SUSPENSION)
 
 
 def handle_requirements(context: DecisionContext, event: messages.RequirementsChanged) -> None:
-    """Migrate an attempt whose machine no longer meets its requirements (self-migration)."""
+    """Migrate an attempt whose machine does not meet its changed requirements (self-migration)."""
     attempt = context.state.attempts.get(event.attempt)
     if attempt is None or attempt.cancelled or attempt.stage > Stage.RUNNING:
         return

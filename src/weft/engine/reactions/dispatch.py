@@ -1,15 +1,14 @@
-"""Dispatch: check the decisions of the policy, assign tasks, and start attempts from the queues of the
-machines.
+"""Dispatch: check the policy's decisions, assign tasks, and start attempts from the machines' queues.
 
 A decision that breaks a rule raises PolicyError with the policy, the task and the machine; the engine imports
 no concrete policy.
 
 An attempt with reserved nodes starts when its data and predecessors are complete. Other attempts wait in the
 queue of their machine (docs/papers/moldable.md, section 5; docs/papers/unified.md, C11): ``fifo`` keeps the
-order; ``first-fit`` starts the first attempt that fits; ``easy`` lets others overtake the head if that does
-not delay it; ``conservative`` if it delays none before them. Delays are estimated. Attempts with missing data
-or predecessors do not take part. Under a plan the order is that of the planned starts, and an attempt may
-start early only if it does not delay the task whose turn it is.
+order; ``first-fit`` starts the first attempt that fits; ``easy`` starts an attempt out of order if it does
+not delay the first of the queue, ``conservative`` if it delays no attempt before it. Delays are estimated.
+Attempts with missing data or predecessors are not considered. Under a plan the order is that of the planned
+starts, and an attempt may start out of order only if it does not delay the next planned task.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class PolicyError(WeftError):
 
 
 def dispatch(context: DecisionContext, view: EngineView) -> None:
-    """Run the policy and carry out its decisions in order."""
+    """Call the policy, and the policies that jobs select, and execute their decisions in order."""
     context.state.pending.start_decision()
     inquiries = context.state.inquiries
     if inquiries.needed and inquiries.is_settling(context.state.now):
@@ -79,12 +78,12 @@ def _carry_out(context: DecisionContext, decision: Decision) -> None:
 
 
 def _check_migration(context: DecisionContext, decision: Migrate) -> Attempt:
-    """Check a migration and return its attempt."""
+    """Return the attempt of a migration decision; raise PolicyError if the decision is invalid."""
     state = context.state
     attempt = state.attempts.get(decision.attempt)
     where = f"policy {context.policy.name!r} migrates attempt {decision.attempt}"
     if attempt is None or not attempt.live:
-        raise PolicyError(f"{where}, which is over")
+        raise PolicyError(f"{where}, which has ended")
     run = state.runs[attempt.run]
     where += f" of task {run.name(attempt.task)!r}"
     if attempt.cancelled or attempt.replaced_by is not None:
@@ -95,7 +94,7 @@ def _check_migration(context: DecisionContext, decision: Migrate) -> Attempt:
     if why := state.obstacle(decision.machine):
         raise PolicyError(f"{where}: {why}")
     if (decision.machine, decision.count) not in run.compiled.options(attempt.task).nodes:
-        raise PolicyError(f"{where} with {decision.count} nodes: it cannot run there with this count")
+        raise PolicyError(f"{where} with {decision.count} nodes: the task has no such mode")
     return attempt
 
 
@@ -128,7 +127,7 @@ def _place(context: DecisionContext, place: Place) -> None:
         )
     )
     if compiled.shared[compiled.variable[task]]:
-        # After a failure the abstract machine may move; members that have not started follow.
+        # After a failure the abstract machine may move; its tasks that have not started move with it.
         rebind_members(context, run, task, place.machine)
     if left is not None:
         prepare_successor(context, state.attempts[left])
@@ -137,12 +136,12 @@ def _place(context: DecisionContext, place: Place) -> None:
 
 
 def _check_placement(context: DecisionContext, run: RunState, place: Place) -> int:
-    """Check a placement and return the nodes it allocates."""
+    """Return the number of nodes that a placement allocates; raise PolicyError if it is invalid."""
     state, compiled, task = context.state, run.compiled, place.task
     machines = state.machines
     if not 0 <= task < len(run.state):
         raise PolicyError(
-            f"policy {context.policy.name!r} places task {task}: run {run.index} has no such task"
+            f"policy {context.policy.name!r} places task {task}, which run {run.index} does not have"
         )
     if not 0 <= place.machine < len(machines.all):
         raise _placement_error(context, run, place, "there is no such machine")
@@ -162,8 +161,8 @@ def _check_placement(context: DecisionContext, run: RunState, place: Place) -> i
     options = compiled.options(task)
     if (nodes := options.nodes.get((place.machine, place.count))) is None:
         allowed = options.counts.get(place.machine)
-        why = f"only {allowed} nodes are possible there" if allowed else "it cannot run there"
-        raise _placement_error(context, run, place, f"it requests {place.count} nodes; {why}")
+        why = f"possible there are {allowed}" if allowed else "the task cannot run there"
+        raise _placement_error(context, run, place, f"the decision has node count {place.count}; {why}")
     demand = run.demand(task, place.machine, place.count) if compiled.demands else ()
     if not place.queue and not machines.fits(place.machine, nodes, demand):
         free = f"{machine.free_nodes} of {machine.nodes} nodes are free, it needs {nodes}"
@@ -182,13 +181,13 @@ def _placement_error(context: DecisionContext, run: RunState, place: Place, why:
 
 
 _ROUNDING = 1e-9
-"""Relative difference below which two times are equal: sums in another order."""
+"""Relative difference below which two times count as equal, because of rounding errors."""
 
 
 def _select_next(
     context: DecisionContext, machine: MachineState, prepared: Callable[[Attempt], bool]
 ) -> int | None:
-    """Return the attempt in a machine's queue that may start now; None: none may."""
+    """Return the number of the queued attempt that a machine starts next; None: none can start now."""
     attempts = context.state.attempts
     if not machine.has_room(1):
         return None
@@ -217,7 +216,10 @@ def _first_fit(context: DecisionContext, machine: MachineState, racing: Iterator
 def _backfill(
     context: DecisionContext, machine: MachineState, racing: Iterator[Attempt], *, all_before: bool
 ) -> int | None:
-    """Return the head, or the first attempt that fits without delaying the head (or all before it)."""
+    """Return the first attempt that can start now without delaying the first of the queue.
+
+    ``all_before``: without delaying any attempt before it.
+    """
     now = context.state.now
     profile = _NodeProfile(machine, now)
     for position, attempt in enumerate(racing):
@@ -239,7 +241,7 @@ _RULES: dict[str, Callable[[DecisionContext, MachineState, Iterator[Attempt]], i
 
 
 class _NodeProfile:
-    """Expected free nodes of a machine over time, as a list of changes."""
+    """Expected number of free nodes of a machine over time, as a list of (time, change)."""
 
     def __init__(self, machine: MachineState, now: float) -> None:
         self.now = now
@@ -249,7 +251,7 @@ class _NodeProfile:
         )
 
     def earliest(self, nodes: int, seconds: float) -> float:
-        """Return the first time from which this many nodes are free for some seconds."""
+        """Return the first time from which this many nodes are free for ``seconds``."""
         starts = [self.now, *(at for at, _ in self.changes if at > self.now)]
         return next(start for start in starts if self._least(start, start + seconds) >= nodes)
 
@@ -264,18 +266,18 @@ class _NodeProfile:
         return least
 
     def reserve(self, start: float, seconds: float, nodes: int) -> None:
-        """Reserve nodes from a time on."""
+        """Reserve nodes for ``seconds`` from time ``start`` on."""
         steps = [*self.changes, (start, -nodes), (start + seconds, nodes)]
         # At equal times releases come first, or the profile would dip below zero.
         self.changes = sorted(steps, key=lambda step: (step[0], -step[1]))
 
 
 def _plan_order(context: DecisionContext, machine: MachineState, racing: Iterator[Attempt]) -> int | None:
-    """Return the next attempt in order of planned starts; a later one only if it does not delay the first.
+    """Return the queued attempt to start now, in order of planned starts; None: none can start now.
 
-    While the task whose turn it is cannot start, the next may, if it is expected to end before the planned
-    start of that task, or if that start has passed (never with ``strict_plan``). A timer serves the queue
-    again at that time.
+    While the next planned task cannot start, another attempt may start if it is expected to end before the
+    planned start of that task, or if that start has passed (never with ``strict_plan``). A timer serves the
+    queue again at the planned start.
     """
     strict = context.settings.strict_plan
     for position, attempt in enumerate(racing):
@@ -309,12 +311,12 @@ def _delays_turn(
 
 
 def _passed_s(at_s: float) -> float:
-    """Return a time slightly after a planned time, because simultaneous events arrive one by one."""
+    """Return a time slightly after a planned time, to allow for rounding errors."""
     return at_s + _ROUNDING * max(1.0, at_s)
 
 
 def _find_turn(context: DecisionContext, run: RunState, machine: int) -> int | None:
-    """Return the next planned task of a run on a machine: the first that has not started."""
+    """Return the next planned task of a run on a machine, the first that has not started; None: none."""
     if run.plan is None:
         return None
 
@@ -325,7 +327,7 @@ def _find_turn(context: DecisionContext, run: RunState, machine: int) -> int | N
         if run.state[task] in (TaskState.RUNNING, TaskState.SUBMITTED, TaskState.EPILOG):
             return True
         number = run.attempt_of.get(task)
-        # A task assigned to another machine has no turn here.
+        # A task that is assigned to another machine is skipped, as if it had started.
         attempt = context.state.attempts.get(number) if number is not None else None
         return attempt is not None and (attempt.machine != machine or attempt.stage > Stage.ASSIGNED)
 
@@ -333,7 +335,7 @@ def _find_turn(context: DecisionContext, run: RunState, machine: int) -> int | N
 
 
 def _is_planned_before(run: RunState, first: int, attempt: Attempt) -> bool:
-    """Return whether the attempt was planned before the next planned task.
+    """Return whether an attempt comes before task ``first`` in the plan.
 
     An attempt that the plan omits was assigned before the plan was made, and the plan assumes that it goes
     first.
@@ -344,7 +346,7 @@ def _is_planned_before(run: RunState, first: int, attempt: Attempt) -> bool:
 
 
 def start_prepared_attempts(context: DecisionContext) -> None:
-    """Start all attempts that can start after the last changes."""
+    """Start all pending attempts, and all attempts in pending queues, that can start now."""
     state = context.state
     pending = state.pending
     while pending.attempts:
@@ -356,7 +358,7 @@ def start_prepared_attempts(context: DecisionContext) -> None:
 
 
 def _can_start(context: DecisionContext, attempt: Attempt) -> bool:
-    """Return whether an attempt waits only for free nodes."""
+    """Return whether an attempt has everything it needs to start, except perhaps free nodes."""
     if attempt.stage != _ASSIGNED or attempt.staging or attempt.cancelled or attempt.replaced_by is not None:
         return False
     state = context.state
@@ -368,8 +370,7 @@ def _can_start(context: DecisionContext, attempt: Attempt) -> bool:
 
 
 def _defer_service(context: DecisionContext, machine: MachineState) -> bool:
-    """Postpone the service of a queue until all events of this time are handled; return whether it was
-    postponed.
+    """Postpone a queue until all events of this time are handled; return whether it was postponed.
 
     Queue rules compare all attempts that are ready at one time (docs/papers/moldable.md, section 5), but
     events arrive one by one. With one node the order makes no difference. A migration is not postponed, or a
@@ -432,7 +433,7 @@ def _start_attempt(context: DecisionContext, attempt: Attempt) -> None:
 
 
 def _find_time_limit(run: RunState, task: int) -> float | None:
-    """Return the time limit of a task, increased after each timeout."""
+    """Return the time limit of a task in seconds, which grows after each timeout; None: no limit."""
     limit = run.compiled.description(task).recovery.time_limit
     if limit is None:
         return None

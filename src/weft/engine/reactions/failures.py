@@ -1,10 +1,10 @@
-"""Failures: retries by cause, and what happens when none is left (docs/papers/adaptive-jobs.md, section 5;
-docs/papers/unified.md, C9).
+"""Failures: retries by cause, and the reaction when no retry is left.
 
-After the last retry a task is held, started again on another machine, stops the run, or fails alone, as it
-states. A machine on which a task failed is used again only if there is no other, except after running out of
-memory or time: then the limit grows. A task that lost its machine or was preempted continues from its files,
-as in a migration.
+See docs/papers/adaptive-jobs.md, section 5, and docs/papers/unified.md, C9. If no retry is left, the setting
+``on_failure`` of the task or run decides: the task is held, started on another machine, fails alone, or stops
+the run. A task uses a machine on which it failed only if there is no other; after it ran out of memory or
+time, its limit grows instead. A task that lost its machine or was preempted continues from its files, as in a
+migration.
 
 Completed tasks run again if their outputs are lost: outputs stay on the machine that produced them, and if it
 does not answer when they are needed, the producer runs again, recursively (docs/papers/dynamic-grid.md, gap
@@ -24,7 +24,7 @@ from weft.engine.states import FINAL, Attempt, Cause, Stage, TaskState
 
 
 def rerun_lost(context: DecisionContext, attempt: Attempt, machines: Container[int]) -> bool:
-    """Run the tasks again whose outputs an attempt cannot get; return whether there are any."""
+    """Rerun the completed predecessors whose outputs were on lost machines; return whether there are any."""
     run = context.state.runs[attempt.run]
     lost = [
         before
@@ -42,7 +42,7 @@ def rerun_lost(context: DecisionContext, attempt: Attempt, machines: Container[i
 
 
 def _rerun_bound_ancestors(context: DecisionContext, run: RunState, task: int) -> None:
-    """Run the completed ancestors on a failed task's abstract machine again, if the settings require it."""
+    """Rerun the completed ancestors on a failed task's abstract machine, if the settings require it."""
     if context.settings.bound_ancestors == "always":
         for before in _list_bound_ancestors(run, task):
             context.reopen(run, before, f"its abstract machine moves with {run.name(task)}, which failed")
@@ -69,17 +69,17 @@ def _list_bound_ancestors(run: RunState, task: int) -> list[int]:
 
 
 _RERUN_CODES = (85, 99)
-"""Exit codes with which a task requests another run: from its checkpoint, or from any point."""
+"""Exit codes with which a task requests to be run again (85: from its restart files)."""
 
 _MAX_REQUEUES = 100
-"""Limit of requested reruns in a row without progress."""
+"""Maximal number of requested reruns in a row without progress."""
 
 _RESUMABLE = (Cause.LOST, Cause.PREEMPTED)
 """Causes after which a task continues from its files."""
 
 
 def find_cause(run: RunState, attempt: Attempt, event: Ended) -> Cause:
-    """Return the cause of failure of an ended attempt; "": success."""
+    """Return the cause of failure of an ended attempt; NONE: it succeeded."""
     if event.cause or event.exit_code == 0:
         return event.cause
     if event.exit_code is None:
@@ -97,7 +97,7 @@ def requests_rerun(event: Ended) -> bool:
 
 
 def rerun_task(context: DecisionContext, run: RunState, attempt: Attempt, event: Ended) -> None:
-    """Rerun a task on its own or its backend's request; fail it after too many reruns without progress."""
+    """Rerun a task that requests it; fail the task after too many reruns without progress."""
     task = attempt.task
     reason = f"exit code {event.exit_code}: asks to be run again"
     further, requeues = attempt.checkpoint > attempt.restart_from, run.facts_of(task).requeues
@@ -118,9 +118,9 @@ def rerun_task(context: DecisionContext, run: RunState, attempt: Attempt, event:
 def fail_task(
     context: DecisionContext, run: RunState, task: int, cause: Cause, reason: str, *, lasting: bool = False
 ) -> None:
-    """Retry a failed task, or apply its rule for the last failure.
+    """Retry a failed task, or apply its ``on_failure`` rule if no retry is left.
 
-    ``lasting``: the failure would repeat, so no retry is used.
+    ``lasting``: a retry would fail in the same way, so the task is not retried.
     """
     allowed = context.count_retries(run, task, cause)
     before = run.facts_of(task).failures.get(cause, 0)
@@ -139,7 +139,7 @@ def fail_task(
 
 
 def _grow_limit(context: DecisionContext, run: RunState, task: int, cause: Cause) -> float | None:
-    """Return the new factor on the memory or time limit after it was exceeded; None: no limit to grow."""
+    """Return the new factor on the exceeded memory or time limit; None: no such limit was exceeded."""
     wanted = run.facts_of(task).growth.get(cause, 1.0) * context.settings.growth
     if cause == Cause.TIMEOUT:
         return wanted
@@ -165,7 +165,7 @@ def _grow_limit(context: DecisionContext, run: RunState, task: int, cause: Cause
 def _retry_task(
     context: DecisionContext, run: RunState, task: int, cause: Cause, reason: str, growth: float | None = None
 ) -> None:
-    """Make a failed task ready again; members of its abstract machine that have not started follow it."""
+    """Make a failed task ready or waiting again; tasks of its abstract machine not started yet follow it."""
     attempt = context.state.attempt_of(run, task)
     keep = cause in _RESUMABLE and attempt is not None and attempt.started_s is not None
     context.settle(run, task, run.open_state(task), cause=cause, reason=reason, keep=keep, growth=growth)
@@ -187,12 +187,12 @@ def _give_up(context: DecisionContext, run: RunState, task: int, cause: Cause, r
 
 
 def _has_other_machine(context: DecisionContext, run: RunState, task: int, cause: Cause) -> bool:
-    """Return whether some machine is up on which the task has not failed."""
+    """Return whether a candidate machine of a task is up on which it has not failed."""
     if run.compiled.group[task] < 0:
         return False
     beyond = run.facts_of(task).failures.get(cause, 0) - context.count_retries(run, task, cause)
     if beyond >= len(run.compiled.options(task).machines):
-        # Causes outside the machine do not exclude it; one attempt per machine is enough.
+        # After some causes a machine may be used again; stop after one attempt per machine.
         return False
     failed = set(run.facts_of(task).avoid)
     number = run.attempt_of.get(task)
@@ -218,7 +218,7 @@ def _fail_permanently(context: DecisionContext, run: RunState, task: int, cause:
 
 
 def stop_run(context: DecisionContext, run: RunState, reason: str) -> None:
-    """Cancel all waiting tasks and running attempts of a run."""
+    """Stop a run: cancel its tasks that have not started, and its attempts."""
     if run.stopping:
         return
     context.emit(StopRun(run=run.index, reason=reason))
@@ -231,7 +231,7 @@ def stop_run(context: DecisionContext, run: RunState, reason: str) -> None:
 
 
 def _cancel_attempt(context: DecisionContext, run: RunState, task: int) -> None:
-    """Cancel the live attempt of a task whose run stops."""
+    """Cancel the current attempt of a task; settle the task if nothing was sent to the machine."""
     if (attempt := context.state.attempt_of(run, task)) is None:
         return
     if attempt.stage == Stage.ASSIGNED and not attempt.staging:

@@ -47,7 +47,7 @@ _ENDED = Stage.ENDED  # faster to read than the member of the class
 
 
 def _handle_timer(context: DecisionContext, event: messages.TimerFired) -> None:
-    """Run the action of a timer."""
+    """Run the reaction to a timer that has fired."""
     kind, number = TimerKind.parse(event.timer)
     match kind:
         case TimerKind.WATCH:
@@ -67,7 +67,7 @@ def _handle_timer(context: DecisionContext, event: messages.TimerFired) -> None:
 
 
 def _handle_request(context: DecisionContext, event: messages.RequestReceived) -> None:
-    """Carry out a user's request; an impossible one is recorded as refused."""
+    """Carry out a user's request; an impossible request is recorded as refused."""
     if not 0 <= event.run < len(context.state.runs):
         _refuse(context, event.run, f"{event.what}: there is no such run")
         return
@@ -93,7 +93,7 @@ def _refuse(context: DecisionContext, run: int, reason: str, task: int = -1, mac
 
 
 def _hold(context: DecisionContext, run: RunState, task: int, *, alone: bool) -> None:
-    """Hold a task that has not started; refuse if a single task was requested and has started."""
+    """Hold a task that has not started; otherwise refuse if the request was for this task ``alone``."""
     attempt = context.state.attempt_of(run, task)
     free = attempt is not None and not attempt.cancelled and attempt.replaces is None
     if run.state[task] in (TaskState.WAITING, TaskState.READY):
@@ -129,7 +129,7 @@ def _migrate(context: DecisionContext, run: RunState, task: int, machine: int | 
 
 
 def react(context: DecisionContext, event: messages.Event) -> None:
-    """Run the reaction to an event, before the policy decides."""
+    """Run the reaction to an event, before the policy is called."""
     if (reaction := _REACTIONS.get(type(event))) is not None:
         reaction(context, event)
 
@@ -152,7 +152,7 @@ def finish_runs(context: DecisionContext) -> None:
 
 
 def _finish_stopped(context: DecisionContext, run: RunState) -> None:
-    """Finish a run in which all remaining tasks wait for tasks stopped for the user."""
+    """Finish a run in which all remaining tasks depend on failed tasks that only a user can resume."""
     if any(state == TaskState.HELD for state in run.state):
         return
     stopped = [task for task, state in enumerate(run.state) if state == TaskState.STOPPED]
@@ -191,7 +191,7 @@ def _on_ended(context: DecisionContext, event: messages.Ended) -> None:
         return
     run = context.state.runs[attempt.run]
     if run.left_behind and run.left_behind.get(attempt.task) == attempt.number:
-        return  # abandoned before: a duplicate answer, or news from a machine that had stopped answering
+        return  # its task was reopened before: a duplicate event, or a late one of a lost machine
     if attempt.replaced_by is not None:
         _continue_migration(context, run, attempt, event)
     elif attempt.cancelled:
@@ -245,7 +245,7 @@ def _describe_end(event: messages.Ended) -> str:
 def _continue_migration(
     context: DecisionContext, run: RunState, attempt: Attempt, event: messages.Ended
 ) -> None:
-    """Continue a migration, unless the task ended before it was cancelled."""
+    """Continue a migration after the old attempt ended; revert it if the program ended by itself."""
     by_itself = not event.cause and event.exit_code is not None and not requests_rerun(event)
     if not by_itself or attempt.replaced_by not in context.state.attempts:
         prepare_successor(context, attempt)
@@ -268,7 +268,7 @@ def _continue_migration(
 def _handle_cancelled(
     context: DecisionContext, run: RunState, attempt: Attempt, event: messages.Ended
 ) -> None:
-    """Settle a task whose attempt was cancelled; if it had succeeded before, complete it."""
+    """Settle a task whose attempt was cancelled; complete it if the program succeeded before that."""
     if not event.cause and event.exit_code is not None and not find_cause(run, attempt, event):
         _handle_success(context, run, attempt)
     else:
@@ -319,7 +319,7 @@ def _on_machine_changed(context: DecisionContext, event: messages.MachineChanged
 
 
 def _on_tasks_added(context: DecisionContext, event: messages.TasksAdded) -> None:
-    """Skip the sweeps over files without lines; plan again for the new tasks."""
+    """Skip the sweeps over files without lines, and request a plan that includes the new tasks."""
     if (run := context.state.active.get(event.run)) is None or run.stopping:
         return
     for file in sorted(file for file, lines in event.lines.items() if not lines):

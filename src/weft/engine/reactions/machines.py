@@ -1,4 +1,4 @@
-"""Liveness of machines and jobs, and the queries that precede their use.
+"""Liveness probes of machines and jobs, and the queries required before a machine is used.
 
 Liveness (docs/papers/adaptive-jobs.md, section 5): the job manager of each running attempt is probed at an
 interval. If it does not answer, the machine's gatekeeper is probed. If that answers, a new job manager is
@@ -31,7 +31,7 @@ _ON_THE_MACHINE = (Stage.SUBMITTED, Stage.RUNNING)
 def probe_attempts(context: DecisionContext) -> None:
     """Probe the job managers of all running attempts, and the machines that are down.
 
-    An attempt cancelled before its start has no job manager; its machine is probed.
+    For an attempt cancelled before its start, which has no job manager, the machine is probed.
     """
     every_s = context.settings.ladder_every_s
     if every_s is None:
@@ -59,7 +59,7 @@ def _is_unconfirmed(attempt: Attempt) -> bool:
 
 
 def probe_machine(context: DecisionContext, attempt: Attempt, cause: str) -> None:
-    """Probe a machine that could not be reached."""
+    """Probe the machine of a failed attempt if the cause is LOST and liveness probes are on."""
     if (
         cause == Cause.LOST
         and context.settings.ladder_every_s is not None
@@ -69,7 +69,10 @@ def probe_machine(context: DecisionContext, attempt: Attempt, cause: str) -> Non
 
 
 def handle_answer(context: DecisionContext, event: messages.ProbeAnswered) -> None:
-    """Handle an answer: a silent job manager causes a probe of the machine, a silent machine is down."""
+    """Handle the result of a probe: without an answer of the job manager the machine is probed.
+
+    A machine that does not answer is down; if it answers, a new job manager is attached to the job.
+    """
     attempt = context.state.find_attempt(event.attempt)
     if attempt is not None and not (attempt.stage in _ON_THE_MACHINE or _is_unconfirmed(attempt)):
         attempt = None  # it has ended meanwhile
@@ -83,7 +86,7 @@ def handle_answer(context: DecisionContext, event: messages.ProbeAnswered) -> No
             context.emit(messages.MarkMachine(machine=event.machine, reason="it answers again", up=True))
             handle_machine_return(context, event.machine)
         elif attempt is not None and _is_unconfirmed(attempt):
-            # The machine was down when it got the command, and came back before that was detected.
+            # The machine was down when the cancellation was sent, so it is sent again.
             context.cancel(attempt, attempt.cancelled)
         elif attempt is not None:
             context.emit(messages.ReattachJob(attempt=attempt.number, machine=event.machine))
@@ -111,7 +114,7 @@ def handle_machine_return(context: DecisionContext, machine: int) -> None:
 
 
 def handle_machine_loss(context: DecisionContext, machine: int) -> None:
-    """Continue the tasks of a lost machine elsewhere."""
+    """Retry the tasks that had attempts on a lost machine, and unbind abstract machines from it."""
     state = context.state
     for attempt in list(state.attempts.values()):
         if attempt.machine == machine and attempt.number in state.attempts:
@@ -122,7 +125,7 @@ def handle_machine_loss(context: DecisionContext, machine: int) -> None:
 def _free_abstract_machines(context: DecisionContext, machine: int) -> None:
     """Unbind abstract machines with waiting members from a lost machine.
 
-    Members that completed there do not run again: outputs and restart files are also kept with the project.
+    Tasks that completed there do not run again: the project also keeps outputs and restart files.
     """
     for run in list(context.state.active.values()):
         for variable, bound in sorted(run.binding.items()):
@@ -148,7 +151,7 @@ def _lose_attempt(context: DecisionContext, attempt: Attempt) -> None:
     elif attempt.stage == Stage.CLEANING:
         context.emit(messages.CloseAttempt(attempt=attempt.number))
     elif attempt.live:
-        # It was leaving anyway; there is nothing to cancel or clean up on a lost machine.
+        # Its task is migrating; on a lost machine there is nothing to cancel or clean up.
         context.emit(messages.LoseAttempt(attempt=attempt.number, machine=attempt.machine))
         prepare_successor(context, attempt)
 
@@ -172,7 +175,7 @@ def refresh_inquiries(context: DecisionContext) -> None:
 
 
 def _inquire(context: DecisionContext, machine: int) -> None:
-    """Query a machine where due, and record the next due times."""
+    """Send the access test and state query that are due for a machine, and record the next due times."""
     now, settings, inquiries = context.state.now, context.settings, context.state.inquiries
     may_query, probed_s, fetched_s = _is_wanted(context, machine), math.inf, math.inf
     if may_query and settings.authorise:
@@ -191,7 +194,7 @@ def _inquire(context: DecisionContext, machine: int) -> None:
 
 
 def _is_wanted(context: DecisionContext, machine: int) -> bool:
-    """Return whether a machine is listed, up, and usable for some task of an active run."""
+    """Return whether a machine is listed, is up, and is a candidate for some task of an active run."""
     state, inquiries = context.state, context.state.inquiries
     listed = context.settings.discover_every_s is None or machine in (inquiries.listed or ())
     return listed and inquiries.agenda.is_wanted(machine) and state.machines[machine].up

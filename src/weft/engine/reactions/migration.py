@@ -2,21 +2,21 @@
 
 1. The running attempt is cancelled. 2. The new machine is prepared, restart files included. 3. The files of
 the old attempt are removed; no outputs are copied. 4. The new attempt starts. The nodes of the new machine
-are reserved when the migration is decided (gap G6). A failed clean-up delays nothing (G8); a machine that is
-down is not cleaned up.
+are reserved when the migration is decided (gap G6). The new attempt starts even if the clean-up fails (G8); a
+machine that is down is not cleaned up.
 
 A task without a new machine, or whose new machine is lost during the migration, waits without nodes. Its
 files stay where they are (``left_behind``), and steps 2 to 4 follow when it is placed again.
 
 Whether and where an attempt migrates depends on the reason (section 1). By default an attempt leaves a slow
-machine only if the remaining time here exceeds the remaining time there, including the move, by a share that
+machine only if this saves a required share of its remaining time, after the time for the move; the share
 grows with every migration of the task. With ``migrate: always`` it moves to the best free machine, as in both
-papers. An attempt that must leave and finds no machine waits without nodes and keeps its restart files
-(section 4).
+papers. If an attempt must leave and no machine is free, its task waits without nodes and keeps its restart
+files (section 4).
 
-The remaining time there depends on the work that restart files save with that node count: a moldable task
-with ``nodes: any`` may change its node count, another task keeps it or starts from zero, whichever ends
-sooner.
+The remaining time on another machine depends on the work that restart files save with its node count. With
+``nodes: any`` restart files can be used on any node count; otherwise a task keeps its node count or starts
+from zero, whichever ends sooner.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from weft.policies.policy import Mode
 def migrate_attempt(
     context: DecisionContext, attempt: Attempt, machine: int, count: int, reason: str
 ) -> None:
-    """Start the migration of a task to another machine or node count."""
+    """Start the migration of an attempt to another machine or node count."""
     state = context.state
     run = state.runs[attempt.run]
     task = attempt.task
@@ -66,7 +66,10 @@ def migrate_attempt(
 
 
 def rebind_members(context: DecisionContext, run: RunState, task: int, machine: int | None) -> None:
-    """Reopen members of a task's abstract machine that have not started on ``machine`` (None: not chosen)."""
+    """Reopen the other tasks of a task's abstract machine that are assigned elsewhere and not started.
+
+    ``machine`` is the new machine; None: not chosen yet.
+    """
     variable = run.compiled.variable[task]
     if not run.compiled.shared[variable]:
         return
@@ -92,13 +95,13 @@ def prepare_successor(context: DecisionContext, old: Attempt) -> None:
 
 
 def is_prepared(context: DecisionContext, new: Attempt) -> bool:
-    """Return whether an attempt's data were requested, or no older attempt is in the way."""
+    """Return whether an attempt's data were requested, or may be: it replaces no attempt that has files."""
     old = context.state.find_attempt(new.replaces)
     return old is None or old.stage == Stage.CLEANING or new.parts > 0
 
 
 def clean_up_or_drop(context: DecisionContext, new: Attempt) -> None:
-    """Step 3: clean up the old attempt after the new machine is prepared."""
+    """Step 3: clean up or close the old attempt after the new machine is prepared."""
     old = context.state.find_attempt(new.replaces)
     if old is not None and old.stage == Stage.ENDED:
         _discard_attempt(context, old)
@@ -113,7 +116,7 @@ def _discard_attempt(context: DecisionContext, old: Attempt) -> None:
 
 
 def settle_cancelled(context: DecisionContext, run: RunState, attempt: Attempt) -> None:
-    """Settle a task whose attempt was cancelled and has no successor yet."""
+    """Cancel, hold or reopen a task whose attempt was cancelled and that has no new attempt yet."""
     task = attempt.task
     if run.stopping:
         context.settle(run, task, TaskState.CANCELLED, reason=run.stopping)
@@ -124,7 +127,7 @@ def settle_cancelled(context: DecisionContext, run: RunState, attempt: Attempt) 
 
 
 def cancel_migration(context: DecisionContext, run: RunState, new: Attempt, old: Attempt) -> None:
-    """Call off a migration whose new machine is lost; the task waits for another, its files are kept."""
+    """Cancel a migration whose new machine is lost; the task waits for another, its files are kept."""
     name = context.state.machines[new.machine].name
     context.emit(
         messages.ReportTargetLoss(
@@ -141,7 +144,7 @@ def cancel_migration(context: DecisionContext, run: RunState, new: Attempt, old:
 
 
 def clean_up_leftovers(context: DecisionContext, run: RunState) -> None:
-    """Clean up files that no attempt will use any more."""
+    """Clean up the kept attempts of a run, whose files no later attempt will use."""
     for number in list(run.left_behind.values()):
         _discard_attempt(context, context.state.attempts[number])
 
@@ -154,22 +157,25 @@ _MANDATORY_REASONS = frozenset(
         MigrationReason.USER,
     }
 )
-"""Reasons for which an attempt leaves even if no machine is free. ``performance`` and ``better-machine`` are
-optional; ``failure`` and ``preempted`` are handled in ``failures``.
+"""Reasons for which an attempt leaves its machine even if no other is free. ``performance`` and
+``better-machine`` are optional; ``failure`` and ``preempted`` are handled in ``failures``.
 """
 
 _MAX_GAIN = 0.95
 
 _MAX_MOVES = 50
-"""Migrations after which a task is not moved to a better machine. The paper has no limit, but a task that
-is slower than estimated on every machine, has no restart files and a constant threshold would move forever.
+"""Number of migrations after which a task is not moved to a better machine. The paper has no limit, but a
+task without restart files that is slower than estimated on every machine could move forever.
 """
 
 
 def relocate_attempt(
     context: DecisionContext, attempt: Attempt, reason: str, *, behind: float | None = None
 ) -> None:
-    """Migrate an attempt for a reason, if the move is mandatory or saves enough time."""
+    """Migrate an attempt if the reason is mandatory or the move saves enough time.
+
+    ``behind``: ratio of the attempt (``contracts.compute_ratio``); None: unknown.
+    """
     run = context.state.runs[attempt.run]
     must = reason in _MANDATORY_REASONS
     if not must and context.settings.migrate == "never":
@@ -199,7 +205,7 @@ def relocate_attempt(
 def is_worth_moving(
     context: DecisionContext, attempt: Attempt, reason: str, there_s: float, *, behind: float | None = None
 ) -> bool:
-    """Return whether a move saves the required share of the remaining time; record the reason if not."""
+    """Return whether a move to a mode that needs ``there_s`` saves enough time; if not, record that."""
     here_s = time_left_s(context, attempt, behind)
     wanted = _required_gain(context, context.state.runs[attempt.run], attempt.task)
     if there_s < (1.0 - wanted) * here_s:
@@ -210,7 +216,7 @@ def is_worth_moving(
 
 
 def _required_gain(context: DecisionContext, run: RunState, task: int) -> float:
-    """Return the share of the remaining time that a migration must save; it grows with every migration."""
+    """Return the share of its remaining time that a task's migration must save; it grows with each one."""
     settings = context.settings
     return min(_MAX_GAIN, settings.gain * settings.gain_growth ** run.facts_of(task).migrations)
 
@@ -224,7 +230,7 @@ def _record_stay(context: DecisionContext, attempt: Attempt, reason: str, text: 
 
 
 def time_left_s(context: DecisionContext, attempt: Attempt, behind: float | None = None) -> float:
-    """Estimate the remaining seconds of an attempt, at its own pace or that of its machine."""
+    """Return the estimated remaining seconds of an attempt, by its own or its machine's speed."""
     state = context.state
     pace = 1.0 / state.machines[attempt.machine].speed_factor
     if behind is not None:
@@ -239,9 +245,9 @@ def time_left_s(context: DecisionContext, attempt: Attempt, behind: float | None
 
 
 def _find_best_mode(context: DecisionContext, run: RunState, attempt: Attempt) -> tuple[Mode, float] | None:
-    """Return the best mode on another machine and its estimated seconds; None: there is none.
+    """Return the best free mode of a task on another machine, and its estimated seconds; None: none.
 
-    Modes are compared by the rank of their machine for the task, then by seconds.
+    Modes are compared by the task's rank for their machine, then by these seconds (move included).
     """
     view = EngineView(context.state)
     seen = view.run(run.index)
@@ -260,7 +266,7 @@ def _find_best_mode(context: DecisionContext, run: RunState, attempt: Attempt) -
 
 
 def _time_there_s(context: DecisionContext, run: RunState, attempt: Attempt, mode: Mode) -> float:
-    """Estimate the seconds of an attempt elsewhere: staging, restart, and the remaining work."""
+    """Return the estimated seconds of an attempt in another mode: staging, restart, remaining work."""
     state, task = context.state, attempt.task
     share = spared_share_if_ended(state, run, attempt, mode.count)
     seconds = run.compiled.seconds(task, mode.machine, mode.count) * (1.0 - share)
@@ -276,7 +282,7 @@ def _time_there_s(context: DecisionContext, run: RunState, attempt: Attempt, mod
 
 
 def move_to_better_machines(context: DecisionContext) -> None:
-    """Migrate running attempts to machines that save the required share (opportunistic migration)."""
+    """Migrate running attempts to machines on which they end enough earlier (opportunistic migration)."""
     state, every_s = context.state, context.settings.better_every_s
     if every_s is None:
         return

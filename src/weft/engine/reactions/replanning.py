@@ -1,8 +1,8 @@
 """Re-planning: when the rest of a run is planned again, and how a new plan is adopted.
 
 R. Prodan, T. Fahringer, SAC 2005 (docs/papers/dynamic-grid.md, sections 8 and 10; docs/papers/unified.md,
-section 5, step 7). Planning takes time, so it is a command answered by an event; the run continues under the
-old plan.
+section 5, step 7). Planning takes time, so a plan is requested by a command and arrives as an event; until
+then the run follows the old plan.
 
 A task that runs and meets its contract is never moved (I5). A task that violates its contract migrates if the
 new plan puts it on another machine. With ``bound_ancestors: always`` the completed tasks on the abstract
@@ -28,16 +28,16 @@ from weft.workflow.task_graph import TRANSFER
 
 
 def _request_plan(context: DecisionContext, run: RunState, reason: str) -> None:
-    """Request a new plan, unless one was requested."""
+    """Request a new plan for an active planned run, unless an answer is pending."""
     if run.planned and not run.plan_wanted and run.index in context.state.active and not run.stopping:
         context.emit(messages.Replan(run=run.index, version=run.version, reason=reason))
 
 
 def schedule_replan(context: DecisionContext, run: RunState) -> None:
-    """Set the timer of the next plan of a run with live attempts.
+    """Set the timer for the next plan of a run with current attempts, if the settings have an interval.
 
     With interval 0 a plan is requested as soon as the last one has arrived (the paper's maximal frequency);
-    if planning takes no time, at the poll interval.
+    if planning takes no time, after the poll interval.
     """
     rule, state = context.settings.replanning, context.state
     if rule is None or rule.every_s is None or not run.planned or run.plan_wanted:
@@ -52,7 +52,7 @@ def schedule_replan(context: DecisionContext, run: RunState) -> None:
 
 
 def handle_replan_timer(context: DecisionContext, index: int) -> None:
-    """Request a plan because the interval has passed or enough tasks violate their contracts."""
+    """Request a plan because the replan timer has fired: by interval or because of violations."""
     if (run := context.state.active.get(index)) is None or not run.attempt_of:
         return
     slow = len(find_violators(context.state, run))
@@ -60,7 +60,7 @@ def handle_replan_timer(context: DecisionContext, index: int) -> None:
 
 
 def replan_on_machine_change(context: DecisionContext, event: messages.MachineChanged) -> None:
-    """Request a plan because a machine went down or came back."""
+    """Request a plan for every active run if a machine went down or came back."""
     rule = context.settings.replanning
     if rule is not None and rule.on_machines and event.up is not None:
         for run in list(context.state.active.values()):
@@ -68,22 +68,22 @@ def replan_on_machine_change(context: DecisionContext, event: messages.MachineCh
 
 
 def replan_on_iteration(context: DecisionContext, run: RunState) -> None:
-    """Request a plan because a loop starts its next iteration."""
+    """Request a plan if the settings require one per loop iteration."""
     rule = context.settings.replanning
     if rule is not None and rule.on_iteration:
         _request_plan(context, run, "next iteration")
 
 
 def replan_on_growth(context: DecisionContext, event: messages.TasksAdded) -> None:
-    """Request a plan because the current one lacks new tasks."""
+    """Request a plan because the current one does not contain the new tasks."""
     if (run := context.state.active.get(event.run)) is not None:
         _request_plan(context, run, "tasks were added")
 
 
 def replan_on_violation(context: DecisionContext, attempt: Attempt) -> bool:
-    """Return whether violations are answered by new plans; set a timer for one if enough attempts violate.
+    """Return whether violations cause new plans; if enough tasks violate, set the timer of a new plan.
 
-    The timer is due now, so that one plan covers all reports of the same time.
+    The timer is due now, so that one plan covers all progress reports of the same time.
     """
     rule = context.settings.replanning
     run = context.state.runs[attempt.run]
@@ -101,7 +101,7 @@ def replan_on_violation(context: DecisionContext, attempt: Attempt) -> bool:
 
 
 def adopt_plan(context: DecisionContext, event: messages.PlanReady) -> None:
-    """Apply a new plan to the run, or continue without one."""
+    """Apply a new plan to its run; without any plan to follow the run is stopped."""
     run = context.state.runs[event.run]
     if run.index not in context.state.active:
         return
@@ -118,7 +118,7 @@ def adopt_plan(context: DecisionContext, event: messages.PlanReady) -> None:
 
 
 def _requeue_moved(context: DecisionContext, run: RunState, plan: RunPlan) -> None:
-    """Make assigned tasks ready again that the plan puts on another machine or at another time."""
+    """Reopen the queued tasks that the new plan puts on another machine or at another time."""
     for task, number in sorted(run.attempt_of.items()):
         attempt = context.state.attempts[number]
         line = plan.line.get(task)
@@ -128,7 +128,7 @@ def _requeue_moved(context: DecisionContext, run: RunState, plan: RunPlan) -> No
             continue
         elsewhere = (line.machine, line.count) != (attempt.machine, attempt.count)
         if attempt.staging:
-            # Its data are moving; only another machine is worth requesting them again.
+            # Its data are being copied; request them again only for another machine.
             if elsewhere and context.state.machines[line.machine].usable:
                 context.cancel(attempt, "the new plan")
         elif elsewhere or line.start_s != attempt.order:
@@ -136,7 +136,7 @@ def _requeue_moved(context: DecisionContext, run: RunState, plan: RunPlan) -> No
 
 
 def _migrate_violators(context: DecisionContext, run: RunState, plan: RunPlan) -> None:
-    """Migrate the tasks that violated their contracts when the plan was requested and still do."""
+    """Migrate as planned the tasks that violated their contracts at the plan request and still do."""
     planned = set(plan.stored.moving)
     for task in find_violators(context.state, run):
         attempt = context.state.attempts[run.attempt_of[task]]
@@ -167,7 +167,7 @@ def _migrate_violator(
     if not (before := _list_tied_tasks(run, plan, attempt.task)):
         migrate_attempt(context, attempt, line.machine, line.count, MigrationReason.PERFORMANCE)
         return
-    # It depends on the tasks that run again, so it frees its nodes and waits.
+    # The task depends on the tasks that run again, so its attempt is cancelled and it waits for them.
     context.cancel(attempt, MigrationReason.PERFORMANCE)
     context.emit(messages.Unbind(run=run.index, task=before[0], machine=line.machine))
     for task in before:
@@ -175,7 +175,7 @@ def _migrate_violator(
 
 
 def _list_tied_tasks(run: RunState, plan: RunPlan, task: int) -> list[int]:
-    """Return the completed tasks that the plan runs again because a task leaves their abstract machine."""
+    """Return the completed tasks that the plan runs again because ``task`` leaves their machine."""
     if not plan.stored.again:
         return []
     compiled = run.compiled

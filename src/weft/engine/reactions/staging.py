@@ -1,7 +1,7 @@
 """Staging: the data that an attempt needs on its machine, and when they are requested.
 
-Data are requested as soon as the task has a machine and the producer has completed, so that transfers overlap
-with running predecessors. An empty request produces no command.
+Data are requested as soon as the task has a machine and their producer has completed, so that they are copied
+while other predecessors run. No command is emitted if there is nothing to copy.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _GONE = (TaskState.COMPLETED,)
 
 
 def request_data(context: DecisionContext, attempt: Attempt, *, first: bool = False) -> None:
-    """Request the available inputs of an attempt that were not requested yet.
+    """Request the available outputs of predecessors that an attempt needs and has not requested yet.
 
-    ``first``: include external files and restart files.
+    ``first``: also request external files and restart files.
     """
     run = context.state.runs[attempt.run]
     parcels = _list_parcels(run, attempt)
@@ -61,7 +61,7 @@ def _list_parcels(run: RunState, attempt: Attempt) -> list[Parcel]:
 
 
 def _list_transfer_parcels(run: RunState, attempt: Attempt) -> list[Parcel]:
-    """Return the data that a transfer task moves."""
+    """Return the parcel that a transfer task copies; empty if nothing must be copied."""
     source = run.source_of(attempt.task)
     host = run.instance.network.host
     if source is None or attempt.parts or host[source] == host[attempt.machine]:
@@ -71,9 +71,9 @@ def _list_transfer_parcels(run: RunState, attempt: Attempt) -> list[Parcel]:
 
 
 def _list_restart_parcels(context: DecisionContext, run: RunState, attempt: Attempt) -> list[Parcel]:
-    """Return the restart files of an earlier attempt if this one uses them and they are elsewhere.
+    """Return the parcel of the restart files if an attempt uses them and they are on another host.
 
-    If the machine that wrote them is down, the copy of the project is used.
+    If the machine that has them is down, the copy of the project is used.
     """
     files = run.facts_of(attempt.task).restart_files
     if files is None or not spared_share(context.state, run, attempt.task, attempt.count):

@@ -1,10 +1,9 @@
-"""Promises: the estimated end and cost of a run before it starts, including the expected iterations of its
-loops.
+"""Promises: the estimated end and cost of a run before it starts, with all expected loop iterations.
 
 P50 is exceeded in half of the cases, P90 in one of ten (``weft.planners.outlook``). Tasks without a stated
-time are planned with a placeholder (``AssumedWork``), and a loop may not state its iterations.
-Then there is no P50, only a lower bound: the plan with zero seconds for these tasks and one iteration for
-these loops.
+time are planned with a placeholder (``AssumedWork``), and a loop may not state its iterations. In these cases
+there is no P50, only a lower bound: the plan with zero seconds for these tasks and one iteration of these
+loops.
 """
 
 from __future__ import annotations
@@ -32,24 +31,24 @@ class Promise:
     """Estimates for a run before it starts. Times count from its arrival."""
 
     planned_s: float
-    """End by the plan, with placeholders; not a promise."""
+    """Planned end; placeholders for unknown times are included, so it is not a promise."""
     p50_s: float | None = None
-    """None: unknown."""
+    """P50 of the run's time; None: unknown."""
     p90_s: float | None = None
-    """None: unknown, or no estimate has a spread."""
+    """P90 of the run's time; None: unknown, or no task has a P90."""
     least_s: float | None = None
-    """Lower bound if the time is unknown; None: no lower bound either."""
+    """Lower bound of the run's time if the P50 is unknown; None: no lower bound either."""
     cost_p50: float | None = None
-    """None: unknown, or no machine has a price; also for the next two."""
+    """P50 of the cost. This and the next two fields are None if unknown or if no machine has a price."""
     cost_p90: float | None = None
     least_cost: float | None = None
     tasks: int
     """Number of compute tasks."""
     untimed: int = 0
-    """Compute tasks without a stated time."""
+    """Number of compute tasks without a stated time."""
     untimed_kinds: tuple[str, ...] = ()
     exact: int = 0
-    """Compute tasks whose time has no P90 and counts as exact."""
+    """Number of compute tasks whose time has no P90 and counts as exact."""
     open_loops: tuple[str, ...] = ()
     """Loops without a stated number of iterations."""
 
@@ -78,9 +77,10 @@ def compute_promise(
     loops: Sequence[LoopBody] | None = None,
     waited_s: float = 0.0,
 ) -> Promise:
-    """Return the promise of a first plan; ``loops`` as for the outlook.
+    """Return the promise of a run from its first plan and the forecast of this plan.
 
-    ``waited_s`` is the time between the arrival of the run and the start of the plan.
+    ``loops``: the loop bodies in rows of the schedule; None: those of the graph. ``waited_s``: seconds from
+    the arrival of the run to the start of the plan.
     """
     bodies = instance.graph.loops if loops is None else loops
     untimed = mark_untimed_tasks(instance)
@@ -115,7 +115,7 @@ def _bound_below(
     waited_s: float,
     priced: bool,
 ) -> Promise:
-    """Compute lower bounds with zero seconds for the untimed tasks; the order on each machine stays."""
+    """Add lower bounds to a promise: the plan with zero seconds for ``untimed`` tasks, in the same order."""
     if said.untimed == said.tasks:
         return said
     seconds = np.where(instance.graph.kind == COMPUTE, schedule.finish_s - schedule.start_s, 0.0)
@@ -137,7 +137,7 @@ def _bound_below(
 
 
 def derive_promise(plan: StoredPlan, instance: Instance, arrival_s: float) -> Promise:
-    """Return a promise from a stored plan alone, without a spread."""
+    """Return the promise of a run from a stored plan alone; it has no P90 and no cost."""
     graph, untimed = instance.graph, mark_untimed_tasks(instance)
     rows = {label.rpartition("#")[0] or label: line for label, line in plan.lines.items()}
     lines = [plan.lines.get(name, rows.get(name)) for name in graph.names]
@@ -157,7 +157,7 @@ def derive_promise(plan: StoredPlan, instance: Instance, arrival_s: float) -> Pr
 
 
 def list_untimed_kinds(instance: Instance) -> tuple[str, ...]:
-    """Return the kinds of tasks whose time is a placeholder."""
+    """Return the program names of the tasks whose time is a placeholder."""
     return _list_kinds(instance.graph, mark_untimed_tasks(instance))
 
 
@@ -168,7 +168,7 @@ def is_untimed(instance: Instance, task: int) -> bool:
 
 
 def mark_untimed_tasks(instance: Instance) -> Flags:
-    """Mark the compute tasks whose time is a placeholder."""
+    """Return, for each task, whether it is a compute task whose time is a placeholder."""
     seconds = instance.seconds
     if AssumedWork.source not in seconds.sources:
         return np.zeros(len(instance), dtype=np.bool_)
@@ -177,7 +177,7 @@ def mark_untimed_tasks(instance: Instance) -> Flags:
 
 
 def map_loops(graph: TaskGraph, tasks: Sequence[int]) -> tuple[LoopBody, ...]:
-    """Map the loops of a graph to other rows; ``tasks``: the task of each row, -1: none."""
+    """Return the loop bodies of a graph in the rows of a plan; ``tasks``: task of each row, -1: none."""
     rows = np.asarray(tasks)
     return tuple(
         replace(body, tasks=np.flatnonzero(np.isin(rows, body.tasks)).astype(np.uint32))

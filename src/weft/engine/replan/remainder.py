@@ -1,23 +1,24 @@
 """The rest of a run as an instance, and the plan made for it.
 
 R. Prodan, T. Fahringer, SAC 2005 (docs/papers/dynamic-grid.md, sections 2, 8 and 10). Ended tasks and tasks
-that meet their contracts are left out. Where a task of the window needs their data, a row without work
-represents them: pinned to the machine with the data, not before the expected end of a running task. Restart
-files are represented in the same way. Tasks that have not started are queued; migrating ones run; a task that
-will be retried is queued; one that failed permanently, was cancelled or skipped counts as completed.
+that run and meet their contracts are left out. Where a task of the window needs their data, a row without
+work represents them. It is pinned to the machine with the data and ends not before the expected end of a
+running task. Restart files are represented in the same way. Tasks that have not started or will be retried
+are queued; migrating tasks count as running; tasks that failed permanently, were cancelled or skipped count
+as completed.
 
-Live attempts of all runs occupy nodes until their expected end, by the last report and the estimated speed.
-Attempts in queues follow in order when nodes are free; their other resources are ignored. An attempt that is
-overdue without a report counts as about to end.
+Attempts of all runs occupy nodes until their expected end, which follows from the last report and the
+estimated speed. Queued attempts start in order when nodes are free; their other resources are ignored. An
+overdue attempt without a report is expected to end now.
 
 A new plan is adopted only if it ends earlier than the current one, in which every task keeps its machine,
 node count and order and only the times are recomputed. A plan that moves violating tasks is adopted unless it
 ends later, and always with ``migrate: always``.
 
-Deviations. Of the tasks that the paper runs again, those not on a re-bound machine are left out because their
-outputs exist; with ``bound_ancestors: lost`` also those on it. Approximations: data in transit or in several
-places count as being where they were produced; data between iterations are ignored; restart files for one
-node count save nothing if the task may choose.
+Deviations. The paper runs some completed tasks again. Those that are not on a re-bound machine are left out
+here, because their outputs exist; with ``bound_ancestors: lost`` all are left out. Approximations: data that
+are being copied, or are on several machines, count as being where they were produced; data between iterations
+are ignored; restart files for one node count save nothing if the task may use several counts.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ _RUNNING = frozenset(
 
 
 def _describe_situation(state: EngineState, run: RunState, *, migrating: bool = True) -> RunSituation:
-    """Return the standing of every task; ``migrating``: whether violating tasks may move."""
+    """Return a run as input of ``build_window``; ``migrating``: whether violating tasks may move."""
     return RunSituation(
         graph=_build_window_graph(run),
         standing=tuple(_find_standing(run, task) for task in range(len(run))),
@@ -128,20 +129,20 @@ def _list_back_edges(run: RunState, body: LoopState) -> list[Edge]:
 
 
 def _is_exhausted(body: LoopState) -> bool:
-    """Return whether a loop starts no further iteration."""
+    """Return whether a loop has ended or is in its last iteration."""
     return body.left or (body.most is not None and body.iteration >= body.most)
 
 
 class Occupation:
-    """Busy intervals of the machines; time 0 is now."""
+    """Busy intervals of the machines by current attempts, in seconds from now."""
 
     def __init__(self, state: EngineState, planned_again: Collection[int], resources: Sequence[str]) -> None:
-        """Collect all attempts except those planned again; amounts in the order of ``resources``."""
+        """Collect the intervals of all attempts but ``planned_again``; amounts as in ``resources``."""
         self._state = state
         self._resources = resources
         self.busy: list[BusyInterval] = []
         self.ends_s: dict[int, float] = {}
-        """By attempt: expected end on the engine's clock."""
+        """By attempt number: its expected end on the engine's clock."""
         for machine in state.machines:
             if machine.holders or machine.queue:
                 self._occupy(machine, planned_again)
@@ -187,7 +188,7 @@ class Occupation:
 
 
 def expected_end_s(state: EngineState, attempt: Attempt) -> float:
-    """Estimate the end of an attempt, not before now."""
+    """Return the estimated end of an attempt on the engine's clock, not before now."""
     now = state.now
     if attempt.stage >= Stage.ENDED:
         return now
@@ -202,7 +203,7 @@ def expected_end_s(state: EngineState, attempt: Attempt) -> float:
 
 
 def _find_free_time(ends: list[tuple[float, int]], capacity: int, nodes: int, now: float) -> float:
-    """Return the first time after which this many nodes stay free."""
+    """Return the time from which ``nodes`` of ``capacity`` are free; ``ends``: (end, nodes) of attempts."""
     free = capacity - sum(taken for _, taken in ends)
     at = now
     for end, taken in sorted(ends):
@@ -215,21 +216,21 @@ def _find_free_time(ends: list[tuple[float, int]], capacity: int, nodes: int, no
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Remainder:
-    """The part of a run that is planned again."""
+    """The part of a run that is planned again, as an instance."""
 
     instance: Instance
     tasks: Mapping[str, int]
-    """Planned tasks by their name in the instance; in a loop with the iteration."""
+    """Index of each planned task by its name in the instance, which has the iteration of a loop."""
     moving: tuple[str, ...]
-    """Running tasks among them that leave their machines."""
+    """Names of the planned tasks that are running and violate their contracts."""
     again: tuple[str, ...]
-    """Completed tasks among them that run again."""
+    """Names of the planned tasks that have completed and must run again."""
     running_until_s: float
     """Expected end of the running tasks that are left out, on the engine's clock."""
 
 
 def build_remainder(state: EngineState, run: RunState) -> Remainder:
-    """Build the remainder of a run."""
+    """Return the part of a run that must be planned again, as an instance."""
     situation = _describe_situation(state, run, migrating=state.settings.migrate != "never")
     return _RemainderBuilder(state, run, situation, build_window(situation)).remainder()
 
@@ -249,7 +250,7 @@ class _RemainderBuilder:
         self.number: dict[WindowVariable, int] = {}
         self.row_of: dict[int, int] = {}
         self.standing_row: dict[int, int] = {}
-        """By task: the row that represents its outputs."""
+        """By task outside the plan: the row that represents its outputs."""
         self.before: dict[int, list[int]] = {}
         """By task: its predecessors in the window."""
         for tail, head in window.edges:
@@ -260,7 +261,7 @@ class _RemainderBuilder:
         self.occupation = Occupation(state, replanned, run.compiled.graph.resource_names)
 
     def _done_with(self, task: int) -> bool:
-        """Return whether a task of the window has completed and its outputs are kept."""
+        """Return whether a task of the window has ended and does not run again."""
         if task in self.fresh or self.situation.standing[task] is not TaskStanding.COMPLETED:
             return False
         if self.run.state[task] != TaskState.COMPLETED:
@@ -268,7 +269,7 @@ class _RemainderBuilder:
         return not (task in self.window.moving and self.state.settings.bound_ancestors == "always")
 
     def remainder(self) -> Remainder:
-        """Build the instance and collect the names."""
+        """Return the remainder; call this once."""
         run, state = self.run, self.state
         for task in self.kept:
             self._add(task)
@@ -336,7 +337,7 @@ class _RemainderBuilder:
         return len(self.rows) - 1
 
     def _spared(self, task: int) -> float:
-        """Return the share of the work that restart files save with any node count."""
+        """Return the share of a task's work that restart files save on every possible node count."""
         state, run = self.state, self.run
         if task in self.fresh or run.compiled.kind[task] != COMPUTE:
             return 0.0
@@ -353,7 +354,7 @@ class _RemainderBuilder:
         return {count for counts in self.run.compiled.options(task).counts.values() for count in counts}
 
     def _variable(self, variable: WindowVariable) -> int:
-        """Return the number of a variable; pin it if it keeps its machine."""
+        """Return the index of a variable in the subgraph; a new one is added, and pinned if necessary."""
         if (number := self.number.get(variable)) is None:
             number = self.number[variable] = len(self.variables)
             self.variables.append(
@@ -366,7 +367,7 @@ class _RemainderBuilder:
         return number
 
     def _machine_of(self, variable: int) -> int | None:
-        """Return the current machine of an abstract machine; None: none."""
+        """Return the machine that an abstract machine currently uses; None: no machine."""
         if (bound := self.run.binding.get(variable)) is not None:
             return bound
         for task in np.flatnonzero(self.run.compiled.graph.variable == variable).tolist():
@@ -375,13 +376,13 @@ class _RemainderBuilder:
         return None
 
     def _place(self, task: int) -> int | None:
-        """Return the machine of a task's current or last attempt."""
+        """Return the machine of a task's current attempt, else of its outputs; None: no machine."""
         if (number := self.run.attempt_of.get(task)) is not None:
             return self.state.attempts[number].machine
         return self.run.where[task] if self.run.where[task] >= 0 else None
 
     def _connect(self, task: int) -> None:
-        """Add the edges to a task from planned rows, running tasks and existing data."""
+        """Add the edges to a task from planned tasks, running tasks and existing data."""
         compiled, graph = self.run.compiled, self.run.compiled.graph
         head = self.row_of[task]
         inner = set(self.before.get(task, ()))
@@ -407,7 +408,10 @@ class _RemainderBuilder:
         self._bring_restart_files(task, head)
 
     def _stand(self, tail: int, head: int, *, moves: bool) -> int | None:
-        """Return the row that represents a task outside the plan; None: no row depends on it."""
+        """Return the row that represents task ``tail`` outside the plan; None: ``head`` need not wait.
+
+        ``moves``: whether the edge carries data.
+        """
         running = self.situation.standing[tail] is TaskStanding.RUNNING
         if running and head in self.fresh:
             return None
@@ -439,7 +443,7 @@ class _RemainderBuilder:
             self.links.append(SubgraphEdge(tail=row, head=head, size_bytes=size, files=1.0))
 
     def _place_of_restart_files(self, task: int) -> int:
-        """Return the machine that has the restart files, or will have them when the attempt is ended."""
+        """Return the machine that has a task's restart files, or will have them when its attempt ends."""
         files = self.run.facts_of(task).restart_files
         if files is not None:
             return files.machine
@@ -447,7 +451,7 @@ class _RemainderBuilder:
 
 
 def carry_over_plan(state: EngineState, run: RunState, remainder: Remainder) -> Schedule | None:
-    """Return the rest of the current plan with new times; None: no plan, or it is infeasible now."""
+    """Return the rest of a run's current plan with new times; None: no plan, or it is infeasible now."""
     if run.plan is None:
         return None
     instance = remainder.instance
@@ -464,7 +468,10 @@ def carry_over_plan(state: EngineState, run: RunState, remainder: Remainder) -> 
 
 
 def _find_line(state: EngineState, run: RunState, remainder: Remainder, name: str) -> PlanLine | None:
-    """Return the plan line of a row; for a running task its current machine."""
+    """Return the plan line of a row by its name; for a running task a line with its current machine.
+
+    None: the row stands for existing data, or the plan omits the task.
+    """
     if (task := remainder.tasks.get(name)) is None or run.plan is None:
         return None
     number = run.attempt_of.get(task)
@@ -475,7 +482,7 @@ def _find_line(state: EngineState, run: RunState, remainder: Remainder, name: st
 
 
 def _bind_machines(instance: Instance, lines: list[PlanLine | None]) -> Indices | None:
-    """Return the machine of every variable; None: some variable has no allowed machine."""
+    """Return the planned machine of every variable; None: some variable has none that is allowed."""
     chosen = dict(instance.pinned)
     for variable, line in zip(instance.graph.variable.tolist(), lines, strict=True):
         if line is not None:
@@ -490,9 +497,9 @@ def _bind_machines(instance: Instance, lines: list[PlanLine | None]) -> Indices 
 
 
 def _find_modes(instance: Instance, lines: list[PlanLine | None], bound: Indices) -> Indices | None:
-    """Return the mode of every row within its group; None: some row has no such mode.
+    """Return, for every row, the position of its planned mode in its group; None: a row has no such mode.
 
-    The machine is that of the row's variable, which may have moved with another member.
+    The machine is that of the row's variable; it may differ from the machine in the row's plan line.
     """
     modes = np.zeros(len(instance), dtype=np.uint32)
     for row in np.flatnonzero(instance.graph.kind == COMPUTE).tolist():
@@ -510,7 +517,7 @@ def _find_modes(instance: Instance, lines: list[PlanLine | None], bound: Indices
 
 
 def _find_seconds(state: EngineState, run: RunState, remainder: Remainder, modes: Indices) -> Floats:
-    """Return the seconds of every row on its current machine."""
+    """Return the seconds of every row in its mode; for a running task the rest of its attempt."""
     instance = remainder.instance
     seconds = np.zeros(len(instance))
     for row in np.flatnonzero(instance.graph.kind == COMPUTE).tolist():
@@ -524,7 +531,7 @@ def _find_seconds(state: EngineState, run: RunState, remainder: Remainder, modes
 
 
 def _sort_rows(instance: Instance, lines: list[PlanLine | None]) -> Indices:
-    """Return the rows by planned start, predecessors first."""
+    """Return the rows in a topological order, by planned start where possible."""
     graph = instance.graph
     waiting = np.diff(graph.predecessor_pointer).tolist()
     key = [-math.inf if line is None else line.start_s for line in lines]
@@ -547,19 +554,19 @@ _UNTOUCHED = (TaskState.WAITING, TaskState.READY)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ReplanRequest:
-    """The input of a planner for the rest of a run, independent of later changes of the state."""
+    """The rest of a run at the time of a plan request; later changes of the state have no effect."""
 
     compiled: CompiledWorkflow
     instance: Instance
     offset_s: float
     """The engine's time of the request; the plan's times count from it."""
     remainder: Remainder | None = None
-    """None: nothing has started, the whole workflow is planned."""
+    """Rest of the run; None: nothing has started, and the whole workflow is planned."""
     old: Schedule | None = None
-    """Rest of the current plan; None: it cannot be kept."""
+    """Rest of the current plan with new times; None: there is none, or it cannot be followed."""
 
     def answered(self, planner: Planner, *, steps: int, rng: np.random.Generator) -> StoredPlan:
-        """Return the plan to follow; raise Infeasible if there is none."""
+        """Plan, and return the better of the new and the current plan; raise Infeasible if there is none."""
         return self.kept(planner, self.planned(planner, Budget(steps=steps), rng))
 
     def planned(self, planner: Planner, budget: Budget, rng: np.random.Generator) -> Plan:
@@ -567,7 +574,7 @@ class ReplanRequest:
         return _make_plan(planner, self.instance, self.compiled, budget, rng)
 
     def kept(self, planner: Planner, made: Plan) -> StoredPlan:
-        """Return the plan to follow: the new one, or the rest of the current one."""
+        """Return the new plan ``made``, or the rest of the current plan if that is not worse."""
         remainder, old = self.remainder, self.old
         if remainder is None:
             return store_schedule(
@@ -587,7 +594,7 @@ class ReplanRequest:
         )
 
     def promise(self, made: Plan, *, arrival_s: float, seed: int) -> Promise:
-        """Return the promise of a plan for a run that has not started."""
+        """Return the promise for a run from its first plan ``made``."""
         graph, loops = self.compiled.graph, self.compiled.graph.loops
         if self.remainder is not None:
             tasks = self.remainder.tasks
@@ -598,7 +605,7 @@ class ReplanRequest:
 
 
 def prepare_replan(state: EngineState, index: int) -> ReplanRequest:
-    """Collect the rest of a run: the whole workflow if nothing has started, otherwise the window.
+    """Return the plan request for a run: the whole workflow if nothing has started, otherwise the rest.
 
     Raise Infeasible if nothing is left to plan.
     """
@@ -621,12 +628,12 @@ def prepare_replan(state: EngineState, index: int) -> ReplanRequest:
 def plan_remaining(
     state: EngineState, index: int, planner: Planner, *, steps: int, rng: np.random.Generator
 ) -> StoredPlan:
-    """Plan the rest of a run now; times are on the engine's clock."""
+    """Return a plan for the rest of a run from now on; its times are on the engine's clock."""
     return prepare_replan(state, index).answered(planner, steps=steps, rng=rng)
 
 
 def _is_better(new: Schedule, old: Schedule, *, moves: bool) -> bool:
-    """Return whether a plan is better by more than rounding errors."""
+    """Return whether plan ``new`` ends earlier than ``old``; with ``moves``, whether it ends not later."""
     slack = _ROUNDING * old.makespan_s
     return new.makespan_s <= old.makespan_s + slack if moves else new.makespan_s < old.makespan_s - slack
 

@@ -33,14 +33,14 @@ Edge = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class WindowGraph:
-    """The constant part of a run; task indices are the program order."""
+    """The graph of a workflow with its back edges; task indices follow the program order."""
 
     machine: tuple[int, ...]
-    """Per task: its abstract machine; for a transfer the destination."""
+    """Abstract machine of each task; for a transfer that of the destination."""
     source: tuple[int | None, ...]
-    """Per transfer: the abstract machine of the source; None: not a transfer."""
+    """By task: the abstract machine of a transfer's source; None: not a transfer."""
     successors: tuple[tuple[int, ...], ...]
-    """Per task: successors ascending, including back edges."""
+    """By task: its successors, ascending, including those along back edges."""
     back: frozenset[Edge]
     """Edges to the next iteration of a loop."""
     order: tuple[int, ...]
@@ -57,7 +57,7 @@ def build_graph(
     source: Sequence[int | None] | None = None,
     declared: Iterable[Edge] = (),
 ) -> WindowGraph:
-    """Build the graph; duplicate edges count once, declared back edges need not be among the edges."""
+    """Build the graph. ``declared``: back edges that the workflow states; ``edges`` may omit them."""
     declared = frozenset(declared)
     targets: list[set[int]] = [set() for _ in machine]
     for tail, head in (*edges, *declared):
@@ -82,7 +82,7 @@ def initial_dag(graph: WindowGraph) -> tuple[Edge, ...]:
 
 
 class TaskStanding(Enum):
-    """The standing of a task in the terms of docs/papers/dynamic-grid.md, section 2."""
+    """The state of a task as docs/papers/dynamic-grid.md, section 2, distinguishes it."""
 
     QUEUED = "queued"
     """Not started in its iteration."""
@@ -94,12 +94,12 @@ class TaskStanding(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RunSituation:
-    """A graph and the standing of its tasks."""
+    """A workflow graph with the state of its tasks: the input of ``build_window``."""
 
     graph: WindowGraph
     standing: tuple[TaskStanding, ...]
     iteration: tuple[int, ...]
-    """Per task: its current iteration."""
+    """Current iteration of each task."""
     violating: frozenset[int] = frozenset()
     """Running tasks that violate their contracts."""
     decided: frozenset[Edge] = frozenset()
@@ -116,7 +116,7 @@ def _rebound_variable(situation: RunSituation, task: int) -> tuple[int, int]:
 def _find_tied_ancestors(
     situation: RunSituation, present: Sequence[Sequence[int]], moving: Iterable[int]
 ) -> set[int]:
-    """Return the tasks that must run again because others move, along the remaining edges."""
+    """Return the completed ancestors of moving tasks, along ``present`` edges, that must run again."""
     graph = situation.graph
     variables = {task: _rebound_variable(situation, task) for task in moving}
     written: dict[tuple[int, int], list[int]] = {variable: [] for variable in variables.values()}
@@ -145,13 +145,13 @@ class WindowMembers:
     """The tasks of a window by role, and the edges that may still be followed."""
 
     present: list[list[int]]
-    """Per task: successors, without decided edges and what only they lead to."""
+    """By task: its successors, without decided edges and tasks that only decided edges lead to."""
     unreached: frozenset[int]
     """Queued tasks that only decided edges lead to."""
     moved: frozenset[int]
     """Tasks that failed or violated their contracts."""
     moving: frozenset[int]
-    """``moved`` and the tasks that must run again for them [Nodes_Migr]."""
+    """``moved``, and the tasks that must run again because of them [Nodes_Migr]."""
     running: frozenset[int]
     """Running tasks that meet their contracts: not in the window."""
     queued: frozenset[int]
@@ -159,7 +159,7 @@ class WindowMembers:
     fresh: frozenset[int]
     """Queued tasks completed in this iteration that run again in the next one."""
     repeated: frozenset[int]
-    """Queued tasks that are completed and in no loop, after a task that must run again."""
+    """Queued tasks that have completed, are in no loop, and follow a task that must run again."""
 
 
 def _find_members(situation: RunSituation) -> WindowMembers:
@@ -190,7 +190,7 @@ def _find_members(situation: RunSituation) -> WindowMembers:
 def _find_next_iteration(
     situation: RunSituation, present: list[list[int]], leading: frozenset[int]
 ) -> set[int]:
-    """Return the tasks reached from ``leading`` through a back edge."""
+    """Return the tasks that can be reached from ``leading`` through a back edge that is not decided."""
     undecided = situation.graph.back - situation.decided
     return reachable(present, {head for tail, head in undecided if tail in leading})
 
@@ -200,9 +200,9 @@ def _tasks_with(situation: RunSituation, wanted: TaskStanding) -> frozenset[int]
 
 
 def _find_unreached(situation: RunSituation) -> frozenset[int]:
-    """Return the queued tasks that only untaken branches lead to.
+    """Return the queued tasks to which only branches lead that were not taken.
 
-    The first task of an ended loop is not among them: it was reached before.
+    The first task of an ended loop is not among them, because it has run before.
     """
     graph = situation.graph
     refused = {head for tail, head in situation.decided if (tail, head) not in graph.back}
@@ -214,7 +214,7 @@ def _find_unreached(situation: RunSituation) -> frozenset[int]:
 
 
 def _list_present(situation: RunSituation, unreached: frozenset[int]) -> list[list[int]]:
-    """Return the successors whose edges are not cut."""
+    """Return, by task, the successors without decided edges and unreached tasks."""
     decided = situation.decided
     return [
         [child for child in children if child not in unreached and (task, child) not in decided]
@@ -236,9 +236,9 @@ class WindowBindings:
     """The variables of the tasks of a window."""
 
     machine: Mapping[int, WindowVariable]
-    """Per task: its machine; for a transfer the destination."""
+    """By task: its variable; for a transfer that of the destination."""
     source: Mapping[int, WindowVariable]
-    """Per transfer: the source."""
+    """By transfer task: the variable of the source."""
     pinned: tuple[WindowVariable, ...]
     """Variables that keep their machine, ascending."""
 
@@ -246,7 +246,7 @@ class WindowBindings:
 def _bind_variables(
     situation: RunSituation, members: WindowMembers, edges: Collection[Edge]
 ) -> WindowBindings:
-    """Return the variables of a window with these edges."""
+    """Return the variables of the window's tasks; ``edges`` are the acyclic edges of the window."""
     graph = situation.graph
     tasks = sorted(members.moving | members.queued)
     machine = {
@@ -289,7 +289,7 @@ def _find_sources(
 
 
 def _find_producers(situation: RunSituation, members: WindowMembers) -> dict[int, list[int]]:
-    """Return per transfer its predecessors that write to its source, in program order."""
+    """Return, by transfer, its predecessors on its source machine, in program order."""
     graph = situation.graph
     producers: dict[int, list[int]] = {
         task: [] for task, machine in enumerate(graph.source) if machine is not None
@@ -304,7 +304,7 @@ def _find_producers(situation: RunSituation, members: WindowMembers) -> dict[int
 def _find_completed_variables(
     situation: RunSituation, members: WindowMembers, used: set[WindowVariable]
 ) -> set[WindowVariable]:
-    """Return the used variables bound by completed tasks that neither move nor run again."""
+    """Return the variables in ``used`` that completed tasks have bound and that are not bound again."""
     written = {
         WindowVariable(situation.graph.machine[task], situation.iteration[task])
         for task, standing in enumerate(situation.standing)
@@ -318,18 +318,18 @@ _Adjacency = list[list[int]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """The acyclic graph of the rest of a run, ascending; the paper's names in brackets."""
+    """The acyclic graph of the rest of a run; tuples are ascending, the paper's names are in brackets."""
 
     moving: tuple[int, ...]
-    """Tasks that failed or violated their contracts, and those that must run again for them [Nodes_Migr]."""
+    """Failed and violating tasks, and the tasks that must run again because of them [Nodes_Migr]."""
     queued: tuple[int, ...]
     """All other tasks that will run [Nodes_Queued]."""
     inner: tuple[Edge, ...]
     """Edges between tasks of the window [Edges_DAG]."""
     cut_moving: tuple[Edge, ...]
-    """Edges on cycles from the next iteration to moving tasks [Edges_Migr]."""
+    """Removed edges on cycles that lead from the next iteration to moving tasks [Edges_Migr]."""
     cut_queued: tuple[Edge, ...]
-    """Other back edges [Edges_Queued]."""
+    """Other removed edges on cycles [Edges_Queued]."""
     edges: tuple[Edge, ...]
     """The remaining acyclic edges [Edges_t]."""
     unreached: tuple[int, ...]
@@ -347,7 +347,7 @@ class Window:
 
 
 def build_window(situation: RunSituation) -> Window:
-    """Build the window of a situation."""
+    """Return the window of a run: the acyclic graph of its remaining tasks."""
     members = _find_members(situation)
     moving, queued, fresh = members.moving, members.queued, members.fresh
     iteration = situation.iteration
@@ -384,7 +384,7 @@ def build_window(situation: RunSituation) -> Window:
 
 
 def _find_frontier(situation: RunSituation, members: WindowMembers) -> list[int]:
-    """Return the start tasks of the search: moving tasks, then those that can run next; by program order."""
+    """Return the start tasks of the depth-first search: moving tasks, then those that can run next."""
     blocked: set[int] = set()
     following: set[int] = set()
     for task, children in enumerate(members.present):

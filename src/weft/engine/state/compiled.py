@@ -1,11 +1,11 @@
 """A workflow compiled for the engine: its instance in forms that are fast to read one value at a time.
 
 NumPy columns are slow to index by single numbers, so the columns are read through memory views, and values
-shared by all tasks of a group are kept once.
+that all tasks of a group share are stored once.
 
-Loops: a loop whose first and last task share a sweep runs per point, with a body of its own for each point;
-bodies that share a task are one. Every task of a body precedes its last task, so an iteration ends with the
-last task, and two iterations of one loop never overlap.
+A loop whose first and last task share a sweep has one body per point of the sweep; bodies that share a task
+are merged. Every task of a body precedes its last task, so an iteration ends with the last task, and two
+iterations of one loop never overlap.
 """
 
 from __future__ import annotations
@@ -37,26 +37,26 @@ from weft.workflow.workflow import Loop, find_growth_files, list_outcome_codes
 
 
 def _view_column(column: NDArray[Any]) -> memoryview[Any]:
-    """Return a memory view of a column; single values are read faster than from an array."""
+    """Return a memory view of a column; reading single values from it is faster than from an array."""
     return memoryview(np.ascontiguousarray(column))  # type: ignore[arg-type]  # arrays are buffers since Python 3
 
 
 _ONLY_ZERO = frozenset({0})
 
 _MAX_KINDS = 64
-"""Largest number of task kinds by seconds; with more kinds, tasks are not grouped."""
+"""Largest number of task kinds by equal seconds, and of task kinds by equal amounts."""
 
 
 def _name_amounts(graph: TaskGraph, amounts: NDArray[np.float64]) -> Demand:
-    """Pair the non-zero amounts with the names of their resources."""
+    """Return (resource name, amount) pairs of the non-zero amounts."""
     return tuple(pair for pair in zip(graph.resource_names, amounts.tolist(), strict=True) if pair[1])
 
 
 def external_source(item: Input) -> str:
-    """Return the source path of an input that is copied to machines; "": no such file.
+    """Return the path of an input in the user's storage; "": a task produces the input.
 
-    A file whose name contains the machine's attributes is not produced by a task; it is the program for an
-    architecture.
+    A file whose name contains attributes of the machine (``{machine.arch}``) is taken from there too: it is a
+    program that exists once per architecture.
     """
     return item.source or (item.file if "{machine." in item.file else "")
 
@@ -71,9 +71,9 @@ class GroupModes:
         self.counts: dict[int, list[int]] = {}
         """By machine: the possible node counts, ascending."""
         self.nodes: dict[tuple[int, int], int] = {}
-        """By machine and count: the nodes allocated."""
+        """By machine and node count of the mode: the number of nodes it allocates."""
         self.demand: dict[tuple[int, int], Demand] | None = None if modes.demand is None else {}
-        """By machine and count: the amounts consumed; None: the task's own amounts in every mode."""
+        """By machine and node count: the amounts consumed; None: every mode consumes the task's amounts."""
         rows = zip(modes.machine.tolist(), modes.count.tolist(), modes.nodes.tolist(), strict=True)
         for position, (machine, count, nodes) in enumerate(rows):
             self.counts.setdefault(machine, []).append(count)
@@ -111,7 +111,7 @@ class CompiledWorkflow:
             (graph.edge_bytes > 0).any() or (graph.edge_seconds > 0).any() or (graph.edge_files > 0).any()
         )
         self.selectors = sorted({task.job.selector for task in self._tasks if task.job and task.job.selector})
-        """Names of the policies that jobs select for themselves."""
+        """Names of the policies that the jobs of the workflow select."""
         self.stages = any(external_source(item) for task in graph.workflow.tasks for item in task.inputs)
         """Whether some task has an external input file."""
         self.limited = any(task.recovery.time_limit is not None for task in graph.workflow.tasks)
@@ -139,7 +139,7 @@ class CompiledWorkflow:
             for task in self._tasks
             for item in task.inputs
         )
-        """Whether machines with equal descriptions have equal seconds and get the same shared files."""
+        """Whether a task has equal seconds and shared files on machines with equal descriptions."""
         self.plain = (
             self.uniform
             and not (self.demands or self.moves_data or self.stages or self.ranked or graph.loops)
@@ -191,47 +191,47 @@ class CompiledWorkflow:
         return found
 
     def candidate_set(self, task: int) -> int:
-        """Return the number of the candidate set of a task's binding variable."""
+        """Return the number of the set of candidate machines of a task's binding variable."""
         return int(self._candidates[self.variable[task]])
 
     def demand(self, task: int, machine: int, count: int) -> Demand:
-        """Return the amounts that a mode consumes."""
+        """Return the resource amounts that a mode consumes."""
         by_mode = self.options(task).demand
         if by_mode is not None:
             return by_mode[machine, count]
         return _name_amounts(self.graph, self.graph.demand[task])
 
     def after(self, task: int) -> list[int]:
-        """Return the direct successors."""
+        """Return the direct successors of a task."""
         found: list[int] = self._after[self._after_pointer[task] : self._after_pointer[task + 1]].tolist()
         return found
 
     def edges_after(self, task: int) -> list[int]:
-        """Return the edges to the direct successors, in the same order."""
+        """Return the edges to the direct successors of a task, in the order of ``after``."""
         found: list[int] = self._after_edge[
             self._after_pointer[task] : self._after_pointer[task + 1]
         ].tolist()
         return found
 
     def before(self, task: int) -> list[int]:
-        """Return the direct predecessors."""
+        """Return the direct predecessors of a task."""
         found: list[int] = self._before[self._before_pointer[task] : self._before_pointer[task + 1]].tolist()
         return found
 
     def edge(self, task: int, successor: int) -> int:
-        """Return the number of the edge between two tasks."""
+        """Return the number of the edge from a task to its successor."""
         return self.edges_after(task)[self.after(task).index(successor)]
 
     def size_of(self, item: Input, task: int) -> float:
-        """Return the bytes of an external file; 0 if not stated."""
+        """Return the size of an external input file in bytes; 0 if not stated."""
         return 0.0 if item.size is None else float(evaluate_quantity(item.size, self.graph.context(task)))
 
     def template(self, task: int) -> int:
-        """Return the number of a task's description in the workflow file."""
+        """Return the position of a task's description in the workflow file."""
         return int(self._template[task])
 
     def selector(self, task: int) -> str:
-        """Return the policy that a job selects; "": the policy of the run."""
+        """Return the name of the policy that a task's job selects; "": the policy of the run."""
         job = self.description(task).job
         return "" if job is None else job.selector or ""
 
@@ -240,7 +240,7 @@ class CompiledWorkflow:
         return any(item.target is not None for item in self.description(task).outputs)
 
     def results(self, task: int) -> list[str]:
-        """Return the outputs of a task that no task reads and that have no target path."""
+        """Return the file names of a task's outputs that no task reads and that have no target path."""
         outputs = self.description(task).outputs
         if not outputs:
             return []
@@ -266,17 +266,17 @@ class CompiledWorkflow:
         return frozenset(found).union(patterns, held)
 
     def restart_bytes(self, task: int) -> float:
-        """Estimate the bytes of a task's restart files by the stated sizes of its outputs."""
+        """Return the estimated bytes of a task's restart files: the sum of the stated output sizes."""
         outputs = self.graph.description(task).outputs
         context = self.graph.context(task)
         return float(sum(evaluate_quantity(item.size, context) for item in outputs if item.size is not None))
 
     def edges_before(self, task: int) -> range:
-        """Return the edges from the direct predecessors, in the same order."""
+        """Return the edges from the direct predecessors of a task, in the order of ``before``."""
         return range(self._before_pointer[task], self._before_pointer[task + 1])
 
     def members_of(self, variable: int) -> list[int]:
-        """Return the tasks of a binding variable that several tasks use."""
+        """Return the tasks of a binding variable; empty if only one task uses it."""
         if self._members is None:
             self._members = {}
             for task, name in enumerate(self.variable):
@@ -312,7 +312,7 @@ class CompiledWorkflow:
 
     @cached_property
     def seconds_kinds(self) -> Sequence[int] | None:
-        """Number the tasks by equal seconds on all machines; None: more than ``_MAX_KINDS`` kinds."""
+        """Return a number per task, equal for tasks with equal seconds on all machines; None: not grouped."""
         seconds = self.instance.seconds
         if isinstance(seconds, ClassSeconds):
             kinds = seconds.task_class.astype(np.int64)
@@ -324,12 +324,12 @@ class CompiledWorkflow:
 
     @cached_property
     def _different_demands(self) -> NDArray[np.int64]:
-        """Number the tasks by equal amounts."""
+        """Return a number per task, equal for tasks with equal resource amounts."""
         return number_rows(*self.graph.demand.T)
 
     @cached_property
     def demand_kinds(self) -> Sequence[int] | None:
-        """Number the tasks by equal amounts, or by similar ones if there are many; None: all are equal."""
+        """Return a number per task, equal for equal (if there are many: similar) amounts; None: all equal."""
         if not self.demands or not self._different_demands.any():
             return None
         different = int(self._different_demands.max()) + 1
@@ -337,7 +337,7 @@ class CompiledWorkflow:
 
     @cached_property
     def even(self) -> bool:
-        """Return whether tasks of one kind consume equal amounts (similar amounts were not joined)."""
+        """Return whether tasks with the same number in ``demand_kinds`` consume equal amounts."""
         return not self.demands or int(self._different_demands.max(initial=0)) < _MAX_KINDS
 
     @cached_property
@@ -362,7 +362,7 @@ class CompiledWorkflow:
 
     @cached_property
     def alone_s(self) -> float:
-        """Return the makespan of HEFT on the empty platform (mk in many-workflows.md, section 3)."""
+        """Return the makespan of the workflow's HEFT plan (mk in many-workflows.md, section 3)."""
         planner, goal = make_planner("heft"), make_objective("makespan")
         if planner.supports(self.instance, goal) is not None:
             return float(max(self.ranks, default=0.0))
@@ -394,20 +394,20 @@ class WorkflowLibrary:
 
     @property
     def selectors(self) -> list[str]:
-        """Return the names of the policies that jobs select for themselves."""
+        """Return the names of the policies that the jobs of these workflows select."""
         return sorted({name for compiled in self._compiled.values() for name in compiled.selectors})
 
     def grown(self, compiled: CompiledWorkflow, graph: TaskGraph) -> CompiledWorkflow:
-        """Compile a grown graph of a workflow on the same platform."""
+        """Compile the grown graph of a workflow, on the platform of ``compiled``."""
         return CompiledWorkflow(compiled.key, self._compile(graph, compiled.instance.platform))
 
 
 BoundExpression = tuple[str, tuple[tuple[str, str], ...]]
-"""An expression, and the values of the names that the task defines; all other names belong to the machine."""
+"""An expression and the (name, value) pairs that the task defines; all other names are machine attributes."""
 
 
 def bind_expression(compiled: CompiledWorkflow, task: int, text: str) -> BoundExpression:
-    """Bind the names of an expression to the values of a task; equal for most tasks of a sweep."""
+    """Return an expression with the values of its names that a task defines; a key for caches."""
     if (expression := parse_or_none(text)) is None:
         return text, ()
     context = compiled.graph.context(task)
@@ -431,15 +431,15 @@ class LoopState:
     index: int
     loop: Loop
     tasks: tuple[int, ...]
-    """Ascending, hence in topological order."""
+    """Task indices, ascending and hence in topological order."""
     lasts: tuple[int, ...]
     """The tasks at whose end the loop condition is evaluated."""
     most: int | None
     """Maximal number of iterations; None: no limit."""
     leaving: tuple[tuple[int, int], ...] = ()
-    """Edges (task, successor) released when the loop ends."""
+    """Edges (task, successor) out of the body; a successor is released when the loop ends."""
     inner: tuple[int, ...] = ()
-    """Bodies nested in this one; they restart with each iteration."""
+    """Indices of the bodies nested in this one; they restart with each iteration."""
     iteration: int = 1
     left: bool = False
 
@@ -450,16 +450,16 @@ class Loops:
     def __init__(self, bodies: list[LoopState]) -> None:
         self.bodies = bodies
         self.around: dict[int, tuple[int, ...]] = {}
-        """Per task in a loop: its bodies, innermost first."""
+        """By task in a loop: the bodies that contain it, innermost first."""
         by_size = sorted(bodies, key=lambda body: (len(body.tasks), body.index))
         for body in by_size:
             for task in body.tasks:
                 self.around[task] = (*self.around.get(task, ()), body.index)
         self.ended_by = {task: body.index for body in reversed(by_size) for task in body.lasts}
-        """Per last task: the innermost body that it ends."""
+        """By last task of a body: the innermost body that it ends."""
 
     def iteration(self, task: int) -> int:
-        """Return the iteration of a task's innermost loop; 1 outside loops."""
+        """Return the current iteration of a task's innermost loop; 1 for a task outside loops."""
         around = self.around.get(task)
         return self.bodies[around[0]].iteration if around else 1
 
@@ -470,7 +470,7 @@ class Loops:
         return outside[-1] if outside else None
 
     def waits_for_end(self, task: int, successor: int) -> bool:
-        """Return whether an edge is released only at the end of a loop that is still active."""
+        """Return whether the successor waits for the end of a loop that contains the task."""
         held = self.held_back_by(task, successor)
         return held is not None and not self.bodies[held].left
 
@@ -502,7 +502,7 @@ def _find_limit(compiled: CompiledWorkflow, loop: Loop) -> int | None:
 def _split_body(
     compiled: CompiledWorkflow, declared: LoopBody
 ) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Split a declared body into (tasks, last tasks) of its connected parts."""
+    """Return (tasks, last tasks) of each connected part of a declared loop body."""
     tasks = [int(task) for task in declared.tasks]
     inside = set(tasks)
     parent = {task: task for task in tasks}

@@ -1,10 +1,9 @@
-"""Data structures that keep each event cheap: sets of positions, classes of equivalent machines, exact sums.
+"""Indexes that keep the cost of an event low: position sets, classes of equivalent machines, exact sums.
 
 Equivalent machines (``MachineClass``) are grouped by their free capacity; a task that compares machines needs
 only the first of each group. ``AvailabilityQueue`` sorts many equivalent machines by the time they become
-free. That time is constant until the expected end of the last attempt; after it the machine is late and
-sorted by its queue. A machine therefore moves in the order only when it changes and once when it becomes
-late.
+free. That time is constant until the expected end of the last attempt. After it the machine is late and is
+sorted by the seconds of its queue. So a machine is sorted again only when it changes or becomes late.
 
 Sums of seconds are kept in integer units of 2**-60 s (``to_units``): floating-point sums depend on the order
 of additions, and a rebuilt state would differ in the last digits.
@@ -17,7 +16,7 @@ from heapq import heappop, heappush
 from typing import Protocol
 
 _WORD_BITS = 1024
-"""Positions stored in one integer."""
+"""Number of positions stored in one integer."""
 
 
 class IndexSet:
@@ -27,10 +26,10 @@ class IndexSet:
 
     def __init__(self) -> None:
         self.first: int | None = None
-        """The smallest position; None: empty."""
+        """The smallest position; None: the set is empty."""
         self._words: dict[int, int] = {}
         self._used = 0
-        """One bit for every word that is not zero."""
+        """Bit set of the words that are not zero."""
 
     def __bool__(self) -> bool:
         return self._used != 0
@@ -56,7 +55,7 @@ class IndexSet:
             self.first = self.next(place)
 
     def next(self, place: int) -> int | None:
-        """Return the smallest position that is not below ``place``; None: there is none."""
+        """Return the smallest position in the set that is at least ``place``; None: there is none."""
         word, bit = divmod(place, _WORD_BITS)
         here = self._words.get(word, 0) >> bit
         if here:
@@ -73,7 +72,7 @@ def _lowest_bit(bits: int) -> int:
 
 
 FreeCapacity = int | tuple[float, ...]
-"""Free nodes of a machine, followed by estimated speed and free amounts where they matter."""
+"""Free nodes; (free nodes, estimated speed, free amounts...) if speed is not nominal or amounts exist."""
 
 
 class FreeMachines:
@@ -85,7 +84,7 @@ class FreeMachines:
         self._marks: dict[FreeCapacity, IndexSet] = {}
 
     def move(self, machine: int, before: FreeCapacity | None, after: FreeCapacity | None) -> None:
-        """Move a machine between groups; None: no free node, or not usable."""
+        """Move a machine from one group to another; None: in no group (no free node, or not usable)."""
         if before is not None:
             marks = self._marks[before]
             marks.remove(machine)
@@ -99,7 +98,7 @@ class FreeMachines:
             found.add(machine)
 
     def firsts(self, but: Collection[int] = ()) -> list[int]:
-        """Return the first machine of each group, except those in ``but``."""
+        """Return, for each group, its first machine that is not in ``but``."""
         found = []
         for marks in self._marks.values():
             first = marks.first
@@ -111,39 +110,39 @@ class FreeMachines:
 
 
 MachineLoad = tuple[float, float]
-"""Expected end of the last attempt on a machine, and the seconds of its queue after that."""
+"""Expected end of the last attempt that holds nodes, and the seconds that the queue takes after it."""
 
 _QueueEntry = tuple[float, int, int]
 """(time, machine, version); entries with an older version are stale."""
 
 
 class AvailabilityQueue:
-    """Machines by the time they become free. A change and a returned machine cost O(log machines) each."""
+    """Machines sorted by the time they become free; O(log machines) per change and per returned machine."""
 
     __slots__ = ("_behind_s", "_changed", "_due", "_ends", "_late", "_late_since", "_load", "_look")
 
     def __init__(self, machines: Iterable[int], load: Callable[[int], MachineLoad | None]) -> None:
-        """Add machines; ``load`` returns the load of one of them, None: not usable."""
+        """Create a queue of machines; ``load`` returns the load of a machine, None: not usable."""
         self._load = load
         self._changed = dict.fromkeys(machines)
         self._look: dict[int, int] = {}
-        """Per machine: current version."""
+        """Current version of each machine's heap entries."""
         self._behind_s: dict[int, float] = {}
         self._ends: list[_QueueEntry] = []
-        """Heap of the machines that are not late, by expected end."""
+        """Heap of the machines that are not late, by expected end of the last attempt."""
         self._due: list[_QueueEntry] = []
         """Heap of the machines that are not late, by the time they become free."""
         self._late: list[_QueueEntry] = []
         """Heap of the late machines, by the seconds of their queues."""
         self._late_since: dict[int, int] = {}
-        """Per machine: the version with which it became late."""
+        """By machine: the version of its entry when it became late."""
 
     def changed(self, machine: int) -> None:
-        """Mark a machine as changed."""
+        """Mark a machine whose load has changed; it is sorted again before the next query."""
         self._changed[machine] = None
 
     def first(self, most: int, now: float) -> list[int]:
-        """Return the ``most`` machines that become free first; ties by index."""
+        """Return at most ``most`` machines that become free first; ties by index."""
         self._insert_changed()
         self._grow_late(now)
         taken: list[tuple[list[_QueueEntry], _QueueEntry]] = []
@@ -189,14 +188,14 @@ class AvailabilityQueue:
 
 
 _MAX_COMPARED = 64
-"""Up to this many equivalent machines are all compared."""
+"""In classes of up to this many machines, all machines are compared."""
 
 _SHORTLIST = 16
-"""Number compared in larger classes."""
+"""Number of machines that become free first and are compared in larger classes."""
 
 
 class ClassMember(Protocol):
-    """The part of a machine's state that classes read."""
+    """Interface of a machine's state that MachineClass uses."""
 
     usable: bool
     left: FreeCapacity | None
@@ -244,7 +243,7 @@ class MachineClass:
         return first
 
     def soonest(self, now: float, but: Collection[int] = ()) -> list[int]:
-        """Return the usable members, except those in ``but``, where a task that may wait could end first.
+        """Return the usable members, except those in ``but``, that a task that may wait should compare.
 
         Of a large class: the first member, the first ones with free nodes, and those that become free first.
         """
@@ -260,7 +259,7 @@ class MachineClass:
 
 
 class PartitionedIndexSet:
-    """Positions partitioned by a key. A change costs as much as in ``IndexSet``, for any number of parts."""
+    """Positions in parts with a key each. A change costs as much as in ``IndexSet``."""
 
     __slots__ = ("firsts", "of")
 
@@ -293,17 +292,17 @@ _UNITS_PER_SECOND = 1 << 60
 
 
 def to_units(seconds: float) -> int:
-    """Convert seconds to integer units."""
+    """Convert seconds to integer units of 2**-60 s."""
     return round(seconds * _UNITS_PER_SECOND)
 
 
 def to_seconds(units: float) -> float:
-    """Convert units to seconds, rounding once."""
+    """Convert units of 2**-60 s to seconds."""
     return units / _UNITS_PER_SECOND
 
 
 class ChangeLog:
-    """Machines whose capacity has changed, in order. ``note`` costs O(1), ``since`` O(machines returned)."""
+    """Machines by their last change of capacity. ``note`` costs O(1), ``since`` O(machines returned)."""
 
     __slots__ = ("_last", "count")
 
@@ -320,7 +319,7 @@ class ChangeLog:
         self._last[machine] = self.count
 
     def since(self, count: int) -> list[int]:
-        """Return the machines changed after the first ``count`` changes, latest first."""
+        """Return the machines that changed after change number ``count``, latest first."""
         found = []
         for machine, number in reversed(self._last.items()):
             if number <= count:
@@ -330,7 +329,7 @@ class ChangeLog:
 
 
 class SharedFileCopies:
-    """Shared input files by host. Adding a file costs O(1), losing a host O(its files)."""
+    """Which hosts have which shared input files. Adding a file costs O(1), losing a host O(its files)."""
 
     def __init__(self) -> None:
         self.at: dict[int, set[str]] = {}

@@ -20,14 +20,14 @@ from weft.engine.states import Attempt, Demand
 from weft.instance.instance import Instance
 
 _MAX_SERVED = 64
-"""Attempts of a multi-node queue that are simulated one by one."""
+"""Maximal number of queued attempts of a multi-node machine that are simulated one by one."""
 
 
 _Ends = list[tuple[float, int]]
-"""(end, nodes) of attempts."""
+"""Expected end and number of nodes of each attempt."""
 
 _Served = tuple[tuple[float, float, _Ends, list[tuple[float, int]]], _Ends, float, int, int]
-"""Input of a cached estimate (time, speed, holders, first of the queue), and its result."""
+"""Cached simulation of a queue: its input (time, speed, holders, first of the queue), and its result."""
 
 
 class MachineState:
@@ -70,7 +70,7 @@ class MachineState:
         self.amounts: dict[str, float] = dict(machine.amounts)
         """Free amounts of its countable resources."""
         self.has_amounts = any(self.amounts.values())
-        """Whether it has countable resources."""
+        """Whether it has a positive amount of some countable resource."""
         self.up = True
         self.usable = True
         """Whether tasks may be assigned to it: it is up and has passed the required inquiries."""
@@ -82,21 +82,21 @@ class MachineState:
         self.queue: list[tuple[float, int]] = []
         """(order, attempt number) of the attempts assigned to it that hold no nodes yet."""
         self.waiting_units = 0
-        """Node-seconds of the queue at nominal speed, in units (``indexes.to_units``)."""
+        """Node-seconds of the queued attempts at nominal speed, in units (``indexes.to_units``)."""
         self.promised_units = 0
         """Node-seconds of the tasks bound to it but not assigned yet, in units."""
         self._served: _Served | None = None
         self.location = int(instance.network.location[index])
         self.host = int(instance.network.host[index])
         self.machine_classes: list[MachineClass] = []
-        """Its class (equal description and network location) and the subsets that contain the machine."""
+        """Its class (equal description and network location), and subsets of it that contain the machine."""
         self.left: FreeCapacity | None = None
         """Free capacity as recorded in its classes."""
         self.waits: list[AvailabilityQueue] = []
         """Queues to notify when the machine changes."""
 
     def free_capacity(self) -> FreeCapacity | None:
-        """Return the free capacity; None: not usable, or no free node."""
+        """Return the free capacity of the machine; None: not usable, or no free node."""
         nodes = self.nodes if self.unlimited else self.free_nodes
         if nodes <= 0 or not self.usable:
             return None
@@ -105,7 +105,7 @@ class MachineState:
         return (nodes, self.speed_factor, *self.amounts.values())
 
     def load(self) -> MachineLoad | None:
-        """Return the expected end of its last attempt and the seconds of its queue; None: not usable."""
+        """Return when the last holder ends, and the seconds of queued and bound work; None: not usable."""
         if not self.usable or self.unlimited:
             return (0.0, 0.0) if self.usable else None
         end_s = max((holder.expected_end_s for holder in self.holders.values()), default=0.0)
@@ -123,7 +123,7 @@ class MachineState:
             waits.changed(self.index)
 
     def has_room(self, nodes: int) -> bool:
-        """Return whether this many nodes are free."""
+        """Return whether the machine is up and has this many free nodes."""
         return self.up and (self.unlimited or self.free_nodes >= nodes)
 
     def enqueue(self, attempt: Attempt) -> None:
@@ -141,7 +141,7 @@ class MachineState:
         self.changed()
 
     def free_at_s(self, nodes: int, attempts: Mapping[int, Attempt], now: float) -> float:
-        """Estimate when this many nodes will be free, after the current holders and the queue.
+        """Return the estimated time at which this many nodes are free, after all queued attempts started.
 
         On one node the queue runs one by one. On several nodes its first attempts are simulated in order,
         each starting when enough nodes are free; the rest counts as spread evenly over all nodes. O(holders),
@@ -159,7 +159,11 @@ class MachineState:
         return _advance_until_free(list(left), at, room, nodes)[0] + behind_s
 
     def _serve(self, ends: _Ends, waiting: list[Attempt], now: float) -> tuple[_Ends, float, int, int]:
-        """Simulate waiting attempts; return the heap of ends, the time, the free nodes, and their units."""
+        """Simulate queued attempts in order, given the (end, nodes) of the running ones.
+
+        Return the heap of (end, nodes) after the last start, its time, the free nodes then, and the units of
+        the queued attempts.
+        """
         heapify(ends)
         at, room, units = now, self.nodes - sum(taken for _, taken in ends), 0
         for attempt in waiting:
@@ -171,7 +175,7 @@ class MachineState:
 
 
 def _advance_until_free(ends: _Ends, at: float, room: int, nodes: int) -> tuple[float, int]:
-    """Pop a heap of (end, nodes) until enough nodes are free; return the time and the free nodes."""
+    """Pop a heap of (end, nodes) until ``nodes`` are free; return the time and the number of free nodes."""
     while room < nodes and ends:
         at, taken = heappop(ends)
         room += taken
@@ -179,7 +183,7 @@ def _advance_until_free(ends: _Ends, at: float, room: int, nodes: int) -> tuple[
 
 
 class MachineStates:
-    """All machines, with an index of those with free nodes."""
+    """The states of all machines, their classes, and an index of the machines with free nodes."""
 
     def __init__(self, instance: Instance) -> None:
         self.all = [MachineState(instance, index) for index in range(len(instance.machines))]
@@ -199,10 +203,10 @@ class MachineStates:
         self._possible: dict[Hashable, list[MachineClass]] = {}
 
     def _classes(self, instance: Instance) -> list[MachineClass]:
-        """Create the machine classes; return the class of each machine."""
+        """Create the classes of equivalent machines; return the class of each machine."""
         numbers: dict[tuple[str, int], list[int]] = {}
         for state, machine in zip(self.all, instance.machines, strict=True):
-            # Two shares of one host are not equivalent to others: data between them need not move.
+            # Shares of one host are not equivalent to other machines: no data move between the shares.
             alone = machine.host is not None
             text = repr(dataclasses.replace(machine, name=machine.name if alone else ""))
             # A machine without a site is its own site, but all such sites may have equal links.
@@ -212,7 +216,7 @@ class MachineStates:
         return [state.machine_classes[0] for state in self.all]
 
     def destinations(self, compiled: CompiledWorkflow, transfer: int) -> list[MachineClass]:
-        """Return the machine classes for a transfer."""
+        """Return the candidate destinations of a transfer task as machine classes."""
         key = (compiled, compiled.candidate_set(transfer))
         if (found := self._possible.get(key)) is None:
             machines = compiled.instance.candidates_of(compiled.variable[transfer]).tolist()
@@ -226,9 +230,10 @@ class MachineStates:
         demanded: Sequence[object] | None,
         ranks: Sequence[object] | None,
     ) -> list[MachineClass]:
-        """Return the machine classes for tasks of a group with equal requirement and rank.
+        """Return the machine classes for the tasks of a mode group that share a requirement and a rank.
 
-        ``demanded`` and ``ranks`` hold the value of each machine; None: equal for all.
+        ``wish`` identifies both in the cache. ``demanded`` and ``ranks`` hold their value for each machine;
+        None: equal for all machines.
         """
         if (found := self._possible.get((options, wish))) is None:
             machines = [each for each in options.machines if demanded is None or demanded[each]]
@@ -236,13 +241,13 @@ class MachineStates:
         return found
 
     def classes(self, options: GroupModes) -> list[MachineClass]:
-        """Return the machine classes for tasks of a group; O(machines) on the first call."""
+        """Return the machine classes for the tasks of a mode group; O(machines) on the first call."""
         if (found := self._possible.get(options)) is None:
             found = self._possible[options] = self._sorted(options.machines)
         return found
 
     def _sorted(self, machines: Iterable[int], ranks: Sequence[object] | None = None) -> list[MachineClass]:
-        """Group machines by class and rank."""
+        """Return machines grouped by class and rank; a group may be a subset of a class."""
         by_class: dict[tuple[MachineClass, str], list[int]] = {}
         for machine in machines:
             rank = "" if ranks is None else repr(ranks[machine])
@@ -253,7 +258,7 @@ class MachineStates:
         ]
 
     def _part(self, members: list[int]) -> MachineClass:
-        """Return a subset of a class; groups with the same machines share it."""
+        """Return a class of exactly these members; an existing one is reused."""
         wanted = tuple(members)
         existing = (
             machine_class
@@ -281,13 +286,13 @@ class MachineStates:
 
     @property
     def speed_factors(self) -> tuple[float, ...]:
-        """Return the estimated speed factor of every machine, 0 if down; the same tuple until it changes."""
+        """Return the estimated speed factor of every machine, 0 if it is down; cached until a change."""
         if self._speed_factors is None:
             self._speed_factors = tuple(state.speed_factor if state.up else 0.0 for state in self.all)
         return self._speed_factors
 
     def take(self, attempt: Attempt) -> None:
-        """Allocate the nodes and amounts of an attempt."""
+        """Allocate the nodes and resource amounts of an attempt on its machine."""
         state = self.all[attempt.machine]
         attempt.holds = True
         state.holders[attempt.number] = attempt
@@ -298,7 +303,7 @@ class MachineStates:
         self._update(state)
 
     def release_nodes(self, attempt: Attempt) -> None:
-        """Free the nodes and amounts of an attempt."""
+        """Free the nodes and resource amounts of an attempt, if it holds any."""
         if not attempt.holds:
             return
         state = self.all[attempt.machine]
@@ -337,7 +342,7 @@ class MachineStates:
         self._update(state)
 
     def promise(self, index: int, units: int) -> None:
-        """Add units to the work bound to a machine."""
+        """Add units to the work that is bound to a machine but not assigned yet."""
         self.all[index].promised_units += units
         self.all[index].changed()
 
@@ -363,7 +368,7 @@ class MachineStates:
             state.changed()
 
     def fits(self, index: int, nodes: int, demand: Demand) -> bool:
-        """Return whether nodes and amounts are free now."""
+        """Return whether a machine is up and has these nodes and resource amounts free now."""
         state = self.all[index]
         if not state.up or state.unlimited:
             return state.up

@@ -26,11 +26,11 @@ class PlanLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredPlan:
-    """A plan as stored with the journal: lines by task name, times on the engine's clock."""
+    """A plan as stored with the journal: one line per task, with times on the engine's clock."""
 
     planner: str
     lines: Mapping[str, PlanLine]
-    """The name of a task in a loop may include its iteration: ``lapw1[3]#2``."""
+    """Plan lines by task name; the name of a task in a loop may include its iteration: ``lapw1[3]#2``."""
     steps: int = 0
     running_until_s: float = 0.0
     """Expected end of the tasks that were running when the plan was made and are not part of it."""
@@ -41,7 +41,7 @@ class StoredPlan:
 
     @property
     def finish_s(self) -> float:
-        """Return the planned end."""
+        """Return the planned end of the run, on the engine's clock."""
         return max([self.running_until_s, *(line.finish_s for line in self.lines.values())])
 
     def as_record(self) -> dict[str, object]:
@@ -95,8 +95,8 @@ def store_schedule(
 ) -> StoredPlan:
     """Convert a schedule to a stored plan; ``offset_s`` is the engine's time at the schedule's zero.
 
-    ``tasks``: indices of the planned tasks by their names in the schedule; other rows stand for running
-    tasks.
+    ``tasks``: index of each planned task by its name in the schedule; rows with other names are omitted.
+    None: the names of the workflow's tasks.
     """
     lines = {}
     columns = (
@@ -126,7 +126,7 @@ def store_schedule(
 
 
 def _find_count(compiled: CompiledWorkflow, task: int, machine: int, nodes: int) -> int:
-    """Return the node count of the mode that allocates ``nodes`` nodes; 0 for a task without nodes."""
+    """Return the node count of the mode that allocates ``nodes`` nodes; 0 for a task that uses no nodes."""
     if compiled.group[task] < 0:
         return 0
     options = compiled.options(task)
@@ -157,7 +157,7 @@ class RunPlan:
         self.key = key
         self._tasks = len(compiled)
         self.line: dict[int, PlanLine] = {}
-        """By task: the line of its iteration, or of the last one before it."""
+        """By task: the plan line of its current iteration, or of the last iteration before that."""
         by_name: dict[str, list[tuple[int, PlanLine]]] = {}
         for label, line in stored.lines.items():
             name, _, number = label.rpartition("#")
@@ -170,16 +170,16 @@ class RunPlan:
                 if past:
                     self.line[task] = max(past, key=lambda each: each[0])[1]
         self._turn: dict[int, list[int]] = {}
-        """Per machine: its tasks by planned start."""
+        """By machine: the compute tasks planned on it, by planned start."""
         self._ended: dict[int, int] = {}
-        """Per machine: how many of its first tasks have ended."""
+        """By machine: how many tasks at the beginning of its list have ended."""
         for task in sorted(self.line, key=lambda task: (self.line[task].start_s, task)):
             if compiled.group[task] >= 0:
                 self._turn.setdefault(self.line[task].machine, []).append(task)
 
     @cached_property
     def places(self) -> tuple[list[int], list[int]]:
-        """Return all tasks by planned start, then index (unplanned ones last), and the position of each."""
+        """Return all tasks by planned start, then index (unplanned tasks last), and each task's position."""
         line = self.line
         ordered = sorted(
             range(self._tasks), key=lambda task: (line[task].start_s if task in line else math.inf, task)
@@ -187,7 +187,7 @@ class RunPlan:
         return ordered, invert_order(ordered)
 
     def first(self, machine: int, ended: Callable[[int], bool], started: Callable[[int], bool]) -> int | None:
-        """Return the first task planned on a machine that has neither started nor ended.
+        """Return the first task planned on a machine that has neither started nor ended; None: no task.
 
         Ended tasks are skipped permanently; a started task may become ready again.
         """
@@ -202,5 +202,5 @@ class RunPlan:
         return turn[position] if position < len(turn) else None
 
     def rebuild(self) -> None:
-        """Reset the positions because an ended task runs again."""
+        """Forget which tasks have ended, because an ended task runs again."""
         self._ended.clear()

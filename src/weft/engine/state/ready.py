@@ -1,5 +1,4 @@
-"""Tasks that may be placed: ready tasks by priority and by plan, and waiting tasks that may be assigned
-early.
+"""Tasks that may be placed: ready tasks by priority or plan, and waiting tasks that may be assigned early.
 
 ``ReadyTasks`` keeps one heap per kind. Tasks of one kind can run in the same modes on the same machines: if
 the first of them cannot be placed, none can, so a policy examines one task per kind. Stale entries (the task
@@ -27,7 +26,7 @@ _SuitabilityTest = Callable[[int, int, int], bool]
 """Returns whether a machine and a node count meet the current requirements of a task."""
 
 _UNPLANNED, _NOWHERE = -1, -2
-"""Home of a class without a planned machine; home of a class that cannot run as planned."""
+"""Used instead of a planned machine: the class has none; the class cannot run on it."""
 
 
 def _class_kind(whole: _TaskClass) -> _TaskClass:
@@ -36,7 +35,7 @@ def _class_kind(whole: _TaskClass) -> _TaskClass:
 
 
 class PlannedTasks:
-    """Tasks by planned start, then index, unplanned ones last; or by rank first.
+    """Tasks sorted by planned start, then index, unplanned tasks last; with ``by_rank`` by rank first.
 
     Add and remove cost O(1). A machine that goes down or comes back costs O(classes planned there).
     """
@@ -50,7 +49,7 @@ class PlannedTasks:
         by_rank: bool = False,
         selector: str = "",
     ) -> None:
-        """Start empty; tasks with another selector are ignored."""
+        """Create an empty index; ``add`` ignores tasks with another selector."""
         self.plan = plan
         self.by_rank = by_rank
         self.selector = selector
@@ -64,22 +63,22 @@ class PlannedTasks:
         self.alike = compiled.seconds_kinds is not None and compiled.simple
         """Whether tasks of one class end at the same time on the same machine."""
         self.even = compiled.even
-        """Whether tasks of one kind need the same free capacity."""
+        """Whether all tasks of a kind need the same free capacity."""
         self.places = IndexSet()
-        """Positions of all tasks."""
+        """Positions of all tasks in ``ordered``."""
         self.classes: dict[_TaskClass, IndexSet] = {}
         """Positions of the tasks of each class."""
         self.kind: dict[int, _TaskClass] = {}
-        """Per task: its class."""
+        """The class of each task."""
         self.since: dict[int, int] = {}
-        """Per task: the number of tasks added before it."""
+        """By task: the number of tasks that were added before it."""
         self.came = 0
         self.added = 0
         """Counts added tasks, changed classes and changed partitions."""
         self.standing, self.unplanned, self.stranded = (PartitionedIndexSet() for _ in range(3))
-        """First positions of the classes, by kind: planned machine usable; none planned; not usable."""
+        """First positions of the classes, by kind: with usable planned machine; without plan; not usable."""
         self.homes: dict[int, dict[_TaskClass, None]] = {}
-        """Classes by home: the planned machine, ``_UNPLANNED`` or ``_NOWHERE``."""
+        """Classes by home, which is the planned machine, ``_UNPLANNED`` or ``_NOWHERE``."""
         self._home: dict[_TaskClass, int] = {}
         self._lost: set[int] = set()
         """Planned machines that are not usable."""
@@ -88,7 +87,7 @@ class PlannedTasks:
         self.revision = 0
         """Counts changes that may let a task start on its planned machine."""
         self._revised: dict[int, int] = {}
-        """By home: ``revision`` at its last change; homes that are missing here cannot take a task."""
+        """By machine: ``revision`` at its last change; no task can start on machines without an entry."""
         self._heard = 0
 
     def add(self, task: int, kind: tuple[int, ...]) -> None:
@@ -135,7 +134,7 @@ class PlannedTasks:
         return (-1 if seconds is None else seconds[task], *planned, *kind)
 
     def _home_of(self, task: int, whole: _TaskClass) -> int:
-        """Return the planned machine of a class if its tasks can run there when it is usable."""
+        """Return the planned machine of a class, _UNPLANNED, or _NOWHERE if its tasks cannot run there."""
         machine, count, group, bound = (int(each) for each in whole[1:5])
         if machine < 0:
             return _UNPLANNED
@@ -146,7 +145,7 @@ class PlannedTasks:
         return machine if possible and bound in (-1, machine) else _NOWHERE
 
     def _settle_in(self, task: int, whole: _TaskClass) -> None:
-        """Determine the planned machine of a new class."""
+        """Record the home (planned machine) of a new class."""
         home = self._home[whole] = self._home_of(task, whole)
         if home not in self.homes and home >= 0:
             self._unsure.append(home)
@@ -160,7 +159,7 @@ class PlannedTasks:
             del self.homes[home]
 
     def _update_first(self, whole: _TaskClass, before: int | None, after: int | None) -> None:
-        """Update the partition after the first position of a class changed; None: empty."""
+        """Update the partition after the first position of a class changed; None: the class is empty."""
         home = self._home[whole]
         if before != after:
             self._partition(home).change(_class_kind(whole), before, after)
@@ -174,7 +173,7 @@ class PlannedTasks:
         return self.stranded if home == _NOWHERE or home in self._lost else self.standing
 
     def refresh(self, changes: ChangeLog, is_usable: Callable[[int], bool]) -> None:
-        """Check the machines that have changed since the last call."""
+        """Update the classes planned on machines that have changed since the last call."""
         looked_at: Iterable[int] = self._unsure
         if self._heard != changes.count:
             looked_at = [*self._unsure, *changes.since(self._heard)]
@@ -189,7 +188,7 @@ class PlannedTasks:
         self._unsure, self._heard = [], changes.count
 
     def _change_partition(self, home: int) -> None:
-        """Move all classes of a machine to the other partition because its usability changed."""
+        """Move all classes planned on a machine to the other partition because its usability changed."""
         before = self._partition(home)
         self._lost ^= {home}
         after = self._partition(home)
@@ -226,11 +225,11 @@ class PlannedTasks:
 _TaskKind = tuple[int, ...]
 
 _MOVING, _OPEN = -2, -1
-"""List keys: for transfers, for kinds without a bound machine; other kinds use the machine."""
+"""Keys of ``ReadyTasks._listed`` for transfers and for kinds without a bound machine."""
 
 
 class ReadyTasks:
-    """Ready tasks in heaps of (key, task) by kind (mode group, bound machine or -1, ...)."""
+    """Ready tasks, in one heap of (priority key, task) per kind (mode group, bound machine or -1, ...)."""
 
     __slots__ = ("_heaps", "_kept", "_key_of", "_keys", "_kind_of", "_kinds", "_listed")
 
@@ -239,7 +238,7 @@ class ReadyTasks:
         self._kind_of = kind_of
         self._heaps: dict[_TaskKind, list[tuple[float, int]]] = {}
         self._listed: dict[int, dict[_TaskKind, None]] = {}
-        """Kinds by list key."""
+        """Kinds by bound machine, ``_MOVING`` or ``_OPEN``."""
         self._keys: dict[int, float] = {}
         """Key of every ready task; a heap entry with another key is stale."""
         self._kinds: dict[int, _TaskKind] = {}
@@ -247,7 +246,7 @@ class ReadyTasks:
         task lost with its machine is ready again with the same key, but must avoid that machine.
         """
         self._kept: list[PlannedTasks] = []
-        """Orders by plan that were requested; they are updated with every task."""
+        """Results of ``by_plan`` for the current plan; every change of a task updates them."""
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -305,7 +304,10 @@ class ReadyTasks:
         by_rank: bool = False,
         selector: str = "",
     ) -> PlannedTasks:
-        """Return the tasks with a selector by plan, or by rank first; O(n log n) for a new plan."""
+        """Return the tasks with a selector in the order of a plan, with ``by_rank`` by rank first.
+
+        O(n log n) for a new plan.
+        """
         self._kept = [each for each in self._kept if each.plan is plan]
         for index in self._kept:
             if (index.by_rank, index.selector) == (by_rank, selector):
@@ -359,12 +361,12 @@ class ReadyTasks:
 
 
 def _list_key(kind: _TaskKind) -> int:
-    """Return the list key of a kind; only kinds of transfers have mode group -1."""
+    """Return the key of a kind in ``ReadyTasks._listed``; only transfers have mode group -1."""
     return _MOVING if kind[0] == -1 else kind[1]
 
 
 _MAX_WAITING = 16
-"""Tasks of one class examined in one pass although earlier ones preferred to wait."""
+"""Maximal number of tasks of one class that may prefer to wait before a traversal excludes the class."""
 
 
 _Exclusion = tuple[object, Container[object]]
@@ -372,13 +374,13 @@ _Exclusion = tuple[object, Container[object]]
 
 @dataclass(frozen=True, slots=True)
 class _CursorStream:
-    """Positions to traverse: of the kinds, of the classes of a kind, or of the tasks of a class."""
+    """Positions to traverse: the first ones of all kinds or of a kind's classes, or those of a class."""
 
     marks: IndexSet
     opens: Callable[[_TaskClass], None] | None = None
     """Callback that expands the group starting here; None: positions are tasks."""
     outs: tuple[_Exclusion, ...] = ()
-    """(shared property, excluded values) pairs; the stream ends when one property is excluded."""
+    """(property of the whole stream, excluded values) pairs; the stream ends if a property is excluded."""
 
     def is_over(self) -> bool:
         """Return whether the whole stream is excluded."""
@@ -412,10 +414,10 @@ class PlanCursor:
         self._left_out: set[_TaskClass] = set()
         self._kinds_out: set[_TaskClass] = set()
         self._waiting: dict[_TaskClass, int] = {}
-        """Per class: number of tasks that prefer to wait."""
+        """By class: the number of its tasks that prefer to wait."""
         self._busy: _BusyMachines | None = None
         self._open_homes: list[int] = []
-        """After ``hurry``: machines that were free at ``_revision``."""
+        """After ``hurry``: the free machines when the traversal was last built."""
         self._revision = 0
         self.alike = tasks.alike
         self.even = tasks.even
@@ -432,7 +434,7 @@ class PlanCursor:
         return self._busy is not None
 
     def head(self) -> int | None:
-        """Return the first task that was not passed, excluded or not; None: there is none."""
+        """Return the first task that was not passed, even if it is excluded; None: there is none."""
         place = self._tasks.places.next(self._place)
         while place is not None and not self._was_there(place):
             place = self._tasks.places.next(place + 1)
@@ -460,7 +462,7 @@ class PlanCursor:
         return None
 
     def pass_by(self, task: int) -> None:
-        """Continue after a task."""
+        """Continue the traversal after a task."""
         self._place = self._tasks.place[task] + 1
 
     def let_wait(self, task: int) -> None:
@@ -486,20 +488,20 @@ class PlanCursor:
         self._kinds_out.add(_class_kind(whole))
 
     def hurry(self, is_free: Callable[[int], bool]) -> None:
-        """From now on return a planned task only while its machine is free."""
+        """From now on, skip planned tasks whose machine is not free."""
         self._busy = _BusyMachines(is_free)
         self._begin()
 
     def _was_there(self, place: int) -> bool:
-        """Return whether a task was present when the traversal started."""
+        """Return whether the task at a position was present when the traversal started."""
         return self._tasks.since[self._tasks.ordered[place]] < self._came
 
     def _begin(self) -> None:
-        """Build the streams; tasks passed or excluded before stay so."""
+        """Build the streams; tasks that were passed or excluded stay passed or excluded."""
         tasks = self._tasks
         self._added = tasks.added
         self._heap: list[tuple[int, int, _CursorStream]] = []
-        """(position, number, stream): a lower bound of each stream's next position."""
+        """Heap of (lower bound of the stream's next position, stream number, stream)."""
         self._opened: set[IndexSet] = set()
         partitions = [tasks.unplanned] if self._strict else [tasks.unplanned, tasks.stranded]
         if self._busy is None:
@@ -536,7 +538,7 @@ class PlanCursor:
 
 
 class EarlyTasks:
-    """Waiting tasks of a planned run whose data can already move, in order of arrival or by planned start."""
+    """Waiting tasks of a planned run that may be assigned early, because some of their data exist."""
 
     __slots__ = ("_kind_of", "_planned", "_tasks")
 
@@ -590,7 +592,7 @@ class EarlyTasks:
 
 
 class SelectedTasks:
-    """The ready tasks with one selector (docs/papers/adaptive-jobs.md, section 3); a kind has one."""
+    """The ready tasks with one selector (adaptive-jobs.md, section 3); tasks of a kind have the same."""
 
     __slots__ = ("_belongs", "_ready")
 

@@ -26,11 +26,11 @@ from weft.records import dataclass
 from weft.workflow.task_graph import COMPUTE, TRANSFER, VIRTUAL
 
 _Share = tuple[int, int, int]
-"""(units of mean seconds per second, start in units, all its units)."""
+"""(mean seconds done per second, start, mean seconds) of a running task, all in units."""
 
 
 class RunProgress:
-    """Mean seconds done by the running tasks if each runs as estimated; begin and stop cost O(log n).
+    """Mean seconds that the running tasks have done if each runs as estimated; O(log n) per change.
 
     A task contributes a constant rate until its estimated end and counts as done after it, so the sum is
     linear between events.
@@ -43,11 +43,11 @@ class RunProgress:
         self._overdue: set[int] = set()
         """Tasks past their estimated end."""
         self._ends: list[tuple[float, int, _Share]] = []
-        """Heap of (end, task, share) of the others; entries of ended tasks are stale."""
+        """Heap of (estimated end, task, share) of the other tasks; entries of ended tasks are stale."""
         self._growth = self._origin = self._full = 0
 
     def begin(self, task: int, mean_s: float, started_s: float, seconds: float) -> None:
-        """Add a task with its start and estimated seconds."""
+        """Add a started task; ``seconds`` are estimated on its machine, ``mean_s`` over all machines."""
         self.stop(task)
         share = (to_units(mean_s / seconds), to_units(started_s), to_units(mean_s))
         self._shares[task] = share
@@ -65,7 +65,7 @@ class RunProgress:
             self._count(share, -1)
 
     def done_s(self, now: float) -> float:
-        """Return the mean seconds done."""
+        """Return the mean seconds that the running tasks have done by now."""
         while self._ends and self._ends[0][0] <= now:
             _, task, share = heappop(self._ends)
             if self._shares.get(task) is share:
@@ -82,19 +82,19 @@ class RunProgress:
 
 
 class PromisedWork:
-    """Node-seconds of bound tasks without an attempt, with the fastest node count; O(1) per change."""
+    """Work that is bound to machines but not assigned, at the fastest node count; O(1) per change."""
 
     __slots__ = ("_compiled", "_of_task", "_on_change")
 
     def __init__(self, compiled: CompiledWorkflow, on_change: Callable[[int, int], None]) -> None:
-        """Start empty; ``on_change`` is called with a machine and the change of its units."""
+        """Create without tasks; ``on_change`` is called with a machine and the change of its work units."""
         self._compiled = compiled
         self._on_change = on_change
         self._of_task: dict[int, tuple[int, int]] = {}
-        """Per task: its machine and units."""
+        """By task: its machine and its node-seconds in units."""
 
     def give(self, task: int, machine: int | None) -> None:
-        """Count the work of a compute task for one machine only; None: for no machine."""
+        """Count the work of a compute task for this machine and no other; None: for no machine."""
         found = self._of_task.get(task)
         if (None if found is None else found[0]) == machine:
             return
@@ -122,18 +122,18 @@ class PromisedWork:
 
 
 class UnfinishedTasks:
-    """The unfinished tasks: their mean seconds, and order by upward rank; O(n) once, O(1) per change."""
+    """The unfinished tasks by upward rank, and the sum of their mean seconds; O(1) per change."""
 
     __slots__ = ("_compiled", "_computing", "_first", "_moving", "_places")
 
     def __init__(self, compiled: CompiledWorkflow, tasks: Iterable[int]) -> None:
         self._compiled = compiled
         self._computing = self._moving = 0
-        """Mean seconds in units of the compute tasks, and of the others."""
+        """Sum of the mean seconds, in units, of the compute tasks and of the other tasks."""
         self._places = IndexSet()
-        """Positions of the tasks in the order of ranks."""
+        """Positions of the tasks in ``CompiledWorkflow.rank_order``."""
         self._first: tuple[int, tuple[int, ...]] = (0, ())
-        """(most, result) of the last call of ``first``."""
+        """Argument and result of the last call of ``first``."""
         for task in tasks:
             self.count(task, 1)
 
@@ -154,16 +154,16 @@ class UnfinishedTasks:
 
     @property
     def seconds(self) -> float:
-        """Return the sum of the mean seconds."""
+        """Return the sum of the mean seconds of all unfinished tasks."""
         return to_seconds(self._computing + self._moving)
 
     @property
     def computing_s(self) -> float:
-        """Return the sum of the mean seconds of the tasks that use nodes."""
+        """Return the sum of the mean seconds of the unfinished compute tasks."""
         return to_seconds(self._computing)
 
     def first(self, most: int) -> tuple[int, ...]:
-        """Return the first ``most`` tasks by descending upward rank, then index: O(most)."""
+        """Return at most ``most`` tasks, by descending upward rank, then index; O(most)."""
         if self._first[0] != most:
             found: list[int] = []
             place = self._places.next(0)
@@ -183,7 +183,7 @@ class IllegalTransition(WeftError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskOutcome:
-    """Exit code and result of the last attempt of a task, for conditions."""
+    """Exit code and result of a task's last attempt, which conditions of branches and loops may use."""
 
     exit_code: int | None
     result: Mapping[str, Value] = field(default_factory=dict)
@@ -193,10 +193,10 @@ class RestartFiles(NamedTuple):
     """The last restart files of a task."""
 
     share: float
-    """Share of the work that they hold."""
+    """Share of the task's work that the files hold."""
     machine: int
     node_count: int
-    """Node count with which they were written."""
+    """Node count of the attempt that wrote the files."""
 
 
 @dataclass(slots=True)
@@ -204,27 +204,27 @@ class TaskFacts:
     """Facts that few tasks have: failures, migrations, restart files, changed requirements."""
 
     tries: int = 0
-    """Starts in this iteration by attempts that are closed, until the task completes."""
+    """Number of starts in this iteration by attempts that are closed; 0 after the task completed."""
     failures: dict[Cause, int] = field(default_factory=dict)
     """Number of failures by cause."""
     migrations: int = 0
     restart_files: RestartFiles | None = None
     outcome: TaskOutcome | None = None
-    """Outcome, if a condition refers to the task."""
+    """Stored only if a condition may refer to the task."""
     growth: dict[Cause, float] = field(default_factory=dict)
-    """Factor on the memory (OUT_OF_MEMORY) or time limit (TIMEOUT)."""
+    """Factor on the memory limit (OUT_OF_MEMORY) and the time limit (TIMEOUT)."""
     requeues: int = 0
-    """Requested reruns in a row without progress."""
+    """How often in a row the task requested to be run again without making progress."""
     requirements: tuple[str | None, str | None] | None = None
     """Requirement and rank set by the application; None: not changed."""
     avoid: set[int] = field(default_factory=set)
     """Machines on which it has failed."""
     reopened: bool = False
-    """Whether it completed before; successors that have started keep the data of that run."""
+    """Whether the task runs again after it completed; started successors keep its earlier outputs."""
 
     @property
     def is_special(self) -> bool:
-        """Return whether the task may use other machines than its group."""
+        """Return whether the task may use other machines than the tasks of its mode group."""
         return bool(self.avoid or self.growth) or self.requirements is not None
 
     def complete(self) -> None:
@@ -253,13 +253,13 @@ class RunState:
         planned: bool,
         promise: Callable[[int, int], None] | None = None,
     ) -> None:
-        """Create a run; ``promise`` is called with a machine and the change of the work bound to it."""
+        """Create a run; ``promise`` is called with a machine and the change of its bound work in units."""
         self.index = index
         self.compiled = compiled
         self.instance = compiled.instance
         self.owner = owner
         self.lines: dict[str, tuple[str, ...]] = {}
-        """Lines of the files by which its graph has grown."""
+        """By name: the lines of the files over which sweeps were unfolded during the run."""
         self.arrival_s = now
         self.ended_s: float | None = None
         self.ending: RunOutcome | None = None
@@ -267,27 +267,27 @@ class RunState:
         self.planned = planned
         """Whether it follows a plan."""
         self.version = 0
-        """Incremented with every change of what remains to be done."""
+        """Incremented with every change of the remaining work; a plan states the version it is based on."""
         self.order = order.of(compiled.instance)
         self.ready = ReadyTasks(self.order.key, self.kind_of)
         self.loops: Loops = build_loops(compiled)
         self.state = bytearray(len(compiled))
         self.missing = array("l", bytes(array("l").itemsize * len(compiled)))
-        """Per task: predecessors (edges) not released yet."""
+        """By task: the number of predecessors that it still waits for."""
         self.where = array("l", [-1]) * len(compiled)
-        """Per task: the machine of its last attempt; -1: none."""
+        """By task: the machine on which it completed, which has its outputs; -1: none."""
         self.attempt_of: dict[int, int] = {}
-        """The live attempt of a task."""
+        """By task: the number of its current attempt."""
         self.left_behind: dict[int, int] = {}
-        """By task without a machine: the earlier attempt whose files the next one uses."""
+        """By task without a current attempt: the earlier attempt whose files the next attempt uses."""
         self.facts: dict[int, TaskFacts] = {}
         """Facts of the tasks that have any; read with ``facts_of``."""
         self.binding: dict[int, int] = {}
-        """Machine by shared binding variable."""
+        """By binding variable that several tasks use: the machine it is bound to."""
         self._wanted: dict[Hashable, int] = {}
-        """Numbers of the distinct changed requirements, in order of appearance."""
+        """Numbers of the distinct changed requirements, in the order in which they first occurred."""
         self.virtual: dict[int, None] = {}
-        """Ready virtual tasks; they complete at once."""
+        """Ready virtual tasks; they complete without an attempt."""
         self.early = EarlyTasks(self.kind_of)
         self.plan: RunPlan | None = None
         self.plan_wanted = False
@@ -309,22 +309,22 @@ class RunState:
         return len(self.state)
 
     def facts_of(self, task: int) -> TaskFacts:
-        """Return the facts of a task, to be read only."""
+        """Return the facts of a task; the caller must not change them."""
         return self.facts.get(task, _NO_FACTS) if self.facts else _NO_FACTS
 
     def change_facts(self, task: int) -> TaskFacts:
-        """Return the facts of a task, to be changed by a transition."""
+        """Return the facts of a task for a transition to change; they are created if necessary."""
         if (facts := self.facts.get(task)) is None:
             facts = self.facts[task] = TaskFacts()
         return facts
 
     def remember_tries(self, attempt: Attempt) -> None:
-        """Keep the number of starts when the attempt of an unfinished task is closed."""
+        """Store the number of starts of a task in its facts, because its attempt is closed."""
         self.change_facts(attempt.task).tries = attempt.tries
         attempt.tries = 0
 
     def drop_facts(self, task: int) -> None:
-        """Remove the facts of a task if none is left."""
+        """Remove the facts of a task if all have their default values."""
         if self.facts.get(task) == _NO_FACTS:
             del self.facts[task]
 
@@ -372,7 +372,7 @@ class RunState:
         return kind
 
     def _number_wishes(self, task: int, facts: TaskFacts) -> int:
-        """Number the changed requirements of a task; equal requirements have equal numbers."""
+        """Return the number of a task's changed requirements; equal requirements have equal numbers."""
         wanted = (
             tuple(text and bind_expression(self.compiled, task, text) for text in facts.requirements or ()),
             tuple(sorted(facts.growth.items())),
@@ -380,7 +380,7 @@ class RunState:
         return self._wanted.setdefault(wanted, len(self._wanted))
 
     def demand(self, task: int, machine: int, count: int) -> Demand:
-        """Return the amounts of a mode; memory is increased after the task ran out of it."""
+        """Return the resource amounts of a mode; memory is larger after the task ran out of memory."""
         compiled = self.compiled
         if not compiled.demands:
             return ()
@@ -390,11 +390,11 @@ class RunState:
         return tuple((name, amount * factor if name == "memory" else amount) for name, amount in stated)
 
     def tried(self, task: int) -> int:
-        """Return the number of the task's next start."""
+        """Return the number of the task's next start in this iteration, from 1."""
         return self.facts_of(task).tries + 1
 
     def is_mode(self, task: int, machine: int, count: int) -> bool:
-        """Return whether a mode exists and offers the current memory request of the task."""
+        """Return whether a mode exists and its machine has the amounts that the task needs now."""
         if (machine, count) not in self.compiled.options(task).nodes:
             return False
         host = self.instance.machines[machine]
@@ -429,7 +429,7 @@ class RunState:
             self.promise(task)
 
     def promise(self, task: int) -> None:
-        """Update the machine for which a task counts as bound but not assigned.
+        """Update the machine whose bound but unassigned work includes a compute task.
 
         For a transfer, update its successors on the same abstract machine.
         """
@@ -449,7 +449,10 @@ class RunState:
             self.promise(task)
 
     def promised_to(self, task: int) -> int | None:
-        """Return the machine of a bound task that is ready or whose transfer has started; None: none."""
+        """Return the machine whose bound but unassigned work includes a task; None: no machine.
+
+        The task must be bound, and be ready or wait for a transfer that has started.
+        """
         compiled, state = self.compiled, self.state
         variable = compiled.variable[task]
         if (machine := self.binding.get(variable)) is None or state[task] == _READY:
@@ -480,7 +483,7 @@ class RunState:
         return self._left
 
     def progress(self, attempts: Mapping[int, Attempt]) -> RunProgress:
-        """Return the progress of the running tasks; O(attempts) on the first call."""
+        """Return the estimated progress of the running tasks; O(attempts) on the first call."""
         if self._progress is None:
             self._progress = RunProgress()
             for number in self.attempt_of.values():
@@ -510,31 +513,31 @@ class RunState:
             self._progress.stop(task)
 
     def is_special(self, task: int, *, rebind: bool = False) -> bool:
-        """Return whether a task may use fewer machines than its group; ``rebind``: ignore its binding."""
+        """Return whether a task may use other machines than its group; ``rebind``: ignore its binding."""
         if not (self.binding or self.facts):
             return False
         return self.facts_of(task).is_special or self.bound_machine(task, rebind=rebind) is not None
 
     def bound_machine(self, task: int, *, rebind: bool = False) -> int | None:
-        """Return the machine of a task's abstract machine; None: not bound, or ``rebind``."""
+        """Return the machine to which a task's abstract machine is bound; None: not bound, or ``rebind``."""
         if rebind or not self.binding:
             return None
         return self.binding.get(self.compiled.variable[task])
 
     def source_of(self, task: int) -> int | None:
-        """Return the source machine of a transfer; None: not bound yet."""
+        """Return the source machine of a transfer task; None: not bound yet."""
         return self.binding.get(int(self.compiled.graph.source_variable[task]))
 
     def open_state(self, task: int) -> TaskState:
-        """Return the state of a task without an attempt: WAITING if predecessors are missing, else READY."""
+        """Return WAITING if a task waits for predecessors, else READY."""
         return _WAITING if self.missing[task] else _READY
 
     def make_ready_or_waiting(self, task: int) -> None:
-        """Move a task without an attempt to READY, or to WAITING if predecessors are missing."""
+        """Set the state of a task to WAITING if it waits for predecessors, else to READY."""
         self.move(task, self.open_state(task))
 
     def release(self, successor: int) -> bool:
-        """Count one predecessor of a task as done; return whether the task is past WAITING."""
+        """Count one predecessor of a task as done; return whether the task was past WAITING before."""
         left = self.missing[successor] = self.missing[successor] - 1
         if self.state[successor] != _WAITING:
             return True
@@ -547,7 +550,7 @@ class RunState:
         return False
 
     def bind(self, task: int, machine: int) -> None:
-        """Bind the abstract machine of a task to a machine."""
+        """Bind the abstract machine of a task to a machine, if several tasks use it."""
         variable = self.compiled.variable[task]
         if self.compiled.shared[variable] and self.binding.get(variable) != machine:
             self.binding[variable] = machine
@@ -565,7 +568,7 @@ class RunState:
             self.promise(task)
 
     def members(self, variable: int) -> list[int]:
-        """Return the tasks of a shared abstract machine."""
+        """Return the tasks of a binding variable; empty if only one task uses it."""
         return self.compiled.members_of(variable)
 
 

@@ -79,7 +79,7 @@ def _restore_inquiries(state: EngineState, record: Mapping[str, Any]) -> None:
 
 
 def _pairs(values: Mapping[Any, Any]) -> list[list[Any]]:
-    """Return the items of a mapping in order; JSON would convert the keys to text."""
+    """Return the items of a mapping as [key, value] lists, because JSON would convert the keys to text."""
     return [[key, value] for key, value in values.items()]
 
 
@@ -204,11 +204,11 @@ _TABLES = {
     "grown": "growth",
     "requeued": "requeues",
 }
-"""Tables by task in the snapshots of schema 1, and the facts that replace them."""
+"""By name of a table in snapshots of schema 1: the field of TaskFacts that replaces it."""
 
 
 def _convert_tables(kept: Mapping[str, Any]) -> list[tuple[int, dict[str, Any]]]:
-    """Convert the tables by task of a snapshot of schema 1 to facts."""
+    """Convert the tables of a run in a snapshot of schema 1 to (task, facts) pairs."""
     facts: dict[int, dict[str, Any]] = {}
     for table, name in _TABLES.items():
         for task, value in kept[table]:
@@ -227,7 +227,7 @@ def _convert_tables(kept: Mapping[str, Any]) -> list[tuple[int, dict[str, Any]]]
 
 
 def digest_state(state: EngineState) -> dict[str, Any]:
-    """Return all parts of a state that influence decisions, as plain data without the order of tables."""
+    """Return all parts of a state that influence decisions, as plain data; tables are sorted."""
     found = take_snapshot(state)
     for name in (*_ASKED, "cached"):
         found[name] = sorted(found[name])

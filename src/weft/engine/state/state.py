@@ -25,21 +25,21 @@ from weft.policies.policy import TaskOrder
 
 
 class InquiryAgenda:
-    """Machines to query next: those with changes and those whose time has come.
+    """Machines to query next: those that have changed and those whose next query is due.
 
-    O(log changes) per machine noted or returned, and O(its machines) per run. It only saves a scan of all
-    machines; after a restore every machine counts as changed.
+    O(log changes) per machine noted or returned, and O(machines of the run) per run. The agenda avoids a scan
+    of all machines; after a restore every machine counts as changed.
     """
 
     def __init__(self, machines: Iterable[int]) -> None:
         self.access, self.fetch = _DueTimes(), _DueTimes()
-        """Times of the next access test and the next state query."""
+        """Time of the next access test, and of the next state query, of each machine."""
         self._news = dict.fromkeys(machines)
         """Machines changed since the last query."""
         self._wanted_by: dict[int, Collection[int]] = {}
         """By active run: the machines on which some of its tasks can run."""
         self._wanting: dict[int, int] = {}
-        """By machine: the number of such runs."""
+        """By machine: the number of active runs that can use it."""
 
     def note(self, machine: int) -> None:
         """Mark a machine as changed."""
@@ -67,14 +67,14 @@ class InquiryAgenda:
                 self.note(machine)
 
     def taken(self, now: float) -> list[int]:
-        """Return the machines to query, by index, and clear the list."""
+        """Return the machines to query now, by index, and remove them from the agenda."""
         due = [*self.access.passed(now), *self.fetch.passed(now)]
         found, self._news = self._news | dict.fromkeys(due), {}
         return sorted(found)
 
 
 class _DueTimes:
-    """The next due time of each machine, with a heap for the first."""
+    """The next due time of each machine, and a heap to find the first one."""
 
     def __init__(self) -> None:
         self._at_s: dict[int, float] = {}
@@ -82,7 +82,7 @@ class _DueTimes:
         """Entries that differ from ``_at_s`` are stale."""
 
     def put(self, machine: int, at_s: float) -> None:
-        """Set the due time of a machine; infinite: none."""
+        """Set the due time of a machine; infinite: never due."""
         if at_s == math.inf:
             self._at_s.pop(machine, None)
         elif self._at_s.get(machine) != at_s:
@@ -90,7 +90,7 @@ class _DueTimes:
             heappush(self._heap, (at_s, machine))
 
     def first(self) -> float:
-        """Return the first due time; infinite: none."""
+        """Return the first due time; infinite: no machine is due."""
         while self._heap:
             at_s, machine = self._heap[0]
             if self._at_s.get(machine) == at_s:
@@ -108,46 +108,46 @@ class _DueTimes:
 
 
 STATE_UNKNOWN = "its state is not known"
-"""Obstacle of a machine whose state is out of date."""
+"""Text of ``MachineInquiries.obstacle`` for a machine whose dynamic state is unknown or out of date."""
 
 _BELIEVED_INTERVALS = 2
-"""Query intervals for which an answer is valid."""
+"""Number of query intervals for which an answer is valid."""
 
 _PATIENCE_S = 30.0
 """Seconds to wait for first answers if there is no query interval."""
 
 
 class MachineInquiries:
-    """Queries to information service and machines, and the answers; O(1) per answer, O(machines) per list."""
+    """Queries to the information service and the machines, and their answers."""
 
     def __init__(self, settings: EngineSettings, machines: MachineStates, changes: ChangeLog) -> None:
         self.needed = (
             settings.authorise or settings.discover_every_s is not None or settings.fetch_every_s is not None
         )
-        """Whether machines must be queried before they are used."""
+        """Whether the settings require queries before a machine is used."""
         self.discovered_s: float | None = None
         """Time of the last query of the information service."""
         self.listed: frozenset[int] | None = None
-        """The machines it listed; None: no answer yet."""
+        """The machines that the information service listed; None: no answer yet."""
         self.first_asked_s: dict[int, float] = {}
         """Time of the first query of each machine."""
         self.access_asked_s: dict[int, float] = {}
         """Time of the last access test of each machine."""
         self.access: dict[int, bool] = {}
-        """Result of the access test."""
+        """By machine: the result of the last access test."""
         self.fetch_asked_s: dict[int, float] = {}
         """Time of the last state query of each machine."""
         self.fetched_s: dict[int, float] = {}
-        """Time of the last state answer."""
+        """By machine: the time of its last answer to a state query."""
         self.agenda = InquiryAgenda(range(len(machines)))
         """Machines to query next."""
         self._settings = settings
         self._machines = machines
         self._changes = changes
         self._unanswered: dict[int, None] = {}
-        """Machines whose first answer is outstanding and still waited for."""
+        """Machines that were queried and have not answered yet; placement waits for them for a while."""
         self._believed: deque[tuple[float, int]] = deque()
-        """(valid until, machine) for every state answer, ascending."""
+        """(end of validity, machine) for every answer to a state query, ascending."""
         self.rebuild(0.0)
 
     def obstacle(self, machine: int, now: float) -> str:
@@ -171,15 +171,15 @@ class MachineInquiries:
     def is_ruled_out(self, machine: int) -> bool:
         """Return whether a machine is down, not listed, or refuses access.
 
-        A plan may use a machine that has not answered yet.
+        Plans omit such machines; they may use a machine that has not answered yet.
         """
         unlisted = self.listed is not None and machine not in self.listed
         return not self._machines[machine].up or unlisted or self.access.get(machine) is False
 
     def is_settling(self, now: float) -> bool:
-        """Return whether first answers are outstanding, so that placement should wait for them.
+        """Return whether placement should wait for the first answers of machines.
 
-        A machine that does not answer within one interval is no longer waited for.
+        It does not wait for a machine that has not answered within one query interval.
         """
         settings = self._settings
         if settings.discover_every_s is not None and self.listed is None:
@@ -206,7 +206,7 @@ class MachineInquiries:
             self._update(machine, now)
 
     def ask_for_access(self, machine: int, now: float) -> None:
-        """Record an access test."""
+        """Record that access to a machine is being tested."""
         self.first_asked_s.setdefault(machine, now)
         self.access_asked_s[machine] = now
         self._update(machine, now)
@@ -217,24 +217,24 @@ class MachineInquiries:
         self._update(machine, now)
 
     def ask_for_state(self, machine: int, now: float) -> None:
-        """Record a state query."""
+        """Record that a machine was queried for its dynamic state."""
         self.first_asked_s.setdefault(machine, now)
         self.fetch_asked_s[machine] = now
         self._update(machine, now)
 
     def answer_state(self, machine: int, now: float) -> None:
-        """Record a state answer."""
+        """Record that a machine has answered with its dynamic state."""
         self.fetched_s[machine] = now
         self._extend_validity(machine, now)
         self._update(machine, now)
 
     def pass_time(self, now: float) -> None:
-        """Expire the states of machines that have not answered in time."""
+        """Mark machines whose dynamic state is no longer valid as unusable."""
         while self._believed and self._believed[0][0] <= now:
             self._update(self._believed.popleft()[1], now)
 
     def rebuild(self, now: float) -> None:
-        """Recompute everything, after a state was restored."""
+        """Recompute validity, usability and outstanding answers, after a state was restored."""
         self._believed.clear()
         for fetched_s, machine in sorted((at_s, machine) for machine, at_s in self.fetched_s.items()):
             self._extend_validity(machine, fetched_s)
@@ -266,7 +266,7 @@ class MachineInquiries:
 
 
 class PendingWork:
-    """Work lists within one event. They are empty between events and not part of the state proper."""
+    """Work that follows from the current event; empty between events, and not stored in snapshots."""
 
     __slots__ = ("attempts", "due_queues", "policy", "queues", "runs")
 
@@ -278,19 +278,19 @@ class PendingWork:
         self.attempts: dict[int, None] = {}
         """Attempts with reserved nodes that may be able to start."""
         self.queues: dict[int, None] = {}
-        """Machines whose queues may continue."""
+        """Machines whose queues may have an attempt that can start."""
         self.due_queues: dict[int, None] = {}
-        """Machines whose queues are served without further delay."""
+        """Machines whose SERVE timer has fired: their queues are served now."""
 
     def __bool__(self) -> bool:
         return self.policy or bool(self.attempts or self.queues or self.runs)
 
     def start_decision(self) -> None:
-        """Record that the policy decides now."""
+        """Clear ``policy``, because the policy is called now."""
         self.policy = False
 
     def pop_due_queue(self, machine: int) -> bool:
-        """Remove a machine whose queue is served now; return whether it was due."""
+        """Return whether a machine is in ``due_queues``, and remove it from there."""
         if machine not in self.due_queues:
             return False
         del self.due_queues[machine]
@@ -323,7 +323,7 @@ class EngineState:
         settings: EngineSettings | None = None,
     ) -> None:
         self.settings = settings or EngineSettings()
-        """Constant after creation."""
+        """Never changed after creation."""
         self.library = library
         self.order = order
         self.planned = planned
@@ -333,24 +333,24 @@ class EngineState:
         self.now = 0.0
         self.machines = MachineStates(instance)
         self.changes = ChangeLog()
-        """Machines whose free capacity has increased."""
+        """Machines whose free capacity has increased, or that went down or came back."""
         self.runs: list[RunState] = []
         self.roster = 0
         """Incremented when the active runs change."""
         self.active: dict[int, RunState] = {}
-        """Unfinished runs, by arrival."""
+        """Unfinished runs by number, in order of arrival."""
         self.attempts: dict[int, Attempt] = {}
-        """Attempts that are not over."""
+        """Attempts that are not over, by number."""
         self.next_attempt = 0
         self.unknown: dict[int, dict[int, None]] = {}
         """By machine that stopped answering: abandoned attempts that may still run there."""
         self.timers: dict[str, float] = {}
         self.pending = PendingWork()
-        """Consequences of the last changes that were not handled yet."""
+        """Work that follows from the last changes and was not done yet."""
         self.copies = SharedFileCopies()
-        """Shared files by host."""
+        """Which hosts have which shared input files."""
         self.evaluated: dict[tuple[str, tuple[tuple[str, str], ...]], Sequence[object] | None] = {}
-        """Values of requirements and ranks for each machine, by bound expression; None: no value."""
+        """By requirement or rank: its value for each machine; None: it cannot be evaluated."""
         self.inquiries = MachineInquiries(self.settings, self.machines, self.changes)
         """Queries and answers about the machines."""
 
@@ -362,15 +362,15 @@ class EngineState:
         return RunState(index, compiled, self.order, owner=owner, now=now, planned=planned, promise=promise)
 
     def find_attempt(self, number: int | None) -> Attempt | None:
-        """Return an attempt that is not over; None: over, or no number."""
+        """Return the attempt with this number; None: it is over, or ``number`` is None."""
         return None if number is None else self.attempts.get(number)
 
     def attempt_of(self, run: RunState, task: int) -> Attempt | None:
-        """Return the live attempt of a task; None: it has none."""
+        """Return the current attempt of a task; None: it has none."""
         return self.attempts.get(run.attempt_of.get(task, -1))
 
     def is_early(self, attempt: Attempt) -> bool:
-        """Return whether an attempt was assigned early and waits for predecessors."""
+        """Return whether an attempt was assigned early and waits only for predecessors."""
         idle = attempt.stage == Stage.ASSIGNED and not (attempt.staging or attempt.cancelled)
         return idle and attempt.replaces is None and self.runs[attempt.run].missing[attempt.task] > 0
 
@@ -384,7 +384,7 @@ class EngineState:
             self.pending.queues[machine] = None
 
     def release_nodes(self, attempt: Attempt) -> None:
-        """Free the nodes and amounts of an attempt."""
+        """Free the nodes and resource amounts of an attempt."""
         self.machines.release_nodes(attempt)
         self.changes.note(attempt.machine)
 
