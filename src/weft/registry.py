@@ -61,7 +61,7 @@ class Registry:
 
 
 def make_by_name(registry: Registry, text: str) -> Any:
-    """Return an instance of the entry and with the options of a text such as ``name:option=value:...``."""
+    """Return an instance of the registry entry that ``name:option=value:...`` describes."""
     name, *settings = text.split(":")
     kind = registry.load(name)
     known = {field.name: field for field in list_options(kind)}

@@ -160,7 +160,7 @@ class ProductStore(Protocol):
     """Storage of products; implemented by the repository."""
 
     def add(self, product: Product) -> None:
-        """Add a product; it is on disk before the next event."""
+        """Add a product; it is written to disk before the next event is handled."""
 
     def of(self, execution: int, run: int, task: int) -> Product | None:
         """Return the last product of a task of a run."""

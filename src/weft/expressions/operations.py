@@ -391,7 +391,7 @@ def _default(value: Value, otherwise: Value) -> Value:
 
 
 def _deferred(*_arguments: Value) -> Value:
-    raise Refusal("not known before the file exists")
+    raise Refusal("the value is not known before the file exists")
 
 
 def _functions() -> Iterator[Function]:

@@ -71,7 +71,7 @@ def _read_dag(root: XmlElement, problems: ProblemCollector) -> Workflow:
 
 
 class _DagReader:
-    """Collects the nodes, then connects them."""
+    """Reads the nodes of a dag, then adds the edges between them."""
 
     def __init__(self, problems: ProblemCollector) -> None:
         self.problems = problems
@@ -313,7 +313,7 @@ def _add_unknown_element(element: XmlElement, problems: ProblemCollector, known:
         problems.add(what, rule=_REFUSED[element.name], advice=advice, line=element.line)
         return
     advice = suggest(element.name, known, f"known: {', '.join(known)}")
-    problems.add(what, rule="unexpected here", advice=advice, line=element.line)
+    problems.add(what, rule="this element is not allowed here", advice=advice, line=element.line)
 
 
 _Axes = tuple[str, ...]
@@ -550,7 +550,8 @@ class _FunctionalReader:
             )
             if len(iteration.axes) > len(_VARIABLES):
                 what = f"{processor.name} runs over {len(iteration.axes)} levels"
-                self.problems.add(what, rule=f"at most {len(_VARIABLES)}", line=processor.element.line)
+                rule = f"at most {len(_VARIABLES)} levels are supported"
+                self.problems.add(what, rule=rule, line=processor.element.line)
             self.problems.finish()
             axes[processor.name] = iteration.axes
             made[processor.name] = self._task(processor, feeds, iteration, axes)

@@ -139,7 +139,7 @@ class ProblemCollector:
             self.finish()
 
     def suggest(self, name: str, known: Iterable[str], otherwise: str) -> str:
-        """Return advice that names the most similar known name, for the first problems only."""
+        """Return advice that names the most similar known name; after a few problems ``otherwise``."""
         return suggest(name, known if len(self.found) < _MAX_HINTS else (), otherwise)
 
     def finish(self) -> None:
@@ -248,6 +248,6 @@ def describe_value(value: Any) -> str:
 
 
 def name_json_type(value: Any) -> str:
-    """Return the JSON name of a value's type."""
+    """Return the name of a value's JSON type with its article, such as ``an object``."""
     names = {dict: "an object", list: "a list", str: "text", bool: "true/false", type(None): "nothing"}
     return names.get(type(value), "a number")

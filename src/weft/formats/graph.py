@@ -154,7 +154,7 @@ class RecordedWorkflow:
             self.reads[index] = [file for file in files if position[find(file, index)] <= here]
 
     def _orders(self, order: Sequence[int], writers: Mapping[str, int]) -> bool:
-        """Return whether this order writes every file before it is read."""
+        """Return whether every file is written before it is read if tasks run in this order."""
         position = _invert(order)
         find = writers.get
         for index, files in enumerate(self.reads):
@@ -232,7 +232,7 @@ class ExportGraph:
 
 
 def export_graph(workflow: Workflow, title: str) -> ExportGraph:
-    """Unfold a workflow for export. Raises InvalidInput for what a format with this title cannot express."""
+    """Return an unfolded workflow. Raises InvalidInput for what the format ``title`` cannot express."""
     graph = unfold(workflow)
     if problems := list(_find_unsupported(graph, title)):
         raise InvalidInput(list(locate_problems(problems, workflow.document)))

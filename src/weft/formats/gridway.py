@@ -294,7 +294,7 @@ class JobTemplate:
         )
 
     def task(self, name: str, *, as_parameter: bool) -> Task | None:
-        """Return the task of the template; None without a program. ``as_parameter``: see ``GridWay``."""
+        """Return the task, None without a program; ``as_parameter``: a parameter sets the array's size."""
         executable = self.entries.get("EXECUTABLE")
         self._refuse_unsupported()
         if executable is None:

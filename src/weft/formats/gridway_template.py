@@ -226,7 +226,7 @@ class _ExpressionParser:
         return Compare(operators=(_COMPARISONS[operator.kind],), operands=(left, number), columns=(1,))
 
     def rank(self) -> ExpressionNode:
-        """Return the tree of a sum."""
+        """Return the tree of a rank: a sum of products."""
         tree = self._product()
         while self.token.kind in ("+", "-"):
             tree = Binary(operator=self._take().kind, left=tree, right=self._product())

@@ -119,7 +119,7 @@ def _patterns_overlap(one: str, other: str) -> bool:
 
 
 def _skip_wildcards(reached: set[int], other: str) -> set[int]:
-    """Add the positions after wildcards, which may match the empty text."""
+    """Return the positions and those after wildcards, because a wildcard may match the empty text."""
     grown = set(reached)
     for at in reached:
         while at < len(other) and other[at] == _ANY:
@@ -243,6 +243,6 @@ def _dot_text(text: str) -> str:
 
 
 def _mermaid_text(text: str) -> str:
-    """Return a quoted text for Mermaid; characters with a meaning become character codes."""
+    """Return a quoted text for Mermaid; characters that Mermaid interprets become character codes."""
     plain = _CONTROL.sub(" ", text)
     return '"' + _NOT_IN_MERMAID.sub(lambda match: f"#{ord(match[0])};", plain) + '"'

@@ -130,7 +130,7 @@ def _modes(lines: list[_Line], resources: int, problems: ProblemCollector) -> di
             row = row[1:]
         if len(row) != resources + 2 or current is None:
             rule = f"a line is: job (in its first line), mode, duration, {resources} amounts"
-            problems.add(f"{len(row)} numbers", rule=rule, line=number)
+            problems.add(f"a line with {len(row)} numbers", rule=rule, line=number)
             continue
         if row[0] != len(current) + 1:
             problems.add(f"mode {row[0]}", rule=f"mode {len(current) + 1} must come next", line=number)
@@ -145,7 +145,7 @@ def _jobs(
     for number, row in _rows(lines, problems):
         if len(row) < 3 or len(row) != row[2] + 3:
             rule = "a line is: job, number of modes, number of successors, successors"
-            problems.add(f"{len(row)} numbers", rule=rule, line=number)
+            problems.add(f"a line with {len(row)} numbers", rule=rule, line=number)
             continue
         name, stated, successors = row[0], row[1], tuple(row[3:])
         if name in jobs:

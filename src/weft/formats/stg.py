@@ -88,7 +88,7 @@ def _read_row(number: int, words: list[str], problems: ProblemCollector) -> _Stg
             return None
     if len(words) < 3:
         rule = "a line is: id, time, number of predecessors, predecessors"
-        problems.add(f"only {len(words)} numbers", rule=rule, line=number)
+        problems.add(f"a line with only {len(words)} numbers", rule=rule, line=number)
         return None
     ident, stated, predecessors = int(words[0]), int(words[2]), tuple([int(word) for word in words[3:]])
     if stated != len(predecessors):

@@ -429,12 +429,12 @@ class SubtaskFiles:
         return next((pattern for pattern, cover in pairs if fnmatch.fnmatchcase(name, cover)), name)
 
     def table(self) -> list[dict[str, Any]]:
-        """Return the entries of the files with a known size."""
+        """Return the WfFormat entries (id, size) of the files whose size is known."""
         return file_table(self.sizes, self.ids)
 
 
 def file_table(sizes: Mapping[str, float | None], ids: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the entries of the files with a known size."""
+    """Return the WfFormat entries (id, size) of the files whose size is known."""
     known = ((file, size) for file, size in sizes.items() if size is not None and math.isfinite(size))
     return [{"id": ids[file], "sizeInBytes": round(size)} for file, size in known]
 
@@ -462,7 +462,7 @@ def make_ids(names: Iterable[str]) -> list[str]:
 
 
 def make_file_ids(names: Iterable[str]) -> dict[str, str]:
-    """Return ids for the names of files, by name."""
+    """Return a unique id for each file name, by name."""
     listed = list(names)
     return dict(zip(listed, _make_unique_ids(listed, _NOT_IN_FILES), strict=True))
 

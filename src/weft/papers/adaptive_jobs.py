@@ -206,8 +206,8 @@ def run_jobs(units: int, scenario: Scenario, *, poll_every_s: float) -> StageLog
 def read_stage_log(
     entries: Sequence[JournalEntry], machines: Sequence[str], *, at_once: bool = False
 ) -> StageLog:
-    """Return the stage log of a journal with one run; ``at_once``: a start command also starts the
-    program.
+    """Return the stage log of a journal with one run; ``at_once``: a program begins with its start command,
+    without an event.
     """
     return StageLog(tuple(_StageLogReader(machines, at_once=at_once).lines(entries)))
 

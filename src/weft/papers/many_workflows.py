@@ -198,12 +198,12 @@ def compare_policies(
 
 
 def box_measure(application: str, number: str) -> str:
-    """Return the name of the measure with one number of a box plot."""
+    """Return the name of the measure with a number (such as ``median``) of an application's box plot."""
     return f"{application}.slowdown_{number}"
 
 
 def sample_measure(curve: str, time_s: float) -> str:
-    """Return the name of the measure with one point of a curve."""
+    """Return the name of the measure with the value of a curve at a time."""
     return f"{curve}_at_{time_s:g}_s"
 
 

@@ -197,7 +197,7 @@ def reproduce(
     pool: Pool = INLINE_POOL,
     report: Callable[[ReproductionProgress], None] | None = None,
 ) -> ReproductionResult:
-    """Run the repetitions missing in the ledger and return all rows; ``runs`` overrides the cells' number."""
+    """Run the repetitions missing in the ledger and return all rows; ``runs`` is the number per cell."""
     cells = reproduction.cells(full=full)
     wanted = [(cell, number) for cell in cells for number in range(cell.runs if runs is None else runs)]
     known = ledger.read()

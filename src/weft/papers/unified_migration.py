@@ -120,7 +120,7 @@ class FileServer(NamedTuple):
 
 @contextmanager
 def serve_files(files: Mapping[str, bytes]) -> Iterator[FileServer]:
-    """Serve files by name over HTTP on a free port of this host."""
+    """Serve files by name over HTTP on a free port of this host, within a ``with`` block."""
     fetched: Counter[str] = Counter()
 
     class Answer(BaseHTTPRequestHandler):

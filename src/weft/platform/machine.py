@@ -116,7 +116,7 @@ class Machine:
         return service is None or service in self.services or service in self.speeds
 
     def under_names(self, names: Iterable[str]) -> list[Machine]:
-        """Return copies of this machine with other names; fast enough for a million names."""
+        """Return one copy of this machine per name; fast enough for a million names."""
         values = {key.name: getattr(self, key.name) for key in dataclasses.fields(self)}
         return [Machine(**{**values, "name": name}) for name in names]
 

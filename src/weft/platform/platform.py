@@ -53,7 +53,7 @@ class Share:
 
     @property
     def machine_name(self) -> str:
-        """Return the name of the virtual machine."""
+        """Return the name of the virtual machine that stands for the share in plans."""
         return self.name if self.name is not None else f"{self.machine}/{self.service}"
 
 

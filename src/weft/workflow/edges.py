@@ -377,7 +377,7 @@ class FileDependencies:
             self._connect_reader(number, row, given)
 
     def _is_transferred(self, row: int, name: str, numbers: list[int]) -> bool:
-        """Return whether a transfer brings the file to the reader's machine and no task there writes it."""
+        """Return whether a transfer copies the file to the reader's machine and no task there writes it."""
         variable = self._rows.variable[row]
         if (name, variable) not in self._transfer:
             return False

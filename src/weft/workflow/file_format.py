@@ -138,7 +138,7 @@ def _write_quantity(value: object) -> Any:
 
 
 def split_range(text: str) -> tuple[str, str] | None:
-    """Split ``low..high`` outside brackets and quotes; None if the text is not a range."""
+    """Return (low, high) of ``low..high``; None if the text has no ``..`` outside brackets and quotes."""
     cuts = _find_separators(text, "..")
     return None if not cuts else (text[: cuts[0]], text[cuts[0] + 2 :])
 
@@ -189,7 +189,7 @@ _COUNT = ValueType(
 
 
 def _read_by_count(reader: Reader, node: DocumentNode) -> Iterator[tuple[int, DocumentNode]]:
-    """Yield the entries of a table whose keys are node counts."""
+    """Yield (node count, node) per entry of a table; add a problem for keys that are no counts."""
     for count, value in reader.mapping(node).items():
         if count.isdecimal() and len(count) <= _MAX_COUNT_DIGITS:
             yield int(count), value
@@ -457,7 +457,7 @@ def _write_outputs(outputs: tuple[Output, ...]) -> object:
 
 
 def _read_file_names(reader: Reader, node: DocumentNode) -> list[str]:
-    """Return the names that a text stands for; a range in braces stands for several."""
+    """Return the file names to which a text expands; a range in braces gives several names."""
     if (text := reader.text(node)) is not None and not text.strip():
         reader.add_problem(node, "an empty file name", advice="name the file, or remove the entry")
         return []

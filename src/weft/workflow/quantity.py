@@ -33,7 +33,7 @@ def evaluate_quantity(quantity: Quantity, context: Context) -> float:
     number = evaluate_number(quantity, context)
     if isinstance(number, int) and number.bit_length() > _MOST_BITS:
         what = f"{shorten(quantity.text)} gives a number of {number.bit_length()} bits"
-        raise InvalidInput(what, rule="must lie within 1e300")
+        raise InvalidInput(what, rule="must lie between -1e300 and 1e300")
     return number
 
 

@@ -95,7 +95,7 @@ class SubtaskTable:
 
 
 def expand_tasks(tasks: Sequence[Task], params: Context) -> SubtaskTable:
-    """Return the subtasks of all tasks."""
+    """Return the table of the subtasks of all tasks."""
     rows = SubtaskTable(tasks, params)
     for index, task in enumerate(tasks):
         rows.first.append(len(rows.names))

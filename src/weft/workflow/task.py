@@ -420,7 +420,7 @@ class Task:
                     on = f" on {keys[0]} nodes" if keys else ""
                     yield _number_problem(f"{name}{on}", quantity, (*path, *keys))
             if isinstance(amount, Mapping) and not (amount and min(amount) >= 1):
-                what = f"{name} on {min(amount)} nodes" if amount else f"{name} by node count, but for none"
+                what = f"{name} on {min(amount)} nodes" if amount else f"{name} for no node count"
                 yield Problem(what=what, rule="node counts are whole numbers, at least 1", path=path)
         if self.consumes and self.kind is not TaskKind.COMPUTE:
             what = f"a {self.kind.value} task that consumes {', '.join(self.consumes)}"

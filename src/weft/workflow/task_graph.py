@@ -63,7 +63,7 @@ class AmountTable:
     def columns(
         self, names: tuple[str, ...], order: NDArray[np.int64]
     ) -> tuple[NDArray[np.float64], AmountsByCount]:
-        """Return each row's least amounts over node counts (rows x names) and its amounts by node count."""
+        """Return, for rows in ``order``, the least amounts over node counts, and the amounts by count."""
         least = np.zeros((len(order), len(names)))
         length = np.zeros(len(order), dtype=np.int64)
         for column, name in enumerate(names):

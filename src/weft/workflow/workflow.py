@@ -153,7 +153,7 @@ def _needs(formula: Expression) -> dict[str, None]:
 
 
 def set_params(workflow: Workflow, changes: Mapping[str, Parameter]) -> Workflow:
-    """Return the workflow with other values of some parameters; unknown names raise InvalidInput."""
+    """Return the workflow with ``changes`` to its parameters; unknown names raise InvalidInput."""
     problems = []
     for name in changes:
         if name not in workflow.params:

@@ -97,7 +97,7 @@ class ActiveAttempt:
 
     @classmethod
     def of(cls, command: Assign, workdir: str, records: str) -> ActiveAttempt:
-        """Return the initial state after an assignment."""
+        """Return the initial state of the attempt that a command assigns."""
         place = command.machine, command.nodes, command.count
         return cls(command.attempt, command.run, command.task, *place, workdir, records)
 

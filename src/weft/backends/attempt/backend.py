@@ -60,7 +60,7 @@ class SurvivingPrograms:
         self.starts |= other.starts
 
     def restore(self, attempt: ActiveAttempt) -> None:
-        """Restore the data stored at the start of the program; its inputs may have changed since."""
+        """Restore the data of an attempt as stored at its start; its inputs may have changed since."""
         number = attempt.number
         start = self.starts.pop(number, None)
         if start is None or not (number in self.running or number in self.ends):
@@ -79,7 +79,7 @@ class Transport(Protocol):
     """
 
     def start(self, machine: int, order: Mapping[str, Any]) -> str:
-        """Start a program (see ``AttemptPreparer``); return a problem, or ""."""
+        """Start a program as ordered (see ``AttemptPreparer``); return why it failed, or ""."""
 
     def cancel(self, machine: int, attempt: int, grace_s: float) -> None:
         """Terminate a program, and kill it after a grace period."""
@@ -88,7 +88,7 @@ class Transport(Protocol):
         """Send a signal to a program."""
 
     def forget(self, machine: int, attempt: int) -> None:
-        """Drop the end of a program that is now in the journal."""
+        """Drop the stored end of an attempt's program, because the journal contains it now."""
 
     def flush(self) -> None:
         """Send buffered requests."""
@@ -106,7 +106,7 @@ class Transport(Protocol):
         """
 
     def close(self, *, stop: bool) -> None:
-        """Disconnect. ``stop``: no more work follows; otherwise programs continue to run."""
+        """Disconnect from the machines; with ``stop`` no more work follows, else programs continue to run."""
 
 
 class ProgramBackend:
@@ -180,7 +180,7 @@ class ProgramBackend:
         self._attempts[number] = ActiveAttempt.of(command, workdir, records)
 
     def _settle(self, command: cm.Settle) -> None:
-        """Drop an attempt that is over, unless its directory is kept for the next one."""
+        """Drop the ended attempt of a task, unless its directory is kept for the next attempt."""
         number = self._last_attempt.get((command.run, command.task))
         attempt = None if number is None else self._attempts.get(number)
         if attempt is not None and attempt.over and not command.keep:

@@ -40,7 +40,7 @@ _Extents = dict[str, tuple[int, int]]
 
 
 def keep_checkpoint(workdir: Path, names: Sequence[str], into: Path) -> bool:
-    """Copy the restart files if any has changed and none changes meanwhile; return whether it was done."""
+    """Copy the restart files if one has changed and none changes meanwhile; return whether it was done."""
     was = {file.name: (file.size_bytes, file.modified_ns) for file in list_checkpoint(into)}
     if not (before := _extents(workdir, names)) or before == was:
         return False

@@ -257,7 +257,7 @@ def _file_words(job: JobSpec) -> tuple[str, ...]:
 
 
 def _module_files(call: str) -> list[str]:
-    """Return the files that may define a Python function."""
+    """Return the names of the files that may contain the module of a function ``module:name``."""
     parts = call.partition(":")[0].split(".")
     packages = ["/".join([*parts[:depth], "__init__.py"]) for depth in range(1, len(parts) + 1)]
     return [*packages, "/".join(parts) + ".py"]
@@ -306,7 +306,7 @@ class ResultReferences:
         return rows[0]
 
     def _find_same_point(self, compiled: CompiledWorkflow, name: str, task: int) -> list[int]:
-        """Return the subtasks with equal values of the sweep variables that both tasks have."""
+        """Return the subtasks of ``name`` whose values of common sweep variables equal those of ``task``."""
         there = compiled.graph.workflow.tasks[self._places[name]].sweep
         here = compiled.description(task).sweep
         if there is None or here is None:

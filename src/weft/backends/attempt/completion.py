@@ -113,7 +113,7 @@ class TaskMonitor:
 
 
 def _keep_restart_files(context: ProjectContext, attempt: ActiveAttempt) -> bool:
-    """Copy the restart files of an attempt; return False if they are being written or unreadable."""
+    """Copy the restart files of an attempt if they changed and are complete; return whether it was done."""
     into = context.layout.checkpoints(context.execution, attempt.run, attempt.task)
     _, names = monitored_files(context.compiled_workflow(attempt.run), attempt.task)
     try:
@@ -254,7 +254,7 @@ class AttemptFinisher:
         )
 
     def stage_out(self, attempt: ActiveAttempt, product: Product | None) -> ev.StagedOut:
-        """Publish the outputs with a target and the results of the workflow; return the event."""
+        """Publish the outputs with a target and the workflow's results; return the event that reports it."""
         if product is None:
             return ev.StagedOut(attempt=attempt.number, problem="the record of its outputs is missing")
         compiled = self._context.compiled_workflow(attempt.run)

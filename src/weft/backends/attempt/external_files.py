@@ -187,7 +187,7 @@ def _url_problem(what: str, url: str, error: Exception) -> StagingProblem:
 
 
 def _without_secrets(url: str) -> str:
-    """Remove user name and password from a URL."""
+    """Return a URL without its user name and password."""
     return re.sub(r"//[^/@]*@", "//", url)
 
 

@@ -151,7 +151,7 @@ class RunProducts:
         self._before: dict[tuple[int, int], Product] = {}
 
     def add(self, product: Product) -> None:
-        """Add a product; one without files, result and exit code is not needed by any consumer."""
+        """Add a product; one without files, result and exit code is ignored, because no task reads it."""
         if not product.files and not product.result and not product.exit_code:
             return
         key = product.run, product.task

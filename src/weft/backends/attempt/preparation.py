@@ -100,7 +100,7 @@ class AttemptPreparer:
         )
 
     def prepare(self, attempt: ActiveAttempt) -> PreparedAttempt:
-        """Stage the remaining files and render the command."""
+        """Stage the remaining files and render the command; return the program, or why it cannot start."""
         try:
             return self._prepare(attempt)
         except StagingProblem as problem:

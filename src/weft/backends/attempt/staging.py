@@ -162,7 +162,7 @@ class DigestCache:
             return self._read(fd, name, found.status) if found.is_file else self.of(fd, name)
 
     def of_tree(self, root: Path, parts: Parts) -> tuple[str, list[TreeEntry]]:
-        """Return the digest of a directory and its entries."""
+        """Return the digest of a directory, and the list of its entries."""
         pairs = [
             (entry, self._of_tree_entry(root, directory, entry) if entry.is_file else "")
             for directory, entry in walk_tree(root, parts)

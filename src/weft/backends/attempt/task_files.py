@@ -264,7 +264,7 @@ class TaskFiles:
     def _changed(
         self, name: str, read: Callable[[str], _Found], problems: list[str], *, tail: bool = False
     ) -> _Found | None:
-        """Parse a file if its signature changed since the previous observation."""
+        """Return the parsed content of a file that changed since the previous observation; else None."""
         if (signature := read_signature(self._workdir, name)) == self._signatures.get(name):
             return None
         # A file modified during the read has another signature at the next observation.

@@ -51,7 +51,7 @@ class DirectoryEntry:
 
 
 def walk_directories(root: Path, parts: Sequence[str] = ()) -> Iterator[tuple[int, list[DirectoryEntry]]]:
-    """Iterate over a directory and its subdirectories; each descriptor is valid until the next iteration."""
+    """Yield (descriptor, entries) per directory of a tree; it is valid until the next iteration."""
     todo = [tuple(parts)]
     while todo:
         here = todo.pop()

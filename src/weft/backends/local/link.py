@@ -48,7 +48,7 @@ _AFTER_BEAT_S = 3.0
 
 
 def is_alive(identity: Record | None) -> bool:
-    """Return whether the runner of a ``pid`` record is running, stopped or not."""
+    """Return whether the process of a runner's ``pid`` record still exists; it may be stopped."""
     if identity is None or identity.get("boot") != boot_id():
         return False
     found = read_process(int(str(identity["pid"])))
@@ -351,7 +351,7 @@ class RunnerLink:
                 self._lost = True
 
     def receive(self) -> list[_Message]:
-        """Return the received messages without waiting; raise RunnerGone after the last one."""
+        """Return the messages received so far without waiting; raise RunnerGone if the connection is lost."""
         if self._connection is None:
             raise RunnerGone(f"no runner is connected in {self.directory}")
         if (lines := self._connection.receive()) is None:
@@ -402,14 +402,14 @@ class RunnerLink:
         return self.beat_age_s() > _SILENT_S and self.alive
 
     def kill_orphans(self) -> tuple[int, ...]:
-        """Kill the orphans of a dead runner and return their numbers; raises RunnerFailed."""
+        """Kill the orphans of a dead runner and return their process numbers; raises RunnerFailed."""
         try:
             return kill_orphans(self._records)
         except TimeoutError as error:
             raise RunnerFailed(f"the dead runner in {self.directory} left {error}") from error
 
     def kill(self, timeout_s: float = 10.0) -> tuple[int, ...]:
-        """Kill the runner and all its tasks; return the numbers of the killed orphans."""
+        """Kill the runner and all its tasks; return the process numbers of the killed orphans."""
         if self._child_exists() and self._child is not None:
             os.kill(self._child, signal.SIGKILL)
         self._signal_runner(signal.SIGKILL)
@@ -472,7 +472,7 @@ class RunnerPool:
         self._send(machine, {"do": "signal", "attempt": attempt, "signal": name})
 
     def forget(self, machine: int, attempt: int) -> None:
-        """Drop the end of a program that is now in the journal."""
+        """Drop the stored end of an attempt's program, because the journal contains it now."""
         self._cancelled.pop(attempt, None)
         confirmed = self._confirmed.setdefault(machine, [])
         confirmed.append(attempt)

@@ -83,7 +83,7 @@ class SealedRecords:
         os.pwrite(file, self.sealed(name, encode_record(record).ljust(_FIXED)), 0)
 
     def opened(self, name: str) -> int:
-        """Open a file that is overwritten in place."""
+        """Return a descriptor of a file that is overwritten in place."""
         self.make_own(name)
         return os.open(name, _OVER, 0o600, dir_fd=self.folder)
 
@@ -117,7 +117,7 @@ class SealedRecords:
         return record if isinstance(record, dict) else None
 
     def replace(self, name: str, content: bytes) -> None:
-        """Write a temporary file and rename it; raises OSError."""
+        """Replace the content of a file atomically; raises OSError."""
         beside = "new"
         try:
             file = os.open(beside, _NEW, 0o600, dir_fd=self.folder)

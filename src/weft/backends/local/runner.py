@@ -32,7 +32,7 @@ CANNOT_WRITE = 64
 
 
 def main(directory: str) -> int:
-    """Serve a directory until no work is left; return the exit code."""
+    """Run the runner of a directory until no work is left; return its exit code."""
     # Imported here because the package stubs must be installed first.
     from weft.backends.local.records import SealedRecords
     from weft.backends.local.runner_loop import Runner

@@ -60,7 +60,7 @@ class EngineSocket:
         self.poll.register(self._listener, select.POLLIN)
 
     def _listen(self) -> socket.socket:
-        """Bind through the directory's descriptor: a socket path is limited to 107 characters."""
+        """Return the listening socket, bound through a descriptor: a path has at most 107 characters."""
         self._remove()
         listener = socket.socket(socket.AF_UNIX)
         mask = os.umask(0o077)
@@ -621,7 +621,7 @@ class Runner:
         return max(0, int((until_s - time.monotonic()) * 1000.0) + 1)
 
     def _wake(self) -> None:
-        """Read the received signals; ended tasks are reaped in every turn anyway."""
+        """Read the received signals; after a terminating signal, end all tasks and start no more."""
         try:
             numbers = set(self._woken.recv(4096))
         except BlockingIOError:

@@ -223,7 +223,7 @@ def match_positions(patterns: Iterable[str], names: Sequence[str]) -> list[int]:
 
 
 def matches_task(name: str, label: str) -> bool:
-    """Return whether ``name`` is the name of a subtask (``lapw1[3]``) or of its task (``lapw1``)."""
+    """Return whether ``name`` is the label of a subtask (``lapw1[3]``) or names its task (``lapw1``)."""
     return label == name or label.partition("[")[0] == name
 
 

@@ -140,7 +140,7 @@ class Host:
 
     @property
     def up(self) -> bool:
-        """Return whether the host is not failed."""
+        """Return whether all failures of the host are repaired."""
         return self.failures == 0
 
     def answers(self, what: str) -> bool:

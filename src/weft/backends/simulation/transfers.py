@@ -103,7 +103,7 @@ class UnsharedTransfers:
         return self._ends[0][0] if self._ends else math.inf
 
     def ended(self, now: float) -> list[int]:
-        """Return the transfers that ended."""
+        """Return the transfers that ended by ``now`` and were not returned yet, in order of time."""
         found: list[int] = []
         while self.next_end() <= now:
             flow = heapq.heappop(self._ends)[2]
@@ -169,7 +169,7 @@ class SharedTransfers:
             self._changed(queue)
 
     def next_end(self) -> float:
-        """Return the time of the next change."""
+        """Return the time at which a transfer next ends or starts to use bandwidth; infinity: never."""
         if self._ended:
             return self._ended[0][0]
         while self._changes and self._order[self._changes[0][1]].next_s != self._changes[0][0]:
@@ -177,7 +177,7 @@ class SharedTransfers:
         return self._changes[0][0] if self._changes else math.inf
 
     def ended(self, now: float) -> list[int]:
-        """Return the transfers that ended."""
+        """Return the transfers that ended by ``now`` and were not returned yet, in order of time."""
         self.advance(now)
         found, self._ended = sorted(self._ended), []
         return [flow for _, _, flow in found]

@@ -65,7 +65,7 @@ class TrueDurations:
         return block
 
     def _law_of(self, task: int) -> tuple[float, float]:
-        """Return bias and spread of a task if the scenario states them by task."""
+        """Return the bias and the spread of a task, for scenarios that state them by task."""
         label = self._labels[task]
         if (law := self._laws.get(label)) is None:
             law = self._laws[label] = _lognormal_parameters(
@@ -85,8 +85,8 @@ _OTHER_CODES = (0, 1, 2)
 def find_loop_exit_codes(
     workflow: Workflow, scenario: Scenario, params: Mapping[str, object]
 ) -> dict[str, tuple[Loop, int, int, int]]:
-    """Return by last task of a loop: the loop, its true iterations, and the exit codes before and in the last
-    iteration.
+    """Return, by the last task of each loop: the loop, its true number of iterations, the exit code of the
+    task before the last iteration, and its exit code in the last one.
 
     A loop whose condition does not depend on the exit code of its last task is left out: the results in the
     scenario decide how often it iterates.

@@ -40,7 +40,7 @@ _LONGER, _FLUCTUATION = 0.25, 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _MoldableStage:
-    """Tasks of one type with dependencies of one form."""
+    """Tasks with the same table of times and the same form of dependency."""
 
     count: int
     seconds: Mapping[int, float]
