@@ -32,9 +32,9 @@ class Capabilities:
     limits_time: bool
     limits_memory: bool
     signals: bool
-    """Whether a running program can be suspended, resumed, and asked to write its restart files."""
+    """Whether a running program can be suspended, resumed, and signalled to write its restart files."""
     own_disk: bool
-    """Whether its machines do not share the file system of the project."""
+    """Whether its machines have file systems of their own, separate from the project's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -442,7 +442,7 @@ class _PortFeed:
 
     axes: _Axes
     producer: str | None = None
-    """None for a source or a constant."""
+    """Name of the processor that writes the data; None for a source or a constant."""
     port: str = ""
     gathered: int = 0
     """Number of innermost axes of the producer whose items are gathered in one container."""

@@ -41,7 +41,7 @@ class TemplateEntry:
 
     key: str
     value: str
-    """Never empty; a keyword without a value is ignored."""
+    """The text after ``=``; never empty, because a keyword without a value is ignored."""
     line: int
     column: int
     """Column of the first character of the value."""

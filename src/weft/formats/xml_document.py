@@ -53,7 +53,7 @@ class XmlElement:
     """One element, without the text between its children."""
 
     name: str
-    """The name without its prefix."""
+    """The name without its namespace prefix."""
     attributes: Mapping[str, str]
     line: int | None
     children: list[XmlElement] = field(default_factory=list)

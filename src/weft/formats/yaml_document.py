@@ -426,7 +426,7 @@ def _join_pair(high: int, low: int) -> str:
 
 _WIDTH = 100
 _CONTAINERS = (dict, list, tuple, Mapping)
-"""The abstract class is last, since its check is slow."""
+"""Types of lists and mappings; the abstract class is last, since its check is slow."""
 _BAD_START = re.compile(r"-(?:\s|$)|[?:,\[\]{}#&*!|>'\"%@`]|---|\.\.\.")
 _BAD_INSIDE = re.compile(r":(?:\s|$)|\s#")
 _FLOW_SIGNS = re.compile(r"[,\[\]{}?]")

@@ -309,7 +309,7 @@ _CASES = {
     "DG": _MigrationCase(partial(_WHOLE, loop=True), _ALL_STRATEGIES, {"heft": 4.4}),
 }
 _QUICK_RUNS = {"LAPW1 genetic": _SEEDS, "DAG1 heft": _SEEDS, "DG heft": 1, "one violation": 3, "calm": 1}
-"""Cells and runs without ``full``; cells judged by A1.9 keep all seeds."""
+"""By cell: the number of runs without ``full``; cells judged by A1.9 keep all seeds."""
 
 
 class MigrationStudy:

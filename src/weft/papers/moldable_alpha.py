@@ -113,7 +113,7 @@ TABLE = {
         TableSettings(100, "steady-state", "up to 30,000"),
     ),
 }
-"""By alpha: for small and for large workflows. Mutation was 0.001 with rank, 0.01 with steady-state
+"""By alpha: settings for small and large workflows. Mutation was 0.001 with rank, 0.01 with steady-state
 selection.
 """
 
@@ -195,7 +195,7 @@ _FIGURES = {
         Figure(*_SPENT, "", "-12 %"),
     ),
 }
-"""By objective and size, alpha 0.5; figures of the prototype are those of its best run where it states no
+"""By objective and number of tasks, alpha 0.5; the prototype's figures are of its best run if it states no
 medians.
 """
 _SWEEP = {0.95: ("904 s", "37,988"), 0.05: ("5,402 s", "33,345")}

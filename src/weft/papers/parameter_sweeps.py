@@ -110,7 +110,7 @@ class SweepFactor:
     """One factor of Table I."""
 
     name: str
-    """The paper's name."""
+    """The paper's name of the factor."""
     parameter: str
     points: Sequence[float]
     xdcp: Claim

@@ -152,7 +152,7 @@ class Figure:
     band: ToleranceBand | None = None
     accepts: str = ""
     digits: int | None = None
-    """By default 1 with a unit, else 0."""
+    """Number of decimals; by default 1 with a unit, else 0."""
 
     def fields(self) -> dict[str, Any]:
         """Return the fields of a result row that do not depend on results."""

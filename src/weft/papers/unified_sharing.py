@@ -48,7 +48,7 @@ from weft.workflow.task import JobSpec, Task
 from weft.workflow.workflow import Workflow
 
 POLICIES = ("srpt", "foft", "fcfs", "g-heft")
-"""Ordered by mean slowdown, the smallest first."""
+"""The compared policies, ordered by mean slowdown, the smallest first."""
 _PROTOTYPE = {"srpt": 5.1, "foft": 7.4, "fcfs": 12.9, "g-heft": 39.2}
 _ABOVE = ToleranceBand(least=1.0 + 1e-9)
 """Accepted ratios: greater than 1, without equality."""

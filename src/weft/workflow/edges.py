@@ -240,7 +240,7 @@ class FileDependencies:
         self._edges = edges
         self._row: list[int] = []
         self._output: list[Output] = []
-        """All outputs, and the rows that write them."""
+        """``_output``, ``_row``: all outputs, and for each the row that writes it."""
         self._writer: dict[str, int] = {}
         """By file name: the index of the first output of that name."""
         self._more: dict[str, list[int]] = {}

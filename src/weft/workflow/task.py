@@ -32,7 +32,7 @@ class Input:
     compressed: bool = False
     """Decompressed on the machine (docs/papers/adaptive-jobs.md, section 6)."""
     entry: int | None = field(default=None, compare=False, repr=False)
-    """Its entry of ``inputs`` in the workflow file, for the locations of errors."""
+    """Position of its entry in ``inputs`` of the workflow file, for the locations of errors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ class Dependency:
     condition: Expression | None = None
     """A condition over ``exit_code`` and ``result`` of ``task``; if false, this branch is not taken."""
     entry: int | None = field(default=None, compare=False, repr=False)
-    """Its entry of ``after`` in the workflow file, for the locations of errors."""
+    """Position of its entry in ``after`` of the workflow file, for the locations of errors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,9 +111,9 @@ class JobSpec:
     epilog: str | None = None
     """User command that cleans up after the task."""
     selector: str | None = None
-    """User policy that selects the machine."""
+    """Name of the policy that selects the machine of this task."""
     evaluator: str | None = None
-    """User contract that evaluates the progress."""
+    """Contract of this task: a factor, seconds per iteration, ``none``, or a program."""
     version: str | None = None
     """Part of the fingerprint: change it when the program changed but its files did not."""
 

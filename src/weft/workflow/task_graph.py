@@ -112,7 +112,7 @@ class TaskGraph:
     """Every parameter with its value."""
 
     names: tuple[str, ...]
-    """``lapw0``, ``lapw1[3]``, ``t[2,0.4]``."""
+    """Per task: its name, such as ``lapw0``, ``lapw1[3]`` or ``t[2,0.4]``."""
     template: Indices
     """Per task: index in ``workflow.tasks``; tasks of one template are one kind in statistics."""
     points: tuple[tuple[Value, ...], ...]
@@ -132,7 +132,7 @@ class TaskGraph:
     counts: Indices
     """Per task: index into ``count_sets``."""
     count_sets: tuple[tuple[int, ...], ...]
-    """Allowed node counts, ascending."""
+    """Sets of allowed node counts, each ascending."""
     cores: Floats
     """Per task: cores per node; 0: not stated."""
     resource_names: tuple[str, ...]

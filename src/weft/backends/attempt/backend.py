@@ -49,7 +49,7 @@ class SurvivingPrograms:
     running: set[int] = field(default_factory=set)
     """Attempts whose programs still run."""
     ends: dict[int, ProgramReport] = field(default_factory=dict)
-    """Attempts whose programs have ended since."""
+    """By attempt: the report on a program that has ended since."""
     starts: dict[int, Mapping[str, Any]] = field(default_factory=dict)
     """By attempt: ``at`` (wall-clock time of the start) and ``reminder`` (see ``ActiveAttempt.save``)."""
 

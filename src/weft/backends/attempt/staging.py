@@ -131,7 +131,7 @@ def copy_content(source: int, target: int, expected_bytes: int) -> tuple[int, st
 
 
 _SETTLED_NS = 1_000_000_000
-"""Minimal age of a modification before the file's digest is cached."""
+"""Minimum age of a file's last modification before its digest is cached."""
 _MAX_CACHED = 65_536
 
 _Key = tuple[int, int, int, int]

@@ -44,7 +44,7 @@ from weft.errors import WeftError
 _TICK_S = 2.0 / TICKS_PER_S
 """Possible difference between the kernel's start times and the clock."""
 _AFTER_BEAT_S = 3.0
-"""A runner writes a heartbeat once a second; under load it may be late."""
+"""Seconds after its last heartbeat in which a runner may have started processes; beats may be late."""
 
 
 def is_alive(identity: Record | None) -> bool:

@@ -132,7 +132,7 @@ class Host:
     """Number of failures that have not been repaired yet."""
     silent: dict[str, int] = field(default_factory=lambda: {"job-manager": 0, "gatekeeper": 0})
     programs: dict[int, Program] = field(default_factory=dict)
-    """By attempt, in order of start."""
+    """By attempt: the running programs, in order of start."""
     cache: dict[str, float] = field(default_factory=dict)
     """Shared input files with the time at which each is complete."""
     _changes: list[tuple[float, float, float]] = field(default_factory=lambda: [(0.0, 0.0, 1.0)])
