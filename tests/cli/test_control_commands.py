@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 
 import pytest
@@ -57,6 +58,12 @@ def test_tasks_are_held_released_and_moved(project: Project, engine) -> None:
     assert project.weft("release", "b[1]").code == 0
     wait_for(lambda: project.json("status")["kinds"][1]["done"] == 1)
     assert engine.poll() is None  # the other one is held
+    shown = project.weft("status").out
+    assert re.search(r"^  kind +waiting +running +done +reused +failed +held$", shown, re.MULTILINE)
+    assert re.search(r"^  b +- +- +1 +- +- +1$", shown, re.MULTILINE)
+    assert "\nnothing can start: 1 task is held; `weft release` continues\n" in shown
+    assert "time left" not in shown
+    assert project.json("status")["left_unknown"] == "1 task is held"
     answer = project.json("release")
     assert (answer["asked"], [each["granted"] for each in answer["answers"]]) == ("release", [True])
     assert engine.wait(timeout=PATIENCE_S) == 0

@@ -156,7 +156,7 @@ def test_logs_prints_the_output_of_a_task(done: Project) -> None:
 
 def test_logs_explains_reused_tasks_and_errors(done: Project) -> None:
     assert done.weft("run", "tiny.yaml", "-q").code == 0
-    assert "reused from an earlier run" in done.weft("logs", "a").err
+    assert "reused from run 1 (select it with --run 1)" in done.weft("logs", "a").err
     assert done.weft("logs", "a", "--run", "1").out == "made a\n"
     done.write("bad.yaml", "weft: 1\nname: bad\ntasks: {a: {command: 'echo wrong >&2; exit 1'}}\n")
     assert done.weft("run", "bad.yaml", "-q").code == 1

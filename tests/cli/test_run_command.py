@@ -181,7 +181,11 @@ def test_tasks_that_could_not_start_count_as_failed_or_cancelled(project: Projec
         "  later: {command: 'true', after: bare}\n",
     )
     done = project.weft("run", "broken.yaml")
-    assert re.search(r"^  kind +done +failed .*\n  bare +0/1 +2 ", done.out, re.MULTILINE), done.out
+    assert re.search(
+        r"^  kind +done +failed attempts +cancelled .*\n  bare +0/1 +2 .*\n  later +0/1 +- +1 ",
+        done.out,
+        re.MULTILINE,
+    ), done.out
     assert project.weft("logs", "bare").err == "no output: staging failed, so the task did not run\n"
     shown = project.weft("status").out
     assert re.search(r"^  kind .* failed  cancelled$", shown, re.MULTILINE)

@@ -124,6 +124,8 @@ def test_a_killed_engine_is_resumed_while_its_program_runs(slow: Project) -> Non
         process.wait()
         assert slow.json("status")["state"] == "interrupted"
         assert slow.programs() != []
+        status = slow.weft("status").out
+        assert "no engine is running; 1 program may still run: `weft resume` re-attaches" in status
         assert slow.weft("cancel").code == 0
         assert slow.json("ls")[0]["state"] == "cancelled"
         wait_for(lambda: not slow.programs())

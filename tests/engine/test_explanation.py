@@ -130,7 +130,7 @@ def test_condition_is_false_for_a_machine_that_is_down():
 def test_history_of_a_task_is_in_order():
     story = Recorded().explain("first").story
     assert [step.now for step in story] == sorted(step.now for step in story)
-    assert story[0].text.startswith("attempt 0: bound to quick")
+    assert story[0].text.startswith("attempt 1: bound to quick")
     assert story[-1].text == "it became completed"
 
 

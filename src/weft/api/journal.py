@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from weft.engine.explanation import Candidate, Explanation, PlacementChoice, explain
+from weft.engine.history import AttemptRecord
 from weft.engine.replay import ReplayResult, replay
 from weft.policies.policy import make_policy
+from weft.repository.database import open_database
 from weft.repository.journal import Journal
 from weft.repository.journal_store import SelectedJournal, find_journal
+from weft.repository.products import find_source_run
 from weft.units import format_count, format_seconds
 
 _SHOWN = 12
@@ -34,10 +38,27 @@ def explain_task(
         found = find_journal(journal, run)
     read, which = found.journal, found.position
     wanted = math.inf if at_s is None else at_s
-    explained = explain(
-        read.engine, read.entries, read.plans, task, run=which, at_s=wanted, rebuilt=read.rebuilt
+    return explain(
+        read.engine,
+        read.entries,
+        read.plans,
+        task,
+        run=which,
+        number=found.number,
+        at_s=wanted,
+        rebuilt=read.rebuilt,
+        name_source=None if found.database is None else partial(_name_source, found),
     )
-    return explained if found.number is None else replace(explained, run=found.number)
+
+
+def _name_source(found: SelectedJournal, attempt: AttemptRecord) -> str:
+    """Name the run whose outputs an attempt reuses."""
+    assert found.database is not None
+    assert found.execution is not None
+    assert attempt.reused_from is not None
+    with open_database(found.database) as database:
+        number = find_source_run(database, found.execution, attempt.number, attempt.reused_from)
+    return "an earlier run" if number is None else f"run {number}"
 
 
 def explanation_lines(found: Explanation, *, verbose: bool = False) -> Iterator[str]:

@@ -7,20 +7,21 @@ measured time over estimated time: median pace for P50, 90 % quantile for P90. B
 the range of the prediction is used. Tasks without a stated time have a placeholder in the plan and use the
 pace of completed tasks of their kind. Paces of different groups are averaged, weighted by planned seconds.
 
-The time left is unknown without a plan, while an open task has neither an estimate nor a completed task of
-its kind, if a loop states no expected number of iterations or exceeds it, and when the planned end has
-passed.
+The time left is unknown without a plan, while held tasks block the run, while an open task has neither an
+estimate nor a completed task of its kind, if a loop states no expected number of iterations or exceeds it,
+and when the planned end has passed.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from weft.engine.history import AttemptRecord, FailureRecord, History
 from weft.engine.journal import JournalEntry
+from weft.engine.kind_counts import KindCount, count_kinds
 from weft.engine.replan.promise import Promise, mark_untimed_tasks
 from weft.engine.state.compiled import LoopState
 from weft.engine.state.plan import PlanLine
@@ -31,34 +32,10 @@ from weft.instance.instance import Instance
 from weft.records import dataclass
 from weft.units import format_count, format_seconds
 
-_S = TaskState
-_WAITING = (_S.WAITING, _S.READY, _S.SCHEDULED, _S.PROLOG)
-_RUNNING = (_S.SUBMITTED, _S.RUNNING, _S.EPILOG, _S.MIGRATING, _S.SUSPENDED)
-_DONE = (_S.COMPLETED, _S.SKIPPED)
-_FAILED = (_S.FAILED, _S.STOPPED)
-_STATES = len(TaskState)
+_BLOCKED = {TaskState.HELD, TaskState.WAITING}
+_QUEUED = (TaskState.SCHEDULED, TaskState.PROLOG)
 _KEPT = 1_000
 """Completed tasks per run used for the pace, and number of stored failures."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KindCount:
-    """Task counts of one kind in one run."""
-
-    run: int
-    """Index of the run in the engine."""
-    workflow: str
-    kind: str
-    tasks: int
-    waiting: int
-    running: int
-    done: int
-    """Completed, reused or skipped tasks."""
-    taken_over: int
-    """Number of ``done`` tasks whose outputs came from an earlier run."""
-    failed: int
-    held: int = 0
-    cancelled: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,8 +56,6 @@ class ExecutionProgress:
     def __init__(self, history: History, state: EngineState) -> None:
         self.history = history
         self.state = state
-        self.taken_over: Counter[tuple[int, str]] = Counter()
-        """By (run, kind): tasks reused from earlier executions."""
         self.stale: dict[tuple[int, str], Counter[str]] = {}
         """By (run, kind): reasons why earlier results were stale, with their counts."""
         self.ran: Counter[tuple[int, str]] = Counter()
@@ -91,8 +66,8 @@ class ExecutionProgress:
         """By (run, kind), for tasks without a stated time: measured seconds over the placeholder."""
         self._untimed_tasks: dict[int, tuple[Instance, frozenset[str]]] = {}
         """By run: its instance and the names of the tasks without a stated time."""
-        self._counted = (0, 0)
-        """Number of reused and of succeeded attempts that are counted."""
+        self._counted = 0
+        """Number of succeeded attempts that are counted."""
         self._count()
 
     def take(self, entry: JournalEntry) -> None:
@@ -101,18 +76,21 @@ class ExecutionProgress:
         self._count()
 
     @property
+    def taken_over(self) -> Counter[tuple[int, str]]:
+        """Return by (run, kind) the number of tasks reused from earlier executions."""
+        return self.history.taken_over
+
+    @property
     def failures(self) -> list[FailureRecord]:
         """Return the last failures."""
         return self.history.failures[-_KEPT:]
 
     def _count(self) -> None:
         """Count the attempts that ended since the last call."""
-        reused, succeeded = self.history.reused, self.history.succeeded
-        for attempt in reused[self._counted[0] :]:
-            self.taken_over[attempt.run, attempt.kind] += 1
-        for attempt in succeeded[self._counted[1] :]:
+        succeeded = self.history.succeeded
+        for attempt in succeeded[self._counted :]:
             self._add(attempt)
-        self._counted = len(reused), len(succeeded)
+        self._counted = len(succeeded)
 
     def _add(self, attempt: AttemptRecord) -> None:
         key = attempt.run, attempt.kind
@@ -162,39 +140,8 @@ class ExecutionProgress:
 
     def counts(self, run: int | None = None) -> list[KindCount]:
         """Return the task counts of one run, or of all, by kind in the order of the workflow."""
-        return [row for each in self.state.runs if run in (None, each.index) for row in self._of(each)]
-
-    def _of(self, run: RunState) -> Iterator[KindCount]:
-        graph = run.compiled.graph
-        templates = np.asarray(graph.template, dtype=np.int64)
-        states = np.frombuffer(bytes(run.state), dtype=np.uint8)
-        kinds = graph.workflow.tasks
-        table = np.bincount(templates * _STATES + states, minlength=len(kinds) * _STATES)
-        rows: dict[str, list[int]] = {}
-        for kind, row in zip(kinds, table.reshape(-1, _STATES).tolist(), strict=True):
-            if any(row):
-                before = rows.get(kind.program)
-                rows[kind.program] = (
-                    row if before is None else [a + b for a, b in zip(before, row, strict=True)]
-                )
-        for name, row in rows.items():
-
-            def summed(states: tuple[TaskState, ...], row: list[int] = row) -> int:
-                return sum(row[state] for state in states)
-
-            yield KindCount(
-                run=run.index,
-                workflow=run.compiled.key,
-                kind=name,
-                tasks=sum(row),
-                waiting=summed(_WAITING),
-                running=summed(_RUNNING),
-                done=summed(_DONE),
-                taken_over=self.taken_over[run.index, name],
-                failed=summed(_FAILED),
-                held=row[_S.HELD],
-                cancelled=row[_S.CANCELLED],
-            )
+        chosen = [each for each in self.state.runs if run in (None, each.index)]
+        return [row for each in chosen for row in count_kinds(each, self.history)]
 
 
 _NOT_YET = 0.05
@@ -212,6 +159,8 @@ class TimeLeft:
     p90_s: float | None
     why: str = ""
     """Reason why the time is unknown; may be empty."""
+    held: int = 0
+    """Number of held tasks, if nothing runs and nothing else can start; otherwise 0."""
 
     def __str__(self) -> str:
         if self.p50_s is None:
@@ -233,6 +182,9 @@ def _rounded(seconds: float) -> str:
 def latest_of(found: Sequence[TimeLeft]) -> TimeLeft:
     """Return the time until the last of several runs ends."""
     unknown = [each for each in found if each.p50_s is None]
+    if held := sum(each.held for each in unknown):
+        others = [each for each in found if not each.held and each.p50_s != 0.0]
+        return _blocked(held) if not others else TimeLeft(p50_s=None, p90_s=None, why=_held_text(held))
     if unknown:
         return unknown[0]
     late = [each.p90_s for each in found if each.p90_s is not None]
@@ -242,12 +194,33 @@ def latest_of(found: Sequence[TimeLeft]) -> TimeLeft:
     )
 
 
+def _blocked(held: int) -> TimeLeft:
+    return TimeLeft(p50_s=None, p90_s=None, why=_held_text(held), held=held)
+
+
+def _held_text(held: int) -> str:
+    return f"{format_count(held, 'task')} {'is' if held == 1 else 'are'} held"
+
+
+def _count_blocking(run: RunState) -> int:
+    """Return the number of held tasks if no other task of the run is running or can start, else 0."""
+    if not (held := bytes(run.state).count(TaskState.HELD)):
+        return 0
+    states = set(run.state) - FINAL - _BLOCKED
+    active = (task for task, state in enumerate(run.state) if state in states)
+    # A task may be in the queue of a machine before its predecessors have ended.
+    is_active = any(run.state[task] not in _QUEUED or not run.missing[task] for task in active)
+    return 0 if is_active else held
+
+
 def time_left(
     run: RunState, progress: ExecutionProgress, now_s: float, promise: Promise | None = None
 ) -> TimeLeft:
     """Estimate the remaining time of a run; ``promise`` is the prediction made before it began."""
     if run.ending:
         return TimeLeft(p50_s=0.0, p90_s=0.0)
+    if held := _count_blocking(run):
+        return _blocked(held)
     further_s = None if run.plan is None else _further_s(run, run.plan.line)
     if run.plan is None or further_s is None:
         return UNKNOWN

@@ -114,7 +114,7 @@ class RunResult:
             f"<td style='text-align:left'>{escape(text)}</td></tr>"
             for label, text in execution_facts(executed)
         )
-        shown = executed.failures[:_SHOWN_FAILURES]
+        shown = executed.listed_failures[:_SHOWN_FAILURES]
         failures = "".join(f"<pre>{escape(each.headline)}</pre>" for each in shown)
         kinds = _table_html(kind_table(executed))
         return f"<b>{escape(executed.title)}</b><table>{facts}</table>{kinds}{failures}"

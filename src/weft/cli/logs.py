@@ -51,6 +51,7 @@ def command(
     """
     from weft.api.project import OpenProject, follow_run
     from weft.api.report import TaskLog, find_attempt
+    from weft.repository.products import find_source_run
 
     with OpenProject.at(project) as opened:
         found, followed = follow_run(opened, run)
@@ -68,8 +69,11 @@ def command(
             time.sleep(_PAUSE_S)
             _print(log)
         _print(log)
+        source = None
+        if (earlier := tried.reused_from) is not None:
+            source = find_source_run(opened.database, found.execution, tried.number, earlier)
     if log.offset == 0:
-        _explain_missing_output(tried, other, stderr=stderr)
+        _explain_missing_output(tried, other, source, stderr=stderr)
 
 
 def _is_running(
@@ -98,11 +102,15 @@ def _print(log: TaskLog) -> None:
     stream.flush()
 
 
-def _explain_missing_output(tried: AttemptRecord, other: TaskLog, *, stderr: bool) -> None:
-    """Print why there is no output."""
+def _explain_missing_output(
+    tried: AttemptRecord, other: TaskLog, source: int | None, *, stderr: bool
+) -> None:
+    """Print why there is no output; ``source`` is the run whose outputs were reused."""
     name, option = ("standard output", "omit --stderr") if stderr else ("standard error", "--stderr shows it")
-    if tried.ended_s is not None and tried.started_s is None and tried.ending == "completed":
-        click.echo("no output: the task was reused from an earlier run (select it with --run)", err=True)
+    if tried.reused_from is not None:
+        earlier, number = ("an earlier run", "") if source is None else (f"run {source}", f" {source}")
+        text = f"no output: the task was reused from {earlier} (select it with --run{number})"
+        click.echo(text, err=True)
     elif any(other.more()):
         click.echo(f"no output; there is some on its {name}: {option}", err=True)
     elif tried.cause == "staging":
@@ -126,5 +134,6 @@ def _record(
                 break
         return found[:_MOST_BYTES].decode("utf-8", errors="replace")
 
+    followed.history.measure_useful_work()
     attempt = tried.as_record(names) | {"run": run.number}
     return {"attempt": attempt, "records": records, "out": text(out), "err": text(err)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING
 
@@ -15,8 +15,9 @@ from weft.reports.text import TextTable, fitted, printable, promise_text
 from weft.units import format_count, format_seconds
 
 if TYPE_CHECKING:
-    from weft.api.progress import ExecutionProgress, KindCount, TimeLeft
+    from weft.api.progress import ExecutionProgress, TimeLeft
     from weft.engine.history import FailureRecord
+    from weft.engine.kind_counts import KindCount
     from weft.engine.replan.promise import Promise
     from weft.engine.state.run import RunState
     from weft.reports.execution_records import AttemptLogs
@@ -29,20 +30,6 @@ _AT_LEAST = 3
 """Minimal number of rows of the table of kinds."""
 _LOW = 8
 """Terminals with at most this many lines do not show the prediction."""
-
-
-def sum_by_workflow(counts: Sequence[KindCount]) -> list[KindCount]:
-    """Add up the counts of runs of the same workflow."""
-    from weft.api.progress import KindCount
-
-    found: dict[tuple[str, str], KindCount] = {}
-    for each in counts:
-        if (before := found.get((each.workflow, each.kind))) is not None:
-            numbers = ("tasks", "waiting", "running", "done", "taken_over", "failed", "held", "cancelled")
-            both = {name: getattr(before, name) + getattr(each, name) for name in numbers}
-            each = KindCount(run=before.run, workflow=each.workflow, kind=each.kind, **both)
-        found[each.workflow, each.kind] = each
-    return list(found.values())
 
 
 @dataclass(slots=True, kw_only=True)
@@ -63,6 +50,8 @@ class RunDisplay:
 
     def counts(self) -> list[KindCount]:
         """Return the task counts by kind."""
+        from weft.engine.kind_counts import sum_by_workflow
+
         return sum_by_workflow(self.progress.counts(self.run))
 
     @property
@@ -76,6 +65,13 @@ class RunDisplay:
         return latest_of(
             [time_left(run, self.progress, now_s, self.promises.get(run.index)) for run in self._runs]
         )
+
+    def left_text(self, now_s: float) -> str:
+        """Return the remaining time as text, or that held tasks block all displayed runs."""
+        left = self.left(now_s)
+        if left.held:
+            return f"nothing can start: {left.why}; `weft release` continues"
+        return f"time left {left}"
 
     def promise_line(self) -> str:
         """Return the prediction if exactly one run is displayed and has one, else an empty string."""
@@ -93,7 +89,7 @@ class RunDisplay:
             if number:
                 parts.append(f"{number} {name}")
         so_far = format_seconds(round(now_s - self.began_s))
-        return f"{so_far}: {', '.join(parts)}; time left {self.left(now_s)}"
+        return f"{so_far}: {', '.join(parts)}; {self.left_text(now_s)}"
 
     def block(self, now_s: float, columns: int, rows: int) -> list[str]:
         """Return the lines of the display, limited to the size of the terminal."""
@@ -114,16 +110,17 @@ class RunDisplay:
         """Return the table of kinds; rows that do not fit are counted."""
         counts = self.counts()
         several = len({each.workflow for each in counts}) > 1
-        columns = (*_COLUMNS, "cancelled") if any(each.cancelled for each in counts) else _COLUMNS
+        further = [name for name in ("held", "cancelled") if any(getattr(each, name) for each in counts)]
+        columns = (*_COLUMNS, *further)
         rows: list[tuple[str, ...]] = []
         for each in counts:
             kind = f"{each.workflow}: {each.kind}" if several else each.kind
-            running, waiting = each.running, each.waiting + each.held
+            running, waiting = each.running, each.waiting
             if not self.has_engine:
                 running, waiting = 0, waiting + running
-            numbers = (waiting, running, each.done, each.taken_over, each.failed, each.cancelled)
-            texts = [str(number or "-") for number in numbers]
-            rows.append((printable(kind), *texts[: len(columns) - 1]))
+            numbers = [waiting, running, each.done, each.taken_over, each.failed]
+            numbers += [getattr(each, name) for name in further]
+            rows.append((printable(kind), *(str(number or "-") for number in numbers)))
         if len(rows) >= most:
             hidden = format_count(len(rows) - (most - 2), "more kind")
             rows = [*rows[: most - 2], (f"… {hidden}", *[""] * (len(columns) - 1))]

@@ -75,7 +75,7 @@ def _show(
     if state == "running" and engine is not None:
         click.echo(f"engine: {printable(str(engine))}")
     elif state == "interrupted":
-        click.echo("no engine is running; `weft resume` continues the run")
+        click.echo(_describe_missing_engine(found, view))
     for line in view.kind_lines():
         click.echo(f"  {line}")
     running = _running_attempts(view)
@@ -87,9 +87,18 @@ def _show(
     if len(running) > most:
         click.echo(f"  … {format_count(len(running) - most, 'more running task')}")
     if state == "running":
-        click.echo(f"time left {view.left(now_s)}")
+        click.echo(view.left_text(now_s))
     for line in view.failure_lines(*([len(view.progress.failures)] if verbose else [])):
         click.echo(printable(line))
+
+
+def _describe_missing_engine(found: RunRecord, view: RunDisplay) -> str:
+    """Return what can be done without an engine; one that was killed leaves its programs running."""
+    left = len(view.progress.running_attempts(view.run)) if found.state == "running" else 0
+    if not left:
+        return "no engine is running; `weft resume` continues the run"
+    programs = format_count(left, "program")
+    return f"no engine is running; {programs} may still run: `weft resume` re-attaches and continues the run"
 
 
 def _running_attempts(view: RunDisplay) -> list[RunningAttempt]:
@@ -107,7 +116,7 @@ def _record(
         "state": opened.state_of(found),
         "now_s": now_s,
         "engine": None if engine is None else asdict(engine),
-        "kinds": [asdict(each) for each in view.counts()],
+        "kinds": [asdict(each) | {"run": found.number} for each in view.counts()],
         "running": [
             asdict(each) | {"run": found.number, "for_s": max(0.0, now_s - each.since_s)}
             for each in _running_attempts(view)

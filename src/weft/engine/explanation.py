@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from types import MappingProxyType
 from typing import Any
 
 from weft.engine import messages
 from weft.engine.engine import Engine
-from weft.engine.history import History
+from weft.engine.history import AttemptRecord, History
 from weft.engine.journal import JournalEntry, note_fields
 from weft.engine.messages import Assign
 from weft.engine.reactions.failures import requests_rerun
@@ -179,60 +180,78 @@ _SHOWN_RECORDS = (
 """Record commands shown in the history of a task."""
 
 
-def _describe_message(state: EngineState, message: messages.Event | messages.Command) -> str:
-    """Return a text for the task's history about a message; "": the message is not shown."""
-    match message:
-        case messages.Started():
-            return "its program started"
-        case messages.Ended(story=story) as ended if story and requests_rerun(ended):
-            return f"its program was ended: {story}"
-        case messages.Ended(exit_code=code, cause=cause):
-            why = cause or ("no exit code" if code is None else f"exit code {code}")
-            return f"its program ended: {why}"
-        case messages.StagedIn(problem=problem):
-            return f"staging in failed: {problem}" if problem else "its input data arrived"
-        case messages.Checkpointed(work_done=done):
-            return f"it wrote restart files at {done:.0%} of the work"
-        case messages.Suspended():
-            return "the machine suspended it"
-        case messages.Resumed():
-            return "the machine resumed it"
-        case messages.RequirementsChanged(requirements=requirement, rank=rank):
-            named = (("requirement", requirement), ("rank", rank))
-            said = [f"{name} {text or 'none'}" for name, text in named if text is not None]
-            return f"it changed its requirements: {', '.join(said)}" if said else ""
-        case messages.Progressed(work_done=done) if done is not None:
-            return f"it reported {done:.0%} of the work"
-        case _:
-            return _describe_command(state, message)
+@dataclass(frozen=True, slots=True)
+class _MessageText:
+    """Texts for the history of a task; attempts are numbered per task, from 1."""
+
+    state: EngineState
+    history: History
+    name_source: Callable[[AttemptRecord], str]
+
+    def describe(self, message: messages.Event | messages.Command) -> str:
+        """Return a text for the task's history about a message; "": the message is not shown."""
+        match message:
+            case messages.Started():
+                return "its program started"
+            case messages.Ended(attempt=number, taken_over=int()):
+                return f"its outputs were reused from {self.name_source(self.history.attempts[number])}"
+            case messages.Ended(story=story) as ended if story and requests_rerun(ended):
+                return f"its program was ended: {story}"
+            case messages.Ended(exit_code=code, cause=cause):
+                why = cause or ("no exit code" if code is None else f"exit code {code}")
+                return f"its program ended: {why}"
+            case messages.StagedIn(problem=problem):
+                return f"staging in failed: {problem}" if problem else "its input data arrived"
+            case messages.Checkpointed(work_done=done):
+                return f"it wrote restart files at {done:.0%} of the work"
+            case messages.Suspended():
+                return "the machine suspended it"
+            case messages.Resumed():
+                return "the machine resumed it"
+            case messages.RequirementsChanged(requirements=requirement, rank=rank):
+                named = (("requirement", requirement), ("rank", rank))
+                said = [f"{name} {text or 'none'}" for name, text in named if text is not None]
+                return f"it changed its requirements: {', '.join(said)}" if said else ""
+            case messages.Progressed(work_done=done) if done is not None:
+                return f"it reported {done:.0%} of the work"
+            case _:
+                return self._describe_command(message)
+
+    def _describe_command(self, command: messages.Event | messages.Command) -> str:
+        match command:
+            case messages.Assign():
+                machine = self.state.machines[command.machine].name
+                how = "bound to" if command.reserve else "sent to the queue of"
+                why = f" ({command.reason})" if command.reason else ""
+                saved = f", from {command.restart_from:.0%} of the work" if command.restart_from else ""
+                return f"{self._attempt(command.attempt)}: {how} {machine}{why}{saved}"
+            case messages.StageIn(parcels=parcels):
+                return f"copying of its input data was requested ({format_count(len(parcels), 'part')})"
+            case messages.Start(attempt=number):
+                if self.history.attempts[number].reused_from is not None:
+                    return ""  # no program was submitted
+                return f"{self._attempt(number)}: submitted to {self.state.machines[command.machine].name}"
+            case messages.Cancel(reason=reason):
+                return f"{self._attempt(command.attempt)} was cancelled: {reason}"
+            case messages.Settle():
+                why = f": {command.reason}" if command.reason else ""
+                return f"it became {command.state.name.lower()}{why}"
+            case messages.RevertMigration():
+                return "its migration was called off"
+            case messages.CleanUp():
+                return f"{self._attempt(command.attempt)}: removal of its files was requested"
+            case _ if isinstance(command, _SHOWN_RECORDS) and (note := note_fields(command)) is not None:
+                value = "" if note.value is None else f" ({note.value:.2f})"
+                return f"{note.kind}{value}{': ' if note.text else ''}{note.text}"
+            case _:
+                return ""
+
+    def _attempt(self, number: int) -> str:
+        return f"attempt {self.history.attempts[number].task_attempt}"
 
 
-def _describe_command(state: EngineState, command: messages.Event | messages.Command) -> str:
-    match command:
-        case messages.Assign():
-            machine = state.machines[command.machine].name
-            how = "bound to" if command.reserve else "sent to the queue of"
-            why = f" ({command.reason})" if command.reason else ""
-            saved = f", from {command.restart_from:.0%} of the work" if command.restart_from else ""
-            return f"attempt {command.attempt}: {how} {machine}{why}{saved}"
-        case messages.StageIn(parcels=parcels):
-            return f"copying of its input data was requested ({format_count(len(parcels), 'part')})"
-        case messages.Start():
-            return f"attempt {command.attempt}: submitted to {state.machines[command.machine].name}"
-        case messages.Cancel(reason=reason):
-            return f"attempt {command.attempt} was cancelled: {reason}"
-        case messages.Settle():
-            why = f": {command.reason}" if command.reason else ""
-            return f"it became {command.state.name.lower()}{why}"
-        case messages.RevertMigration():
-            return "its migration was called off"
-        case messages.CleanUp():
-            return f"attempt {command.attempt}: removal of its files was requested"
-        case _ if isinstance(command, _SHOWN_RECORDS) and (note := note_fields(command)) is not None:
-            value = "" if note.value is None else f" ({note.value:.2f})"
-            return f"{note.kind}{value}{': ' if note.text else ''}{note.text}"
-        case _:
-            return ""
+def _name_execution(attempt: AttemptRecord) -> str:
+    return f"execution {attempt.reused_from}"
 
 
 _MAX_NAMED = 4
@@ -296,7 +315,7 @@ def _describe_attempt(state: EngineState, run: RunState, attempt: Attempt) -> li
     machine = state.machines[attempt.machine]
     found = []
     if (old := state.find_attempt(attempt.replaces)) is not None:
-        found.append(f"attempt {old.number} on {state.machines[old.machine].name} to end")
+        found.append(f"its earlier attempt on {state.machines[old.machine].name} to end")
     if run.missing[attempt.task]:
         found += _describe_predecessors(run, attempt.task)
     if attempt.staging:
@@ -308,9 +327,16 @@ def _describe_attempt(state: EngineState, run: RunState, attempt: Attempt) -> li
     return found
 
 
-def describe_standstill(state: EngineState) -> list[str]:
-    """Return lines that say what the tasks of each active run wait for; used if no event can occur."""
-    return [line for run in state.active.values() for line in _describe_run(state, run)]
+def describe_standstill(state: EngineState, numbers: Mapping[int, int] = MappingProxyType({})) -> list[str]:
+    """Return lines that say what the tasks of each active run wait for; used if no event can occur.
+
+    ``numbers`` holds the numbers of the runs shown to users (default: their indexes).
+    """
+    return [
+        f"run {numbers.get(run.index, run.index)}: {line}"
+        for run in state.active.values()
+        for line in _describe_run(state, run)
+    ]
 
 
 def _describe_run(state: EngineState, run: RunState) -> Iterator[str]:
@@ -323,10 +349,10 @@ def _describe_run(state: EngineState, run: RunState) -> Iterator[str]:
         groups.setdefault((_state_word(run, task), reasons), []).append(run.name(task))
     for (word, reasons), names in groups.items():
         wait = "waits" if len(names) == 1 else "wait"
-        yield f"run {run.index}: {', '.join(_shorten_list(names))} ({word}) {wait} for {reasons}"
+        yield f"{', '.join(_shorten_list(names))} ({word}) {wait} for {reasons}"
     rest = len(left) - min(len(stuck), _MAX_TASKS)
     if rest:
-        yield f"run {run.index}: {format_count(rest, 'more task')} not ended"
+        yield f"{format_count(rest, 'more task')} not ended"
 
 
 def _state_word(run: RunState, task: int) -> str:
@@ -397,18 +423,23 @@ def explain(
     task: str,
     *,
     run: int = 0,
+    number: int | None = None,
     at_s: float = math.inf,
     rebuilt: Callable[[int], Engine] | None = None,
+    name_source: Callable[[AttemptRecord], str] | None = None,
 ) -> Explanation:
     """Return why a task of a run is in its state at time ``at_s`` of a journal.
 
+    ``run`` is the index of the run in the journal, ``number`` the one shown to users (default: the index).
     ``fresh`` creates an engine with the settings of the journal. ``rebuilt(n)``, if given, returns an engine
     after the first n entries, for example from a snapshot; without it the entries are applied again.
+    ``name_source`` names the run whose outputs an attempt reuses (default: by its execution).
     """
+    shown = run if number is None else number
     engine, history = fresh(), History()
     engine.state.plans.update(plans)
     past = [entry for entry in entries if entry.now <= at_s]
-    story: list[ExplanationStep] = []
+    messages_of_task: list[tuple[JournalEntry, messages.Event | messages.Command]] = []
     placed: tuple[int, int] | None = None
     for index, entry in enumerate(past):
         engine.apply(entry.event, entry.now, entry.commands)
@@ -418,49 +449,55 @@ def explain(
                 continue
             if isinstance(message, Assign):
                 placed = index, position
-            if text := _describe_message(engine.state, message):
-                story.append(ExplanationStep(entry=entry.sequence, now=entry.now, text=text))
-    there = _find_run(engine, run)
+            messages_of_task.append((entry, message))
+    there = _find_run(engine, run, shown)
     if task not in there.compiled.names:
-        raise _unknown_task(there, task)
-    number = there.compiled.names.index(task)
+        raise _unknown_task(there, task, shown)
+    position = there.compiled.names.index(task)
     choice = None
     if placed is not None:
-        index, position = placed
+        index, command = placed
         before = rebuild(fresh(), past[:index], plans) if rebuilt is None else rebuilt(index)
-        choice = _reconstruct_choice(before, past[index], position)
-    waiting = there.state[number] in (TaskState.READY, TaskState.WAITING, TaskState.HELD)
+        choice = _reconstruct_choice(before, past[index], command)
+    describe = _MessageText(engine.state, history, name_source or _name_execution).describe
+    steps = (
+        ExplanationStep(entry=entry.sequence, now=entry.now, text=describe(message))
+        for entry, message in messages_of_task
+    )
+    waiting = there.state[position] in (TaskState.READY, TaskState.WAITING, TaskState.HELD)
     return Explanation(
-        run=run,
+        run=shown,
         workflow=there.compiled.key,
         task=task,
-        iteration=there.loops.iteration(number),
+        iteration=there.loops.iteration(position),
         at_s=engine.state.now if math.isinf(at_s) else at_s,
-        state=TaskState(there.state[number]).name.lower(),
+        state=TaskState(there.state[position]).name.lower(),
         waits_for=()
-        if there.state[number] in FINAL
-        else tuple(_list_wait_reasons(engine.state, there, number)),
+        if there.state[position] in FINAL
+        else tuple(_list_wait_reasons(engine.state, there, position)),
         choice=choice,
-        candidates=tuple(_judge_candidates(engine.state, there, number)) if waiting else (),
-        story=tuple(story),
+        candidates=tuple(_judge_candidates(engine.state, there, position)) if waiting else (),
+        story=tuple(step for step in steps if step.text),
     )
 
 
-def _find_run(engine: Engine, run: int) -> RunState:
+def _find_run(engine: Engine, run: int, shown: int) -> RunState:
     if run < len(engine.state.runs):
         return engine.state.runs[run]
     count = len(engine.state.runs)
     rule = f"runs 0 to {count - 1} exist at that time" if count else "no run has arrived by that time"
-    raise InvalidInput(f"no run {run}", rule=rule)
+    if shown != run and count:
+        rule = "it had not arrived by that time"
+    raise InvalidInput(f"no run {shown}", rule=rule)
 
 
-def _unknown_task(run: RunState, task: str) -> InvalidInput:
+def _unknown_task(run: RunState, task: str, shown: int) -> InvalidInput:
     close = nearest(task, run.compiled.names)
     points = [name for name in run.compiled.names if name.startswith(f"{task}[")]
     advice = f"did you mean {close!r}?" if close else "`weft show` lists the tasks of a workflow"
     if points:
         advice = f"{task!r} is a sweep of {len(points)} points: name one of them, such as {points[0]!r}"
-    return InvalidInput(f"run {run.index} ({run.compiled.key}) has no task {task!r}", advice=advice)
+    return InvalidInput(f"run {shown} ({run.compiled.key}) has no task {task!r}", advice=advice)
 
 
 def _reconstruct_choice(engine: Engine, entry: JournalEntry, position: int) -> PlacementChoice:

@@ -90,6 +90,10 @@ class AttemptRecord:
     """Journal entry with its Start command; None: it was not started (transfers never are)."""
     completed_n: int | None = None
     """Journal entry in which it completed its task, or None. Entry numbers order simultaneous events."""
+    task_attempt: int = 1
+    """Number among the attempts of its task, from 1; the attempts of all iterations of a loop count."""
+    reused_from: int | None = None
+    """The earlier execution whose outputs it uses; None: no outputs are reused."""
 
     def ran(self, seconds: float, until_s: float) -> None:
         """Correct start and end by the duration measured on the machine.
@@ -128,7 +132,11 @@ class AttemptRecord:
     def as_record(self, machines: tuple[str, ...]) -> dict[str, Any]:
         """Return the attempt as plain data, with the machine's name."""
         record = {name: getattr(self, name) for name in _ATTEMPT_KEYS}
-        return record | {"machine": machines[self.machine], "useful_s": self.useful_s}
+        return record | {
+            "machine": machines[self.machine],
+            "useful_s": self.useful_s,
+            "task_attempt": self.task_attempt,
+        }
 
 
 _ATTEMPT_KEYS = tuple(takewhile(lambda name: name != "exit_code", AttemptRecord.__annotations__))
@@ -198,6 +206,7 @@ class RunSummary:
     alone_s: float = 0.0
     """Estimated makespan of the run alone on the platform: mk in docs/papers/many-workflows.md, section 3."""
     tasks: int = 0
+    """Number of tasks; every iteration of a loop that has begun counts."""
     ended_s: float | None = None
     outcome: str = ""
     """``completed``, ``failed``, ``stopped`` or ``cancelled``; "": not ended."""
@@ -324,8 +333,10 @@ class History:
         """Attempts that were started and have not reported their end, in order of their start."""
         self.succeeded: list[AttemptRecord] = []
         """Attempts whose programs ended with exit code 0, in order."""
-        self.reused: list[AttemptRecord] = []
-        """Attempts for which the outputs of an earlier execution are used, in order."""
+        self.taken_over: Counter[tuple[int, str]] = Counter()
+        """By (run, kind): tasks for which the outputs of an earlier execution are used."""
+        self.past_iterations: defaultdict[int, Counter[tuple[str, TaskState]]] = defaultdict(Counter)
+        """By run: the tasks of finished loop iterations by kind and final state."""
         self.moves: list[MigrationRecord] = []
         self.failures: list[FailureRecord] = []
         self.first_plans: dict[int, str] = {}
@@ -342,6 +353,10 @@ class History:
         """(machine, down since, down until) for every outage; until None: still down."""
         self._last: defaultdict[int, dict[str, AttemptRecord]] = defaultdict(dict)
         """By run and task: the last attempt."""
+        self._newest: dict[tuple[int, str], int] = {}
+        """By run and task: ``task_attempt`` of the last attempt withdrawn with its migration."""
+        self._settled: dict[tuple[int, str], TaskState] = {}
+        """By run and task, for tasks in loops: the final state in the current iteration."""
         self._problems: dict[int, str] = {}
         """By attempt: the message of the backend about a failure that was not recorded yet."""
         self._suspended: dict[int, float] = {}
@@ -374,12 +389,16 @@ class History:
         self._count_ready(touched)
 
     def finish(self) -> History:
-        """Compute what depends on the whole journal (the useful shares) and return the history."""
-        _assign_useful_shares(self.attempts.values())
+        """Compute the useful shares, release the engine's state, and return the history."""
+        self.measure_useful_work()
         # The history of a simulation is kept longer than its engine.
         vars(self).pop("_entry", None)
         vars(self).pop("_state", None)
         return self
+
+    def measure_useful_work(self) -> None:
+        """Compute the useful share of every attempt from all entries up to now."""
+        _assign_useful_shares(self.attempts.values())
 
     def find_subject(self, message: messages.Event | messages.Command) -> Subject:
         """Return what a message of the last entry is about."""
@@ -438,8 +457,12 @@ class History:
         if attempt is None:
             return
         attempt.exit_code, attempt.story = event.exit_code, event.story
+        attempt.reused_from = event.taken_over
         if was_running and event.exit_code == 0 and not event.cause:
-            (self.succeeded if event.taken_over is None else self.reused).append(attempt)
+            if event.taken_over is None:
+                self.succeeded.append(attempt)
+            else:
+                self.taken_over[attempt.run, attempt.kind] += 1
         elif event.story and requests_rerun(event):
             attempt.exit_code = None  # the backend stopped the program, which is to be run again
         attempt.measured_s = event.ran_s
@@ -447,7 +470,7 @@ class History:
             return
         attempt.ended_s = self.now
         if event.taken_over is not None:
-            attempt.started_s = None  # no program ran: the outputs of an earlier execution are reused
+            attempt.started_s = None  # no program ran
         elif event.ran_s is not None and attempt.started_s is not None:
             attempt.ran(event.ran_s, self.now - event.late_s)
         self._end_suspension(attempt)
@@ -531,6 +554,8 @@ class History:
             seconds=compiled.seconds(task, command.machine, command.count) if compute else 0.0,
             restart_from=command.restart_from,
         )
+        if before is not None:
+            tried.task_attempt = max(before.task_attempt, self._newest.get((command.run, name), 0)) + 1
         self.attempts[command.attempt] = last[name] = tried
         if before is not None and before.iteration == iteration:
             self._note_move(before, tried, command)
@@ -593,12 +618,17 @@ class History:
         if new.number != old.number:
             new.ending = "withdrawn"
             old.ending = old.left_for = ""
+            self._newest[old.run, old.task] = new.task_attempt
             self._last[old.run][old.task] = old
             for move in self.moves:
                 move.off = move.off or move.new == new.number
 
     def _settle(self, command: messages.Settle) -> None:
-        attempt = self._last[command.run].get(self._state.runs[command.run].compiled.names[command.task])
+        run = self._state.runs[command.run]
+        name = run.compiled.names[command.task]
+        if command.task in run.loops.around:
+            self._settled[command.run, name] = command.state
+        attempt = self._last[command.run].get(name)
         if attempt is not None and attempt.ending:
             attempt = None  # it had ended before; the command is about the task
         if command.cause:
@@ -649,16 +679,21 @@ class History:
             self._end_suspension(attempt)
 
     def _repeat(self, command: messages.RepeatLoop) -> None:
-        body = self._state.runs[command.run].loops.bodies[command.body]
-        name, story = body.loop.name, self.runs[command.run].iterations
-        story[name] = max(story.get(name, 1), command.iteration)
+        run, summary = self._state.runs[command.run], self.runs[command.run]
+        body = run.loops.bodies[command.body]
+        name, past = body.loop.name, self.past_iterations[command.run]
+        summary.iterations[name] = max(summary.iterations.get(name, 1), command.iteration)
+        summary.tasks += len(body.tasks)
+        for task in body.tasks:
+            final = self._settled.pop((command.run, run.compiled.names[task]), TaskState.COMPLETED)
+            past[run.compiled.description(task).program, final] += 1
         if body.most is None and (self.open_loop is None or body.iteration > self.open_loop.iteration):
             self.open_loop = body
 
     def _finish(self, command: messages.FinishRun) -> None:
         story = self.runs[command.run]
         story.ended_s, story.outcome, story.reason = self.now, command.outcome, command.reason
-        story.tasks = len(self._state.runs[command.run])
+        story.tasks = len(self._state.runs[command.run]) + self.past_iterations[command.run].total()
         self.active.add(self.now, -1)
 
     def _report_violation(self, _: messages.ReportViolation) -> None:

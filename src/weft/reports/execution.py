@@ -21,6 +21,7 @@ from weft.engine.history import (
     StepFunction,
     measure_machines,
 )
+from weft.engine.kind_counts import KindCount, count_kinds, sum_by_workflow
 from weft.engine.replan.promise import Promise, derive_promise, list_untimed_kinds
 from weft.engine.state.plan import PlanLine, StoredPlan
 from weft.engine.state.state import EngineState
@@ -36,12 +37,12 @@ _NOT_MEASURED = ProcessUsage()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindSummary:
-    """Attempts of one kind. Seconds are those of completed attempts; None if there are none."""
+    """Tasks and attempts of one kind. Seconds are those of completed attempts; None if there are none."""
 
     workflow: str
     kind: str
     tasks: int
-    """Tasks with an attempt; every iteration of a loop counts."""
+    """All tasks, with and without an attempt; every iteration of a loop that has begun counts."""
     completed: int
     """Completed tasks."""
     taken_over: int
@@ -52,6 +53,10 @@ class KindSummary:
     """Failed attempts, including failed staging."""
     moved: int
     """Migrated attempts."""
+    skipped: int = 0
+    """Skipped tasks."""
+    cancelled: int = 0
+    """Cancelled tasks."""
     mean_s: float | None = None
     p50_s: float | None = None
     p90_s: float | None = None
@@ -77,24 +82,28 @@ def is_reused(attempt: AttemptRecord) -> bool:
 
 
 def summarise_kinds(
+    counts: Iterable[KindCount],
     attempts: Iterable[AttemptRecord],
-    workflows: Mapping[int, str],
     measured: Mapping[int, ProcessUsage],
     untimed: Collection[tuple[int, str]] = (),
 ) -> tuple[KindSummary, ...]:
-    """Summarise the attempts by workflow and kind, in order of first attempt.
+    """Summarise tasks and attempts by workflow and kind, in the order of ``counts`` (one element per run).
 
     ``untimed`` lists (run, kind) without a stated time.
     """
+    counts = list(counts)
+    workflows = {count.run: count.workflow for count in counts}
     found: dict[tuple[str, str], list[AttemptRecord]] = {}
     for attempt in attempts:
         found.setdefault((workflows[attempt.run], attempt.kind), []).append(attempt)
-    return tuple(_use(workflow, kind, tries, measured, untimed) for (workflow, kind), tries in found.items())
+    return tuple(
+        _use(count, found.get((count.workflow, count.kind), []), measured, untimed)
+        for count in sum_by_workflow(counts)
+    )
 
 
 def _use(
-    workflow: str,
-    kind: str,
+    count: KindCount,
     tries: list[AttemptRecord],
     measured: Mapping[int, ProcessUsage],
     untimed: Collection[tuple[int, str]],
@@ -102,19 +111,21 @@ def _use(
     done = [each for each in tries if each.ending == "completed"]
     ran = [each for each in tries if each.started_s is not None]
     seconds = sorted(each.ran_s for each in done if each.started_s is not None)
-    stated = [] if any((each.run, kind) in untimed for each in tries) else done
+    stated = [] if any((each.run, count.kind) in untimed for each in tries) else done
     estimates = [each.seconds * (1 - each.restart_from) for each in stated if each.started_s is not None]
     numbers = [measured.get(each.number, _NOT_MEASURED) for each in ran]
     memory = [found.max_rss_bytes for found in numbers if found.max_rss_bytes is not None]
     return KindSummary(
-        workflow=workflow,
-        kind=kind,
-        tasks=len({(each.run, each.task, each.iteration) for each in tries}),
-        completed=len({(each.run, each.task, each.iteration) for each in done}),
+        workflow=count.workflow,
+        kind=count.kind,
+        tasks=count.tasks,
+        completed=count.done - count.skipped,
         taken_over=sum(map(is_reused, done)),
         attempts=len(ran),
         failed=sum(each.ending == "failed" for each in tries),
         moved=sum(each.ending == "migrated" for each in ran),
+        skipped=count.skipped,
+        cancelled=count.cancelled,
         mean_s=sum(seconds) / len(seconds) if seconds else None,
         p50_s=_quantile(seconds, 0.5),
         p90_s=_quantile(seconds, 0.9),
@@ -281,7 +292,7 @@ class FailureReport:
     @property
     def headline(self) -> str:
         """Return a one-line description of the failure."""
-        where = "" if self.attempt is None else f", attempt {self.attempt.number}"
+        where = "" if self.attempt is None else f", attempt {self.attempt.task_attempt}"
         how = self.failed.cause
         if self.signal is not None:
             how += f" (signal {self.signal})"
@@ -379,6 +390,11 @@ class ExecutedRun:
         chosen = {story.index for story in self.run_summaries}
         return tuple(self._report_failure(failed) for failed in self.history.failures if failed.run in chosen)
 
+    @cached_property
+    def listed_failures(self) -> tuple[FailureReport, ...]:
+        """Return the failures in the order of pages and summaries: final ones first, then by time."""
+        return tuple(sorted(self.failures, key=lambda each: not each.failed.for_good))
+
     def _report_failure(self, failed: FailureRecord) -> FailureReport:
         number = failed.attempt
         attempt, measured, logs = self.history.attempts.get(number), self.measured(number), self.records.logs
@@ -450,9 +466,10 @@ class ExecutedRun:
 
     @cached_property
     def kinds(self) -> tuple[KindSummary, ...]:
-        """Return the attempts summarised by kind."""
-        workflows = {story.index: story.workflow for story in self.run_summaries}
-        return summarise_kinds(self.attempts, workflows, self.records.measured, self._untimed)
+        """Return tasks and attempts summarised by kind."""
+        runs = [self.state.runs[story.index] for story in self.run_summaries]
+        counts = [count for run in runs for count in count_kinds(run, self.history)]
+        return summarise_kinds(counts, self.attempts, self.records.measured, self._untimed)
 
     @cached_property
     def uses(self) -> tuple[MachineUse, ...]:

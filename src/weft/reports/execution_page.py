@@ -121,10 +121,11 @@ def kind_table(executed: ExecutedRun) -> TextTable:
     rows = [
         (
             f"{kind.workflow}: {kind.kind}" if executed.several else kind.kind,
-            f"{kind.completed}/{kind.tasks}",
+            f"{kind.completed + kind.skipped}/{kind.tasks}",
             str(kind.taken_over or _NOTHING),
             str(kind.failed or _NOTHING),
             str(kind.moved or _NOTHING),
+            str(kind.cancelled or _NOTHING),
             *(_known_s(value) for value in (kind.mean_s, kind.p50_s, kind.p90_s, kind.most_s)),
             _known_s(kind.estimate_s),
             _NOTHING if kind.ratio is None else f"{kind.ratio:.2f}",
@@ -134,8 +135,8 @@ def kind_table(executed: ExecutedRun) -> TextTable:
         for kind in executed.kinds
     ]
     heading = (
-        "kind", "done", "reused", "failed", "moved", "mean", "P50", "P90", "most", "estimate", "ratio",
-        "CPU", "memory",
+        "kind", "done", "reused", "failed attempts", "moved", "cancelled", "mean", "P50", "P90", "most",
+        "estimate", "ratio", "CPU", "memory",
     )  # fmt: skip
     return TextTable(heading=heading, rows=tuple(rows), texts=1)
 
@@ -146,8 +147,25 @@ def _known_s(seconds: float | None) -> str:
 
 def moved_table(executed: ExecutedRun) -> TextTable:
     """Return a row per migration; times are relative to the first arrival."""
-    moves = [replace(move, at_s=move.at_s - executed.origin_s) for move in executed.moves]
+    moves = [
+        replace(move, run=executed.number(move.run), at_s=move.at_s - executed.origin_s)
+        for move in executed.moves
+    ]
     return migration_table(moves, executed.machine_names)
+
+
+def execution_runs(executed: ExecutedRun) -> TextTable:
+    """Return a row per run, by its number; times are relative to the first arrival."""
+    origin_s = executed.origin_s
+    return run_table(
+        replace(
+            story,
+            index=executed.number(story.index),
+            arrival_s=story.arrival_s - origin_s,
+            ended_s=None if story.ended_s is None else story.ended_s - origin_s,
+        )
+        for story in executed.run_summaries
+    )
 
 
 def execution_facts(executed: ExecutedRun) -> list[tuple[str, str]]:
@@ -187,8 +205,10 @@ def _promises(verdicts: Sequence[PromiseOutcome]) -> str:
 def _tasks(executed: ExecutedRun) -> str:
     done = sum(kind.completed for kind in executed.kinds)
     text = f"{done} completed"
-    again = executed.taken_over
-    return f"{text}, {again} of them reused from earlier runs" if again else text
+    if again := executed.taken_over:
+        text += f", {again} of them reused from earlier runs"
+    skipped = sum(kind.skipped for kind in executed.kinds)
+    return f"{text}, {skipped} skipped" if skipped else text
 
 
 def _counts(reasons: Iterable[str]) -> str:
@@ -274,7 +294,7 @@ def execution_html(executed: ExecutedRun) -> str:
     return HtmlGantt().render(
         execution_chart(executed),
         "execution.html",
-        failures=[_failure_record(each, executed) for each in executed.failures[:_MOST_FAILURES]],
+        failures=[_failure_record(each, executed) for each in executed.listed_failures[:_MOST_FAILURES]],
         more_failures=max(0, len(executed.failures) - _MOST_FAILURES),
         promise_chart=promise_chart(executed.verdicts[:_MOST_RUNS]),
         promises=promise_table(executed),
@@ -288,7 +308,7 @@ def execution_html(executed: ExecutedRun) -> str:
         migrations=moved_table(executed),
         running_chart=steps_chart("Programs running", executed.running, executed.took_s),
         nodes_chart=steps_chart("Nodes taken", executed.nodes_taken, executed.took_s),
-        runs=run_table(executed.run_summaries),
+        runs=execution_runs(executed),
         machines=use_table(executed.uses),
         notes=execution_notes(executed),
     )
@@ -318,7 +338,9 @@ def _seconds_by_kind(executed: ExecutedRun) -> list[tuple[str, Summary]]:
 _SHOWN_KINDS = 20
 _SHOWN_FAILURES = 5
 _LOG_LINES = 5
-_UNLIKELY = ("reused", "failed", "moved", "CPU", "memory", "P50", "most", "estimate", "ratio")
+_UNLIKELY = (
+    "reused", "failed attempts", "moved", "cancelled", "CPU", "memory", "P50", "most", "estimate", "ratio",
+)  # fmt: skip
 """Columns that are omitted if they are empty."""
 _LEAST_WIDTH = 40
 
@@ -341,7 +363,7 @@ def execution_lines(executed: ExecutedRun, *, width: int = 100, ascii_only: bool
 
 def failure_lines(executed: ExecutedRun) -> list[str]:
     """Return cause, last lines and log of the failures; final ones first."""
-    texts = sorted(executed.failures, key=lambda each: not each.failed.for_good)
+    texts = executed.listed_failures
     lines = [line for each in texts[:_SHOWN_FAILURES] for line in _failure_text(each, executed)]
     rest = len(texts) - _SHOWN_FAILURES
     return [*lines, f"… and {format_count(rest, 'more failure')}"] if rest > 0 else lines

@@ -289,6 +289,9 @@ class SelectedJournal:
     """Number of the run within the journal, from 0."""
     number: int | None = None
     """Number shown by ``weft ls``; None: the journal does not belong to a project."""
+    execution: int | None = None
+    database: Path | None = None
+    """The project's database and the execution in it; None: the journal does not belong to a project."""
 
 
 def find_journal(name: str | Path, run: int | None = None) -> SelectedJournal:
@@ -311,7 +314,13 @@ def find_journal(name: str | Path, run: int | None = None) -> SelectedJournal:
     with open_database(database) as opened:
         meant = RunTable(opened).run(run)
         journal = JournalStore(opened).read(meant.execution)
-    return SelectedJournal(journal=journal, position=meant.position, number=meant.number)
+    return SelectedJournal(
+        journal=journal,
+        position=meant.position,
+        number=meant.number,
+        execution=meant.execution,
+        database=database,
+    )
 
 
 def _is_database(path: Path) -> bool:

@@ -32,6 +32,12 @@ _OF_OTHERS = _NEWEST % "fingerprint = ? AND fingerprint <> '' AND execution <> ?
 _BY_NAME = _NEWEST % "workflow = ? AND name = ?"
 _DIRECTORIES = "SELECT DISTINCT directory FROM product WHERE execution = ? ORDER BY directory"
 
+_SOURCE = """SELECT run.number FROM product AS own
+    JOIN product AS earlier ON earlier.fingerprint = own.fingerprint AND earlier.number < own.number
+    JOIN run ON run.execution = earlier.execution AND run.position = earlier.run
+    WHERE own.execution = ? AND own.attempt = ? AND own.fingerprint <> '' AND earlier.execution = ?
+    ORDER BY earlier.number DESC LIMIT 1"""
+
 _KEPT = 10_000
 """Number of products kept in memory."""
 
@@ -126,6 +132,15 @@ class ProductTable:
             for key in _keys(product):
                 if self._found.get(key) is product:
                     del self._found[key]
+
+
+def find_source_run(database: Database, execution: int, attempt: int, earlier: int) -> int | None:
+    """Return the number of the run of execution ``earlier`` whose outputs an attempt reuses; None: unknown.
+
+    Of several products with the same fingerprint the newest one was reused.
+    """
+    found = database.row(_SOURCE, (execution, attempt, earlier))
+    return None if found is None else int(found[0])
 
 
 def _keys(product: Product) -> list[_Key]:

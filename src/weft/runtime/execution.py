@@ -12,7 +12,7 @@ import gc
 import json
 import os
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
@@ -268,6 +268,15 @@ class Execution:
             run.position: run.promise for run in self.runs.of(self.number) if run.promise is not None
         }
         """By run: the promise of its first plan."""
+        states = engine.state.runs
+        self._repeated = Counter(
+            {
+                run.position: run.tasks - len(states[run.position])
+                for run in self.runs.of(self.number)
+                if run.position < len(states)
+            }
+        )
+        """By run: tasks of finished loop iterations."""
         self.products = ProductTable(database, only=self.number if fresh else None)
         self._lock = lock
         self._database = database
@@ -395,8 +404,9 @@ class Execution:
         if interrupted():
             self._halt()
             return self._record_outcome(ExecutionOutcome(state="interrupted"))
+        numbers = {run.position: run.number for run in self.runs.of(self.number)}
         return self._record_outcome(
-            ExecutionOutcome(state="failed", stuck=tuple(describe_standstill(self.engine.state)))
+            ExecutionOutcome(state="failed", stuck=tuple(describe_standstill(self.engine.state, numbers)))
         )
 
     def end_programs(self) -> None:
@@ -427,6 +437,9 @@ class Execution:
         self._database.commit()
         return ending
 
+    def _record_size(self, run: int) -> None:
+        self.runs.grow(self.number, run, len(self.engine.state.runs[run]) + self._repeated[run])
+
     def _record_runs(self, entry: JournalEntry, engine: Engine) -> None:
         """Update the table of runs after a journal entry, in the same transaction."""
         event = entry.event
@@ -441,11 +454,15 @@ class Execution:
                 at_s=self.clock.wall(entry.now),
             )
         elif type(event) is ev.TasksAdded:
-            self.runs.grow(self.number, event.run, len(engine.state.runs[event.run]))
+            self._record_size(event.run)
         elif type(event) is ev.PlanReady and event.plan:
             self._record_promise(event)
         for command in entry.commands:
-            if type(command) is cm.FinishRun:
+            if type(command) is cm.RepeatLoop:
+                body = engine.state.runs[command.run].loops.bodies[command.body]
+                self._repeated[command.run] += len(body.tasks)
+                self._record_size(command.run)
+            elif type(command) is cm.FinishRun:
                 self.runs.set_state(
                     self.number,
                     command.run,

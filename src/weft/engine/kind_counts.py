@@ -1,0 +1,91 @@
+"""Task counts by kind, of one run or of several runs of a workflow.
+
+Every iteration of a loop counts: the finished ones by the history, the current one by the engine's state. The
+number of tasks grows when an iteration begins; the number of completed tasks never decreases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from weft.engine.history import History
+from weft.engine.state.run import RunState
+from weft.engine.states import TaskState
+from weft.records import dataclass
+
+_S = TaskState
+_WAITING = (_S.WAITING, _S.READY, _S.SCHEDULED, _S.PROLOG)
+_RUNNING = (_S.SUBMITTED, _S.RUNNING, _S.EPILOG, _S.MIGRATING, _S.SUSPENDED)
+_DONE = (_S.COMPLETED, _S.SKIPPED)
+_FAILED = (_S.FAILED, _S.STOPPED)
+_STATES = len(TaskState)
+_NUMBERS = ("tasks", "waiting", "running", "done", "taken_over", "failed", "held", "cancelled", "skipped")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindCount:
+    """Task counts of one kind in one run; every iteration of a loop that has begun counts."""
+
+    run: int
+    """Index of the run in the engine."""
+    workflow: str
+    kind: str
+    tasks: int
+    waiting: int
+    running: int
+    done: int
+    """Completed, reused or skipped tasks."""
+    taken_over: int
+    """Number of ``done`` tasks whose outputs came from an earlier run."""
+    failed: int
+    held: int = 0
+    cancelled: int = 0
+    skipped: int = 0
+
+
+def count_kinds(run: RunState, history: History) -> Iterator[KindCount]:
+    """Yield the task counts of a run by kind, in the order of the workflow."""
+    graph = run.compiled.graph
+    templates = np.asarray(graph.template, dtype=np.int64)
+    states = np.frombuffer(bytes(run.state), dtype=np.uint8)
+    kinds = graph.workflow.tasks
+    table = np.bincount(templates * _STATES + states, minlength=len(kinds) * _STATES)
+    rows: dict[str, list[int]] = {}
+    for kind, row in zip(kinds, table.reshape(-1, _STATES).tolist(), strict=True):
+        if any(row):
+            before = rows.get(kind.program)
+            rows[kind.program] = row if before is None else [a + b for a, b in zip(before, row, strict=True)]
+    for (name, state), number in history.past_iterations[run.index].items():
+        rows[name][state] += number
+    for name, row in rows.items():
+
+        def summed(states: tuple[TaskState, ...], row: list[int] = row) -> int:
+            return sum(row[state] for state in states)
+
+        yield KindCount(
+            run=run.index,
+            workflow=run.compiled.key,
+            kind=name,
+            tasks=sum(row),
+            waiting=summed(_WAITING),
+            running=summed(_RUNNING),
+            done=summed(_DONE),
+            taken_over=history.taken_over[run.index, name],
+            failed=summed(_FAILED),
+            held=row[_S.HELD],
+            cancelled=row[_S.CANCELLED],
+            skipped=row[_S.SKIPPED],
+        )
+
+
+def sum_by_workflow(counts: Iterable[KindCount]) -> list[KindCount]:
+    """Add up the counts of runs of the same workflow."""
+    found: dict[tuple[str, str], KindCount] = {}
+    for each in counts:
+        if (before := found.get((each.workflow, each.kind))) is not None:
+            both = {name: getattr(before, name) + getattr(each, name) for name in _NUMBERS}
+            each = KindCount(run=before.run, workflow=each.workflow, kind=each.kind, **both)
+        found[each.workflow, each.kind] = each
+    return list(found.values())
