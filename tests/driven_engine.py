@@ -96,7 +96,7 @@ class Simulated:
         return [command for _, command in self.commands(cm.Assign) if command.replaces is not None]
 
     def words(self):
-        """Return all commands as text, with their times."""
+        """Return (time, text) of all commands."""
         return [(entry.now, words) for entry in self.entries for words in command_texts(entry.commands)]
 
 

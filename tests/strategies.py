@@ -286,7 +286,7 @@ LINKS = st.builds(
 
 @st.composite
 def platforms(draw, most_machines=5):
-    """Draw a valid platform."""
+    """Draw a valid platform with up to ``most_machines`` machines, sites, links and shares."""
     machines = [draw(_machines(f"m{number}")) for number in range(draw(st.integers(1, most_machines)))]
     places = [*(machine.name for machine in machines), *sorted({m.site for m in machines if m.site})]
     pairs = draw(

@@ -144,7 +144,7 @@ def test_a_change_of_any_kernel_file_changes_the_cache_folder(tmp_path, monkeypa
 
 
 def test_kernels_call_only_kernels():
-    """A call of another function would fail only at compilation."""
+    """A kernel that calls a plain function would fail only when it is compiled."""
     for function in compilation._marked:
         called = [function.__globals__.get(name) for name in function.__code__.co_names]
         strange = [

@@ -21,7 +21,7 @@ SEARCH = settings(max_examples=60, deadline=None, derandomize=True, suppress_hea
 
 
 def totals(made, price=None):
-    """Return {variable: {machine: total seconds or cost}}, summed machine by machine."""
+    """Return {variable: {machine: total seconds, or total cost if prices are given}}."""
     found = {}
     for task in range(len(made)):
         if made.graph.kind[task] != COMPUTE:

@@ -60,7 +60,7 @@ def pairs(size, **keys):
 
 
 def with_data(size):
-    """Return pairs with a file between them."""
+    """Return pairs of tasks with a file between them."""
     return sweep(
         size,
         a={"work": "10 + k % 8", "outputs": {"x{k}": "2MB"}},
@@ -69,7 +69,7 @@ def with_data(size):
 
 
 def choosy(size):
-    """Return pairs whose second task can run only on fast machines, which are idle until then."""
+    """Return pairs of tasks of which the second can run only on fast machines, which are idle until then."""
     slow = {"work": "10 + k % 8", "requirements": "speed < 2"}
     return sweep(size, a=slow, b={"work": "7 + k % 8", "after": "a[k]", "requirements": "speed > 2"})
 

@@ -61,7 +61,7 @@ ASKED, SOONEST = 4, 2
 
 
 def machines(count, **keys):
-    """Return two classes of machines."""
+    """Return the keys of ``count`` machines, half of them with speed 1 and half with speed 3."""
     return [{"speed": speed, **keys} for speed in (1.0, 3.0) for _ in range(count // 2)]
 
 
@@ -128,7 +128,7 @@ class Lines:
 
 
 def sweep(size, **tasks):
-    """Return sweeps with about ``size`` tasks in all."""
+    """Return the keys of sweeps, one per given task, with about ``size`` subtasks in all."""
     return {name: {"sweep": {"k": f"1..{size // len(tasks)}"}, **keys} for name, keys in tasks.items()}
 
 
@@ -138,49 +138,49 @@ def pairs(size, **keys):
 
 
 def different_pairs(size):
-    """Return pairs with distinct durations."""
+    """Return pairs of tasks with distinct durations."""
     return sweep(size, a={"work": "10 + k / 1000"}, b={"work": "7 + k / 1000", "after": "a[k]"})
 
 
 def moldable(size):
-    """Return pairs on several nodes."""
+    """Return pairs of tasks on several nodes."""
     return pairs(size, nodes=[1, 2, 4], speedup={"amdahl": 0.3})
 
 
 def with_data(size):
-    """Return pairs with a file between them."""
+    """Return pairs of tasks with a file between them."""
     return sweep(
         size, a={"work": 10, "outputs": {"x{k}": "2MB"}}, b={"work": 7, "inputs": ["x{k}"]}, c={"work": 3}
     )
 
 
 def with_memory(size):
-    """Return pairs that fill the memory of a machine before its nodes."""
+    """Return pairs of tasks that fill the memory of a machine before its nodes."""
     return pairs(size, memory="3GB")
 
 
 def with_little_memory(size):
-    """Return pairs that may run out of memory and then get more."""
+    """Return pairs of tasks that may run out of memory and then get more."""
     return pairs(size, memory="1GB", retries={"oom": 2})
 
 
 def retried(size):
-    """Return pairs that may fail."""
+    """Return pairs of tasks that may fail."""
     return pairs(size, retries=2)
 
 
 def ranking(size):
-    """Return pairs with rank expressions."""
+    """Return pairs of tasks with rank expressions."""
     return pairs(size, rank="-speed")
 
 
 def with_files(size):
-    """Return pairs that need an input file."""
+    """Return pairs of tasks that need an input file."""
     return pairs(size, inputs=[{"file": "r", "from": "r.pdb", "size": "1MB", "shared": True}])
 
 
 def with_transfers(size):
-    """Return pairs with a transfer task between them whose destination is not bound."""
+    """Return pairs of tasks with a transfer task between them whose destination is not bound."""
     return sweep(
         size,
         a={"work": 10, "machine": "A{k}", "outputs": ["x{k}"]},

@@ -64,7 +64,7 @@ def test_hlfet_makespans_equal_every_row_of_the_table(graphs, reference, platfor
 
 @pytest.fixture(scope="module")
 def sample(graphs, reference, platforms):
-    """Return some rows with their instances, shared by all planners because instances are immutable."""
+    """Return forty rows with their instances, shared by all planners because instances are immutable."""
     keys = sorted(reference)[::17][:40]  # all four numbers of processors in turn
     return {
         (name, processors): compile_instance(graphs[name], platforms[processors]) for name, processors in keys

@@ -71,7 +71,7 @@ class Written:
     def executed(
         self, records: ExecutionRecords = NO_RECORDS, runs: Sequence[int] | None = None
     ) -> ExecutedRun:
-        """Return the data of the reports."""
+        """Return the executed run from which reports are made."""
         history = History()
         for entry, state in self.replay():
             history.take(entry, state)
@@ -87,7 +87,7 @@ def journal_of(
     arrivals: Sequence[float] = (),
     settings: EngineSettings | None = None,
 ) -> Written:
-    """Simulate workflows that arrive at 0 or at the given times."""
+    """Return the journal of simulated workflows that arrive at 0 s or at the given times."""
     listed = [flows] if isinstance(flows, Workflow) else list(flows)
     platform = on if isinstance(on, Platform) else load_platform(on)
     times = arrivals or [0.0] * len(listed)
@@ -96,7 +96,7 @@ def journal_of(
 
 
 def example_journal() -> Written:
-    """Simulate the scenario of the examples: loops, failures, migrations, several users."""
+    """Return the journal of the examples' scenario: loops, failures, migrations, several users."""
     scenario = load_scenario(EXAMPLES / "scenario.yaml")
     flows = load_arrival_workflows(scenario)
     arrivals = draw_arrivals(scenario, generator(0, "arrivals"))

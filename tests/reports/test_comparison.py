@@ -26,7 +26,7 @@ NONE = "cannot do that"
 
 
 def comparison(table, bound_s=1.0, **head):
-    """Create a comparison from makespans by workflow and planner; None means no plan."""
+    """Return a comparison with these makespans by workflow and planner; None: the planner has no plan."""
     rows = [
         WorkflowResults(
             workflow=name,

@@ -30,7 +30,7 @@ class Scene:
         return self.user.insert(what, execution=execution, **how)
 
     def decide(self):
-        """Handle all requests as the driver loop does; return the events."""
+        """Handle all pending requests as the driver loop does; return their events."""
         events = list(self.handler.take())
         for number, event in enumerate(events):
             commands = self.hand.engine.handle(event, self.hand.now + 1.0)

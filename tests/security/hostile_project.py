@@ -107,7 +107,7 @@ class Place:
 
 
 def wait_for(condition: Any, timeout_s: float = PATIENCE_S) -> bool:
-    """Wait until a condition holds."""
+    """Wait until a condition holds; return False after the timeout."""
     until_s = time.monotonic() + timeout_s
     while time.monotonic() < until_s:
         if condition():
