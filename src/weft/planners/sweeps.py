@@ -47,8 +47,8 @@ def check_sweep_support(instance: Instance, objective: Objective, pool: Sharing)
     if objective.name != "makespan":
         reason = f"sweep planners do not support the objective {objective.name!r}, use makespan"
         return Unsupported(reason=reason)
-    if (reason := next(_model_violations(instance), None)) is not None:
-        return Unsupported(reason=reason)
+    if (violation := next(_model_violations(instance), None)) is not None:
+        return Unsupported(reason=violation)
     found = find_layers(instance, pool)
     return found if isinstance(found, Unsupported) else None
 
