@@ -165,7 +165,7 @@ def test_a_task_without_a_machine_is_infeasible():
         ({"planner": "hefd"}, "did you mean 'heft'"),
         ({"preset": "s2"}, "unknown preset 's2'"),
         ({"scenario": Scenario(failures=(Failure(machines=("m7",)),))}, "no machine 'm7'"),
-        ({"repeat": 2, "journal": "j"}, "a journal of several runs"),
+        ({"repeat": 2, "journal": "j"}, "a journal of 2 simulations"),
     ],
 )
 def test_contradictory_options_are_rejected(how, words):

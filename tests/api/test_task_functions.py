@@ -147,7 +147,7 @@ def test_a_result_that_cannot_be_pickled_is_an_error() -> None:
 
         return threading.Lock()
 
-    with pytest.raises(TypeError, match="what it returns"):
+    with pytest.raises(TypeError, match="the returned value"):
         lock().result()
 
 

@@ -96,7 +96,7 @@ def test_running_and_resumable_runs_are_kept(project: Project) -> None:
         assert process.wait(timeout=PATIENCE_S) == 75
         refused(project.weft("clean", "1"), 2, "not finished", "`weft cancel 1`")
         kept = project.weft("clean")
-        assert "kept run 1: not finished" in kept.out
+        assert "kept unfinished run 1" in kept.out
         assert Path(project.folder / ".weft/attempts/1").exists()
         assert project.weft("cancel").code == 0
         wait_for(lambda: project.weft("clean", "1").code == 0)

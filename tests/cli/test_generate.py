@@ -80,7 +80,7 @@ def test_generated_workflow_depends_only_on_the_seed(tmp_path: Path) -> None:
 def test_workflow_and_platform_are_written(tmp_path: Path) -> None:
     arguments = ("generate", "montage", "-s", "tasks=30", "-s", "machines=3")
     shown = weft(*arguments, "-o", "m.yaml", "--platform-out", "grid.yaml", folder=tmp_path)
-    assert shown.out == "wrote m.yaml (montage-30)\nwrote grid.yaml (its platform)\n"
+    assert shown.out == "wrote m.yaml (montage-30)\nwrote grid.yaml (platform of the workflow)\n"
     assert load_workflow(tmp_path / "m.yaml").name == "montage-30"
     assert len(load_platform(tmp_path / "grid.yaml").machines) == 3
     planned = weft("plan", "m.yaml", "--on", "grid.yaml", "--no-chart", folder=tmp_path)

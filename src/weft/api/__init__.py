@@ -15,7 +15,7 @@ __all__ = ["gather", "task"]
 
 
 def __getattr__(name: str) -> Any:
-    # Every task process imports this module, so names are resolved on first use.
+    # Every task process imports this module, so the functions are loaded on first use.
     if name not in __all__:
         raise AttributeError(f"module 'weft.api' has no attribute {name!r}")
     return getattr(import_module("weft.api.functions.call"), name)

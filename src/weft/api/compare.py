@@ -27,7 +27,7 @@ from weft.search.pool import INLINE_POOL
 from weft.workflow.workflow import Workflow, set_params
 
 ALL = "all"
-"""Selects every registered planner."""
+"""Planner name that selects every registered planner."""
 
 Progress = Callable[[str], AbstractContextManager[object]]
 """Context manager factory that displays a description while a step runs."""
@@ -48,7 +48,7 @@ def compare(
     plan_steps: int | None = None,
     progress: Progress = nullcontext,
 ) -> PlannerComparison:
-    """Plan every workflow with every planner, verify each schedule and return the makespans side by side.
+    """Plan every workflow with every planner, verify each schedule, and return all makespans.
 
     ``planners`` is a list or comma-separated string of planner names with options, or ``"all"``. If empty,
     all registered planners that can plan at least one workflow are used. A planner that cannot plan a
@@ -63,7 +63,7 @@ def compare(
     platform = on if isinstance(on, Platform) else load_platform(on)
     listed = [workflows] if isinstance(workflows, _Source) else list(workflows)
     if not listed:
-        raise InvalidInput("no workflow to compare planners on", advice="give at least one")
+        raise InvalidInput("no workflow to compare planners on", advice="name at least one workflow")
     found = [_load(source, format_name, params or {}, progress) for source in listed]
     made = PlannerComparison(
         platform=platform.name,
@@ -79,7 +79,7 @@ def compare(
 
 
 def _load_planners(planners: str | Iterable[str]) -> dict[str, Planner]:
-    """Create the planners by name, each once; report all unknown names together."""
+    """Return the planners by name; InvalidInput lists all unknown names."""
     texts = planners.split(",") if isinstance(planners, str) else list(planners)
     names = [text.strip() for text in texts] or [ALL]
     found: dict[str, Planner] = {}
@@ -105,7 +105,7 @@ def _load(
 
 
 def _labels(sources: list[_Source], found: list[Workflow]) -> list[str]:
-    """Return unique labels: workflow names, else file names, else numbered file names."""
+    """Return unique labels of the workflows: names, else file names, else numbered file names."""
     by_name = [workflow.name for workflow in found]
     by_file = [
         name if isinstance(source, Workflow) else str(source)
@@ -127,7 +127,7 @@ def _compare_on(
     """Compile a workflow once and run every planner on it."""
     with progress(f"compiling {label}"):
         instance = compile_request({label: workflow}, platform).instance
-        compile_problem(instance)  # compile here, so that no planner's time includes it
+        compile_problem(instance)  # done here, so that no planner's time includes it
         bound_s = lower_bounds(instance).best_s
     trials = []
     for name, planner in planners.items():
@@ -152,7 +152,7 @@ def _budget(plan_time_s: float | None, plan_steps: int | None, planner: Planner)
 def _try_planner(
     name: str, planner: Planner, instance: Instance, label: str, seed: int, spending: _BudgetFactory
 ) -> tuple[PlannerResult, float]:
-    """Run one planner; return its result and the lower bound it proved."""
+    """Run one planner; return its result and the lower bound of the makespan that it proved (0: none)."""
     objective = make_objective("makespan")
     if (refusal := planner.supports(instance, objective)) is not None:
         return PlannerResult(planner=name, makespan_s=None, reason=refusal.reason), 0.0

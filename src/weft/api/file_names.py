@@ -1,7 +1,7 @@
 """Check the file names of a workflow before it is run.
 
-Only tasks with a program are checked; workflows that are planned or simulated may use any names. Names are
-checked as far as they are known; the rest is checked when a task starts.
+Only tasks with a program are checked; workflows that are planned or simulated may use any names. Names that
+contain values unknown before the run are checked completely when a task starts.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _INPUT_ADVICE = "use a name inside the task directory; `from:` sets the source"
 
 
 def check_file_names(workflow: Workflow) -> None:
-    """Raise InvalidInput for input and output names outside the task directory."""
+    """Raise InvalidInput if an input or output name of a task is outside the task directory."""
     found = [problem for task in workflow.tasks if task.job is not None for problem in _name_problems(task)]
     if found:
         raise InvalidInput(list(locate_problems(found, workflow.document)))
@@ -42,7 +42,7 @@ def _name_problems(task: Task) -> Iterator[Problem]:
 
 def _path_problems(name: str, keys: Keys, advice: str) -> Iterator[Problem]:
     try:
-        # A placeholder for values that are filled in later.
+        # "x" is a placeholder for values that are filled in later.
         split_name("".join(piece if isinstance(piece, str) else "x" for piece in split_template(name)))
     except StagingProblem as problem:
         yield Problem(what=f"{quote_name(name)} {problem.what}", rule=problem.why, advice=advice, path=keys)
@@ -51,7 +51,7 @@ def _path_problems(name: str, keys: Keys, advice: str) -> Iterator[Problem]:
 def find_missing_inputs(graph: TaskGraph, folder: Path) -> list[Problem]:
     """Return a problem for each local input file that does not exist and that no task produces.
 
-    ``folder`` is the folder of the workflow. Only the first missing file of each entry is reported.
+    ``folder`` is the folder of the workflow. Only the first missing file of each input entry is reported.
     """
     makers, found, judged = ProducerIndex(graph), list[Problem](), set[Keys]()
     tasks = graph.workflow.tasks
@@ -92,13 +92,13 @@ def find_tasks_without_program(workflow: Workflow) -> Iterator[Problem]:
 
 
 def _is_read_later(task: Task, text: str) -> bool:
-    """Return whether a name depends on lines that another task writes during the run."""
+    """Return whether a file name depends on lines of a file that another task writes during the run."""
     names = task.sweep.from_file if task.sweep is not None else ()
     return any(field.name in names for field in list_fields(text))
 
 
 def _may_exist(name: str, folder: Path) -> bool:
-    """Return whether a file exists or cannot be checked: it is remote, or its name is not known yet."""
+    """Return whether a file exists, or cannot be checked because it is remote or its name is incomplete."""
     if list_fields(name):
         return True
     try:

@@ -9,7 +9,7 @@ from weft.workflow.generators.generator import GeneratedWorkflow, configure_gene
 
 
 def generate(kind: str, /, *, seed: int = 0, **parameters: object) -> GeneratedWorkflow:
-    """Make a workflow of a kind (``weft generate`` lists them), with the platform it is meant for.
+    """Return a generated workflow of a kind (``weft generate`` lists the kinds), with a platform for it.
 
     Parameters that are not given have their defaults; the same seed gives the same workflow.
 

@@ -27,7 +27,7 @@ _MOST_MACHINES = 1_000_000
 def explain_task(
     journal: Journal | str | Path, task: str, *, run: int | None = None, at_s: float | None = None
 ) -> Explanation:
-    """Explain the state of a task at a time of a journal (default: its end).
+    """Explain the state of a task at a time of a journal (default: the end of the journal).
 
     ``run`` is the number shown by ``weft ls`` (default: the last run). For a journal object or file it is the
     position in the journal, counted from 0 (default: the first run).
@@ -97,7 +97,7 @@ def _choice_lines(choice: PlacementChoice, most: int) -> Iterator[str]:
 
 
 def _candidate_lines(candidates: Sequence[Candidate], most: int, *, chosen: str) -> Iterator[str]:
-    """Format the machines: the chosen one first, then by estimated finish time."""
+    """Yield one line per machine: the chosen one first, then by estimated finish time of the task."""
 
     def place(candidate: Candidate) -> tuple[bool, bool, float]:
         finish = min((option.finish_s for option in candidate.options), default=math.inf)
@@ -114,7 +114,7 @@ def _candidate_lines(candidates: Sequence[Candidate], most: int, *, chosen: str)
 
 
 def _met_by_all(candidates: Sequence[Candidate]) -> list[str]:
-    """Return the conditions that every machine meets; they are printed once."""
+    """Return the texts of the conditions that every machine meets; they are printed once."""
     met = [
         {condition.text: None for condition in candidate.conditions if condition.holds}
         for candidate in candidates
@@ -166,7 +166,7 @@ class ReplayedJournal:
 def replay_journal(
     journal: Journal | str | Path, *, policy: str | None = None, run: int | None = None
 ) -> ReplayedJournal:
-    """Replay the events of a journal with its own policy or another, and compare the commands.
+    """Replay the events of a journal with its own or another policy, and compare the commands.
 
     For a project, ``run`` selects the journal by run number (default: the last run).
     """

@@ -1,7 +1,6 @@
-"""Compute, store and choose from Pareto fronts: the functions behind ``weft pareto`` and ``weft plan
---choose``.
+"""Pareto fronts: the functions behind ``weft pareto`` and ``weft plan --choose``.
 
-The front shown last is stored in ``.weft/fronts`` as genomes (order, machines, modes), from which the
+The last front of a workflow is stored in ``.weft/fronts`` as genomes (order, machines, modes), from which the
 schedules are decoded again. The file name is a digest of workflow, parameters and platform.
 """
 
@@ -63,12 +62,12 @@ from weft.workflow.task_graph import COMPUTE
 from weft.workflow.workflow import Workflow
 
 _ALPHA_OBJECTIVES = {"cost": "on-demand", "idle": "static-literal"}
-"""Objective whose alpha led to a point, by the measure traded against time."""
+"""By measure traded against time: the objective with which a point with an alpha was planned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Front:
-    """Verified plans, ordered by increasing makespan; no plan is better in both measures."""
+    """Verified plans by increasing makespan; none is better than another in both measures."""
 
     instance: Instance
     against: Against
@@ -82,7 +81,7 @@ class Front:
     seed: int
     steps: int
     bound_s: float
-    """Best proven lower bound of the makespan; 0 if none."""
+    """Best lower bound of the makespan that the search proved; 0 if none."""
     cut: bool
     """Whether the clock or the user stopped the search, so that another search may return other points."""
     planning_s: float
@@ -96,7 +95,7 @@ class Front:
 
     @property
     def points(self) -> tuple[FrontPoint, ...]:
-        """Return the measures and node counts of each plan."""
+        """Return makespan, cost, idle share and node counts of each plan."""
         moldable = _moldable_tasks(self.instance)
         return tuple(
             self._point(number, entry, moldable) for number, entry in enumerate(self.entries, start=1)
@@ -117,12 +116,12 @@ class Front:
         )
 
     def choose(self, number: int) -> PlannedWorkflow:
-        """Return the plan of a point; point 1 is the fastest."""
+        """Return the plan of a point by its number; point 1 is the fastest."""
         if not 1 <= number <= len(self.entries):
             what = f"point {number} of the front"
             count = len(self.entries)
             rule = f"it has {format_count(count, 'point')}: from 1, the fastest, to {count}"
-            raise InvalidInput(what, rule=rule, advice="`weft pareto` shows them")
+            raise InvalidInput(what, rule=rule, advice="`weft pareto` shows the points")
         entry = self.entries[number - 1]
         note = f"point {number} of {len(self.entries)} of the front of time against {self.view.noun}"
         plan = Plan(
@@ -159,7 +158,7 @@ class Front:
 
     @property
     def notes(self) -> list[str]:
-        """Return remarks for the reader."""
+        """Return remarks about the front for the user."""
         found = []
         if self.unit == "node-seconds":
             found.append("no machine has a price: cost is counted in node-seconds")
@@ -171,7 +170,7 @@ class Front:
 
     @property
     def view(self) -> FrontView:
-        """Return the data that reports need."""
+        """Return the data of the front that reports need."""
         return FrontView(
             workflow=self.instance.graph.workflow.name,
             platform=self.instance.platform.name,
@@ -186,7 +185,7 @@ class Front:
         )
 
     def verify(self) -> None:
-        """Verify every schedule. Raises WeftError for an invalid one, which is a bug of the planner."""
+        """Verify every schedule; raise WeftError if one is invalid, which is a bug of a planner."""
         for number, entry in enumerate(self.entries, start=1):
             violations = verify(entry.schedule, self.instance.graph, self.instance.platform)
             if violations:
@@ -226,7 +225,7 @@ class Front:
         }
 
     def _repr_html_(self) -> str:
-        """Show the chart in a notebook."""
+        """Return the chart as HTML for notebooks."""
         import html
 
         from weft.reports.pareto import front_html
@@ -235,7 +234,7 @@ class Front:
 
 
 def _moldable_tasks(instance: Instance) -> set[int]:
-    """Return the tasks with several node counts on some machine."""
+    """Return the tasks that can run on several node counts of one machine."""
     found: set[int] = set()
     for group in instance.groups:
         if len(np.unique(group.machine)) < len(group.machine):
@@ -244,7 +243,7 @@ def _moldable_tasks(instance: Instance) -> set[int]:
 
 
 def _node_ranges(schedule: Schedule, instance: Instance, moldable: set[int]) -> tuple[NodeRange, ...]:
-    """Return the node counts by kind of task, in order of first occurrence."""
+    """Return the smallest and largest node count by kind of task, in order of first occurrence."""
     graph = instance.graph
     by_kind: dict[str, list[int]] = {}
     for task in np.flatnonzero(graph.kind == COMPUTE).tolist():
@@ -268,11 +267,11 @@ def _tasks_by_machine(schedule: Schedule, instance: Instance) -> tuple[tuple[str
 
 
 DEFAULT_FRONT_TIME_S = 10.0
-"""Default search time for a front."""
+"""Default search time for a front, in seconds."""
 DEFAULT_POINTS = 10
 
 Preset = Literal["s2"]
-"""Published procedures for computing a front."""
+"""Names of published procedures for computing a front."""
 
 
 def pareto(
@@ -294,7 +293,7 @@ def pareto(
     pool: Pool | str | None = None,
     progress: Callable[[FrontProgress], None] | None = None,
 ) -> Front:
-    """Search for plans that trade time against another measure and return the non-dominated ones.
+    """Search plans that trade time against another measure, and return the non-dominated ones.
 
     ``against`` is the measure: ``cost`` (node-seconds if no machine has a price) or ``idle``, the idle share
     of node-time. About ``points`` objectives are searched within ``plan_time_s`` (default 10) or,
@@ -368,7 +367,7 @@ def _check_preset(instance: Instance, tradeoff: Tradeoff, goal: Objective, prese
 
 
 def _require_a_point(result: FrontResult, goal: Objective, instance: Instance) -> None:
-    """Raise Infeasible if no schedule meets the limits, with the violation of the nearest one."""
+    """Raise Infeasible if no plan was found within the limits; the message names the nearest plan."""
     if not result.entries:
         bound_s = max(result.bound_s, compute_bounds(instance).best_s)
         refuse_missed_limits(
@@ -381,12 +380,12 @@ def _require_a_point(result: FrontResult, goal: Objective, instance: Instance) -
 
 
 FRONTS = Path(".weft") / "fronts"
-"""Relative to the project directory."""
+"""Folder of stored fronts, relative to the project directory."""
 _VERSION = 1
 _SPENT = (
     "preset", "seed", "steps", "bound_s", "cut", "planning_s", "plan_time_s", "plan_steps", "workers",
 )  # fmt: skip
-"""Attributes that are stored unchanged."""
+"""Attributes of a Front that are stored unchanged."""
 _CLOSE = 1e-9
 """Relative tolerance between the makespan of a decoded schedule and the stored one."""
 
@@ -399,7 +398,7 @@ def front_path(workflow: Workflow, platform: Platform, folder: Path = FRONTS) ->
 
 
 def save_front(front: Front, folder: Path = FRONTS) -> Path:
-    """Store a front, replacing the previous one, and return its file."""
+    """Store a front, replacing the last one of its workflow and platform, and return the file."""
     path = front_path(front.instance.graph.workflow, front.instance.platform, folder)
     make_state_folder(path.parent)
     beside = path.with_suffix(".new")
@@ -440,7 +439,7 @@ def load_front(
     params: Mapping[str, Any] | None = None,
     folder: Path = FRONTS,
 ) -> Front | None:
-    """Load the stored front; None if there is none or it does not match the current version."""
+    """Return the stored front of a workflow on a platform; None if there is none or it is not usable."""
     instance = load_request(workflow, on=on, params=params).instance
     try:
         path = front_path(instance.graph.workflow, instance.platform, folder)
@@ -480,7 +479,7 @@ def _read_entry(point: dict[str, Any], instance: Instance) -> FrontEntry:
     genome = Genome(*columns)
     schedule = decode_genome(instance, genome, point["decoder"])
     if not math.isclose(schedule.makespan_s, point["makespan_s"], rel_tol=_CLOSE):
-        raise ValueError("the schedule takes another time than it took when the front was shown")
+        raise ValueError("the makespan of the decoded schedule differs from the stored one")
     return FrontEntry(
         makespan_s=schedule.makespan_s,
         amount=point["amount"],
@@ -503,7 +502,7 @@ def choose(
     folder: Path = FRONTS,
     **search: Any,
 ) -> PlannedWorkflow:
-    """Return the plan of a point of the front shown last for this workflow, parameters and platform.
+    """Return the plan of point ``number`` of the last front for this workflow, parameters and platform.
 
     If no front is stored, search for one with the options ``search`` of ``pareto`` and store it. Raises
     Infeasible if the plan exceeds the deadline or the maximal cost.

@@ -45,17 +45,16 @@ from weft.workflow.workflow import Workflow
 def open_pool(
     *, workers: int = 1, cluster: str | None = None, pool: Pool | str | None = None
 ) -> Iterator[Pool]:
-    """Open a worker pool for planning and close it at the end: a named pool, a Dask cluster or local
-    processes.
+    """Context manager with a pool for planning: a named pool, a Dask cluster or local processes.
 
-    A pool object is used as it is and stays open.
+    A pool object is used as it is and stays open; other pools are closed at the end.
     """
     if workers < 1:
         raise InvalidInput(f"{workers} workers", rule="must be at least 1")
     given = {"workers": workers > 1, "cluster": cluster is not None, "pool": pool is not None}
     if sum(given.values()) > 1:
         both = " and ".join(name for name, is_given in given.items() if is_given)
-        raise InvalidInput(f"{both} were given", rule="only one of them can be given")
+        raise InvalidInput(f"{both} were given", rule="at most one of them may be given")
     if pool is not None and not isinstance(pool, str):
         yield pool
         return
@@ -85,12 +84,12 @@ class PlannedWorkflow:
     bounds: Bounds
     outlook: PlanForecast
     promise: Promise
-    """Prediction that a run would record; unknown quantities are None."""
+    """The promise that a run would record; unknown quantities are None."""
     planning_s: float
-    """Wall-clock seconds from the task graph to the schedule."""
+    """Wall-clock seconds of compilation and planning."""
     seed: int
     plan_time_s: float | None = None
-    """Time budget of a search planner; None without a clock."""
+    """Time budget of a search planner; None: no time budget."""
     plan_steps: int | None = None
     workers: int = 1
     islands: int = 1
@@ -108,32 +107,32 @@ class PlannedWorkflow:
 
     @property
     def schedule(self) -> Schedule:
-        """Return the schedule."""
+        """Return the planned schedule."""
         return self.plan.schedule
 
     @property
     def makespan_s(self) -> float:
-        """Return the predicted makespan; with loops, of one iteration."""
+        """Return the predicted makespan; for a workflow with loops, that of one iteration."""
         return self.metrics.makespan_s
 
     @property
     def lower_bound_s(self) -> float:
         """Return the best lower bound of the makespan.
 
-        Bound and makespan are sums in different order; a difference within rounding counts as equal.
+        A bound that differs from the makespan only by rounding errors is returned as the makespan.
         """
         bound = max(self.bounds.best_s, self.plan.bound_s)
         return self.makespan_s if math.isclose(bound, self.makespan_s, rel_tol=1e-12) else bound
 
     @property
     def lower_bound_by(self) -> str:
-        """Return the name of the argument behind the best lower bound."""
+        """Return the name of the argument that proves the best lower bound."""
         proven = self.plan.bound_s > self.bounds.best_s
         return f"proof of {self.plan.bound_by or self.planner}" if proven else self.bounds.argument
 
     @property
     def gap(self) -> float | None:
-        """Return the maximal relative distance from the optimum; None if the bound is 0."""
+        """Return makespan / lower bound - 1, at least 0; None if the lower bound is 0 (makespan is not)."""
         bound = self.lower_bound_s
         if bound <= 0:
             return 0.0 if self.makespan_s <= 0 else None
@@ -141,29 +140,29 @@ class PlannedWorkflow:
 
     @property
     def objective_value(self) -> float:
-        """Return the value of the objective."""
+        """Return the value of the objective for the schedule."""
         return self.objective.value(self.schedule, self.instance)
 
     @property
     def deadline_slack_s(self) -> float | None:
-        """Return the seconds left before the deadline; None without a deadline."""
+        """Return the seconds between the planned end and the deadline; None without a deadline."""
         deadline = self.objective.deadline_s
         return None if deadline is None else max(0.0, deadline - self.makespan_s)
 
     @property
     def cost_slack(self) -> float | None:
-        """Return the money left below the maximal cost; None without a limit."""
+        """Return the maximal cost minus the planned cost; None without a maximal cost."""
         most = self.objective.max_cost
         return None if most is None else max(0.0, most - self.metrics.cost)
 
     @property
     def total_s(self) -> float | None:
-        """Return the time of all expected iterations; None if a loop states no expected number."""
+        """Return the seconds of all expected iterations; None if a loop states no expected number."""
         return expected_total_seconds(self.schedule, self.graph)
 
     @property
     def estimate_sources(self) -> dict[str, int]:
-        """Count the compute tasks by source of their estimate."""
+        """Return the number of compute tasks by source of their estimates."""
         seconds = self.instance.seconds
         computing = seconds.source[self.graph.kind == COMPUTE]
         counts = Counter(seconds.sources[index] for index in computing.tolist())
@@ -198,11 +197,11 @@ class PlannedWorkflow:
         outlook = self.outlook
         if outlook.exact:
             tasks = format_count(outlook.tasks, "task")
-            found.append(f"the spread of {outlook.exact} of {tasks} is unknown: treated as exact")
+            found.append(f"the spread of {outlook.exact} of {tasks} is unknown: their times count as exact")
         return [*found, *self.plan.notes]
 
     def verify(self) -> list[Violation]:
-        """Verify the schedule; an empty list means it is valid."""
+        """Return the rules that the schedule violates; an empty list means that it is valid."""
         return verify(self.schedule, self.graph, self.instance.platform)
 
     def as_record(self) -> dict[str, Any]:
@@ -250,7 +249,7 @@ class PlannedWorkflow:
         }
 
     def _repr_html_(self) -> str:
-        """Show the chart in a notebook."""
+        """Return the chart as HTML for notebooks."""
         import html
 
         return f'<iframe srcdoc="{html.escape(render_plan(self))}" width="100%" height="480"></iframe>'
@@ -322,7 +321,7 @@ def plan(
 def run_planner(
     instance: Instance, chosen: Planner, objective: Objective, seed: int, budget: Budget, pool: Pool
 ) -> tuple[Plan, float]:
-    """Run the planner on a compiled instance; return the plan and the seconds used."""
+    """Run a planner on a compiled instance; return the plan and the seconds of planning."""
     started = time.perf_counter()
     rng = generator(seed, "planner", chosen.name)
     made = chosen.plan(PlanRequest(instance=instance, objective=objective, budget=budget, rng=rng, pool=pool))
@@ -335,7 +334,10 @@ def run_planner(
 def measure_plan(
     instance: Instance, objective: Objective, made: Plan, *, planner: str, seed: int, **spent: Any
 ) -> PlannedWorkflow:
-    """Compute metrics, bounds and prediction of a plan. Raises Infeasible if it exceeds the limits."""
+    """Return a plan with its metrics, bounds and prediction; raise Infeasible if it exceeds the limits.
+
+    ``spent``: further fields of PlannedWorkflow.
+    """
     metrics, bounds = measure_schedule(made.schedule, instance), compute_bounds(instance)
     bound_s = max(bounds.best_s, made.bound_s)
     refuse_impossible_limits(objective, instance, bound_s)
@@ -358,11 +360,11 @@ def measure_plan(
 
 
 _ROUNDING = 1e-9
-"""Relative gap caused by rounding alone."""
+"""Largest relative gap that counts as a rounding error."""
 
 
 def plan_facts(planned: PlannedWorkflow) -> list[tuple[str, str]]:
-    """Return (label, text) pairs that summarise the plan."""
+    """Return (label, text) pairs that summarise a plan."""
     metrics = planned.metrics
     return [
         ("makespan", _makespan_text(planned)),
@@ -404,7 +406,7 @@ def _cost_text(planned: PlannedWorkflow) -> str:
 
 
 def _goal_facts(planned: PlannedWorkflow) -> list[tuple[str, str]]:
-    """Return the objective if it is neither time nor cost, and the slack below the limits."""
+    """Return (label, text) pairs for an objective other than time and cost, and for the limits."""
     goal, facts = planned.objective, []
     if goal.name not in ("makespan", "cost"):
         alpha = f", alpha {goal.alpha:g}" if goal.has_alpha else ""
@@ -430,7 +432,7 @@ def _gap_text(planned: PlannedWorkflow) -> str:
 
 
 def plan_view(planned: PlannedWorkflow) -> GanttView:
-    """Return the data of the Gantt chart."""
+    """Return the data of a plan's Gantt chart."""
     graph = planned.graph
     return GanttView(
         title=f"{planned.workflow.name} on {planned.instance.platform.name}, {planned.planner}",
@@ -445,7 +447,7 @@ def plan_view(planned: PlannedWorkflow) -> GanttView:
 
 
 def render_plan(planned: PlannedWorkflow) -> str:
-    """Render the plan as a self-contained HTML page."""
+    """Return a plan as a self-contained HTML page."""
     page: str = REPORTS.load("gantt-html")().render(plan_view(planned))
     return page
 

@@ -1,8 +1,8 @@
 """Projects (directories that contain ``.weft/``): open one, follow its journals, send requests, clean up.
 
-Following a journal takes no lock and makes no decisions; the engine may be running or not. Cleanup holds the
-project lock, so no engine uses the files meanwhile, and never follows links. Files that a later run reused
-are hard links of that run and stay.
+A journal can be followed without the lock, whether an engine is running or not. Cleanup holds the project
+lock, so that no engine uses the files, and never follows symbolic links. Files that a later run reused stay,
+because that run has its own hard links to them.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ from weft.runtime.lock import Lock, LockOwner, find_holder
 
 
 def find_project(stated: str | Path | None = None) -> ProjectLayout:
-    """Return the stated project, else the nearest parent directory with a project, else the current
-    directory.
+    """Return the stated project, else the nearest one in the current directory and its parents.
+
+    If there is none, return the current directory as a new project.
     """
     layout = _locate_project(stated)
     refuse_links(layout.project)
@@ -60,7 +61,7 @@ def _locate_project(stated: str | Path | None) -> ProjectLayout:
 
 
 def require_project(stated: str | Path | None = None) -> ProjectLayout:
-    """Return a project that contains runs. Raises InvalidInput if there are none."""
+    """Return the stated or nearest project; raise InvalidInput if it contains no runs."""
     layout = find_project(stated)
     if not layout.database.is_file():
         raise InvalidInput(
@@ -90,14 +91,14 @@ class OpenProject:
 
     @property
     def engine(self) -> LockOwner | None:
-        """Return the process that runs the engine; None if there is none."""
+        """Return the process of the running engine; None if no engine is running."""
         return find_holder(self.layout.lock)
 
     def state_of(self, run: RunRecord) -> str:
         """Return the state of a run; ``interrupted`` if its engine died while it was running."""
         if run.state != "running":
             return run.state
-        # A running engine drives the last execution in state running.
+        # A running engine drives the last execution whose state is "running".
         running = [each.number for each in self.runs.executions() if each.state == "running"]
         is_driven = self.engine is not None and run.execution == max(running, default=0)
         return "running" if is_driven else "interrupted"
@@ -123,7 +124,7 @@ class JournalFollower:
     def __init__(
         self, opened: OpenProject, execution: int, *, compiled: WorkflowLibrary | None = None
     ) -> None:
-        """``compiled`` are the workflows of the execution, if they are compiled already."""
+        """Create a follower that has read nothing; ``compiled``: the workflows, if already compiled."""
         self.opened = opened
         self.execution = execution
         self._store = JournalStore(opened.database)
@@ -135,7 +136,7 @@ class JournalFollower:
 
     @property
     def state(self) -> EngineState:
-        """Return the state after the last entry read."""
+        """Return the engine state after the last entry that was read."""
         return self.engine.state
 
     def new_entries(self) -> Iterator[JournalEntry]:
@@ -156,12 +157,12 @@ class JournalFollower:
 
     @property
     def now_s(self) -> float:
-        """Return the time of the last entry."""
+        """Return the time of the last entry that was read, in seconds of the execution."""
         return self.state.now
 
 
 def read_progress(execution: Execution) -> ExecutionProgress:
-    """Return the progress of an execution that this process begins or resumes."""
+    """Return the progress of an execution that this process drives, including its past if resumed."""
     state, history = execution.engine.state, History()
     if state.runs:  # resumed
         with OpenProject.at(str(execution.layout.project)) as opened:
@@ -180,7 +181,7 @@ def follow_run(opened: OpenProject, run: int | None) -> tuple[RunRecord, Journal
 
 
 REPLY_TIMEOUT_S = 10.0
-"""Timeout for a reply; the engine polls for requests several times per second."""
+"""Seconds to wait for a reply; the engine polls for requests several times per second."""
 
 _PAUSE_S = 0.05
 
@@ -223,7 +224,7 @@ def send_request(
 
 @dataclass(slots=True, kw_only=True)
 class CleanupResult:
-    """Files and folders that were removed, or would be removed by a dry run."""
+    """Runs, folders and files that were removed or, in a dry run, would be removed."""
 
     runs: list[int] = field(default_factory=list)
     kept: list[int] = field(default_factory=list)
@@ -231,7 +232,7 @@ class CleanupResult:
     folders: list[str] = field(default_factory=list)
     files: int = 0
     freed_bytes: int = 0
-    """Bytes of files without another hard link."""
+    """Bytes of the removed files that have no other hard link."""
 
 
 def clean(
@@ -243,7 +244,7 @@ def clean(
     dry_run: bool = False,
     command: Sequence[str] = (),
 ) -> CleanupResult:
-    """Remove the files of finished executions: those of ``runs``, or all.
+    """Remove the files of the executions that contain ``runs``; without ``runs``, of all finished ones.
 
     ``keep_results`` keeps the directories that hold outputs, so that later runs can reuse them;
     ``everything`` also removes reports and input caches. Raises Locked if an engine is running.
@@ -287,7 +288,7 @@ def _choose_executions(opened: OpenProject, runs: Sequence[int]) -> tuple[list[E
 def _folders(
     layout: ProjectLayout, execution: int, header: JournalHeader, spared: set[str]
 ) -> Iterator[tuple[Path, str]]:
-    """Yield (root, relative path) of the folders of an execution."""
+    """Yield (root, relative path) of each folder of an execution, except the directories in ``spared``."""
     number = str(execution)
     for machine in planned_machines(header.platform):
         sandbox = layout.sandbox(machine)
@@ -329,11 +330,11 @@ def _remove(root: Path, name: str, found: CleanupResult, *, dry_run: bool) -> No
     try:
         remove_tree(root, name)
     except StagingProblem as problem:
-        raise WeftError(f"{root}: {problem}; what was removed before stays removed") from None
+        raise WeftError(f"{root}: {problem}; files removed before this error are not restored") from None
 
 
 def _disk_usage(folder: Path) -> tuple[int, int]:
-    """Return the number of files and the bytes of those without another hard link; links are not followed."""
+    """Return the number of files in a folder, and the bytes of those that have no other hard link."""
     files = freed = 0
     for parent, _, names in os.walk(folder, followlinks=False):
         for name in names:

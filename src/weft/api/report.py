@@ -33,6 +33,7 @@ from weft.reports.trace_tsv import trace_tsv
 from weft.reports.wfformat import write_wfformat
 from weft.repository.products import ProductTable
 from weft.repository.runs import RunRecord, RunTable
+from weft.units import format_count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -44,7 +45,7 @@ class ExecutionReport:
     """One JSON object per event."""
 
     def html(self) -> str:
-        """Render the HTML page."""
+        """Return the report as an HTML page."""
         return execution_html(self.executed)
 
     def trace(self) -> str:
@@ -56,7 +57,7 @@ class ExecutionReport:
         return "".join(f"{line}\n" for line in self.events)
 
     def wfformat(self) -> str:
-        """Return the run as WfFormat. Raises InvalidInput if no task completed."""
+        """Return the run in WfFormat; raise InvalidInput if no task completed."""
         return write_wfformat(self.executed)
 
 
@@ -72,9 +73,9 @@ def read_report(
     *,
     compiled: WorkflowLibrary | None = None,
 ) -> ExecutionReport:
-    """Read an execution from its journal, or only one ``run`` of it.
+    """Return the report of an execution, or of only one ``run`` of it, from its journal and records.
 
-    ``compiled`` are its workflows, if they are compiled already.
+    ``compiled``: the workflows of the execution, if they are already compiled.
     """
     followed = JournalFollower(opened, execution, compiled=compiled)
     header, history, state = followed.header, followed.history, followed.state
@@ -99,7 +100,7 @@ def read_report(
 def _read_usage(
     opened: OpenProject, execution: int, machines: tuple[Machine, ...]
 ) -> dict[int, ProcessUsage]:
-    """Read the end records of the runners; records with another token are ignored."""
+    """Return the resource usage by attempt from records of runners; other tokens are ignored."""
     token = RunTable(opened.database).stored_value(execution, "token")
     found: dict[int, ProcessUsage] = {}
     for machine in machines if token else ():
@@ -174,7 +175,7 @@ class TaskLog:
 
 
 def find_attempt(followed: JournalFollower, run: RunRecord, name: str, number: int | None) -> AttemptRecord:
-    """Return an attempt of a task: by number (1 is the first), or the last.
+    """Return an attempt of a task by its number, from 1; None: the last attempt.
 
     For a run that is not running, the last attempt that started is returned. The name of a task description
     selects its only task; ``NAME#2`` selects the second iteration of a task in a loop.
@@ -190,7 +191,8 @@ def find_attempt(followed: JournalFollower, run: RunRecord, name: str, number: i
         return own[-1] if followed.opened.state_of(run) == "running" else _last_begun(followed, own)
     if not 1 <= number <= len(own):
         what = f"attempt {number} of {name!r}"
-        raise InvalidInput(what, rule=f"it had {len(own)}", advice="they count from 1")
+        attempts = format_count(len(own), "attempt")
+        raise InvalidInput(what, rule=f"it had {attempts}", advice="attempts are numbered from 1")
     return own[number - 1]
 
 
@@ -212,11 +214,11 @@ def _find_by_kind(
             return [each for each in tried if each.task == found[0]]
         if found:
             some = ", ".join(found[:5]) + (", ..." if len(found) > 5 else "")
-            raise InvalidInput(f"{name!r} has {len(found)} tasks", advice=f"name one: {some}")
+            raise InvalidInput(f"{name!r} has {len(found)} tasks", advice=f"name one of them: {some}")
     if name in names or name in kinds or bare in names:
         raise InvalidInput(
             f"{name!r} has not started yet", advice=f"`weft explain {name}` shows what it waits for"
         )
     near = nearest(name, [*kinds, *names])
-    advice = f"did you mean {near!r}?" if near else f"it has {', '.join(kinds[:8])}"
+    advice = f"did you mean {near!r}?" if near else f"the run has the tasks {', '.join(kinds[:8])}"
     raise InvalidInput(f"no task {name!r} in this run", advice=advice)

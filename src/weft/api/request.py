@@ -33,16 +33,16 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 DEFAULT_POLICY, DEFAULT_PLANNER = "plan", "heft"
-"""Defaults of ``run`` and ``simulate``."""
+"""Default policy and planner of ``run`` and ``simulate``."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Request:
-    """Workflows on a platform, compiled."""
+    """Workflows that were compiled for a platform."""
 
     platform: Platform
     instances: Mapping[str, Instance]
-    """By workflow key."""
+    """Compiled workflows by key."""
     folders: Mapping[str, str] = field(default_factory=dict)
     """Folder of each workflow that is run, relative to the project."""
     compile_s: float = 0.0
@@ -55,17 +55,17 @@ class Request:
 
     @property
     def instance(self) -> Instance:
-        """Return the instance of a request for a single workflow."""
+        """Return the instance of a request that has exactly one workflow."""
         (found,) = self.instances.values()
         return found
 
     @cached_property
     def library(self) -> WorkflowLibrary:
-        """Return the workflows for an engine."""
+        """Return the workflows in the form that an engine reads."""
         return WorkflowLibrary(self.instances)
 
     def check_planner(self, planner: str) -> None:
-        """Raise InvalidInput if the planner cannot minimise the makespan of some workflow."""
+        """Raise InvalidInput if the planner cannot minimise the makespan of every workflow."""
         goal, chosen = make_objective("makespan"), make_planner(planner)
         for key, instance in self.instances.items():
             if (refusal := chosen.supports(instance, goal)) is not None:
@@ -101,7 +101,7 @@ def load_request(
 def compile_request(
     workflows: Mapping[str, Workflow], platform: Platform, folders: Mapping[str, str] | None = None
 ) -> Request:
-    """Check, unfold and compile workflows. Infeasible names the workflow."""
+    """Check, unfold and compile workflows for a platform; raise Infeasible with the workflow's name."""
     instances = {}
     for key, workflow in workflows.items():
         try:
@@ -113,9 +113,9 @@ def compile_request(
 
 
 def select_until(workflow: Workflow, names: Sequence[str]) -> Workflow:
-    """Keep the named tasks and their predecessors; without names keep all tasks.
+    """Return a workflow with only the named tasks and all their ancestors; without names, unchanged.
 
-    A loop is kept if its body is needed; of a sweep all points are kept.
+    If a task of a loop is needed, the whole loop is kept; of a sweep all points are kept.
     """
     if not names:
         return workflow
@@ -135,7 +135,7 @@ def select_until(workflow: Workflow, names: Sequence[str]) -> Workflow:
 
 
 def _refuse_part(name: str, described: set[str]) -> None:
-    """Reject a single point of a sweep or iteration of a loop: ``--until`` selects whole tasks."""
+    """Raise InvalidInput if a name is a point of a sweep or an iteration of a loop."""
     for sign, word in (("[", "one point of a sweep"), ("#", "one iteration of a loop")):
         whole = name.partition(sign)[0]
         if sign in name and whole in described:
@@ -181,7 +181,7 @@ WorkflowSource = Workflow | Buildable | _BuiltInProject | str | Path
 """A workflow, an object that builds one, or a file."""
 
 Arrivals = list[tuple[float, str, str]]
-"""(arrival time, workflow key, owner)."""
+"""(arrival time, workflow key, owner) of each arrival."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +199,7 @@ def load_workflows(
     format_name: str | None,
     until: Sequence[str],
 ) -> LoadedWorkflows:
-    """Load the workflows to run now, by name; further workflows of the same name get a number."""
+    """Return the workflows to run now, by name; a number is added to a name that occurs again."""
     from weft.api.file_names import check_file_names  # planning alone loads no backend
 
     sources = (
@@ -231,7 +231,7 @@ def _load_source(source: Any, layout: ProjectLayout, format_name: str | None) ->
 
 
 def unique_key(name: str, taken: Mapping[str, object]) -> str:
-    """Return the name, with a number if it is taken."""
+    """Return a name that is not in ``taken``: the given one, with a number if necessary."""
     numbered = (f"{name} ({number})" for number in range(2, len(taken) + 3))
     return name if name not in taken else next(each for each in numbered if each not in taken)
 
@@ -251,7 +251,7 @@ def _workflow_folder(layout: ProjectLayout, source: str) -> str:
 def load_arrivals(
     file: str | Path | None, layout: ProjectLayout, seed: int
 ) -> tuple[Arrivals, LoadedWorkflows]:
-    """Load the workflows that arrive later, and their arrival times."""
+    """Return the arrivals that a scenario file describes, and their workflows."""
     if file is None:
         return [], LoadedWorkflows({}, {})
     from weft.api.file_names import check_file_names
@@ -276,6 +276,6 @@ def load_machines(on: Platform | str | Path, most_nodes: int | None) -> Platform
     if most_nodes is None:
         return platform
     if most_nodes < 1:
-        raise InvalidInput(f"at most {most_nodes} nodes", rule="must be at least 1")
+        raise InvalidInput(f"a limit of {most_nodes} nodes per machine", rule="must be at least 1")
     machines = tuple(replace(each, nodes=min(each.nodes, most_nodes)) for each in platform.machines)
     return replace(platform, machines=machines)

@@ -66,7 +66,7 @@ class RunResult:
     resumed: bool
     """Whether an unfinished execution was resumed."""
     compiled: WorkflowLibrary
-    """The workflows."""
+    """The compiled workflows of the execution."""
 
     @property
     def outcome(self) -> str:
@@ -86,19 +86,19 @@ class RunResult:
 
     @cached_property
     def report(self) -> ExecutionReport:
-        """Return the data of all reports."""
+        """Return the report of the execution; it is read from the journal on first access."""
         with OpenProject.at(str(self.layout.project)) as opened:
             return read_report(opened, self.execution, compiled=self.compiled)
 
     def write_reports(self) -> Path:
-        """Write page, trace, events and WfFormat; return their folder."""
+        """Write the reports (HTML page, trace, events, WfFormat) and return their folder."""
         with OpenProject.at(str(self.layout.project)) as opened:
             write_reports(opened, self.execution, compiled=self.compiled)
         return self.reports
 
     @property
     def reports(self) -> Path:
-        """Return the folder of the reports."""
+        """Return the folder of the execution's reports."""
         return reports_folder(self.layout, self.runs[0].number if self.runs else 0)
 
     def __str__(self) -> str:
@@ -132,12 +132,12 @@ def _table_html(table: TextTable) -> str:
 
 
 _POLLS_PER_TASK = 5
-"""Progress polls during the estimated time of a task."""
+"""Number of progress polls during the estimated time of a task."""
 _MIN_POLL_S = 0.5
 
 
 def set_poll_interval(settings: EngineSettings, instances: Iterable[Instance]) -> EngineSettings:
-    """Shorten the poll interval so that the shortest task with a contract is polled several times.
+    """Return settings with a poll interval so short that every task with a contract is polled several times.
 
     The default of half a minute suits tasks of hours; a task of seconds would end before its first poll.
     """
@@ -173,15 +173,15 @@ class SignalHandler:
     def __init__(
         self, at_once: Callable[[int], object], *, signals: Sequence[signal.Signals] = SIGNALS
     ) -> None:
-        """``at_once`` is called with the signal number on the second signal; it may raise."""
+        """Create a handler; ``at_once`` is called with the number of the second signal and may raise."""
         self.first: int | None = None
-        """Number of the first signal; None if none arrived."""
+        """Number of the first signal; None if no signal has arrived."""
         self._at_once = at_once
         self._signals = signals
         self._before: dict[signal.Signals, Any] = {}
 
     def __call__(self) -> bool:
-        """Return whether a signal arrived."""
+        """Return whether a signal has arrived."""
         return self.first is not None
 
     def __enter__(self) -> Self:
@@ -205,7 +205,7 @@ class SignalHandler:
 
 
 Watcher = Callable[[Execution], Sequence[Listener]]
-"""Receives the execution before it starts and returns listeners for journal entries."""
+"""Function that gets the execution before it starts and returns listeners for its journal entries."""
 
 
 def run(
@@ -252,7 +252,7 @@ def run(
     coming, more = load_arrivals(arrivals, layout, seed)
     flows = {**loaded.flows, **more.flows}
     if not flows:
-        raise InvalidInput("no workflow to run", advice="give one, or a file with arrivals")
+        raise InvalidInput("no workflow to run", advice="name a workflow, or a file with arrivals")
     platform = load_machines(on, most_nodes)
     check_backend(platform)
     chosen = make_policy(policy)
@@ -302,10 +302,10 @@ def resume(
     watch: Watcher | None = None,
     interrupted: Callable[[], bool] | None = None,
 ) -> RunResult:
-    """Resume an unfinished execution: the given one, or the last.
+    """Resume an unfinished execution by its number (default: the last), and run it to its end.
 
-    Failed tasks that wait for the user are retried. ``cancel`` lists run indexes of the engine that are
-    cancelled instead; their running programs are stopped.
+    Failed tasks that wait for the user are retried. ``cancel`` lists the positions of runs that are cancelled
+    instead; their running programs are stopped.
     """
     layout = require_project(project)
     lock, database = open_project(layout, command)
@@ -389,7 +389,7 @@ def _raise_interrupt(number: int) -> NoReturn:  # noqa: ARG001 -- it was Ctrl-C
 
 
 def _settings(settings: EngineSettings, *, keep_going: bool, retries: int | None) -> EngineSettings:
-    """Return the settings with those of real execution and the options of the call."""
+    """Return settings adapted to real execution and to the options ``keep_going`` and ``retries``."""
     return replace(
         settings,
         begins_at_once=True,
@@ -400,10 +400,9 @@ def _settings(settings: EngineSettings, *, keep_going: bool, retries: int | None
 
 
 def cancel_unfinished(opened: OpenProject, run: RunRecord, *, interrupted: Callable[[], bool]) -> RunRecord:
-    """Cancel a run without an engine and return its new state.
+    """Cancel an unfinished run of a project without a running engine, and return its new record.
 
-    Its execution is resumed only to stop the run's programs. Other runs of the execution can still be
-    resumed.
+    The execution is resumed only until the run's programs have stopped. Its other runs can still be resumed.
     """
     engines: list[Execution] = []
 
@@ -422,7 +421,7 @@ def cancel_unfinished(opened: OpenProject, run: RunRecord, *, interrupted: Calla
 
 
 def _mark_cancelled(runs: RunTable, run: RunRecord) -> None:
-    """Mark a stopped run as cancelled: it has no programs, so no engine is needed."""
+    """Mark a stopped run as cancelled, and its execution if no other run can be resumed."""
     if runs.run(run.number).state == "stopped":
         runs.set_state(
             run.execution, run.position, "cancelled", at_s=time.time(), reason="cancelled by the user"
@@ -443,7 +442,7 @@ def plan_dry_run(
     format_name: str | None,
     **planning: Any,
 ) -> list[PlannedWorkflow]:
-    """Plan each workflow as ``run`` would, alone on empty machines, without running or writing anything.
+    """Return the plan that ``run`` would make for each workflow alone on empty machines; run nothing.
 
     ``planning``: planner, budget and seed, as for ``plan``.
     """

@@ -63,7 +63,7 @@ __all__ = [
 
 
 _CURVE_POINTS = 1_000
-"""Maximal number of points of a curve in a record."""
+"""Maximal number of points of a step function in ``SimulatedRun.as_record``."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -78,7 +78,7 @@ class SimulatedRun:
     stuck: tuple[str, ...] = ()
     """Reasons why the simulation could not continue; empty if every run ended."""
     pending: int = 0
-    """Workflows that had not arrived when the simulation ended."""
+    """Number of workflows that had not arrived when the simulation ended."""
 
     @property
     def machine_names(self) -> tuple[str, ...]:
@@ -87,7 +87,7 @@ class SimulatedRun:
 
     @property
     def end_s(self) -> float:
-        """Return the end of the last run."""
+        """Return the time at which the last run ended."""
         return self.history.end_s
 
     @property
@@ -99,7 +99,7 @@ class SimulatedRun:
 
     @cached_property
     def lower_bound_s(self) -> float:
-        """Return a lower bound of the end, for exact estimates and one iteration of every loop."""
+        """Return a lower bound of ``end_s`` if estimates are exact and every loop has one iteration."""
         bounds = (
             run.arrival_s + compute_bounds(self.instances[run.workflow]).best_s for run in self.history.runs
         )
@@ -112,7 +112,7 @@ class SimulatedRun:
 
     @property
     def utilisation(self) -> float:
-        """Return the busy share of all node-seconds up to the end."""
+        """Return the share of all node-seconds up to ``end_s`` in which nodes were busy."""
         offered = sum(nodes for _, nodes in self.machines) * self.end_s
         return sum(use.busy_node_s for use in self.uses) / offered if offered > 0 else 0.0
 
@@ -123,7 +123,7 @@ class SimulatedRun:
 
     @property
     def migrations(self) -> int:
-        """Count the migrations."""
+        """Return the number of migrations, without cancelled ones."""
         return sum(not move.off for move in self.history.moves)
 
     @cached_property
@@ -134,11 +134,11 @@ class SimulatedRun:
 
     @cached_property
     def slowdown_of(self) -> dict[str, Summary]:
-        """Return statistics of the slowdowns by workflow."""
+        """Return statistics of the slowdowns of completed runs by workflow."""
         return {name: summarise(values) for name, values in list_slowdowns(self.history).items()}
 
     def as_record(self) -> dict[str, Any]:
-        """Return a JSON-ready record."""
+        """Return the result as plain data for JSON."""
         history, names = self.history, self.machine_names
         return {
             "seed": self.seed,
@@ -174,7 +174,7 @@ MEASURES: Mapping[str, Callable[[SimulatedRun], float | None]] = {
     "replicated_share": lambda run: run.replicated,
     "utilisation": lambda run: run.utilisation,
 }
-"""Measures for which repetitions report median and spread."""
+"""Measures whose median and spread over the seeds are reported."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -184,7 +184,7 @@ class SimulatedRuns:
     platform: Platform
     policy: str
     planner: str | None
-    """None if the policy uses no planner."""
+    """Planner of the policy; None if the policy uses no planner."""
     scenario: str
     preset: str
     runs: tuple[SimulatedRun, ...]
@@ -196,7 +196,7 @@ class SimulatedRuns:
 
     @property
     def end_s(self) -> float:
-        """Return the median end over the seeds."""
+        """Return the median over the seeds of the time at which the last run ended."""
         return self.spread("end_s").median
 
     @property
@@ -206,7 +206,7 @@ class SimulatedRuns:
         return next(word for word in ("stuck", "failed", "completed") if word in found)
 
     def spread(self, measure: str) -> Summary:
-        """Return statistics of a measure over the seeds."""
+        """Return statistics over the seeds of a measure in MEASURES; unknown values are left out."""
         found = [value for value in [MEASURES[measure](run) for run in self.runs] if value is not None]
         return summarise(found or [0.0])
 
@@ -226,7 +226,7 @@ class SimulatedRuns:
 
 
 MOST_ITERATIONS = 1_000
-"""Iterations after which a loop without ``max_iterations`` is considered endless."""
+"""Number of iterations after which a loop without ``max_iterations`` counts as endless."""
 
 _REPORT_EVERY = 1_000
 
@@ -235,14 +235,14 @@ SimulationProgress = Callable[[int, float, int], None]
 
 
 class SimulationRecorder:
-    """Keep the history of a simulation, write its journal and detect endless loops."""
+    """Keeps the history of a simulation, writes its journal and detects endless loops."""
 
     def __init__(
         self, journal: JournalFileWriter | None = None, progress: SimulationProgress | None = None
     ) -> None:
         self.history = History()
         self.endless = ""
-        """Description of an endless loop; empty if none was detected."""
+        """Message about an endless loop; empty if none was detected."""
         self._journal = journal
         self._progress = progress
         self._entry: JournalEntry | None = None
@@ -262,13 +262,13 @@ class SimulationRecorder:
         if body is not None and body.iteration > MOST_ITERATIONS:
             self.endless = (
                 f"loop {body.loop.name} has run {MOST_ITERATIONS} times and `{body.loop.until}` never held: "
-                "give it max_iterations, or state its iterations or results in the scenario"
+                "set its max_iterations, or state its iterations or results in the scenario"
             )
         if self._progress is not None and entry.sequence % _REPORT_EVERY == 0:
             self._progress(entry.sequence, entry.now, len(engine.state.active))
 
     def stop(self, engine: Engine) -> bool:  # noqa: ARG002
-        """Return whether the simulation should stop."""
+        """Return whether the simulation should stop because of an endless loop."""
         return bool(self.endless)
 
 
@@ -307,7 +307,8 @@ def simulate(
     if repeat < 1:
         raise InvalidInput(f"repeat {repeat}", rule="must be at least 1")
     if repeat > 1 and journal is not None:
-        raise InvalidInput("a journal of several runs", advice="give either repeat or journal")
+        what = f"a journal of {repeat} simulations"
+        raise InvalidInput(what, rule="a journal holds one simulation", advice="omit repeat or journal")
     if seed < 0:
         raise InvalidInput(f"seed {seed}", rule="must be at least 0")
     truth = _load_scenario(scenario)
@@ -317,7 +318,8 @@ def simulate(
     _check_clash(first, arriving)
     flows = {**first, **arriving}
     if not flows:
-        raise InvalidInput("no workflow to simulate", advice="give one, or a scenario with arrivals")
+        advice = "name a workflow, or a scenario with arrivals"
+        raise InvalidInput("no workflow to simulate", advice=advice)
     check_scenario(truth, platform, flows)
     prepared = _PreparedSimulation(
         request=compile_request(flows, platform),
@@ -350,7 +352,7 @@ def _load_scenario(given: Scenario | str | Path | None) -> Scenario:
 def _load_first(
     workflows: _Source | Sequence[_Source], params: Mapping[str, Any], format_name: str | None
 ) -> dict[str, Workflow]:
-    """Load the workflows that arrive at 0, by name; further workflows of the same name get a number."""
+    """Return the workflows that arrive at 0, by name; a number is added to a name that occurs again."""
     sources = [workflows] if isinstance(workflows, Workflow | str | Path) else list(workflows)
     found: dict[str, Workflow] = {}
     for source in sources:
@@ -370,7 +372,7 @@ def _check_clash(first: Mapping[str, Workflow], arriving: Mapping[str, Workflow]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PreparedSimulation:
-    """Data shared by all repetitions."""
+    """Input that the simulations of all seeds share."""
 
     request: Request
     scenario: Scenario
@@ -386,7 +388,7 @@ class _PreparedSimulation:
         return make_policy(self.policy).needs_plan
 
     def run(self, seed: int, journal: str | Path | None, progress: SimulationProgress | None) -> SimulatedRun:
-        """Run one simulation."""
+        """Simulate with one seed and return the result."""
         simulation = Simulation(
             library=self.request.library,
             arrivals=list(self._arrivals(seed)),
@@ -412,7 +414,7 @@ class _PreparedSimulation:
         )
 
     def _arrivals(self, seed: int) -> Iterator[Arrival]:
-        """Return all arrivals by time: the given workflows at 0, then those of the scenario."""
+        """Yield all arrivals by time: the given workflows at 0, and those of the scenario."""
         drawn = draw_arrivals(self.scenario, generator(seed, "arrivals"))
         own = [
             Arrival(workflow=key, owner=self.request.instances[key].graph.workflow.owner)
@@ -433,7 +435,7 @@ class _PreparedSimulation:
 
 
 def simulation_title(runs: SimulatedRuns) -> str:
-    """Return a one-line description of the simulation."""
+    """Return a title for simulations: workflows, platform, policy and planner."""
     names = list(dict.fromkeys(run.workflow for run in runs.first.history.runs))
     what = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     by = f"{runs.policy} with {runs.planner}" if runs.planner else runs.policy
@@ -501,7 +503,7 @@ def spread_facts(runs: SimulatedRuns) -> list[tuple[str, str]]:
 
 
 def simulation_notes(run: SimulatedRun) -> list[str]:
-    """Return failures, standstills and caveats of a simulation."""
+    """Return notes on a simulation: runs that did not complete, standstills, and caveats."""
     notes = []
     for story in run.history.runs:
         if story.outcome not in ("completed", ""):
@@ -516,7 +518,7 @@ def simulation_notes(run: SimulatedRun) -> list[str]:
 
 
 def simulation_view(runs: SimulatedRuns) -> SimulationView:
-    """Return the data of charts and pages, for the first seed."""
+    """Return the data of the charts and the HTML page for the simulation of the first seed."""
     run = runs.first
     return SimulationView(
         title=simulation_title(runs),
@@ -532,5 +534,5 @@ def simulation_view(runs: SimulatedRuns) -> SimulationView:
 
 
 def render_simulation(runs: SimulatedRuns) -> str:
-    """Render the simulation of the first seed as a self-contained HTML page."""
+    """Return the simulation of the first seed as a self-contained HTML page."""
     return simulation_html(simulation_view(runs))

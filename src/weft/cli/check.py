@@ -62,7 +62,7 @@ def command(files: tuple[str, ...], platform: str | None, as_json: bool) -> None
 
 
 def _check_machines(platform: Platform) -> Platform:
-    """Return the platform after the same checks of its machines as in `weft run`."""
+    """Return the platform unchanged; raise InvalidInput if `weft run` would reject its machines."""
     from weft.backends import BACKENDS
     from weft.errors import InvalidInput
 
@@ -117,9 +117,7 @@ def _check_file(name: str, machines: Platform | None) -> dict[str, Any]:
 
 
 def _check_names(graph: TaskGraph, name: str) -> list[str]:
-    """Check file names and return notes about missing inputs; only weft's own format describes runnable
-    workflows.
-    """
+    """Check the file names of a workflow in weft's own format; return notes about missing input files."""
     from pathlib import Path
 
     from weft.api.file_names import check_file_names, find_missing_inputs
@@ -137,7 +135,7 @@ def _check_scenario(source: SourceFile, machines: Platform | None) -> dict[str, 
     from weft.formats.native import WeftYaml
     from weft.formats.yaml_document import parse_document
 
-    # Parse only if necessary: workflow files may be large.
+    # Workflow files may be large, so do not parse a file that has a key `tasks`.
     if not WeftYaml().recognises(source) or _TASKS_KEY.search(source.head):
         return None
     document = parse_document(source.text(), source.name)

@@ -65,5 +65,5 @@ def command(
     click.echo(f"{would} {format_count(found.files, 'file')}{of}, {format_bytes(found.freed_bytes)}")
     if found.kept:
         click.echo(
-            f"kept run {', '.join(map(str, found.kept))}: not finished; `weft resume` or `weft cancel`"
+            f"kept unfinished run {', '.join(map(str, found.kept))}; `weft resume` or `weft cancel` ends it"
         )

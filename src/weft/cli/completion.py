@@ -17,5 +17,5 @@ def command(shell: str) -> None:
     from weft.cli.main import weft
 
     if (found := get_completion_class(shell)) is None:
-        raise click.ClickException(f"no completion for {shell}")
+        raise click.ClickException(f"there is no completion script for the shell {shell!r}")
     click.echo(found(weft, {}, "weft", "_WEFT_COMPLETE").source())

@@ -123,8 +123,8 @@ def _send_requests(
 ) -> None:
     """Send a request for each task, or for the whole run, and print the replies.
 
-    ``done`` describes the effect of a granted request. Exits with code 1 if a request was refused or got no
-    reply.
+    ``done`` is printed after the task or run of a granted request. Exit with code 1 if a request was refused
+    or got no reply.
     """
     from weft.api.project import send_request
 
@@ -133,7 +133,7 @@ def _send_requests(
     for task in named:
         answers.append((task, send_request(opened, what, run, task=task, machine=machine)))
         if not answers[-1][1].replied:
-            break  # without an engine the other requests would get no reply either
+            break  # no engine replies, so the other requests would get no reply either
     if as_json:
         records = [
             {"task": task, "granted": each.granted, "heard": each.replied, "text": each.text}
@@ -154,7 +154,7 @@ def _send_requests(
 
 def _advice(opened: OpenProject, run: RunRecord) -> str:
     if opened.engine is not None:
-        return "; it may hang: `weft status` shows its process"
+        return "; `weft status` shows the process of the engine, which may hang"
     return (
         "; `weft resume` continues the run" if opened.resumable(run) else f"; the run has ended ({run.state})"
     )

@@ -28,17 +28,17 @@ INTERRUPTED = 75
 """Exit code after a signal; the run can be resumed."""
 
 _KILLED = 128
-"""Offset of the exit code of a process ended by a signal."""
+"""A process that a signal ends has this exit code plus the number of the signal."""
 
 _MOST_TASKS = 20_000
-"""Above this number of tasks reports are written on request only; they would take more than ten seconds."""
+"""Number of tasks above which reports are written on request only, because that takes over ten seconds."""
 
 _STALE_SHOWN = 3
-"""Reasons per kind that are printed."""
+"""Maximal number of reasons for stale results that are printed per kind of task."""
 
 
 def command_line() -> list[str]:
-    """Return the command line for the journal."""
+    """Return the command line of this process as recorded in the journal and the lock."""
     return ["weft", *sys.argv[1:]]
 
 
@@ -58,7 +58,7 @@ class RunDriver:
         self._interrupt_printed = False
 
     def watch(self, execution: Execution) -> Sequence[Listener]:
-        """Start the display; if the execution is resumed, count its journal first."""
+        """Start the display, with the past of a resumed execution; return listeners for journal entries."""
         from weft.api.project import read_progress
         from weft.cli.terminal import colored_errors
         from weft.reports.execution_records import AttemptLogs
@@ -75,7 +75,7 @@ class RunDriver:
         return [self._record_entry]
 
     def interrupted(self) -> bool:
-        """Redraw if necessary and return whether a signal arrived; called several times per second."""
+        """Redraw the display if due; return whether a signal arrived. Called several times per second."""
         self.live.tick()
         if self.signals() and not self._interrupt_printed:
             self._interrupt_printed = True
@@ -126,7 +126,10 @@ def drive_run(
     trace: str | None,
     **how: Any,
 ) -> NoReturn:
-    """Call ``run`` or ``resume`` with display and signal handling, print the summary and exit."""
+    """Call ``run`` (``weft.run`` or ``weft.resume``) with a display, print the summary and exit.
+
+    ``how``: further arguments of ``run``.
+    """
     quiet = quiet or "-" in (report, trace)
     driver = RunDriver(quiet=quiet or as_json, errors=not as_json)
     with driver.signals:
@@ -174,7 +177,7 @@ def _exit(ran: RunResult, driver: RunDriver, *, as_json: bool) -> NoReturn:
         if not as_json:
             click.echo("interrupted; `weft resume` continues", err=True)
         if driver.execution is not None and driver.execution.searching:
-            # Python would wait for the planner thread, which may search until its time is up.
+            # Python would wait for the planner thread, which may search until its budget is spent.
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(INTERRUPTED)
@@ -192,7 +195,7 @@ def _show_briefly(ran: RunResult, driver: RunDriver) -> None:
 
 
 def _ignore_output(number: int) -> None:
-    """Redirect the output after SIGHUP: the terminal is closed and writing would fail."""
+    """Redirect the output to /dev/null if the signal is SIGHUP, because the terminal is closed."""
     import signal
 
     if number == signal.SIGHUP:
@@ -214,7 +217,7 @@ def _show(ran: RunResult, driver: RunDriver, summary: ExecutionReport, folder: s
 
 
 def _reuse_lines(driver: RunDriver) -> list[str]:
-    """Return per kind the numbers of reused, stale (with reasons) and new tasks."""
+    """Return a line per kind of task: how many were reused, stale (with reasons) and new."""
     view = driver.view
     if view is None or not (view.progress.taken_over or view.progress.stale):
         return []

@@ -90,20 +90,20 @@ def _platform_text(kind: str, made: GeneratedWorkflow) -> str:
 
     if made.platform is None:
         advice = "omit --platform-out, or set the number of machines"
-        raise InvalidInput(f"this {kind} has no platform", advice=advice)
+        raise InvalidInput(f"this workflow of kind {kind} has no platform", advice=advice)
     return write_platform(made.platform)
 
 
 def _print_written(made: GeneratedWorkflow, out: str, platform_out: str | None) -> None:
     click.echo(f"wrote {out} ({made.workflow.name})")
     if platform_out is not None:
-        click.echo(f"wrote {platform_out} (its platform)")
+        click.echo(f"wrote {platform_out} (platform of the workflow)")
     elif made.platform is not None:
         click.echo("note: the workflow has a platform; --platform-out FILE writes it")
 
 
 def _list(kind: str | None, *, as_json: bool) -> None:
-    """List all kinds, or one of them, with their parameters."""
+    """Print the parameters of all kinds of workflows, or of one kind."""
     from weft.workflow.generators import GENERATORS
     from weft.workflow.generators.generator import list_parameters
 

@@ -56,7 +56,7 @@ def command(project: str | None, as_json: bool) -> None:
 
 
 def _promised(run: RunRecord) -> tuple[str, str]:
-    """Return the predicted P50 and P90 as text."""
+    """Return P50 and P90 of a run's predicted time as text."""
     promise = run.promise
     if promise is None:
         return "-", "-"

@@ -47,16 +47,16 @@ COMMANDS = {
     "status": "Show the progress of a run: tasks by kind, running tasks, time left.",
     "watch": "Follow a run until it ends.",
 }
-"""Every command with its line of help."""
+"""Every command with its help text in one line."""
 
 SHARED_MODULES = {
     "cancel": "control", "formats": "registries", "hold": "control", "migrate": "control",
     "planners": "registries", "policies": "registries", "release": "control",
 }  # fmt: skip
-"""Modules that hold several commands; another command is ``command`` in the module of its name."""
+"""Module of each command that shares a module; other commands are ``command`` in their own module."""
 
 _GC_THRESHOLD = 250_000
-"""New objects between two garbage collections of the youngest generation."""
+"""Number of new objects between two garbage collections of the youngest generation."""
 
 _LOG_LEVELS = click.Choice(("debug", "info", "warning", "error"), case_sensitive=False)
 _LOG_VARIABLE = "WEFT_LOG"
@@ -66,7 +66,7 @@ _COMPLETING = "_WEFT_COMPLETE"
 
 
 class _LazyGroup(click.Group):
-    """A group that imports a command when it is called, so that ``--help`` stays fast."""
+    """A group that imports the module of a command only when it is called, so that ``--help`` is fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return sorted(COMMANDS)
@@ -130,13 +130,13 @@ def _start_logging(level: str) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit; docs/reference/commands.md lists the exit codes."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    # Importing creates many objects and no garbage: frequent collections took an eighth of a short run.
+    # Imports create many objects and no garbage; frequent collections took an eighth of a short run.
     gc.set_threshold(_GC_THRESHOLD, *gc.get_threshold()[1:])
     _prepare_streams()
     if _COMPLETING in os.environ:
         weft.main(args=given, prog_name="weft", complete_var=_COMPLETING)
     code = _run(given)
-    gc.freeze()  # the interpreter would traverse all objects several times while it exits
+    gc.freeze()  # otherwise the interpreter traverses all objects several times while it exits
     sys.exit(code)
 
 
@@ -150,7 +150,10 @@ def _prepare_streams() -> None:
 
 
 def _run(given: list[str]) -> int:
-    """Run a command without click's handling of interrupts and pipes, which uses other exit codes."""
+    """Run a command and return its exit code; errors are printed.
+
+    Interrupts and closed pipes are handled here, because click uses other exit codes for them.
+    """
     try:
         with weft.make_context("weft", given) as context:
             weft.invoke(context)
@@ -182,7 +185,7 @@ def _run(given: list[str]) -> int:
 
 @contextmanager
 def _ignore_broken_pipe() -> Iterator[None]:
-    """Ignore a closed standard error while a message is written."""
+    """Context manager that ignores errors of its block if the standard error is closed."""
     try:
         yield
         sys.stderr.flush()

@@ -96,17 +96,17 @@ planning_workers = _combine(
 
 
 def read_seconds(context: click.Context, parameter: click.Parameter, text: str | None) -> float | None:  # noqa: ARG001
-    """Parse the time given to an option; a callback of ``click.option``."""
+    """Return the seconds given to a time option; a callback of ``click.option``."""
     if text is None:
         return None
     if (seconds := parse_seconds(text)) is None:
-        what, rule = f"{parameter.opts[0]} {shorten(text)!r}", "must be a time, at least 0"
+        what, rule = f"{parameter.opts[0]} {shorten(text)!r}", "must be a time of at least 0 seconds"
         raise InvalidInput(what, rule=rule, advice="write 90, 1h30m or 0-01:30:00")
     return seconds
 
 
 def workflows_argument(*, required: bool = False) -> _Decorator:
-    """Add the argument ``WORKFLOW...``."""
+    """Return a decorator that adds the argument ``WORKFLOW...``."""
     metavar = "WORKFLOW..." if required else "[WORKFLOW]..."
     return click.argument(
         "workflows", nargs=-1, required=required, type=click.Path(path_type=str), metavar=metavar
@@ -114,7 +114,7 @@ def workflows_argument(*, required: bool = False) -> _Decorator:
 
 
 def parameters(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add ``-p name=value`` and ``--params-file``; the command gets one dictionary ``params``."""
+    """Add the options ``-p NAME=VALUE`` and ``--params-file``; the command gets one dictionary ``params``."""
 
     @click.option("-p", "--param", "params", multiple=True, metavar="NAME=VALUE", help="Set a parameter.")
     @click.option(
@@ -131,7 +131,7 @@ def parameters(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def seed(meaning: str) -> _Decorator:
-    """Add ``--seed`` with a help text."""
+    """Return a decorator that adds the option ``--seed`` with this help text."""
     return click.option(
         "--seed",
         type=click.IntRange(min=0, max=2**64 - 1),
@@ -145,7 +145,7 @@ def seed(meaning: str) -> _Decorator:
 def planning_budget(
     time_help: str = "Time budget of search planners: 10 or 1m30s (default: 2).", *, result: str = "plan"
 ) -> _Decorator:
-    """Add ``--plan-time`` and ``--plan-steps``, the budget of search planners."""
+    """Return a decorator that adds ``--plan-time`` and ``--plan-steps``, the budget of search planners."""
     steps_help = f"Stop after this many steps instead of a time; the {result} is reproducible."
     return _combine(
         click.option("--plan-time", "plan_time_s", callback=read_seconds, metavar="SECONDS", help=time_help),
@@ -158,7 +158,8 @@ def check_streams(
 ) -> None:
     """Raise UsageError if two inputs are the standard input, or two outputs the standard output.
 
-    ``names`` are the inputs in words, ``outputs`` the options and whether they write to the standard output.
+    ``names``: start of the message about inputs. ``outputs``: by option, whether it writes to the standard
+    output.
     """
     if inputs.count("-") > 1:
         raise click.UsageError(f"{names} be the standard input.")
@@ -168,7 +169,7 @@ def check_streams(
 
 
 def check_plan_streams(workflow: str, on: str, out: str | None, html: str | None, *, as_json: bool) -> None:
-    """Check the streams of a planning command, and the suffix of ``--out``."""
+    """Raise UsageError if streams of a planning command clash or the suffix of ``--out`` is unknown."""
     outputs = {"--json": as_json, "--out -": out == "-", "--html -": html == "-"}
     check_streams((workflow, on), "WORKFLOW and --on cannot both", outputs)
     if out not in (None, "-") and Path(str(out)).suffix not in (".json", ".csv"):
@@ -176,7 +177,7 @@ def check_plan_streams(workflow: str, on: str, out: str | None, html: str | None
 
 
 def _read_params(params: tuple[str, ...], params_file: str | None) -> dict[str, Any]:
-    """Read parameters from a file and from the command line, which has precedence."""
+    """Return the parameters in a file and on the command line, which has precedence."""
     if not params and params_file is None:
         return {}  # avoid loading the YAML parser
     from weft.documents import Reader
@@ -202,12 +203,12 @@ def _read_params(params: tuple[str, ...], params_file: str | None) -> dict[str, 
 
 
 def print_json(record: object) -> None:
-    """Print one JSON object."""
+    """Print a record as JSON; infinite numbers and NaN are null."""
     click.echo(json_text(record))
 
 
 def print_lines(lines: Iterable[str], indent: str = "") -> None:
-    """Print lines."""
+    """Print lines of text, each after ``indent``."""
     for line in lines:
         click.echo(indent + line)
 
@@ -218,7 +219,7 @@ def print_written(*files: str | None) -> None:
 
 
 def print_titles(registry: Registry, *, as_json: bool) -> None:
-    """Print the names and titles of a registry."""
+    """Print the names and titles of the entries of a registry, as text or JSON."""
     titles = {name: registry.load(name).title for name in registry}
     if as_json:
         print_json([{"name": name, "title": title} for name, title in titles.items()])
@@ -227,21 +228,21 @@ def print_titles(registry: Registry, *, as_json: bool) -> None:
 
 
 def print_pairs(pairs: Iterable[tuple[str, str]], indent: str = "") -> None:
-    """Print two columns."""
+    """Print (label, text) pairs as two columns."""
     rows = list(pairs)
     width = max(len(label) for label, _ in rows)
     print_lines((f"{label:<{width}}  {text}" for label, text in rows), indent)
 
 
 def save_result(out: str, *, csv: Callable[[], str], record: Callable[[], object]) -> None:
-    """Write a result to a file: a table if its suffix is ``.csv``, else JSON."""
+    """Write a result to a file: ``csv()`` if its suffix is ``.csv``, else ``record()`` as JSON."""
     from weft.formats.files import save_text
 
     save_text(csv() if Path(out).suffix == ".csv" else json_text(record()) + "\n", out)
 
 
 def json_text(record: object) -> str:
-    """Return JSON in which infinite numbers and NaN are null."""
+    """Return a record as JSON text; infinite numbers and NaN are null."""
     return json.dumps(_finite(record), indent=2, ensure_ascii=False, allow_nan=False)
 
 

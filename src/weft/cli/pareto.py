@@ -104,7 +104,7 @@ def command(
 
 
 def front_progress(line: ProgressLine) -> Callable[[FrontProgress], None] | None:
-    """Return a callback that shows the progress of the front; None without a terminal."""
+    """Return a callback that shows the progress of the search for a front; None without a terminal."""
     if line.news is None:
         return None
 

@@ -70,9 +70,9 @@ class OptionDescription:
 
     name: str
     values: str
-    """Allowed words, or the type of the value."""
+    """Allowed values, or the type of the value, as text."""
     default: str | None
-    """None if the option is required."""
+    """Default value as text; None if the option is required."""
     meaning: str
 
 
@@ -118,7 +118,7 @@ def _text(value: object) -> str:
 
 
 def _meanings(kind: type) -> dict[str, str]:
-    """Return the docstrings of the fields of a class and its bases, which only the source contains."""
+    """Return the docstrings of the fields of a class and its bases, read from their source."""
     found: dict[str, str] = {}
     for base in reversed(kind.__mro__):
         found |= _meanings_in(base)
@@ -141,7 +141,7 @@ def _meanings_in(kind: type) -> dict[str, str]:
 
 
 def _show_registry(registry: Registry, name: str | None, *, as_json: bool) -> None:
-    """Print the names and titles of a registry, or the options of one entry."""
+    """Print the names and titles of a registry's entries, or the options of the entry ``name``."""
     if name is None:
         options.print_titles(registry, as_json=as_json)
         return

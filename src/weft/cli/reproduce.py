@@ -177,7 +177,7 @@ def _record(
 
 
 def _judge(made: ReproductionResult, runs: int | None) -> None:
-    """Print the figures outside their tolerances and exit with code 1 if there are any."""
+    """Print the figures that are outside their tolerances; exit with code 1 if there are any."""
     if made.disturbed:
         ids = ", ".join(dict.fromkeys(row.accepts for row in made.disturbed))
         click.echo(

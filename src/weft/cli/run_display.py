@@ -39,17 +39,17 @@ class RunDisplay:
     progress: ExecutionProgress
     logs: AttemptLogs
     run: int | None = None
-    """Index of the run in the engine; None for all runs."""
+    """Index of the displayed run in the engine; None: all runs are displayed."""
     color: bool = False
     began_s: float = 0.0
     """Start of the display on the engine's clock."""
     promises: Mapping[int, Promise] = field(default_factory=dict)
-    """By run: the prediction made before it began."""
+    """By index of the run: the promise made before it started."""
     has_engine: bool = True
     """Whether an engine drives the execution; otherwise no task is running."""
 
     def counts(self) -> list[KindCount]:
-        """Return the task counts by kind."""
+        """Return the task counts of the displayed runs by workflow and kind."""
         from weft.engine.kind_counts import sum_by_workflow
 
         return sum_by_workflow(self.progress.counts(self.run))
@@ -59,7 +59,7 @@ class RunDisplay:
         return [run for run in self.progress.state.runs if self.run in (None, run.index)]
 
     def left(self, now_s: float) -> TimeLeft:
-        """Return the remaining time of all displayed runs."""
+        """Return the estimated time until all displayed runs have ended."""
         from weft.api.progress import latest_of, time_left
 
         return latest_of(
@@ -74,7 +74,7 @@ class RunDisplay:
         return f"time left {left}"
 
     def promise_line(self) -> str:
-        """Return the prediction if exactly one run is displayed and has one, else an empty string."""
+        """Return the promise as text if exactly one run is displayed and has a promise, else ""."""
         runs = self._runs
         promised = self.promises.get(runs[0].index) if len(runs) == 1 else None
         return "" if promised is None else f"promise: {promise_text(promised)}"
@@ -107,7 +107,7 @@ class RunDisplay:
         return [head, *shown[1:last], *(click.style(line, fg="red") for line in shown[last:])]
 
     def kind_lines(self, most: int = 1_000_000) -> list[str]:
-        """Return the table of kinds; rows that do not fit are counted."""
+        """Return the table of task counts by kind in at most ``most`` lines; hidden rows are counted."""
         counts = self.counts()
         several = len({each.workflow for each in counts}) > 1
         further = [name for name in ("held", "cancelled") if any(getattr(each, name) for each in counts)]
@@ -127,7 +127,7 @@ class RunDisplay:
         return TextTable(heading=columns, rows=tuple(rows), texts=1).lines()
 
     def failure_lines(self, most: int = _FAILURES) -> list[str]:
-        """Return the last failures with cause, last lines and log."""
+        """Return lines about the last ``most`` failures: cause, last lines of the log, path of the log."""
         chosen = [each for each in self.progress.failures if self.run in (None, each.run)]
         lines = []
         for each in chosen[-most:]:
@@ -137,7 +137,7 @@ class RunDisplay:
         return lines
 
     def describe_failure(self, each: FailureRecord) -> list[str]:
-        """Return the lines of one failure."""
+        """Return lines about one failure: task, cause, last lines and path of the log."""
         then = "failed, will be retried"
         if each.for_good:
             then = "failed, waits for `weft resume`" if each.waits else "failed permanently"

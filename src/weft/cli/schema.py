@@ -14,7 +14,7 @@ def command(kind: str) -> None:
     $schema=workflow.json
     """
     if kind == "scenario":
-        # Generated here: the package formats cannot import the simulation.
+        # The package formats may not import the simulation, so this schema is generated here.
         import json
 
         from weft.backends.simulation.scenario_reader import scenario_schema

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 _SHOWN = 20
-"""Maximal number of table rows printed."""
+"""Maximal number of rows printed per table."""
 
 
 @click.command("simulate")
@@ -98,7 +98,7 @@ def command(
 
 
 def _progress_callback(line: ProgressLine) -> SimulationProgress | None:
-    """Return a callback that shows the progress; None without a terminal."""
+    """Return a callback that shows the progress of the simulation; None without a terminal."""
     if line.news is None:
         return None
     return lambda entries, now_s, active: line.say_if_due(

@@ -1,7 +1,8 @@
 """Terminal output: width, colour, the progress line, and the live display of a run.
 
-Progress is written to the standard error. The live display is redrawn in place on a terminal; elsewhere it is
-a line from time to time. Its lines fit the terminal, so nothing wraps and it can be erased.
+Progress is written to the standard error. On a terminal the live display is redrawn in place; its lines fit
+the terminal, so that they do not wrap and can be erased. Without a terminal, one line is printed from time to
+time.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def width() -> int:
-    """Return the width to use: COLUMNS or that of the terminal, limited to 60..140; default 100."""
+    """Return the output width: $COLUMNS or the terminal's width, limited to 60..140; default 100."""
     return max(60, min(140, shutil.get_terminal_size((100, 24)).columns))
 
 
@@ -34,12 +35,12 @@ def colored() -> bool:
 
 
 def colored_errors() -> bool:
-    """Return whether to colour the standard error."""
+    """Return whether to colour the standard error: on a terminal, unless NO_COLOR is set."""
     return redraws(sys.stderr) and not os.environ.get("NO_COLOR")
 
 
 def ascii_only(stream: TextIO | None = None) -> bool:
-    """Return whether a stream, by default the standard output, cannot show other characters."""
+    """Return whether a stream (default: the standard output) can show only ASCII characters."""
     return "utf" not in ((stream or sys.stdout).encoding or "").lower()
 
 
@@ -53,16 +54,16 @@ def print_chart(view: GanttView) -> None:
 
 
 def redraws(stream: TextIO) -> bool:
-    """Return whether lines can be erased and redrawn: on terminals that are not dumb."""
+    """Return whether lines of a stream can be erased and redrawn: a terminal whose TERM is not dumb."""
     return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
 _UP_AND_CLEAR = "\x1b[{}A\x1b[J"
 _PAUSE_S = 0.2
 _SHARE = 20
-"""Drawing uses at most one part in this many of the time."""
+"""Drawing takes at most one part in this many of the elapsed time."""
 _FIRST_S, _LATER_S = 10.0, 30.0
-"""Seconds between two lines without a terminal: in the first minutes, and later."""
+"""Seconds between two lines without a terminal: in the first ``_SOON_S`` seconds, and later."""
 _SOON_S = 300.0
 _LEAST_COLUMNS = 10
 
@@ -87,7 +88,7 @@ class LiveDisplay:
         quiet: bool = False,
         stream: TextIO | None = None,
     ) -> None:
-        """``block`` returns the lines for a number of columns and lines, ``line`` a one-line summary."""
+        """Create a display. ``block`` returns lines for a terminal of (columns, lines), ``line`` one line."""
         self._block = block
         self._line = line
         self._stream = sys.stderr if stream is None else stream
@@ -99,7 +100,7 @@ class LiveDisplay:
         self._last = ""
 
     def tick(self) -> None:
-        """Redraw if it is time to."""
+        """Redraw the block or print a line, if enough time has passed since the last one."""
         now_s = time.monotonic()
         if self._quiet or now_s < self._next_s:
             return
@@ -109,7 +110,7 @@ class LiveDisplay:
             self._next_s = now_s + max(_PAUSE_S, _SHARE * took_s)
         else:
             pause_s = _FIRST_S if now_s - self._began_s < _SOON_S else _LATER_S
-            # The first line follows after a pause: short runs need none.
+            # The first line is printed after a pause, so that short runs print none.
             if self._next_s and (line := self._line()) != self._last:
                 self._last = line
                 self._write(f"{line}\n")
@@ -123,7 +124,7 @@ class LiveDisplay:
             self._next_s = min(self._next_s, time.monotonic() + _PAUSE_S) if self.drawn else self._next_s
 
     def say_at_once(self, text: str) -> None:
-        """Print a last line from a signal handler, which may have interrupted a write."""
+        """Print a last line; for signal handlers, which may have interrupted a write."""
         if not self._quiet:
             with suppress(RuntimeError):  # the stream may be in the middle of a write
                 self.clear()
@@ -131,7 +132,7 @@ class LiveDisplay:
                 os.write(self._stream.fileno(), f"{text}\n".encode())
 
     def clear(self) -> None:
-        """Erase the block."""
+        """Erase the block of lines from the terminal."""
         if self._lines:
             self._write(_UP_AND_CLEAR.format(self._lines))
             self._lines = 0
@@ -155,11 +156,11 @@ class LiveDisplay:
 _WIDTH = 100
 _CLEAR = "\r\x1b[2K"
 _UPDATE_PAUSE_S = 0.1
-"""Minimal time between two updates of the line."""
+"""Minimal number of seconds between two updates of the progress line."""
 
 
 class ProgressLine:
-    """A progress line; without a terminal nothing is written and ``news`` is None."""
+    """A line with the current step; without a terminal, nothing is written and ``news`` is None."""
 
     def __init__(self, text: str, *, seen: bool) -> None:
         self.text = text
@@ -167,7 +168,7 @@ class ProgressLine:
         self._shown_s = 0.0
 
     def say(self, more: str = "") -> None:
-        """Show the current step and a detail."""
+        """Show the current step and the detail ``more``."""
         detail = f": {more}" if more else ""
         _write_error(f"{_CLEAR}{self.text[: max(0, _WIDTH - len(detail))]}{detail} …")
 
@@ -177,7 +178,7 @@ class ProgressLine:
         return self.say
 
     def say_if_due(self, detail: Callable[[], str]) -> None:
-        """Show the current step and a detail, unless the line was updated a moment ago."""
+        """Show the current step and the result of ``detail``, unless the line was updated just before."""
         now_s = time.monotonic()
         if now_s - self._shown_s >= _UPDATE_PAUSE_S:
             self._shown_s = now_s
@@ -189,9 +190,9 @@ class ProgressLine:
 
 @contextmanager
 def stage(text: str) -> Iterator[ProgressLine]:
-    """Show a description while a step runs, and erase it afterwards.
+    """Context manager that shows a description of a step while its block runs, and erases it afterwards.
 
-    The compilation of a kernel is shown too: it takes seconds, once per processor type.
+    The compilation of a kernel is shown too; it takes seconds, once per type of processor.
     """
     line = ProgressLine(text, seen=redraws(sys.stderr))
     if line.news is None:
@@ -209,7 +210,7 @@ def stage(text: str) -> Iterator[ProgressLine]:
 
 
 def _progress_text(progress: PlanProgress) -> str:
-    """Return the state of a search: best makespan, its planner, bound and gap."""
+    """Return the state of a search as text: best makespan, its planner, lower bound and gap."""
     detail = f"{format_seconds(progress.makespan_s)} by {progress.by}"
     if progress.bound_s <= 0:
         return detail

@@ -74,7 +74,7 @@ def _show(followed: JournalFollower, found: RunRecord, view: RunDisplay) -> None
 
 
 def _tell(followed: JournalFollower, found: RunRecord, view: RunDisplay) -> None:
-    """Print the events as JSON lines."""
+    """Print the events of an execution as JSON lines until the run ends."""
     from weft.reports.events_jsonl import EventLines
 
     numbers: dict[int, int] = {}

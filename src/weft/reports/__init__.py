@@ -14,4 +14,4 @@ REPORTS = Registry(
         "gantt-html": "weft.reports.gantt_html:HtmlGantt",
     },
 )
-"""To add a report, add a module and a line here."""
+"""Reports by name. To add a report, add a module and an entry here."""

@@ -1,4 +1,4 @@
-"""SVG charts without scripts: steps over time, box plots, predictions, estimates; ticks of time axes."""
+"""SVG charts without scripts: step functions, box plots, predictions, estimates; ticks of time axes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _STEPS_S = (
 
 
 def _step(least_s: float) -> float:
-    """Return the smallest round step of at least ``least_s``."""
+    """Return the smallest round number of seconds that is at least ``least_s``."""
     least_s *= 1 - 1e-9
     for step in _STEPS_S if 5 < least_s <= _STEPS_S[-1] else ():
         if step >= least_s:
@@ -28,7 +28,7 @@ def _step(least_s: float) -> float:
 
 
 def tick_times(end_s: float, most: int) -> list[float]:
-    """Return round times from 0 to the end, in at most ``most`` steps."""
+    """Return equidistant round times from 0 to at most ``end_s``, with at most ``most`` intervals."""
     if end_s <= 0:
         return [0.0]
     step = _step(end_s / max(most, 1))
@@ -36,7 +36,7 @@ def tick_times(end_s: float, most: int) -> list[float]:
 
 
 def tick_label(seconds: float) -> str:
-    """Format a round time without zero units: ``2m``, not ``2m 0s``."""
+    """Return a round time as text without zero units: ``2m``, not ``2m 0s``."""
     text = format_seconds(seconds)
     return text if seconds < 120 else text.removesuffix(" 0s").removesuffix(" 0m").removesuffix(" 0h")
 
@@ -45,13 +45,13 @@ _WIDTH, _HEIGHT = 900, 220
 _LEFT, _RIGHT, _TOP, _BOTTOM = 60, 20, 14, 34
 _TICKS = 8
 _MOST_STEPS = 1_500
-"""Maximal number of steps drawn."""
+"""Maximal number of steps of a step function that are drawn."""
 _ROW, _NAME = 34, 170
 """Row height and label width of box plots."""
 
 
 def steps_chart(title: str, steps: StepFunction, end_s: float) -> str:
-    """Draw a step function from 0 to the end."""
+    """Return a chart of a step function from time 0 to ``end_s`` as HTML."""
     most = max(1, steps.most)
     across = (_WIDTH - _LEFT - _RIGHT) / end_s if end_s > 0 else 0.0
     up = (_HEIGHT - _TOP - _BOTTOM) / most
@@ -76,13 +76,13 @@ def steps_chart(title: str, steps: StepFunction, end_s: float) -> str:
 
 
 def grid_column(x: float, top: float, bottom: float, label: str) -> Iterator[str]:
-    """Draw a vertical grid line with its label below."""
+    """Yield the SVG of a vertical grid line with its label below."""
     yield f'<line class="grid" x1="{x}" y1="{top}" x2="{x}" y2="{bottom}"/>'
     yield f'<text x="{x}" y="{bottom + 18}" text-anchor="middle">{escape(label)}</text>'
 
 
 def grid_row(left: float, right: float, y: float, label: str) -> Iterator[str]:
-    """Draw a horizontal grid line with its label on the left."""
+    """Yield the SVG of a horizontal grid line with its label on the left."""
     yield f'<line class="grid" x1="{left}" y1="{y}" x2="{right}" y2="{y}"/>'
     yield f'<text x="{left - 8}" y="{y + 4}" text-anchor="end">{escape(label)}</text>'
 
@@ -93,7 +93,7 @@ def _time_axis(end_s: float, left: float, across: float, bottom: float) -> Itera
 
 
 def round_numbers(most: float, steps: int, *, least: float = 0.0) -> list[float]:
-    """Return round numbers from the minimum to the maximum."""
+    """Return equidistant round numbers between ``least`` and ``most``, in about ``steps`` intervals."""
     wanted = (most - least) / steps
     power = 10.0 ** math.floor(math.log10(wanted))
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= wanted * (1 - 1e-9))
@@ -103,7 +103,7 @@ def round_numbers(most: float, steps: int, *, least: float = 0.0) -> list[float]
 
 
 def box_plots(title: str, rows: Sequence[tuple[str, Summary]]) -> str:
-    """Draw a box plot per row: quartiles, median, and whiskers to the extremes."""
+    """Return a chart with one box plot per (label, statistics) as HTML; whiskers end at the extremes."""
     if not rows:
         return ""
     most = max(found.most for _, found in rows) or 1.0
@@ -137,16 +137,19 @@ def _box(name: str, found: Summary, y: float, across: float) -> list[str]:
 
 
 _BAR, _BAR_RIGHT = 22, 36
-"""Height of a bar and right margin of the charts of executed runs."""
+"""Height of a bar, and right margin, of charts of executed runs."""
 _SIDE, _EDGE = 420, 70
-"""Side of the square plot and the margin for its labels."""
+"""Side of a square plot, and the margin for its labels."""
 _MOST_POINTS = 2_000
 _LEAST_S = 1e-3
-"""Shorter times are drawn at this value."""
+"""Shorter times are drawn at this value, because the scales are logarithmic."""
 
 
 def promise_chart(verdicts: Sequence[PromiseOutcome]) -> str:
-    """Draw for each predicted run the prediction (P50, extended to P90 if known) above the measured time."""
+    """Return a chart with two bars per run: the promise (P50, and P90 if known) and the measured time.
+
+    "" if no run has a promise.
+    """
     drawn = [(each, each.promised_s) for each in verdicts if each.promised_s is not None]
     if not drawn:
         return ""
@@ -183,7 +186,7 @@ def _bars(each: PromiseOutcome, sure_s: float, top: int, across: float) -> list[
 
 
 def _unsure(late_s: float | None, sure_s: float, top: int, across: float) -> list[str]:
-    """Draw the range from P50 to P90, if it is known."""
+    """Return the SVG of the range from P50 to P90; empty if the P90 is unknown."""
     if late_s is None:
         return []
     begin, width = _NAME + sure_s * across, max(0.0, late_s - sure_s) * across
@@ -196,7 +199,7 @@ def _unsure(late_s: float | None, sure_s: float, top: int, across: float) -> lis
 
 
 def estimate_chart(attempts: Sequence[AttemptRecord]) -> str:
-    """Draw completed attempts by estimated and measured seconds on logarithmic scales."""
+    """Return a log-log chart of completed attempts by estimated and measured seconds; "" below 2 attempts."""
     known = [each for each in attempts if each.ending == "completed" and each.seconds > 0 and each.ran_s > 0]
     if len(known) < 2:
         return ""

@@ -15,7 +15,7 @@ from weft.reports.text import TextTable, csv_text
 from weft.units import format_count, format_seconds
 
 _TIE = 1e-9
-"""Relative difference below which makespans are equal; sums differ by rounding."""
+"""Relative difference below which makespans count as equal, because of rounding errors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,11 +24,11 @@ class PlannerResult:
 
     planner: str
     makespan_s: float | None
-    """None without a plan."""
+    """Makespan of the plan; None if the planner made no plan."""
     planning_s: float | None = None
     """Seconds of planning, without compilation."""
     reason: str = ""
-    """Why there is no plan."""
+    """Why the planner made no plan; "" if it made one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,17 +41,17 @@ class WorkflowResults:
     lower_bound_s: float
     """Lower bound of the makespan of every schedule."""
     results: tuple[PlannerResult, ...]
-    """In the order of the planners."""
+    """Results in the order of ``PlannerComparison.planners``."""
 
     @property
     def best_makespan_s(self) -> float | None:
-        """Return the shortest makespan; None if there is no plan."""
+        """Return the shortest makespan of all planners; None if no planner made a plan."""
         return min(
             (found for result in self.results if (found := result.makespan_s) is not None), default=None
         )
 
     def ratio(self, result: PlannerResult) -> float | None:
-        """Return makespan over best makespan; None without a plan."""
+        """Return the makespan of a result divided by the shortest makespan; None without a plan."""
         best = self.best_makespan_s
         if result.makespan_s is None or best is None:
             return None
@@ -60,12 +60,12 @@ class WorkflowResults:
         return result.makespan_s / best
 
     def wins(self, result: PlannerResult) -> bool:
-        """Return whether no plan is shorter; ties count as wins."""
+        """Return whether no other planner has a shorter plan; ties count as wins."""
         ratio = self.ratio(result)
         return ratio is not None and ratio <= 1.0 + _TIE
 
     def gap(self, result: PlannerResult) -> float | None:
-        """Return the maximal relative distance from the optimum; None if unknown."""
+        """Return makespan / lower bound - 1, at least 0; None without a plan or a positive lower bound."""
         if result.makespan_s is None:
             return None
         if self.lower_bound_s <= 0:
@@ -74,7 +74,7 @@ class WorkflowResults:
         return gap if gap > _TIE else 0.0
 
     def as_record(self) -> dict[str, Any]:
-        """Return a JSON-ready record."""
+        """Return the results as plain data for JSON."""
         return {
             "workflow": self.workflow,
             "tasks": self.tasks,
@@ -98,15 +98,15 @@ class WorkflowResults:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannerStanding:
-    """Result of a planner over all workflows."""
+    """Wins, mean ratio and planning time of a planner over all workflows."""
 
     planner: str
     planned: int
-    """Workflows with a plan; the other numbers refer to these."""
+    """Number of workflows for which the planner made a plan; the other numbers refer to these."""
     wins: int
-    """Workflows for which no planner had a shorter plan."""
+    """Number of workflows for which no planner had a shorter plan."""
     mean_ratio: float | None
-    """Geometric mean of makespan over best makespan; None without any plan."""
+    """Geometric mean of makespan divided by shortest makespan; None if the planner made no plan."""
     planning_s: float
 
 
@@ -121,7 +121,7 @@ class PlannerComparison:
 
     @property
     def standings(self) -> tuple[PlannerStanding, ...]:
-        """Return the planners by number of wins, then mean ratio, then the requested order."""
+        """Return the standings by number of wins, then mean ratio, then order of ``planners``."""
         found = [self._standing(index) for index in range(len(self.planners))]
         return tuple(sorted(found, key=lambda standing: (-standing.wins, _or_infinity(standing.mean_ratio))))
 
@@ -164,13 +164,13 @@ _NOTHING = "-"
 
 
 def comparison_title(comparison: PlannerComparison) -> str:
-    """Return a one-line description of the comparison."""
+    """Return a title: the number of workflows, the platform, and the number of planners."""
     workflows = format_count(len(comparison.workflows), "workflow")
     return f"{workflows} on {comparison.platform}, {format_count(len(comparison.planners), 'planner')}"
 
 
 def result_table(comparison: PlannerComparison) -> TextTable:
-    """Return a row per workflow and planner; the workflow is named in its first row."""
+    """Return a table with a row per workflow and planner; only the first row names the workflow."""
     rows = []
     for row in comparison.workflows:
         size = f"{row.workflow} ({format_count(row.tasks, 'task')})"
@@ -198,7 +198,7 @@ def _time(seconds: float | None) -> str:
 
 
 def standing_table(comparison: PlannerComparison) -> TextTable:
-    """Return a row per planner: wins, mean ratio to the best, number of plans, time."""
+    """Return a table with a row per planner: wins, mean ratio to the best, number of plans, time."""
     total = len(comparison.workflows)
     rows = tuple(
         (
@@ -226,7 +226,7 @@ def _names(names: list[str]) -> str:
 
 
 def comparison_html(comparison: PlannerComparison) -> str:
-    """Render the comparison as a self-contained HTML page."""
+    """Return the comparison as a self-contained HTML page."""
     return render_page(
         "comparison.html",
         title=comparison_title(comparison),

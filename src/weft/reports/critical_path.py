@@ -1,9 +1,10 @@
 """Critical path of an executed run: the chain of attempts that determined its end.
 
-The path is followed backwards from the last end. The predecessor of an attempt is the latest end, before its
-start, of a task whose data it needs, an earlier attempt of the same task, the previous iteration of its loop,
-or an attempt that occupied nodes it needed. The time between the two is split into staging and waiting (for a
-decision, a queue or the machine), so that running, staging and waiting add up to the time of the run.
+The path is followed backwards from the attempt that ended last. The predecessor of an attempt is the one that
+ended last before its start, among the attempts of tasks whose data it needs, earlier attempts of the same
+task, the previous iteration of its loop, and attempts that occupied nodes it needed. The time between the two
+is split into staging and waiting (for a decision, a queue or the machine), so that running, staging and
+waiting add up to the time of the run.
 Resources other than nodes are not considered: waiting for memory is shown as waiting.
 
 Complexity: O(n log n) for n attempts, and O(degree) per attempt on the path.
@@ -20,20 +21,20 @@ from weft.engine.state.run import RunState
 from weft.records import dataclass
 
 _ORDER = ("data", "iteration", "retry", "nodes")
-"""Reasons why an attempt could start, by precedence for equal times."""
+"""Reasons of a start; if several predecessors ended at the same time, the first reason is used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathStep:
-    """One attempt on the path, and the waiting time before it."""
+    """One attempt on the critical path, with the staging and waiting time before its start."""
 
     attempt: AttemptRecord
     link: str
-    """Reason of its start: ``data``, ``iteration``, ``retry``, ``nodes`` or ``arrival``."""
+    """What the start waited for: ``data``, ``iteration``, ``retry``, ``nodes`` or ``arrival``."""
     after: AttemptRecord | None
     """Attempt whose end allowed the start; None for the arrival of the run."""
     from_s: float
-    """Time of that end or arrival."""
+    """End of the attempt ``after``, or arrival of the run."""
     staged_s: float
     waited_s: float
     ran_s: float
@@ -46,32 +47,32 @@ class PathStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CriticalPath:
-    """The steps by time."""
+    """The steps of a critical path, by time."""
 
     steps: tuple[PathStep, ...] = ()
     after_s: float = 0.0
-    """Seconds between the last end and the end of the run: stage-out and the last decision."""
+    """Seconds between the end of the last attempt and the end of the run: stage-out and last decision."""
 
     @property
     def ran_s(self) -> float:
-        """Return the seconds in which programs ran."""
+        """Return the seconds on the path in which programs ran."""
         return sum(step.ran_s for step in self.steps)
 
     @property
     def staged_s(self) -> float:
-        """Return the seconds of staging."""
+        """Return the seconds on the path in which data were staged."""
         return sum(step.staged_s for step in self.steps)
 
     @property
     def waited_s(self) -> float:
-        """Return the seconds of waiting, including those after the last end."""
+        """Return the seconds on the path spent waiting, including ``after_s``."""
         return sum(step.waited_s for step in self.steps) + self.after_s
 
 
 def find_critical_path(
     history: History, runs: Sequence[RunState], nodes: Sequence[int], run: int
 ) -> CriticalPath:
-    """Return the critical path of a run; ``nodes`` are those of each machine (0: unlimited).
+    """Return the critical path of a run; ``nodes``: number of nodes of each machine (0: unlimited).
 
     ``runs`` are the final states of all runs.
     """
@@ -112,11 +113,11 @@ class _CriticalPathSearch:
         self._met: set[int] = set()
 
     def end(self, attempt: AttemptRecord) -> float:
-        """Return the end of an attempt; a running one ends with the history."""
+        """Return the end of an attempt; for a running attempt, the end of the run."""
         return self._end_s if attempt.ended_s is None else attempt.ended_s
 
     def step(self, attempt: AttemptRecord, arrival_s: float) -> PathStep:
-        """Return the step of an attempt: its predecessor and the times between."""
+        """Return the step of an attempt: its predecessor, and the times between the two."""
         self._met.add(attempt.number)
         found = [
             (self.end(other), -_ORDER.index(link), -other.number, link, other)
@@ -160,7 +161,7 @@ class _CriticalPathSearch:
         yield from self._last_ended("retry", attempt.run, attempt.task, by_s)
 
     def _task(self, run: RunState, attempt: AttemptRecord) -> int | None:
-        """Return the index of a task in the final graph; None if growth replaced it."""
+        """Return the index of an attempt's task in the final graph; None if growth replaced the task."""
         if (index := self._index.get(run.index)) is None:
             index = self._index[run.index] = {name: task for task, name in enumerate(run.compiled.names)}
         return index.get(attempt.task)
@@ -191,7 +192,7 @@ class _CriticalPathSearch:
 
 
 def find_sources(run: RunState, task: int, has_run: Callable[[int], bool]) -> Iterator[int]:
-    """Yield the tasks whose data a task needs; one that never ran is replaced by its predecessors."""
+    """Yield the predecessors of a task; one that never ran is replaced by its own predecessors."""
     seen, above = {task}, run.compiled.before(task)
     while above:
         if (before := above.pop(0)) in seen:
@@ -204,13 +205,13 @@ def find_sources(run: RunState, task: int, has_run: Callable[[int], bool]) -> It
 
 
 def _decided_s(attempt: AttemptRecord) -> float:
-    """Return the time of the decision to start an attempt; later ends cannot have caused it."""
+    """Return the time at which it was decided to start an attempt; its predecessor ended before."""
     started_s = attempt.started_s or 0.0
     return started_s if attempt.submitted_s is None else min(attempt.submitted_s, started_s)
 
 
 class _MachineUse:
-    """Attempts of a machine by end, and its occupied nodes over time."""
+    """Attempts on a machine by their ends, and the number of occupied nodes over time."""
 
     def __init__(
         self, attempts: Sequence[AttemptRecord], nodes: int, end: Callable[[AttemptRecord], float]
@@ -225,9 +226,9 @@ class _MachineUse:
         self._taken = [0, *accumulate(pair[1] for pair in starts)]
 
     def blocker(self, attempt: AttemptRecord, by_s: float, after_s: float) -> AttemptRecord | None:
-        """Return the attempt whose end freed the nodes that another needed; None if enough were free.
+        """Return the attempt whose end freed the nodes that ``attempt`` needed; None if enough were free.
 
-        It need not be the last end before: no decisions are made while no engine runs.
+        Ends between ``after_s`` and ``by_s`` are examined, because the last one need not be the reason.
         """
         last = bisect_right(self._ends, by_s)
         while last > 0 and self._nodes > 0 and self._ends[last - 1] > after_s:
@@ -235,7 +236,7 @@ class _MachineUse:
             first = bisect_left(self._ends, at_s)
             taken = self._taken[bisect_left(self._starts, at_s)] - self._freed[first]
             if self._nodes - taken < attempt.nodes:
-                # Of simultaneous ends the lowest number represents all.
+                # If several attempts ended at this time, return the one with the lowest number.
                 return next((each for each in self._ended[first:last] if each is not attempt), None)
             last = first
         return None

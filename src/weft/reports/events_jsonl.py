@@ -63,14 +63,14 @@ EVENT_KINDS: Mapping[type, tuple[str, tuple[str, ...]]] = {
     ev.MachineChanged: ("machine-changed", ("up", "speed_factor")),
     **dict.fromkeys(cm.RECORDS, ("noted", ("kind", "value", "text"))),
 }
-"""By message type: the value of ``what`` and its own keys."""
+"""By message type: the value of ``what``, and the keys that only objects of this type have."""
 
 _RENAMED = {"signal": "what", "asked": "what"}
-"""Keys with another name in the message."""
+"""By key: the field of the message, where the names differ."""
 
 
 class EventLines:
-    """Converts journal entries to lines, during a run or afterwards."""
+    """Converts journal entries to lines of ``events.jsonl``, during a run or afterwards."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class EventLines:
         zero_at_s: float | None = None,
         number: Callable[[int], int] | None = None,
     ) -> None:
-        """``zero_at_s`` is the Unix time of the engine's time 0; None if unknown.
+        """Create a converter; ``zero_at_s``: Unix time of the engine's time 0, None if unknown.
 
         ``number`` maps a run index to the number shown to users; None keeps the index.
         """
@@ -87,7 +87,7 @@ class EventLines:
         self._run_number = number or int
 
     def lines(self, entry: JournalEntry, state: EngineState) -> Iterator[str]:
-        """Yield the lines of the last entry of the history, without line ends."""
+        """Yield the lines of an entry that the history has just taken, without line ends."""
         for message in (entry.event, *entry.commands):
             if (told := EVENT_KINDS.get(type(message))) is not None:
                 yield self._line(entry, state, message, *told)
@@ -129,7 +129,7 @@ def _value(message: Any, key: str) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Return a JSON value; infinite numbers become text."""
+    """Return a value that JSON can express; infinite numbers and NaN become text."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, Mapping):

@@ -1,9 +1,9 @@
-"""Gantt chart as a self-contained HTML page: no network, opens from a file, light or dark.
+"""Gantt chart as a self-contained HTML page, which needs no network; light or dark.
 
 The schedule is embedded as JSON columns and drawn on canvases by ``templates/gantt.js``. A row whose bars are
-too narrow, and every band of machines, is drawn as a skyline: the share of nodes per kind.
-Columns of large plans are compressed (deflate, base64) with rounded times, and bars are joined beyond that:
-pages of ten thousand tasks stay below one megabyte, of any plan below three.
+too narrow, and every band of machines, is drawn as a skyline: the share of busy nodes over time, by kind.
+For large plans times are rounded, columns are compressed (deflate, base64), and short bars are joined, so
+that a page of ten thousand tasks stays below one megabyte and every page below three.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from weft.reports.report import GanttView
 from weft.units import format_seconds
 
 _MOST_BARS = 100_000
-"""More bars are joined."""
+"""Maximal number of bars; if there are more, short neighbours are joined."""
 _EXACT = 2_000
 """Maximal number of tasks with times in full precision."""
 _DIGITS = 7
-"""Significant digits of times, relative to the makespan, in larger plans."""
+"""Number of significant digits of times in larger plans, relative to the makespan."""
 _PLAIN = 1_000_000
 """Maximal number of characters of uncompressed data."""
 _ROWS = 60
@@ -37,7 +37,7 @@ Packed = tuple[str, str]
 
 
 def pack_plan(view: GanttView) -> Packed:
-    """Return the columns as text that cannot end its HTML element, whatever names it contains."""
+    """Return the columns of a plan as text that is safe inside an HTML element, whatever names occur."""
     text = json.dumps(plan_columns(view), separators=(",", ":"), allow_nan=False)
     if len(text) > _PLAIN:
         return "deflate", base64.b64encode(zlib.compress(text.encode(), 9)).decode()
@@ -45,7 +45,7 @@ def pack_plan(view: GanttView) -> Packed:
 
 
 def plan_columns(view: GanttView) -> dict[str, object]:
-    """Return the columns drawn by the script."""
+    """Return the columns of a plan that the script of the page draws."""
     schedule = view.schedule
     index: dict[str, int] = {}
     kinds = np.array([index.setdefault(name, len(index)) for name in view.kinds], dtype=np.int64)
@@ -74,7 +74,7 @@ def plan_columns(view: GanttView) -> dict[str, object]:
             "finish": _written(bars.finish_s.tolist(), decimals),
             "lane": bars.lane.tolist(),
             "height": bars.height.tolist(),
-            # Omitted if every bar is one task.
+            # Empty if every bar stands for one task.
             "tasks": bars.tasks.tolist() if len(bars) < len(lanes.task) else [],
         },
         "critical": [bar for bar, task in enumerate(drawn) if task in critical],
@@ -102,7 +102,7 @@ class HtmlGantt:
     extension = ".html"
 
     def render(self, view: GanttView, template: str = "gantt.html", **values: object) -> str:
-        """Render the page; ``template`` extends ``gantt.html`` with sections that show ``values``."""
+        """Return the HTML page; ``template`` may extend ``gantt.html`` by sections that show ``values``."""
         packing, data = pack_plan(view)
         return render_page(
             template,
@@ -125,7 +125,7 @@ def _summary(view: GanttView) -> str:
 
 
 def _first_tasks(view: GanttView) -> list[tuple[str, ...]]:
-    """Return the first tasks by start as table rows, for readers without the chart."""
+    """Return table rows of the tasks that start first, for readers that cannot show the chart."""
     schedule = view.schedule
     return [
         (

@@ -1,12 +1,12 @@
 """Layout of Gantt charts: occupancy of machines, lanes of tasks, bands of machines, and joined bars.
 
-Lanes: a schedule states how many nodes a task uses, not which. Tasks are packed greedily by start into the
-first run of free lanes that is long enough, else into the first free lanes, in several pieces. Lanes beyond
-the nodes of a machine are added only if the schedule exceeds them (machines shared without limit).
+Lanes: a schedule states how many nodes a task uses, not which. In order of start, each task gets the first
+adjacent free lanes of the number needed; if there are none, it gets the first free lanes, in several pieces.
+A machine has more lanes than nodes only if the schedule uses more nodes (machines shared without limit).
 Complexity: O(v P) array steps for v tasks on machines of P nodes.
 
-Bands: if a chart has not enough rows, machines of one site share a row; if sites are unknown or too many,
-neighbours in the order of the platform do.
+Bands: if a chart does not have enough rows, the machines of a site share a row. If sites are unknown or too
+many, neighbours in the order of the platform share a row.
 
 Joined bars: in very large plans, neighbouring bars that are too short to be distinguished are drawn as one.
 Bars on the same lanes that start in the same time slot and are shorter than it are joined; the slot is
@@ -36,13 +36,13 @@ def busy_seconds(schedule: Schedule) -> Floats:
 
 
 def busy_shares(schedule: Schedule, machine_nodes: Sequence[int]) -> Floats:
-    """Return the used share of each machine's node-seconds from 0 to the makespan."""
+    """Return, for each machine, the share of its node-seconds up to the makespan that is used."""
     offered = np.asarray(machine_nodes, dtype=np.float64) * schedule.makespan_s
     return np.divide(busy_seconds(schedule), offered, out=np.zeros(len(offered)), where=offered > 0)
 
 
 def tasks_by_machine(schedule: Schedule) -> list[NDArray[np.intp]]:
-    """Return the tasks of each machine that use nodes, by start and then by index."""
+    """Return, for each machine, its tasks that use nodes, by start, then index."""
     order = np.lexsort((schedule.start_s, schedule.machine))
     order = order[schedule.nodes[order] > 0]
     bounds = np.searchsorted(schedule.machine[order], np.arange(len(schedule.machines) + 1))
@@ -50,7 +50,7 @@ def tasks_by_machine(schedule: Schedule) -> list[NDArray[np.intp]]:
 
 
 def occupation(schedule: Schedule, tasks: NDArray[np.intp], capacity: int, edges_s: Floats) -> Floats:
-    """Return the mean used share of a machine's nodes between consecutive edges.
+    """Return the mean share of ``capacity`` that ``tasks`` use between consecutive times ``edges_s``.
 
     The node-seconds before a time are a sum over starts minus a sum over finishes. Both come from prefix sums
     over sorted times, so n tasks and w edges cost O((n + w) log n).
@@ -62,7 +62,7 @@ def occupation(schedule: Schedule, tasks: NDArray[np.intp], capacity: int, edges
 
 
 def _area(times_s: Floats, nodes: Floats, edges_s: Floats) -> Floats:
-    """Return the sum of nodes * (edge - time) over the times before each edge."""
+    """Return, for each edge, the sum of nodes * (edge - time) over all times before it."""
     order = np.argsort(times_s, kind="stable")
     count = np.searchsorted(times_s[order], edges_s)
     heights = np.concatenate([[0.0], np.cumsum(nodes[order])])[count]
@@ -72,12 +72,12 @@ def _area(times_s: Floats, nodes: Floats, edges_s: Floats) -> Floats:
 
 
 _ROUNDING = 1e-9
-"""Relative tolerance by which a task may end after the start of the next."""
+"""Relative tolerance by which a task may end after the start of the next task on its lane."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lanes:
-    """Bars by machine and start; a task on separate lanes has several bars."""
+    """Lanes of the bars, by machine and start; a task on lanes that are not adjacent has several bars."""
 
     task: tuple[int, ...]
     lane: tuple[int, ...]
@@ -89,7 +89,7 @@ class Lanes:
 
 
 def pack_lanes(schedule: Schedule, machine_nodes: Sequence[int]) -> Lanes:
-    """Assign lanes to every task that uses nodes; tasks on one lane do not overlap."""
+    """Return lanes for all tasks that use nodes; tasks on the same lane do not overlap."""
     bars: list[tuple[int, int, int]] = []
     count = []
     for tasks, nodes in zip(tasks_by_machine(schedule), machine_nodes, strict=True):
@@ -126,14 +126,14 @@ def _more_lanes(busy: Floats, free: NDArray[np.intp], wanted: int) -> tuple[Floa
 
 
 def _first_fit(free: NDArray[np.intp], wanted: int) -> NDArray[np.intp]:
-    """Return the first run of adjacent lanes, or the first lanes if no run is long enough."""
+    """Return the first ``wanted`` adjacent lanes among ``free``, or the first lanes if there are none."""
     runs = np.flatnonzero(free[wanted - 1 :] - free[: len(free) - wanted + 1] == wanted - 1)
     first = int(runs[0]) if len(runs) else 0
     return free[first : first + wanted]
 
 
 def _pieces(lanes: NDArray[np.intp]) -> list[tuple[int, int]]:
-    """Split lanes into runs of adjacent ones: (first lane, length)."""
+    """Return (first lane, number of lanes) of each group of adjacent lanes."""
     pieces: list[tuple[int, int]] = []
     for lane in lanes.tolist():
         if pieces and sum(pieces[-1]) == lane:
@@ -145,11 +145,11 @@ def _pieces(lanes: NDArray[np.intp]) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineBand:
-    """Machines that share a row."""
+    """Machines that share a row of the chart."""
 
     name: str
     machines: tuple[int, ...]
-    """In the order of the platform."""
+    """Machine indices in the order of the platform."""
 
 
 def group_machines(view: GanttView, machines: Sequence[int], most: int) -> list[MachineBand]:
@@ -165,7 +165,7 @@ def group_machines(view: GanttView, machines: Sequence[int], most: int) -> list[
 
 
 def _join_bands(parts: dict[str, list[int]], most: int) -> list[MachineBand]:
-    """Join neighbours until at most ``most`` bands remain."""
+    """Return at most ``most`` bands; each joins equally many neighbouring parts (name: machines)."""
     names, each = list(parts), math.ceil(len(parts) / most) if parts else 1
     bands = []
     for first in range(0, len(names), each):
@@ -178,17 +178,17 @@ def _join_bands(parts: dict[str, list[int]], most: int) -> list[MachineBand]:
 
 
 _MOMENTS = 65_536
-"""Initial number of time slots; finer than any screen."""
+"""Initial number of time slots; a slot is narrower than a pixel of any screen."""
 
 _Numbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class GanttBars:
-    """Bars to draw, by machine and start."""
+    """Columns of the bars to draw, by machine and start."""
 
     task: _Numbers
-    """The task, or the first task of a joined bar."""
+    """Task of each bar; for a joined bar, its first task."""
     machine: _Numbers
     lane: _Numbers
     height: _Numbers
@@ -196,14 +196,14 @@ class GanttBars:
     start_s: Floats
     finish_s: Floats
     tasks: _Numbers
-    """Number of tasks that a bar represents."""
+    """Number of tasks that each bar represents."""
 
     def __len__(self) -> int:
         return len(self.task)
 
 
 def build_bars(view: GanttView, lanes: Lanes, kinds: _Numbers, most: int) -> GanttBars:
-    """Return one bar per piece of a task; join bars if there are more than ``most``."""
+    """Return the bars of all tasks; short neighbours are joined if there are more than ``most`` bars."""
     schedule = view.schedule
     task = np.array(lanes.task, dtype=np.int64)
     bars = GanttBars(
@@ -225,7 +225,7 @@ def build_bars(view: GanttView, lanes: Lanes, kinds: _Numbers, most: int) -> Gan
 
 
 def _join_bars(bars: GanttBars, moment_s: float) -> GanttBars:
-    """Join neighbours on the same lanes that start in the same time slot and are shorter than it."""
+    """Join bars on the same lanes that start in the same slot of ``moment_s`` and are shorter than it."""
     order = np.lexsort((bars.start_s, bars.height, bars.lane, bars.machine))
     start, finish = bars.start_s[order], bars.finish_s[order]
     short = finish - start < moment_s
@@ -251,7 +251,7 @@ def _join_bars(bars: GanttBars, moment_s: float) -> GanttBars:
 
 
 def _largest_kind(group: _Numbers, kind: _Numbers, seconds: Floats) -> _Numbers:
-    """Return per group the kind with the most seconds; the first one for ties."""
+    """Return, for each group, the kind with the most seconds; for ties the lowest kind."""
     kinds = int(kind.max()) + 1
     pairs, position = np.unique(group * kinds + kind, return_inverse=True)
     total = np.bincount(position, seconds)

@@ -1,8 +1,8 @@
 """Gantt chart for the terminal: one row per machine, time from left to right.
 
-Machines with one node show their tasks as bars with names. Machines with several nodes, and rows with too
-many bars, show their occupancy as a skyline. If there are more machines than rows, those of a site (or
-neighbours) share a skyline.
+Tasks of a machine with one node are drawn as bars with names. For machines with several nodes, and rows with
+too many bars, the number of busy nodes is drawn as a skyline. If there are more machines than rows, machines
+of a site (or neighbours) share a skyline.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from weft.reports.text import fitted, printable, shown_width
 _SIGNS = "▓▒░█▞▚▄▀"
 _ASCII_SIGNS = "#=+-*%o~"
 _COLORS = (75, 214, 78, 204, 141, 80, 185, 248)
-"""Colours of the 256-colour palette that are light enough for dark text."""
+"""Colours of kinds: numbers in the 256-colour palette, light enough for dark text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Palette:
-    """Signs and colours of up to eight kinds; with more, the last one represents the rest."""
+    """Signs and colours of up to eight kinds; if there are more, the last one stands for the others."""
 
     names: tuple[str, ...]
     of_task: NDArray[np.intp]
@@ -37,7 +37,7 @@ class Palette:
 
 
 def choose_palette(view: GanttView, *, ascii_only: bool) -> Palette:
-    """Assign signs to the kinds with the most node-seconds; ties go to the first in the plan."""
+    """Return a palette of the kinds with the most node-seconds; for ties the first in the plan."""
     index: dict[str, int] = {}
     kind = np.fromiter((index.setdefault(name, len(index)) for name in view.kinds), np.intp, len(view.kinds))
     schedule = view.schedule
@@ -60,7 +60,7 @@ _BLANK = -1
 
 
 class ChartCell(NamedTuple):
-    """One character and its kind (-1 for none)."""
+    """One character of the chart and the kind of its task (-1: no task)."""
 
     sign: str
     kind: int
@@ -73,7 +73,7 @@ class ChartCell(NamedTuple):
 def bar_cells(
     view: GanttView, tasks: NDArray[np.intp], columns: int, palette: Palette, *, ascii_only: bool
 ) -> list[ChartCell] | None:
-    """Draw the tasks of a one-node machine as bars; None if they overlap or are too narrow."""
+    """Return a row with the tasks of a one-node machine as bars; None if they overlap or are too many."""
     schedule = view.schedule
     start_s, finish_s = schedule.start_s[tasks], schedule.finish_s[tasks]
     if len(tasks) > columns // 2 or np.any(start_s[1:] < finish_s[:-1] - 1e-9 * schedule.makespan_s):
@@ -91,7 +91,7 @@ def bar_cells(
 
 
 def _bar(label: str, width: int, kind: int, fill: str, edge: str) -> list[ChartCell]:
-    """Draw one bar: left edge, name if it fits, and filling."""
+    """Return the cells of one bar: left edge, name if it fits, and filling."""
     if width == 1:
         return [ChartCell(edge, kind)]
     fits = len(label) == shown_width(label) and len(label) + 1 <= width
@@ -113,7 +113,7 @@ def skyline_cells(
     palette: Palette,
     steps: str,
 ) -> list[list[ChartCell]]:
-    """Draw the occupancy as ``height`` rows from top to bottom, the kinds stacked."""
+    """Return the share of busy nodes over time as ``height`` rows from top to bottom, kinds stacked."""
     edges_s = np.linspace(0.0, view.schedule.makespan_s, columns + 1)
     kinds = palette.of_task[tasks]
     layers = np.cumsum(
@@ -161,7 +161,10 @@ class TextGantt:
         ascii: bool = False,  # noqa: A002 -- the word users know
         heading: bool = True,
     ) -> str:
-        """Draw the chart at most ``width`` columns wide; ``heading`` adds title and facts."""
+        """Return the chart as text of at most ``width`` columns (at least 40).
+
+        ``ascii``: use only ASCII characters; ``heading``: add title and facts.
+        """
         width = max(width, _NARROWEST)
         lines = _heading(view, width, ascii) if heading else []
         if view.schedule.makespan_s <= 0:
@@ -200,12 +203,12 @@ def _wrapped(parts: Sequence[str], width: int, between: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _TextChart:
-    """A plan with the width and signs to draw it."""
+    """A plan with the widths, signs and bands with which it is drawn."""
 
     view: GanttView
     width: int
     names: int
-    """Width of the machine names."""
+    """Width of the column of machine names."""
     columns: int
     """Width of the chart without names, borders and busy share."""
     ascii_only: bool
@@ -215,7 +218,7 @@ class _TextChart:
     """Machines that share a row; empty if each has its own."""
 
     def rows(self) -> list[str]:
-        """Draw the machines, or bands of them."""
+        """Return the rows of all used machines or bands, and a line with the number of unused machines."""
         view = self.view
         busy = busy_seconds(view.schedule)
         offered = np.asarray(view.machine_nodes) * view.schedule.makespan_s
@@ -250,7 +253,7 @@ class _TextChart:
         return self._walled(rows, band.name, _counted(len(band.machines), "machine"), share)
 
     def _walled(self, rows: list[list[ChartCell]], name: str, size: str, share: float) -> list[str]:
-        """Add the machine name, its size below the name if it fits, and the busy share."""
+        """Return rows as text between walls, with name and size on the left and busy share on the right."""
         names = [printable(name, ascii_only=self.ascii_only), size, *[""] * len(rows)][: len(rows)]
         shares = [""] * (len(rows) - 1) + [f"{share * 100:4.0f} %"]
         wall = "|" if self.ascii_only else "│"
@@ -264,16 +267,16 @@ class _TextChart:
 
     @property
     def _steps(self) -> str:
-        """Return the signs from no nodes to all nodes."""
+        """Return the signs of a skyline, from no busy node to all nodes busy."""
         return " .:-=+*#@" if self.ascii_only else " ▁▂▃▄▅▆▇█"
 
     def _not_used(self, idle: int) -> list[str]:
-        """Return a line with the number of unused machines."""
+        """Return a line with the number of unused machines; empty if all are used."""
         start = " " * (self.names + 2) + ("... " if self.ascii_only else "… ")
         return [f"{start}{_counted(idle, 'machine')} not used"] if idle else []
 
     def axis(self) -> list[str]:
-        """Draw the time axis and the lower bound."""
+        """Return the lines of the time axis, and the mark of the lower bound."""
         columns, end_s = self.columns, self.view.schedule.makespan_s
         line, labels = ["-" if self.ascii_only else "─"] * columns, [" "] * (columns + 8)
         free = 0
@@ -300,7 +303,7 @@ class _TextChart:
         return [f"{margin} {' ' * at}{mark} {text}"]
 
     def legend(self, drawn: str) -> list[str]:
-        """Explain the signs that were drawn."""
+        """Return lines that explain the signs in the text ``drawn``."""
         lines, used = [], self.width
         for sign, text in self._entries(drawn):
             name = fitted(
@@ -322,7 +325,7 @@ class _TextChart:
             yield self._steps[1] + self._steps[-1], "few to all nodes taken"
 
     def critical(self) -> list[str]:
-        """Return the tasks of the critical path."""
+        """Return a line with the tasks of the critical path; empty if it is unknown."""
         critical = self.view.critical
         if not critical:
             return []
@@ -333,7 +336,7 @@ class _TextChart:
         return [fitted(text, self.width, ascii_only=self.ascii_only).rstrip()]
 
     def _painted(self, cells: Sequence[ChartCell]) -> str:
-        """Join cells; bars colour the background, skylines the foreground."""
+        """Return cells as text; bars have a coloured background, skylines a coloured foreground."""
         if not self.color:
             return "".join(cell.sign for cell in cells)
         text = ""
@@ -345,13 +348,13 @@ class _TextChart:
 
 
 def _bands(view: GanttView) -> list[MachineBand]:
-    """Group the used machines into bands if there are too many."""
+    """Return bands of the used machines if there are too many for a row each; otherwise empty."""
     used = np.flatnonzero(busy_seconds(view.schedule) > 0)
     return group_machines(view, used.tolist(), _MOST_BANDS) if len(used) > _MOST_ROWS else []
 
 
 def _widest_name(view: GanttView, bands: list[MachineBand], ascii_only: bool) -> int:
-    """Return the width of the widest label on the left."""
+    """Return the width of the widest label of machines or bands."""
     names = [band.name for band in bands] or list(view.schedule.machines)
     if bands:
         names += [_counted(len(band.machines), "machine") for band in bands]

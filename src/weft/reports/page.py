@@ -17,7 +17,7 @@ _TEMPLATES = Path(__file__).parent / "templates"
 
 
 def render_page(template: str, **values: object) -> str:
-    """Render a template; values are escaped, and styles and scripts are embedded."""
+    """Return a template as an HTML page; values are escaped, styles and scripts are embedded."""
     return _environment().get_template(template).render(**values)
 
 
@@ -38,7 +38,7 @@ def _environment() -> Environment:
 
 
 def _read_source(name: str) -> Markup:
-    """Return a style sheet or script of the package for embedding."""
+    """Return the text of a style sheet or script of this package, to be embedded unescaped."""
     from markupsafe import Markup
 
     return Markup((_TEMPLATES / name).read_text(encoding="utf-8"))  # noqa: S704 -- a file of this package

@@ -17,12 +17,12 @@ _WALL = ("│", "|")
 _BOX = (("─", "├", "┤", "▒", "┃"), ("-", "|", "|", "#", "I"))
 """Whisker, its ends, box and median, in block characters and in ASCII."""
 _NUMBER = 7
-"""Width of a number on the right."""
+"""Width of the numbers on the right of a chart."""
 _TICKS = 6
 
 
 def chart_lines(chart: Chart, *, width: int, ascii_only: bool) -> list[str]:
-    """Draw a chart of the given width."""
+    """Return the lines of a chart that is ``width`` columns wide."""
     if isinstance(chart, Curves):
         return list(_curves(chart, width, ascii_only))
     return list(_boxes(chart, width, ascii_only))
@@ -43,14 +43,14 @@ def _curves(chart: Curves, width: int, ascii_only: bool) -> Iterator[str]:
 
 
 def _spread(values: Sequence[float], columns: int) -> list[float]:
-    """Return one value per column: the maximum of the values in the column."""
+    """Return one value per column: the maximum of the values that fall into it."""
     number = len(values)
     borders = [column * number // columns for column in range(columns + 1)]
     return [max(values[low : max(high, low + 1)]) for low, high in pairwise(borders)]
 
 
 def _step(share: float, most: int) -> int:
-    """Return the height of a column; positive values are at least 1."""
+    """Return the height of a column, 0 to ``most``, for a share of the maximum; above 0 at least 1."""
     return 0 if share <= 0.0 else max(1, min(most, round(share * most)))
 
 

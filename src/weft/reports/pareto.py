@@ -1,8 +1,8 @@
 """Pareto front as table, CSV and HTML page with an SVG chart.
 
-The chart shows time to the right and the other measure upwards. Points are numbered for ``weft plan
---choose`` and show their node counts on hover; small dots are plans found on the way. Colours show alphas if
-points were found for given alphas.
+The chart shows time to the right and the other measure upwards. Points have the numbers for ``weft plan
+--choose`` and show their node counts on hover; small dots are other plans that the search found. If points
+were planned for given alphas, colours show the alphas.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MINUS = "–"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRange:
-    """Node counts of the tasks of one kind."""
+    """Smallest and largest node count of the tasks of one kind."""
 
     kind: str
     tasks: int
@@ -34,12 +34,12 @@ class NodeRange:
 
     @property
     def text(self) -> str:
-        """Return a short text: ``lapw1 2–4``."""
+        """Return kind and node counts as text, such as ``lapw1 2–4``."""
         counts = str(self.least) if self.least == self.most else f"{self.least}{_MINUS}{self.most}"
         return f"{self.kind} {counts}"
 
     def as_record(self) -> dict[str, Any]:
-        """Return a JSON-ready record."""
+        """Return the node counts as plain data for JSON."""
         return {"kind": self.kind, "tasks": self.tasks, "least": self.least, "most": self.most}
 
 
@@ -54,12 +54,12 @@ class FrontPoint:
     node_seconds: float
     idle_share: float
     alpha: float | None
-    """Weight of time for which it was found; None without weights."""
+    """Weight of time with which the plan was searched; None if it was searched without a weight."""
     by: str
     nodes: tuple[NodeRange, ...]
-    """By kind of task, in the order of the workflow."""
+    """Node counts by kind of task, in the order of the workflow."""
     machines: tuple[tuple[str, int], ...]
-    """Used machines with their numbers of tasks."""
+    """Names of the used machines with their numbers of tasks."""
 
     @property
     def choice_text(self) -> str:
@@ -69,7 +69,7 @@ class FrontPoint:
         return ", ".join([*ranges, *(places if len(places) > 1 or not ranges else ())])
 
     def as_record(self) -> dict[str, Any]:
-        """Return a JSON-ready record."""
+        """Return the point as plain data for JSON."""
         return {
             "point": self.number,
             "makespan_s": self.makespan_s,
@@ -113,7 +113,7 @@ class FrontView:
 
     @property
     def title(self) -> str:
-        """Return a one-line title."""
+        """Return a title: workflow, platform and the measure traded against time."""
         return f"{self.workflow} on {self.platform}: time against {self.noun}"
 
     @property
@@ -122,18 +122,18 @@ class FrontView:
         return {"price": "cost", "node-seconds": "node-seconds", "share": "idle share"}[self.unit]
 
     def amount(self, point: FrontPoint) -> float:
-        """Return the value of the measure traded against time."""
+        """Return the value of the measure traded against time for a point."""
         shown = {"price": point.cost, "node-seconds": point.node_seconds, "share": point.idle_share}
         return shown[self.unit]
 
     def amount_text(self, amount: float) -> str:
-        """Format a value of the measure."""
+        """Return a value of the measure traded against time as text."""
         if self.unit == "share":
             return f"{amount:.1%}"
         return f"{amount:.4g}" if self.unit == "price" else _node_seconds_text(amount)
 
     def paid_text(self, point: FrontPoint) -> str:
-        """Format the cost of a plan."""
+        """Return the cost of a plan as text; its node-seconds if no machine has a price."""
         return f"{point.cost:.4g}" if self.priced else _node_seconds_text(point.node_seconds)
 
 
@@ -142,12 +142,12 @@ def _node_seconds_text(amount: float) -> str:
 
 
 _LEAST_WIDTH = 24
-"""Minimal width of the last column."""
+"""Minimal width of the last column of the text table."""
 _COLUMNS = ("point", "makespan_s", "cost", "node_seconds", "idle_share", "alpha", "found_by")
 
 
 def front_table(view: FrontView) -> TextTable:
-    """Return a row per point: number, time, increase over the fastest, cost, idle share, alpha."""
+    """Return a table with a row per point: number, time, increase over the fastest, cost, idle, alpha."""
     rows = tuple(
         (
             str(point.number),
@@ -164,13 +164,13 @@ def front_table(view: FrontView) -> TextTable:
 
 
 def front_choices(view: FrontView) -> tuple[str, ...]:
-    """Return the last column: a heading and the choices of each point."""
+    """Return the last column of the table: its heading, and the nodes and machines of each point."""
     chosen = any(found.chosen for point in view.points for found in point.nodes)
     return ("nodes" if chosen else "tasks", *(point.choice_text for point in view.points))
 
 
 def front_lines(view: FrontView, *, width: int, ascii_only: bool = False) -> list[str]:
-    """Return the table as aligned lines; the last column is cut at the width."""
+    """Return the table as aligned lines; the last column is cut so that lines fit ``width``."""
     lines = front_table(view).lines()
     room = max(_LEAST_WIDTH, width - max(map(len, lines)) - 2)
     return [
@@ -202,14 +202,14 @@ def front_csv(view: FrontView) -> str:
 _WIDTH, _HEIGHT = 900, 520
 _LEFT, _RIGHT, _TOP, _BOTTOM = 90, 30, 20, 50
 _MARGIN = 0.06
-"""Relative margin on both sides of an axis."""
+"""Margin on both sides of an axis, as a share of the range of its values."""
 _TICKS = 7
 _COLORS = ("#c2255c", "#e8590c", "#2f9e44", "#1971c2", "#7048e8", "#0c8599", "#868e96")
-"""Colours of the alphas, the largest first; readable on light and dark."""
+"""Colours of the alphas, the largest alpha first; readable on light and dark backgrounds."""
 
 
 def front_html(view: FrontView) -> str:
-    """Render the HTML page."""
+    """Return the front as a self-contained HTML page."""
     colors = _colors(view)
     table = front_table(view)
     heading, *choices = front_choices(view)
@@ -259,7 +259,7 @@ class _ChartAxis:
 
 
 def _axis(numbers: list[float], first: float, last: float) -> _ChartAxis:
-    """Return a scale over all numbers with a margin; a single number is in the middle."""
+    """Return a scale over the range of the numbers, with a margin on both sides."""
     least, most = min(numbers), max(numbers)
     margin = (most - least) * _MARGIN or abs(most) * _MARGIN or 1.0
     return _ChartAxis(least=least - margin, most=most + margin, first=first, last=last)
@@ -294,7 +294,7 @@ def _grid(view: FrontView, across: _ChartAxis, up: _ChartAxis) -> Iterator[str]:
 
 
 def _tried(view: FrontView, across: _ChartAxis, up: _ChartAxis, colors: dict[float, str]) -> Iterator[str]:
-    """Draw the other plans of the search that lie within the chart."""
+    """Yield the SVG of the other plans of the search that lie within the chart."""
     for plan in view.tried:
         if across.least <= plan.makespan_s <= across.most and up.least <= plan.amount <= up.most:
             x, y = across.place(plan.makespan_s), up.place(plan.amount)
@@ -307,7 +307,7 @@ def _filled(alpha: float | None, colors: dict[float, str]) -> str:
 
 
 def _steps(view: FrontView, across: _ChartAxis, up: _ChartAxis) -> str:
-    """Draw the border of the dominated region."""
+    """Return the SVG of the border of the dominated region."""
     path = ""
     for point in view.points:
         x, y = across.place(point.makespan_s), up.place(view.amount(point))
@@ -328,7 +328,7 @@ def _point(
 
 
 def _tip(view: FrontView, point: FrontPoint) -> str:
-    """Return all data of a point, one line each."""
+    """Return the tooltip of a point: measures, alpha, node counts and machines, in lines."""
     amount = view.amount_text(view.amount(point))
     lines = [
         f"point {point.number}: {format_seconds(point.makespan_s)}, {view.noun} {amount}",

@@ -1,7 +1,7 @@
 """Interface of the reports and the data of a Gantt chart.
 
-A report turns a ``GanttView`` into text. It uses no other input, so the same report serves plans, simulations
-and runs.
+A report turns a ``GanttView`` into text. It uses no other input, so the same report can show plans,
+simulations and runs.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ class GanttView:
     machine_nodes: tuple[int, ...]
     """Number of nodes of each machine of the schedule."""
     machine_sites: tuple[str, ...] = ()
-    """Site of each machine (may be empty); no entries if sites are unknown."""
+    """Site of each machine ("": unknown); empty if all sites are unknown."""
     facts: tuple[tuple[str, str], ...] = ()
     """(label, text) pairs above the chart."""
     critical: tuple[int, ...] = ()
     """Tasks on the critical path, in order."""
     lower_bound_s: float | None = None
-    """Lower bound of the makespan."""
+    """Lower bound of the makespan; None: not shown."""
 
 
 class Report(Protocol):
-    """A presentation of a Gantt chart."""
+    """Interface of a report: it renders a Gantt chart as text."""
 
     name: str
     """Name in the registry."""
@@ -43,5 +43,5 @@ class Report(Protocol):
     """File suffix (``.html``)."""
 
     def render(self, view: GanttView) -> str:
-        """Return the whole text."""
+        """Return the whole report as text."""
         ...

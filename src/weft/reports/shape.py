@@ -23,27 +23,27 @@ class Shape:
     moldable_tasks: int
     edges: int
     depth: int
-    """Tasks on the longest path."""
+    """Number of tasks on the longest path."""
     width: int
     """Maximal number of tasks on one level."""
     work_s: float
-    """Seconds on one machine of speed 1, without tasks of unknown work."""
+    """Seconds of all tasks on one machine of speed 1; tasks of unknown work count 0."""
     unknown_work: int
-    """Compute tasks without stated work or seconds."""
+    """Number of compute tasks without stated work or seconds."""
     critical_path_s: float
-    """Longest path on machines of speed 1, one node each."""
+    """Length of the longest path in seconds, on machines of speed 1 with one node per task."""
     critical_path: tuple[str, ...]
     data_bytes: float
     loops: tuple[str, ...]
     abstract_machines: int
 
     def as_record(self) -> dict[str, object]:
-        """Return a JSON-ready record."""
+        """Return the measures as plain data for JSON."""
         return asdict(self)
 
 
 def measure_shape(graph: TaskGraph) -> Shape:
-    """Measure a task graph."""
+    """Return the measures of a task graph."""
     work = _work(graph)
     level = _levels(graph)
     path, length = _critical(graph, np.nan_to_num(work))
@@ -71,7 +71,7 @@ def measure_shape(graph: TaskGraph) -> Shape:
 
 
 def _work(graph: TaskGraph) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """Return the work of each task; if only seconds per machine are stated, their minimum."""
+    """Return the work of each task; the minimum of its seconds per machine if these are stated."""
     work = np.where(graph.kind == COMPUTE, graph.work, 0.0)
     for task in np.flatnonzero(np.diff(graph.explicit_pointer)).tolist():
         row = slice(graph.explicit_pointer[task], graph.explicit_pointer[task + 1])
@@ -109,7 +109,7 @@ def _critical(
 
 
 def shape_lines(shape: Shape) -> list[str]:
-    """Format a shape as lines of text."""
+    """Return a shape as lines of text."""
     kinds = [
         f"{count} {word}"
         for count, word in (
@@ -134,7 +134,8 @@ def shape_lines(shape: Shape) -> list[str]:
     if shape.moldable_tasks:
         lines.append(f"  moldable       {shape.moldable_tasks} tasks may take several node counts")
     if shape.abstract_machines:
-        lines.append(f"  bound together {shape.abstract_machines} abstract machines with several tasks")
+        count = format_count(shape.abstract_machines, "abstract machine")
+        lines.append(f"  bound together {count} with several tasks")
     if shape.loops:
         lines.append(f"  loops          {', '.join(shape.loops)}; numbers are of one iteration")
     return lines
@@ -144,7 +145,7 @@ _LEVELS, _PER_LEVEL = 30, 6
 
 
 def draw_levels(graph: TaskGraph) -> str:
-    """Draw the kinds of tasks level by level, with the number of equal ones."""
+    """Return a picture with one line per level: the kinds of its tasks, and the number of each kind."""
     level = _levels(graph)
     kinds = [task.program for task in graph.workflow.tasks]
     rows: dict[int, dict[str, int]] = {}

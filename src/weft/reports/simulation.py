@@ -23,7 +23,7 @@ from weft.schedule.schedule import Schedule
 from weft.units import format_seconds
 
 _MARKS = {"migrated": "→", "failed": "✗", "cancelled": "✗", "": "…"}
-"""Suffixes of the names of attempts that did not complete."""
+"""By ending: the suffix of the name of an attempt that did not complete."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -38,13 +38,13 @@ class SimulationView:
     facts: tuple[tuple[str, str], ...]
     uses: tuple[MachineUse, ...]
     slowdowns: tuple[tuple[str, Summary], ...]
-    """By workflow."""
+    """Statistics of the slowdowns by workflow."""
     lower_bound_s: float
     notes: tuple[str, ...] = ()
 
 
 def simulation_chart(view: SimulationView) -> GanttView:
-    """Return the Gantt chart of the attempts that ran."""
+    """Return the data of a Gantt chart of all attempts that started."""
     history = view.history
     ran = [attempt for attempt in history.attempts.values() if attempt.started_s is not None]
     return replace(
@@ -64,7 +64,7 @@ def attempts_chart(
     several: bool,
     origin_s: float = 0.0,
 ) -> GanttView:
-    """Return the Gantt chart of attempts, with times relative to ``origin_s``.
+    """Return the data of a Gantt chart of attempts, with times relative to ``origin_s``.
 
     ``machines`` lists (name, nodes); ``several``: whether the attempts belong to several runs.
     """
@@ -95,7 +95,7 @@ def _end_s(attempt: AttemptRecord, history: History) -> float:
 
 
 def _label(attempt: AttemptRecord, *, several: bool, looping: bool) -> str:
-    """Return the label of an attempt: run if there are several, iteration in loops, mark if not completed."""
+    """Return the name of an attempt in the chart: its task, with run, iteration and mark where needed."""
     name = f"{attempt.run}:{attempt.task}" if several else attempt.task
     if looping:
         name += f"#{attempt.iteration}"
@@ -103,7 +103,7 @@ def _label(attempt: AttemptRecord, *, several: bool, looping: bool) -> str:
 
 
 def _ending(attempt: AttemptRecord) -> str:
-    """Return how an incomplete attempt ended; empty if it completed."""
+    """Return how an attempt ended that did not complete; "" if it completed."""
     match attempt.ending:
         case "migrated":
             return f"left: {attempt.left_for}"
@@ -121,7 +121,7 @@ _NOTHING = "-"
 
 
 def run_table(runs: Iterable[RunSummary]) -> TextTable:
-    """Return a row per run: arrival, end, outcome and slowdown."""
+    """Return a table with a row per run: arrival, end, outcome and slowdown."""
     rows = [
         (
             str(run.index),
@@ -148,7 +148,7 @@ def _loops(iterations: Mapping[str, int]) -> str:
 
 
 def slowdown_table(slowdowns: Iterable[tuple[str, Summary]]) -> TextTable:
-    """Return a row per workflow with the statistics of its slowdowns."""
+    """Return a table with a row per workflow: statistics of its slowdowns."""
     rows = [
         (
             name,
@@ -172,7 +172,7 @@ def slowdown_table(slowdowns: Iterable[tuple[str, Summary]]) -> TextTable:
 
 
 def use_table(uses: Iterable[MachineUse]) -> TextTable:
-    """Return a row per machine."""
+    """Return a table with a row per machine: use, attempts, replicated work and time down."""
     rows = [
         (
             use.machine,
@@ -189,7 +189,7 @@ def use_table(uses: Iterable[MachineUse]) -> TextTable:
 
 
 def migration_table(moves: Iterable[MigrationRecord], machines: tuple[str, ...]) -> TextTable:
-    """Return a row per migration, by time of decision."""
+    """Return a table with a row per migration, in the order of ``moves``."""
     rows = [
         (
             str(move.run),
@@ -208,7 +208,7 @@ def migration_table(moves: Iterable[MigrationRecord], machines: tuple[str, ...])
 
 
 def failure_table(history: History) -> TextTable:
-    """Return a row per failure."""
+    """Return a table with a row per failure: task, cause, retry and reason."""
     rows = [
         (
             str(failure.run),
@@ -224,7 +224,7 @@ def failure_table(history: History) -> TextTable:
 
 
 def simulation_html(view: SimulationView) -> str:
-    """Render the HTML page."""
+    """Return the simulation as a self-contained HTML page."""
     history, end_s = view.history, view.history.end_s
     return HtmlGantt().render(
         simulation_chart(view),
@@ -242,7 +242,7 @@ def simulation_html(view: SimulationView) -> str:
 
 
 def attempts_csv(history: History, machines: tuple[str, ...]) -> str:
-    """Return the attempts as CSV, by number."""
+    """Return all attempts as CSV, by number; "" if there are none."""
     text = io.StringIO()
     rows = [attempt.as_record(machines) for attempt in history.attempts.values()]
     if rows:

@@ -1,7 +1,7 @@
 """The SQLite database of a project: schema, transactions, and error messages for users.
 
-Changes of an engine are queued and written by ``commit`` in one transaction: after a crash all or none of
-them are present. In WAL mode, readers in other processes and the engine do not block each other. With
+Changes of an engine are queued and written by ``commit`` in one transaction, so after a crash all or none of
+them are in the file. In WAL mode, readers in other processes and the engine do not block each other. With
 ``synchronous=NORMAL``, committed transactions survive the death of the process; after a power failure the
 last ones may be lost, but the file stays consistent.
 """
@@ -144,8 +144,8 @@ class StorageProblem(WeftError):
 
 
 def explain_sqlite_error(error: sqlite3.Error, path: Path) -> WeftError:
-    """Return an error with advice for the user."""
-    # The low byte is the primary result code. Errors raised by the module itself have none.
+    """Return an error for the user that names the file, and advice where known."""
+    # The low byte is the primary result code. Errors raised by the sqlite3 module itself have no code.
     code = getattr(error, "sqlite_errorcode", None)
     kind = None if code is None else code & 0xFF
     if kind in _DAMAGED:
@@ -181,10 +181,10 @@ class Failpoint:
 
 _COUNT_TABLES = "SELECT count(*) FROM sqlite_master"
 _WAL_PAGES = 4_000
-"""WAL pages (4 KiB) after which they are moved into the database file and synchronised."""
+"""Number of WAL pages (4 KiB) after which SQLite moves them into the database file."""
 
 _BUSY_S = 10.0
-"""Timeout while another process writes."""
+"""Seconds to wait while another process writes."""
 
 _Row = Sequence[Any]
 
@@ -193,13 +193,13 @@ class Database:
     """An open database. Threads may share it; a forked process may not."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
-        """Use ``open_database``."""
+        """Wrap a connection; use ``open_database`` to open a file."""
         self.path = path
         self.commits = 0
         """Number of commits made through this object."""
         self._connection = connection
         self.lock = threading.RLock()
-        """Lock to hold while queueing rows that belong into one commit."""
+        """Lock to hold while queueing rows that must be written by the same commit."""
         self._bulk: dict[str, list[_Row]] = {}
         self._ordered: list[tuple[str, _Row]] = []
         self._failpoint = Failpoint()
@@ -211,7 +211,7 @@ class Database:
         self.close()
 
     def queue_insert(self, statement: str, row: _Row) -> None:
-        """Queue an INSERT for the next commit; rows are grouped by statement, not in order of queueing.
+        """Queue an INSERT for the next commit, which writes the rows of each statement together.
 
         Strings must be encodable as UTF-8 (see ``storable``).
         """
@@ -224,7 +224,7 @@ class Database:
             self._ordered.append((statement, [storable(value) for value in row]))
 
     def commit(self) -> None:
-        """Write everything queued in one transaction; after a failure it stays queued for a retry."""
+        """Write all queued changes in one transaction; after a failure they stay queued for a retry."""
         with self.lock:
             if not self._bulk and not self._ordered:
                 return
@@ -241,7 +241,7 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Run the ``now`` calls of the block in one transaction."""
+        """Context manager that makes the ``execute_now`` calls of its block one transaction."""
         connection = self._connection
         with self.lock:
             try:
@@ -256,7 +256,7 @@ class Database:
                 raise
 
     def execute_now(self, statement: str, row: _Row = ()) -> int:
-        """Execute a change immediately; return the row number of an INSERT."""
+        """Execute a change immediately; return the number of the row that an INSERT added."""
         return self._execute(statement, row)[1]
 
     def rows(self, question: str, values: _Row = ()) -> list[tuple[Any, ...]]:
@@ -264,7 +264,7 @@ class Database:
         return [tuple(map(_restore_text, row)) for row in self._execute(question, values)[0]]
 
     def _execute(self, statement: str, values: _Row) -> tuple[list[tuple[Any, ...]], int]:
-        """Execute a statement immediately; return its rows and the row number of an INSERT."""
+        """Execute a statement immediately; return its rows, and the number of the row an INSERT added."""
         with self.lock:
             try:
                 done = self._connection.execute(statement, [storable(value) for value in values])
@@ -273,13 +273,13 @@ class Database:
                 raise explain_sqlite_error(error, self.path) from error
 
     def row(self, question: str, values: _Row = ()) -> tuple[Any, ...] | None:
-        """Return the first row of a query, or None."""
+        """Return the first row of a query; None if it has no rows."""
         found = self.rows(question, values)
         return found[0] if found else None
 
     @property
     def data_version(self) -> int:
-        """Return a number that changes with every commit of another process; cheap."""
+        """Return a number that changes with every commit of another process; a cheap query."""
         ((version,),) = self.rows("PRAGMA data_version")
         return int(version)
 
@@ -290,7 +290,7 @@ class Database:
 
 
 def storable(value: Any) -> Any:
-    """Return a value that SQLite can store: a string that is not UTF-8, such as a file name, as bytes."""
+    """Return a value that SQLite can store; a string that is not valid UTF-8 is returned as bytes."""
     if type(value) is not str or value.isascii():
         return value
     try:
@@ -307,18 +307,20 @@ def _restore_text(value: Any) -> Any:
 def open_database(path: Path, *, create: bool = False) -> Database:
     """Open a database; with ``create``, make the file and its folder if missing.
 
-    Raises InvalidInput for a file that is foreign, damaged or of another version, otherwise StorageProblem.
+    Raises InvalidInput for a file that is missing, damaged, of another program or version; StorageProblem if
+    a valid file cannot be used.
     """
     if create:
         _make_folder(path)
     elif not path.is_file():
-        raise InvalidInput(f"no file '{path}'", advice="`weft run` creates it; is this the project folder?")
+        advice = "`weft run` creates the file; check that this is the project folder"
+        raise InvalidInput(f"no file '{path}'", advice=advice)
     failure: sqlite3.Error | None = None
     for how in ("mode=rwc",) if create else _read_modes(path):
         try:
             return Database(path, _connect(path, how, create=create))
         except sqlite3.OperationalError as error:
-            # A file without write permission is opened read-only; the first error explains why.
+            # A file without write permission is opened read-only; the first error is the one to report.
             failure = failure or error
         except sqlite3.Error as error:
             raise explain_sqlite_error(error, path) from error
@@ -334,14 +336,14 @@ def _make_folder(path: Path) -> None:
 
 
 def _read_modes(path: Path) -> list[str]:
-    """Return the modes to try, best first; ``immutable`` only without a WAL file."""
+    """Return the modes in which to try to open a file, best first; ``immutable`` only without a WAL file."""
     changes = path.with_name(path.name + "-wal")
     return ["mode=rw", "mode=ro", *([] if changes.exists() else ["immutable=1"])]
 
 
 def _connect(path: Path, how: str, *, create: bool) -> sqlite3.Connection:
     address = f"file:{quote(str(path.absolute()))}?{how}"
-    # ``Database.lock`` ensures that one thread uses it at a time.
+    # ``Database.lock`` ensures that only one thread at a time uses the connection.
     connection = sqlite3.connect(
         address, uri=True, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
     )
@@ -374,10 +376,10 @@ def _check_version(path: Path, connection: sqlite3.Connection) -> None:
     location = SourceLocation(file=str(path))
     if _query_number(connection, "PRAGMA application_id") != APPLICATION_ID:
         empty = not _query_number(connection, _COUNT_TABLES)
-        # A full disk at the first run leaves such a file.
+        # Such a file exists if the disk was full at the first run.
         what, advice = "the database is empty: nothing was run here yet", "start with `weft run WORKFLOW`"
         if not empty:
-            what, advice = "the database was not created by weft", "name another file, or move it away"
+            what, advice = "the database was not created by weft", "name another file, or move this one away"
         raise InvalidInput(what, advice=advice, location=location)
     if (version := _query_number(connection, "PRAGMA user_version")) != SCHEMA_VERSION:
         raise InvalidInput(

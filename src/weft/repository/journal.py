@@ -65,7 +65,7 @@ def _encode_message(message: Any) -> str:
 
 
 def _encode_fields(message: Any, kind: type) -> str:
-    """Encode the fields that differ from their defaults."""
+    """Return the fields of a message that differ from their defaults, as a JSON object."""
     shape = _message_shape(kind)
     first = shape.first % shape.read_first(message)
     if (values := shape.read_rest(message)) == shape.usual:
@@ -80,10 +80,10 @@ def _encode_fields(message: Any, kind: type) -> str:
 
 
 class _MessageShape(NamedTuple):
-    """Prepared encoding of a message type: leading integer fields without default, and the others."""
+    """Prepared encoding of a message type; leading integer fields without default are formatted at once."""
 
     first: str
-    """Format string of the integer fields."""
+    """Format string of the leading integer fields."""
     read_first: Callable[[Any], tuple[Any, ...]]
     keys: tuple[str, ...]
     """Names of the other fields."""
@@ -111,7 +111,7 @@ def _is_plain_number(field: dataclasses.Field[Any]) -> bool:
 
 
 def _reader(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
-    """Return a function that reads several fields as a tuple."""
+    """Return a function that returns the named fields of a message as a tuple."""
     if len(names) > 1:
         return attrgetter(*names)
     return lambda message: tuple([getattr(message, name) for name in names])
@@ -123,7 +123,7 @@ def _default_value(field: dataclasses.Field[Any]) -> Any:
 
 
 def _encode_value(value: Any) -> str:
-    """Encode a value of a simple type; "" for any other."""
+    """Return a value of a simple type as JSON; "" for a value of any other type."""
     if (kind := type(value)) is str:
         return encode_basestring_ascii(value)
     if kind is float and math.isfinite(value):
@@ -154,16 +154,16 @@ class JournalHeader:
     planner: str
     platform: Platform
     workflows: Mapping[str, Workflow]
-    """Including the parameters of the run."""
+    """Workflows by key, with the parameters of the run."""
     scenario: str = ""
     """Name of the scenario; its content does not affect the engine."""
     folders: Mapping[str, str] = field(default_factory=dict)
     """By workflow: the folder it was read from, relative to the project."""
     owner: str = ""
     command: tuple[str, ...] = ()
-    """Command line."""
+    """Command line of the user."""
     started_at_s: float = 0.0
-    """Wall-clock time."""
+    """Wall-clock time of the start."""
     version: str = __version__
 
     @property
@@ -196,7 +196,7 @@ class JournalHeader:
 
     @classmethod
     def of_record(cls, record: Mapping[str, Any]) -> JournalHeader:
-        """Return the header of ``as_record`` data."""
+        """Create a header from the result of ``as_record``."""
         return cls(
             policy=record["policy"],
             settings=_read_settings(record["settings"]),
@@ -214,11 +214,11 @@ class JournalHeader:
 
 
 def read_header(record: Mapping[str, Any]) -> JournalHeader:
-    """Return the header of a record; raise an error for another kind or schema."""
+    """Return the header in a record; raise ValueError or InvalidInput for another kind or schema."""
     if record["kind"] != _KIND:
         raise ValueError(f"unknown kind {record['kind']!r}")
     if record["schema"] not in READABLE_SCHEMAS:
-        what = f"a journal of schema {record['schema']}, written by weft {record['weft']}"
+        what = f"this is a journal of schema {record['schema']}, written by weft {record['weft']}"
         raise InvalidInput(what, rule=f"this version reads the schemas {READABLE_SCHEMAS}")
     return JournalHeader.of_record(record)
 
@@ -227,8 +227,8 @@ def _read_settings(record: Mapping[str, Any]) -> EngineSettings:
     known = {field.name for field in fields(EngineSettings)}
     stated = dict(record)
     if unknown := sorted(stated.keys() - known):
-        what = f"unknown settings: {', '.join(unknown)}"
-        raise InvalidInput(what, advice="read the journal with the version that wrote it")
+        what = f"the journal has unknown settings: {', '.join(unknown)}"
+        raise InvalidInput(what, advice="read it with the version of weft that wrote it")
     if stated.get("replanning") is not None:
         stated["replanning"] = ReplanRule(**stated["replanning"])
     return EngineSettings(**stated)
@@ -248,13 +248,13 @@ class Journal:
     plans: Mapping[str, StoredPlan]
     entries: tuple[JournalEntry, ...]
     snapshots: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
-    """By the number of the last entry included."""
+    """Snapshots by the sequence number of the last entry before each of them."""
     compiled: WorkflowLibrary | None = None
     """The workflows of the header, if they are compiled already."""
 
     @cached_property
     def library(self) -> WorkflowLibrary:
-        """Return the workflows compiled for the platform."""
+        """Return the workflows of the journal, compiled for its platform."""
         if self.compiled is not None:
             return self.compiled
         platform = self.header.platform
@@ -264,18 +264,18 @@ class Journal:
         )
 
     def engine(self, policy: Policy | None = None) -> Engine:
-        """Return a new engine with the journal's policy, or with another one."""
+        """Return a new engine without runs, with the journal's policy or with ``policy``."""
         first = self.library[next(iter(self.library))]
         chosen = make_policy(self.header.policy) if policy is None else policy
         return Engine(self.library, first.instance, chosen, self.header.settings, policy_named=make_policy)
 
     def rebuilt(self, entries: int) -> Engine:
-        """Return the engine after ``entries`` entries, starting from the last usable snapshot."""
+        """Return an engine in the state after the first ``entries`` entries, using the last snapshot."""
         last = max((number for number in self.snapshots if number < entries), default=-1)
         return self.rebuilt_from(last, self.entries[last + 1 : entries])
 
     def rebuilt_from(self, snapshot: int, entries: Iterable[JournalEntry]) -> Engine:
-        """Return the engine of a snapshot (-1: the initial state) after the entries that follow it."""
+        """Return an engine restored from a snapshot (-1: initial state) to which ``entries`` are applied."""
         engine = self.engine()
         engine.state.plans.update(self.plans)
         if snapshot >= 0:

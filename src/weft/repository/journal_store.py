@@ -1,9 +1,9 @@
 """Storage of journals: in the project's database, or in a file of JSON lines.
 
 Entries are queued by ``append`` and written by ``commit`` in one transaction, with the plans they name and
-other queued changes (products, run states, replies). A snapshot is written every 10,000 entries; in a large
-execution, after at least as many entries as there are tasks, which bounds its cost per entry. The database
-keeps only the last snapshot.
+other queued changes (products, run states, replies). A snapshot is written every 10,000 entries, or every N
+entries in an execution of N > 10,000 tasks, which bounds the cost per entry. The database keeps only the last
+snapshot.
 
 In a file, the first line is the header. Each plan precedes the first entry that names it, and a snapshot
 follows every 10,000 entries.
@@ -48,33 +48,33 @@ _ENTRIES = """SELECT number, record FROM entry WHERE execution = ? AND number > 
 _PLAN = "INSERT OR IGNORE INTO plan VALUES (?, ?, ?)"
 _SNAPSHOT = "INSERT OR REPLACE INTO snapshot VALUES (?, ?, ?)"
 _AT_ONCE = 2_000
-"""Entries per query: a long read transaction would prevent checkpoints of the WAL."""
+"""Maximal number of entries per query; a long read transaction would prevent checkpoints of the WAL."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebuiltEngine:
-    """An engine in the state after the last entry."""
+    """An engine in the state after the last entry of its journal."""
 
     engine: Engine
     header: JournalHeader
     entries: int
-    """Number of entries, which is the number of the next one."""
+    """Number of entries in the journal, which is the sequence number of the next one."""
 
 
 class JournalStore:
-    """The journals of a database. The execution of the last ``begin`` or ``resume`` is written."""
+    """The journals of a database; ``append`` writes to that of the last ``begin`` or ``resume``."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
         self.execution = 0
-        """The execution being written; 0: none."""
+        """Number of the execution whose journal is written; 0: none."""
         self._plans: set[str] = set()
         self._snapshot_at = 0
 
     def begin(self, header: JournalHeader, kept: Mapping[str, str] = _NOTHING) -> int:
-        """Start an execution with additional ``kept`` values by key; return its number, counted from 1.
+        """Add an execution with its header and the values ``kept``; return its number, counted from 1.
 
-        All of it is written in one transaction, because an execution without these values could not be
+        Everything is written in one transaction, because an execution without these values could not be
         resumed.
         """
         row = (
@@ -124,7 +124,7 @@ class JournalStore:
         self.database.commit()
 
     def header(self, execution: int) -> JournalHeader:
-        """Return the header of an execution."""
+        """Return the journal header of an execution; raise InvalidInput if there is no such execution."""
         found = self.database.row("SELECT header FROM execution WHERE number = ?", (execution,))
         if found is None:
             raise InvalidInput(
@@ -135,12 +135,12 @@ class JournalStore:
         return self._read("the header", found[0], read_header)
 
     def entries_after(self, execution: int, after: int = -1, *, most: int = _AT_ONCE) -> list[JournalEntry]:
-        """Return at most ``most`` entries after a number."""
+        """Return at most ``most`` entries of an execution after entry number ``after``."""
         found = self.database.rows(_ENTRIES, (execution, after, most))
         return [self._read(f"entry {number}", text, JournalEntry.of_record) for number, text in found]
 
     def all_after(self, execution: int, after: int = -1) -> Iterator[JournalEntry]:
-        """Iterate over all entries after a number."""
+        """Yield all entries of an execution after entry number ``after``."""
         while True:
             found = self.entries_after(execution, after)
             yield from found
@@ -151,13 +151,13 @@ class JournalStore:
     def read(self, execution: int) -> Journal:
         """Return the whole journal of an execution."""
         header = self.header(execution)
-        # Entries before plans, so that every plan named by an entry read here is found.
+        # Read the entries before the plans, so that every plan that an entry names is found.
         entries = tuple(self.all_after(execution))
         snapshots = {after: state for after, state in self._snapshot(execution) if after < len(entries)}
         return Journal(header=header, plans=self.plans(execution), entries=entries, snapshots=snapshots)
 
     def rebuilt(self, execution: int, compiled: WorkflowLibrary | None = None) -> RebuiltEngine:
-        """Rebuild the engine at the end of the journal from the last snapshot and the entries after it."""
+        """Return the engine after the last entry, rebuilt from the last snapshot and the entries after it."""
         snapshots = dict(self._snapshot(execution))
         last = max(snapshots, default=-1)
         entries = list(self.all_after(execution, last))
@@ -172,7 +172,7 @@ class JournalStore:
         return RebuiltEngine(engine=engine, header=journal.header, entries=last + 1 + len(entries))
 
     def plans(self, execution: int) -> dict[str, StoredPlan]:
-        """Return the plans of an execution."""
+        """Return the stored plans of an execution by content hash."""
         found = self.database.rows("SELECT key, record FROM plan WHERE execution = ?", (execution,))
         return {key: self._read(f"plan {key}", text, StoredPlan.of_record) for key, text in found}
 
@@ -181,7 +181,7 @@ class JournalStore:
         return [(after, self._read("the snapshot", text, dict)) for after, text in found]
 
     def _read(self, what: str, text: str, read: Callable[[Any], _Read]) -> _Read:
-        """Decode a record; errors name the database file."""
+        """Return ``read`` of a decoded record; errors name ``what`` and the database file."""
         location = SourceLocation(file=str(self.database.path))
         try:
             return read(json.loads(text))
@@ -196,7 +196,7 @@ class JournalStore:
 
 
 class JournalFileWriter:
-    """Writer of a journal file."""
+    """Writes a journal as JSON lines."""
 
     def __init__(self, stream: TextIO, header: JournalHeader) -> None:
         self._stream = stream
@@ -219,21 +219,21 @@ class JournalFileWriter:
 
 @contextmanager
 def open_journal_file(name: str | Path, header: JournalHeader) -> Iterator[JournalFileWriter]:
-    """Open a file for a journal; raise InvalidInput if that is impossible."""
+    """Context manager that writes a journal file; raise InvalidInput if it cannot be opened."""
     try:
         stream = Path(name).open("w", encoding="utf-8")  # noqa: SIM115 -- closed below, whatever happens
     except OSError as error:
-        raise InvalidInput(f"cannot write {str(name)!r}: {error.strerror}") from None
+        raise InvalidInput(f"cannot write journal {str(name)!r}: {error.strerror}") from None
     with stream:
         yield JournalFileWriter(stream, header)
 
 
 def read_journal_file(file: str | Path | SourceFile) -> Journal:
-    """Return the whole journal of a file."""
+    """Return the journal in a file of JSON lines."""
     source = file if isinstance(file, SourceFile) else open_source(file)
     # Not splitlines: strings may contain Unicode line separators.
     if (lines := source.text().removesuffix("\n").split("\n")) == [""]:
-        advice = "`weft simulate --journal FILE` writes one"
+        advice = "`weft simulate --journal FILE` writes a journal"
         raise InvalidInput("the file is empty", advice=advice, location=SourceLocation(file=source.name))
     header = _read_line(source.name, 1, lines[0], read_header)
     plans: dict[str, StoredPlan] = {}
@@ -251,7 +251,7 @@ def read_journal_file(file: str | Path | SourceFile) -> Journal:
 
 
 def _read_line(file: str, number: int, line: str, read: Any) -> Any:
-    """Decode one line; errors name file and line."""
+    """Return ``read`` of one decoded line; errors name the file and the line."""
     location = SourceLocation(file=file, line=number)
     try:
         record = json.loads(line)
@@ -261,7 +261,7 @@ def _read_line(file: str, number: int, line: str, read: Any) -> Any:
     except InvalidInput as error:
         raise InvalidInput([Problem(what=str(each), location=location) for each in error.problems]) from None
     except (KeyError, TypeError, ValueError, RecursionError) as error:
-        advice = "`weft simulate --journal FILE` writes one" if number == 1 else "the line is damaged"
+        advice = "`weft simulate --journal FILE` writes a journal" if number == 1 else "the line is damaged"
         why = f"missing {error}" if isinstance(error, KeyError) else str(error)
         raise InvalidInput(f"invalid journal line: {why}", advice=advice, location=location) from None
 
@@ -269,7 +269,7 @@ def _read_line(file: str, number: int, line: str, read: Any) -> Any:
 def _decode_line(
     record: dict[str, Any],
 ) -> JournalEntry | tuple[str, StoredPlan] | tuple[int, Mapping[str, Any]]:
-    """Decode a line after the header: an entry, a plan with its key, or a snapshot with its number."""
+    """Return the entry, (key, plan), or (entry number, snapshot) in a line after the header."""
     if "plan" in record:
         return record["plan"], StoredPlan.of_record(record)
     if "snapshot" in record:
@@ -286,16 +286,16 @@ class SelectedJournal:
 
     journal: Journal
     position: int
-    """Number of the run within the journal, from 0."""
+    """Position of the run within the journal, from 0."""
     number: int | None = None
-    """Number shown by ``weft ls``; None: the journal does not belong to a project."""
+    """Number of the run as shown by ``weft ls``; None: the journal does not belong to a project."""
     execution: int | None = None
     database: Path | None = None
-    """The project's database and the execution in it; None: the journal does not belong to a project."""
+    """Execution and database of the journal; None: the journal does not belong to a project."""
 
 
 def find_journal(name: str | Path, run: int | None = None) -> SelectedJournal:
-    """Return the journal of a file, a database, a project or its ``.weft`` directory.
+    """Return the journal in a file, a database, a project or its ``.weft`` directory, and one run of it.
 
     For a project or database, ``run`` is the number shown by ``weft ls`` (default: the last run). For a file
     of JSON lines it is the position within the file, from 0.
@@ -324,7 +324,7 @@ def find_journal(name: str | Path, run: int | None = None) -> SelectedJournal:
 
 
 def _is_database(path: Path) -> bool:
-    """Return whether a file starts with SQLite's magic bytes; False if it is unreadable."""
+    """Return whether a file starts with SQLite's magic bytes; False if it cannot be read."""
     if str(path) == STDIN or not path.is_file():
         return False
     try:

@@ -45,10 +45,10 @@ _Key = tuple[Any, ...]
 
 
 class ProductTable:
-    """Implements ``ProductStore``. Threads may share it."""
+    """Table of products; it implements ``ProductStore``. Threads may share it."""
 
     def __init__(self, database: Database, *, kept: int = _KEPT, only: int | None = None) -> None:
-        """``only``: ignore the products of all other executions."""
+        """Open the table; ``kept``: products held in memory; ``only``: ignore all other executions."""
         self._database = database
         self._project = f"{database.path.absolute().parent.parent}/"
         """Project folder, the parent of ``.weft``."""
@@ -58,16 +58,16 @@ class ProductTable:
         self._recent: deque[tuple[Product, int]] = deque()
         """Products in memory, oldest first, with the value of ``Database.commits`` when each was added."""
         self._found: dict[_Key, Product] = {}
-        """The newest of them, by each of their keys."""
+        """The newest product in memory for each key (see ``_keys``)."""
         (newest,) = database.row("SELECT max(number) FROM product") or (None,)
         self._next = (newest or 0) + 1
         self._all_here = newest is None
         """Whether all products are in memory, so that the database need not be queried."""
         self._first = newest is None
-        """Whether the database had no products at the start; only one engine at a time adds some."""
+        """Whether the database had no products at the start, so that none is from another execution."""
 
     def add(self, product: Product) -> None:
-        """Add a product; it is written by the same commit as the entries that follow."""
+        """Add a product; the next commit writes it together with the queued journal entries."""
         with self._lock:
             self._write(self._next, product)
             self._next += 1
@@ -77,11 +77,11 @@ class ProductTable:
             self._forget_old()
 
     def of(self, execution: int, run: int, task: int) -> Product | None:
-        """Return the last product of a task of a run."""
+        """Return the last product of a task of a run; None: it has no product."""
         return self._newest(_BY_TASK, (execution, run, task))
 
     def find_by_fingerprint(self, fingerprint: str, besides: int | None = None) -> Product | None:
-        """Return the newest product with a fingerprint; ``besides``: ignore this execution."""
+        """Return the newest product with a fingerprint, or None; ``besides``: execution to ignore."""
         if not fingerprint or (besides is not None and (self._first or besides == self._only)):
             return None
         if besides is None:
@@ -89,7 +89,7 @@ class ProductTable:
         return self._stored(_OF_OTHERS, (fingerprint, besides))
 
     def find_by_name(self, workflow: str, name: str) -> Product | None:
-        """Return the newest product of a task by its name, with any fingerprint."""
+        """Return the newest product of a task by its name, with any fingerprint; None: there is none."""
         return self._known(self._newest(_BY_NAME, (workflow, name)))
 
     def directories(self, execution: int) -> list[str]:
@@ -124,7 +124,7 @@ class ProductTable:
                 self._database.queue_insert(_FILE, row)
 
     def _forget_old(self) -> None:
-        """Drop the oldest products above the limit that are committed."""
+        """Remove the oldest committed products from memory while there are more than the limit."""
         recent = self._recent
         while len(recent) > self._kept and recent[0][1] < self._database.commits:
             product, _ = recent.popleft()
@@ -144,7 +144,7 @@ def find_source_run(database: Database, execution: int, attempt: int, earlier: i
 
 
 def _keys(product: Product) -> list[_Key]:
-    """Return the keys of a product; they differ in length."""
+    """Return the keys by which a product is found: by task, by name, and by fingerprint if it has one."""
     keys: list[_Key] = [(product.execution, product.run, product.task), (product.workflow, product.name)]
     return [*keys, (product.fingerprint,)] if product.fingerprint else keys
 

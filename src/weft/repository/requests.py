@@ -1,8 +1,8 @@
 """Requests of users to a running engine from another shell, and the replies.
 
-A request is inserted by the user's process and found by the engine when it polls. The reply is written by the
-same commit as the journal entry it belongs to: after a crash a request is either processed and answered, or
-neither.
+The user's process inserts a request, and the engine finds it when it polls. The reply is written by the same
+commit as the journal entry to which it belongs, so after a crash a request is either processed and answered,
+or neither.
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ _OPEN = f"SELECT {', '.join(_COLUMNS)} FROM request WHERE answer IS NULL ORDER B
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserRequest:
-    """A request to the engine."""
+    """A request of a user to the engine."""
 
     number: int
     what: str
     """``cancel``, ``hold``, ``release``, ``migrate``, ``resume``, ..."""
     execution: int
     run: int | None
-    """Position within the execution; None: all runs."""
+    """Position of the run within the execution; None: all runs."""
     task: str | None
     """Name of a task; None: the whole run."""
     machine: str | None
-    """Name of a machine."""
+    """Name of the machine to migrate to; None: not stated."""
     owner: str
     asked_at_s: float
-    """Wall-clock time."""
+    """Wall-clock time of the request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestReply:
-    """Result of a request."""
+    """Answer to a request: whether it was granted, and a text for the user."""
 
     granted: bool
     text: str
     replied: bool = True
-    """Whether an engine replied."""
+    """Whether the answer is from an engine; False: no engine has replied."""
 
 
 class RequestTable:
@@ -55,7 +55,7 @@ class RequestTable:
         self._seen = -1
         self._open: list[UserRequest] = []
         self._answered: set[int] = set()
-        """Requests answered here whose reply may not be committed yet."""
+        """Numbers of the requests answered by this object, whose replies may not be committed yet."""
 
     def insert(
         self,
@@ -68,12 +68,12 @@ class RequestTable:
         owner: str = "",
         at_s: float = 0.0,
     ) -> int:
-        """Insert a request immediately; return its number."""
+        """Write a request to the database immediately; return its number."""
         return self._database.execute_now(_INSERT, (what, execution, run, task, machine, owner, at_s))
 
     def pending(self) -> Sequence[UserRequest]:
-        """Return the unanswered requests in order; a cheap call while there are no new ones."""
-        # The version is read before the rows, so that later commits are seen next time.
+        """Return the unanswered requests in order of their numbers; cheap while there are no new ones."""
+        # Read the version before the rows, so that the next call finds commits made in between.
         changes = self._database.data_version
         if changes != self._seen:
             rows = self._database.rows(_OPEN)
@@ -91,13 +91,13 @@ class RequestTable:
         )
 
     def reply(self, number: int) -> RequestReply | None:
-        """Return the reply to a request; None if there is none yet."""
+        """Return the committed reply to a request; None if there is none yet."""
         found = self._database.row(
             "SELECT granted, answer FROM request WHERE number = ? AND answer IS NOT NULL", (number,)
         )
         return None if found is None else RequestReply(granted=bool(found[0]), text=found[1])
 
     def withdraw(self, number: int) -> bool:
-        """Remove a request unless it is answered; return whether it was unanswered."""
+        """Remove a request if it has no answer; return whether it had none."""
         self._database.execute_now("DELETE FROM request WHERE number = ? AND answer IS NULL", (number,))
         return self.reply(number) is None

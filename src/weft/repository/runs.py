@@ -1,8 +1,8 @@
 """Executions and runs of a project, as shown by ``weft ls``.
 
 An execution has one journal and one engine, and one run per workflow. Users refer to runs by a number that is
-unique in the project. An engine that died leaves its execution in state ``running``; readers check the lock
-to see whether an engine is active.
+unique in the project. If an engine dies, its execution stays in state ``running``; readers check the lock to
+find out whether an engine is active.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _ADD = f"INSERT OR IGNORE INTO run ({', '.join(_RUN)}) VALUES (?{', ?' * (len(_R
 _PROMISE = """UPDATE run SET predicted_p50_s = ?, predicted_p90_s = ?
     WHERE execution = ? AND position = ?"""
 _PROMISED = "promise of run "
-"""Prefix of the key under which the promise of a run is kept; its position follows."""
+"""Prefix of the key of a run's promise in table ``kept``; the position of the run follows."""
 _KEPT = f"SELECT value FROM kept WHERE kept.execution = run.execution AND key = '{_PROMISED}' || position"  # noqa: S608
 _RUNS = f"SELECT {', '.join(_RUN)}, ({_KEPT}) FROM run"  # noqa: S608
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionRecord:
-    """An execution: one journal, one engine, any number of runs."""
+    """A row of the table of executions: one journal, one engine, any number of runs."""
 
     number: int
     fingerprint: str
@@ -46,7 +46,7 @@ class ExecutionRecord:
     command: tuple[str, ...]
     version: str
     started_at_s: float
-    """Wall-clock time."""
+    """Wall-clock time of the start."""
     ended_at_s: float | None
 
     def as_record(self) -> dict[str, Any]:
@@ -56,13 +56,13 @@ class ExecutionRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
-    """A run: one workflow within an execution."""
+    """A row of the table of runs: one workflow within an execution."""
 
     number: int
-    """Counted from 1 in the project."""
+    """Number of the run in the project, from 1."""
     execution: int
     position: int
-    """Number within the execution, from 0."""
+    """Number of the run within the execution, from 0."""
     workflow: str
     owner: str
     state: str
@@ -70,13 +70,13 @@ class RunRecord:
     """Why the run is in its state; "": no reason is recorded."""
     tasks: int
     started_at_s: float
-    """Wall-clock time."""
+    """Wall-clock time of the start."""
     ended_at_s: float | None
     predicted_p50_s: float | None
-    """Predicted duration of the run; None: unknown."""
+    """P50 of the predicted duration of the run; None: unknown."""
     predicted_p90_s: float | None
     promise: Promise | None = None
-    """The full prediction; None: there is no plan yet, or the policy follows none."""
+    """The promise made before the run; None: there is no plan yet, or the policy needs no plan."""
 
     def as_record(self) -> dict[str, Any]:
         """Return the record as plain data."""
@@ -116,7 +116,7 @@ class RunTable:
         return self._next
 
     def promise(self, execution: int, position: int, promise: Promise) -> None:
-        """Store the prediction made before a run started."""
+        """Store the promise that was made before a run started."""
         self._database.queue_change(_PROMISE, (promise.p50_s, promise.p90_s, execution, position))
         self.store_value(execution, f"{_PROMISED}{position}", json.dumps(promise.as_record()))
 
@@ -128,45 +128,45 @@ class RunTable:
     def set_state(
         self, execution: int, position: int, state: str, *, at_s: float | None = None, reason: str = ""
     ) -> None:
-        """Update the state of a run; ``at_s``: the time it ended, or None."""
+        """Update the state of a run; ``at_s``: wall time of its end, None if it has not ended."""
         change = "UPDATE run SET state = ?, reason = ?, ended_at_s = ? WHERE execution = ? AND position = ?"
         self._database.queue_change(change, (_check_state(state), reason, at_s, execution, position))
 
     def set_execution_state(self, execution: int, state: str, *, at_s: float | None = None) -> None:
-        """Update the state of an execution; ``at_s``: the time it ended, or None."""
+        """Update the state of an execution; ``at_s``: wall time of its end, None if it has not ended."""
         change = "UPDATE execution SET state = ?, ended_at_s = ? WHERE number = ?"
         self._database.queue_change(change, (_check_state(state), at_s, execution))
 
     def store_value(self, execution: int, key: str, value: str) -> None:
-        """Store a value of an execution that is in no journal entry, such as its token."""
+        """Store a value of an execution that its journal does not contain, such as its token."""
         self._database.queue_change("INSERT OR REPLACE INTO kept VALUES (?, ?, ?)", (execution, key, value))
 
     def stored_value(self, execution: int, key: str) -> str | None:
-        """Return a committed value by its key; None if there is none."""
+        """Return the committed value of an execution with this key; None if there is none."""
         question = "SELECT value FROM kept WHERE execution = ? AND key = ?"
         found = self._database.row(question, (execution, key))
         return None if found is None else str(found[0])
 
     def executions(self) -> list[ExecutionRecord]:
-        """Return all executions in order."""
+        """Return all executions in order of their numbers."""
         return self._executions("ORDER BY number")
 
     def execution(self, number: int) -> ExecutionRecord:
-        """Return an execution by its number."""
+        """Return the execution with this number; raise InvalidInput if there is none."""
         found = self._executions("WHERE number = ?", number)
         return found[0] if found else self._refuse(f"no execution {number}")
 
     def unfinished(self, fingerprint: str | None = None) -> ExecutionRecord | None:
-        """Return the last execution, of a fingerprint if given, if it can be resumed; otherwise None.
+        """Return the last execution if it can be resumed, otherwise None.
 
-        Earlier executions with the fingerprint are superseded by the last one.
+        With ``fingerprint``, only executions with this fingerprint are considered.
         """
         where, values = ("", ()) if fingerprint is None else ("WHERE fingerprint = ?", (fingerprint,))
         found = self._executions(f"{where} ORDER BY number DESC LIMIT 1", *values)
         return found[0] if found and found[0].state in UNFINISHED else None
 
     def all(self) -> list[RunRecord]:
-        """Return all runs in order."""
+        """Return all runs of the project in order of their numbers."""
         return self._runs("ORDER BY number")
 
     def of(self, execution: int) -> list[RunRecord]:
@@ -174,12 +174,12 @@ class RunTable:
         return self._runs("WHERE execution = ? ORDER BY position", execution)
 
     def at(self, execution: int, position: int) -> RunRecord | None:
-        """Return the run at a position of an execution, or None."""
+        """Return the run at a position of an execution; None if there is none."""
         found = self._runs("WHERE execution = ? AND position = ?", execution, position)
         return found[0] if found else None
 
     def run(self, number: int | None = None) -> RunRecord:
-        """Return a run by its number; None: the last run."""
+        """Return the run with this number (None: the last run); raise InvalidInput if there is none."""
         if number is None:
             found = self._runs("ORDER BY number DESC LIMIT 1")
         else:

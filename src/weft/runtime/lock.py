@@ -1,8 +1,8 @@
 """The lock of a project, held by at most one engine.
 
-It is a kernel lock (flock), which ends with its process in any case. The lock file names the owner. On file
-systems without flock the file itself is the lock: it is created atomically under its final name, and removed
-if its process (pid and start time) has ended.
+It is a kernel lock (flock), which the kernel releases when its process ends. The lock file names the owner.
+On file systems without flock the file itself is the lock: it is created atomically under its final name, and
+a file whose owner (pid and start time) has ended is removed.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from weft.records import dataclass
 
 _PROCESSES = Path("/proc")
 _FIRST_AFTER_NAME = 22 - 3
-"""Index of the start time in ``/proc/PID/stat`` after the process name, which may contain spaces."""
+"""Index of the start time among the fields of ``/proc/PID/stat`` that follow the process name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockOwner:
-    """The process that holds a lock; its start time excludes a later process with the same pid."""
+    """The process that holds a lock; pid and start time together identify it."""
 
     pid: int
     start_ticks: int
@@ -43,7 +43,7 @@ class LockOwner:
     user: str
     command: str
     since_s: float
-    """Wall time of locking."""
+    """Wall time at which the lock was acquired."""
 
     @classmethod
     def this_process(cls, command: Sequence[str]) -> LockOwner:
@@ -61,7 +61,7 @@ class LockOwner:
 
     @classmethod
     def of_text(cls, text: str) -> LockOwner | None:
-        """Parse the output of ``as_text``; None: the text is something else."""
+        """Return the owner in the output of ``as_text``; None: the text is something else."""
         try:
             record = json.loads(text)
             found = cls(**record)
@@ -72,7 +72,7 @@ class LockOwner:
         return found if right else None
 
     def as_text(self) -> str:
-        """Return one line of JSON."""
+        """Return the owner as one line of JSON."""
         return json.dumps(asdict(self)) + "\n"
 
     @property
@@ -96,7 +96,7 @@ _FIELD_EXAMPLES: dict[str, object] = {
 
 
 def _read_start_ticks(pid: int) -> int | None:
-    """Return the start time of a process; None if it does not exist or is a zombie."""
+    """Return the start time of a process in clock ticks; None if it does not exist or is a zombie."""
     try:
         text = (_PROCESSES / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -129,11 +129,11 @@ class Lock:
     """A lock held from construction to ``release``; also a context manager."""
 
     def __init__(self, path: Path, command: Sequence[str] = ()) -> None:
-        """Acquire the lock; raise Locked if another engine holds it. ``command``: the user's command line."""
+        """Acquire the lock; Locked if another engine holds it. ``command``: the user's command line."""
         self.path = path
         self.owner = LockOwner.this_process(command)
         self.previous_owner: LockOwner | None = None
-        """Previous owner that ended without releasing the lock."""
+        """Previous owner, if it ended without releasing the lock; otherwise None."""
         self._descriptor: int | None = None
         self._by_name = False
         try:
@@ -141,7 +141,8 @@ class Lock:
             self._take()
         except OSError as error:
             raise WeftError(
-                f"cannot lock the project with '{path}': {error.strerror}; check that you may write there"
+                f"cannot lock the project with the file '{path}': {error.strerror}; "
+                "check that you may write to its folder"
             ) from None
         _held.add(self)
 
@@ -152,7 +153,7 @@ class Lock:
         self.release()
 
     def release(self) -> None:
-        """Release the lock. With flock the file stays: two processes could lock two files of this name."""
+        """Release the lock. With flock the file is kept, because a new file could be locked a second time."""
         if self._descriptor is not None:
             os.ftruncate(self._descriptor, 0)
         elif self._by_name and _read_owner(self.path) == self.owner:
@@ -160,7 +161,7 @@ class Lock:
         self.forget()
 
     def forget(self) -> None:
-        """Close the lock without releasing it, in a forked child, which must not hold its parent's lock."""
+        """Close the lock file without releasing the lock; for a forked child of the owner."""
         if self._descriptor is not None:
             os.close(self._descriptor)
         self._descriptor, self._by_name = None, False
@@ -182,7 +183,7 @@ class Lock:
         self._descriptor = descriptor
 
     def _wait_for(self, descriptor: int) -> bool:
-        """Acquire the kernel lock; False: the file system does not support it."""
+        """Acquire the kernel lock; return False if the file system does not support it."""
         for _ in range(_TRIES):
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -225,13 +226,13 @@ os.register_at_fork(after_in_child=_forget_locks)
 
 
 def find_holder(path: Path) -> LockOwner | None:
-    """Return the running engine that holds a lock; None: there is none."""
+    """Return the running process that holds the lock of a file; None: there is none."""
     found = _read_owner(path)
     return found if found is not None and found.alive else None
 
 
 def _create_linked(path: Path, owner: LockOwner) -> bool:
-    """Create the file with its owner atomically; False: it exists."""
+    """Create the lock file with its owner atomically; return False if the file exists."""
     own = path.with_name(f"{path.name}.{owner.pid}")
     try:
         own.write_text(owner.as_text())
@@ -257,7 +258,7 @@ def _create_exclusive(path: Path, owner: LockOwner) -> bool:
 
 
 def _remove_stale(path: Path, stale: LockOwner | None) -> None:
-    """Remove the file of an ended owner; if another process has replaced it meanwhile, put it back."""
+    """Remove the lock file of an ended owner; if another process has just replaced it, put it back."""
     aside = path.with_name(f"{path.name}.{os.getpid()}.old")
     try:
         path.rename(aside)

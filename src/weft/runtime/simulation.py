@@ -23,21 +23,21 @@ from weft.runtime.driver import Clock, DriverLoop, Listener, planner_name
 
 @dataclass(slots=True)
 class Simulation:
-    """Arriving workflows, the policy that places their tasks, and the scenario of the simulated machines."""
+    """Input of a simulation: arriving workflows, a policy, settings, and a scenario of the machines."""
 
     library: WorkflowLibrary
     arrivals: Sequence[Arrival]
-    """Ordered by time; each names a workflow of the library."""
+    """Arrivals ordered by time; each names a workflow of the library."""
     policy: Policy
     settings: EngineSettings
     scenario: Scenario = UNDISTURBED
     planner: str = "heft"
     plan_steps: int = 200
-    """Budget of planners that search."""
+    """Steps of each plan, for planners that search."""
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Adapt the settings: without stage latency the start of a program is not reported."""
+        """Set ``begins_at_once``: without stage latency, programs start at once and report no start."""
         at_once = self.scenario.stage_latency_s == 0
         self.settings = replace(self.settings, begins_at_once=at_once)
 
@@ -48,9 +48,9 @@ class Simulation:
         check: Callable[[Engine], None] | None = None,
         stop: Callable[[Engine], bool] | None = None,
     ) -> Engine:
-        """Simulate until all runs have ended, none can continue, or ``stop`` returns True.
+        """Simulate until all runs have ended, none can continue, or ``stop`` returns True; return the engine.
 
-        ``record`` is called with every journal entry, ``check`` with the engine after it.
+        ``record`` is called with every journal entry, ``check`` with the engine after every entry.
         """
         first = self.library[self.arrivals[0].workflow].instance
         engine = Engine(self.library, first, self.policy, self.settings, policy_named=make_policy)
@@ -91,7 +91,7 @@ class _SimulatedPlanner:
         self._requested = 0
 
     def request(self, command: Replan) -> None:
-        """Plan, and schedule the answer."""
+        """Compute the plan now, and schedule the answer after the simulated planning time."""
         simulation, state = self._simulation, self._engine.state
         planner = make_planner(planner_name(self._engine, simulation.planner, command))
         rng = generator(simulation.seed, "planner", str(command.run), str(self._requested))
@@ -109,5 +109,5 @@ class _SimulatedPlanner:
         self._clock.schedule(ready, at_s)
 
     def answers(self) -> Sequence[PlanReady]:
-        """Return nothing: the clock delivers the answers."""
+        """Return an empty sequence, because the clock delivers the answers."""
         return ()

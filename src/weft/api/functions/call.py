@@ -16,8 +16,8 @@ A function of an importable module is imported in the other process. A function 
 notebook or a test file is sent as source with the modules, functions and values it uses. Classes of a
 notebook, lambdas and functions without source are rejected with advice.
 
-A result is read only from where a task of the project wrote it, and only if its hash is the one in the
-database.
+The result is read only from the file that a task of the project wrote, and only if its hash equals the one in
+the database.
 """
 
 from __future__ import annotations
@@ -66,16 +66,15 @@ _MOST_FUNCTIONS = 1_000
 
 
 def describe_function(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return a description from which ``child`` can load the function. Raises InvalidInput if that is
-    impossible.
-    """
+    """Return a description from which ``child`` loads a function; InvalidInput if that is impossible."""
     if (named := _import_path(function)) is not None:
-        # The source is not loaded there; it makes the task stale when the function changes.
+        # The task process does not read the text; it makes the task stale when the function changes.
         return {"import": named, "text": _source_or_empty(function)}
     package = _FunctionBundle()
     if not isinstance(function, FunctionType):
         what = f"{function!r} cannot be a task"
-        raise InvalidInput(what, rule="must be a function defined with `def`", advice="wrap it in one")
+        advice = "define a function that calls it"
+        raise InvalidInput(what, rule="must be a function defined with `def`", advice=advice)
     package.add_function(function)
     return {"name": function.__name__, "parts": package.parts}
 
@@ -122,7 +121,7 @@ def _source_or_empty(function: Callable[..., Any]) -> str:
 
 
 class _FunctionBundle:
-    """Parts of a function's source and context, in the order in which they are loaded."""
+    """The source of a function and the objects it uses, in the order in which they are loaded."""
 
     def __init__(self) -> None:
         self.parts: list[dict[str, Any]] = []
@@ -133,7 +132,8 @@ class _FunctionBundle:
         if self._known.get(function.__name__) is function:
             return
         if len(self._known) > _MOST_FUNCTIONS:
-            raise InvalidInput(f"{function.__name__!r} uses too many other functions to be sent")
+            what = f"function {function.__name__!r} uses too many functions that must be sent with it"
+            raise InvalidInput(what, rule=f"at most {_MOST_FUNCTIONS}", advice="move them into a module")
         self._take_name(function.__name__, function, function)
         source = _source(function)
         for name, value in _free_names(function):
@@ -166,23 +166,23 @@ class _FunctionBundle:
                 self._take_name(name, own, user)
                 self.parts.append({"same": own.__name__, "as": name})
         elif isinstance(own, type):
-            self._refuse(name, user, "a class defined in the same file; move the class into a module")
+            self._refuse(name, user, "it is a class defined in the same file; move the class into a module")
         else:
             self._take_name(name, own, user)
             self.parts.append({"value": _encode_value(value, user, repr(name)), "as": name})
 
     def _take_name(self, name: str, value: object, user: FunctionType) -> None:
         if name in self._known and self._known[name] is not value:
-            self._refuse(name, user, "the name has two meanings; rename one")
+            self._refuse(name, user, "another function uses this name for another object; rename one")
         self._known[name] = value
 
     def _refuse(self, name: str, user: FunctionType, why: str) -> None:
         what = f"function {user.__name__!r} uses {name!r}: {why}"
-        raise InvalidInput(what, rule="functions of the main program are sent as source")
+        raise InvalidInput(what, rule="a function of the main program is sent as source to another process")
 
 
 def _free_names(function: FunctionType) -> Iterator[tuple[str, Any]]:
-    """Yield the closure and global names used by a function, with their values."""
+    """Yield the closure and global names that a function uses, with their values."""
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
     for name, cell in cells.items():
         try:
@@ -207,7 +207,7 @@ def _global_names(code: CodeType) -> Iterator[str]:
 
 
 def _source(function: FunctionType) -> str:
-    """Return the source without decorators and defaults; defaults are sent as values."""
+    """Return the source of a function without decorators and defaults, which are sent as values."""
     try:
         text = textwrap.dedent(inspect.getsource(function))
         tree = ast.parse(text)
@@ -233,15 +233,15 @@ def _encode(value: Any, what: str) -> bytes:
     try:
         return encode_value(value, what)
     except UnsupportedValue as error:
-        raise InvalidInput(str(error), rule="a task runs in another process") from None
+        raise InvalidInput(str(error), rule="values are sent to the process of the task") from None
 
 
 class TaskFailed(WeftError):
-    """A call failed with an exception that is not built into Python."""
+    """A task call failed, and the exception is not one of Python's built-in exceptions."""
 
 
 class RemoteTraceback(Exception):
-    """Traceback of the process that ran a task."""
+    """The traceback in the process that ran a task; the cause of the raised exception."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -261,7 +261,7 @@ def load_value(layout: ProjectLayout | None, workflow: str, name: str, missing: 
         return missing
     file = next((each for each in product.files if each.name == f"{name}{VALUE}"), None)
     content = None if file is None else _content(Path(product.directory), file.name)
-    # Decode the bytes that were hashed, not the file, which may change meanwhile.
+    # Decode the bytes that were hashed, because the file may change in the meantime.
     if file is None or content is None:
         return missing
     if hashlib.blake2b(content, digest_size=DIGEST_SIZE).hexdigest() != file.digest:
@@ -309,7 +309,7 @@ def _record(text: str) -> dict[str, Any] | None:
 
 
 def _exception(record: dict[str, Any]) -> Exception | None:
-    """Create a built-in exception; the type of any other exception is not trusted."""
+    """Return the built-in exception of a record; None: it is of another type, which is not trusted."""
     kind = getattr(builtins, str(record["name"]), None) if record["module"] == "builtins" else None
     if not (isinstance(kind, type) and issubclass(kind, Exception)) or record.get("args") is None:
         return None
@@ -325,7 +325,7 @@ _KEY = 12
 
 
 class TaskCall:
-    """Handle of the future result of a task."""
+    """A call of a task function, whose result is computed by ``result``."""
 
     def __init__(
         self,
@@ -334,7 +334,7 @@ class TaskCall:
         kwargs: Mapping[str, Any],
         facets: Mapping[str, Any],
     ) -> None:
-        """Created by calling a ``TaskFunction``."""
+        """Create a call; users call a ``TaskFunction`` instead."""
         _check_signature(function, args, kwargs)
         self.function = function
         self.args = tuple(args)
@@ -349,7 +349,7 @@ class TaskCall:
         return _build_workflow([self], self.function.__name__, layout)
 
     def result(self, **how: Any) -> Any:
-        """Return the result; run missing tasks with the options of ``weft.run``.
+        """Return the result of the call; tasks without a stored result are run with options of ``weft.run``.
 
         Raises the exception of the function, with the traceback of the other process.
         """
@@ -357,7 +357,7 @@ class TaskCall:
 
     @property
     def name(self) -> str:
-        """Return the task name; empty before a workflow was built."""
+        """Return the name of the task; empty until ``result`` or ``build_in`` was called."""
         return self._name
 
     def __repr__(self) -> str:
@@ -375,7 +375,7 @@ class CallGroup:
         self.calls = tuple(calls)
 
     def build_in(self, layout: ProjectLayout) -> Workflow:
-        """Build the workflow of these calls and their predecessors."""
+        """Build the workflow of these calls and their predecessors, and write their files."""
         return _build_workflow(self.calls, "gathered", layout)
 
     def result(self, **how: Any) -> list[Any]:
@@ -386,12 +386,12 @@ class CallGroup:
 def gather(*calls: TaskCall) -> CallGroup:
     """Combine calls into one workflow: ``gather(*[f(x) for x in range(8)]).result()``."""
     if not calls or not all(isinstance(each, TaskCall) for each in calls):
-        raise InvalidInput("gather(...)", rule="takes calls of tasks, at least one")
+        raise InvalidInput("arguments of gather(...)", rule="must be calls of tasks, at least one")
     return CallGroup(calls)
 
 
 def _check_signature(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Raise TypeError at the call if the arguments do not match the signature."""
+    """Raise TypeError if the arguments do not match the signature of the function."""
     try:
         inspect.signature(function).bind(*args, **kwargs)
     except TypeError as error:
@@ -413,12 +413,12 @@ def _compute_results(
         raise error if error is not None else WeftError(f"{ran.outcome}\n{ran}")
     found = [load_value(ran.layout, each._workflow, each.name, missing) for each in calls]  # noqa: SLF001
     if any(each is missing for each in found):
-        raise WeftError("the result of a call was changed or removed")
+        raise WeftError("the result of a call was changed or removed after its task had completed")
     return found
 
 
 def _build_workflow(roots: Sequence[TaskCall], name: str, layout: ProjectLayout) -> Workflow:
-    """Build the workflow of the calls and their predecessors, and write the files that describe them."""
+    """Return the workflow of calls and their predecessors, and write the files that describe them."""
     flow = Builder(name)
     places = [str(Path(each or ".").resolve()) for each in sys.path]
     save_text(json.dumps(places), _function_file(layout, "places.json"))
@@ -460,7 +460,7 @@ def _function_file(layout: ProjectLayout, name: str) -> str:
 
 
 def _find_calls(value: Any) -> Iterator[TaskCall]:
-    """Yield the calls contained in lists, tuples and mappings."""
+    """Yield the task calls that a value contains in lists, tuples and dictionaries."""
     if isinstance(value, TaskCall):
         yield value
     elif type(value) in (list, tuple):
@@ -480,7 +480,7 @@ def _replace_calls(value: Any) -> Any:
 
 
 def _sort_calls(roots: Sequence[TaskCall]) -> list[TaskCall]:
-    """Return the calls and their predecessors in topological order."""
+    """Return calls and all their predecessors, predecessors first."""
     found: dict[int, TaskCall] = {}
     todo: list[tuple[TaskCall, bool]] = [(root, False) for root in reversed(roots)]
     while todo:
@@ -511,7 +511,7 @@ _RESERVED = (
     "to",
     "zip",
 )
-"""Task keys that follow from the call."""
+"""Task keys that users may not set, because the call determines them."""
 
 
 class TaskFunction(Generic[_P, _R]):
@@ -521,7 +521,7 @@ class TaskFunction(Generic[_P, _R]):
         self.function = function
         """The undecorated function."""
         self.facets = facets
-        """Keys of the file format for its tasks."""
+        """Keys of the file format and their values, for the tasks of this function."""
         functools.update_wrapper(self, function)
 
     @property
@@ -530,7 +530,7 @@ class TaskFunction(Generic[_P, _R]):
         return self.function
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Return a handle of the call; inside a task, call the function."""
+        """Return a TaskCall; inside a task process, call the function and return its result."""
         if os.environ.get("WEFT_TASK"):
             return self.function(*args, **kwargs)
         return TaskCall(self.function, args, kwargs, self.facets)
@@ -556,7 +556,8 @@ def task(function: Callable[..., Any] | None = None, /, **facets: Any) -> Any:
     """
     for key in facets:
         if key in _RESERVED:
-            raise InvalidInput(f"task(..., {key}=...)", rule="it is set by the call", advice="omit it")
+            rule = "this key is set by the call of the function"
+            raise InvalidInput(f"task(..., {key}=...)", rule=rule, advice="omit it")
     if function is None:
         return lambda found: TaskFunction(found, facets)
     return TaskFunction(function, facets)

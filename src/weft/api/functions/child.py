@@ -1,8 +1,8 @@
 """Run a task function in the task process, and encode its arguments and result.
 
-The file is imported once per task, so it imports only light modules. Values are stored as JSON if that
-preserves them, else as a pickle. Reading a pickle can run code: callers read only files written by weft or by
-a task of the project.
+Every task process imports this module, so it imports only small modules. Values are stored as JSON if that
+preserves them, else as a pickle. Reading a pickle can run code, so callers read only files written by weft or
+by a task of the project.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 
 _JSON, _PICKLE = b"weft json 1\n", b"weft pickle 1\n"
 _MARK = "$weft"
-"""Key of a reference in JSON."""
+"""Key of the JSON object that stands for a ValueReference."""
 
 
 class UnsupportedValue(Exception):
@@ -39,7 +39,7 @@ class ValueReference:
 
 
 def encode_value(value: Any, what: str = "the value") -> bytes:
-    """Encode a value; ``what`` names it in error messages."""
+    """Return a value as bytes for a file; ``what`` names the value in error messages."""
     if _is_plain(value):
         return _JSON + json.dumps(_encode_references(value)).encode()
     stream = io.BytesIO()
@@ -53,16 +53,16 @@ def encode_value(value: Any, what: str = "the value") -> bytes:
 
 
 def decode_value(content: bytes, resolve: Callable[[str], Any]) -> Any:
-    """Decode a value; ``resolve`` returns the value stored in another file."""
+    """Return the value that ``encode_value`` encoded; ``resolve`` returns the value in another file."""
     if content.startswith(_JSON):
         return _resolve_references(json.loads(content[len(_JSON) :]), resolve)
     if content.startswith(_PICKLE):
         return _ValueUnpickler(io.BytesIO(content[len(_PICKLE) :]), resolve).load()
-    raise UnsupportedValue("the file was not written by weft")
+    raise UnsupportedValue("the value file was not written by weft: its first line is unknown")
 
 
 def _is_plain(value: Any) -> bool:
-    """Return whether JSON preserves the value exactly; it would turn a tuple into a list."""
+    """Return whether JSON preserves a value exactly; False for a tuple, which would become a list."""
     kind = type(value)
     if value is None or kind in (bool, int, str, ValueReference):
         return True
@@ -96,7 +96,7 @@ def _resolve_references(value: Any, resolve: Callable[[str], Any]) -> Any:
 
 
 class _ValuePickler(pickle.Pickler):
-    """Pickler that rejects classes and functions of the main program, which cannot be imported elsewhere."""
+    """Pickler that rejects classes and functions that another process cannot import."""
 
     def __init__(self, stream: io.BytesIO, what: str) -> None:
         super().__init__(stream, protocol=5)
@@ -128,10 +128,10 @@ class _ValueUnpickler(pickle.Unpickler):
 
 
 CALL, VALUE = ".call", ".value"
-"""Suffixes of the files of a call."""
+"""Suffixes of the file that describes a call and of the file with its result."""
 
 EXCEPTION = "weft-exception: "
-"""Prefix of the line that reports an exception to the caller."""
+"""Prefix of the line in the task's standard error that reports an exception to the caller."""
 
 _LOAD_FAILED = 2
 _PLACES = ".weft/functions/places.json"
@@ -139,7 +139,7 @@ _PLACES = ".weft/functions/places.json"
 
 
 def call(inputs: Sequence[str], outputs: Sequence[str]) -> None:
-    """Call the function described by the first input and write its result to the only output."""
+    """Call the function that the first input file describes, and write its result to the only output."""
     _extend_path()
     described, _, given = Path(inputs[0]).read_bytes().partition(b"\n")
     try:
@@ -155,7 +155,7 @@ def call(inputs: Sequence[str], outputs: Sequence[str]) -> None:
         _report_exception(error)
         raise SystemExit(1) from None
     try:
-        content = encode_value(value, "what it returns")
+        content = encode_value(value, "the returned value")
     except UnsupportedValue as error:
         _report_exception(TypeError(str(error)))
         raise SystemExit(1) from None
@@ -211,7 +211,7 @@ def _load_part(part: dict[str, Any], home: ModuleType) -> None:
 
 
 def _cache_source(name: str, source: str) -> None:
-    """Make tracebacks show the source of a function that is in no file."""
+    """Store the source of a function that is in no file, so that tracebacks show it."""
     import linecache
 
     lines = f"from __future__ import annotations\n{source}\n".splitlines(keepends=True)
@@ -227,7 +227,7 @@ def _import_object(text: str) -> Any:
 
 
 def _report_exception(error: BaseException) -> None:
-    """Write the exception as one line for the caller, then the usual traceback."""
+    """Write an exception to the standard error: one line for the caller, then the traceback."""
     kind = type(error)
     record: dict[str, Any] = {"module": kind.__module__, "name": kind.__qualname__, "text": str(error)}
     try:
