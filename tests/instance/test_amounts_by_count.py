@@ -43,7 +43,7 @@ def test_machine_without_a_fitting_count_cannot_run_the_task():
 
 
 def test_amounts_beyond_every_total_are_reported():
-    with pytest.raises(Infeasible, match="has memory 10 GB in all"):
+    with pytest.raises(Infeasible, match="has 10 GB of memory in total"):
         instance({"a": MOLDABLE | {"memory": "10*GB*nodes"}}, TWO)
 
 

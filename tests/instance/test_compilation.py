@@ -100,7 +100,7 @@ class TestCandidates:
 
     def test_unstated_resources_are_0(self):
         assert candidates({"a": {"work": 1, "resources": {"licence": 2}}})["a"] == ["m2"]
-        assert "has licence 3 in all" in refusal({"a": {"work": 1, "resources": {"licence": 3}}})
+        assert "has 3 of licence in total" in refusal({"a": {"work": 1, "resources": {"licence": 3}}})
 
     def test_machines_without_explicit_seconds_are_not_candidates(self):
         assert candidates({"a": {"seconds": {"m1": 4, "m3": 5}}})["a"] == ["m1", "m3"]

@@ -152,7 +152,7 @@ def test_busy_machines_and_other_objectives_are_refused():
     free = instance({"a": layer(1, 2)}, servers("s1"))
     assert (
         refused(Xdcp(), free, make_objective("cost"))
-        == "sweep planners do not support the objective 'cost', use makespan"
+        == "sweep planners do not support the objective 'cost', only makespan"
     )
 
 

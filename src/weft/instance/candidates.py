@@ -25,26 +25,29 @@ if TYPE_CHECKING:
 
 
 Shapes = NDArray[np.int64]
-"""A number per task; tasks with the same number have the same machines and counts in the estimates."""
+"""A number per task; tasks with the same number have estimates for the same machines and node counts."""
 
 _MAX_CORES = 2**31
-"""More cores than any machine has; avoids an overflow for larger requests."""
+"""Larger requests for cores are reduced to this number, more than any machine has, to avoid overflow."""
 
 
 def nodes_taken(cores: float, count: Indices, node_is_core: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Return the nodes that a count allocates on each machine; where a node is a core, one per core."""
+    """Return the nodes that each node count allocates; where a node is one core, ``cores`` times as many."""
     each = np.int64(min(max(1, math.ceil(cores)), _MAX_CORES))
     return np.where(node_is_core, count * each, count).astype(np.int64)
 
 
 def amounts_taken(graph: TaskGraph, by_count: AmountsByCount, task: int, count: Indices) -> Floats | None:
-    """Return the amounts (modes x names) for these counts; None if they do not depend on the count."""
+    """Return the amounts of a task (modes x names) for the node counts of its modes.
+
+    None if they do not depend on the count.
+    """
     rows = by_count.of(task)
     return rows[np.searchsorted(graph.count_sets[graph.counts[task]], count)] if len(rows) else None
 
 
 def number_mode_shapes(seconds: Seconds, tasks: int) -> Shapes:
-    """Return a number per task that is equal for tasks with the same machines and counts."""
+    """Return a number per task; it is equal for tasks with estimates for the same machines and counts."""
     if isinstance(seconds, ClassSeconds):
         return seconds.task_class.astype(np.int64)
     if not isinstance(seconds, RelatedSeconds):
@@ -68,7 +71,7 @@ _Filter = tuple[str, _Mask]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Candidates:
-    """Sets of machines per binding variable; equal sets are stored once."""
+    """The candidate machines of every binding variable; equal sets are stored once."""
 
     sets: tuple[Indices, ...]
     """Distinct sets, each ascending."""
@@ -98,7 +101,7 @@ def find_candidates(
 
 
 def list_conditions(instance: Instance, task: int) -> list[tuple[str, list[bool]]]:
-    """Return the conditions of a compute task: a text, and which machines meet it."""
+    """Return the conditions of a compute task for machines: a text, and whether each machine meets it."""
     graph = instance.graph
     shapes = np.zeros(len(graph), dtype=np.int64)  # used by `signature` only
     filters = _MachineFilter(graph, instance.machines, instance.seconds, shapes, instance.amounts)
@@ -108,7 +111,10 @@ def list_conditions(instance: Instance, task: int) -> list[tuple[str, list[bool]
 def _intersect(
     graph: TaskGraph, filters: _MachineFilter, masks: list[_Mask], of_task: list[int]
 ) -> Candidates:
-    """Return the intersection over the members of every variable; equal sets are stored once."""
+    """Return for each variable the machines that all its tasks accept; raises Infeasible if there are none.
+
+    ``masks`` are the distinct sets of accepted machines, ``of_task`` the index of each task's set.
+    """
     of_variable = [0] * len(graph.variables)
     combined: dict[tuple[int, int], int] = {}
     for task, variable in enumerate(graph.variable.tolist()):
@@ -147,7 +153,7 @@ def _infeasible(
 
 
 class _MachineFilter:
-    """Computes which machines a task accepts, filter by filter."""
+    """Computes which machines a task accepts, condition by condition."""
 
     def __init__(
         self,
@@ -170,7 +176,7 @@ class _MachineFilter:
         self.offers: dict[str | None, _Mask] = {}
 
     def signature(self, task: int) -> object:
-        """Return a key of everything the filters depend on, so that equivalent tasks are filtered once."""
+        """Return a key of all that the conditions depend on; tasks with equal keys accept equal machines."""
         graph, description = self.graph, self.graph.description(task)
         requirements = description.requirements
         swept = description.sweep.names if description.sweep is not None else ()
@@ -187,14 +193,14 @@ class _MachineFilter:
         )
 
     def accepted(self, task: int) -> _Mask:
-        """Return the machines that pass all filters."""
+        """Return a mask of the machines that meet all conditions of a task."""
         mask = np.ones(len(self.machines), dtype=bool)
         for _, passed in self.conditions(task):
             mask &= passed
         return mask
 
     def conditions(self, task: int) -> Iterator[_Filter]:
-        """Yield the conditions as a text and the machines that meet it."""
+        """Yield each condition of a task: a text, and a mask of the machines that meet it."""
         graph, description = self.graph, self.graph.description(task)
         service = description.service
         if service not in self.offers:
@@ -213,7 +219,7 @@ class _MachineFilter:
         for column, name in enumerate(graph.resource_names):
             if (amount := float(graph.demand[task, column])) > 0:
                 shown = format_bytes(amount) if name == "memory" else f"{amount:g}"
-                yield f"has {name} {shown} in all", self.amounts[:, column] >= amount
+                yield f"has {shown} of {name} in total", self.amounts[:, column] >= amount
         machine, count = self._fitting(task)
         estimated = np.zeros(len(self.machines), dtype=bool)
         estimated[machine] = True
@@ -225,7 +231,7 @@ class _MachineFilter:
             yield "has the resources for a node count that fits", served | ~estimated
 
     def _fitting(self, task: int) -> tuple[Indices, Indices]:
-        """Return machine and count of the estimated modes that fit the machines."""
+        """Return machine and node count of each estimated mode for which the machine has enough nodes."""
         machine, count, _ = self.seconds.modes(task)
         nodes = nodes_taken(float(self.graph.cores[task]), count, self.node_is_core[machine])
         fits = nodes <= self.nodes[machine]
@@ -250,7 +256,7 @@ class _MachineFilter:
         return InvalidInput(list(locate_problems(here, self.graph.workflow.document)))
 
     def explain(self, task: int) -> str:
-        """Return which conditions reject machines, and how many."""
+        """Return a text that says how many machines fail each condition of a task."""
         rejecting = [
             (text, int((~passed).sum())) for text, passed in self.conditions(task) if not passed.all()
         ]

@@ -30,8 +30,9 @@ def compile_instance(
     earliest_start_s: Floats | None = None,
     busy: tuple[BusyInterval, ...] = (),
 ) -> Instance:
-    """Return the instance; ``pinned`` binds variables to machines, by name. Raises Infeasible if a task
-    cannot run.
+    """Return the instance of a task graph on a platform; raises Infeasible if a task cannot run.
+
+    ``pinned`` binds variables to machines, both by name.
     """
     machines = planned_machines(platform)
     seconds = (predictor or default_chain()).table(graph, machines)
@@ -70,7 +71,7 @@ def compile_instance(
 
 
 def _resource_totals(machines: tuple[Machine, ...], names: tuple[str, ...]) -> Floats:
-    """Return the totals, machines x names; unstated memory is infinite, other missing names are 0."""
+    """Return the resource totals (machines x names); memory that is not stated is infinite, others are 0."""
     table = np.zeros((len(machines), len(names)))
     for row, machine in enumerate(machines):
         stated = machine.amounts
@@ -82,7 +83,7 @@ def _resource_totals(machines: tuple[Machine, ...], names: tuple[str, ...]) -> F
 def _bind_pinned(
     graph: TaskGraph, machines: tuple[Machine, ...], candidates: Candidates, pinned: Mapping[str, str]
 ) -> dict[int, int]:
-    """Return the bindings of all variables with these names."""
+    """Return the machine index of each pinned variable, given names; raises an error for an invalid pin."""
     index = {machine.name: position for position, machine in enumerate(machines)}
     pins: dict[int, int] = {}
     for name, machine in pinned.items():
@@ -118,9 +119,9 @@ def extract_part(
 ) -> Instance:
     """Return the instance of a part of the tasks, for re-planning.
 
-    ``graph`` has the rows ``tasks`` of the whole. ``left`` is the remaining share of the work per row;
-    ``speed`` and ``usable`` are per machine. Machines keep their indices; machines that are not usable are no
-    candidates, except for pinned variables. Raises Infeasible if a task cannot run.
+    ``graph`` contains the tasks with the indices ``tasks`` in the whole. ``left`` is the remaining share of
+    the work of each task; ``speed`` and ``usable`` are per machine. Machines keep their indices; machines
+    that are not usable are no candidates, except for pinned variables. Raises Infeasible if a task has none.
     """
     seconds = rescale_seconds(whole.seconds, tasks, left, speed)
     candidates = _remaining_candidates(whole, graph, tasks, usable, pinned)
@@ -154,7 +155,7 @@ def _remaining_candidates(
     usable: NDArray[np.bool_],
     pinned: Mapping[int, int],
 ) -> Candidates:
-    """Return the candidates that all members of each variable accept, without unusable machines."""
+    """Return the usable machines that all tasks of each variable accept, and the machines of pinned ones."""
     machines = len(whole.machines)
     accepted = np.zeros((len(whole.candidate_sets), machines), dtype=np.bool_)
     for row, found in enumerate(whole.candidate_sets):

@@ -19,7 +19,7 @@ from weft.predictors.seconds import ClassSeconds, RelatedSeconds, Seconds
 from weft.workflow.task_graph import COMPUTE, Floats, Indices, TaskGraph
 
 _CHUNK = 1_000_000
-"""Seconds that are expanded at a time."""
+"""Approximate number of seconds (tasks x modes) that are computed at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -48,11 +48,11 @@ class ModeGroup:
     count: Indices
     nodes: NDArray[np.int64]
     seconds_of: Callable[[int | Indices], Floats]
-    """Return the seconds of all modes of one task, or tasks x modes of several."""
+    """Returns the seconds of all modes of a task; for an array of tasks, tasks x modes."""
     demand: Floats | None = None
-    """Modes x resources, the same for all tasks; None if the graph's ``demand`` holds for every mode."""
+    """Modes x resources: amounts, equal for all tasks; None if those of the graph hold for every mode."""
     consumption: Floats | None = None
-    """Modes x budgets, the same for all tasks; None if the graph's ``consumption`` holds for every mode."""
+    """Modes x budgets: consumption, equal for all tasks; None if that of the graph holds for every mode."""
 
     def __len__(self) -> int:
         return len(self.machine)
@@ -74,7 +74,7 @@ def group_modes(
     amounts: Floats,
     node_is_core: NDArray[np.bool_],
 ) -> tuple[tuple[ModeGroup, ...], NDArray[np.int64]]:
-    """Return the groups, and the group of every task (-1 for transfers and virtual tasks)."""
+    """Return the mode groups, and the index of each task's group (-1 for transfers and virtual tasks)."""
     of_task = np.full(len(graph), -1, dtype=np.int64)
     compute = np.flatnonzero(graph.kind == COMPUTE)
     chosen = candidates.of_variable[graph.variable]
@@ -110,7 +110,10 @@ def group_modes(
 
 
 def _amount_patterns(graph: TaskGraph) -> NDArray[np.int64]:
-    """Number the distinct dependences of amounts on the count; 0 if they do not depend on it."""
+    """Return a number per task; tasks with equal numbers have equal amounts for every node count.
+
+    0 means that the amounts do not depend on the node count.
+    """
     tables = (graph.demand_by_count, graph.consumption_by_count)
     varied = sum(np.diff(table.pointer) for table in tables) > 0
     patterns = np.zeros(len(graph), dtype=np.int64)
@@ -124,7 +127,7 @@ def _amount_patterns(graph: TaskGraph) -> NDArray[np.int64]:
 def _seconds_reader(
     seconds: Seconds, example: int, machine: Indices, count: Indices, kept: NDArray[np.intp]
 ) -> Callable[[int | Indices], Floats]:
-    """Return the function that reads the seconds of a group: a partial, since instances are pickled."""
+    """Return the function ``seconds_of`` of a group; it is a partial, because instances are pickled."""
     if isinstance(seconds, RelatedSeconds):
         rate = seconds.rate[seconds.service[example], machine]
         gain = seconds.speedup[seconds.law[example], count]
@@ -151,11 +154,11 @@ def _listed_s(seconds: Seconds, kept: NDArray[np.intp], tasks: int | Indices) ->
 
 
 _ROUNDING = 1e-9
-"""Relative rounding error of a sum of amounts."""
+"""Relative tolerance with which a sum of amounts is compared with a budget."""
 
 
 def find_exceeded(graph: TaskGraph, consumed: Floats) -> NDArray[np.bool_]:
-    """Return which budgets are exceeded, apart from rounding errors."""
+    """Return a mask of the budgets that the consumption exceeds by more than rounding errors."""
     return np.asarray(consumed > graph.budgets * (1 + _ROUNDING))
 
 
@@ -165,7 +168,7 @@ def largest_consumption(graph: TaskGraph, groups: Iterable[ModeGroup]) -> Floats
 
 
 def check_budgets(graph: TaskGraph, groups: Iterable[ModeGroup]) -> None:
-    """Raise Infeasible if the modes that consume least of a budget exceed it."""
+    """Raise Infeasible if a budget is exceeded even by the modes that consume least of it."""
     least = _consumption(graph, groups, lambda modes: modes.min(axis=0))
     over = [
         f"{least[budget]:g} {graph.budget_names[budget]}, but the budget is {graph.budgets[budget]:g}"
@@ -176,7 +179,7 @@ def check_budgets(graph: TaskGraph, groups: Iterable[ModeGroup]) -> None:
 
 
 def _consumption(graph: TaskGraph, groups: Iterable[ModeGroup], chosen: Callable[[Floats], Floats]) -> Floats:
-    """Return the total consumption; ``chosen`` reduces the modes of a task to one."""
+    """Return the total consumption of each budget; ``chosen`` reduces modes x budgets to one row."""
     consumed = graph.consumption.copy()
     for group in groups if len(graph.consumption_by_count.rows) else ():
         if group.consumption is not None:
@@ -187,14 +190,14 @@ def _consumption(graph: TaskGraph, groups: Iterable[ModeGroup], chosen: Callable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BusyInterval:
-    """Nodes and amounts that are allocated for a time before the plan starts, when re-planning."""
+    """Nodes and resource amounts of a machine that are not available to the plan for some time."""
 
     machine: int
     start_s: float
     finish_s: float
     nodes: int
     amounts: tuple[float, ...] = ()
-    """In the order of the graph's ``resource_names``; empty for none."""
+    """Amounts in the order of the graph's ``resource_names``; empty if none are allocated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, weakref_slot=True)
@@ -204,17 +207,17 @@ class Instance:
     graph: TaskGraph
     platform: Platform
     machines: tuple[Machine, ...]
-    """The machines of a plan; virtual shares are machines, too."""
+    """All machines that a plan can use; a virtual share counts as a machine."""
     network: Network
     seconds: Seconds
 
     capacity: NDArray[np.int64]
-    """Nodes per machine."""
+    """Per machine: its number of nodes."""
     unlimited: NDArray[np.bool_]
-    """Whether a machine runs any number of tasks at once (docs/papers/dynamic-grid.md, section 6)."""
+    """Per machine: whether it runs any number of tasks at once (docs/papers/dynamic-grid.md, section 6)."""
     price_per_node_s: Floats
     amounts: Floats
-    """Totals, machines x resources; inf for memory that a machine does not state."""
+    """Machines x resources: total amounts; infinity for memory that a machine does not state."""
 
     candidate_sets: tuple[Indices, ...]
     """Distinct sets of machines, each ascending."""
@@ -226,7 +229,7 @@ class Instance:
     """Index into ``groups`` per task; -1 for transfers and virtual tasks."""
 
     pinned: Mapping[int, int]
-    """Machines of the binding variables that are bound already."""
+    """Machine of each binding variable that is already bound."""
     earliest_start_s: Floats
     """Earliest start per task."""
     busy: tuple[BusyInterval, ...]
@@ -245,14 +248,14 @@ class Instance:
         return TaskModes(machine=group.machine, count=group.count, nodes=group.nodes, seconds=seconds)
 
     def binding_budgets(self) -> tuple[str, ...]:
-        """Return the budgets that some choice of modes exceeds; planners can ignore the others."""
+        """Return the names of the budgets that some choice of modes exceeds; planners can ignore others."""
         if not self.graph.budget_names:
             return ()
         over = find_exceeded(self.graph, largest_consumption(self.graph, self.groups))
         return tuple(name for name, binds in zip(self.graph.budget_names, over, strict=True) if binds)
 
     def shortest_s(self) -> Floats:
-        """Return per task the seconds of its fastest mode; 0 for transfers and virtual tasks."""
+        """Return for each task the seconds of its fastest mode; 0 for transfers and virtual tasks."""
         shortest = np.zeros(len(self))
         for group in self.groups:
             for tasks, seconds in group.chunks():
@@ -270,7 +273,10 @@ class Instance:
         return self.link_s(source, target, size, files, float(graph.edge_seconds[edge]))
 
     def link_s(self, source: int, target: int, size: float, files: float, fixed_s: float) -> float:
-        """Return the seconds that files take between two machines; 0 on the same host."""
+        """Return the seconds to transfer files between two machines; 0 on the same host.
+
+        ``size`` is the bytes of all files, ``files`` their number, ``fixed_s`` additional seconds.
+        """
         network = self.network
         if network.host[source] == network.host[target]:
             return 0.0
@@ -280,9 +286,9 @@ class Instance:
 
 
 def number_rows(first: NDArray[Any], *others: NDArray[Any]) -> NDArray[np.int64]:
-    """Number the distinct rows of some columns in ascending order, from 0.
+    """Return the number of each row, given as columns; distinct rows are numbered from 0 in sorted order.
 
-    Sorts one column at a time, which is ten times as fast as sorting whole rows.
+    One column is sorted at a time, which is ten times as fast as sorting whole rows.
     """
     found = np.unique(first, return_inverse=True)[1].astype(np.int64)
     for column in others:

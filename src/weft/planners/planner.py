@@ -180,7 +180,7 @@ class BasePlanner:
         """Return why this instance or objective cannot be planned; None if it can."""
         served = self.any_objective or objective.is_makespan or objective.name in self.other_objectives
         if not served:
-            reason = f"{self.label} does not support the objective {objective.name!r}, use makespan"
+            reason = f"{self.label} does not support the objective {objective.name!r}"
             return Unsupported(reason=reason)
         return self.check(instance)
 

@@ -45,7 +45,7 @@ class LayerAssignment:
 def check_sweep_support(instance: Instance, objective: Objective, pool: Sharing) -> Unsupported | None:
     """Return why an instance cannot be planned as layers of sweeps; None if it can."""
     if objective.name != "makespan":
-        reason = f"sweep planners do not support the objective {objective.name!r}, use makespan"
+        reason = f"sweep planners do not support the objective {objective.name!r}, only makespan"
         return Unsupported(reason=reason)
     if (violation := next(_model_violations(instance), None)) is not None:
         return Unsupported(reason=violation)

@@ -1,4 +1,4 @@
-"""Forecast of the finish of a run if it had the whole platform to itself from now on."""
+"""Forecast of the time at which a run would finish if it had the whole platform from now on."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SpeedFactors = tuple[float, ...]
 """Per machine: its estimated speed factor; 0 if it is down."""
 
 _ClassMode = tuple[int, float, int]
-"""A class of machines, the seconds of the fastest count there, and its nodes."""
+"""The index of a class of machines, the seconds of a task's fastest mode there, and its nodes."""
 
 _models: WeakKeyDictionary[Instance, _ForecastModel] = WeakKeyDictionary()
 
@@ -33,7 +33,7 @@ def _forecast_model(instance: Instance, factors: _SpeedFactors) -> _ForecastMode
 
 
 class _ForecastModel:
-    """Tasks, modes and machine classes of an instance in plain lists."""
+    """Tasks, modes and machine classes of an instance, as lists that plain Python reads fast."""
 
     def __init__(self, instance: Instance) -> None:
         graph = instance.graph
@@ -48,13 +48,13 @@ class _ForecastModel:
         """Per binding variable: whether several tasks use it."""
         self.moves_data = bool((graph.edge_bytes + graph.edge_files + graph.edge_seconds).any())
         self.looks_back = self.moves_data or any(self.shared) or bool(instance.pinned)
-        """Whether the machines of finished tasks matter."""
+        """Whether a forecast depends on the machines of finished tasks."""
         self.unlimited: list[bool] = instance.unlimited.tolist()
         self.capacity: list[int] = instance.capacity.tolist()
         self.plain = not (self.looks_back or any(self.unlimited)) and set(self.capacity) == {1}
-        """Whether a machine is described by its class and the time it is free."""
+        """Whether ``_place_without_data`` applies: single-node machines, no data, no bindings."""
         self.class_of: list[int] = []
-        """Per machine; -1 if it is down."""
+        """Per machine: its class; -1 if it is down."""
         self.members: list[list[int]] = []
         """Per class: its machines, ascending."""
         self.cached: dict[tuple[tuple[int, ...], float | None], float] = {}
@@ -71,7 +71,7 @@ class _ForecastModel:
         self._choices: dict[int, list[_ClassMode]] = {}
 
     def update(self, factors: _SpeedFactors) -> None:
-        """Group the machines into classes if the speed factors have changed."""
+        """Group the machines into classes again, and clear the caches, if the speed factors have changed."""
         if factors is self._factors or factors == self._factors:
             return
         numbers: dict[tuple[int, float], int] = {}
@@ -101,7 +101,7 @@ class _ForecastModel:
         return found
 
     def _first_modes(self, group: int) -> list[tuple[int, int, int, int]]:
-        """Return the modes of a group on the first machine of each class; O(modes) after a change."""
+        """Return (class, machine, count, nodes) of a group's modes on the first machine of each class."""
         if (found := self._firsts.get(group)) is None:
             first: dict[int, int] = {}
             found = self._firsts[group] = [
@@ -113,7 +113,10 @@ class _ForecastModel:
 
 
 def _stated_classes(instance: Instance, *, with_places: bool) -> list[int]:
-    """Number the machines by their properties in the platform, as far as the tasks depend on them."""
+    """Return a class index per machine; machines of a class have equal modes, seconds and nodes.
+
+    With ``with_places`` they also have equal network locations.
+    """
     network = instance.network
     alone = np.bincount(network.host)[network.host] == 1
     features: list[list[object]] = [
@@ -136,16 +139,16 @@ def _stated_classes(instance: Instance, *, with_places: bool) -> list[int]:
 
 
 def _rows(instance: Instance, group: int) -> list[tuple[int, int, int]]:
-    """Return machine, count and nodes of the modes of a group."""
+    """Return (machine, count, nodes) of every mode of a group."""
     modes = instance.groups[group]
     return list(zip(modes.machine.tolist(), modes.count.tolist(), modes.nodes.tolist(), strict=True))
 
 
 _SAMPLE = 64
-"""Maximal number of tasks in the sample that converts mean seconds."""
+"""Approximate number of tasks in the sample that converts mean seconds to seconds on each machine class."""
 
 _FreeNodes = list[list[tuple[float, int]]]
-"""Per class of machines: (free from, number of nodes) of the machines that a run uses."""
+"""Per class of machines: (time from which they are free, number of nodes) of the nodes that a run uses."""
 
 
 def _remaining_end_s(
@@ -156,7 +159,10 @@ def _remaining_end_s(
     free: _FreeNodes,
     left_s: float,
 ) -> float:
-    """Estimate the end of the remaining tasks with ``left_s`` mean seconds, in seconds from now."""
+    """Return the estimated end, in seconds from now, of the tasks that were not placed.
+
+    ``left_s`` are their mean seconds; ``placed`` and ``ends`` are the placed tasks and when they finish.
+    """
     means, ranks = run.mean_seconds, run.ranks
     some = placed[:: 1 + len(placed) // _SAMPLE]
     sample = [task for task in some if model.kind[task] == COMPUTE and model.choices(task)]
@@ -168,7 +174,7 @@ def _remaining_end_s(
 
 
 def _rates(model: _ForecastModel, means: Sequence[float], sample: Sequence[int]) -> list[float]:
-    """Return per class of machines the mean seconds of work that a node does in a second."""
+    """Return for each class of machines how many mean seconds of work a node does per second."""
     work, spent = ([0.0] * len(model.members) for _ in range(2))
     for task in sample:
         for number, seconds, nodes in model.choices(task):
@@ -178,7 +184,10 @@ def _rates(model: _ForecastModel, means: Sequence[float], sample: Sequence[int])
 
 
 def _level_s(model: _ForecastModel, rates: Sequence[float], free: _FreeNodes, left_s: float) -> float:
-    """Return the time by which the nodes have done the remaining work, each from the time it is free."""
+    """Return the time by which all nodes together have done ``left_s`` mean seconds of work.
+
+    Each node works from the time at which it is free.
+    """
     steps: list[tuple[float, float]] = []
     for members, rate, used in zip(model.members, rates, free, strict=True):
         if rate > 0.0 and model.unlimited[members[0]]:
@@ -195,19 +204,20 @@ def _level_s(model: _ForecastModel, rates: Sequence[float], free: _FreeNodes, le
 
 
 _MOST_PLACED = 256
-"""Maximal number of tasks that are placed one by one."""
+"""Largest number of tasks that are placed one by one."""
 
 _MOST_CACHED = 4_000
-"""Maximal number of cached forecasts per instance."""
+"""Largest number of cached forecasts per instance."""
 
 
 class FinishForecast:
-    """Forecasts at one moment; the attempts of a run are read at its first forecast.
+    """Forecasts, at one moment, of when each run would finish if it had the platform to itself.
 
-    The forward estimate of FOFT (docs/papers/many-workflows.md, section 3: R. Bolze, F. Desprez, B. Isnard,
-    Evaluation of Online Multi-Workflow Heuristics based on List-Scheduling Algorithms): tasks with an attempt
-    keep their machine until the expected end of the attempt; the other tasks are placed by upward rank, each
-    where it finishes first after the tasks placed there before. Other runs are ignored. All times are seconds
+    The attempts of a run are read at its first forecast. The method is the forward estimate of FOFT
+    (docs/papers/many-workflows.md, section 3: R. Bolze, F. Desprez, B. Isnard, Evaluation of Online
+    Multi-Workflow Heuristics based on List-Scheduling Algorithms): tasks with an attempt keep their machine
+    until the expected end of the attempt; the other tasks are placed by upward rank, each where it finishes
+    first after the tasks placed there before. Other runs are ignored. All times are seconds
     from now, so the forecast of a run without attempts depends only on its instance, its unfinished tasks and
     the speed factors of machines; it is cached until one of them changes, and runs of one workflow share it.
 
@@ -240,7 +250,7 @@ class FinishForecast:
         """Per run: its attempts at the first forecast."""
 
     def left_s(self, run: RunView) -> float:
-        """Estimate the seconds to the end of a run; infinity if the next tasks cannot run."""
+        """Return the estimated seconds until a run ends; infinity if one of its next tasks cannot run."""
         model = _forecast_model(run.instance, self._factors)
         if (attempts := self._attempts.get(run.index)) is None:
             attempts = self._attempts[run.index] = self._view.attempts_of(run, _MOST_PLACED)
@@ -259,7 +269,7 @@ class FinishForecast:
 
 
 def _behind_s(model: _ForecastModel, run: RunView, ahead: Iterable[int]) -> float:
-    """Return the mean seconds of all unfinished compute tasks except these, each counted once."""
+    """Return the mean seconds of all unfinished compute tasks of a run without the tasks in ``ahead``."""
     means = run.mean_seconds
     taken = sum(means[task] for task in dict.fromkeys(ahead) if model.kind[task] == COMPUTE)
     return max(0.0, run.computing_s - taken)
@@ -273,7 +283,10 @@ def _left_s(
     now: float,
     behind_s: float | None,
 ) -> float:
-    """Place the first tasks and estimate the end of the others."""
+    """Return the seconds until a run ends: place the given tasks, and estimate the end of the others.
+
+    ``behind_s`` are the mean seconds of the others; None if there are none.
+    """
     if model.plain:
         ends, free = _place_without_data(model, run, tasks, attempts, now)
     else:
@@ -288,7 +301,7 @@ def _left_s(
 def _place_without_data(
     model: _ForecastModel, run: RunView, tasks: Sequence[int], attempts: Iterable[AttemptView], now: float
 ) -> tuple[Mapping[int, float], _FreeNodes]:
-    """Place tasks on single-node machines without data; a faster form of ``_ForecastSchedule``."""
+    """Place tasks on single-node machines without data; a faster form of ``_ForecastSchedule.placed``."""
     end: dict[int, float] = {}
     busy: dict[int, float] = {}
     for attempt in attempts:
@@ -336,14 +349,17 @@ class _DataArrivals:
 
     def __init__(self) -> None:
         self._anywhere = 0.0
-        """When the last data arrive whose origin does not matter."""
+        """When all data have arrived that are not on a particular machine."""
         self._there: dict[int, float] = {}
         """Per machine with data: when its own data are complete."""
         self._coming = [(-inf, -1), (-inf, -1)]
-        """The two machines whose data arrive last elsewhere: (time, machine), the last first."""
+        """(time, machine) of the two machines whose data arrive last on other machines, latest first."""
 
     def note(self, home: int | None, there_s: float, coming_s: float) -> None:
-        """Add the data of one predecessor: when they are complete on its machine and on any other."""
+        """Add the data of a predecessor, which are complete on its machine ``home`` at ``there_s``.
+
+        ``coming_s`` is when they are complete elsewhere; ``home`` is None if the machine is irrelevant.
+        """
         if home is None:
             self._anywhere = max(self._anywhere, there_s)
             return
@@ -355,14 +371,14 @@ class _DataArrivals:
             self._coming = sorted((last, max(second, (coming_s, home))), reverse=True)
 
     def on(self, machine: int) -> float:
-        """Return when all data are on a machine."""
+        """Return the time when all data of the task are on a machine."""
         last, second = self._coming
         coming_s = second[0] if machine == last[1] else last[0]
         return max(self._anywhere, coming_s, self._there.get(machine, 0.0))
 
 
 class _ForecastSchedule:
-    """One forecast: the occupancy of machines by the run."""
+    """The schedule of one forecast: which machines the tasks of the run occupy until when."""
 
     def __init__(self, model: _ForecastModel, run: RunView) -> None:
         self._model = model
@@ -374,18 +390,18 @@ class _ForecastSchedule:
         are removed at the top.
         """
         self._wide: dict[int, list[int]] = {}
-        """Per class of multi-node machines: those in use."""
+        """Per class of multi-node machines: its machines in use."""
         self._passed: dict[int, int] = {}
-        """Per class: the number of its first machines that are all in use."""
+        """Per class: the number of machines at the beginning of its list that are known to be in use."""
         self._end: dict[int, tuple[float, int | None]] = {}
-        """Per task: finish and machine; None if the machine does not matter."""
+        """Per task: its finish, and its machine (None if the machine is irrelevant)."""
         self._bound: dict[int, int] = {}
         """Machines of binding variables bound in this forecast."""
 
     def placed(
         self, tasks: Sequence[int], attempts: Iterable[AttemptView], now: float
     ) -> tuple[Mapping[int, float], _FreeNodes]:
-        """Place tasks one after another; return their finishes, and when the nodes in use are free."""
+        """Place tasks one after another; return the finish of each task, and when the used nodes are free."""
         for attempt in attempts:
             left = max(0.0, attempt.expected_end_s - now)
             self._take(attempt.machine, left, attempt.nodes)
@@ -420,7 +436,7 @@ class _ForecastSchedule:
         self._end[task] = (finish, machine)
 
     def _ways(self, task: int, ready: float) -> Iterator[tuple[float, float, int, int]]:
-        """Yield the modes that may be the best: finish, time when nodes are free, machine, nodes."""
+        """Yield (finish, time when nodes are free, machine, nodes) of each mode that may be the best one."""
         model = self._model
         only, homes = self._only(task), self._homes(task)
         for number, seconds, nodes in model.choices(task):
@@ -472,7 +488,7 @@ class _ForecastSchedule:
         return found
 
     def _arrivals(self, task: int, number: int) -> _DataArrivals:
-        """Return the arrivals of the data of all predecessors on machines of a class."""
+        """Return when the data of all predecessors of a task arrive on machines of a class."""
         edge_s, members, found = self._run.instance.edge_s, self._model.members[number], _DataArrivals()
         first = self._model.first_edge[task]
         for edge, other in enumerate(self._model.before[task], start=first):
@@ -490,7 +506,7 @@ class _ForecastSchedule:
         return 0.0
 
     def _take(self, machine: int, until: float, nodes: int) -> None:
-        """Occupy the nodes that are free first, until a time."""
+        """Occupy nodes of a machine, those that are free first, until a time."""
         model = self._model
         if model.unlimited[machine]:
             return

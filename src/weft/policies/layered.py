@@ -13,7 +13,7 @@ from weft.policies.rounds import Inter, RoundPolicy, Rounds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayeredPolicy(RoundPolicy):
-    """A combination of any inter-workflow priority, rounds, order, sizing and placement.
+    """A policy composed of five choices that can be combined freely.
 
     They are the priority between workflows (``inter``), the tasks considered in a round (``rounds``), the
     order within a workflow (``intra``), the number of nodes (``sizing``) and the machine (``placement``). The
@@ -27,12 +27,12 @@ class LayeredPolicy(RoundPolicy):
     title: ClassVar[str] = "any order of workflows, order of tasks, sizing and placement, combined"
 
     inter: Inter = "fcfs"
-    """The priority of workflows: that of the policy of this name."""
+    """The priority between workflows, named after the policy that uses it (``PRIORITIES``)."""
     rounds: Rounds = "workflows"
     """Tasks considered in a round: all ready tasks, or the first of each workflow."""
     placement: Placement = "finish"
-    """The machine: earliest finish, or highest value of the task's own rank expression."""
+    """Choice of the machine: earliest finish, or highest value of the task's rank expression."""
 
     def decide(self, view: View) -> Iterator[Place]:
-        """Run rounds while a machine is free."""
+        """Yield placements in rounds while a machine is free."""
         return self.place_in_rounds(view, self.inter, self.rounds, self.placement)

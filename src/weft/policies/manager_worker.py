@@ -13,12 +13,11 @@ from weft.policies.policy import Mode, Place, RunView, TaskOrder, View
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManagerWorker:
-    """Policy that assigns tasks to idle machines by index.
+    """Gives each idle machine, in the order of machine indices, the first ready task that it can run.
 
     M-S and pM-S of T. Ma, R. Buyya, Critical-Path and Priority based Algorithms for Scheduling Workflows with
-    Parameter Sweep Tasks on Global Grids (docs/papers/parameter-sweeps.md, sections 4 and 5). Machines are
-    served by index. The first task is the one with the lowest index, or with the most urgent priority
-    (``orders.py``).
+    Parameter Sweep Tasks on Global Grids (docs/papers/parameter-sweeps.md, sections 4 and 5). The first task
+    is the one with the lowest index, or with the most urgent priority (``orders.py``).
 
     Deviations: a task is ready when its predecessors have finished (as printed: when none is unscheduled). If
     layers do not own their machines, a machine takes the first of all tasks it can run; with several
@@ -38,7 +37,7 @@ class ManagerWorker:
     """The node count of moldable tasks: the fastest that is free, or the smallest within 5 % of it."""
 
     def decide(self, view: View) -> Iterator[Place]:
-        """Match machines and tasks while a machine is free."""
+        """Yield placements of ready tasks on idle machines until no pair is left."""
         yield from send_transfers(view)
         while view.any_free:
             found = self._first_task(view) if self.fastest else self._first_machine(view)
@@ -49,7 +48,7 @@ class ManagerWorker:
             yield Place(run=run.index, task=task, machine=mode.machine, count=mode.count, reason=reason)
 
     def _first_machine(self, view: View) -> tuple[Mode, RunView, int] | None:
-        """Return the first machine that can run a task now, and the first task for it."""
+        """Return the first idle machine that can run a ready task, and the first such task; None if none."""
         found = None
         for run in view.runs:
             for task in run.ready.heads(view.free):
@@ -59,7 +58,7 @@ class ManagerWorker:
         return found
 
     def _first_task(self, view: View) -> tuple[Mode, RunView, int] | None:
-        """Return the first task that some machine can run now, and the fastest machine for it."""
+        """Return the first ready task that an idle machine can run, and its fastest mode; None if none."""
         for run in view.runs:
             for task in run.ready.heads(view.free):
                 if modes := size_modes(run, task, view.modes(run, task), self.sizing):
@@ -69,7 +68,7 @@ class ManagerWorker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriorityManagerWorker(ManagerWorker):
-    """Policy that prefers tasks whose children have other finished parents."""
+    """Manager and workers with the order of pM-S: tasks come first whose children have finished parents."""
 
     name: ClassVar[str] = "priority-manager-worker"
     title: ClassVar[str] = "manager and workers, tasks that others wait for first (Ma and Buyya, pM-S)"

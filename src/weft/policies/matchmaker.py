@@ -13,7 +13,7 @@ from weft.policies.rounds import RoundPolicy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matchmaker(RoundPolicy):
-    """Policy that matches jobs and machines by the rank expressions of the jobs.
+    """Runs each job on the free machine with the highest value of the job's rank expression.
 
     E. Huedo, R. Montero, I. Llorente, The GridWay Framework for Adaptive Scheduling and Execution on Grids
     (docs/papers/adaptive-jobs.md, section 3): machines that do not meet the requirements of a job are
@@ -32,5 +32,5 @@ class Matchmaker(RoundPolicy):
     """The order within a workflow: highest upward rank, task index (GridWay), or pM-S priority."""
 
     def decide(self, view: View) -> Iterator[Place]:
-        """Place all jobs while a machine is free."""
+        """Yield placements of ready jobs while a machine is free."""
         return self.place_in_rounds(view, "fcfs", "tasks", "rank")

@@ -22,18 +22,21 @@ from weft.policies.rounds import Inter, RoundPolicy, Rounds, place_first
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PriorityPolicy(RoundPolicy):
-    """Runs rounds with one priority between workflows."""
+    """Base of policies that place tasks in rounds with a fixed priority between workflows."""
 
     inter: ClassVar[Inter]
     rounds: ClassVar[Rounds]
 
     def decide(self, view: View) -> Iterator[Place]:
-        """Run rounds while a machine is free."""
+        """Yield placements in rounds while a machine is free."""
         return self.place_in_rounds(view, self.inter, self.rounds)
 
 
 class GHeft(_PriorityPolicy):
-    """Highest upward rank first, over all workflows; last tasks starve while new workflows arrive."""
+    """The ready task with the highest upward rank of all workflows comes first.
+
+    The last tasks of a workflow have low ranks and starve while new workflows arrive.
+    """
 
     name = "g-heft"
     title = "highest rank of all ready tasks first (Bolze et al., G-HEFT)"
@@ -60,7 +63,7 @@ class AgingE(_PriorityPolicy):
 
 
 class Fcfs(_PriorityPolicy):
-    """First come, first served."""
+    """First come, first served: the workflow that arrived first comes first."""
 
     name = "fcfs"
     title = "workflows first come, first served (Bolze et al., FCFS)"
@@ -69,7 +72,7 @@ class Fcfs(_PriorityPolicy):
 
 
 class Srpt(_PriorityPolicy):
-    """Shortest remaining processing time first: the best mean slowdown, at the cost of long workflows."""
+    """Shortest remaining processing time first: best mean slowdown, but long workflows are delayed."""
 
     name = "srpt"
     title = "the workflow with the least work left first (Bolze et al., SRPT)"
@@ -78,7 +81,7 @@ class Srpt(_PriorityPolicy):
 
 
 class Foft(_PriorityPolicy):
-    """Fairness on finish times: the most delayed workflow first."""
+    """Fairness on finish times: the workflow with the largest expected slowdown comes first."""
 
     name = "foft"
     title = "the most delayed workflow first (Bolze et al., FOFT)"
@@ -87,7 +90,7 @@ class Foft(_PriorityPolicy):
 
 
 class Basic(RoundPolicy):
-    """Every workflow alone: a ready task is queued at once on the machine where it finishes first.
+    """No coordination: every ready task is queued at once on the machine where it finishes first.
 
     Costs: see ``rounds.py``, and ``forecast.py`` for ``foft``. ``basic`` estimates when machines become free
     after all queued tasks; of more than 64 equal machines it considers the 16 that are free first, and of a
@@ -98,7 +101,7 @@ class Basic(RoundPolicy):
     title = "each workflow alone, tasks wait in the machines' queues (Bolze et al., BASIC)"
 
     def decide(self, view: View) -> Iterator[Place]:
-        """Place every ready task that some machine can run."""
+        """Yield a placement for every ready task that some machine can run; it may wait in a queue."""
         yield from send_transfers(view)
         placing = ModePlacer(sizing=self.sizing, queue=True)
         for run in list(view.runs):

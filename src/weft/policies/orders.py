@@ -20,12 +20,12 @@ from weft.records import dataclass
 Intra = Literal["rank", "index", "priority"]
 
 _rank_keys: WeakKeyDictionary[Instance, Sequence[float]] = WeakKeyDictionary()
-"""Cached per instance, which many runs may share."""
+"""Sort keys by upward rank, cached per instance because many runs may share an instance."""
 
 
 @dataclass(frozen=True, slots=True)
 class _FixedOrder:
-    """An order with constant keys."""
+    """An order whose sort keys do not change during a run."""
 
     key: Callable[[int], float]
 
@@ -43,7 +43,7 @@ class ByIndex:
     """Order by task index."""
 
     def of(self, instance: Instance) -> RunOrder:  # noqa: ARG002
-        """Return an order with equal keys; ties are broken by index."""
+        """Return the order of a run: all keys are equal, and ties are broken by index."""
         return _FixedOrder(_no_preference)
 
 
@@ -55,7 +55,7 @@ class ByRank:
     """Order by descending upward rank."""
 
     def of(self, instance: Instance) -> RunOrder:
-        """Return the order by rank, computed once per instance."""
+        """Return the order of a run by upward rank; ranks are computed once per instance."""
         if (keys := _rank_keys.get(instance)) is None:
             keys = _rank_keys[instance] = (-upward_ranks(instance)).tolist()
         return _FixedOrder(keys.__getitem__)
@@ -70,12 +70,12 @@ class ByPriority:
     """
 
     def of(self, instance: Instance) -> RunOrder:
-        """Return an order in which all priorities are 0 at first."""
+        """Return the order of a run; all priorities are 0 at first."""
         return _PriorityOrder(instance)
 
 
 class _PriorityOrder:
-    """Pri(t) of one run; lower is more urgent."""
+    """The pM-S priorities of the tasks of one run; the lower, the more urgent."""
 
     def __init__(self, instance: Instance) -> None:
         graph = instance.graph
@@ -106,7 +106,7 @@ class _PriorityOrder:
         self._ended = bytearray(int(ended) for ended in values[tasks:])
 
     def _awaited_by(self, children: list[int]) -> list[int]:
-        """Return the unfinished ancestors of some tasks, each once."""
+        """Return the unfinished ancestors of the given tasks, each once."""
         found: list[int] = []
         seen: set[int] = set()
         left = children
@@ -119,7 +119,7 @@ class _PriorityOrder:
         return found
 
     def _begin_again_after(self, task: int) -> None:
-        """Mark the descendants of a task that finished again (a loop, a lost output) as unfinished."""
+        """Mark all descendants of ``task``, which has run again (loop, lost output), as unfinished."""
         left = [task]
         while left:
             for child in self._children(left.pop()).tolist():
@@ -129,4 +129,4 @@ class _PriorityOrder:
 
 
 ORDERS: dict[str, TaskOrder] = {"rank": ByRank(), "index": ByIndex(), "priority": ByPriority()}
-"""Orders by their names in options."""
+"""Orders by the names that the option ``intra`` uses."""

@@ -1,6 +1,6 @@
 """Choice of nodes and machine for a ready task, and of the destination of transfers.
 
-All choices take O(modes).
+Each choice takes O(modes of the task).
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from weft.workflow.task_graph import COMPUTE
 Sizing = Literal["fastest", "frugal"]
 
 _FRUGAL = 1.05
-"""Factor of its fewest seconds that a task may take to save nodes."""
+"""With ``frugal`` a task may take this factor of its least seconds in order to save nodes."""
 
 
 def size_modes(run: RunView, task: int, modes: list[Mode], sizing: Sizing) -> list[Mode]:
-    """Return one mode per machine; ``modes`` are sorted by machine, then count.
+    """Return one mode per machine, with the node count to use; ``modes`` are sorted by machine, then count.
 
-    *Sizing*: the node count of the run's plan, if it has one. Otherwise ``fastest``, the count with the
-    fewest seconds among the free nodes (the local optimum of docs/papers/moldable.md, section 4), or
-    ``frugal`` (ours), the smallest count within 5 % of it. Ties: smaller count.
+    The count is that of the run's plan if there is one. Otherwise it depends on the sizing: ``fastest``, the
+    count with the fewest seconds (the local optimum of docs/papers/moldable.md, section 4), or ``frugal``
+    (ours), the smallest count within 5 % of these seconds. Ties: smaller count.
     """
     if len(modes) < 2:
         return modes
@@ -56,22 +56,21 @@ Placement = Literal["finish", "rank"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModePlacer:
-    """Chooses the mode of a ready task.
+    """Chooses machine and node count of a ready task.
 
-    *Placement*: ``finish``, the machine where the task finishes first, transfers included
+    ``placement`` is ``finish``, the machine where the task finishes first, transfers included
     (docs/papers/many-workflows.md, section 1), or ``rank``, the machine with the highest value of the task's
-    rank expression (docs/papers/adaptive-jobs.md, section 3); without an expression, the shortest turnaround,
-    which is the same estimate. The view lists only machines that meet the requirements. Ties: lower machine
-    index.
+    rank expression (docs/papers/adaptive-jobs.md, section 3). A task without a rank expression runs where it
+    finishes first. The view lists only machines that meet the requirements. Ties: lower machine index.
     """
 
     sizing: Sizing = "fastest"
     placement: Placement = "finish"
     queue: bool = False
-    """Whether busy machines are considered, too; the task waits in their queue."""
+    """Whether busy machines are considered as well; the task then waits in the queue of the machine."""
 
     def place(self, view: View, run: RunView, task: int) -> Place | None:
-        """Choose machine and count of a ready task; None if no machine can run it now."""
+        """Return the placement of a ready task; None if no machine can run it now."""
         modes = size_modes(run, task, view.modes(run, task, free=not self.queue), self.sizing)
         if not modes:
             return None
@@ -93,7 +92,7 @@ class ModePlacer:
 
 
 def earliest_finish(modes: list[Mode]) -> Mode:
-    """Return the mode that finishes first."""
+    """Return the mode that finishes first; of equal modes the first in the list."""
     best = modes[0]
     for mode in modes:
         if mode.finish_s < best.finish_s:
@@ -112,9 +111,9 @@ def _highest(view: View, run: RunView, task: int, modes: list[Mode]) -> Mode | N
 
 
 def send_transfers(view: View) -> Iterator[Place]:
-    """Place every ready transfer.
+    """Yield a placement for every ready transfer that has a possible destination.
 
-    *Transfers* take no nodes and are sent when they are ready. If the destination is not bound yet, the
+    Transfers take no nodes and are sent when they are ready. If the destination is not bound yet, the
     transfer decides where the tasks there will run (a static schedule dependency in
     docs/papers/dynamic-grid.md, section 13): it goes where the first of them would finish first, given the
     transfer, the load of the machine and the seconds of the task. Tasks that are bound to a machine but not
@@ -139,7 +138,7 @@ def _send_transfers_of(view: View, run: RunView) -> Iterator[Place]:
 
 
 def _send_first_arrival(view: View, run: RunView, task: int) -> Place | None:
-    """Place a transfer where it arrives first; None if it has no destination."""
+    """Return the placement of a transfer where it arrives first; None if it has no possible destination."""
     arrivals = view.modes(run, task, free=False)
     return (
         _place_transfer(run, task, min(arrivals, key=_by_arrival), "shortest transfer") if arrivals else None
@@ -147,7 +146,7 @@ def _send_first_arrival(view: View, run: RunView, task: int) -> Place | None:
 
 
 def _send_ahead(view: View, run: RunView, task: int, follower: int) -> Place | None:
-    """Place a transfer where the task after it finishes first; None if there is no such machine."""
+    """Return the placement of a transfer where task ``follower`` finishes first; None if there is none."""
     ways: dict[int, Mode] = {}
     for mode in view.modes(run, follower, free=False):
         if (known := ways.get(mode.machine)) is None or mode.finish_s < known.finish_s:
@@ -172,7 +171,7 @@ def _place_transfer(run: RunView, task: int, mode: Mode, reason: str) -> Place:
 
 
 def _follower(run: RunView, task: int) -> int | None:
-    """Return the first task at the destination of a transfer that has no attempt; None if there is none."""
+    """Return the first waiting compute task after a transfer with its destination; None if there is none."""
     graph = run.instance.graph
     for other in graph.successors(task).tolist():
         same = graph.kind[other] == COMPUTE and graph.variable[other] == graph.variable[task]

@@ -13,7 +13,7 @@ from weft.records import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanFollower:
-    """Follows a plan while it is feasible.
+    """Sends each task to its planned machine as long as the plan is feasible.
 
     A plan is a preference with a check (docs/papers/unified.md, section 7, C6). A task is sent to its planned
     machine when it is ready, or earlier if some of its data can already move there, and is queued there by
@@ -37,7 +37,7 @@ class PlanFollower:
     """The node count of tasks that are not planned: the fastest, or the smallest within 5 % of it."""
 
     def decide(self, view: View) -> Iterator[Place]:
-        """Send every task that can be sent; a run without a plan waits for it."""
+        """Yield a placement for every task that can be sent; a run whose plan is not ready yet waits."""
         for run in list(view.runs):
             plan = run.plan
             if plan is not None:

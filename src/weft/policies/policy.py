@@ -11,11 +11,11 @@ from weft.registry import make_by_name
 
 
 class PlannedTaskView(Protocol):
-    """The planned mode and times of a task."""
+    """The planned machine, node count and times of a task."""
 
     @property
     def machine(self) -> int:
-        """Return the machine."""
+        """Return the index of the planned machine."""
 
     @property
     def count(self) -> int:
@@ -23,11 +23,11 @@ class PlannedTaskView(Protocol):
 
     @property
     def start_s(self) -> float:
-        """Return the planned start."""
+        """Return the planned start, in seconds of the engine's clock."""
 
     @property
     def finish_s(self) -> float:
-        """Return the planned finish."""
+        """Return the planned finish, in seconds of the engine's clock."""
 
 
 class PlanView(Protocol):
@@ -39,20 +39,20 @@ class PlanView(Protocol):
 
 
 class TaskCursor(Protocol):
-    """A pass over the tasks of a run that can be sent; unplanned tasks come last unless the order is by rank.
+    """A cursor over the tasks of a run that can be sent, in the order of ``RunView.turn``.
 
-    Tasks of one class have the same kind, planned machine and planned count. Tasks of one kind have the same
-    modes.
+    Unplanned tasks come last unless the order is by rank. Tasks of one class have the same kind, planned
+    machine and planned count. Tasks of one kind have the same modes.
     """
 
     alike: bool
     """Whether tasks of one class would also finish at the same time on any machine."""
     even: bool
-    """Whether tasks of one kind take equal amounts; otherwise their amounts may differ."""
+    """Whether tasks of one kind take equal resource amounts; otherwise the amounts may differ."""
 
     @property
     def waiting(self) -> int:
-        """Return the number of classes with a task that prefers to wait."""
+        """Return the number of classes of which some task waits for its planned machine."""
 
     @property
     def hurried(self) -> bool:
@@ -68,21 +68,21 @@ class TaskCursor(Protocol):
         """Advance past a task."""
 
     def let_wait(self, task: int) -> None:
-        """Advance past a task that prefers to wait; leave out its class after several of them."""
+        """Advance past a task that waits for its planned machine; after several, leave out its class."""
 
     def leave_out(self, task: int) -> None:
-        """Leave out all tasks of the class of a task that prefers to wait."""
+        """Leave out all tasks of the class of a task that waits for its planned machine."""
 
     def leave_out_kind(self, task: int) -> None:
         """Leave out all tasks of the kind of a task that no machine can run."""
 
     def hurry(self, is_free: Callable[[int], bool]) -> None:
-        """From now on skip tasks whose planned machine is usable but not free."""
+        """From now on skip tasks whose planned machine is usable but, by ``is_free``, not free."""
 
 
 @message
 class Place:
-    """Send a task to a machine."""
+    """Decision to send a task to a machine."""
 
     run: int
     task: int
@@ -90,8 +90,8 @@ class Place:
     count: int = 1
     """Node count, one of the allowed counts of the task."""
     queue: bool = False
-    """Whether the task may wait there. Otherwise the machine must be free now; a busy machine is an error of
-    the policy.
+    """Whether the task may wait in the queue of the machine. Otherwise the machine must be free now; a busy
+    machine is an error of the policy.
     """
     order: float | None = None
     """Sort key in the queue of the machine, lower first; None appends the task."""
@@ -100,7 +100,7 @@ class Place:
 
 @message
 class Migrate:
-    """Move a running attempt to another machine, or to another node count."""
+    """Decision to move a running attempt to another machine or node count."""
 
     attempt: int
     machine: int
@@ -110,7 +110,7 @@ class Migrate:
 
 @message
 class Hold:
-    """Hold a ready task until it is released."""
+    """Decision to hold a ready task until it is released."""
 
     run: int
     task: int
@@ -119,7 +119,7 @@ class Hold:
 
 @message
 class RequestPlan:
-    """Request a new plan for the rest of a run."""
+    """Decision to request a new plan for the rest of a run."""
 
     run: int
     reason: str = ""
@@ -136,15 +136,15 @@ class Mode:
     count: int
     nodes: int
     seconds: float
-    """Estimated, at the estimated speed of the machine."""
+    """Estimated run time at the estimated speed of the machine."""
     ready_s: float
-    """When its data can have arrived."""
+    """Estimated time when all data of the task are on the machine."""
     finish_s: float
     """Estimated finish if the task is sent now."""
 
 
 class RunOrder(Protocol):
-    """The order of the ready tasks of one run."""
+    """The order of the ready tasks of one run, given by a sort key."""
 
     def key(self, task: int) -> float:
         """Return the sort key of a task: lower first; ties are broken by index."""
@@ -153,17 +153,17 @@ class RunOrder(Protocol):
         """Update the order after a task has completed; return the tasks whose keys changed."""
 
     def remembered(self) -> Sequence[float]:
-        """Return its state for a snapshot."""
+        """Return the state of the order as numbers, for a snapshot."""
 
     def remember(self, values: Sequence[float]) -> None:
-        """Restore its state from a snapshot."""
+        """Restore the state of the order from the numbers of a snapshot."""
 
 
 class TaskOrder(Protocol):
-    """An order of ready tasks within workflows."""
+    """A rule that orders the ready tasks within a workflow."""
 
     def of(self, instance: Instance) -> RunOrder:
-        """Return the order of a new run."""
+        """Return the order for a new run of an instance."""
 
 
 class ReadyQueue(Protocol):
@@ -173,9 +173,9 @@ class ReadyQueue(Protocol):
         """Return the number of ready tasks."""
 
     def heads(self, machines: Collection[int] | None = None) -> list[int]:
-        """Return the first task of each kind, best first. If it cannot be placed, no task of its kind can.
+        """Return the first task of each kind, best first; if it cannot be placed, no task of its kind can.
 
-        With ``machines``: without transfers, and of bound tasks only those bound to one of these machines.
+        With ``machines`` transfers are left out, and so are tasks bound to a machine that is not among these.
         """
 
     def transfers(self) -> list[int]:
@@ -219,10 +219,10 @@ class RunView(Protocol):
 
     @property
     def plan(self) -> PlanView | None:
-        """Return the plan; None if there is none."""
+        """Return the plan of the run; None if there is none."""
 
     def state(self, task: int) -> str:
-        """Return the name of the state of a task."""
+        """Return the name of the ``TaskState`` of a task."""
 
     @property
     def computing_s(self) -> float:
@@ -232,18 +232,18 @@ class RunView(Protocol):
         """Return at most ``most`` unfinished tasks by upward rank, then index."""
 
     def turn(self, *, early: bool = False, by_rank: bool = False, strict: bool = False) -> TaskCursor | None:
-        """Return a pass over the ready tasks by planned start; None if there is no plan or no such task.
+        """Return a cursor over the ready tasks by planned start; None if there is no plan or no such task.
 
-        ``early``: over waiting tasks that can be sent ahead because data of a predecessor can already move.
-        ``by_rank``: by upward rank, then planned start. ``strict``: without tasks whose planned machine
-        cannot be used.
+        ``early``: not the ready tasks, but the waiting tasks that can be sent because data of a predecessor
+        can already move. ``by_rank``: by upward rank, then planned start. ``strict``: without tasks whose
+        planned machine cannot be used.
         """
 
     def bound(self, task: int) -> int | None:
-        """Return the machine of the task's abstract machine; None if it is not bound."""
+        """Return the machine to which the task's abstract machine is bound; None if it is not bound."""
 
     def where(self, task: int) -> int | None:
-        """Return the machine that has, or will have, the data of a completed or running task."""
+        """Return the machine that has the data of a completed task, or will have those of a running task."""
 
 
 class MachineView(Protocol):
@@ -253,11 +253,11 @@ class MachineView(Protocol):
 
     @property
     def up(self) -> bool:
-        """Return whether it is up."""
+        """Return whether the machine is up."""
 
     @property
     def nodes(self) -> int:
-        """Return its number of nodes."""
+        """Return the number of nodes of the machine."""
 
     @property
     def free_nodes(self) -> int:
@@ -265,22 +265,22 @@ class MachineView(Protocol):
 
     @property
     def speed_factor(self) -> float:
-        """Return its estimated speed relative to the description of the platform."""
+        """Return the estimated speed as a factor of the speed in the platform file."""
 
     @property
     def believed_at_s(self) -> float:
-        """Return when that was estimated."""
+        """Return the time at which ``speed_factor`` was estimated."""
 
     @property
     def waiting(self) -> int:
-        """Return the number of attempts in its queue."""
+        """Return the number of attempts in the queue of the machine."""
 
     @property
     def promised_s(self) -> float:
-        """Return the seconds of tasks bound to it that were not sent yet, over its nodes."""
+        """Return the node-seconds of tasks bound to the machine but not sent yet, divided by its nodes."""
 
     def free_at_s(self, nodes: int) -> float:
-        """Estimate when so many nodes are free after all queued attempts in order of arrival."""
+        """Return the estimated time at which ``nodes`` nodes are free after all queued attempts."""
 
 
 class AttemptView(Protocol):
@@ -293,13 +293,13 @@ class AttemptView(Protocol):
     nodes: int
     count: int
     started_s: float | None
-    """Start of its program; None before."""
+    """Time when its program started; None before."""
     expected_end_s: float
-    """Estimated."""
+    """Estimated time of its end."""
     work_done: float | None
-    """Share of the task's work that is known to be done."""
+    """Share of the task's work that is known to be done, from 0 to 1; None if unknown."""
     ratio: float | None
-    """Delay relative to its contract (0: on time, 1: twice as long); None if not judged."""
+    """Delay relative to its contract (0: on time, 1: takes twice as long); None if it is not measured."""
 
 
 class View(Protocol):
@@ -309,11 +309,11 @@ class View(Protocol):
 
     @property
     def now(self) -> float:
-        """Return the time."""
+        """Return the current time, in seconds of the engine's clock."""
 
     @property
     def runs(self) -> Sequence[RunView]:
-        """Return the active runs by arrival."""
+        """Return the active runs in the order of their arrival."""
 
     @property
     def speed_factors(self) -> tuple[float, ...]:
@@ -331,30 +331,30 @@ class View(Protocol):
         """Return an active run by its number."""
 
     def attempts(self) -> Iterable[AttemptView]:
-        """Return the live attempts by number."""
+        """Return the attempts that have not ended, in the order of their numbers."""
 
     def attempts_of(self, run: RunView, most: int) -> Sequence[AttemptView]:
-        """Return at most ``most`` live attempts of a run, in the order in which its tasks got one."""
+        """Return the first ``most`` attempts of a run that have not ended, in the order of their creation."""
 
     def modes(self, run: RunView, task: int, *, free: bool = True) -> list[Mode]:
-        """Return the modes of a task by machine, then count; with ``free`` only those that can start now.
+        """Return the modes of a task, sorted by machine, then count; with ``free`` those that can start now.
 
         With ``free``, of machines that are equal for the task (times, rank, network location, no data of the
         task, free amounts) only the first is listed. Otherwise, of more than 64 machines that are equal
-        except for their load, the 16 that are free first.
+        except for their load, only the 16 that are free first are listed.
         """
 
     def mode(self, run: RunView, task: int, machine: int, count: int, *, free: bool = False) -> Mode | None:
-        """Return one mode of a task; None if it is impossible, the machine is down, or with ``free`` busy."""
+        """Return a mode of a task; None if it is impossible, the machine is down or (``free``) busy."""
 
     def rank(self, run: RunView, task: int, machine: int) -> float | None:
-        """Evaluate the task's rank expression for a machine (higher is better); None if it has none."""
+        """Return the value of the task's rank expression for a machine; None if the task has none."""
 
 
 class Policy(Protocol):
-    """A policy.
+    """Decides during a run which ready task starts on which machine and on how many nodes.
 
-    A policy decides during a run which ready task runs on which machine and on how many nodes. It reads
+    A policy reads
     nothing but the view: estimates instead of durations, and the time as a number. It keeps no state between
     calls, so that a journal replays to the same decisions.
 
@@ -365,18 +365,18 @@ class Policy(Protocol):
 
     name: str
     title: str
-    """One line for lists, with the paper."""
+    """One line about the policy, with the paper, for listings."""
     order: TaskOrder
     """Order within workflows; the engine keeps ready tasks in heaps by it."""
     needs_plan: bool
     """Whether the engine requests a plan at submission."""
 
     def decide(self, view: View) -> Iterable[Decision]:
-        """Return the decisions for now; those of a generator take effect one by one."""
+        """Return the decisions at the present time; those of a generator take effect one by one."""
 
 
 def make_policy(text: str) -> Policy:
-    """Return the policy of a name with options."""
+    """Return the policy for a name with options, such as ``foft:intra=priority``."""
     from weft.policies import POLICIES
 
     policy: Policy = make_by_name(POLICIES, text)

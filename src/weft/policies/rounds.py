@@ -1,4 +1,4 @@
-"""Rounds over the ready tasks of many workflows, by priorities between workflows.
+"""Rounds over the ready tasks of many workflows, in the order of priorities between workflows.
 
 R. Bolze, F. Desprez, B. Isnard, Evaluation of Online Multi-Workflow Heuristics based on List-Scheduling
 Algorithms (docs/papers/many-workflows.md, sections 2 and 3). At every event: collect ready tasks, compute
@@ -75,7 +75,7 @@ def _foft(view: View) -> Urgency:
 
 
 def _age(view: View, run: RunView) -> float:
-    """Return the age of a workflow in makespans; 0 if its makespan is 0."""
+    """Return the time since a run arrived, divided by its makespan on the empty platform; 0 if that is 0."""
     alone = run.alone_s
     return (view.now - run.arrival_s) / alone if alone > 0.0 else 0.0
 
@@ -88,7 +88,7 @@ PRIORITIES: dict[str, Callable[[View], Urgency]] = {
     "srpt": _srpt,
     "foft": _foft,
 }
-"""Priorities by name, as functions of the view.
+"""Priorities by name: functions that return the priorities of tasks at the time of a view.
 
 Higher values are placed first. rank is the upward rank of the task, age the time since the arrival of the
 workflow, and mk its makespan alone on the empty platform:
@@ -111,17 +111,18 @@ _PriorityRule = Callable[[View], Urgency]
 
 
 class _TaskPlacer(Protocol):
-    """Chooses machine and count of tasks."""
+    """Chooses machine and node count of tasks."""
 
     def place(self, view: View, run: RunView, task: int) -> Place | None:
-        """Choose machine and count of a ready task; None if no machine can run it now."""
+        """Return the placement of a ready task; None if no machine can run it now."""
 
 
 def place_first(
     view: View, run: RunView, refused: set[int], placing: _TaskPlacer, *, free: bool = True
 ) -> Place | None:
-    """Place the first ready task that can be placed; None if none can. The others are added to ``refused``.
+    """Return the placement of the first ready task of a run that can be placed; None if none can.
 
+    Tasks that cannot be placed are added to ``refused`` and are not tried again.
     With ``free`` only free machines are considered, so tasks bound to a busy machine are skipped.
     """
     for task in run.ready.heads(view.free if free else None):
@@ -133,7 +134,7 @@ def place_first(
 
 
 def _by_tasks(view: View, priorities: _PriorityRule, placing: ModePlacer) -> Iterator[Place]:
-    """Merge the ready tasks of all runs by priority; those of one run are in its own order."""
+    """Yield placements of the ready tasks of all runs, merged by priority; each run keeps its own order."""
     runs = [run for run in view.runs if run.ready]
     refused: list[set[int]] = [set() for _ in runs]
     priority = priorities(view)
@@ -155,7 +156,7 @@ def _by_tasks(view: View, priorities: _PriorityRule, placing: ModePlacer) -> Ite
 
 
 def _by_workflows(view: View, priorities: _PriorityRule, placing: ModePlacer) -> Iterator[Place]:
-    """Place one task of every run per round."""
+    """Yield placements in rounds: one task of each run, the run with the highest priority first."""
     active = [run for run in view.runs if run.ready]
     if not active:
         return
@@ -198,12 +199,12 @@ ROUNDS: dict[str, Callable[[View, _PriorityRule, ModePlacer], Iterator[Place]]] 
     "tasks": _by_tasks,
     "workflows": _by_workflows,
 }
-"""By name: the tasks collected in a round."""
+"""Functions that place tasks in rounds, by the name of the option ``rounds``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundPolicy:
-    """Options of policies that place tasks in rounds."""
+    """Base of policies that place tasks in rounds, with their common options."""
 
     needs_plan: ClassVar[bool] = False
 
@@ -214,13 +215,13 @@ class RoundPolicy:
 
     @property
     def order(self) -> TaskOrder:
-        """Return the order within a workflow."""
+        """Return the order of ready tasks within a workflow."""
         return ORDERS[self.intra]
 
     def place_in_rounds(
         self, view: View, inter: Inter, rounds: Rounds, placement: Placement = "finish"
     ) -> Iterator[Place]:
-        """Send transfers, then run rounds while a machine is free."""
+        """Yield placements of ready transfers, then of tasks in rounds while a machine is free."""
         yield from send_transfers(view)
         if view.any_free:
             placer = ModePlacer(sizing=self.sizing, placement=placement)

@@ -1,4 +1,4 @@
-"""Shared plans: every workflow follows its own plan; a priority decides between workflows."""
+"""Shared plans: every workflow follows its own plan, and a priority decides between workflows."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from weft.policies.policy import Place, RunView, TaskCursor, TaskOrder, View
 from weft.policies.rounds import PRIORITIES, WORKFLOW_PRIORITIES, Inter, Rounds, Urgency
 
 _MOST_WAITING = 64
-"""Number of classes of a workflow that may prefer to wait before tasks planned on busy machines are skipped.
+"""If more classes of a workflow than this wait for machines, tasks planned on busy machines are skipped.
 
-There are as many classes as kinds x machines. If so many tasks with earlier starts prefer to wait, later
-tasks gain little from being tried.
+There are as many classes as kinds x machines. If so many tasks with earlier starts wait for their planned
+machines, trying later tasks gains little.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedPlans:
-    """One plan per workflow, and a priority between workflows.
+    """Follows one plan per workflow, and uses a priority between workflows.
 
     The layers of docs/papers/unified.md, section 5: between workflows a priority of ``rounds.py``, within a
     workflow the planned starts, planned node counts, and the planned machine if it is up and free. The plans
@@ -45,14 +45,14 @@ class SharedPlans:
     order: ClassVar[TaskOrder] = ByRank()
 
     inter: Inter = "foft"
-    """The priority of workflows: that of the policy of this name."""
+    """The priority between workflows, named after the policy that uses it (``PRIORITIES``)."""
     rounds: Rounds = "workflows"
     """Tasks considered in a round: all ready tasks, or the first of each workflow."""
     sizing: Sizing = "fastest"
     """The node count of unplanned tasks: the fastest that is free, or the smallest within 5 % of it."""
 
     def decide(self, view: View) -> Iterator[Place]:
-        """Place tasks while machines are free; a run without a plan waits for it."""
+        """Yield placements while machines are free; a run whose plan is not ready yet waits."""
         yield from send_transfers(view)
         if not view.any_free:
             return
@@ -66,7 +66,7 @@ class SharedPlans:
         yield from (self._by_workflows if self.rounds == "workflows" else self._by_tasks)(view, active)
 
     def _by_tasks(self, view: View, active: list[tuple[RunView, TaskCursor]]) -> Iterator[Place]:
-        """Merge the ready tasks of all runs by priority."""
+        """Yield placements of the ready tasks of all runs, merged by priority."""
         priority = self._priority(view)
         heap: list[tuple[float, int, int]] = []
 
@@ -86,7 +86,7 @@ class SharedPlans:
             offer(at)
 
     def _priority(self, view: View) -> Urgency:
-        """Return the priorities for this view, cached per run if they are equal within a workflow."""
+        """Return the priority function for a view; values are cached per run if equal within a workflow."""
         priority = PRIORITIES[self.inter](view)
         if self.inter not in WORKFLOW_PRIORITIES:
             return priority
@@ -100,7 +100,7 @@ class SharedPlans:
         return once
 
     def _by_workflows(self, view: View, active: list[tuple[RunView, TaskCursor]]) -> Iterator[Place]:
-        """Place one task of every run per round, until a round places none."""
+        """Yield placements in rounds of one task per run, until a round places none."""
         while active:
             placed = set()
             for run, turn in self._sorted(view, active):
@@ -109,13 +109,13 @@ class SharedPlans:
                     placed.add(run.index)
                     if not view.any_free:
                         return
-            # A run that could place nothing cannot in this event: machines only fill up.
+            # A run that placed nothing in this round cannot place anything later: machines only fill up.
             active = [each for each in active if each[0].index in placed and each[1].next() is not None]
 
     def _sorted(
         self, view: View, active: list[tuple[RunView, TaskCursor]]
     ) -> list[tuple[RunView, TaskCursor]]:
-        """Sort the workflows by the priority of the first task that was not passed."""
+        """Return the workflows by descending priority of their first task that is not placed yet."""
         priority = PRIORITIES[self.inter](view)
         urgency = {
             run.index: -priority(run, head) for run, turn in active if (head := turn.head()) is not None
@@ -125,14 +125,14 @@ class SharedPlans:
         )
 
     def _first_placed(self, view: View, run: RunView, turn: TaskCursor) -> Place | None:
-        """Place the first task that can be placed, and advance past it."""
+        """Return the placement of the first task that can be placed and advance past it; None if none can."""
         while (task := turn.next()) is not None:
             if (place := self._placed(view, run, turn, task)) is not None:
                 return place
         return None
 
     def _placed(self, view: View, run: RunView, turn: TaskCursor, task: int) -> Place | None:
-        """Place a task and advance past it; None if it waits."""
+        """Return the placement of a task and advance past it; None if it waits."""
         place, impossible = self._place(view, run, task, turn.hurried)
         if place is not None:
             turn.pass_by(task)
@@ -152,10 +152,10 @@ class SharedPlans:
         return line is not None and view.machines[line.machine].nodes == 1
 
     def _place(self, view: View, run: RunView, task: int, hurried: bool) -> tuple[Place | None, bool]:
-        """Choose the planned machine, or a free one where the task finishes earlier; None if it waits.
+        """Return the placement of a task (None if it waits), and whether no free machine can run its class.
 
-        ``hurried``: other machines are considered only if the planned one cannot be used. The second value
-        is whether no free machine can run a task of this class.
+        The task runs on its planned machine if that is free, else on a free machine where it finishes earlier
+        than there. With ``hurried`` other machines are considered only if the planned one cannot be used.
         """
         elsewhere = ModePlacer(sizing=self.sizing)
         line = None if run.plan is None else run.plan.line.get(task)

@@ -1,4 +1,4 @@
-"""Registry of pools for parallel evaluation; ``weft.search.pool`` is the interface, ``pool.py`` the base."""
+"""Registry of pools for parallel evaluation; the interface is ``weft.search.pool``, the base ``pool.py``."""
 
 from __future__ import annotations
 

@@ -13,11 +13,11 @@ _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 _PATIENCE_S = 5
-"""Timeout of the connection to a scheduler."""
+"""Timeout in seconds of the connection to a scheduler."""
 
 
 class DaskPool(OpenPool):
-    """All threads of the workers of a cluster.
+    """A pool that computes items in all threads of the workers of a Dask cluster.
 
     The function is sent to every worker once, then the items. The workers must have the same version of weft,
     because other versions may find other plans. When the consumer stops reading, items that have not started
@@ -39,7 +39,7 @@ class DaskPool(OpenPool):
 
     @classmethod
     def of(cls, argument: str) -> Self:
-        """Connect to the scheduler at an address."""
+        """Return a pool that is connected to the scheduler at an address."""
         return cls(argument)
 
     @property
@@ -71,7 +71,7 @@ class DaskPool(OpenPool):
         return self._sent
 
     def close(self) -> None:
-        """Disconnect; the cluster keeps running."""
+        """Disconnect from the cluster, which keeps running."""
         self._function = self._sent = None
         self._client.close()
 
@@ -100,7 +100,7 @@ def _short(error: Exception, most: int = 100) -> str:
 
 
 def _count_threads(client: Any, address: str) -> int:
-    """Count the threads of the workers; all of them must have this version of weft."""
+    """Return the number of threads of all workers; raise InvalidInput if one has another version of weft."""
     version_of = _make_version_query()
     ours, versions = version_of(), client.run(version_of)
     if not versions:

@@ -24,12 +24,12 @@ class OpenPool(ABC):
     """A pool that must be closed; it is a context manager."""
 
     name: ClassVar[str]
-    """Its name in the registry."""
+    """The name of the pool in the registry."""
 
     @classmethod
     @abstractmethod
     def of(cls, argument: str) -> Self:
-        """Make the pool from the text after the colon of its name; workers start with the first item."""
+        """Return a pool, given the text after the colon of its name; workers start with the first item."""
 
     @property
     @abstractmethod
@@ -67,33 +67,33 @@ def make_pool(text: str) -> OpenPool:
 
 
 def _parse_workers(name: str, argument: str) -> int:
-    """Parse a number of workers, at least 1. Raises InvalidInput."""
+    """Return a number of workers given as text (empty: 1); raises InvalidInput if it is not at least 1."""
     try:
         workers = int(argument or "1")
     except ValueError:
         workers = 0
     if workers < 1:
-        what = f"pool {name}:{shorten(argument)}"
+        what = f"the pool {name}:{shorten(argument)}"
         raise InvalidInput(what, rule="needs a number of workers, at least 1", advice=f"write {name}:2")
     return workers
 
 
 class SerialPool(OpenPool):
-    """One item after another in the calling thread."""
+    """A pool that computes one item after another in the calling thread."""
 
     name: ClassVar[str] = "serial"
 
     @classmethod
     def of(cls, argument: str) -> Self:
-        """Make the pool; it takes no argument."""
+        """Return the pool; raises InvalidInput if an argument is given."""
         if argument:
-            what = f"pool serial:{shorten(argument)}"
-            raise InvalidInput(what, rule="has one worker", advice="write serial")
+            what = f"the pool serial:{shorten(argument)}"
+            raise InvalidInput(what, rule="serial has one worker and no argument", advice="write serial")
         return cls()
 
     @property
     def workers(self) -> int:
-        """Return 1."""
+        """Return 1, the number of items computed at the same time."""
         return 1
 
     def map(self, function: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
@@ -101,18 +101,18 @@ class SerialPool(OpenPool):
         return INLINE_POOL.map(function, items)
 
     def close(self) -> None:
-        """Do nothing: there is nothing to free."""
+        """Do nothing, because the pool has no threads, processes or connections."""
 
 
 class WorkerPool(OpenPool):
-    """A pool with a number of workers, started with the first item."""
+    """Base of pools with a fixed number of workers, which are started with the first item."""
 
     def __init__(self, workers: int) -> None:
         self._workers = _parse_workers(self.name, str(workers))
 
     @classmethod
     def of(cls, argument: str) -> Self:
-        """Make the pool from its number of workers."""
+        """Return a pool, given its number of workers as text."""
         return cls(_parse_workers(cls.name, argument))
 
     @property
@@ -122,7 +122,7 @@ class WorkerPool(OpenPool):
 
 
 class ThreadPool(WorkerPool):
-    """Threads of this process."""
+    """A pool of threads of this process."""
 
     name: ClassVar[str] = "threads"
 
@@ -143,7 +143,7 @@ class ThreadPool(WorkerPool):
                 future.cancel()
 
     def close(self) -> None:
-        """Cancel waiting items and join the threads after their current items."""
+        """Cancel items that have not started, and wait for the threads to finish their current items."""
         if self._executor is not None:
             self._executor.shutdown(wait=True, cancel_futures=True)
             self._executor = None

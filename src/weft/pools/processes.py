@@ -24,13 +24,13 @@ _Result = TypeVar("_Result")
 _Function = Callable[[Any], Any]
 
 _AHEAD = 4
-"""From this many items per worker on, a worker gets its next item in advance, to avoid a pause after short
-items.
+"""With at least this many items per worker, each worker gets its next item before the current one ends, to
+avoid a pause after short items.
 """
 
 
 class ProcessPool(WorkerPool):
-    """Processes, started with the first item.
+    """A pool of worker processes, started with the first item.
 
     Workers are forked if that is safe, so that they share the loaded modules and compiled kernels of this
     process. Each has its own pipe: the end of a worker is detected, and a worker that is not needed is
@@ -64,7 +64,7 @@ class ProcessPool(WorkerPool):
         self._stop_workers(lambda _: True)
 
     def _start_workers(self, function: _Function, wanted: int) -> None:
-        """Start missing workers; send the function to the others."""
+        """Start workers until there are ``wanted``; send the function to those that lack it."""
         message: bytes | None = None
         for worker in self._processes:
             if worker.function is not function:
@@ -84,7 +84,7 @@ class ProcessPool(WorkerPool):
                     worker.connection.send_bytes(pickle.dumps((number, item)))
 
     def _collect(self, results: dict[int, Any]) -> None:
-        """Wait for at least one result."""
+        """Wait for at least one result, and add all available results by item number."""
         busy = {worker.connection: worker for worker in self._processes if worker.pending}
         for connection in wait(list(busy)):
             worker = busy[connection]  # type: ignore[index]
@@ -111,7 +111,7 @@ class _WorkerProcess:
     def __init__(self, context: BaseContext, function: _Function) -> None:
         self.function = function
         self.pending: deque[int] = deque()
-        """Numbers of the items without a result yet, in the order sent."""
+        """Numbers of the items that were sent and have no result yet, in the order of sending."""
         self.connection, theirs = context.Pipe()
         # A forked process shares the arguments with its parent; they are not copied.
         self.process: BaseProcess = context.Process(  # type: ignore[attr-defined]
@@ -125,7 +125,7 @@ class _WorkerProcess:
 
 
 def _context() -> BaseContext:
-    """Fork if no other thread of this process could hold a lock, otherwise spawn."""
+    """Return the context that forks if no other thread could hold a lock, else the one that spawns."""
     forks = "fork" in multiprocessing.get_all_start_methods() and threading.active_count() == 1
     return multiprocessing.get_context("fork" if forks else "spawn")
 
@@ -141,7 +141,7 @@ def _worker_error(worker: _WorkerProcess) -> WeftError:
 
 
 def _unpack_result(message: bytes) -> Any:
-    """Return the result of an item, or raise its error."""
+    """Return the result of an item, or raise the exception of its computation."""
     good, value = pickle.loads(message)  # noqa: S301 - written by a worker
     if good:
         return value
@@ -149,7 +149,7 @@ def _unpack_result(message: bytes) -> Any:
 
 
 def _work(connection: Connection, function: _Function) -> None:
-    """Run a worker: compute items until killed."""
+    """Main loop of a worker process: compute items until the process is killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     while True:
@@ -175,7 +175,7 @@ def _answer(function: _Function, item: Any) -> bytes:
 
 
 def _pack_error(error: Exception) -> bytes:
-    """Pickle an error with its traceback as a note; as text if it cannot be pickled."""
+    """Return a pickled exception with its traceback as a note; as text if it cannot be pickled."""
     where = "".join(traceback.format_exception(error))
     error.add_note(f"in a worker process:\n{where}")
     try:

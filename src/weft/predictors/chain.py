@@ -23,7 +23,7 @@ from weft.workflow.task_graph import COMPUTE, TaskGraph
 
 @dataclass(frozen=True, slots=True)
 class PredictorChain:
-    """Queries its predictors in order until one returns an estimate; "impossible" is one, too."""
+    """Returns the estimate of its first predictor that has one; "impossible" counts as an estimate."""
 
     predictors: tuple[Predictor, ...]
 
@@ -31,26 +31,26 @@ class PredictorChain:
 
     @property
     def reads(self) -> PredictorInputs:
-        """Return the inputs of all predictors combined."""
+        """Return the union of the inputs that the predictors read."""
         each = (predictor.reads for predictor in self.predictors)
         return functools.reduce(operator.or_, each, PredictorInputs(rate=False))
 
     @property
     def final(self) -> bool:
-        """Return whether all predictors are final."""
+        """Return whether all predictors of the chain are final."""
         return all(predictor.final for predictor in self.predictors)
 
     def applies(self, graph: TaskGraph) -> Flags:
-        """Return to which tasks any of the predictors applies."""
+        """Return a mask of the tasks to which at least one predictor applies."""
         return np.asarray(self._owner(graph) < len(self.predictors))
 
     def predict(self, features: TaskFeatures, machine: Machine, nodes: int) -> Estimate | None:
-        """Return the first estimate that is not None."""
+        """Return the first estimate of a predictor that is not None; None if there is none."""
         estimates = (predictor.predict(features, machine, nodes) for predictor in self.predictors)
         return next((estimate for estimate in estimates if estimate is not None), None)
 
     def table(self, graph: TaskGraph, machines: Sequence[Machine]) -> Seconds:
-        """Return the layout ``related`` if all estimates are work over speed, else query class by class."""
+        """Return all estimates: as ``RelatedSeconds`` if all are work over speed, else in another layout."""
         owner = self._owner(graph)
         if (related := self._related(graph, machines, owner)) is not None:
             return related
@@ -60,7 +60,7 @@ class PredictorChain:
         return tabulate(self, graph, machines)
 
     def _owner(self, graph: TaskGraph) -> NDArray[np.int64]:
-        """Return per task the index of the first predictor that applies; their number if none does."""
+        """Return for each task the index of the first predictor that applies; their number if none does."""
         owner = np.full(len(graph), len(self.predictors), dtype=np.int64)
         for index in range(len(self.predictors) - 1, -1, -1):
             owner[self.predictors[index].applies(graph)] = index
@@ -86,5 +86,5 @@ class PredictorChain:
 
 
 def default_chain() -> PredictorChain:
-    """Return the chain: explicit seconds, then work over speed, then an assumed work of one second."""
+    """Return the default chain: explicit seconds, then work over speed, then an assumed work of 1 second."""
     return PredictorChain((ExplicitSeconds(), WorkOverSpeed(), AssumedWork()))

@@ -1,4 +1,4 @@
-"""Explicit seconds: the workflow states the duration of a task on each machine."""
+"""Explicit seconds: the workflow states the seconds of a task on each machine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from weft.workflow.task_graph import COMPUTE, EVERYWHERE, Floats, TaskGraph
 
 
 def _explicit_table(graph: TaskGraph, machines: Sequence[Machine], source: str) -> TableSeconds | None:
-    """Return a table of every mode, built without a loop over tasks; None if it would be too large."""
+    """Return the seconds of all modes as a table, built without a loop over tasks; None if too large."""
     named_machines = _NamedMachines.of(graph, machines)
     idle = np.flatnonzero(graph.kind != COMPUTE)
     lengths = np.array([len(counts) for counts in graph.count_sets], dtype=np.int64)
@@ -38,7 +38,7 @@ def _explicit_table(graph: TaskGraph, machines: Sequence[Machine], source: str) 
 
 
 def _reference_speedups(graph: TaskGraph) -> Floats:
-    """Return per task the speed-up on the count to which its explicit seconds refer."""
+    """Return for each task the speed-up on the node count to which its explicit seconds refer."""
     sets = max(len(graph.count_sets), 1)
     codes, position = np.unique(graph.template.astype(np.int64) * sets + graph.counts, return_inverse=True)
     speedups = [
@@ -50,7 +50,10 @@ def _reference_speedups(graph: TaskGraph) -> Floats:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _NamedMachines:
-    """The machines of each name in ``seconds:``; if several names match a machine, the lowest rank wins."""
+    """The machines that each name in ``seconds:`` matches, and the rank of the match.
+
+    If several names match a machine, the one with the lowest rank is used.
+    """
 
     starts: Integers
     lengths: Integers
@@ -71,7 +74,7 @@ class _NamedMachines:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _ModeRows:
-    """Pairs of task and machine, with the work that is divided by the speed-up of each count."""
+    """Pairs of task and machine, with the work; work divided by the speed-up of a count is its seconds."""
 
     task: Integers
     machine: Integers
@@ -105,7 +108,7 @@ def _idle_rows(idle: Integers, machines: int) -> _ModeRows:
 
 
 def _expand(graph: TaskGraph, rows: _ModeRows, laws: Speedups, source: str) -> TableSeconds:
-    """Return one entry per row and node count that its law defines and its machine has."""
+    """Return a table with an entry for each row and each node count that law and machine allow."""
     lengths = np.array([len(counts) for counts in laws.count_sets], dtype=np.int64)
     flat = np.array([count for counts in laws.count_sets for count in counts], dtype=np.int64)
     sets = laws.counts[rows.task]
@@ -148,11 +151,14 @@ class ExplicitSeconds:
     rated: ClassVar[bool] = False
 
     def applies(self, graph: TaskGraph) -> Flags:
-        """Return which tasks have explicit seconds."""
+        """Return a mask of the tasks with explicit seconds."""
         return np.asarray((graph.kind == COMPUTE) & (np.diff(graph.explicit_pointer) > 0))
 
     def predict(self, features: TaskFeatures, machine: Machine, nodes: int) -> Estimate | None:
-        """Return the seconds stated for the machine, scaled from the smallest allowed count to ``nodes``."""
+        """Return the stated seconds on the machine, scaled from the smallest allowed count to ``nodes``.
+
+        None if the task has no explicit seconds; "impossible" if the machine is not named.
+        """
         if not features.explicit:
             return None
         for name in (machine.name, machine.host_name, EVERYWHERE):
@@ -176,6 +182,6 @@ class ExplicitSeconds:
         return works
 
     def table(self, graph: TaskGraph, machines: Sequence[Machine]) -> TableSeconds | ClassSeconds:
-        """Return the explicit seconds as a table; by classes if that is too large."""
+        """Return the explicit seconds of all modes as a table; as ``ClassSeconds`` if that is too large."""
         written = _explicit_table(graph, machines, self.source)
         return tabulate(self, graph, machines) if written is None else written

@@ -1,4 +1,4 @@
-"""A performance database: seconds measured by kind of task, input size and node count."""
+"""A performance database: measured seconds for each kind of task, input size and node count."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from weft.predictors.tabulation import tabulate
 from weft.workflow.task_graph import Floats, TaskGraph
 
 _Key = str | float
-"""A number as a key; keys in documents are text."""
+"""An input size or node count as a key; keys in documents are text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _MeasuredTimes:
-    """Seconds of modes (nan if unknown), their largest neighbouring time, and whether they were measured."""
+    """Seconds of modes (nan if unknown), their largest neighbouring measurement, and whether measured."""
 
     seconds: Floats
     upper: Floats
@@ -40,13 +40,16 @@ class _MeasuredTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _MeasuredRow:
-    """Seconds by node count for one input size, counts ascending."""
+    """Measured seconds for one input size; node counts are in ascending order."""
 
     counts: NDArray[np.int64]
     seconds: Floats
 
     def at(self, nodes: Floats) -> _MeasuredTimes:
-        """Return the times for node counts, interpolated in log-log space between measured counts."""
+        """Return the times for node counts, interpolated in log-log space between measured counts.
+
+        Beyond the measured counts they are unknown (nan).
+        """
         last = len(self.counts) - 1
         above = np.minimum(np.searchsorted(self.counts, nodes), last)
         below = np.maximum(above - 1, 0)
@@ -61,13 +64,13 @@ class _MeasuredRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _MeasuredScaling:
-    """Measured times: one row per input size, sizes ascending."""
+    """The measurements of one kind of task: a row per input size, in ascending order of size."""
 
     sizes: Floats
     rows: tuple[_MeasuredRow, ...]
 
     def at(self, sizes: Floats, nodes: Floats) -> _MeasuredTimes:
-        """Return the times for sizes and counts, interpolated in log-log space between measured sizes."""
+        """Return the times for pairs of size and count, interpolated in log-log space; nan if unknown."""
         seconds, upper = np.full(sizes.shape, np.nan), np.full(sizes.shape, np.nan)
         measured = np.zeros(sizes.shape, dtype=np.bool_)
         above = np.searchsorted(self.sizes, sizes)
@@ -89,8 +92,9 @@ class _MeasuredScaling:
         return seconds, np.maximum(np.maximum(low.upper, high.upper), seconds)
 
     def counts(self, size: float) -> NDArray[np.int64]:
-        """Return the counts measured for a size, or for its neighbours within the limits of both; may be
-        empty.
+        """Return the node counts measured for a size, in ascending order; empty if the size is unknown.
+
+        For a size between two measured ones, they are the counts of both within the range that both cover.
         """
         above = int(np.searchsorted(self.sizes, size))
         if above < len(self.sizes) and self.sizes[above] == size:
@@ -105,7 +109,7 @@ class _MeasuredScaling:
 def _read_scaling(
     kind: str, sizes: Mapping[_Key, Mapping[_Key, float]], *, one_size: bool
 ) -> tuple[_MeasuredScaling | None, list[Problem]]:
-    """Return the sorted measurements of one kind, or None and their problems."""
+    """Return the measurements of one kind and no problems; None and all problems if they are invalid."""
     if problems := list(_find_problems(kind, sizes, one_size)):
         return None, problems
     rows = {_number(size): _row(times) for size, times in sizes.items()}
@@ -153,7 +157,7 @@ def _find_time_problems(times: Mapping[object, object], path: tuple[str, str]) -
 
 
 def _number(value: object) -> float:
-    """Return a number, which may be given as text; nan if it is not finite."""
+    """Return a number, which may be given as text; nan if it is no finite number."""
     try:
         number = float(value) if isinstance(value, str | int | float) else math.nan
     except (ValueError, OverflowError):
@@ -167,7 +171,7 @@ _INTERPOLATED = "interpolated"
 
 @dataclass(frozen=True, slots=True)
 class PerformanceTable:
-    """Estimates tasks of measured kinds: ``{kind: {input size: {nodes: seconds}}}``.
+    """Estimates tasks from measurements: ``{kind: {input size: {nodes: seconds}}}``.
 
     M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable Scientific Workflows, section on the
     performance database (docs/papers/moldable.md, sections 3 and 11). Times are those of a machine of rate 1.
@@ -201,11 +205,11 @@ class PerformanceTable:
 
     @property
     def reads(self) -> PredictorInputs:
-        """Return the kind and the input size."""
+        """Return the inputs of an estimate: kind of task, input size, and rate of the machine."""
         return PredictorInputs(kind=True, parameters=() if self.size is None else (self.size,))
 
     def seconds(self, kind: str, sizes: ArrayLike, nodes: ArrayLike) -> Floats:
-        """Return the seconds on rate 1 for arrays of sizes and counts; nan where unknown."""
+        """Return the seconds on a machine of rate 1 for arrays of sizes and node counts; nan if unknown."""
         size, count = np.broadcast_arrays(
             np.asarray(sizes, dtype=np.float64), np.asarray(nodes, dtype=np.float64)
         )
@@ -213,7 +217,7 @@ class PerformanceTable:
         return np.full(size.shape, np.nan) if scaling is None else scaling.at(size, count).seconds
 
     def lookup(self, kind: str, size: float, nodes: int) -> Estimate | None:
-        """Return the estimate on rate 1; None where it is unknown."""
+        """Return the estimate on a machine of rate 1; None if it is unknown."""
         if (scaling := self._kinds.get(kind)) is None:
             return None
         found = scaling.at(np.array([size]), np.array([float(nodes)]))
@@ -225,33 +229,39 @@ class PerformanceTable:
         return Estimate(p50_s=seconds, p90_s=upper, source=_INTERPOLATED)
 
     def limit(self, kind: str, size: float) -> int | None:
-        """Return the scalability limit, the largest count with a known time; None for an unknown size."""
+        """Return the largest node count with a known time (scalability limit); None for an unknown size."""
         counts = self.counts(kind, size)
         return int(counts[-1]) if len(counts) else None
 
     def counts(self, kind: str, size: float) -> NDArray[np.int64]:
-        """Return the counts measured for this input size, or for its neighbours within the limits of both."""
+        """Return the node counts measured for an input size or its neighbours; empty if it is unknown."""
         scaling = self._kinds.get(kind)
         return np.zeros(0, dtype=np.int64) if scaling is None else scaling.counts(size)
 
     def best(self, kind: str, size: float) -> int | None:
-        """Return the count with the least seconds, the smallest of several."""
+        """Return the measured node count with the least seconds (ties: the smallest); None if unknown."""
         counts = self.counts(kind, size)
         return int(counts[self.seconds(kind, size, counts).argmin()]) if len(counts) else None
 
     def efficiency(self, kind: str, size: float, nodes: int) -> float | None:
-        """Return the node-seconds on the smallest measured count divided by those on ``nodes``."""
+        """Return the parallel efficiency: node-seconds on the smallest measured count / those on ``nodes``.
+
+        None if the time is unknown.
+        """
         if (found := self.lookup(kind, size, nodes)) is None:
             return None
         smallest = int(self.counts(kind, size)[0])
         return float(self.seconds(kind, size, smallest)) * smallest / (found.p50_s * nodes)
 
     def applies(self, graph: TaskGraph) -> Flags:
-        """Return which tasks have a measured kind and an input size."""
+        """Return a mask of the tasks that have a measured kind and an input size."""
         return select_tasks(graph, self._kinds, self.size)
 
     def predict(self, features: TaskFeatures, machine: Machine, nodes: int) -> Estimate | None:
-        """Return the measured or interpolated time divided by the machine's rate."""
+        """Return the measured or interpolated time divided by the machine's rate; None for an unknown size.
+
+        A node count beyond the measured ones is impossible.
+        """
         if (scaling := self._kinds.get(features.kind)) is None:
             return None
         size = float(scaling.sizes[0]) if self.size is None else numeric_parameter(features, self.size)
@@ -264,5 +274,5 @@ class PerformanceTable:
         return Estimate(p50_s=found.p50_s / rate, p90_s=p90_s, source=found.source)
 
     def table(self, graph: TaskGraph, machines: Sequence[Machine]) -> ClassSeconds | TableSeconds:
-        """Return the estimates, queried class by class."""
+        """Return the estimates of all modes; ``predict`` is called once per class of equivalent tasks."""
         return tabulate(self, graph, machines)

@@ -37,12 +37,12 @@ class Estimate:
 
     @property
     def spread(self) -> float:
-        """Return P90/P50; nan without a P90."""
+        """Return P90 divided by P50; nan without a P90."""
         return math.nan if self.p90_s is None or self.p50_s <= 0 else self.p90_s / self.p50_s
 
 
 def impossible(source: str) -> Estimate:
-    """Return the estimate of an impossible mode; unlike None it ends a chain of predictors."""
+    """Return the estimate of an impossible mode; unlike None it ends the search in a chain of predictors."""
     return Estimate(p50_s=math.inf, source=source)
 
 
@@ -54,7 +54,7 @@ class TaskFeatures:
     kind: str
     """Name of the task description, which all its subtasks share."""
     work: float = math.nan
-    """Seconds on a machine of speed 1 with one node (or the first count of the law); nan if unknown."""
+    """Seconds on a machine of speed 1 with one node (or the law's first node count); nan if unknown."""
     explicit: Mapping[str, float] = field(default_factory=dict)
     """Seconds given by the user, by machine name or ``"*"``."""
     law: SpeedUp | None = None
@@ -88,19 +88,20 @@ def task_features(graph: TaskGraph, task: int) -> TaskFeatures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictorInputs:
-    """What estimates depend on, besides work, explicit seconds, law and counts of the task.
+    """The inputs on which the estimates of a predictor depend.
 
-    A predictor is queried once for all tasks and machines that agree in these inputs.
+    Work, explicit seconds, speed-up law and node counts of the task are always inputs. A predictor is queried
+    once for all tasks and machines that agree in all inputs.
     """
 
     kind: bool = False
-    """The kind of the task."""
+    """Whether estimates depend on the kind of the task."""
     parameters: tuple[str, ...] = ()
-    """These parameters of the task."""
+    """Names of the task parameters on which estimates depend."""
     rate: bool = True
-    """The rate of the machine for the service of the task."""
+    """Whether estimates depend on the rate of the machine for the service of the task."""
     machine: bool = False
-    """Other properties of the machine, such as its name or architecture."""
+    """Whether estimates depend on other properties of the machine, such as its name or architecture."""
 
     def __or__(self, other: PredictorInputs) -> PredictorInputs:
         return PredictorInputs(
@@ -125,7 +126,7 @@ class Predictor(Protocol):
 
     @property
     def reads(self) -> PredictorInputs:
-        """Return what the estimates depend on."""
+        """Return the inputs on which the estimates depend."""
         ...
 
     @property
@@ -134,7 +135,7 @@ class Predictor(Protocol):
         ...
 
     def applies(self, graph: TaskGraph) -> Flags:
-        """Return which compute tasks may have an estimate; ``predict`` returns None for all others."""
+        """Return a mask of the compute tasks that may have an estimate; ``predict`` is None for others."""
         ...
 
     def predict(self, features: TaskFeatures, machine: Machine, nodes: int) -> Estimate | None:
@@ -142,7 +143,7 @@ class Predictor(Protocol):
         ...
 
     def table(self, graph: TaskGraph, machines: Sequence[Machine]) -> Seconds:
-        """Return the estimates of all modes that the machines have nodes for.
+        """Return the estimates of all tasks on all machines, for node counts that a machine has.
 
         Transfers and virtual tasks take 0 seconds on one node of every machine; a compute task without an
         estimate has no mode.
@@ -152,7 +153,7 @@ class Predictor(Protocol):
 
 @runtime_checkable
 class WorkModel(Protocol):
-    """A final predictor whose estimate is work / speed-up, divided by the machine's rate if ``rated``."""
+    """A final predictor that estimates work / speed-up, divided by the machine's rate if it is ``rated``."""
 
     @property
     def name(self) -> str:
@@ -161,7 +162,7 @@ class WorkModel(Protocol):
 
     @property
     def source(self) -> str:
-        """Return the source of the estimates."""
+        """Return the name of the source that the estimates state."""
         ...
 
     @property
@@ -170,12 +171,15 @@ class WorkModel(Protocol):
         ...
 
     def works(self, graph: TaskGraph) -> Floats:
-        """Return the work per task; nan where the estimate is not of this form."""
+        """Return the work of each task; nan where the estimate is not of this form."""
         ...
 
 
 def select_tasks(graph: TaskGraph, kinds: Container[str], parameter: str | None) -> Flags:
-    """Return which compute tasks are of these kinds and have the parameter, swept or of the workflow."""
+    """Return a mask of the compute tasks of the given kinds that have a parameter (None: any task).
+
+    The parameter is a sweep variable of the task or a parameter of the workflow.
+    """
 
     def known(task: Task) -> bool:
         swept = task.sweep is not None and parameter in task.sweep.names
@@ -186,7 +190,7 @@ def select_tasks(graph: TaskGraph, kinds: Container[str], parameter: str | None)
 
 
 def numeric_parameter(features: TaskFeatures, parameter: str) -> float | None:
-    """Return the value of a parameter; None if it is not a finite number."""
+    """Return the value of a task's parameter; None if it is missing or not a finite number."""
     value = features.parameters.get(parameter)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None

@@ -1,4 +1,4 @@
-"""Regression: work or seconds of a kind of task over a parameter (docs/papers/dynamic-grid.md, section 5)."""
+"""Regression: work or seconds as a function of a parameter (docs/papers/dynamic-grid.md, section 5)."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _FAMILIES: dict[str, Callable[[Floats, Floats], Floats]] = {
     "power": lambda c, x: c[0] * x ** c[1],
     "polynomial": lambda c, x: np.asarray(np.polyval(c[::-1], x), dtype=np.float64),
 }
-"""The functions, from coefficients and x to y; the first of several equally good ones is chosen."""
+"""Families of functions of coefficients c and x; of equally good families the first is chosen."""
 
 _R2_TOLERANCE = 0.005
-"""Difference of adjusted R2 that does not justify more parameters."""
+"""An increase of adjusted R2 by no more than this does not justify more parameters."""
 _Z90 = 1.2816
 """Standard deviations from the median to the 90th percentile of a normal distribution."""
 _MAX_DEGREE = 4
@@ -44,11 +44,11 @@ _MAX_DEGREE = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """A fitted function."""
+    """A function fitted to measurements."""
 
     family: str
     coefficients: tuple[float, ...]
-    """As in _FAMILIES; of a polynomial in ascending order of powers."""
+    """Coefficients in the order of _FAMILIES; those of a polynomial by ascending power."""
     r2: float
     adjusted_r2: float
     sigma: float
@@ -58,25 +58,25 @@ class Fit:
     """Smallest and largest fitted x."""
 
     def predict(self, x: ArrayLike) -> Floats:
-        """Return the function values at x; nan outside its domain, infinite on overflow."""
+        """Return the values of the function at x; nan outside its domain, infinity on overflow."""
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             values = _FAMILIES[self.family](np.array(self.coefficients), np.asarray(x, dtype=np.float64))
         return np.asarray(values, dtype=np.float64)
 
     def p90(self, x: ArrayLike) -> Floats:
-        """Return the 90th percentile at x, with normally distributed residuals."""
+        """Return the 90th percentile at x, assuming normally distributed residuals."""
         return self.predict(x) + _Z90 * self.sigma
 
 
 def fit(x: ArrayLike, y: ArrayLike, *, max_degree: int = 2) -> Fit:
-    """Return the best function for these points. Raises InvalidInput if there is none."""
+    """Return the function that fits the points (x, y) best; raises InvalidInput if none can be fitted."""
     xs, ys = np.asarray(x, dtype=np.float64).ravel(), np.asarray(y, dtype=np.float64).ravel()
     _check_points(xs, ys, max_degree)
     with np.errstate(over="ignore", invalid="ignore"):
         fits = list(_fit_families(xs, ys, max_degree))
     if not fits:
-        what = f"measurements between {xs.min():g} and {xs.max():g}"
-        raise InvalidInput(what, rule="no function can be fitted", advice="measure farther apart")
+        what = f"no function can be fitted to measurements between {xs.min():g} and {xs.max():g}"
+        raise InvalidInput(what, advice="measure at values that are farther apart")
     best = max(fitted.adjusted_r2 for fitted in fits)
     near = [fitted for fitted in fits if fitted.adjusted_r2 >= best - _R2_TOLERANCE]
     return min(near, key=lambda fitted: (len(fitted.coefficients), -fitted.adjusted_r2))
@@ -87,7 +87,8 @@ def _check_points(x: Floats, y: Floats, max_degree: int) -> None:
         what = f"polynomials up to degree {max_degree}"
         raise InvalidInput(what, rule=f"the degree must be between 1 and {_MAX_DEGREE}")
     if len(x) != len(y):
-        raise InvalidInput(f"{len(x)} values of x and {len(y)} of y", rule="must be pairs")
+        what = f"{len(x)} values of x but {len(y)} values of y"
+        raise InvalidInput(what, rule="a regression needs one y for each x")
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
         raise InvalidInput("a measurement that is not a finite number", advice="remove it")
     if len(x) < 3:
@@ -118,7 +119,7 @@ def _fit_families(x: Floats, y: Floats, max_degree: int) -> Iterator[Fit]:
 
 
 def _least_squares(family: str, columns: list[Floats], target: Floats, x: Floats, y: Floats) -> Fit | None:
-    """Return the fit of one family; None if the points do not determine it."""
+    """Return the least-squares fit of one family; None if the points do not determine its coefficients."""
     scale = np.array([np.abs(column).max() or 1.0 for column in columns])
     solution, _, rank, _ = np.linalg.lstsq(np.stack(columns, axis=1) / scale, target, rcond=None)
     if rank < len(columns):
@@ -141,7 +142,7 @@ def _least_squares(family: str, columns: list[Floats], target: Floats, x: Floats
 
 
 def _quality(fitted: Floats, y: Floats, parameters: int) -> tuple[float, float]:
-    """Return R2 and the standard deviation of the residuals, both in the space of y."""
+    """Return R2 and the standard deviation of the residuals of y (not of its logarithm)."""
     unit = float(np.abs(y).max()) or 1.0
     residual = float((((y - fitted) / unit) ** 2).sum())
     total = float((((y - y.mean()) / unit) ** 2).sum())
@@ -158,7 +159,7 @@ _EXTRAPOLATED = "extrapolated"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Regression:
-    """Estimates tasks of fitted kinds that have the parameter.
+    """Estimates tasks from functions of a parameter, fitted for each kind of task.
 
     Linear, polynomial, logarithmic, exponential and power functions are fitted by least squares (exponential
     and power on logarithms), and the one whose regression coefficient is closest to one is chosen. P90 is P50
@@ -175,22 +176,24 @@ class Regression:
     """Fitted functions by kind of task."""
     parameter: str = "size"
     gives: Literal["work", "seconds"] = "work"
-    """Work is divided by rate and speed-up; seconds hold on every machine for the smallest allowed count."""
+    """What the functions return: work, which is divided by rate and speed-up, or seconds, which hold on every
+    machine for the smallest allowed node count.
+    """
 
     name: ClassVar[str] = "regression"
     final: ClassVar[bool] = False
 
     @property
     def reads(self) -> PredictorInputs:
-        """Return the kind, the parameter, and for work the machine's rate."""
+        """Return the inputs of an estimate: kind of task, the parameter and, for work, the machine's rate."""
         return PredictorInputs(kind=True, parameters=(self.parameter,), rate=self.gives == "work")
 
     def applies(self, graph: TaskGraph) -> Flags:
-        """Return which tasks are of fitted kinds and have the parameter."""
+        """Return a mask of the tasks that are of a fitted kind and have the parameter."""
         return select_tasks(graph, self.fits, self.parameter)
 
     def predict(self, features: TaskFeatures, machine: Machine, nodes: int) -> Estimate | None:
-        """Return the function value divided by rate and speed-up."""
+        """Return the function value divided by rate and speed-up; None if there is no positive value."""
         fitted = self.fits.get(features.kind)
         x = numeric_parameter(features, self.parameter)
         if fitted is None or x is None:
@@ -211,5 +214,5 @@ class Regression:
         return faster / reference_speedup(features.law, features.counts)
 
     def table(self, graph: TaskGraph, machines: Sequence[Machine]) -> ClassSeconds | TableSeconds:
-        """Return the estimates, queried class by class."""
+        """Return the estimates of all modes; ``predict`` is called once per class of equivalent tasks."""
         return tabulate(self, graph, machines)

@@ -17,7 +17,10 @@ from weft.workflow.task_graph import Floats, Indices
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RelatedSeconds:
-    """Work per task, rate per service and machine, speed-up per law and node count."""
+    """The layout ``related``: seconds are work / rate / speed-up.
+
+    Work is stored per task, the rate per service and machine, the speed-up per law and node count.
+    """
 
     layout: ClassVar[str] = "related"
 
@@ -26,18 +29,18 @@ class RelatedSeconds:
     spread: Floats
     work: Floats
     service: Indices
-    """Row of ``rate`` per task."""
+    """Per task: its row of ``rate``."""
     rate: Floats
-    """Services x machines."""
+    """Services x machines: work per second."""
     law: Indices
-    """Row of ``speedup`` per task."""
+    """Per task: its row of ``speedup``."""
     speedup: Floats
-    """Laws x node counts from 0; nan where a law is undefined."""
+    """Laws x node counts from 0: speed-up; nan where a law is undefined."""
     counts: Indices
-    """Index into ``count_sets`` per task."""
+    """Per task: index of its allowed node counts in ``count_sets``."""
     count_sets: tuple[tuple[int, ...], ...]
     capacity: Indices | None = None
-    """Nodes per machine; None for no limit."""
+    """Per machine: its nodes; None for no limit."""
 
     def at(self, task: int, machine: int, count: int) -> float:
         """Return the seconds of one mode; nan if it is impossible."""
@@ -62,9 +65,7 @@ class RelatedSeconds:
         return machine.astype(np.uint32), counts[position].astype(np.uint32), seconds[machine, position]
 
     def means_over(self, machines: Indices) -> Floats:
-        """Return per task the mean, over these machines, of the least seconds of any count; nan if
-        impossible.
-        """
+        """Return for each task the mean over the machines of its least seconds there; nan if impossible."""
         patterns = self._patterns(machines)
         groups = patterns.speedup.shape[1]
         inverse = [np.bincount(patterns.group, 1.0 / row[machines], groups) for row in self.rate]
@@ -91,7 +92,10 @@ class RelatedSeconds:
         )
 
     def _best_speedup(self, laws: NDArray[np.int64], counts: int, capacities: NDArray[np.int64]) -> Floats:
-        """Return the best speed-up of laws within capacities (laws x capacities); nan if there is none."""
+        """Return the best speed-up of each law within each capacity (laws x capacities); nan if none exists.
+
+        ``counts`` is the index of the allowed node counts.
+        """
         known = self._known_counts(counts)
         best = np.fmax.accumulate(self.speedup[laws[:, None], known], axis=1)
         best = np.concatenate([np.full((len(laws), 1), np.nan), best], axis=1)
@@ -109,21 +113,21 @@ class RelatedSeconds:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _RelatedPatterns:
-    """Classes: tasks of one pattern differ only by work, machines of one capacity only by rate."""
+    """Classes of tasks and machines: tasks of a pattern differ only by work, machines of a class by rate."""
 
     pattern: NDArray[np.intp]
-    """Pattern (service, law, counts) per task."""
+    """Per task: its pattern (service, law and allowed node counts)."""
     service: NDArray[np.int64]
-    """Service per pattern."""
+    """Per pattern: its service."""
     speedup: Floats
-    """Best speed-up, patterns x capacities; nan if there is none."""
+    """Patterns x capacities: best speed-up; nan if there is none."""
     group: NDArray[np.intp]
-    """Capacity class per machine."""
+    """Per machine: the class of its capacity."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ClassSeconds:
-    """Seconds per task class, machine class and node count."""
+    """The layout ``classes``: seconds per class of tasks, class of machines and node count."""
 
     layout: ClassVar[str] = "classes"
 
@@ -133,7 +137,7 @@ class ClassSeconds:
     task_class: Indices
     machine_class: Indices
     seconds: Floats
-    """Task classes x machine classes x node counts from 0; nan if impossible."""
+    """Task classes x machine classes x node counts from 0: seconds; nan if impossible."""
 
     def at(self, task: int, machine: int, count: int) -> float:
         """Return the seconds of one mode; nan if it is impossible."""
@@ -148,9 +152,7 @@ class ClassSeconds:
         return machine.astype(np.uint32), count.astype(np.uint32), seconds[machine, count]
 
     def means_over(self, machines: Indices) -> Floats:
-        """Return per task the mean, over these machines, of the least seconds of any count; nan if
-        impossible.
-        """
+        """Return for each task the mean over the machines of its least seconds there; nan if impossible."""
         least = np.fmin.reduce(self.seconds, axis=2)
         members = np.bincount(self.machine_class[machines], minlength=least.shape[1])
         possible = ~np.isnan(least)
@@ -162,7 +164,10 @@ class ClassSeconds:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TableSeconds:
-    """The modes of task t are at ``pointer[t]:pointer[t + 1]``, sorted by machine, then count."""
+    """The layout ``table``: a list of all modes with their seconds.
+
+    The modes of task t are at ``pointer[t]:pointer[t + 1]``, sorted by machine, then count.
+    """
 
     layout: ClassVar[str] = "table"
 
@@ -187,9 +192,7 @@ class TableSeconds:
         return self.machine[row], self.count[row], self.seconds[row]
 
     def means_over(self, machines: Indices) -> Floats:
-        """Return per task the mean, over these machines, of the least seconds of any count; nan if
-        impossible.
-        """
+        """Return for each task the mean over the machines of its least seconds there; nan if impossible."""
         tasks = len(self.pointer) - 1
         times = np.bincount(machines, minlength=int(self.machine.max(initial=0)) + 1)
         rows = np.repeat(np.arange(tasks), np.diff(self.pointer))
@@ -203,11 +206,11 @@ class TableSeconds:
 
 
 MAX_ENTRIES = 10_000_000
-"""Limit on the stored seconds of a layout, checked before it is built or expanded."""
+"""Largest number of seconds that a layout may store; it is checked before the layout is built."""
 
 
 def check_entries(entries: int, shape: str) -> None:
-    """Raise InvalidInput for a layout that is too large; ``shape`` describes its dimensions."""
+    """Raise InvalidInput if a layout has too many entries; ``shape`` describes its dimensions."""
     if entries > MAX_ENTRIES:
         raise InvalidInput(
             f"{entries:,} estimated seconds would have to be stored: {shape}",
@@ -217,7 +220,7 @@ def check_entries(entries: int, shape: str) -> None:
 
 
 class Seconds(Protocol):
-    """The interface of all layouts.
+    """Estimated seconds of all modes of all tasks: the interface of the three layouts.
 
     ``RelatedSeconds`` stores work, rates and speed-ups; ``ClassSeconds`` one row per class of equivalent
     tasks; ``TableSeconds`` every mode. Tasks and machines are indices. A mode with more nodes than the
@@ -226,7 +229,7 @@ class Seconds(Protocol):
 
     @property
     def layout(self) -> str:
-        """Return ``related``, ``classes`` or ``table``."""
+        """Return the name of the layout: ``related``, ``classes`` or ``table``."""
         ...
 
     @property
@@ -236,12 +239,15 @@ class Seconds(Protocol):
 
     @property
     def source(self) -> NDArray[np.uint8]:
-        """Return per task the index of its source; of several, that of the mode with the largest spread."""
+        """Return for each task the index of the source of its estimates in ``sources``.
+
+        If its modes have several sources, it is that of the mode with the largest spread.
+        """
         ...
 
     @property
     def spread(self) -> Floats:
-        """Return per task the largest P90/P50 of its modes; nan if the estimates count as exact."""
+        """Return for each task the largest P90/P50 of its modes; nan if the estimates count as exact."""
         ...
 
     def at(self, task: int, machine: int, count: int) -> float:
@@ -253,17 +259,15 @@ class Seconds(Protocol):
         ...
 
     def means_over(self, machines: Indices) -> Floats:
-        """Return per task the mean, over these machines, of the least seconds of any count; nan if
-        impossible.
-        """
+        """Return for each task the mean over the machines of its least seconds there; nan if impossible."""
         ...
 
 
 def rescale_seconds(seconds: Seconds, tasks: Indices, left: Floats, speed: Floats) -> Seconds:
-    """Return the estimates of some tasks for the rest of their work, in the same layout.
+    """Return the estimates of the given tasks for the rest of their work, in the same layout.
 
-    ``left`` is the remaining share of the work per task; ``speed`` the current speed per machine relative to
-    the estimates, above 0.
+    ``left`` is the remaining share of the work of each task; ``speed`` is the current speed of each machine
+    as a factor of the estimated speed, above 0.
     """
     if isinstance(seconds, RelatedSeconds):
         return replace(
@@ -284,7 +288,7 @@ def rescale_seconds(seconds: Seconds, tasks: Indices, left: Floats, speed: Float
 
 
 def _rescale_classes(seconds: ClassSeconds, tasks: Indices, left: Floats, speed: Floats) -> ClassSeconds:
-    """Return estimates with classes split by the remaining work of tasks and the speed of machines."""
+    """Return rescaled estimates; classes are split by remaining work of tasks and speed of machines."""
     of_task, task_class = _split_classes(seconds.task_class[tasks], left)
     of_machine, machine_class = _split_classes(seconds.machine_class, speed)
     cells = seconds.seconds[of_task[0].astype(np.int64)][:, of_machine[0].astype(np.int64)]
@@ -299,7 +303,7 @@ def _rescale_classes(seconds: ClassSeconds, tasks: Indices, left: Floats, speed:
 
 
 def _split_classes(classes: Indices, factor: Floats) -> tuple[Floats, Indices]:
-    """Number the distinct pairs of class and factor; return the pairs (2 x numbers) and the numbers."""
+    """Return the distinct pairs of class and factor (2 x pairs), and the index of each element's pair."""
     pairs = np.stack([classes.astype(np.float64), factor])
     found, number = np.unique(pairs, axis=1, return_inverse=True)
     return found, number.reshape(-1).astype(np.uint32)

@@ -1,4 +1,4 @@
-"""Speed-up laws of tasks as an array over laws and node counts, and the layout ``related``."""
+"""Speed-up laws of tasks as an array (laws x node counts), and estimates in the layout ``related``."""
 
 from __future__ import annotations
 
@@ -16,34 +16,37 @@ from weft.workflow.task import MeasuredSeconds, SpeedUp
 from weft.workflow.task_graph import COMPUTE, Floats, Indices, TaskGraph
 
 _NO_LAW = 0
-"""Row of tasks without a law, whose time is the same for every count."""
+"""Row for tasks without a law; their time is the same for every node count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Speedups:
-    """Law and counts of each task, and the speed-ups of the laws for these counts."""
+    """Speed-up law and allowed node counts of each task, and the speed-ups of all laws."""
 
     law: Indices
     speedup: Floats
-    """Laws x node counts from 0; nan where a law is undefined."""
+    """Laws x node counts from 0: speed-up; nan where a law is undefined."""
     counts: Indices
     count_sets: tuple[tuple[int, ...], ...]
     capacity: Indices
 
 
 def evaluate_law(law: SpeedUp | None, nodes: int) -> float:
-    """Return the speed-up of a law on ``nodes``; nan where it is undefined."""
+    """Return the speed-up of a law on ``nodes`` nodes (1 without a law); nan where it is undefined."""
     return 1.0 if law is None else law.speedup(nodes)
 
 
 def reference_speedup(law: SpeedUp | None, counts: Sequence[int]) -> float:
-    """Return the speed-up on the smallest allowed count of the law, to which explicit seconds refer."""
+    """Return the speed-up on the smallest allowed count that the law defines; explicit seconds refer to it.
+
+    nan if the law defines none of the counts.
+    """
     known = (evaluate_law(law, count) for count in counts)
     return next((value for value in known if not math.isnan(value)), math.nan)
 
 
 def law_key(law: SpeedUp | None) -> Hashable:
-    """Return a key that is equal for equal laws."""
+    """Return a hashable key of a law; equal laws have equal keys."""
     return tuple(sorted(law.seconds.items())) if isinstance(law, MeasuredSeconds) else law
 
 
@@ -54,7 +57,7 @@ def largest_count(graph: TaskGraph, machines: Sequence[Machine]) -> int:
 
 
 def evaluate_laws(graph: TaskGraph, machines: Sequence[Machine]) -> Speedups:
-    """Return the speed-ups for every allowed count. Transfers and virtual tasks have the count 1."""
+    """Return the speed-ups of all laws for allowed node counts; transfers and virtual tasks have count 1."""
     compute = graph.kind == COMPUTE
     law, laws = _laws(graph)
     law = np.where(compute, law[graph.template], _NO_LAW).astype(np.uint32)
@@ -73,7 +76,7 @@ def evaluate_laws(graph: TaskGraph, machines: Sequence[Machine]) -> Speedups:
 
 
 def _laws(graph: TaskGraph) -> tuple[Indices, list[SpeedUp | None]]:
-    """Number the distinct laws; return the law per task description, and the laws."""
+    """Return the index of the law of each task description, and the distinct laws."""
     rows: dict[Hashable, int] = {None: _NO_LAW}
     laws: list[SpeedUp | None] = [None]
     column = np.zeros(len(graph.workflow.tasks), dtype=np.uint32)
@@ -109,7 +112,10 @@ def relate_work(
     sources: tuple[str, ...],
     source: NDArray[np.uint8],
 ) -> RelatedSeconds:
-    """Return work (nan if unknown) combined with rates and laws; tasks that are not ``rated`` have rate 1."""
+    """Return the seconds of all modes from the work of each task (nan if unknown), rates and laws.
+
+    Tasks that are not ``rated`` have rate 1 on every machine.
+    """
     compute = graph.kind == COMPUTE
     unknown = compute & np.isnan(work)
     extra = [(NO_WORK, ~compute), (UNKNOWN, unknown)]

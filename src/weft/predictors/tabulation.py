@@ -1,4 +1,4 @@
-"""Estimates of any predictor as a layout of seconds, with one query per class of tasks and machines."""
+"""Estimates of any predictor as a layout of seconds; it is queried once per class of tasks and machines."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Integers = NDArray[np.int64]
 
 
 def row_pointers(lengths: Integers) -> Integers:
-    """Return the start of each row of a CSR array, and the end of the last."""
+    """Return the start of each row of a CSR array, and the end of the last row."""
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths, dtype=np.int64)])
 
 
 def concatenate_ranges(starts: Integers, lengths: Integers) -> Integers:
-    """Return the concatenation of ``starts[i], starts[i] + 1, ...`` with ``lengths[i]`` elements each."""
+    """Return the concatenation of the ranges of ``lengths[i]`` integers that begin at ``starts[i]``."""
     shift = np.repeat(starts - row_pointers(lengths)[:-1], lengths)
     return shift + np.arange(len(shift), dtype=np.int64)
 
@@ -36,15 +36,18 @@ class _Grouping:
     """A partition of tasks or machines into numbered groups."""
 
     group: Integers
-    """Group per element."""
+    """Per element: its group."""
     first: Integers
-    """First member per group."""
+    """Per group: its first member."""
     sizes: Integers
-    """Number of members per group."""
+    """Per group: its number of members."""
 
 
 def _task_classes(graph: TaskGraph, reads: PredictorInputs, applies: Flags) -> _Grouping:
-    """Group the equivalent tasks; tasks without work form one group, tasks without an estimate another."""
+    """Return groups of tasks with equal inputs for the predictor.
+
+    Transfers and virtual tasks form one group, compute tasks without an estimate another.
+    """
     estimated = applies & (graph.kind == COMPUTE)
     columns = [
         np.unique(graph.work, return_inverse=True)[1],
@@ -61,7 +64,10 @@ def _task_classes(graph: TaskGraph, reads: PredictorInputs, applies: Flags) -> _
 
 
 def _machine_classes(graph: TaskGraph, machines: Sequence[Machine], reads: PredictorInputs) -> _Grouping:
-    """Group the equivalent machines; machines named in explicit seconds differ from others."""
+    """Return groups of machines with equal inputs for the predictor.
+
+    Machines that explicit seconds name have their own groups.
+    """
     if reads.machine:
         return _grouping(np.arange(len(machines), dtype=np.int64))
     services = list(dict.fromkeys(task.service for task in graph.workflow.tasks)) if reads.rate else []
@@ -97,7 +103,7 @@ def _descriptions(graph: TaskGraph, reads: PredictorInputs) -> Integers:
 
 
 def _explicit_rows(graph: TaskGraph) -> Integers:
-    """Number the distinct rows of explicit seconds; 0 without any."""
+    """Return for each task the number of its distinct set of explicit seconds, from 1; 0 if it has none."""
     found = np.zeros(len(graph), dtype=np.int64)
     tasks = np.flatnonzero(np.diff(graph.explicit_pointer))
     pointer = graph.explicit_pointer.tolist()
@@ -108,7 +114,7 @@ def _explicit_rows(graph: TaskGraph) -> Integers:
 
 
 def _parameter(graph: TaskGraph, name: str) -> Integers:
-    """Number the distinct values of a parameter, compared by their representation."""
+    """Return for each task the number of its value of a parameter; values are compared by ``repr``."""
     positions = [
         task.sweep.names.index(name) if task.sweep is not None and name in task.sweep.names else None
         for task in graph.workflow.tasks
@@ -122,7 +128,7 @@ def _parameter(graph: TaskGraph, name: str) -> Integers:
 
 
 SMALL = 10_000
-"""Up to this many entries the layout is ``classes`` even if few tasks share a class."""
+"""With at most this many entries the layout is ``classes`` even if few tasks share a class."""
 
 
 @dataclass(slots=True)
@@ -143,14 +149,14 @@ class _SecondsBuilder:
         self.spread.append(math.nan)
 
     def record_source(self, source: str, spread: float) -> None:
-        """Record the source of a row if its spread is the largest so far."""
+        """Store source and spread of an estimate if its spread is the largest of the row so far."""
         before = self.spread[-1]
         wider = spread > before or (math.isnan(before) and not math.isnan(spread))
         if wider or self.source[-1] == UNKNOWN:
             self.source[-1], self.spread[-1] = source, spread
 
     def add(self, group: int, count: int, seconds: float) -> None:
-        """Add a possible mode on every machine of a class."""
+        """Add a possible mode on the machines of class ``group`` to the row."""
         self.group.append(group)
         self.count.append(count)
         self.seconds.append(seconds)
@@ -162,8 +168,9 @@ class _SecondsBuilder:
             self.add(group, 1, 0.0)
 
     def build(self, tasks: _Grouping, machines: _Grouping) -> ClassSeconds | TableSeconds:
-        """Return ``classes`` if many tasks share a class, else ``table``. Raises InvalidInput if both are too
-        large.
+        """Return the layout ``classes`` if many tasks share a class, else ``table``.
+
+        Raises InvalidInput if both are too large.
         """
         pointer = np.array([*self.starts, len(self.seconds)], dtype=np.int64)
         group = np.array(self.group, dtype=np.int64)
@@ -232,9 +239,9 @@ def tabulate(
 ) -> ClassSeconds | TableSeconds:
     """Return the estimates of a predictor for all modes of all tasks.
 
-    Two tasks are equivalent if they agree in everything that the predictor reads (``Predictor.reads``),
-    machines likewise. The estimates become the layout ``classes`` where many tasks share a class, else
-    ``table``. Complexity: O(task classes x machine classes x counts) queries and O(v + p) array operations.
+    Two tasks, or two machines, are equivalent if they agree in everything that the predictor reads
+    (``Predictor.reads``). The layout is ``classes`` if many tasks share a class, else ``table``.
+    Complexity: O(task classes x machine classes x counts) queries and O(v + p) array operations.
     """
     applies = predictor.applies(graph)
     tasks = _task_classes(graph, predictor.reads, applies)

@@ -17,7 +17,7 @@ from weft.workflow.task_graph import COMPUTE, Floats, TaskGraph
 
 
 def _estimate_work(work: float, features: TaskFeatures, rate: float, nodes: int, source: str) -> Estimate:
-    """Return work / rate / speed-up; "impossible" where the law is undefined."""
+    """Return the estimate work / rate / speed-up; "impossible" if the law is undefined for ``nodes``."""
     seconds = work / rate / evaluate_law(features.law, nodes)
     return impossible(source) if math.isnan(seconds) else Estimate(p50_s=seconds, source=source)
 
@@ -26,7 +26,7 @@ def _estimate_work(work: float, features: TaskFeatures, rate: float, nodes: int,
 class WorkOverSpeed:
     """Estimates every task with known work; the estimates count as exact.
 
-    With a measured law ``work`` is the time on its first count.
+    With a measured speed-up law, ``work`` is the time on the first measured node count.
     """
 
     name: ClassVar[str] = "work"
@@ -36,21 +36,21 @@ class WorkOverSpeed:
     rated: ClassVar[bool] = True
 
     def applies(self, graph: TaskGraph) -> Flags:
-        """Return which tasks have known work."""
+        """Return a mask of the tasks with known work."""
         return np.asarray((graph.kind == COMPUTE) & ~np.isnan(graph.work))
 
     def predict(self, features: TaskFeatures, machine: Machine, nodes: int) -> Estimate | None:
-        """Return work / rate / speed-up; None without known work."""
+        """Return the estimate work / rate / speed-up; None if the work is unknown."""
         if math.isnan(features.work):
             return None
         return _estimate_work(features.work, features, machine.rate(features.service), nodes, self.source)
 
     def works(self, graph: TaskGraph) -> Floats:
-        """Return the work as described in the workflow."""
+        """Return the work of each task as stated in the workflow; nan if it is unknown."""
         return graph.work
 
     def table(self, graph: TaskGraph, machines: Sequence[Machine]) -> RelatedSeconds:
-        """Return work, rates and laws in the layout ``related``."""
+        """Return the estimates of all modes in the layout ``related``."""
         return relate_work(
             graph,
             machines,
@@ -66,19 +66,19 @@ _ASSUMED_WORK = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssumedWork(WorkOverSpeed):
-    """Estimates every task from an assumed work."""
+    """Estimates every task as if its work were 1 second."""
 
     name: ClassVar[str] = "assumed"
     source: ClassVar[str] = "assumed"
 
     def applies(self, graph: TaskGraph) -> Flags:
-        """Return all compute tasks."""
+        """Return a mask of the compute tasks."""
         return np.asarray(graph.kind == COMPUTE)
 
     def predict(self, features: TaskFeatures, machine: Machine, nodes: int) -> Estimate | None:
-        """Return the assumed work / rate / speed-up."""
+        """Return the estimate 1 second / rate / speed-up."""
         return _estimate_work(_ASSUMED_WORK, features, machine.rate(features.service), nodes, self.source)
 
     def works(self, graph: TaskGraph) -> Floats:
-        """Return the assumed work per task."""
+        """Return the assumed work of each task: 1 second."""
         return np.full(len(graph), _ASSUMED_WORK)

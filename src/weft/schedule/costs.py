@@ -12,7 +12,7 @@ from weft.schedule.schedule import Schedule
 from weft.workflow.task_graph import COMPUTE, Floats, Indices
 
 _CHUNK = 1_000_000
-"""Costs (variables x machines) summed at a time."""
+"""Approximate number of costs (variables x machines) summed at a time."""
 
 
 def schedule_cost(schedule: Schedule, instance: Instance) -> float:
@@ -22,14 +22,14 @@ def schedule_cost(schedule: Schedule, instance: Instance) -> float:
 
 
 def relative_prices(instance: Instance) -> Floats:
-    """Return the price of each machine over the mean price of a node; 1 if all prices are 0."""
+    """Return the price of each machine divided by the mean price of a node; 1 if all prices are 0."""
     price, capacity = instance.price_per_node_s, instance.capacity
     mean = float((price * capacity).sum()) / max(1.0, float(capacity.sum()))
     return price / mean if mean > 0 else np.ones(len(price))
 
 
 def cheapest_cost(instance: Instance) -> float:
-    """Return a lower bound of the cost: every variable on its cheapest machine, tasks in cheapest counts.
+    """Return the least possible cost: every variable on its cheapest machine, with cheapest node counts.
 
     Waiting is free, so without a deadline or a budget this cost can be reached.
     """
@@ -48,7 +48,7 @@ def cheapest_cost(instance: Instance) -> float:
 
 
 def _cheapest(instance: Instance, variables: Indices, tasks: Indices) -> float:
-    """Sum the least costs of some variables, given their compute tasks."""
+    """Return the sum of the least costs of the given variables, which have the given compute tasks."""
     costs = np.zeros((len(variables), len(instance.machines)))
     row = np.searchsorted(variables, instance.graph.variable[tasks])
     number = instance.group[tasks]
@@ -66,7 +66,7 @@ def _cheapest(instance: Instance, variables: Indices, tasks: Indices) -> float:
 
 
 def _least_costs(instance: Instance, group: ModeGroup, tasks: Indices) -> tuple[Indices, Floats]:
-    """Return the machines of a group, and the least cost per task and machine."""
+    """Return the machines of a group, and the least costs of its tasks there (tasks x machines)."""
     machine, first = np.unique(group.machine, return_index=True)
     price = instance.price_per_node_s[group.machine] * group.nodes
     # Modes are sorted by machine, so the modes of a machine are adjacent columns.

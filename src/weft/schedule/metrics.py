@@ -1,4 +1,4 @@
-"""Metrics of a schedule: the eight of docs/papers/dynamic-grid.md, section 7, cost, use and length ratio."""
+"""Metrics of a schedule: the eight of docs/papers/dynamic-grid.md (section 7), cost, use and length ratio."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ class Metrics:
     sequential_s: float
     """Time of sequential execution on the machine where it is fastest, without transfers."""
     speedup: float
-    """Metric 2: sequential time over makespan."""
+    """Metric 2: sequential time divided by makespan."""
     efficiency: float
-    """Metric 3: speed-up over machines used."""
+    """Metric 3: speed-up divided by the number of machines used."""
     communication_s: float
-    """Metric 4: transfers on the critical path."""
+    """Metric 4: seconds of transfers on the critical path."""
     synchronisation_s: float
-    """Metric 5: waiting on the critical path."""
+    """Metric 5: seconds of waiting on the critical path."""
     overhead_s: float
-    """Metric 6: makespan minus the sequential time over the machines used."""
+    """Metric 6: makespan minus (sequential time divided by the number of machines used)."""
     lost_parallelism_s: float
     """Metric 7: overhead minus communication and synchronisation."""
     throughput: float
@@ -45,18 +45,19 @@ class Metrics:
     """Price of all occupied node-seconds."""
     node_seconds: float
     used_share: float
-    """Occupied node-seconds over those of the whole platform during the makespan."""
+    """Occupied node-seconds divided by those of the whole platform during the makespan, from 0 to 1."""
     idle_share: float
     length_ratio: float
-    """Schedule length ratio (SLR): makespan over the critical path with fastest modes and free communication.
+    """Schedule length ratio (SLR): makespan divided by the length of the critical path with fastest modes and
+    without communication.
     """
     machines_used: int
 
 
 def critical_path(schedule: Schedule, instance: Instance, *, through_machines: bool = False) -> list[int]:
-    """Return the tasks on the critical path.
+    """Return the tasks on the critical path, first task first.
 
-    It leads from the last task back through the predecessor whose data arrived last.
+    It leads from the task that finishes last back to the predecessor whose data arrived last, and so on.
     With ``through_machines`` the path also follows the previous task on the same machine, so that waiting for
     a busy machine is not counted as synchronisation.
     """
@@ -64,7 +65,7 @@ def critical_path(schedule: Schedule, instance: Instance, *, through_machines: b
 
 
 class _CriticalTrace:
-    """Traces a schedule back to the task each task waited for."""
+    """Traces a schedule backwards: from each task to the task for which it waited."""
 
     def __init__(self, schedule: Schedule, instance: Instance) -> None:
         self.schedule = schedule
@@ -72,14 +73,14 @@ class _CriticalTrace:
         self.reads_on = _reading_machines(schedule, instance.graph)
 
     def path(self, *, through_machines: bool) -> list[int]:
-        """Return the tasks from the first to the last."""
+        """Return the tasks on the critical path, first task first."""
         found = [int(np.argmax(self.schedule.finish_s))] if len(self.schedule) else []
         while found and (before := self._last_before(found[-1], through_machines)) is not None:
             found.append(before)
         return found[::-1]
 
     def moving_s(self, path: list[int]) -> float:
-        """Sum the data movement along the path that is not a transfer task."""
+        """Return the seconds that data take along the edges of a path, without transfer tasks."""
         graph, total = self.instance.graph, 0.0
         for before, task in pairwise(path):
             first, end = int(graph.predecessor_pointer[task]), int(graph.predecessor_pointer[task + 1])
@@ -105,7 +106,7 @@ class _CriticalTrace:
         return None if best is None else best[1]
 
     def _previous_on_machine(self, task: int) -> int | None:
-        """Return the task on the same machine that finished last before this one started."""
+        """Return the task on the same machine that finished last before this one started; None if none."""
         schedule = self.schedule
         if schedule.nodes[task] == 0:
             return None
@@ -134,7 +135,10 @@ def measure_schedule(
     constant_s: float | None = None,
     weight: float = 0.5,
 ) -> Metrics:
-    """Compute the metrics. ``constant_s`` is Const of metric 8; by default twice the sequential time."""
+    """Return the metrics of a schedule.
+
+    ``constant_s`` and ``weight`` are Const and w of metric 8; Const is by default twice the sequential time.
+    """
     graph, makespan = instance.graph, schedule.makespan_s
     trace = _CriticalTrace(schedule, instance)
     path = trace.path(through_machines=through_machines)

@@ -1,4 +1,4 @@
-"""Objectives: the value of a schedule, and deadline and maximal cost as limits."""
+"""Objectives: the value by which schedules are compared, and deadline and maximal cost as limits."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ def _weighed(alpha: float, schedule: Schedule, instance: Instance, cost: float) 
 
 
 def _share(amount: float, whole: float) -> float:
-    """Divide; if no task takes any time, return the amount itself."""
+    """Return ``amount / whole``; the amount itself if ``whole`` is 0, because no task takes any time."""
     return amount / whole if whole > 0 else amount
 
 
 def _priced_node_seconds(schedule: Schedule, instance: Instance) -> float:
-    """Return the occupied node-seconds, weighted by relative price."""
+    """Return the occupied node-seconds of a schedule, weighted by the relative prices of the machines."""
     taken = (schedule.finish_s - schedule.start_s) * schedule.nodes
     return float((taken * relative_prices(instance)[schedule.machine]).sum())
 
@@ -94,19 +94,19 @@ class Objective:
     """Returns the value of a schedule of an instance for an alpha."""
     sense: Literal["minimise", "maximise"] = "minimise"
     has_alpha: bool = False
-    """Whether alpha is part of it."""
+    """Whether the value depends on alpha."""
     is_makespan: bool = False
-    """Whether it orders plans as the makespan does; planners that minimise the makespan support it."""
+    """Whether a plan with a shorter makespan is always better; all planners support such an objective."""
 
     alpha: float = 0.5
-    """From 0 (cost alone) to 1 (time alone)."""
+    """Weight of the makespan against cost, from 0 (cost alone) to 1 (time alone)."""
     deadline_s: float | None = None
     """Upper limit of the makespan; None for no deadline."""
     max_cost: float | None = None
     """Upper limit of the cost; None for no limit."""
 
     def value(self, schedule: Schedule, instance: Instance, alpha: float | None = None) -> float:
-        """Return the value of a schedule; ``alpha`` replaces that of the objective."""
+        """Return the value of a schedule; ``alpha``, if given, replaces the alpha of the objective."""
         return self.measured_by(schedule, instance, self.alpha if alpha is None else alpha)
 
 
@@ -156,7 +156,7 @@ _ALL = (
     _grid_metric("throughput", "efficiency and time combined", "throughput", "maximise"),
 )
 OBJECTIVES = {objective.name: objective for objective in _ALL}
-"""By name, without limits and with the default alpha."""
+"""All objectives by name, without limits and with the default alpha."""
 
 
 def make_objective(
@@ -166,7 +166,7 @@ def make_objective(
     deadline_s: float | None = None,
     max_cost: float | None = None,
 ) -> Objective:
-    """Return the objective of a name with alpha and limits. Raises InvalidInput."""
+    """Return the objective with a name, alpha and limits; raises InvalidInput if one of them is invalid."""
     if name not in OBJECTIVES:
         close = nearest(name, OBJECTIVES)
         advice = f"did you mean {close!r}?" if close else f"use one of {', '.join(OBJECTIVES)}"
@@ -195,11 +195,11 @@ def _check_limit(noun: str, limit: float | None, unit: str) -> None:
 
 
 _ROUNDING = 1e-9
-"""Relative tolerance when a sum of doubles is compared with a limit."""
+"""Relative tolerance with which a sum of doubles is compared with a limit."""
 
 
 def refuse_impossible_limits(objective: Objective, instance: Instance, bound_s: float) -> None:
-    """Raise Infeasible if the lower bounds exceed the limits, so that no plan can meet them."""
+    """Raise Infeasible if a lower bound of makespan or cost exceeds its limit: no plan can keep it."""
     found = []
     deadline, most = objective.deadline_s, objective.max_cost
     if deadline is not None and _exceeds(bound_s, deadline):
@@ -220,7 +220,7 @@ def refuse_impossible_limits(objective: Objective, instance: Instance, bound_s: 
 def refuse_missed_limits(
     objective: Objective, planner: str, *, makespan_s: float, cost: float, bound_s: float
 ) -> None:
-    """Raise Infeasible if a plan exceeds the limits although the bounds do not.
+    """Raise Infeasible if a plan exceeds the deadline or the maximal cost.
 
     A lower bound above a limit proves that no plan keeps it. A plan above a limit proves nothing about other
     plans; the message says so.

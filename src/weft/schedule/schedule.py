@@ -14,7 +14,7 @@ from weft.workflow.task_graph import Floats, LoopBody, TaskGraph
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """One row of a schedule."""
+    """One row of a schedule: where and when a task runs."""
 
     task: str
     machine: str
@@ -25,7 +25,7 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Schedule:
-    """Columns over the tasks of a graph, in its order."""
+    """Machine, nodes, start and finish of every task, as columns in the order of the task graph."""
 
     tasks: tuple[str, ...]
     machines: tuple[str, ...]
@@ -42,7 +42,7 @@ class Schedule:
 
     @property
     def makespan_s(self) -> float:
-        """Return the finish of the last task."""
+        """Return the finish of the last task; 0 if there are no tasks."""
         return float(self.finish_s.max(initial=0.0))
 
     @property
@@ -59,7 +59,7 @@ class Schedule:
 
 
 def expected_total_seconds(schedule: Schedule, graph: TaskGraph) -> float | None:
-    """Return the makespan with all expected iterations; None if a loop has no expected number.
+    """Return the makespan including all expected iterations; None if a loop has no expected number.
 
     A schedule contains one iteration of every loop. A loop with n expected iterations adds (n - 1) times the
     span of its body; an inner loop adds that once per iteration of the outer loop.

@@ -1,7 +1,7 @@
 """Independent verification of schedules.
 
 It uses the task graph, the platform and the predictor's estimates of single modes, not the compiled instance,
-and shares no code with planners. Every rule is written out plainly; speed comes second.
+and shares no code with planners. Every rule is written in the simplest way, even if that is slow.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from weft.workflow.task_graph import COMPUTE, TRANSFER, VIRTUAL, Floats, TaskGra
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Violation:
-    """A rule that a schedule breaks."""
+    """A violation of a rule by a schedule."""
 
     rule: str
-    """precedence, duration, nodes, resources, budget, binding, requirement, count, time, complete."""
+    """One of precedence, duration, nodes, resources, budget, binding, requirement, count, time, complete."""
     what: str
 
     def __str__(self) -> str:
@@ -40,7 +40,7 @@ class Violation:
 def verify(
     schedule: Schedule, graph: TaskGraph, platform: Platform, *, predictor: Predictor | None = None
 ) -> list[Violation]:
-    """Return all rules that the schedule breaks; an empty list means it is valid."""
+    """Return all violations of rules by a schedule; an empty list means that it is valid."""
     checker = _ScheduleVerifier(schedule, graph, platform, predictor or default_chain())
     if complete := list(checker.completeness()):
         return complete
@@ -69,26 +69,28 @@ class _ScheduleVerifier:
         return self.machines[self.schedule.machines[self.schedule.machine[task]]]
 
     def completeness(self) -> Iterator[Violation]:
-        """Check that every task occurs once, on a known machine, with finite times."""
+        """Yield violations unless every task occurs once, on a known machine, with finite times."""
         schedule = self.schedule
         if schedule.tasks != self.graph.names:
             yield Violation(rule="complete", what="the tasks of the schedule are not those of the graph")
             return
         unknown = [name for name in schedule.machines if name not in self.machines]
         if unknown:
-            yield Violation(rule="complete", what=f"unknown machines {unknown[:3]}")
+            what = f"the schedule has machines that the platform lacks: {', '.join(unknown[:3])}"
+            yield Violation(rule="complete", what=what)
             return
         for task, name in enumerate(schedule.tasks):
             start, finish = schedule.start_s[task], schedule.finish_s[task]
             if not (math.isfinite(start) and math.isfinite(finish) and 0 <= start <= finish):
-                yield Violation(rule="time", what=f"{name} runs from {start} to {finish}")
+                what = f"{name} runs from {start} s to {finish} s, which is no valid interval"
+                yield Violation(rule="time", what=what)
             if schedule.machine[task] >= len(schedule.machines):
                 yield Violation(
-                    rule="complete", what=f"{name} is on unknown machine {schedule.machine[task]}"
+                    rule="complete", what=f"{name} has an unknown machine index: {schedule.machine[task]}"
                 )
 
     def modes(self) -> Iterator[Violation]:
-        """Check that node counts, machines and durations are those of the description and the estimates."""
+        """Yield violations of requirements, allowed node counts and estimated durations by single tasks."""
         facts = {
             key: column.tolist() for key, column in machine_columns(tuple(self.machines.values())).items()
         }
@@ -104,12 +106,13 @@ class _ScheduleVerifier:
             description = self.graph.description(task)
             if not machine.offers(description.service):
                 yield Violation(
-                    rule="requirement", what=f"{machine.name} does not offer {description.service}"
+                    rule="requirement",
+                    what=f"{name} is on {machine.name}, which does not offer {description.service!r}",
                 )
             if description.requirements is not None:
                 here = {key: column[row[machine.name]] for key, column in facts.items()}
                 if not self._meets(description.requirements, task, here):
-                    what = f"{name} on {machine.name} violates {description.requirements}"
+                    what = f"{name} is on {machine.name}, which violates {description.requirements}"
                     yield Violation(rule="requirement", what=what)
             yield from self._room(task, name, machine, nodes)
             yield from self._duration(task, name, machine, nodes)
@@ -121,7 +124,7 @@ class _ScheduleVerifier:
             return False  # a requirement that cannot be evaluated for a machine does not hold
 
     def _room(self, task: int, name: str, machine: Machine, nodes: int) -> Iterator[Violation]:
-        """Check that every single task fits its machine, whatever the occupancy of the machine."""
+        """Yield violations if a task alone takes more nodes or resources than its machine has."""
         if nodes > machine.nodes:
             yield Violation(
                 rule="nodes", what=f"{name} takes {nodes} of {machine.nodes} nodes of {machine.name}"
@@ -141,12 +144,12 @@ class _ScheduleVerifier:
         return None if rest or count not in allowed else count
 
     def _demand(self, task: int) -> Floats:
-        """Return the amounts of a task; for a count that is not allowed, the least amounts."""
+        """Return the resource amounts of a task with its count; the least amounts if that is not allowed."""
         count = self._count(task) if len(self.graph.demand_by_count.rows) else None
         return self.graph.demand[task] if count is None else self.graph.demand_of(task, count)
 
     def _exceeded(self, used: Floats, machine: Machine) -> str | None:
-        """Return the name of a resource that is exceeded; None if there is none."""
+        """Return the name of a resource of which more is used than a machine has; None if there is none."""
         names = self.graph.resource_names
         if not names:
             return None
@@ -175,7 +178,7 @@ class _ScheduleVerifier:
             yield Violation(rule="duration", what=f"{what} takes {taken:g} s instead of {seconds:g} s")
 
     def precedence(self) -> Iterator[Violation]:
-        """Check that no task starts before its predecessors have finished and their data have arrived."""
+        """Yield violations where a task starts before the data of its predecessors have arrived."""
         graph, schedule = self.graph, self.schedule
         sources = self._sources()
         for task, name in enumerate(graph.names):
@@ -185,8 +188,9 @@ class _ScheduleVerifier:
             for edge, before in enumerate(graph.predecessors(task).tolist(), start=first):
                 ready = float(schedule.finish_s[before]) + self._edge_seconds(edge, before, here)
                 if schedule.start_s[task] < ready - self.tolerance:
-                    what = f"{name} starts at {schedule.start_s[task]:g} s, {graph.names[before]} is ready at"
-                    yield Violation(rule="precedence", what=f"{what} {ready:g} s")
+                    what = f"{name} starts at {schedule.start_s[task]:g} s, before the data of"
+                    what += f" {graph.names[before]} have arrived at {ready:g} s"
+                    yield Violation(rule="precedence", what=what)
             if graph.kind[task] == TRANSFER:
                 yield from self._lasts(task, self._transfer_seconds(task, here), f"{name} from {here.name}")
             elif graph.kind[task] == VIRTUAL:
@@ -213,7 +217,7 @@ class _ScheduleVerifier:
         return {task: self.machine(member[int(graph.source_variable[task])]) for task in transfers}
 
     def bindings(self) -> Iterator[Violation]:
-        """Check that tasks of the same abstract machine share one machine."""
+        """Yield violations where tasks of one abstract machine are on different machines."""
         bound: dict[int, int] = {}
         for task, variable in enumerate(self.graph.variable.tolist()):
             machine = int(self.schedule.machine[task])
@@ -224,7 +228,7 @@ class _ScheduleVerifier:
                 yield Violation(rule="binding", what=what)
 
     def occupancy(self) -> Iterator[Violation]:
-        """Check that nodes and resources of a machine are never exceeded."""
+        """Yield violations where tasks together take more nodes or resources than a machine has."""
         events: dict[int, list[tuple[float, int, int]]] = defaultdict(list)
         for task in np.flatnonzero(self.graph.kind == COMPUTE).tolist():
             start, finish = float(self.schedule.start_s[task]), float(self.schedule.finish_s[task])
@@ -250,10 +254,11 @@ class _ScheduleVerifier:
                 what = f"{machine.name} has {machine.nodes} nodes but {nodes} are taken at {time:g} s"
                 yield Violation(rule="nodes", what=f"{what} ({self.graph.names[task]})")
             if starts and (over := self._exceeded(used, machine)):
-                yield Violation(rule="resources", what=f"{over} of {machine.name} is exceeded at {time:g} s")
+                what = f"tasks take more {over} than {machine.name} has at {time:g} s"
+                yield Violation(rule="resources", what=f"{what} ({self.graph.names[task]})")
 
     def budgets(self) -> Iterator[Violation]:
-        """Check that all tasks together consume no more than the budgets."""
+        """Yield violations where all tasks together consume more than a budget."""
         graph, consumed = self.graph, np.zeros(len(self.graph.budget_names))
         for task in np.flatnonzero(graph.kind == COMPUTE).tolist() if graph.budget_names else ():
             count = self._count(task)

@@ -1,4 +1,4 @@
-"""Bounds by area: tasks need their area (node-seconds over the capacity) between their heads and tails."""
+"""Bounds by area: the area of tasks (node-seconds over capacity) must fit between their heads and tails."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from weft.schedule.bounds.supplies import AreaFront, Supply
 from weft.workflow.task_graph import Floats
 
 SLACK = 1e-9
-"""Relative tolerance of times, which are sums of doubles."""
+"""Relative tolerance with which times are compared, because they are sums of doubles."""
 _PRECISION = 1e-10
-"""Relative precision of a bound."""
+"""Relative precision at which the search for a bound ends."""
 _FIRST_STEP = 2e-3
 _TINY_STEP = 1e-6
-"""If an increase by this share cannot be refuted, the search stops."""
+"""If a makespan longer by this share cannot be refuted, the search ends."""
 
 
 def find_crossing(low: float, at: Callable[[float], float]) -> float:
-    """Return a T just below the fixed point of a decreasing function, at least ``low``."""
+    """Return a number just below the fixed point T = at(T) of a decreasing function, at least ``low``."""
     high = at(low)
     while high - low > _PRECISION * high:
         middle = 0.5 * (low + high)
@@ -37,9 +37,10 @@ def find_crossing(low: float, at: Callable[[float], float]) -> float:
 
 
 def longest_refuted(low: float, refuted: Callable[[float], bool], *, whole: bool, tries: int) -> float:
-    """Raise a bound by refuting longer makespans; ``refuted`` must be true with a margin of ``SLACK``.
+    """Return the longest makespan that can be refuted, at least the bound ``low``.
 
-    A makespan T that leads to a contradiction is *refuted*; the longest refuted T is a bound.
+    A makespan T that leads to a contradiction is *refuted*; the longest refuted T is a lower bound.
+    ``refuted`` must leave a margin of ``SLACK`` for rounding.
 
     With ``whole`` the optimum is an integer, so the bound is the integer after the last refuted one. At most
     about ``tries`` makespans are tried.
@@ -64,7 +65,7 @@ def longest_refuted(low: float, refuted: Callable[[float], bool], *, whole: bool
 
 
 def _longest_whole(bound: int, refuted: Callable[[float], bool], tries: int) -> float:
-    """Return the first integer that is not refuted, or a smaller one when the tries run out."""
+    """Return the first integer from ``bound`` on that is not refuted, or a smaller one after ``tries``."""
     if not refuted(bound):
         return float(bound)
     low, step = bound, max(1, int(_FIRST_STEP * bound))
@@ -80,9 +81,9 @@ def _longest_whole(bound: int, refuted: Callable[[float], bool], tries: int) -> 
 
 
 _HEAD_THRESHOLDS = 32
-"""Number of head thresholds; each is valid, more of them tighten the bound."""
+"""Largest number of thresholds of heads for ``bound_by_area``; more of them tighten the bound."""
 _TURN_THRESHOLDS = 6
-"""Number of head and of tail thresholds for ``bound_by_turns``."""
+"""Largest number of thresholds of heads, and of tails, for ``bound_by_turns``."""
 
 _Positions = NDArray[np.intp]
 
@@ -96,20 +97,23 @@ class SupplyLoad:
     widest: Floats
     """Per task: its largest number of nodes."""
     reach: tuple[Floats, Floats] | None
-    """Numbers of nodes and the share of the supply they can take at once; None if shares are proportional."""
+    """Numbers of nodes, and the largest share of the supply that so many nodes can take at once.
+
+    None if the share is proportional to the number of nodes.
+    """
 
     def backwards(self) -> SupplyLoad:
-        """Return the load with the tasks in reverse order."""
+        """Return the same load with the tasks in reverse order."""
         return replace(self, front=self.front.backwards(), widest=self.widest[::-1])
 
     def all_at_once(self, tasks: _Positions) -> bool:
-        """Return whether all tasks can run at once in their widest modes; then area gives no bound."""
+        """Return whether all these tasks can run at once in their widest modes; area then gives no bound."""
         return self.reach is None and float(self.front.peak[tasks].sum()) <= 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _NestedSets:
-    """Sets of tasks, each with one task more than the one before, and head plus tail of each set."""
+    """Nested sets of tasks (the first k of an order), and the least head plus least tail of each set."""
 
     order: _Positions
     around_s: Floats
@@ -118,7 +122,7 @@ class _NestedSets:
 
 
 def _nest_tasks(load: SupplyLoad, tasks: _Positions, order: _Positions, around_s: Floats) -> _NestedSets:
-    """Return the sets of the first one, two, ... tasks in an order."""
+    """Return the sets of the first one, two, three and so on of ``tasks`` in an order."""
     if load.reach is None:
         return _NestedSets(order=order, around_s=around_s, reach=None)
     # Tasks without nodes have no area, so any positive reach is valid.
@@ -130,7 +134,7 @@ def _nest_tasks(load: SupplyLoad, tasks: _Positions, order: _Positions, around_s
 def _bound_nested_sets(
     load: SupplyLoad, nests: Sequence[_NestedSets], tasks: _Positions, around_s: Floats, low_s: float
 ) -> float:
-    """Return the largest bound of all sets, at least ``low_s``.
+    """Return the largest bound that the area of any of the sets gives, at least ``low_s``.
 
     ``around_s`` is head plus tail of each task.
     """
@@ -156,7 +160,7 @@ def _largest(nests: Sequence[_NestedSets], area: Floats) -> float:
 
 
 def bound_by_turns(load: SupplyLoad, tasks: _Positions) -> float:
-    """Return a bound from the number of tasks that must run in turn on a node."""
+    """Return a lower bound on the time of tasks, from how many of them must run in turn on some node."""
     shortest_s, rate = load.front.shortest_s[tasks], load.front.least_rate[tasks]
     if float(rate.sum()) <= 1.0:
         return 0.0
@@ -172,10 +176,10 @@ def bound_by_turns(load: SupplyLoad, tasks: _Positions) -> float:
 
 
 def bound_by_area(load: SupplyLoad, tasks: _Positions, head_s: Floats, tail_s: Floats, low_s: float) -> float:
-    """Return a bound for tasks with these heads and tails, at least ``low_s``.
+    """Return a bound on the makespan from the area of tasks with these heads and tails, at least ``low_s``.
 
-    *Combination*: ``a + area + b <= T`` for every set of tasks whose heads are at least a and tails at least
-    b. Three refinements:
+    A makespan T is possible only if ``a + area + b <= T`` for every set of tasks whose heads are at least a
+    and whose tails are at least b. There are three refinements:
 
     - k tasks can use at most the k best nodes at once;
     - a task may last no longer than T minus its head and tail, so a moldable task must be wide, which
@@ -196,7 +200,7 @@ def bound_by_area(load: SupplyLoad, tasks: _Positions, head_s: Floats, tail_s: F
 
 
 def _turns_between(load: SupplyLoad, tasks: _Positions, head_s: Floats, tail_s: Floats) -> float:
-    """Return the largest ``bound_by_turns`` of sets with a head and a tail threshold."""
+    """Return the largest head plus ``bound_by_turns`` plus tail over sets with late heads and long tails."""
     best = 0.0
     if load.all_at_once(tasks):
         return best
@@ -209,7 +213,7 @@ def _turns_between(load: SupplyLoad, tasks: _Positions, head_s: Floats, tail_s: 
 
 
 def _pick_thresholds(values: Floats, number: int) -> list[float]:
-    """Return at most ``number`` of the distinct values, evenly spaced by rank."""
+    """Return at most ``number`` of the distinct values, evenly spaced in the sorted list."""
     distinct = np.unique(values)
     picks: list[float] = distinct[np.unique(np.linspace(0, len(distinct) - 1, number).astype(int))].tolist()
     return picks
@@ -218,10 +222,10 @@ def _pick_thresholds(values: Floats, number: int) -> list[float]:
 def heads_after_ancestors(
     edges: PathEdges, seconds_s: Floats, base_s: Floats, loads: list[SupplyLoad], *, whole: bool
 ) -> Floats:
-    """Raise heads by the area of the ancestors of each task; ``whole``: all times are integers.
+    """Return heads raised by the area of the ancestors of each task; ``whole``: all times are integers.
 
-    *Heads by ancestors*: the combination applied to the ancestors of a task raises its head, in topological
-    order, so bounds of successive levels add up. The reverse gives tails. O(v^2 + v e) time and O(v^2) space
+    The bound by area, applied to the ancestors of a task, raises its head. This is done in topological order,
+    so bounds of successive levels add up. The reversed graph gives tails. O(v^2 + v e) time and O(v^2) space
     for v tasks and e edges; larger graphs use stages.
     """
     head_s = base_s.copy()
@@ -248,7 +252,7 @@ def heads_after_ancestors(
 def _raise_head(
     head: float, row: Floats, before: NDArray[np.int64], head_s: Floats, loads: list[SupplyLoad]
 ) -> float:
-    """Raise the head of a task by the area of its ancestors and the turns of its predecessors."""
+    """Return the head of a task, raised by the area of its ancestors and the turns of its predecessors."""
     ancestors: NDArray[np.intp] = np.flatnonzero(row > -np.inf)
     waited_for = [load for load in loads if not load.all_at_once(ancestors)]
     if not waited_for:
@@ -268,11 +272,11 @@ def _raise_head(
 
 
 _MOST_STAGES = 5_000
-"""Number of stages that are evaluated, those with the most tasks first."""
+"""Largest number of stages that are evaluated, those with the most tasks first."""
 
 
 def find_cuts(edges: PathEdges) -> _Positions:
-    """Return the positions p such that all tasks below p precede all others."""
+    """Return the positions p such that every task with an index below p precedes every other task."""
     tasks = len(edges)
     target = np.repeat(np.arange(tasks), np.diff(edges.pointer))
     last_before, first_after = np.full(tasks, -1), np.full(tasks, tasks)
@@ -288,7 +292,7 @@ def find_cuts(edges: PathEdges) -> _Positions:
 
 
 def _count_ranges(first: NDArray[np.int64], end: NDArray[np.int64], tasks: int) -> NDArray[np.int64]:
-    """Return, per position, the number of ranges from ``first`` to before ``end`` that contain it."""
+    """Return for each position the number of ranges (``first`` to ``end``, exclusive) that contain it."""
     kept = first < end
     change = np.bincount(first[kept], minlength=tasks + 2) - np.bincount(end[kept], minlength=tasks + 2)
     return np.cumsum(change)
@@ -297,12 +301,12 @@ def _count_ranges(first: NDArray[np.int64], end: NDArray[np.int64], tasks: int) 
 def heads_after_stages(
     edges: PathEdges, seconds_s: Floats, base_s: Floats, loads: list[SupplyLoad], *, whole: bool
 ) -> Floats:
-    """Raise heads by the area of the stages before each task; ``whole``: all times are integers.
+    """Return heads raised by the area of the stages before each task; ``whole``: all times are integers.
 
-    *Stages*: at a cut of the topological order, every task before precedes every task after, so bounds of
-    stages add up. A position is a cut if and only if every task before it without a successor before it is a
-    direct predecessor of every task after it without a predecessor after it. Both sides and the edges between
-    them are counted for all positions in O(v + e).
+    Stages are separated by cuts: at a cut of the topological order, every task before it precedes every task
+    after it, so bounds of stages add up. A position is a cut if and only if every task before it without a
+    successor before it is a direct predecessor of every task after it without a predecessor after it. Both
+    sides and the edges between them are counted for all positions in O(v + e).
     """
     limits = [0, *find_cuts(edges).tolist(), len(edges)]
     sizes = np.diff(limits)
@@ -321,7 +325,7 @@ def heads_after_stages(
 
 
 class _StageWalk:
-    """Heads and tails within stages, as lists of Python floats."""
+    """Computes heads and tails within stages; lists of Python floats are faster than arrays here."""
 
     def __init__(self, edges: PathEdges, seconds_s: Floats, base_s: Floats) -> None:
         self.pointer, self.before = edges.pointer.tolist(), edges.before.tolist()
@@ -329,7 +333,7 @@ class _StageWalk:
         self.head_s = base_s.tolist()
 
     def through(self, first: int, end: int, start_s: float) -> float:
-        """Raise the heads of a stage that starts at a time; return the end of its longest path."""
+        """Raise the heads in a stage that starts at ``start_s``; return the end of its longest path."""
         finish = start_s
         for task in range(first, end):
             head = max(self.head_s[task], start_s)
@@ -343,7 +347,7 @@ class _StageWalk:
         return finish
 
     def tails(self, first: int, end: int) -> Floats:
-        """Return the tail of each task within its stage."""
+        """Return the tail of each task of a stage, from its finish to the end of the stage."""
         found = [0.0] * (end - first)
         for task in range(end - 1, first - 1, -1):
             rest = found[task - first] + self.seconds_s[task]
@@ -355,19 +359,19 @@ class _StageWalk:
 
 
 _CELLS = 250_000
-"""Maximal tasks x steps x windows per tried makespan."""
+"""Largest number of tasks x steps x windows that are evaluated per tried makespan."""
 _MOST_WINDOWS = 20
-"""Maximal number of starts, and of ends, of windows."""
+"""Largest number of window starts, and of window ends."""
 _MOMENTS = (1, 2, 3, 4)
 _NOTHING = 1e-300
-"""Almost 0 seconds: infinity times 0 would be undefined."""
+"""Seconds used instead of 0, because infinity times 0 is undefined."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TimeWindows:
     """The tasks that use a supply, and the busy intervals on it.
 
-    *Windows* (energetic reasoning: P. Baptiste, C. Le Pape, W. Nuijten, Annals of Operations Research 92,
+    Energetic reasoning (P. Baptiste, C. Le Pape, W. Nuijten, Annals of Operations Research 92,
     1999): a task runs between its head and T minus its tail. Shifted to either end of that interval, part of
     it may still lie inside a window [a, b]. If these parts and the busy intervals need more than the window
     offers, T is refuted. Deviations: modes of different width; a limited number of windows; no time-bound
@@ -380,16 +384,16 @@ class TimeWindows:
     tail_s: Floats
     seconds_s: Floats
     rate: Floats
-    """Tasks x steps."""
+    """Tasks x steps: share of the supply per step of the task's front, like ``seconds_s``."""
     held_start_s: Floats
     held_finish_s: Floats
     held_rate: Floats
-    """Per busy interval."""
+    """Per busy interval: start, finish and share of the supply."""
     points: int
     """Number of starts, and of ends, of windows that are tried."""
 
     def refutes(self, limit_s: float) -> bool:
-        """Return whether the tasks cannot all finish by a time."""
+        """Return whether it is impossible that all tasks finish by ``limit_s``."""
         end_s, slack = limit_s - self.tail_s, SLACK * limit_s
         fits = self.seconds_s <= (end_s - self.head_s + slack)[:, None]
         if not fits.any(axis=1).all():
@@ -418,20 +422,20 @@ class TimeWindows:
 
 
 def _sum_taken(rate: Floats, inside: Floats) -> Floats:
-    """Return, per window, the least share of the supply that all tasks take."""
+    """Return for each window the least amount of the supply that all tasks together take in it."""
     taken: Floats = (rate * np.maximum(inside, _NOTHING)).min(axis=1).sum(axis=0)
     return taken
 
 
 def _pick_times(values: Floats, number: int) -> Floats:
-    """Return at most ``number`` of the distinct values, including the first and the last."""
+    """Return at most ``number`` of the distinct values, including the least and the largest."""
     distinct = np.unique(values)
     chosen: Floats = distinct[np.unique(np.linspace(0, len(distinct) - 1, number).astype(int))]
     return chosen
 
 
 def build_windows(instance: Instance, load: SupplyLoad, head_s: Floats, tail_s: Floats) -> TimeWindows | None:
-    """Return the tasks and busy intervals of a supply; None if there are too many tasks or none uses it."""
+    """Return the windows argument for a supply; None if there are too many tasks or none uses the supply."""
     front = load.front
     tasks = np.flatnonzero(front.area > 0)
     cells = len(tasks) * front.step_s.shape[1]
@@ -453,7 +457,7 @@ def build_windows(instance: Instance, load: SupplyLoad, head_s: Floats, tail_s: 
 
 
 def _busy_intervals(instance: Instance, supply: Supply) -> tuple[Floats, Floats, Floats]:
-    """Return start, finish and share of the supply of all intervals in which nodes are busy.
+    """Return three columns for the intervals in which nodes are busy: start, finish, share of the supply.
 
     Busy nodes are limited to the capacity of their machine. A supply of a resource, or with rounding, has no
     busy intervals.

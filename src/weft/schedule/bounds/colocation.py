@@ -1,4 +1,4 @@
-"""Bounds by co-location of tasks that share a machine or whose data would arrive too late otherwise."""
+"""Bounds by co-location: some tasks must share a host, because their data would arrive too late otherwise."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from weft.workflow.task_graph import COMPUTE, Floats
 
 _ROUNDS = 4
 _CELLS = 500_000
-"""Maximal tasks x hosts; above it every task is counted at its best host."""
+"""Largest number of tasks x hosts; above it every task is counted at its best host."""
 _MOST_RAISED = 2_000
-"""Number of tasks up to which heads and tails are raised."""
+"""Largest number of tasks for which heads and tails are raised."""
 _MOST_SETS = 64
-"""Number of clusters whose subsets are evaluated, the largest first."""
+"""Largest number of clusters whose subsets are evaluated, the largest clusters first."""
 
 _Numbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ColocationBound:
-    """Edges that may tie tasks, and the work of tasks per place (a host or a machine).
+    """The bound by co-location of one instance; a place is a host or a machine.
 
     If head, transfer between two hosts and tail of an edge together exceed T, its two tasks must be on one
     host. Such tasks form clusters, and the work of a cluster must be done by one host; if no host can do it
@@ -41,7 +41,7 @@ class ColocationBound:
     instance: Instance
     source: _Numbers
     target: _Numbers
-    """Per edge."""
+    """Per edge: the task at its start and the task at its end."""
     moving: TransferBounds
     shortest_s: Floats
     tied: tuple[_Numbers, _Numbers]
@@ -49,10 +49,10 @@ class ColocationBound:
     seconds_s: Floats
     """Tasks x places: the seconds of the fastest mode; infinity if there is none."""
     share_s: Floats
-    """Tasks x places: the least node-seconds over the nodes of the place."""
+    """Tasks x places: the least node-seconds divided by the nodes of the place."""
 
     def refutes(self, limit_s: float, head_s: Floats, tail_s: Floats) -> bool:
-        """Return whether the tasks cannot all finish by a time."""
+        """Return whether it is impossible that all tasks finish by ``limit_s``, given heads and tails."""
         limit_s *= 1 + SLACK
         for turn in range(_ROUNDS):
             if (head_s + self.shortest_s + tail_s > limit_s).any():
@@ -70,7 +70,7 @@ class ColocationBound:
         return False
 
     def _clusters(self, limit_s: float, head_s: Floats, tail_s: Floats) -> _TaskClusters | None:
-        """Tie the edges whose data would arrive too late; None if no tasks are tied."""
+        """Return the clusters of tasks that must share a place by ``limit_s``; None if there are none."""
         whole = self.shortest_s + tail_s
         arrival = (head_s + self.shortest_s)[self.source] + self.moving.apart_s
         late = (arrival + whole[self.target] > limit_s) & (self.moving.apart_s > 0)
@@ -108,7 +108,7 @@ class ColocationBound:
 
 
 def _one_after_another(near: _Numbers, task: _Numbers, share_s: Floats, base_s: Floats) -> Floats:
-    """Return the time that the predecessors of each task on its host need before it."""
+    """Return for each task the time when its predecessors (``near``) on its host can have finished."""
     least = np.full(len(base_s), np.inf)
     np.minimum.at(least, task, base_s[near])
     total = np.bincount(task, share_s[near], len(base_s))
@@ -124,16 +124,16 @@ class _TaskClusters:
     """The tasks of cluster c are in ``order`` from ``first[c]``."""
     size: _Numbers
     needs_s: Floats
-    """Tasks x places."""
+    """Tasks x places: seconds of the place that a task needs; infinity if it cannot be there."""
     share_s: Floats
-    """Clusters x places."""
+    """Clusters x places: sum of ``needs_s`` over the tasks of the cluster."""
     head_s: Floats
     tail_s: Floats
     """Per cluster: the minimum over its tasks."""
 
     @classmethod
     def of(cls, label: _Numbers, needs_s: Floats, head_s: Floats, tail_s: Floats) -> _TaskClusters:
-        """Sum the tasks of every cluster."""
+        """Return the clusters, given the cluster of each task; needs of their tasks are summed."""
         order, size = np.argsort(label, kind="stable"), np.bincount(label)
         first = np.cumsum(size) - size
         return cls(
@@ -148,7 +148,7 @@ class _TaskClusters:
         )
 
     def overloaded(self, limit_s: float, head_s: Floats, tail_s: Floats) -> bool:
-        """Return whether some cluster fits on no place; exclude the places where a cluster does not fit."""
+        """Return whether a cluster fits nowhere; set ``share_s`` to infinity where a cluster does not fit."""
         self.share_s[(self.head_s + self.tail_s)[:, None] + self.share_s > limit_s] = np.inf
         if np.isinf(self.share_s).all(axis=1).any():
             return True
@@ -162,7 +162,7 @@ class _TaskClusters:
         return False
 
     def _latest_s(self, tasks: _Numbers, head_s: Floats, tail_s: Floats) -> Floats:
-        """Return per place a lower bound of the last finish, from tasks with late heads or long tails."""
+        """Return for each place a lower bound on the makespan if all given tasks run there."""
         head_s, tail_s, needs_s = head_s[tasks], tail_s[tasks], self.needs_s[tasks]
         late, far = np.argsort(-head_s, kind="stable"), np.argsort(-tail_s, kind="stable")
         after = (head_s[late] + np.minimum.accumulate(tail_s[late]))[:, None] + needs_s[late].cumsum(axis=0)
@@ -171,7 +171,7 @@ class _TaskClusters:
 
 
 def _label_components(tasks: int, first: _Numbers, second: _Numbers) -> _Numbers:
-    """Return the connected component of each task in a graph of pairs."""
+    """Return the number of each task's connected component in the graph of the pairs (first, second)."""
     label = np.arange(tasks)
     while True:
         least = np.minimum(label[first], label[second])
@@ -187,7 +187,7 @@ def _label_components(tasks: int, first: _Numbers, second: _Numbers) -> _Numbers
 def find_colocation(
     instance: Instance, modes: list[BoundModes], moving: TransferBounds, shortest_s: Floats
 ) -> ColocationBound | None:
-    """Return the bound for an instance; None if no tasks must share a place."""
+    """Return the bound by co-location for an instance; None if no tasks can be forced to share a place."""
     graph, tied = instance.graph, _bound_pairs(instance)
     if not (glue := bool(moving.apart_s.any())) and not len(tied[0]):
         return None
@@ -216,7 +216,10 @@ def _bound_pairs(instance: Instance) -> tuple[_Numbers, _Numbers]:
 
 
 def _tables(instance: Instance, modes: list[BoundModes], place: NDArray[np.intp]) -> tuple[Floats, Floats]:
-    """Return seconds and share of every task at every place; large tables have a single place, "anywhere"."""
+    """Return two tables (tasks x places): seconds, and node-seconds over the nodes of the place.
+
+    If the tables would be too large, they have a single column for the best place.
+    """
     tasks, places = len(instance), int(place.max()) + 1
     capacity = np.bincount(place, instance.capacity, places)
     capacity[place[instance.unlimited]] = np.inf

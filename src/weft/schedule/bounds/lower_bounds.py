@@ -1,4 +1,4 @@
-"""The lower bounds of an instance by six arguments, from cheap to expensive; each uses those before it."""
+"""Lower bounds of an instance by six arguments, from cheap to expensive; each uses results of the others."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ from weft.schedule.bounds.supplies import build_front, list_supplies
 from weft.workflow.task_graph import Floats
 
 _DEEP_LOADS = 2
-"""Number of supplies for the expensive arguments, the tightest first."""
+"""Number of supplies for the expensive arguments: those that gave the highest bounds."""
 _MOST_ANCESTORS = 1_000
-"""Number of tasks up to which heads use all ancestors."""
+"""Largest number of tasks for which heads include the area of all ancestors."""
 _MOST_BOTH_WAYS = 100
-"""Number of tasks up to which tails include area, too."""
+"""Largest number of tasks for which tails include area as well."""
 _EXACT = 60
-"""Number of tasks up to which the longest refuted makespan is searched exactly."""
+"""Largest number of tasks for which the longest refuted makespan is searched exactly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """Lower bounds of the makespan in seconds; later ones are 0 if they do not improve on the others."""
+    """Lower bounds of the makespan in seconds; the last three are 0 if they do not improve on the others."""
 
     critical_path_s: float
     area_s: float
@@ -76,7 +76,7 @@ class Bounds:
 
     @property
     def best_s(self) -> float:
-        """Return the largest bound."""
+        """Return the largest bound, rounded up if the optimal makespan is an integer."""
         return self._rounded(max(self.parts.values()))
 
     @property
@@ -91,13 +91,13 @@ class Bounds:
 
 @np.errstate(over="ignore")  # times that overflow are refused elsewhere
 def lower_bounds(instance: Instance) -> Bounds:
-    """Compute the bounds of an instance.
+    """Return the lower bounds of an instance.
 
     - *critical path* (``paths``): on every path, each task takes its fastest mode, necessary transfers take
       their least time, and for heterogeneous machines the best machine is chosen per path;
     - *area* (``supplies``): every task needs its least share of the platform;
     - *combination* (``area``): sets of tasks need their area between their heads and tails;
-    - *levels* (``area``): heads and tails include the area of all tasks before and after;
+    - *levels* (``area``): heads and tails include the area of the tasks before and after a task;
     - *co-location* (``colocation``): tasks that must share a host or machine need their time there;
     - *windows* (``area``): work that cannot lie outside a time window must fit into it.
 
@@ -138,7 +138,7 @@ class _BoundCase:
         self.tail_s = tails(graph, self.shortest_s, edge_s)
 
     def critical_path_s(self) -> float:
-        """Return the length of the longest path."""
+        """Return the length of the longest path; heads and tails are raised by the paths on each machine."""
         longest = 0.0
         if (found := follow_machine_paths(self.instance, self.modes)) is not None:
             self.head_s = np.maximum(self.head_s, found.head_s)
@@ -150,7 +150,7 @@ class _BoundCase:
         return float((self.head_s + self.shortest_s + self.tail_s).max(initial=0.0))
 
     def loads(self) -> list[SupplyLoad]:
-        """Return the loads of all supplies that tasks use."""
+        """Return the demand of all tasks for each supply that some task uses."""
         widest = widest_nodes(self.modes, len(self.instance))
         supplies = list_supplies(self.instance, self.modes)
         fronts = [build_front(self.instance, self.modes, supply) for supply in supplies]
@@ -161,7 +161,7 @@ class _BoundCase:
         ]
 
     def levels_s(self, loads: list[SupplyLoad]) -> float:
-        """Raise heads and tails by area; return the resulting bound."""
+        """Raise heads and tails by the area of other tasks; return the resulting bound."""
         if not loads:
             return 0.0
         graph, tasks = self.instance.graph, np.arange(len(self.instance))

@@ -13,7 +13,7 @@ from weft.records import dataclass
 from weft.workflow.task_graph import TRANSFER, Floats, Indices
 
 _ROUNDING = 1e-9
-"""Relative tolerance when sums of amounts are compared with a budget."""
+"""Relative tolerance with which sums of amounts are compared with a budget."""
 
 _Positions = NDArray[np.intp]
 
@@ -35,15 +35,18 @@ class BoundModes:
     machine: Indices
     nodes: NDArray[np.int64]
     demand: Floats | None
-    """Modes x resources; None if ``demand`` of the graph applies to all modes."""
+    """Modes x resources: amounts; None if ``demand`` of the graph applies to all modes."""
     unit_s: Floats
-    """Rows x modes."""
+    """Rows x modes: seconds at scale 1."""
 
     def __len__(self) -> int:
         return len(self.machine)
 
     def least_by(self, group: NDArray[np.intp], values: Floats) -> tuple[_Positions, Floats]:
-        """Return the groups of machines that occur and, per row of values, the minimum within each group."""
+        """Return the groups of machines that occur, and the minimum of each row of ``values`` in each group.
+
+        ``group`` is the group of each machine; ``values`` is rows x modes.
+        """
         groups = group[self.machine]
         order = np.argsort(groups, kind="stable")
         starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
@@ -51,7 +54,7 @@ class BoundModes:
 
 
 def collect_modes(instance: Instance) -> list[BoundModes]:
-    """Return the modes of all compute tasks."""
+    """Return the modes of all compute tasks; tasks with equal machines and node counts are joined."""
     parts = [part for group in instance.groups for part in _parts(instance, group)]
     alike: dict[tuple[bytes, ...], list[BoundModes]] = {}
     for part in parts:
@@ -69,7 +72,7 @@ def shortest_seconds(modes: list[BoundModes], tasks: int) -> Floats:
 
 
 def widest_nodes(modes: list[BoundModes], tasks: int) -> Floats:
-    """Return the largest number of nodes of each task."""
+    """Return the largest number of nodes of each task; 0 for tasks without nodes."""
     widest = np.zeros(tasks)
     for found in modes:
         widest[found.tasks] = float(found.nodes.max())
@@ -77,7 +80,7 @@ def widest_nodes(modes: list[BoundModes], tasks: int) -> Floats:
 
 
 def _parts(instance: Instance, group: ModeGroup) -> Iterator[BoundModes]:
-    """Split a group by the machines its tasks are pinned to."""
+    """Yield the modes of a group, split by the machines to which its tasks are pinned."""
     affordable = _affordable_modes(instance, group)
     if not instance.pinned:
         yield _read(instance, group, group.tasks, affordable)
@@ -91,7 +94,7 @@ def _parts(instance: Instance, group: ModeGroup) -> Iterator[BoundModes]:
 
 
 def _affordable_modes(instance: Instance, group: ModeGroup) -> _Positions:
-    """Return the modes that no budget excludes."""
+    """Return the modes of a group that keep every budget if all other tasks consume their least."""
     everything = np.arange(len(group))
     if group.consumption is None:
         return everything
@@ -126,7 +129,7 @@ def _read(instance: Instance, group: ModeGroup, tasks: Indices, kept: _Positions
 
 
 def _stack(parts: list[BoundModes]) -> BoundModes:
-    """Concatenate the rows of several parts."""
+    """Return several parts with equal modes as one, with their rows concatenated."""
     if len(parts) == 1:
         return parts[0]
     first = np.cumsum([0] + [len(part.unit_s) for part in parts]).tolist()
@@ -142,11 +145,11 @@ def _stack(parts: list[BoundModes]) -> BoundModes:
 
 
 _LARGEST = 2.0**40
-"""Above this, rounding hides whether a number is an integer."""
+"""For larger numbers rounding hides whether they are integers."""
 _TOGETHER = 500_000
-"""Entries checked at a time."""
+"""Number of table entries checked at a time."""
 _FEW = 64
-"""Number of rows up to which equal columns (identical machines) are checked once."""
+"""Largest number of rows of a table whose equal columns (identical machines) are checked only once."""
 
 
 def has_whole_times(instance: Instance, modes: list[BoundModes]) -> bool:
@@ -165,7 +168,7 @@ def _given_whole(instance: Instance) -> bool:
 
 
 def _data_whole(instance: Instance) -> bool:
-    """Check every edge and transfer over every link."""
+    """Return whether all edges and transfers take whole seconds over every link."""
     graph, network = instance.graph, instance.network
     if len(np.unique(network.host)) == 1:
         return True
@@ -180,7 +183,7 @@ def _data_whole(instance: Instance) -> bool:
 
 
 def _seconds_whole(found: BoundModes) -> bool:
-    """Check every task in every distinct mode, in chunks."""
+    """Return whether all tasks take whole seconds in all modes."""
     unit_s = found.unit_s
     if len(unit_s) <= _FEW:
         unit_s = np.unique(unit_s, axis=1)

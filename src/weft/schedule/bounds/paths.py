@@ -15,7 +15,7 @@ from weft.workflow.task_graph import COMPUTE, TRANSFER, Floats, Indices, TaskGra
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PathEdges:
-    """The predecessors of each task, with tasks in topological order."""
+    """The predecessors of each task (CSR) and the transfer seconds from them; tasks in topological order."""
 
     pointer: NDArray[np.int64]
     before: NDArray[np.int64]
@@ -26,13 +26,13 @@ class PathEdges:
 
 
 def forward_edges(graph: TaskGraph, moving_s: Floats) -> PathEdges:
-    """Return the predecessors."""
+    """Return the predecessors of each task, with transfer seconds ``moving_s`` per edge."""
     before = graph.predecessor.astype(np.int64)
     return PathEdges(pointer=graph.predecessor_pointer, before=before, moving_s=moving_s)
 
 
 def backward_edges(graph: TaskGraph, moving_s: Floats) -> PathEdges:
-    """Return the successors as predecessors of the reversed graph; tasks are numbered from the last one."""
+    """Return the successors as predecessors in the reversed graph; tasks are numbered from the last one."""
     lengths = np.diff(graph.successor_pointer)[::-1]
     pointer = np.concatenate([[0], np.cumsum(lengths)])
     first = graph.successor_pointer[:-1][::-1]
@@ -42,7 +42,10 @@ def backward_edges(graph: TaskGraph, moving_s: Floats) -> PathEdges:
 
 
 def heads(graph: TaskGraph, seconds_s: Floats, earliest_s: Floats, moving_s: Floats | None = None) -> Floats:
-    """Return the earliest start of each task, given the seconds of tasks and of transfers on edges."""
+    """Return the earliest start of each task.
+
+    ``seconds_s`` and ``earliest_s`` are per task, ``moving_s`` (transfer times) per edge.
+    """
     pointer, before = graph.predecessor_pointer.tolist(), graph.predecessor.tolist()
     seconds, found = seconds_s.tolist(), earliest_s.tolist()
     moving = [0.0] * len(before) if moving_s is None else moving_s.tolist()
@@ -81,21 +84,21 @@ def tails(
 
 
 _PAIRS = 400
-"""Maximal number of pairs of candidate sets; with more of them data are counted as free."""
+"""Largest number of pairs of candidate sets; with more pairs all transfers are assumed to take 0 s."""
 
 _Numbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TransferBounds:
-    """Least transfer times."""
+    """Lower bounds of transfer times."""
 
     edge_s: Floats
-    """Per edge (in the order of predecessors)."""
+    """Per edge (in the order of predecessors): least seconds of its data, whatever the machines."""
     apart_s: Floats
-    """Per edge, if its two tasks are on different hosts; 0 if that is impossible or gives no bound."""
+    """Per edge: least seconds if its two tasks are on different hosts; 0 if there is no such bound."""
     transfer_s: Floats
-    """Per task: seconds of a transfer; 0 for other tasks."""
+    """Per task: least seconds of a transfer task; 0 for other tasks."""
 
 
 def bound_transfers(instance: Instance) -> TransferBounds:
@@ -140,7 +143,7 @@ class _CandidateSets:
             self.sets.append(np.array([machine]))
 
     def least(self, source: Indices, target: Indices) -> tuple[Floats, Floats]:
-        """Return latency and seconds per byte of the fastest link per pair; nan if no transfer is needed."""
+        """Return least latency and seconds per byte for each pair of variables; nan if none is needed."""
         free = (np.full(len(source), np.nan), np.full(len(source), np.nan))
         first, second = self.of_variable[source], self.of_variable[target]
         codes, inverse = np.unique(first * len(self.sets) + second, return_inverse=True)
@@ -152,7 +155,7 @@ class _CandidateSets:
         return values[:, 0], values[:, 1]
 
     def _common(self, codes: _Numbers) -> bool:
-        """Return whether some machine is in all sets that occur."""
+        """Return whether some machine is in all candidate sets that occur in the coded pairs."""
         occurring = np.unique(np.concatenate(np.divmod(codes, len(self.sets))))
         counts = np.zeros(len(self.network.host), dtype=np.int64)
         for index in occurring.tolist():
@@ -175,7 +178,7 @@ class _CandidateSets:
 
 
 def _least_apart(links: Floats, shared: NDArray[np.intp]) -> float:
-    """Return the least entry off the diagonal, or on it for locations with several hosts."""
+    """Return the least entry between different locations, or within a location that has several hosts."""
     least, size = float(links[shared, shared].min(initial=np.inf)), len(links)
     if size > 1:
         # All entries except the last, in rows one longer: the diagonal becomes the first column.
@@ -185,16 +188,16 @@ def _least_apart(links: Floats, shared: NDArray[np.intp]) -> float:
 
 
 _CELLS = 3_000_000
-"""Maximal tasks x machines."""
+"""Largest number of tasks x machines for ``follow_machine_paths``."""
 _LINKS = 60_000_000
-"""Maximal edges x locations x locations."""
+"""Largest number of edges x locations x locations for ``follow_machine_paths``."""
 _TOGETHER = 500_000
-"""Cells computed at a time."""
+"""Approximate number of table cells computed at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MachinePaths:
-    """Heads, tails and the longest path by machine."""
+    """Heads, tails and the longest path, computed with the times of every task on every machine."""
 
     head_s: Floats
     tail_s: Floats
@@ -203,10 +206,10 @@ class MachinePaths:
 
 
 def follow_machine_paths(instance: Instance, modes: list[BoundModes]) -> MachinePaths | None:
-    """Return the bounds by machine; None if the instance is too large or they cannot be better.
+    """Return bounds from paths on each machine; None if the instance is too large or they cannot be better.
 
-    ``follow_machine_paths`` is sharper for heterogeneous machines: it computes the earliest finish of every
-    task on every machine, with each predecessor on the machine that is best for this one task. Machines are
+    The bounds are sharper for heterogeneous machines. They use the earliest finish of every task on every
+    machine, with each predecessor on the machine that is best for this one task. Machines are
     never busy and a task may be on several machines for several successors; both only decrease times.
     Backwards it gives tails. O(e (p + l^2)) for e edges, p machines and l network locations; large instances
     are skipped.
@@ -224,7 +227,7 @@ def follow_machine_paths(instance: Instance, modes: list[BoundModes]) -> Machine
 
 
 def _one_place_is_best(instance: Instance, modes: list[BoundModes]) -> bool:
-    """Return whether one machine is the fastest for every task; all shortest paths are there."""
+    """Return whether one machine is the fastest for every task, so that bounds by machine are not better."""
     graph, best = instance.graph, np.ones(len(instance.machines), dtype=bool)
     for found in modes:
         machine, unit_s = found.least_by(np.arange(len(best)), found.unit_s)
@@ -246,7 +249,7 @@ def _allowed_machines(instance: Instance, variable: int) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Direction:
-    """The edges in forward or backward direction."""
+    """The edges of the graph in forward or backward direction (CSR)."""
 
     forwards: bool
     pointer: _Numbers
@@ -282,7 +285,7 @@ def _direction(graph: TaskGraph, *, forwards: bool) -> _Direction:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _PathTimes:
-    """Tasks x machines; infinity where a task cannot run."""
+    """Times of tasks x machines; infinity where a task cannot run."""
 
     ready: Floats
     """Forwards: when all data have arrived; backwards: the least time after the finish."""
@@ -291,7 +294,7 @@ class _PathTimes:
 
 
 class _MachinePathWalk:
-    """Computes the times of paths in either direction."""
+    """Computes path times of all tasks on all machines, forwards or backwards."""
 
     def __init__(self, instance: Instance, modes: list[BoundModes]) -> None:
         self.instance, self.network = instance, instance.network
@@ -306,7 +309,7 @@ class _MachinePathWalk:
             self.seconds[task, _allowed_machines(instance, int(graph.variable[task]))] = 0.0
 
     def follow(self, *, forwards: bool) -> _PathTimes:
-        """Return the times of all tasks, level by level."""
+        """Return the path times of all tasks in one direction, computed level by level."""
         direction = _direction(self.graph, forwards=forwards)
         found = _PathTimes(ready=np.zeros_like(self.seconds), out=np.zeros_like(self.seconds))
         if forwards:
@@ -320,7 +323,7 @@ class _MachinePathWalk:
         return found
 
     def _arrive(self, found: _PathTimes, direction: _Direction, tasks: _Numbers) -> None:
-        """Fill ``ready`` of some tasks from their predecessors."""
+        """Fill ``ready`` of the given tasks from the ``out`` of their predecessors in this direction."""
         first = direction.pointer[tasks]
         counts = direction.pointer[tasks + 1] - first
         starts = np.cumsum(counts) - counts
@@ -342,7 +345,7 @@ class _MachinePathWalk:
         return np.asarray(np.minimum(home, arrival[:, self.location]), dtype=np.float64)
 
     def _pass(self, found: _PathTimes, direction: _Direction, tasks: _Numbers) -> None:
-        """Fill ``out`` of some tasks."""
+        """Fill ``out`` of the given tasks from their ``ready`` and their seconds."""
         moving = self.graph.kind[tasks] == TRANSFER
         plain = tasks[~moving]
         found.ready[plain] = np.where(np.isfinite(self.seconds[plain]), found.ready[plain], np.inf)
@@ -367,7 +370,7 @@ def _least_by(values: Floats, group: NDArray[np.intp], groups: int) -> Floats:
 
 
 def _levels(direction: _Direction, cells: int) -> Iterator[_Numbers]:
-    """Yield batches of tasks whose predecessors were in earlier batches, of limited size."""
+    """Yield batches of tasks, of limited size; the predecessors of a task are in earlier batches."""
     starts, near = direction.pointer.tolist(), direction.near.tolist()
     tasks = len(starts) - 1
     level = [0] * tasks

@@ -1,4 +1,4 @@
-"""Weightings of machines (supplies) and the least share of a supply that each task takes."""
+"""Supplies (weightings of machines), and the least share of a supply that each task takes."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from weft.schedule.bounds.modes import BoundModes
 from weft.workflow.task_graph import Floats
 
 _SETS = 8
-"""Number of candidate sets with their own weights, those with the most work first."""
+"""Largest number of machine sets with weights of their own, those with the most work first."""
 _ROUNDINGS = (1, 2, 3)
 _TURNS = 100
-"""Number of price adjustments; enough to reach the best prices to a thousandth."""
+"""Number of price adjustments; enough to come within a thousandth of the best prices."""
 _SAMPLE = 500
-"""Rows used in the price adjustment; the bound itself counts every task."""
+"""Approximate number of rows sampled for the price adjustment; the bound itself counts every task."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Supply:
-    """A weighting of machines."""
+    """A weighting of machines, by nodes or by one resource; all units together weigh 1."""
 
     weight: Floats
     """Per machine: weight of one node, or of one unit of a resource."""
@@ -35,7 +35,7 @@ class Supply:
     rounding: int = 0
 
     def rate(self, found: BoundModes) -> Floats:
-        """Return the share of the supply each mode takes per second; per unit if all modes take the same."""
+        """Return the share of the supply that each mode takes; per unit of demand if demands are equal."""
         weight = self.weight[found.machine]
         if self.resource is not None:
             return weight if found.demand is None else weight * self._counted(found.demand[:, self.resource])
@@ -45,7 +45,7 @@ class Supply:
         return np.asarray(weight * capacity * _round_shares(found.nodes / capacity, self.rounding))
 
     def scale(self, instance: Instance, modes: list[BoundModes]) -> Floats:
-        """Return the factor of the rates of each task: its amount, or 1 if the rates contain it."""
+        """Return a factor for the rates of each task: its resource amount, or 1 if the rates include it."""
         if self.resource is None:
             return np.ones(len(instance))
         scale = self._counted(instance.graph.demand[:, self.resource])
@@ -55,12 +55,12 @@ class Supply:
         return scale
 
     def _counted(self, amount: Floats) -> Floats:
-        """Return the amounts, rounded if ``rounding`` is set, where all weighted machines have one total."""
+        """Return a copy of the amounts; with ``rounding`` rounded as shares of the largest total."""
         each = float(self.capacity.max())
         return each * _round_shares(amount / each, self.rounding) if self.rounding else amount.copy()
 
     def reach(self) -> tuple[Floats, Floats] | None:
-        """Return numbers of nodes and the largest share of the supply they can take at once.
+        """Return numbers of nodes, and the largest share of the supply that so many nodes can take at once.
 
         None if all weights are equal, so that few tasks cannot choose better nodes.
         """
@@ -72,14 +72,14 @@ class Supply:
 
 
 def _round_shares(share: Floats, rounding: int) -> Floats:
-    """Round shares such that shares that fit together still sum to at most 1."""
+    """Return rounded shares; shares that sum to at most 1 still do so after rounding."""
     parts = (rounding + 1) * share
     exact = np.abs(parts - np.rint(parts)) <= 1e-9 * np.maximum(1.0, parts)
     return np.where(exact, share, np.floor(parts) / rounding)
 
 
 def list_supplies(instance: Instance, modes: list[BoundModes]) -> list[Supply]:
-    """Return the distinct supplies to try.
+    """Return the distinct supplies for which area bounds are computed.
 
     For any weights y >= 0 of machines such that all nodes together weigh 1, a task takes at least ``min over
     its modes of y[machine] * nodes * seconds`` and all tasks together at most the makespan (the dual of
@@ -123,7 +123,7 @@ def _node_supplies(instance: Instance, modes: list[BoundModes]) -> Iterator[Supp
 
 
 def _confining_sets(modes: list[BoundModes], unlimited: NDArray[np.bool_]) -> list[Floats]:
-    """Return the sets of machines (as 0 and 1) to which some tasks are restricted, largest load first."""
+    """Return the sets of machines (as 0 and 1) to which some tasks are restricted, most loaded first."""
     loads: dict[bytes, float] = {}
     for found in modes:
         inside = np.zeros(len(unlimited))
@@ -137,7 +137,7 @@ def _confining_sets(modes: list[BoundModes], unlimited: NDArray[np.bool_]) -> li
 
 
 def _adjust_prices(modes: list[BoundModes], nodes: Floats, starts: list[Floats]) -> Floats:
-    """Raise the prices of overloaded machines repeatedly; return the best prices found."""
+    """Return the prices of nodes with the highest bound, found by raising prices of overloaded machines."""
     rows = [_sample_requests(found) for found in modes]
     values = [_cheapest_requests(rows, start)[0] for start in starts]
     best_value = max(values)
@@ -156,7 +156,7 @@ def _adjust_prices(modes: list[BoundModes], nodes: Floats, starts: list[Floats])
 
 
 _Request = tuple[NDArray[np.intp], Floats, Floats]
-"""Machine per mode; node-seconds per row and mode; weight of each row."""
+"""Machine of each mode, node-seconds (rows x modes), and weight of each row."""
 
 
 def _sample_requests(found: BoundModes) -> _Request:
@@ -193,9 +193,9 @@ def _resource_supplies(instance: Instance) -> Iterator[Supply]:
 
 _MOST_STEPS = 48
 _SORTED = 1_000_000
-"""Tables with more entries are not sorted: their fronts have one step."""
+"""Tables with more entries than this are not sorted: their fronts have only one step."""
 _TOGETHER = 500_000
-"""Entries computed at a time."""
+"""Approximate number of table entries computed at a time."""
 
 _Steps = tuple[Floats, Floats, Floats]
 """Seconds, rate and area, each rows x steps."""
@@ -203,7 +203,7 @@ _Steps = tuple[Floats, Floats, Floats]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AreaFront:
-    """The fronts of all tasks. ``row`` is the row of steps of a task; steps get longer and cheaper.
+    """The fronts of all tasks for one supply; the steps of a row get longer and have lower rates.
 
     The *front* of a task is its least area given a maximal duration: only modes that no other mode beats in
     both seconds and rate are kept. If there are too many, adjacent modes are merged into a step with the
@@ -214,7 +214,7 @@ class AreaFront:
     scale_s: Floats
     scale_rate: Floats
     step_s: Floats
-    """Rows x steps, ascending; the last step of a row is repeated."""
+    """Rows x steps: seconds, ascending; the last step of a row is repeated."""
     step_rate: Floats
     cheapest: Floats
     """Rows x steps: the least area (seconds x rate) of a step and those before it."""
@@ -230,7 +230,7 @@ class AreaFront:
     """Whether a limit of the duration can increase the area of some task."""
 
     def area_within(self, limit_s: Floats, tasks: NDArray[np.intp] | None = None) -> Floats:
-        """Return the least area of tasks with limited durations; infinity where no mode is short enough."""
+        """Return the least area of each task within its limit; infinity where no mode is short enough."""
         chosen = slice(None) if tasks is None else tasks
         row, scale_s = self.row[chosen], self.scale_s[chosen]
         fitting = (self.step_s[row] * scale_s[:, None] <= limit_s[:, None]).sum(axis=1)
@@ -238,7 +238,7 @@ class AreaFront:
         return np.where(fitting > 0, area, np.inf)
 
     def backwards(self) -> AreaFront:
-        """Return the fronts with the tasks in reverse order."""
+        """Return the same fronts with the tasks in reverse order."""
         return replace(
             self,
             row=self.row[::-1],
@@ -293,7 +293,7 @@ def _pad(steps: Floats, width: int) -> Floats:
 
 
 def _step(unit_s: Floats, rate: Floats) -> _Steps:
-    """Merge all modes of every row into one step."""
+    """Return one step per row, with the least seconds, rate and area of all modes."""
     shortest = unit_s.min(axis=1, keepdims=True)
     return shortest, np.full_like(shortest, rate.min()), (unit_s * rate).min(axis=1, keepdims=True)
 
