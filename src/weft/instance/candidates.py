@@ -38,10 +38,7 @@ def nodes_taken(cores: float, count: Indices, node_is_core: NDArray[np.bool_]) -
 
 
 def amounts_taken(graph: TaskGraph, by_count: AmountsByCount, task: int, count: Indices) -> Floats | None:
-    """Return the amounts of a task (modes x names) for the node counts of its modes.
-
-    None if they do not depend on the count.
-    """
+    """Return a task's amounts (modes x names) for node counts; None if they do not depend on the count."""
     rows = by_count.of(task)
     return rows[np.searchsorted(graph.count_sets[graph.counts[task]], count)] if len(rows) else None
 
@@ -111,10 +108,7 @@ def list_conditions(instance: Instance, task: int) -> list[tuple[str, list[bool]
 def _intersect(
     graph: TaskGraph, filters: _MachineFilter, masks: list[_Mask], of_task: list[int]
 ) -> Candidates:
-    """Return for each variable the machines that all its tasks accept; raises Infeasible if there are none.
-
-    ``masks`` are the distinct sets of accepted machines, ``of_task`` the index of each task's set.
-    """
+    """Return for each variable the machines that all its tasks accept; raises Infeasible if none."""
     of_variable = [0] * len(graph.variables)
     combined: dict[tuple[int, int], int] = {}
     for task, variable in enumerate(graph.variable.tolist()):

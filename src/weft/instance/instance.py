@@ -110,10 +110,7 @@ def group_modes(
 
 
 def _amount_patterns(graph: TaskGraph) -> NDArray[np.int64]:
-    """Return a number per task; tasks with equal numbers have equal amounts for every node count.
-
-    0 means that the amounts do not depend on the node count.
-    """
+    """Return a number per task, equal for tasks with equal amounts at every count; 0 if amounts are fixed."""
     tables = (graph.demand_by_count, graph.consumption_by_count)
     varied = sum(np.diff(table.pointer) for table in tables) > 0
     patterns = np.zeros(len(graph), dtype=np.int64)
@@ -273,10 +270,7 @@ class Instance:
         return self.link_s(source, target, size, files, float(graph.edge_seconds[edge]))
 
     def link_s(self, source: int, target: int, size: float, files: float, fixed_s: float) -> float:
-        """Return the seconds to transfer files between two machines; 0 on the same host.
-
-        ``size`` is the bytes of all files, ``files`` their number, ``fixed_s`` additional seconds.
-        """
+        """Return the transfer seconds of ``files`` files with ``size`` bytes in total; 0 on the same host."""
         network = self.network
         if network.host[source] == network.host[target]:
             return 0.0

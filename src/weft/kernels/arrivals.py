@@ -30,9 +30,7 @@ class Arrivals(NamedTuple):
     at_home: Doubles
     """Per host: time when the data that are produced on it are complete."""
     turn: Indices
-    """One element: number of calls of ``gather_data``. It marks current entries, so that nothing has to be
-    cleared.
-    """
+    """One element: number of calls of ``gather_data``; entries with other numbers are stale."""
 
 
 @kernel

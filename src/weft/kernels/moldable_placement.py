@@ -69,10 +69,7 @@ class CriticalPaths(NamedTuple):
 def allot_nodes(
     tasks: TaskArrays, modes: AllotmentModes, communication: Doubles, mode: Indices, paths: CriticalPaths
 ) -> int:
-    """Fill ``mode`` with the mode of every task; return the number of steps.
-
-    ``communication`` is in seconds per edge.
-    """
+    """Fill ``mode`` with a mode per task and return the number of steps; ``communication`` is per edge."""
     area = 0.0
     for task in range(tasks.number):
         mode[task] = modes.first[task]

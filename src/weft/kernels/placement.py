@@ -73,9 +73,7 @@ class PartialSchedule(NamedTuple):
     bound: Indices
     """Per variable: its machine; the number of machines if not bound yet."""
     waiting: Indices
-    """Per variable: head of the list of transfers that wait for it to be bound; the number of tasks ends the
-    list.
-    """
+    """Per variable: first transfer that waits for its machine; the number of tasks if there is none."""
     next_waiting: Indices
     """Per transfer: the next one in that list."""
     departure: Doubles
@@ -156,10 +154,7 @@ def load_of_mode(state: PlacementState, task: int, mode: int) -> Load:
 def start_of_mode(
     state: PlacementState, place: int, task: int, mode: int, ready: float, spent: float, limit: float
 ) -> float:
-    """Return the earliest start of a task in a mode, whose data have arrived at ``ready``.
-
-    ``limit`` is documented in ``earliest_start``.
-    """
+    """Return the earliest start of a task in a mode; ``limit`` is explained in ``earliest_start``."""
     load = load_of_mode(state, task, mode)
     if place == APPENDED:
         return earliest_append(state.machines, state.timelines, load, ready, spent)
@@ -389,10 +384,7 @@ def evaluate_task(state: PlacementState, rule: PlacementRule, task: int) -> tupl
 
 @kernel
 def gather_all_data(state: PlacementState, task: int) -> int:
-    """Compute when all input data of a task arrive; return the number of hosts that have data.
-
-    Transfers that wait for the machine of this task are included.
-    """
+    """Compute when a task's data arrive, also by waiting transfers; return the number of hosts with data."""
     tasks, _, machines, _, arrivals, schedule = state
     homes = gather_data(tasks, machines, arrivals, task, schedule.machine, schedule.finish)
     if schedule.waiting[tasks.variable[task]] == tasks.number:

@@ -65,9 +65,7 @@ class TaskArrays(NamedTuple):
     size: Doubles
     files: Doubles
     fixed: Doubles
-    """Per edge: bytes; number of files, each of which adds the latency; fixed seconds. They apply between
-    hosts only.
-    """
+    """Per edge: bytes, number of files (each adds the latency) and fixed seconds, all between hosts only."""
     after_pointer: Indices
     after: Indices
     after_edge: Indices
@@ -116,8 +114,7 @@ class MachineArrays(NamedTuple):
     hosts: int
     locations: int
     apart: int
-    """Whether every location has one host; then data arrive on all machines of a location at the same time.
-    """
+    """Whether each location has one host; then data arrive on all its machines at the same time."""
     resources: int
     form: Flags
     capacity: Integers

@@ -34,9 +34,7 @@ class QueueJobs(NamedTuple):
     before: Integers
     """Successors (CSR); per job: number of predecessors."""
     row: Integers
-    """Per job: its first choice. The choices of a task are its node counts from 0; other jobs have one
-    choice.
-    """
+    """Per job: its first choice. A task has a choice per node count from 0, other jobs have one choice."""
     most: Indices
     """Per task: its largest count; 0 if it has one choice."""
     width: Integers
@@ -162,10 +160,7 @@ def _serve(
     start: Doubles,
     finish: Doubles,
 ) -> float:
-    """Run one individual and return its makespan.
-
-    The parameters are single arrays, because each array that is passed and not used slows the loop down.
-    """
+    """Run one individual and return its makespan; few arrays are passed, because each slows the loop down."""
     free = capacity
     ready = 0
     ready_end = 0

@@ -169,18 +169,14 @@ class SelectionQueue(NamedTuple):
     """Ready compute tasks: a heap with LEAST, otherwise unordered."""
     due: Indices
     equal: Doubles
-    """``due`` is a heap of tasks that could have started by now, ordered by rank; ``equal`` are their values,
-    all 0.
-    """
+    """Heap, by rank, of tasks that could have started by now; ``equal`` are their values, all 0."""
     value: Doubles
     """Per task: its sort key; the task with the least key is placed first."""
     mode: Indices
     start: Doubles
     """Per task: cached mode and start."""
     other: Indices
-    """Per task: its second-best machine; the number of machines if there is none or the rule does not need
-    it.
-    """
+    """Per task: its second-best machine; the number of machines if there is none or it is not needed."""
     seen: Integers
     seen_other: Integers
     """Per task: ``taken`` of its best and its second-best machine when it was evaluated."""

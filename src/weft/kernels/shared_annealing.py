@@ -461,8 +461,7 @@ def _sort_by_finish(number: int, order: Indices, key: Doubles, sense: int) -> No
 
 
 DRAWS = 5
-"""Uniform numbers per step: kind of move, its object, its target, whether to shift too, target of the shift.
-"""
+"""Random numbers per step: kind of move, object, target, whether to shift too, target of the shift."""
 _ROUNDING = 1e-9
 """Relative tolerance with which an amount may exceed a limit, for rounding errors."""
 _JUSTIFYING = 3

@@ -35,9 +35,7 @@ class SingleProblem(NamedTuple):
     size: Doubles
     files: Doubles
     fixed: Doubles
-    """Per edge: bytes, files and fixed seconds; the last two are None if transfer times depend on bytes only.
-    Numba compiles another variant then.
-    """
+    """Per edge: bytes, files, fixed seconds; the last two are None if transfer times depend on bytes only."""
     after_pointer: Indices
     after: Indices
     after_edge: Indices
@@ -45,9 +43,7 @@ class SingleProblem(NamedTuple):
     inverse: Doubles
     latency: Doubles
     apart: Doubles
-    """Hosts x hosts: seconds per byte, seconds per file, and 1; all 0 within a host. The last two are None if
-    ``fixed`` is None.
-    """
+    """Hosts x hosts: seconds per byte, per file, and 1; 0 within a host. The last two may be None."""
     sinks: int
     sink: Indices
     """Tasks without successors; one of them finishes last."""
@@ -71,10 +67,7 @@ class SingleObjective(NamedTuple):
 
 
 class SingleState(NamedTuple):
-    """The current state, and order and machines of the best state.
-
-    The *line* of a machine is the sequence of its tasks.
-    """
+    """The current state and the best one; the *line* of a machine is the sequence of its tasks."""
 
     order: Indices
     position: Indices

@@ -165,10 +165,7 @@ def _due(
 
 @kernel
 def _least_slack(graph: SubtaskGraph, placed: Flags, times: SubtaskTimes, rounding: float) -> int:
-    """Return the unplaced subtask with the least slack (step 4); the number of subtasks if there is none.
-
-    Ties: lower layer, then earlier AEFT, then lower index.
-    """
+    """Return the unplaced subtask of least slack, then layer, AEFT, index (step 4); ``number`` if none."""
     number, layer, finish, latest = graph.number, graph.layer, times.finish, times.latest
     chosen = number
     least = 0.0

@@ -145,10 +145,7 @@ def _mean_duration(every: Floats, parallel: Floats) -> tuple[Floats, Floats]:
 def _join_options(
     tasks: int, task: NDArray[np.int64], count: NDArray[np.int64], seconds: Floats, share: Floats
 ) -> tuple[AllotmentModes, Indices]:
-    """Return the options sorted by task, and their node counts.
-
-    The gain of an option is the time per node that the next option saves.
-    """
+    """Return the options sorted by task, and their counts; gain: time per node that the next option saves."""
     order = np.argsort(task, kind="stable")
     count, seconds, share = count[order], seconds[order], share[order]
     per_node = seconds / count

@@ -80,10 +80,7 @@ def _tasks(instance: Instance) -> TaskArrays:
 
 
 def _first_rows(graph: TaskGraph) -> Indices:
-    """Return the first row of each task in the table of resource amounts.
-
-    Tasks whose amounts depend on the node count have a row per count, after the rows of all other tasks.
-    """
+    """Return the first row of amounts of each task; rows per node count come after all other rows."""
     pointer = graph.demand_by_count.pointer
     first = np.where(np.diff(pointer) > 0, len(graph) + pointer[:-1], np.arange(len(graph)))
     return first.astype(np.uint32)

@@ -305,10 +305,7 @@ def _count_busy(instance: Instance) -> int:
 def _successors(
     problem: kernel.ProblemArrays, busy: int, late: NDArray[np.intp]
 ) -> tuple[Indices, Indices, NDArray[np.int64]]:
-    """Return the successors (CSR) and the number of predecessors of all jobs.
-
-    The last row of the successors is an additional job that precedes all entry jobs.
-    """
+    """Return the successors of all jobs (CSR; the last row lists all entry jobs), and predecessor counts."""
     tasks = problem.tasks.number
     before = np.diff(problem.tasks.pointer.astype(np.int64))
     before[late] += 1

@@ -452,10 +452,7 @@ def _goal(objective: LinearObjective, ways: SharedModes) -> SharedGoal:
 
 
 def _descendants(graph: TaskGraph) -> NDArray[np.bool_] | None:
-    """Return a table (tasks x tasks): whether the second is a descendant of the first.
-
-    None if there are too many tasks.
-    """
+    """Return a table (tasks x tasks): whether the second descends from the first; None if too large."""
     if len(graph) > _MAX_DESCENDANT_TASKS:
         return None
     descends = np.zeros((len(graph), len(graph)), dtype=np.bool_)
@@ -693,10 +690,7 @@ class _Packing:
 def pack(
     instance: Instance, task: NDArray[np.int64], machine: NDArray[np.uint32], needs: list[Floats]
 ) -> _Packing:
-    """Return nodes and resource amounts of all modes and machines, packed into integers.
-
-    ``task`` and ``machine`` have an entry per mode; ``needs`` are the nodes, then the amounts per resource.
-    """
+    """Return nodes and amounts packed into integers; ``task``, ``machine`` and ``needs`` are per mode."""
     totals = [instance.capacity.astype(np.float64), *instance.amounts.T]
     columns = zip(needs, totals, strict=True)
     limited = [(need, _limited(instance, task, machine, need, total)) for need, total in columns]

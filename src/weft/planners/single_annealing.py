@@ -206,10 +206,7 @@ class _SingleSearch:
 
 
 def _scale(problem: SingleProblem, terms: SingleObjective) -> float:
-    """Return the mean seconds of a task and its transfers as an objective value: the unit of temperature.
-
-    If node-seconds or prices count, a quarter of their mean weight is added.
-    """
+    """Return the unit of temperature: the objective value of the mean seconds of a task and its transfers."""
     seconds = _mean(problem.seconds) + _mean(problem.size) * _mean(problem.inverse)
     if problem.fixed is not None and problem.files is not None and problem.latency is not None:
         seconds += _mean(problem.fixed) + _mean(problem.files) * _mean(problem.latency)

@@ -54,10 +54,7 @@ def check_sweep_support(instance: Instance, objective: Objective, pool: Sharing)
 
 
 def _model_violations(instance: Instance) -> Iterator[str]:
-    """Yield a reason for each property of the instance that sweep planners cannot model.
-
-    Resources are not checked, because a task uses its machine alone.
-    """
+    """Yield a reason for each property that sweep planners cannot model (resources need no check)."""
     graph, network = instance.graph, instance.network
     if (graph.kind == TRANSFER).any():
         name = _first_name(instance, graph.kind == TRANSFER)

@@ -58,9 +58,7 @@ class _ForecastModel:
         self.members: list[list[int]] = []
         """Per class: its machines, ascending."""
         self.cached: dict[tuple[tuple[int, ...], float | None], float] = {}
-        """Cached forecasts for the current speed factors, by the first unfinished tasks and the remaining
-        seconds.
-        """
+        """Cached forecasts by first unfinished tasks and remaining seconds, at current speed factors."""
         self._modes = {group: _rows(instance, group) for group in range(len(instance.groups))}
         self._group: list[int] = instance.group.tolist()
         self._seconds = instance.seconds
@@ -113,10 +111,7 @@ class _ForecastModel:
 
 
 def _stated_classes(instance: Instance, *, with_places: bool) -> list[int]:
-    """Return a class index per machine; machines of a class have equal modes, seconds and nodes.
-
-    With ``with_places`` they also have equal network locations.
-    """
+    """Return a class per machine: equal modes, seconds, nodes and, if ``with_places``, locations."""
     network = instance.network
     alone = np.bincount(network.host)[network.host] == 1
     features: list[list[object]] = [
@@ -159,10 +154,7 @@ def _remaining_end_s(
     free: _FreeNodes,
     left_s: float,
 ) -> float:
-    """Return the estimated end, in seconds from now, of the tasks that were not placed.
-
-    ``left_s`` are their mean seconds; ``placed`` and ``ends`` are the placed tasks and when they finish.
-    """
+    """Return the seconds until the tasks not placed have ended; they have ``left_s`` mean seconds."""
     means, ranks = run.mean_seconds, run.ranks
     some = placed[:: 1 + len(placed) // _SAMPLE]
     sample = [task for task in some if model.kind[task] == COMPUTE and model.choices(task)]
@@ -184,10 +176,7 @@ def _rates(model: _ForecastModel, means: Sequence[float], sample: Sequence[int])
 
 
 def _level_s(model: _ForecastModel, rates: Sequence[float], free: _FreeNodes, left_s: float) -> float:
-    """Return the time by which all nodes together have done ``left_s`` mean seconds of work.
-
-    Each node works from the time at which it is free.
-    """
+    """Return the time by which all nodes, each once it is free, have done ``left_s`` mean seconds of work."""
     steps: list[tuple[float, float]] = []
     for members, rate, used in zip(model.members, rates, free, strict=True):
         if rate > 0.0 and model.unlimited[members[0]]:
@@ -283,10 +272,7 @@ def _left_s(
     now: float,
     behind_s: float | None,
 ) -> float:
-    """Return the seconds until a run ends: place the given tasks, and estimate the end of the others.
-
-    ``behind_s`` are the mean seconds of the others; None if there are none.
-    """
+    """Return the seconds until a run ends; other tasks have ``behind_s`` mean seconds (None: no others)."""
     if model.plain:
         ends, free = _place_without_data(model, run, tasks, attempts, now)
     else:
@@ -386,9 +372,7 @@ class _ForecastSchedule:
         self._free: dict[int, list[tuple[float, int]]] = {}
         """Per machine in use: (free from, number of nodes), ascending."""
         self._used: dict[int, list[tuple[float, int]]] = {}
-        """Per class of single-node machines: a heap of (free from, machine) of those in use; stale entries
-        are removed at the top.
-        """
+        """Per class of single-node machines: heap of (free from, machine) in use; entries may be stale."""
         self._wide: dict[int, list[int]] = {}
         """Per class of multi-node machines: its machines in use."""
         self._passed: dict[int, int] = {}

@@ -33,8 +33,7 @@ class LazyPolicy:
     order: ClassVar[TaskOrder] = ByIndex()
 
     by: Literal["transfer", "finish"] = "transfer"
-    """The time to minimise: that of the transfer before a task (as in the paper), or the finish of the task.
-    """
+    """The time to minimise: transfer before the task (as in the paper), or finish of the task."""
     sizing: Sizing = "fastest"
     """The node count of moldable tasks: the fastest, or the smallest within 5 % of it."""
 

@@ -33,10 +33,7 @@ class _PriorityPolicy(RoundPolicy):
 
 
 class GHeft(_PriorityPolicy):
-    """The ready task with the highest upward rank of all workflows comes first.
-
-    The last tasks of a workflow have low ranks and starve while new workflows arrive.
-    """
+    """The ready task with the highest upward rank of all workflows comes first; last tasks may starve."""
 
     name = "g-heft"
     title = "highest rank of all ready tasks first (Bolze et al., G-HEFT)"

@@ -90,9 +90,7 @@ class Place:
     count: int = 1
     """Node count, one of the allowed counts of the task."""
     queue: bool = False
-    """Whether the task may wait in the queue of the machine. Otherwise the machine must be free now; a busy
-    machine is an error of the policy.
-    """
+    """Whether the task may wait in the machine's queue; otherwise the machine must be free now."""
     order: float | None = None
     """Sort key in the queue of the machine, lower first; None appends the task."""
     reason: str = ""

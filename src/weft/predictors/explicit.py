@@ -50,10 +50,7 @@ def _reference_speedups(graph: TaskGraph) -> Floats:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _NamedMachines:
-    """The machines that each name in ``seconds:`` matches, and the rank of the match.
-
-    If several names match a machine, the one with the lowest rank is used.
-    """
+    """The machines that each name in ``seconds:`` matches; of several matches the lowest rank is used."""
 
     starts: Integers
     lengths: Integers

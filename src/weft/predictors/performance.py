@@ -244,10 +244,7 @@ class PerformanceTable:
         return int(counts[self.seconds(kind, size, counts).argmin()]) if len(counts) else None
 
     def efficiency(self, kind: str, size: float, nodes: int) -> float | None:
-        """Return the parallel efficiency: node-seconds on the smallest measured count / those on ``nodes``.
-
-        None if the time is unknown.
-        """
+        """Return the parallel efficiency relative to the smallest measured count; None if unknown."""
         if (found := self.lookup(kind, size, nodes)) is None:
             return None
         smallest = int(self.counts(kind, size)[0])
@@ -258,10 +255,7 @@ class PerformanceTable:
         return select_tasks(graph, self._kinds, self.size)
 
     def predict(self, features: TaskFeatures, machine: Machine, nodes: int) -> Estimate | None:
-        """Return the measured or interpolated time divided by the machine's rate; None for an unknown size.
-
-        A node count beyond the measured ones is impossible.
-        """
+        """Return the measured or interpolated time over the machine's rate; None for an unknown size."""
         if (scaling := self._kinds.get(features.kind)) is None:
             return None
         size = float(scaling.sizes[0]) if self.size is None else numeric_parameter(features, self.size)

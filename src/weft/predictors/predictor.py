@@ -176,10 +176,7 @@ class WorkModel(Protocol):
 
 
 def select_tasks(graph: TaskGraph, kinds: Container[str], parameter: str | None) -> Flags:
-    """Return a mask of the compute tasks of the given kinds that have a parameter (None: any task).
-
-    The parameter is a sweep variable of the task or a parameter of the workflow.
-    """
+    """Return a mask of the compute tasks of these kinds that have the parameter (None: every task)."""
 
     def known(task: Task) -> bool:
         swept = task.sweep is not None and parameter in task.sweep.names

@@ -17,10 +17,7 @@ from weft.workflow.task_graph import Floats, Indices
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RelatedSeconds:
-    """The layout ``related``: seconds are work / rate / speed-up.
-
-    Work is stored per task, the rate per service and machine, the speed-up per law and node count.
-    """
+    """The layout ``related``: work per task / rate per service and machine / speed-up per law and count."""
 
     layout: ClassVar[str] = "related"
 
@@ -92,10 +89,7 @@ class RelatedSeconds:
         )
 
     def _best_speedup(self, laws: NDArray[np.int64], counts: int, capacities: NDArray[np.int64]) -> Floats:
-        """Return the best speed-up of each law within each capacity (laws x capacities); nan if none exists.
-
-        ``counts`` is the index of the allowed node counts.
-        """
+        """Return the best speed-up of laws within capacities (laws x capacities); nan if there is none."""
         known = self._known_counts(counts)
         best = np.fmax.accumulate(self.speedup[laws[:, None], known], axis=1)
         best = np.concatenate([np.full((len(laws), 1), np.nan), best], axis=1)
@@ -164,10 +158,7 @@ class ClassSeconds:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TableSeconds:
-    """The layout ``table``: a list of all modes with their seconds.
-
-    The modes of task t are at ``pointer[t]:pointer[t + 1]``, sorted by machine, then count.
-    """
+    """The layout ``table``: a list of all modes; ``pointer[t]:pointer[t + 1]`` are those of task t."""
 
     layout: ClassVar[str] = "table"
 
@@ -239,10 +230,7 @@ class Seconds(Protocol):
 
     @property
     def source(self) -> NDArray[np.uint8]:
-        """Return for each task the index of the source of its estimates in ``sources``.
-
-        If its modes have several sources, it is that of the mode with the largest spread.
-        """
+        """Return for each task the index of its source; of several sources, that of the largest spread."""
         ...
 
     @property

@@ -37,10 +37,7 @@ def evaluate_law(law: SpeedUp | None, nodes: int) -> float:
 
 
 def reference_speedup(law: SpeedUp | None, counts: Sequence[int]) -> float:
-    """Return the speed-up on the smallest allowed count that the law defines; explicit seconds refer to it.
-
-    nan if the law defines none of the counts.
-    """
+    """Return the speed-up on the smallest of the counts that the law defines; nan if it defines none."""
     known = (evaluate_law(law, count) for count in counts)
     return next((value for value in known if not math.isnan(value)), math.nan)
 
@@ -112,10 +109,7 @@ def relate_work(
     sources: tuple[str, ...],
     source: NDArray[np.uint8],
 ) -> RelatedSeconds:
-    """Return the seconds of all modes from the work of each task (nan if unknown), rates and laws.
-
-    Tasks that are not ``rated`` have rate 1 on every machine.
-    """
+    """Return the seconds of all modes from work (nan if unknown), rates (1 unless ``rated``) and laws."""
     compute = graph.kind == COMPUTE
     unknown = compute & np.isnan(work)
     extra = [(NO_WORK, ~compute), (UNKNOWN, unknown)]

@@ -44,10 +44,7 @@ class _Grouping:
 
 
 def _task_classes(graph: TaskGraph, reads: PredictorInputs, applies: Flags) -> _Grouping:
-    """Return groups of tasks with equal inputs for the predictor.
-
-    Transfers and virtual tasks form one group, compute tasks without an estimate another.
-    """
+    """Return groups of equivalent tasks; tasks without work form one, tasks without estimate another."""
     estimated = applies & (graph.kind == COMPUTE)
     columns = [
         np.unique(graph.work, return_inverse=True)[1],
@@ -64,10 +61,7 @@ def _task_classes(graph: TaskGraph, reads: PredictorInputs, applies: Flags) -> _
 
 
 def _machine_classes(graph: TaskGraph, machines: Sequence[Machine], reads: PredictorInputs) -> _Grouping:
-    """Return groups of machines with equal inputs for the predictor.
-
-    Machines that explicit seconds name have their own groups.
-    """
+    """Return groups of equivalent machines; those named in explicit seconds have groups of their own."""
     if reads.machine:
         return _grouping(np.arange(len(machines), dtype=np.int64))
     services = list(dict.fromkeys(task.service for task in graph.workflow.tasks)) if reads.rate else []

@@ -48,9 +48,7 @@ class Metrics:
     """Occupied node-seconds divided by those of the whole platform during the makespan, from 0 to 1."""
     idle_share: float
     length_ratio: float
-    """Schedule length ratio (SLR): makespan divided by the length of the critical path with fastest modes and
-    without communication.
-    """
+    """Schedule length ratio: makespan over the critical path of fastest modes without communication."""
     machines_used: int
 
 
@@ -135,10 +133,7 @@ def measure_schedule(
     constant_s: float | None = None,
     weight: float = 0.5,
 ) -> Metrics:
-    """Return the metrics of a schedule.
-
-    ``constant_s`` and ``weight`` are Const and w of metric 8; Const is by default twice the sequential time.
-    """
+    """Return the metrics of a schedule; ``constant_s`` and ``weight`` are Const and w of metric 8."""
     graph, makespan = instance.graph, schedule.makespan_s
     trace = _CriticalTrace(schedule, instance)
     path = trace.path(through_machines=through_machines)

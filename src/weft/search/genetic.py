@@ -57,8 +57,7 @@ class GeneticSettings:
     elite_share: float = 0.05
     """Share of the population that survives unchanged, at least one point if not 0 (moldable 5 %)."""
     steady_share: float = 0.0
-    """Stop when the best has not improved for this share of ``generations``; 0 disables the rule (grid 20 %).
-    """
+    """Stop when the best has not improved for this share of ``generations``; 0: never (grid 20 %)."""
     const_factor: float = 2.0
     """Const (see ``GeneticAlgorithm``) as a multiple of the largest metric of the first generation."""
 
@@ -102,9 +101,7 @@ PRESETS = {
     ),
     "s2-recommended": GeneticSettings(),
 }
-"""The final settings of the papers: docs/papers/dynamic-grid.md, section 12; moldable.md, section 8 (31 genes
-and more).
-"""
+"""Final settings of docs/papers/dynamic-grid.md, section 12, and moldable.md, section 8 (over 30 genes)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

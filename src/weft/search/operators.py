@@ -124,10 +124,7 @@ _Mask = NDArray[np.bool_]
 
 
 def cross_pairs(parents: Points, kind: Crossover, rate: float, rng: np.random.Generator) -> Points:
-    """Return two children per pair of consecutive parents; a pair exchanges genes with probability ``rate``.
-
-    The number of parents must be even.
-    """
+    """Return two children per pair of parents; a pair exchanges genes with probability ``rate``."""
     couples = parents.reshape(-1, 2, parents.shape[1])
     pairs, _, genes = couples.shape
     exchanged = CROSSOVERS[kind](pairs, genes, rng)

@@ -369,9 +369,7 @@ class ExactInstance:
     transfers: dict[int, TransferLag | None]
     """Lag of each transfer task."""
     horizon_s: float
-    """Makespan of interest: that of a known plan, else one that some schedule keeps with any machines and
-    modes.
-    """
+    """Largest makespan of interest: that of a known plan, else one that every choice of modes can keep."""
 
 
 def compile_exact_instance(instance: Instance, *, all_options: bool, known_s: float | None) -> ExactInstance:

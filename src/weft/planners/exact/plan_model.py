@@ -254,10 +254,7 @@ class PlanModel:
         return literals
 
     def _choice(self, task: int) -> list[Literal]:
-        """Return a literal per option of a task: whether the option is chosen.
-
-        The only option at a place uses the literal of the place.
-        """
+        """Return a literal per option of a task; the only option at a place uses the literal of the place."""
         options, placed = self.case.options[task], self.placed[int(self.case.instance.graph.variable[task])]
         if len(options) == 1:
             return [self.model.always()]

@@ -97,10 +97,7 @@ class SupplyLoad:
     widest: Floats
     """Per task: its largest number of nodes."""
     reach: tuple[Floats, Floats] | None
-    """Numbers of nodes, and the largest share of the supply that so many nodes can take at once.
-
-    None if the share is proportional to the number of nodes.
-    """
+    """Numbers of nodes and the largest share of the supply they can take; None if it is proportional."""
 
     def backwards(self) -> SupplyLoad:
         """Return the same load with the tasks in reverse order."""

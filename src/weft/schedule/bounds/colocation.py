@@ -216,10 +216,7 @@ def _bound_pairs(instance: Instance) -> tuple[_Numbers, _Numbers]:
 
 
 def _tables(instance: Instance, modes: list[BoundModes], place: NDArray[np.intp]) -> tuple[Floats, Floats]:
-    """Return two tables (tasks x places): seconds, and node-seconds over the nodes of the place.
-
-    If the tables would be too large, they have a single column for the best place.
-    """
+    """Return tables (tasks x places) of seconds and of node-seconds over nodes; one column if too large."""
     tasks, places = len(instance), int(place.max()) + 1
     capacity = np.bincount(place, instance.capacity, places)
     capacity[place[instance.unlimited]] = np.inf

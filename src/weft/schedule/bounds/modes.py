@@ -43,10 +43,7 @@ class BoundModes:
         return len(self.machine)
 
     def least_by(self, group: NDArray[np.intp], values: Floats) -> tuple[_Positions, Floats]:
-        """Return the groups of machines that occur, and the minimum of each row of ``values`` in each group.
-
-        ``group`` is the group of each machine; ``values`` is rows x modes.
-        """
+        """Return the machine groups that occur, and the minimum of each row of values in each group."""
         groups = group[self.machine]
         order = np.argsort(groups, kind="stable")
         starts = np.flatnonzero(np.diff(groups[order], prepend=-1))

@@ -42,10 +42,7 @@ def backward_edges(graph: TaskGraph, moving_s: Floats) -> PathEdges:
 
 
 def heads(graph: TaskGraph, seconds_s: Floats, earliest_s: Floats, moving_s: Floats | None = None) -> Floats:
-    """Return the earliest start of each task.
-
-    ``seconds_s`` and ``earliest_s`` are per task, ``moving_s`` (transfer times) per edge.
-    """
+    """Return the earliest start of each task; ``moving_s`` are the transfer times of the edges."""
     pointer, before = graph.predecessor_pointer.tolist(), graph.predecessor.tolist()
     seconds, found = seconds_s.tolist(), earliest_s.tolist()
     moving = [0.0] * len(before) if moving_s is None else moving_s.tolist()
