@@ -170,7 +170,7 @@ def test_a_run_with_disturbances_is_valid_and_acyclic(schema):
         # Run 0 repeated its loop three times; only its last task is outside the loop.
         assert len(work) == ((len(graph) - 1) * 3 + 1 if run == 0 else len(graph))
         assert len(edges) >= graph.edge_count
-    with pytest.raises(InvalidInput, match="several runs; a WfFormat file holds one"):
+    with pytest.raises(InvalidInput, match="a WfFormat file holds one run"):
         write_wfformat(executed)
 
 

@@ -54,7 +54,7 @@ def open_pool(
     given = {"workers": workers > 1, "cluster": cluster is not None, "pool": pool is not None}
     if sum(given.values()) > 1:
         both = " and ".join(name for name, is_given in given.items() if is_given)
-        raise InvalidInput(f"{both} were given", rule="at most one of them may be given")
+        raise InvalidInput(f"{both} were given", rule="only one of them may be given")
     if pool is not None and not isinstance(pool, str):
         yield pool
         return

@@ -2,10 +2,10 @@
 
 ``ExecutionProgress`` is a view of the history, during the run or while a journal is read.
 
-The time left is estimated from the rest of the plan and the pace of the completed tasks, where pace is
-measured time over estimated time: median pace for P50, 90 % quantile for P90. Before any task has completed,
-the range of the prediction is used. Tasks without a stated time have a placeholder in the plan and use the
-pace of completed tasks of their kind. Paces of different groups are averaged, weighted by planned seconds.
+The time left is the rest of the plan multiplied by the pace of the completed tasks, where pace is measured
+time divided by estimated time: the median for P50, the 90 % quantile for P90. Before any task has completed,
+the pace follows from the promise. Tasks without a stated time have a placeholder in the plan and use the pace
+of completed tasks of their kind. Paces of different groups are averaged, weighted by planned seconds.
 
 The time left is unknown without a plan, while held tasks block the run, while an open task has neither an
 estimate nor a completed task of its kind, if a loop states no expected number of iterations or exceeds it,
@@ -35,12 +35,12 @@ from weft.units import format_count, format_seconds
 _BLOCKED = {TaskState.HELD, TaskState.WAITING}
 _QUEUED = (TaskState.SCHEDULED, TaskState.PROLOG)
 _KEPT = 1_000
-"""Completed tasks per run used for the pace, and number of stored failures."""
+"""Maximal number of last completed tasks used for a pace, and of failures returned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningAttempt:
-    """One running attempt."""
+    """An attempt whose program runs, with the time since when it runs."""
 
     run: int
     task: str
@@ -51,7 +51,7 @@ class RunningAttempt:
 
 
 class ExecutionProgress:
-    """Progress of an execution by its history; ``state`` is the engine's state."""
+    """Progress of an execution, derived from its history and the engine's state."""
 
     def __init__(self, history: History, state: EngineState) -> None:
         self.history = history
@@ -59,34 +59,34 @@ class ExecutionProgress:
         self.stale: dict[tuple[int, str], Counter[str]] = {}
         """By (run, kind): reasons why earlier results were stale, with their counts."""
         self.ran: Counter[tuple[int, str]] = Counter()
-        """By (run, kind): tasks whose programs ran and completed."""
+        """By (run, kind): the number of tasks whose programs ran and completed."""
         self.paces: dict[int, deque[float]] = {}
-        """By run: measured over estimated seconds of the tasks completed last."""
+        """By run: the paces (measured / estimated seconds) of the tasks completed last."""
         self.untimed: dict[tuple[int, str], deque[float]] = {}
-        """By (run, kind), for tasks without a stated time: measured seconds over the placeholder."""
+        """By (run, kind), for tasks without a stated time: measured seconds divided by the placeholder."""
         self._untimed_tasks: dict[int, tuple[Instance, frozenset[str]]] = {}
         """By run: its instance and the names of the tasks without a stated time."""
         self._counted = 0
-        """Number of succeeded attempts that are counted."""
+        """Number of attempts in ``History.succeeded`` that are already counted."""
         self._count()
 
     def take(self, entry: JournalEntry) -> None:
-        """Add an entry to the history; the engine's state is the one after it."""
+        """Add an entry to the history; it must be applied to the engine's state before."""
         self.history.take(entry, self.state)
         self._count()
 
     @property
     def taken_over(self) -> Counter[tuple[int, str]]:
-        """Return by (run, kind) the number of tasks reused from earlier executions."""
+        """Return, by (run, kind), the number of tasks whose outputs are reused from earlier executions."""
         return self.history.taken_over
 
     @property
     def failures(self) -> list[FailureRecord]:
-        """Return the last failures."""
+        """Return the last failures of the execution, at most 1,000."""
         return self.history.failures[-_KEPT:]
 
     def _count(self) -> None:
-        """Count the attempts that ended since the last call."""
+        """Count the attempts that have succeeded since the last call."""
         succeeded = self.history.succeeded
         for attempt in succeeded[self._counted :]:
             self._add(attempt)
@@ -118,12 +118,12 @@ class ExecutionProgress:
         return attempt.task in tasks
 
     def began_s(self, attempt: int) -> float | None:
-        """Return the start time of a running attempt; None if it does not run."""
+        """Return the time at which a running attempt was started; None if it is not running."""
         running = self.history.running.get(attempt)
         return None if running is None else running.submitted_s
 
     def running_attempts(self, run: int | None = None) -> list[RunningAttempt]:
-        """Return the running attempts of one run, or of all, by start time."""
+        """Return the running attempts of one run, or of all runs, by start time."""
         state = self.state
         return [
             RunningAttempt(
@@ -139,26 +139,26 @@ class ExecutionProgress:
         ]
 
     def counts(self, run: int | None = None) -> list[KindCount]:
-        """Return the task counts of one run, or of all, by kind in the order of the workflow."""
+        """Return the task counts of one run, or of all runs, by kind in the order of the workflow."""
         chosen = [each for each in self.state.runs if run in (None, each.index)]
         return [row for each in chosen for row in count_kinds(each, self.history)]
 
 
 _NOT_YET = 0.05
-"""Minimal pace; smaller values come from tasks that take no time."""
+"""Minimal pace; smaller measured values are raised to it, because they come from very short tasks."""
 
 _Pace = tuple[float, float | None]
-"""Measured over estimated time: median and 90 % quantile (None if unknown)."""
+"""Median and 90 % quantile (None if unknown) of measured time divided by estimated time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeLeft:
-    """Seconds until a run ends; None if unknown."""
+    """Estimated seconds until a run ends; None if unknown."""
 
     p50_s: float | None
     p90_s: float | None
     why: str = ""
-    """Reason why the time is unknown; may be empty."""
+    """Why the time is unknown; "" if it is known or there is no reason to state."""
     held: int = 0
     """Number of held tasks, if nothing runs and nothing else can start; otherwise 0."""
 
@@ -175,12 +175,12 @@ UNKNOWN = TimeLeft(p50_s=None, p90_s=None)
 
 
 def _rounded(seconds: float) -> str:
-    """Format an estimate without false precision."""
+    """Return an estimate as text, rounded to seconds; below 10 s to tenths."""
     return format_seconds(round(seconds, 1) if seconds < 10 else float(round(seconds)))
 
 
 def latest_of(found: Sequence[TimeLeft]) -> TimeLeft:
-    """Return the time until the last of several runs ends."""
+    """Return the time until all of several runs have ended; unknown if it is unknown for one of them."""
     unknown = [each for each in found if each.p50_s is None]
     if held := sum(each.held for each in unknown):
         others = [each for each in found if not each.held and each.p50_s != 0.0]
@@ -216,7 +216,7 @@ def _count_blocking(run: RunState) -> int:
 def time_left(
     run: RunState, progress: ExecutionProgress, now_s: float, promise: Promise | None = None
 ) -> TimeLeft:
-    """Estimate the remaining time of a run; ``promise`` is the prediction made before it began."""
+    """Return the estimated time left of a run; ``promise`` is the one made before it started."""
     if run.ending:
         return TimeLeft(p50_s=0.0, p90_s=0.0)
     if held := _count_blocking(run):
@@ -253,7 +253,7 @@ def _mean_pace(
     untimed: Sequence[bool],
     promise: Promise | None,
 ) -> _Pace:
-    """Return the mean pace of the open tasks, weighted by planned seconds."""
+    """Return the mean pace of unfinished ``tasks``, weighted by planned seconds."""
     lines = run.plan.line if run.plan is not None else {}
     weights: dict[tuple[int, str], float] = {}
     stated_s = 0.0
@@ -274,7 +274,7 @@ def _mean_pace(
 
 
 def _stated_pace(measured: Iterable[float], promise: Promise | None) -> _Pace:
-    """Return the pace of tasks with a stated time: measured if available, else predicted."""
+    """Return the pace of tasks with a stated time: by ``measured`` paces if any, else by the promise."""
     usual, slow = 1.0, None
     if promise is not None and promise.p50_s is not None and promise.planned_s > 0.0:
         usual = promise.p50_s / promise.planned_s
@@ -286,14 +286,14 @@ def _stated_pace(measured: Iterable[float], promise: Promise | None) -> _Pace:
 
 
 def _measured_pace(paces: Iterable[float]) -> _Pace:
-    """Return median and 90 % quantile of measured paces; a single value has no spread."""
+    """Return median and 90 % quantile of measured paces; the quantile is None for a single value."""
     found = np.array(list(paces))
     usual, slow = np.quantile(found, [0.5, 0.9]).tolist()
     return max(_NOT_YET, usual), max(_NOT_YET, slow) if len(found) > 1 else None
 
 
 def _further_s(run: RunState, lines: dict[int, PlanLine]) -> float | None:
-    """Return the planned seconds of expected further iterations; None if unknown."""
+    """Return the planned seconds of the loop iterations that follow the planned ones; None if unknown."""
     total_s = 0.0
     for declared in run.compiled.graph.loops:
         counts = [_to_come(run, body) for body in run.loops.bodies if body.loop.name == declared.loop.name]
@@ -308,9 +308,9 @@ def _further_s(run: RunState, lines: dict[int, PlanLine]) -> float | None:
 
 
 def _to_come(run: RunState, body: LoopState) -> tuple[int, int] | None:
-    """Count the remaining iterations of a loop body: those beyond the planned ones, and all; None if unknown.
+    """Return how many iterations of a loop body are left: without the planned ones, and all; None: unknown.
 
-    The span of an outer iteration already contains one iteration of the inner loop.
+    Every iteration of an outer loop includes one planned iteration of the inner loop.
     """
     around = [each for each in run.loops.bodies if body.index in each.inner]
     outer = 0
@@ -330,7 +330,7 @@ def _to_come(run: RunState, body: LoopState) -> tuple[int, int] | None:
 def _reached_s(
     run: RunState, progress: ExecutionProgress, task: int, line: PlanLine, now_s: float, pace: float
 ) -> float:
-    """Return the time of the plan that corresponds to the progress of a task."""
+    """Return the planned time that corresponds to the progress of a task: its start, if it does not run."""
     number = run.attempt_of.get(task)
     began_s = None if number is None else progress.began_s(number)
     if number is None or began_s is None:

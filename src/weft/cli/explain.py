@@ -61,7 +61,7 @@ def command(
 
 
 def _note_if_interrupted(project: str | None, run: int) -> None:
-    """Note that a resumable run needs an engine before the last decision takes effect."""
+    """Print a note if a run can be resumed, because without an engine its task cannot continue."""
     from weft.api.project import OpenProject
 
     with OpenProject.at(project) as opened:

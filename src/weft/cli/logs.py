@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _PAUSE_S = 0.2
 _MOST_BYTES = 10_000_000
-"""Maximal bytes per stream in `--json`."""
+"""Maximal number of bytes per stream that `--json` prints."""
 
 
 @click.command("logs")
@@ -105,14 +105,14 @@ def _print(log: TaskLog) -> None:
 def _explain_missing_output(
     tried: AttemptRecord, other: TaskLog, source: int | None, *, stderr: bool
 ) -> None:
-    """Print why there is no output; ``source`` is the run whose outputs were reused."""
+    """Print why an attempt has no output; ``source`` is the run whose outputs it reuses, None: unknown."""
     name, option = ("standard output", "omit --stderr") if stderr else ("standard error", "--stderr shows it")
     if tried.reused_from is not None:
         earlier, number = ("an earlier run", "") if source is None else (f"run {source}", f" {source}")
         text = f"no output: the task was reused from {earlier} (select it with --run{number})"
         click.echo(text, err=True)
     elif any(other.more()):
-        click.echo(f"no output; there is some on its {name}: {option}", err=True)
+        click.echo(f"no output; its {name} is not empty: {option}", err=True)
     elif tried.cause == "staging":
         click.echo("no output: staging failed, so the task did not run", err=True)
     elif tried.ended_s is not None and not other.path.parent.exists():

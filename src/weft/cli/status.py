@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 _SHOWN = 20
-"""Maximal number of running tasks listed."""
+"""Maximal number of running tasks that are listed."""
 
 
 @click.command("status")
@@ -55,7 +55,7 @@ def command(run: int | None, project: str | None, verbose: bool, as_json: bool) 
 
 
 def _now_s(opened: OpenProject, found: RunRecord, followed: JournalFollower) -> float:
-    """Return the current time on the engine's clock; for a run that is not running, its end."""
+    """Return the current time on the engine's clock; if the run is not running, that of the last entry."""
     if opened.state_of(found) == "running":
         return max(followed.now_s, time.time() - followed.header.started_at_s)
     return followed.now_s
@@ -93,7 +93,7 @@ def _show(
 
 
 def _describe_missing_engine(found: RunRecord, view: RunDisplay) -> str:
-    """Return what can be done without an engine; one that was killed leaves its programs running."""
+    """Return a line about a missing engine; after an engine was killed, its programs may still run."""
     left = len(view.progress.running_attempts(view.run)) if found.state == "running" else 0
     if not left:
         return "no engine is running; `weft resume` continues the run"

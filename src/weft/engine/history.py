@@ -1,8 +1,7 @@
-"""The history of an execution: attempts, migrations, failures, runs and machines, derived from journal
-entries.
+"""The history of an execution: its attempts, migrations, failures, runs and machines, from journal entries.
 
-``History`` is the only projection of the journal: status, reports, explanations and simulation results are
-views of it. From the engine's state after an entry it uses only names, iterations and the number of ready
+``History`` is the only projection of the journal; status, reports, explanations and simulation results are
+derived from it. From the engine's state after an entry it uses only names, iterations and the number of ready
 tasks, so the result is the same during a run and when the journal is read later.
 
 Useful work (invariant I7): the attempts of one task in one iteration are examined from the last to the first.
@@ -44,14 +43,14 @@ class AttemptRecord:
     count: int
     assigned_s: float
     reason: str = ""
-    """The reason given with the assignment."""
+    """Reason of the decision to assign the task to this machine."""
     replaces: int | None = None
     seconds: float = 0.0
     """Estimated seconds of the whole task at the machine's nominal speed."""
     restart_from: float = 0.0
-    """Share of the work that the checkpoint had already done."""
+    """Share of the task's work in the restart files from which it started."""
     staging_s: float | None = None
-    """Time of the first data request; None: no data had to move."""
+    """Time of the first data request; None: no data were requested."""
     staged_s: float | None = None
     """Time at which the last data arrived."""
     submitted_s: float | None = None
@@ -62,21 +61,21 @@ class AttemptRecord:
     work_done: float | None = None
     """Share of the task's work done at the end; None: unknown."""
     checkpoint: float | None = None
-    """Share of the work in its last restart files; None: it wrote none."""
+    """Share of the task's work in its last restart files; None: it wrote none."""
     ending: str = ""
     """``completed``, ``failed``, ``migrated``, ``cancelled`` or ``withdrawn`` (never ran); "": not ended."""
     cause: str = ""
     """Cause of the failure; "": it did not fail."""
     left_for: str = ""
-    """Why it had to leave its machine; "": it did not."""
+    """Why it was cancelled or its task left the machine; "": neither."""
     useful_share: float = 0.0
-    """Share of the task's work that it did and that no later attempt repeated."""
+    """Share of the task's work that this attempt did and that the result of the task is based on."""
     exit_code: int | None = None
     """None: not ended, or no exit code (killed, lost, or stopped to be run again)."""
     story: str = ""
-    """Message of the backend about its end."""
+    """Message of the backend about the end of the program; "": none."""
     problem: str = ""
-    """Why staging failed."""
+    """Why staging failed; "": it did not fail."""
     measured_s: float | None = None
     """Seconds its program ran, measured on the machine; None: not measured."""
     leaving_s: float | None = None
@@ -87,18 +86,19 @@ class AttemptRecord:
     """Memory limit."""
     time_limit_s: float | None = None
     begun_n: int | None = None
-    """Journal entry with its Start command; None: it was not started (transfers never are)."""
+    """Number of the journal entry with its Start command; None: no such command (as for transfers)."""
     completed_n: int | None = None
-    """Journal entry in which it completed its task, or None. Entry numbers order simultaneous events."""
+    """Number of the journal entry in which it completed its task; None: it did not complete it."""
     task_attempt: int = 1
     """Number among the attempts of its task, from 1; the attempts of all iterations of a loop count."""
     reused_from: int | None = None
     """The earlier execution whose outputs it uses; None: no outputs are reused."""
 
     def ran(self, seconds: float, until_s: float) -> None:
-        """Correct start and end by the duration measured on the machine.
+        """Set start and end so that they agree with the seconds measured on the machine.
 
-        Clocks differ, so the start is not before the submission and the end is not after the report.
+        ``until_s``: time of the end. The start is not before the submission, the end not after the report,
+        because clocks differ.
         """
         told_s = until_s if self.ended_s is None else self.ended_s
         earliest_s = self.assigned_s if self.submitted_s is None else self.submitted_s
@@ -107,19 +107,19 @@ class AttemptRecord:
 
     @property
     def ran_s(self) -> float:
-        """Return the seconds its program ran; for a transfer, the seconds data moved."""
+        """Return the seconds the program ran; for a transfer, the seconds of copying; 0: not ended."""
         if self.started_s is None or self.ended_s is None:
             return 0.0
         return self.ended_s - self.started_s
 
     @property
     def node_seconds(self) -> float:
-        """Return the node-seconds its program used."""
+        """Return the node-seconds that the program used."""
         return self.nodes * self.ran_s
 
     @property
     def useful_s(self) -> float:
-        """Return the seconds of its run time that were useful work."""
+        """Return the part of the run time that was useful work, in seconds."""
         if self.ending == "completed" and self.useful_share > 0:
             return self.ran_s
         if self.useful_share <= 0:
@@ -140,7 +140,7 @@ class AttemptRecord:
 
 
 _ATTEMPT_KEYS = tuple(takewhile(lambda name: name != "exit_code", AttemptRecord.__annotations__))
-"""Fields of an attempt in JSON output; the others are shown in reports only."""
+"""Fields of an attempt that ``as_record`` includes; only reports show the others."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -158,10 +158,10 @@ class MigrationRecord:
     """``better-machine``, ``performance``, ``suspension``, ``self-migration``, ``failure``, ``user``, ..."""
     old: int
     new: int
-    """Attempt numbers before and after the migration."""
+    """Numbers of the attempts before (``old``) and after (``new``) the migration."""
     restart_from: float = 0.0
     off: bool = False
-    """Whether the migration was called off because the task ended first."""
+    """Whether the migration was cancelled, because the task ended first or the target was lost."""
 
     def as_record(self, machines: tuple[str, ...]) -> dict[str, Any]:
         """Return the migration as plain data, with the machines' names."""
@@ -178,16 +178,16 @@ class FailureRecord:
     cause: str
     reason: str
     attempt: int
-    """-1: no attempt (a loop that did not converge)."""
+    """Number of the failed attempt; -1: no attempt failed (a loop that did not converge)."""
     for_good: bool
     label: str = ""
-    """Name of the task with its iteration in a loop."""
+    """Name of the task; for a task in a loop with its iteration."""
     waits: bool = False
     """Whether the task waits for ``weft resume`` or ``weft release``."""
     reported_by: int = -1
-    """The attempt named by the event that reported the failure; -1: none, as for a lost machine."""
+    """Attempt named in the event that reported the failure; -1: the event names none (lost machine)."""
     text: str = ""
-    """Message of the backend."""
+    """Message of the backend about the failure."""
 
     def as_record(self) -> dict[str, Any]:
         """Return the failure as plain data."""
@@ -204,7 +204,7 @@ class RunSummary:
     owner: str
     arrival_s: float
     alone_s: float = 0.0
-    """Estimated makespan of the run alone on the platform: mk in docs/papers/many-workflows.md, section 3."""
+    """Estimated makespan on the empty platform: mk in docs/papers/many-workflows.md, section 3."""
     tasks: int = 0
     """Number of tasks; every iteration of a loop that has begun counts."""
     ended_s: float | None = None
@@ -212,7 +212,7 @@ class RunSummary:
     """``completed``, ``failed``, ``stopped`` or ``cancelled``; "": not ended."""
     reason: str = ""
     iterations: dict[str, int] = field(default_factory=dict)
-    """Iterations of each loop; of a loop with several bodies, the maximum."""
+    """Number of iterations of each loop; for a loop with several bodies, the maximum."""
     plans: int = 0
     """Number of adopted plans."""
 
@@ -223,7 +223,7 @@ class RunSummary:
 
     @property
     def slowdown(self) -> float | None:
-        """Return (C - r) / mk (docs/papers/many-workflows.md); None: not completed, or mk is 0."""
+        """Return ``response_s`` divided by ``alone_s``; None: not completed, or ``alone_s`` is 0."""
         if self.outcome != "completed" or self.response_s is None or self.alone_s <= 0:
             return None
         return self.response_s / self.alone_s
@@ -235,13 +235,13 @@ class RunSummary:
 
 @dataclass(slots=True)
 class StepFunction:
-    """A step function of time: times and the values from then on; 0 before the first time."""
+    """A step function of time: each value holds from its time to the next; 0 before the first time."""
 
     times_s: list[float] = field(default_factory=list)
     values: list[int] = field(default_factory=list)
 
     def at(self, now_s: float, value: int) -> None:
-        """Set the value from a time on; the last of several values at one time holds."""
+        """Set the value from time ``now_s`` on; a later call with the same time replaces the value."""
         if self.times_s and self.times_s[-1] == now_s:
             self.values[-1] = value
             if len(self.values) > 1 and self.values[-2] == value:
@@ -251,7 +251,7 @@ class StepFunction:
             self.values.append(value)
 
     def add(self, now_s: float, change: int) -> None:
-        """Add to the value from a time on."""
+        """Add ``change`` to the last value, from time ``now_s`` on."""
         self.at(now_s, (self.values[-1] if self.values else 0) + change)
 
     @property
@@ -260,7 +260,7 @@ class StepFunction:
         return max(self.values, default=0)
 
     def mean(self, end_s: float) -> float:
-        """Return the mean value between 0 and a time."""
+        """Return the mean value between time 0 and ``end_s``."""
         if end_s <= 0:
             return 0.0
         borders = [*self.times_s[1:], end_s]
@@ -271,7 +271,7 @@ class StepFunction:
         return area / end_s
 
     def thinned(self, most: int) -> list[tuple[float, int]]:
-        """Return about ``most`` steps; joined steps keep their largest value."""
+        """Return (time, value) of about ``most`` steps; neighbours are joined to their largest value."""
         pairs = list(zip(self.times_s, self.values, strict=True))
         each = -(-len(pairs) // most) if pairs else 1
         if each <= 1:
@@ -284,7 +284,7 @@ class StepFunction:
 
 
 def _assign_useful_shares(attempts: Iterable[AttemptRecord]) -> None:
-    """Set the useful share of every attempt; the shares of a completed task sum to 1."""
+    """Set ``useful_share`` of every attempt; the shares of the attempts of a completed task add up to 1."""
     first: dict[tuple[int, str, int], AttemptRecord] = {}
     repeated: dict[tuple[int, str, int], list[AttemptRecord]] = {}  # few tasks need a list
     for attempt in attempts:
@@ -309,7 +309,7 @@ def _assign_shares(tries: Sequence[AttemptRecord]) -> None:
 
 
 class Subject(NamedTuple):
-    """What a message is about; None: not applicable."""
+    """The run, task, attempt and machine that a message is about; None: not applicable."""
 
     run: int | None
     task: str | None
@@ -319,7 +319,7 @@ class Subject(NamedTuple):
 
 
 class History:
-    """Collect attempts, migrations, failures and runs from journal entries."""
+    """Attempts, migrations, failures, runs and outages of an execution, collected from journal entries."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -328,35 +328,35 @@ class History:
         self.entries = 0
         self.runs: list[RunSummary] = []
         self.attempts: dict[int, AttemptRecord] = {}
-        """By attempt number."""
+        """All attempts by number."""
         self.running: dict[int, AttemptRecord] = {}
-        """Attempts that were started and have not reported their end, in order of their start."""
+        """Attempts that were started and whose end is not reported yet, in order of their start."""
         self.succeeded: list[AttemptRecord] = []
         """Attempts whose programs ended with exit code 0, in order."""
         self.taken_over: Counter[tuple[int, str]] = Counter()
-        """By (run, kind): tasks for which the outputs of an earlier execution are used."""
+        """By (run, kind): the number of tasks that reuse the outputs of an earlier execution."""
         self.past_iterations: defaultdict[int, Counter[tuple[str, TaskState]]] = defaultdict(Counter)
-        """By run: the tasks of finished loop iterations by kind and final state."""
+        """By run: the number of tasks in finished loop iterations, by kind and final state."""
         self.moves: list[MigrationRecord] = []
         self.failures: list[FailureRecord] = []
         self.first_plans: dict[int, str] = {}
         """By run: the content hash of its first plan."""
         self.violations = 0
-        """Number of contract violations found."""
+        """Number of recorded contract violations."""
         self.open_loop: LoopState | None = None
         """The loop body without a maximal number of iterations that was repeated most often."""
         self.active = StepFunction()
-        """Active workflows over time."""
+        """Number of active workflows over time."""
         self.ready = StepFunction()
-        """Ready tasks over time."""
+        """Number of ready tasks over time."""
         self.down: list[tuple[int, float, float | None]] = []
-        """(machine, down since, down until) for every outage; until None: still down."""
+        """(machine, start, end) of every outage; end None: still down."""
         self._last: defaultdict[int, dict[str, AttemptRecord]] = defaultdict(dict)
-        """By run and task: the last attempt."""
+        """By run and task name: the last attempt."""
         self._newest: dict[tuple[int, str], int] = {}
-        """By run and task: ``task_attempt`` of the last attempt withdrawn with its migration."""
+        """By run and task: ``task_attempt`` of the last attempt whose migration was cancelled."""
         self._settled: dict[tuple[int, str], TaskState] = {}
-        """By run and task, for tasks in loops: the final state in the current iteration."""
+        """By run and task, for tasks in loops: the last state that was set in the current iteration."""
         self._problems: dict[int, str] = {}
         """By attempt: the message of the backend about a failure that was not recorded yet."""
         self._suspended: dict[int, float] = {}
@@ -401,7 +401,7 @@ class History:
         _assign_useful_shares(self.attempts.values())
 
     def find_subject(self, message: messages.Event | messages.Command) -> Subject:
-        """Return what a message of the last entry is about."""
+        """Return the run, task, attempt and machine that a message of the last entry is about."""
         number = _number(message, "attempt")
         if number is not None and (attempt := self.attempts.get(number)) is not None:
             return Subject(attempt.run, attempt.task, attempt.iteration, number, attempt.machine)
@@ -413,7 +413,7 @@ class History:
 
     @property
     def end_s(self) -> float:
-        """Return the end of the last run, or the time of the last activity while some run is unfinished."""
+        """Return the end of the last run; while a run is unfinished, the time of the last activity."""
         if any(run.ended_s is None for run in self.runs):
             return self.acted_s
         return max((run.ended_s for run in self.runs if run.ended_s is not None), default=0.0)
@@ -561,7 +561,7 @@ class History:
             self._note_move(before, tried, command)
 
     def _note_move(self, before: AttemptRecord, tried: AttemptRecord, command: messages.Assign) -> None:
-        """Record a migration: an explicit one, or a new attempt on another machine after a failure."""
+        """Record a migration if ``tried`` replaces ``before`` or follows its failure on another machine."""
         if command.replaces is not None:
             before.left_for = reason = before.left_for or command.reason
             if before.ending in ("", "cancelled"):
@@ -612,7 +612,7 @@ class History:
             attempt.left_for = command.reason
 
     def _return(self, command: messages.RevertMigration) -> None:
-        """Record that a migration was called off."""
+        """Record that a migration was cancelled."""
         old = self.attempts[command.attempt]
         new = self._last[old.run][old.task]
         if new.number != old.number:
@@ -740,7 +740,7 @@ class History:
 
 
 _PASSIVE = messages.RECORDS | {messages.PlanReady, messages.StageOut, messages.StagedOut}
-"""Messages that are no activity of a task: its program has ended, or it is not involved."""
+"""Messages that do not count as activity of a task."""
 
 
 def _number(message: Any, key: str) -> int | None:
@@ -750,20 +750,20 @@ def _number(message: Any, key: str) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineUse:
-    """Use of one machine from time 0 to the end."""
+    """Use of one machine from time 0 to the end of the history."""
 
     machine: str
     attempts: int
     busy_node_s: float
     replicated_node_s: float
-    """Part of ``busy_node_s`` that was repeated elsewhere or lost."""
+    """Part of ``busy_node_s`` that was not useful: the work was repeated, or lost."""
     down_s: float
     share: float
-    """``busy_node_s`` over the node-seconds that the machine offers."""
+    """``busy_node_s`` divided by all node-seconds of the machine."""
 
 
 def measure_machines(history: History, machines: Sequence[tuple[str, int]]) -> list[MachineUse]:
-    """Return the use of every machine; ``machines`` holds (name, nodes)."""
+    """Return the use of every machine; ``machines`` holds (name, number of nodes)."""
     end_s = history.end_s
     busy, waste, number = ([0.0] * len(machines) for _ in range(3))
     for attempt in history.attempts.values():
@@ -790,9 +790,7 @@ def measure_machines(history: History, machines: Sequence[tuple[str, int]]) -> l
 
 
 def replicated_share(found: Sequence[MachineUse]) -> float:
-    """Return the share of all node-seconds that was not useful (docs/papers/dynamic-grid.md: replicated
-    work).
-    """
+    """Return the share of busy node-seconds that was not useful (replicated work of dynamic-grid.md)."""
     busy = sum(use.busy_node_s for use in found)
     return sum(use.replicated_node_s for use in found) / busy if busy > 0 else 0.0
 

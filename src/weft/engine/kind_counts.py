@@ -1,4 +1,4 @@
-"""Task counts by kind, of one run or of several runs of a workflow.
+"""Numbers of tasks by kind and state, for one run or for several runs of a workflow.
 
 Every iteration of a loop counts: the finished ones by the history, the current one by the engine's state. The
 number of tasks grows when an iteration begins; the number of completed tasks never decreases.
@@ -36,7 +36,7 @@ class KindCount:
     waiting: int
     running: int
     done: int
-    """Completed, reused or skipped tasks."""
+    """Number of completed, reused or skipped tasks."""
     taken_over: int
     """Number of ``done`` tasks whose outputs came from an earlier run."""
     failed: int
@@ -81,7 +81,7 @@ def count_kinds(run: RunState, history: History) -> Iterator[KindCount]:
 
 
 def sum_by_workflow(counts: Iterable[KindCount]) -> list[KindCount]:
-    """Add up the counts of runs of the same workflow."""
+    """Return task counts by workflow and kind: the sums over all runs of a workflow."""
     found: dict[tuple[str, str], KindCount] = {}
     for each in counts:
         if (before := found.get((each.workflow, each.kind))) is not None:

@@ -1,6 +1,6 @@
-"""An executed run as data: attempts, failures, kinds of tasks, prediction and outcome, critical path.
+"""Data of the report on an executed run: attempts, failures, kinds of tasks, promise, critical path.
 
-It is computed from the journal and the ``ExecutionRecords`` without a clock, so equal input gives equal
+They are computed from the journal and the ``ExecutionRecords`` without a clock, so equal input gives equal
 reports. A journal may hold several runs; a report covers all or some of them.
 """
 
@@ -44,15 +44,15 @@ class KindSummary:
     tasks: int
     """All tasks, with and without an attempt; every iteration of a loop that has begun counts."""
     completed: int
-    """Completed tasks."""
+    """Number of completed tasks, including reused ones."""
     taken_over: int
-    """Completed tasks whose outputs came from an earlier run."""
+    """Number of completed tasks whose outputs came from an earlier run."""
     attempts: int
-    """Attempts whose programs ran."""
+    """Number of attempts whose programs ran."""
     failed: int
-    """Failed attempts, including failed staging."""
+    """Number of failed attempts, including those whose staging failed."""
     moved: int
-    """Migrated attempts."""
+    """Number of migrated attempts."""
     skipped: int = 0
     """Skipped tasks."""
     cancelled: int = 0
@@ -62,15 +62,14 @@ class KindSummary:
     p90_s: float | None = None
     most_s: float | None = None
     estimate_s: float | None = None
-    """Mean estimate of the completed attempts, without work restored from checkpoints; None for placeholders.
-    """
+    """Mean estimated seconds of completed attempts, without work saved by restart files; None: unknown."""
     cpu_share: float | None = None
-    """CPU seconds over seconds times nodes of the measured attempts."""
+    """CPU seconds divided by node-seconds of the measured attempts; None: not measured."""
     max_rss_bytes: float | None = None
 
     @property
     def ratio(self) -> float | None:
-        """Return mean seconds over mean estimate."""
+        """Return the mean seconds divided by the mean estimate; None: one of them is unknown."""
         if self.mean_s is None or self.estimate_s is None or self.estimate_s <= 0:
             return None
         return self.mean_s / self.estimate_s
@@ -137,7 +136,7 @@ def _use(
 
 
 def _quantile(ordered: list[float], share: float) -> float | None:
-    """Return a quantile of sorted values, interpolated linearly."""
+    """Return a quantile of sorted values, interpolated linearly; None if there are no values."""
     if not ordered:
         return None
     place = share * (len(ordered) - 1)
@@ -154,40 +153,40 @@ def _cpu_share(ran: list[AttemptRecord], numbers: list[ProcessUsage]) -> float |
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromiseOutcome:
-    """A prediction compared with the measured time."""
+    """The promise of a run compared with the measured time."""
 
     run: int
     workflow: str
     promise: Promise
     took_s: float
-    """For a run that has not ended, the time so far."""
+    """Seconds from arrival to end; for a run that has not ended, to the last activity."""
     completed: bool
 
     @property
     def promised_s(self) -> float | None:
-        """Return the predicted median (P50); None if unknown."""
+        """Return the promised P50 in seconds; None if unknown."""
         return self.promise.p50_s
 
     @property
     def at_most_s(self) -> float | None:
-        """Return the predicted 90 % quantile (P90); None if unknown."""
+        """Return the promised P90 in seconds; None if unknown."""
         return self.promise.p90_s
 
     @property
     def change(self) -> float | None:
-        """Return the relative deviation from the prediction; None without a prediction."""
+        """Return measured time / promised P50 - 1; None if the P50 is unknown."""
         return self.took_s / self.promised_s - 1 if self.promised_s else None
 
     @property
     def change_text(self) -> str:
-        """Return the deviation in percent; empty without a prediction or for an incomplete run."""
+        """Return ``change`` in percent as text; "" if it is unknown or the run has not completed."""
         if self.change is None or not self.completed:
             return ""
         return f"{self.change:+.1%}" if abs(self.change) < 1 else f"{self.change:+,.0%}"
 
     @property
     def word(self) -> str:
-        """Return the verdict in one or two words."""
+        """Return whether the promise was kept, in words: ``kept``, ``late``, ``broken (beyond P90)``, ..."""
         if not self.completed:
             return "not completed"
         if self.promised_s is None:
@@ -199,7 +198,7 @@ class PromiseOutcome:
         return "kept (within P90)" if self.took_s <= self.at_most_s * (1 + 1e-9) else "broken (beyond P90)"
 
     def as_record(self) -> dict[str, Any]:
-        """Return a JSON-ready record."""
+        """Return promise and outcome as plain data for JSON."""
         return {
             "run": self.run,
             "workflow": self.workflow,
@@ -214,7 +213,7 @@ class PromiseOutcome:
 
 
 def judge_promise(story: RunSummary, promise: Promise, now_s: float) -> PromiseOutcome:
-    """Compare the prediction of a run with its outcome."""
+    """Return the promise of a run compared with its outcome; ``now_s``: end of an unfinished run."""
     return PromiseOutcome(
         run=story.index,
         workflow=story.workflow,
@@ -226,7 +225,7 @@ def judge_promise(story: RunSummary, promise: Promise, now_s: float) -> PromiseO
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deviation:
-    """A task whose execution differed from the plan."""
+    """Planned and real machine and times of one task."""
 
     run: int
     task: str
@@ -234,20 +233,20 @@ class Deviation:
     planned_machine: int
     machine: int
     planned_s: float
-    """Planned seconds."""
+    """Planned seconds of the task."""
     took_s: float
-    """Seconds of its last attempt."""
+    """Seconds that its completed attempt ran."""
     late_s: float
-    """Seconds between planned and measured end; negative if early."""
+    """Seconds from the planned to the measured end; negative if it ended early."""
 
     @property
     def longer_s(self) -> float:
-        """Return the seconds beyond the planned time."""
+        """Return the seconds by which the task ran longer than planned; negative if shorter."""
         return self.took_s - self.planned_s
 
 
 def find_deviations(attempts: Iterable[AttemptRecord], planned: Mapping[str, PlanLine]) -> list[Deviation]:
-    """Compare completed attempts with the plan, ordered by decreasing excess time."""
+    """Return the deviations of completed attempts from the plan, by decreasing ``longer_s``."""
     found = []
     for attempt in attempts:
         line = _line(planned, attempt)
@@ -278,11 +277,11 @@ _WORST_FIRST = ("failed", "stopped", "cancelled", "", "completed")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureReport:
-    """A failure with exit code, signal, message and log."""
+    """A failure with exit code, signal, message and last lines of the log."""
 
     failed: FailureRecord
     attempt: AttemptRecord | None
-    """None if no attempt failed (a loop that did not converge)."""
+    """The failed attempt; None if no attempt failed (a loop that did not converge)."""
     exit_code: int | None
     signal: int | None
     text: str
@@ -291,7 +290,7 @@ class FailureReport:
 
     @property
     def headline(self) -> str:
-        """Return a one-line description of the failure."""
+        """Return one line about the failure: task, attempt, cause, and whether it is retried."""
         where = "" if self.attempt is None else f", attempt {self.attempt.task_attempt}"
         how = self.failed.cause
         if self.signal is not None:
@@ -304,7 +303,7 @@ class FailureReport:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ExecutedRun:
-    """One run, or all runs of one execution."""
+    """The data of a report on one run, or on all runs of an execution."""
 
     history: History
     """The history of the whole execution."""
@@ -312,7 +311,7 @@ class ExecutedRun:
     """State of the engine after the last entry, for graphs and plans."""
     records: ExecutionRecords
     machines: tuple[Machine, ...]
-    """In the numbering of the commands."""
+    """Machines by index, as in the commands of the journal."""
     platform: str
     run_summaries: tuple[RunSummary, ...]
     """The reported runs."""
@@ -329,20 +328,20 @@ class ExecutedRun:
 
     @property
     def title(self) -> str:
-        """Return a one-line title."""
+        """Return a title: the workflows and the platform."""
         names = list(dict.fromkeys(story.workflow for story in self.run_summaries))
         what = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
         return f"{what or 'nothing'} on {self.platform}"
 
     @property
     def outcome(self) -> str:
-        """Return the worst outcome; ``interrupted`` if some run has not ended."""
+        """Return the worst outcome of the reported runs; a run without an end counts as ``interrupted``."""
         found = {story.outcome for story in self.run_summaries}
         return next((word for word in _WORST_FIRST if word in found), "completed") or "interrupted"
 
     @property
     def origin_s(self) -> float:
-        """Return the first arrival, the time origin of reports."""
+        """Return the time of the first arrival, which is time 0 of reports."""
         return min((story.arrival_s for story in self.run_summaries), default=0.0)
 
     @property
@@ -365,12 +364,12 @@ class ExecutedRun:
 
     @cached_property
     def ran(self) -> tuple[AttemptRecord, ...]:
-        """Return the attempts whose programs started."""
+        """Return the attempts of the reported runs whose programs started."""
         return tuple(each for each in self.attempts if each.started_s is not None)
 
     @cached_property
     def timed(self) -> tuple[AttemptRecord, ...]:
-        """Return the attempts of tasks with a stated time."""
+        """Return the attempts of the reported runs whose tasks have a stated time."""
         return tuple(each for each in self.attempts if (each.run, each.kind) not in self._untimed)
 
     @cached_property
@@ -380,13 +379,13 @@ class ExecutedRun:
 
     @cached_property
     def moves(self) -> tuple[MigrationRecord, ...]:
-        """Return the migrations."""
+        """Return the migrations of the reported runs."""
         chosen = {story.index for story in self.run_summaries}
         return tuple(move for move in self.history.moves if move.run in chosen)
 
     @cached_property
     def failures(self) -> tuple[FailureReport, ...]:
-        """Return the failures by time."""
+        """Return the failures of the reported runs by time."""
         chosen = {story.index for story in self.run_summaries}
         return tuple(self._report_failure(failed) for failed in self.history.failures if failed.run in chosen)
 
@@ -409,19 +408,19 @@ class ExecutedRun:
         )
 
     def number(self, run: int) -> int:
-        """Return the number of a run shown to users."""
+        """Return the number of a run that is shown to users; its index if it has none."""
         return self.records.numbers.get(run, run)
 
     def measured(self, attempt: int) -> ProcessUsage:
-        """Return the measured resource usage of an attempt."""
+        """Return the measured resource usage of an attempt; its fields are None if not measured."""
         return self.records.measured.get(attempt, _NOT_MEASURED)
 
     def ended_s(self, attempt: AttemptRecord) -> float:
-        """Return the end of an attempt; of a running one, the end of the report."""
+        """Return the end of an attempt; for a running attempt, the end of the report."""
         return self.end_s if attempt.ended_s is None else attempt.ended_s
 
     def promise(self, run: int) -> Promise | None:
-        """Return the prediction of a run: recorded before it began, else computed from its first plan."""
+        """Return the promise recorded for a run, else one derived from its first plan; None: no plan."""
         stated, plan = self.records.promises.get(run), self._first_plan(run)
         if stated is not None or plan is None:
             return stated
@@ -431,13 +430,13 @@ class ExecutedRun:
         return self.state.plans.get(self.history.first_plans.get(run, ""))
 
     def planned(self, run: int) -> Mapping[str, PlanLine]:
-        """Return the first plan of a run by task; times are on the engine's clock."""
+        """Return the lines of a run's first plan by task name; times are on the engine's clock."""
         plan = self._first_plan(run)
         return {} if plan is None else plan.lines
 
     @cached_property
     def verdicts(self) -> tuple[PromiseOutcome, ...]:
-        """Return predictions compared with outcomes, for the runs that have one."""
+        """Return the promises of the reported runs compared with their outcomes."""
         found = ((story, self.promise(story.index)) for story in self.run_summaries)
         return tuple(
             judge_promise(story, promised, self.end_s) for story, promised in found if promised is not None
@@ -445,7 +444,7 @@ class ExecutedRun:
 
     @cached_property
     def deviations(self) -> tuple[Deviation, ...]:
-        """Return the planned tasks by decreasing excess time."""
+        """Return the deviations of completed tasks from the first plans, by decreasing ``longer_s``."""
         found: list[Deviation] = []
         for story in self.run_summaries:
             own = [each for each in self.timed if each.run == story.index]
@@ -454,7 +453,7 @@ class ExecutedRun:
 
     @cached_property
     def path(self) -> CriticalPath:
-        """Return the critical path of the run that ended last (the first of several)."""
+        """Return the critical path of the run that ended last; for ties the first run."""
         if not self.run_summaries:
             return CriticalPath()
         last = max(self.run_summaries, key=lambda story: (self._end_of(story), -story.index))
@@ -473,14 +472,14 @@ class ExecutedRun:
 
     @cached_property
     def uses(self) -> tuple[MachineUse, ...]:
-        """Return the utilisation of the machines over the whole execution."""
+        """Return the use of each machine over the whole execution."""
         return tuple(
             measure_machines(self.history, [(machine.name, machine.nodes) for machine in self.machines])
         )
 
     @property
     def taken_over(self) -> int:
-        """Return the number of tasks reused from earlier runs."""
+        """Return the number of tasks whose outputs were reused from earlier runs."""
         return sum(map(is_reused, self.attempts))
 
     @cached_property
@@ -570,7 +569,7 @@ def build_executed_run(
     records: ExecutionRecords = NO_RECORDS,
     runs: Sequence[int] | None = None,
 ) -> ExecutedRun:
-    """Collect the data of an execution, or only of ``runs``. Raises InvalidInput for an unknown run."""
+    """Return the report data of an execution, or only of ``runs``; InvalidInput for an unknown run."""
     run_summaries = history.runs
     for run in runs or ():
         if not 0 <= run < len(run_summaries):

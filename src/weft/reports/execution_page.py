@@ -25,7 +25,7 @@ from weft.units import format_bytes, format_count, format_seconds
 
 _NOTHING = "-"
 _NOTABLE = 0.01
-"""Minimal relative deviation from the planned time of a listed task."""
+"""Relative deviation from the planned time above which a task is listed."""
 _LINKS = {
     "data": "data of",
     "iteration": "next iteration after",
@@ -36,7 +36,7 @@ _LINKS = {
 
 
 def promise_table(executed: ExecutedRun) -> TextTable:
-    """Return a row per run with a prediction."""
+    """Return a table with a row per run that has a promise: promise and measured time."""
     rows = [
         (
             str(executed.number(each.run)),
@@ -54,7 +54,7 @@ def promise_table(executed: ExecutedRun) -> TextTable:
 
 
 def deviation_table(executed: ExecutedRun) -> TextTable:
-    """Return a row per task that ran on another machine or clearly longer or shorter than planned."""
+    """Return a table of the tasks that ran on another machine, or 1 % longer or shorter, than planned."""
     names = executed.machine_names
     rows = [
         (
@@ -78,7 +78,7 @@ def _signed(seconds: float) -> str:
 
 
 def path_table(executed: ExecutedRun) -> TextTable:
-    """Return a row per attempt on the critical path, by time."""
+    """Return a table with a row per attempt on the critical path, by time."""
     rows = [
         (
             attempt_label(step.attempt, executed),
@@ -110,14 +110,14 @@ def _label(task: str, iteration: int) -> str:
 
 
 def attempt_label(attempt: AttemptRecord, executed: ExecutedRun) -> str:
-    """Return the task name of an attempt, with its run number if that is not obvious."""
+    """Return the task name of an attempt, with its run number unless the report covers only that run."""
     label = _label(attempt.task, attempt.iteration)
     own = not executed.several and attempt.run == executed.run_summaries[0].index
     return label if own else f"{executed.number(attempt.run)}:{label}"
 
 
 def kind_table(executed: ExecutedRun) -> TextTable:
-    """Return a row per kind of task."""
+    """Return a table with a row per kind of task: numbers of tasks, times, CPU and memory."""
     rows = [
         (
             f"{kind.workflow}: {kind.kind}" if executed.several else kind.kind,
@@ -146,7 +146,7 @@ def _known_s(seconds: float | None) -> str:
 
 
 def moved_table(executed: ExecutedRun) -> TextTable:
-    """Return a row per migration; times are relative to the first arrival."""
+    """Return a table with a row per migration; times are relative to the first arrival."""
     moves = [
         replace(move, run=executed.number(move.run), at_s=move.at_s - executed.origin_s)
         for move in executed.moves
@@ -155,7 +155,7 @@ def moved_table(executed: ExecutedRun) -> TextTable:
 
 
 def execution_runs(executed: ExecutedRun) -> TextTable:
-    """Return a row per run, by its number; times are relative to the first arrival."""
+    """Return a table with a row per run; times are relative to the first arrival."""
     origin_s = executed.origin_s
     return run_table(
         replace(
@@ -169,7 +169,7 @@ def execution_runs(executed: ExecutedRun) -> TextTable:
 
 
 def execution_facts(executed: ExecutedRun) -> list[tuple[str, str]]:
-    """Return (label, text) pairs, the most important first."""
+    """Return (label, text) pairs that summarise an executed run, the most important first."""
     facts = [("outcome", executed.outcome), ("took", format_seconds(executed.took_s))]
     if len(executed.verdicts) == 1:
         facts.append(("promise", promise_outcome_text(executed.verdicts[0])))
@@ -186,7 +186,7 @@ def execution_facts(executed: ExecutedRun) -> list[tuple[str, str]]:
 
 
 def promise_outcome_text(verdict: PromiseOutcome) -> str:
-    """Return the prediction and its outcome, or why it is unknown."""
+    """Return a promise and whether it was kept, or why the promised time is unknown."""
     text = promise_text(verdict.promise)
     if not verdict.promise.has_estimate:
         return text
@@ -225,7 +225,7 @@ def _path(executed: ExecutedRun) -> str:
 
 
 def path_sentence(executed: ExecutedRun) -> str:
-    """Return the composition of the critical path as a sentence."""
+    """Return the parts of the critical path as text: running, staging, waiting, and its tasks."""
     steps = executed.path.steps
     names = [attempt_label(step.attempt, executed) for step in steps]
     chain = " → ".join(names if len(names) <= 6 else [*names[:3], "…", *names[-2:]])
@@ -235,7 +235,7 @@ def path_sentence(executed: ExecutedRun) -> str:
 
 
 def execution_notes(executed: ExecutedRun) -> list[str]:
-    """Return failures, unfinished runs and caveats."""
+    """Return notes on an executed run: runs that did not complete or end, and caveats."""
     notes = []
     for story in executed.run_summaries:
         if story.outcome not in ("completed", "") and (story.reason or executed.several):
@@ -263,7 +263,7 @@ _MOST_BOXES = 40
 
 
 def execution_chart(executed: ExecutedRun) -> GanttView:
-    """Return the Gantt chart of the attempts that ran, with the critical path."""
+    """Return the data of a Gantt chart of the attempts that ran, with the critical path."""
     machines = [(machine.name, machine.nodes) for machine in executed.machines]
     chart = attempts_chart(
         executed.title,
@@ -287,7 +287,7 @@ def execution_chart(executed: ExecutedRun) -> GanttView:
 
 
 def execution_html(executed: ExecutedRun) -> str:
-    """Render the HTML page."""
+    """Return the report as a self-contained HTML page."""
     promises = dict.fromkeys(
         promise_text(each.promise) for each in executed.verdicts if not each.promise.has_estimate
     )
@@ -341,12 +341,12 @@ _LOG_LINES = 5
 _UNLIKELY = (
     "reused", "failed attempts", "moved", "cancelled", "CPU", "memory", "P50", "most", "estimate", "ratio",
 )  # fmt: skip
-"""Columns that are omitted if they are empty."""
+"""Columns of the kind table that the terminal summary omits if they are empty."""
 _LEAST_WIDTH = 40
 
 
 def execution_lines(executed: ExecutedRun, *, width: int = 100, ascii_only: bool = False) -> list[str]:
-    """Return the summary for the terminal, at most ``width`` columns wide."""
+    """Return the lines of the terminal summary, at most ``width`` columns wide (at least 40)."""
     lines = [executed.title]
     facts = execution_facts(executed)
     room = max(len(label) for label, _ in facts)
@@ -362,7 +362,7 @@ def execution_lines(executed: ExecutedRun, *, width: int = 100, ascii_only: bool
 
 
 def failure_lines(executed: ExecutedRun) -> list[str]:
-    """Return cause, last lines and log of the failures; final ones first."""
+    """Return lines about the first failures: cause, last lines and path of the log; final ones first."""
     texts = executed.listed_failures
     lines = [line for each in texts[:_SHOWN_FAILURES] for line in _failure_text(each, executed)]
     rest = len(texts) - _SHOWN_FAILURES
@@ -388,7 +388,7 @@ def _table(table: TextTable) -> list[str]:
 
 
 def _without_empty(table: TextTable) -> TextTable:
-    """Remove empty optional columns."""
+    """Return a table without the optional columns that are empty."""
     columns = list(zip(table.heading, *table.rows, strict=True))
     kept = [column for column in columns if column[0] not in _UNLIKELY or set(column[1:]) - {"-"}]
     heading, *rows = zip(*kept, strict=True)

@@ -25,7 +25,7 @@ from weft.reports.text import printable
 _LINES = 10
 _MOST_BYTES = 16_384
 _LONGEST = 500
-"""Maximal characters per line."""
+"""Maximal number of characters per line of a log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class AttemptLogs:
     execution: int
 
     def last(self, attempt: int, lines: int = _LINES) -> LogTail | None:
-        """Return the last lines of the standard error, else of the output; None if both are empty."""
+        """Return the last lines of an attempt's standard error, else of its output; None: both are empty."""
         folder = self.layout.records(self.execution, attempt).relative_to(self.layout.project)
         for name in ("err", "out"):
             path = str(folder / name)
@@ -57,7 +57,7 @@ class AttemptLogs:
 def _last_lines(data: bytes, most: int) -> tuple[str, ...]:
     if not (text := data.decode("utf-8", "replace").rstrip()):
         return ()
-    # A carriage return starts a line, as in progress displays of programs.
+    # A carriage return starts a new line, because programs use it to redraw progress displays.
     found = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")[-most:]
     return tuple(printable(line.expandtabs(4))[:_LONGEST] for line in found)
 
@@ -86,13 +86,13 @@ class ProcessUsage:
     max_rss_bytes: float | None = None
     pid: int | None = None
     signal: int | None = None
-    """Signal that ended it; None if none."""
+    """Number of the signal that ended the process; None: no signal."""
     text: str = ""
     """Message of the runner, such as why the program could not start."""
 
     @classmethod
     def of_record(cls, record: Mapping[str, Any]) -> ProcessUsage:
-        """Create from the end record of a runner (``user_s``, ``system_s``, ``pid``, ...)."""
+        """Return the usage in the end record of a runner (``user_s``, ``system_s``, ``pid``, ...)."""
         times = [record.get(key) for key in ("user_s", "system_s")]
         known = [float(seconds) for seconds in times if seconds is not None]
         return cls(
@@ -109,23 +109,23 @@ class ExecutionRecords:
     """Records of an execution besides its journal."""
 
     promises: Mapping[int, Promise] = field(default_factory=dict)
-    """By run. For a run without one, the prediction is computed from its first plan."""
+    """Promise of each run, by index; for a run without one it is derived from the first plan."""
     measured: Mapping[int, ProcessUsage] = field(default_factory=dict)
-    """By attempt."""
+    """Resource usage by attempt number."""
     products: Mapping[int, Product] = field(default_factory=dict)
-    """By the attempt that produced them."""
+    """Products by number of the attempt that produced them."""
     logs: AttemptLogs | None = None
     numbers: Mapping[int, int] = field(default_factory=dict)
-    """Run numbers shown to users, by run index; a run without one shows its index."""
+    """By index of a run: the number that is shown to users; a run without one shows its index."""
     zero_at_s: float | None = None
     """Unix time of the engine's time 0; None if unknown."""
 
     def wall(self, time_s: float | None) -> datetime | None:
-        """Convert a time of the engine's clock to UTC; None if unknown."""
+        """Return the UTC time of a time on the engine's clock; None if unknown."""
         if time_s is None or self.zero_at_s is None:
             return None
         return datetime.fromtimestamp(self.zero_at_s + time_s, UTC)
 
 
 NO_RECORDS = ExecutionRecords()
-"""For a journal without further records."""
+"""Records of an execution that has nothing besides its journal."""

@@ -1,4 +1,4 @@
-"""Text for the terminal: safe and aligned labels, tables, and predictions in words."""
+"""Text for the terminal: labels without control characters, aligned tables, and promises as text."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from weft.units import format_seconds
 
 
 def printable(text: str, *, ascii_only: bool = False) -> str:
-    """Replace control and unsupported characters by question marks."""
+    """Return a text with question marks for control characters and, with ``ascii_only``, non-ASCII ones."""
     shown = "".join(sign if sign.isprintable() else "?" for sign in text)
     return shown.encode("ascii", "replace").decode("ascii") if ascii_only else shown
 
 
 def shown_width(text: str) -> int:
-    """Return the number of columns of a text: wide characters take two, combining ones none."""
+    """Return the number of terminal columns of a text: two per wide character, none per combining one."""
     if text.isascii():
         return len(text)
     return sum(
@@ -27,7 +27,7 @@ def shown_width(text: str) -> int:
 
 
 def fitted(text: str, width: int, *, ascii_only: bool = False) -> str:
-    """Cut or pad a text to exactly ``width`` columns; a cut ends in an ellipsis."""
+    """Return a text cut or padded to exactly ``width`` columns; a cut text ends in an ellipsis."""
     if shown_width(text) <= width:
         return text + " " * (width - shown_width(text))
     mark = "~" if ascii_only else "…"
@@ -46,7 +46,7 @@ class TextTable:
     """Number of left-aligned text columns; the others hold numbers and are right-aligned."""
 
     def lines(self) -> list[str]:
-        """Return the aligned rows, columns separated by two spaces."""
+        """Return heading and rows as lines with aligned columns, separated by two spaces."""
         widths = [max(map(shown_width, column)) for column in zip(self.heading, *self.rows, strict=True)]
         return [self._line(row, widths) for row in (self.heading, *self.rows)]
 
@@ -70,11 +70,11 @@ def csv_text(heading: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 _KINDS = 5
-"""Maximal number of kinds named."""
+"""Maximal number of kinds or loops that are named in a text."""
 
 
 def promise_text(promise: Promise) -> str:
-    """Return time, cost and unknowns of a prediction in one line."""
+    """Return a promise as one line: time, cost, and why the time is unknown."""
     cost = cost_text(promise)
     known = time_text(promise) + (f", cost {cost}" if cost else "")
     if not (doubt := doubt_text(promise)):
@@ -83,7 +83,7 @@ def promise_text(promise: Promise) -> str:
 
 
 def time_text(promise: Promise) -> str:
-    """Return the time: ``4 s (P90 5 s)``, ``4 s (spread unknown)``, ``at least 4 s`` or ``unknown``."""
+    """Return the promised time: ``4 s (P90 5 s)``, ``4 s (spread unknown)``, ``at least 4 s``, ..."""
     if promise.p50_s is None:
         return "unknown" if promise.least_s is None else f"at least {format_seconds(promise.least_s)}"
     return f"{format_seconds(promise.p50_s)} ({_sure(promise)})"
@@ -97,7 +97,7 @@ def _sure(promise: Promise) -> str:
 
 
 def cost_text(promise: Promise) -> str:
-    """Return the cost; empty if unknown or without prices."""
+    """Return the promised cost as text; "" if it is unknown or no machine has a price."""
     if promise.cost_p50 is None:
         return "" if promise.least_cost is None else f"at least {promise.least_cost:.4g}"
     dear = "" if promise.cost_p90 is None else f" (P90 {promise.cost_p90:.4g})"
@@ -105,7 +105,7 @@ def cost_text(promise: Promise) -> str:
 
 
 def doubt_text(promise: Promise) -> str:
-    """Return why the time is unknown; empty if it is known."""
+    """Return why the promised time is unknown; "" if it is known."""
     parts = [untimed_text(promise)] if promise.untimed else []
     if promise.open_loops:
         parts.append(f"number of iterations of {_listed(promise.open_loops)}")
@@ -113,7 +113,7 @@ def doubt_text(promise: Promise) -> str:
 
 
 def untimed_text(promise: Promise) -> str:
-    """Return the number and kinds of tasks without a stated time."""
+    """Return a text with the number and the kinds of the tasks that have no stated time."""
     kinds = _listed(promise.untimed_kinds)
     word = "kind" if len(promise.untimed_kinds) == 1 else "kinds"
     tasks, has = ("tasks", "have") if promise.tasks > 1 else ("task", "has")

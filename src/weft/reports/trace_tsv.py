@@ -1,8 +1,9 @@
 """Attempts of an executed run as ``trace.tsv``, with the columns of Nextflow's trace file.
 
-The first fourteen columns are Nextflow's defaults in its order, followed by others of its names. Unknown
-values are ``-``. Deviations: a line is an attempt, ``task_id`` its number, ``attempt`` counts the attempts of
-the task; times are UTC; ``hash`` is the start of the fingerprint; ``queue`` is the machine.
+The first fourteen columns are the default columns of Nextflow in its order; the others have names that
+Nextflow defines too. Unknown values are ``-``. Deviations: a line is an attempt, ``task_id`` its number,
+``attempt`` counts the attempts of the task; times are UTC; ``hash`` is the start of the fingerprint;
+``queue`` is the machine.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ TRACE_COLUMNS = (
     "peak_rss", "peak_vmem", "rchar", "wchar", "process", "tag", "attempt", "cpus", "memory", "time", "start",
     "complete", "queue", "workdir",
 )  # fmt: skip
-"""The columns, in order."""
+"""Names of the columns, in order."""
 
 _Known = TypeVar("_Known")
 
@@ -30,7 +31,7 @@ _UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
 
 
 def trace_tsv(executed: ExecutedRun, *, raw: bool = False) -> str:
-    """Return the table by attempt; ``raw`` writes milliseconds and bytes, as Nextflow does."""
+    """Return a line per attempt, by number; ``raw``: times in milliseconds, sizes in bytes, as Nextflow."""
     tries: dict[tuple[int, str, int], int] = {}
     lines = ["\t".join(TRACE_COLUMNS)]
     for attempt in executed.attempts:
@@ -113,7 +114,7 @@ def _date(moment: datetime) -> str:
 
 
 def _duration(seconds: float) -> str:
-    """Format a duration as Nextflow does: ``12ms``, ``2.5s``, ``1m 30s``, ``2h 5s``, ``1d 2h``."""
+    """Return a duration in Nextflow's format: ``12ms``, ``2.5s``, ``1m 30s``, ``2h 5s``, ``1d 2h``."""
     if seconds < 1:
         return f"{round(seconds * 1000)}ms"
     if seconds < 60:
@@ -128,7 +129,7 @@ def _duration(seconds: float) -> str:
 
 
 def _size(amount: float) -> str:
-    """Format a size as Nextflow does: powers of 1024, at most one decimal."""
+    """Return a size in Nextflow's format: units are powers of 1024, with at most one decimal."""
     power = 0
     while amount >= 1024 and power < len(_UNITS) - 1:
         amount /= 1024

@@ -1,9 +1,9 @@
-"""Executed run as WfFormat 1.5: tasks, machines, times, and files with measured sizes.
+"""An executed run in WfFormat 1.5: tasks, machines, times, and files with measured sizes.
 
-Only completed tasks are listed. A task that never ran (a branch not taken, a virtual task) is replaced by its
-predecessors, and every iteration of a loop is a task (``lapw1[3]#2``) after the previous one. The time of a
-task is the time of all attempts that contributed to its result; for a reused task, the time of the original
-run. weft reads the file as a workflow whose work is the measured time.
+Only completed tasks are listed. The successors of a task that never ran (a branch not taken, a virtual task)
+depend on its predecessors instead. Every iteration of a loop is a task (``lapw1[3]#2``) that depends on the
+iteration before it. The time of a task is the time of all attempts that contributed to its result; for a
+reused task, the time of the original run. weft reads the file as a workflow whose work is the measured time.
 """
 
 from __future__ import annotations
@@ -38,10 +38,11 @@ _SYSTEMS = ("linux", "macos", "windows")
 
 
 def write_wfformat(executed: ExecutedRun, run: int | None = None) -> str:
-    """Return one run (default: the only reported one). Raises InvalidInput if no task completed."""
+    """Return one run (default: the only reported one) in WfFormat; InvalidInput if no task completed."""
     if run is None and executed.several:
-        advice = f"choose one: 0 to {len(executed.history.runs) - 1}"
-        raise InvalidInput("several runs", rule="a WfFormat file holds one", advice=advice)
+        advice = f"choose a run from 0 to {len(executed.history.runs) - 1}"
+        what = f"{len(executed.run_summaries)} runs for one WfFormat file"
+        raise InvalidInput(what, rule="a WfFormat file holds one run", advice=advice)
     story = executed.history.runs[executed.run_summaries[0].index if run is None else run]
     graph = _Executed(executed, executed.state.runs[story.index])
     if not graph.instances:
@@ -52,18 +53,18 @@ def write_wfformat(executed: ExecutedRun, run: int | None = None) -> str:
 
 @dataclass(slots=True, kw_only=True)
 class _WfFormatInstance:
-    """One execution of a task; in a loop, of one iteration."""
+    """One execution of a task; a task in a loop has one execution per iteration."""
 
     task: int
     number: int
     """Number of the execution of the task, from 1."""
     tries: list[AttemptRecord]
     last: AttemptRecord
-    """The attempt that completed it; the last one if lost outputs were produced again."""
+    """The attempt that completed the execution; the last one if lost outputs were produced again."""
     begun_n: int
     completed_n: int
     parents: list[int] = field(default_factory=list)
-    """Positions among all executions."""
+    """Positions of the executions that this one depends on, in the list of all executions."""
     reads: list[str] = field(default_factory=list)
     writes: list[str] = field(default_factory=list)
 
@@ -88,12 +89,12 @@ class _Executed:
             instance.reads = list(dict.fromkeys(self._read(instance)))
 
     def name(self, instance: _WfFormatInstance) -> str:
-        """Return the name of an execution."""
+        """Return the name of an execution: the task's name, with a number from the second one on."""
         name = self.graph.names[instance.task]
         return name if instance.number == 1 else f"{name}#{instance.number}"
 
     def product(self, instance: _WfFormatInstance) -> Product | None:
-        """Return the product of an execution, if known."""
+        """Return the product of an execution; None: unknown."""
         return self._executed.records.products.get(instance.last.number)
 
     def _find_instances(self) -> None:
@@ -109,7 +110,7 @@ class _Executed:
                     self._add(task, group, done)
 
     def _groups(self, task: int, tries: list[AttemptRecord]) -> Iterator[list[AttemptRecord]]:
-        """Group the attempts of a task by execution.
+        """Yield the attempts of each execution of a task.
 
         In a single loop they are grouped by iteration. In nested loops, where iterations restart, each
         completed attempt ends an execution.
@@ -156,7 +157,7 @@ class _Executed:
                     yield from self._latest(last, instance)
 
     def _latest(self, task: int, instance: _WfFormatInstance) -> Iterator[int]:
-        """Yield the last execution of a task that completed before another began."""
+        """Yield the position of the last execution of ``task`` that completed before ``instance`` began."""
         positions = [
             position
             for position in self._of_task.get(task, ())
