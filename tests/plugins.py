@@ -13,7 +13,7 @@ __all__ = ["backend_example", "environment_with", "install", "load_backend_examp
 
 def install(folder: Path, group: str, name: str, target: str, source: str | None = None) -> None:
     """Make a package ``plugin-NAME`` with one entry point; without ``source`` its module is missing."""
-    packaged = folder / f"plugin_{name}-1.0.dist-info"
+    packaged = folder / f"plugin_{name.replace('-', '_')}-1.0.dist-info"
     packaged.mkdir(parents=True)
     (packaged / "METADATA").write_text(f"Metadata-Version: 2.1\nName: plugin-{name}\nVersion: 1.0\n")
     (packaged / "entry_points.txt").write_text(f"[{group}]\n{name} = {target}\n")

@@ -8,6 +8,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from architecture.package import load_tool
 from weft.documents import Document, Reader, from_python
 from weft.errors import InvalidInput
 from weft.fields import (
@@ -20,7 +21,6 @@ from weft.fields import (
     choice,
     integer,
     mapping_shape,
-    replace_tables,
     version_field,
 )
 
@@ -135,6 +135,7 @@ def test_schema_describes_every_field():
 
 
 def test_tables_between_markers_are_replaced():
+    replace_tables = load_tool("reference").replace_tables
     page = "# Cars\n<!-- fields: car doors power name -->\nold\n<!-- end -->\nrest\n"
     assert replace_tables(page, {"car": CAR}) == (
         "# Cars\n<!-- fields: car doors power name -->\n\n"
@@ -146,3 +147,10 @@ def test_tables_between_markers_are_replaced():
     )
     with pytest.raises(KeyError):
         replace_tables(page, {})
+
+
+def test_keys_without_a_table_are_found():
+    page = "<!-- fields: car doors power -->\n<!-- end -->\n"
+    missing = [f"car {key}" for key in CAR.help if key not in ("doors", "power")]
+    assert load_tool("reference").find_unlisted(page, {"car": CAR}) == missing
+    assert load_tool("reference").find_unlisted("<!-- fields: car -->", {"car": CAR}) == []

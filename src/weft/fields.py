@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, field
 from functools import cached_property
 from itertools import compress, groupby
@@ -128,25 +127,12 @@ class Field:
         group, _, name = self.attribute.rpartition(".")
         return group, name or self.key
 
-    def row(self) -> str:
-        """Return the Markdown row of this field in the table on the reference page."""
-        label = f"{self.type.label} ({self.type.unit})" if self.type.unit else self.type.label
-        default = "required" if self.required else self.default_text or _format_default(self.default)
-        cells = (f"`{self.key}`", label, default, self.help)
-        return f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"
-
 
 def version_field(*, required: bool) -> Field:
     """Return the field ``weft``, which states the version of the format."""
     kind = ValueType(str(VERSION), {"const": VERSION}, _read_version)
     text, advice = "version of the file format", f"add `weft: {VERSION}`"
     return Field("weft", kind, text, required=required, advice=advice, write_record=lambda _: VERSION)
-
-
-def _format_default(value: Any) -> str:
-    if value is None or value in ((), {}):
-        return ""
-    return f"`{str(value).lower()}`" if isinstance(value, str | bool) else f"{value:g}"
 
 
 class _FieldRun(NamedTuple):
@@ -277,23 +263,3 @@ class Record:
     def _value_shape(self, each: Field) -> Shape:
         optional = self.null_is_absent and not each.required
         return any_of(each.type.shape, NULL_SHAPE) if optional else each.type.shape
-
-    def table(self, keys: Iterable[str] = ()) -> str:
-        """Return the Markdown table that describes these keys, by default all keys."""
-        by_key = {each.key: each for each in self.fields}
-        rows = [by_key[key].row() for key in list(keys) or by_key]
-        return "\n".join(["| key | value | default | meaning |", "|---|---|---|---|", *rows])
-
-
-def replace_tables(page: str, records: Mapping[str, Record]) -> str:
-    """Return a Markdown page with its tables of fields regenerated.
-
-    A table is between the lines ``<!-- fields: RECORD KEY ... -->`` and ``<!-- end -->``; without keys it
-    has all fields of the record.
-    """
-
-    def replace(match: re.Match[str]) -> str:
-        name, *keys = match[2].split()
-        return f"{match[1]}\n\n{records[name].table(keys)}\n\n{match[3]}"
-
-    return re.sub(r"(<!-- fields: ([^>]*) -->)\n.*?(<!-- end -->)", replace, page, flags=re.DOTALL)

@@ -9,11 +9,33 @@ the command line, the documentation and studies read.
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import Field, fields, is_dataclass
+from types import TracebackType
 from typing import Any, get_args, get_type_hints
 
 from weft.errors import InvalidInput, nearest, suggest
+
+
+class UnavailableEntry(InvalidInput):
+    """An entry of another package cannot be imported."""
+
+
+_FOREIGN: dict[object, str] = {}
+"""Descriptions of the loaded entries of other packages, by entry and by top-level module."""
+
+
+def find_foreign_entry(traceback: TracebackType | None) -> str | None:
+    """Return the entry of another package whose code raised an exception; None if there is none."""
+    found = None
+    while traceback is not None:
+        frame = traceback.tb_frame
+        if (exact := _FOREIGN.get(type(frame.f_locals.get("self")))) is not None:
+            return exact
+        found = _FOREIGN.get(str(frame.f_globals.get("__name__", "")).partition(".")[0], found)
+        traceback = traceback.tb_next
+    return found
 
 
 class Registry:
@@ -24,7 +46,7 @@ class Registry:
     ) -> None:
         self.group = group
         self.noun = noun
-        self._builtin = dict(entries)
+        self.builtin = dict(entries)
         self._aliases = dict(aliases or {})
         """Alternative names of entries, as used in papers; ``load`` accepts them, iteration omits them."""
         self._all: dict[str, str] | None = None
@@ -35,7 +57,7 @@ class Registry:
             from importlib.metadata import entry_points
 
             foreign = {point.name: point.value for point in sorted(entry_points(group=self.group))}
-            self._all = foreign | self._builtin
+            self._all = foreign | self.builtin
         return self._all
 
     def __iter__(self) -> Iterator[str]:
@@ -43,21 +65,54 @@ class Registry:
 
     def builtin_first(self) -> Iterator[str]:
         """Yield the built-in names in listed order, then read the entry points and yield theirs."""
-        yield from self._builtin
-        yield from (name for name in self if name not in self._builtin)
+        yield from self.builtin
+        yield from (name for name in self if name not in self.builtin)
 
     def __contains__(self, name: str) -> bool:
-        return name in self._builtin or name in self._aliases or name in self._entries()
+        return name in self.builtin or name in self._aliases or name in self._entries()
 
     def load(self, name: str) -> Any:
         """Import and return the entry of this name, or raise InvalidInput."""
         canonical = self._aliases.get(name, name)
-        target = self._builtin.get(canonical) or self._entries().get(canonical)
+        target = self.builtin.get(canonical) or self._entries().get(canonical)
         if target is None:
             hint = suggest(name, (*self, *self._aliases), f"known: {', '.join(self)}")
             raise InvalidInput(f"unknown {self.noun} {name!r}", advice=hint)
         module, _, attribute = target.partition(":")
-        return getattr(importlib.import_module(module), attribute)
+        if canonical in self.builtin:
+            return getattr(importlib.import_module(module), attribute)
+        from importlib.metadata import entry_points
+
+        points = entry_points(group=self.group, name=name)
+        package = next((point.dist.name for point in points if point.dist is not None), "?")
+        entry = f"{self.noun} {name!r} of package {package}"
+        try:
+            found = getattr(importlib.import_module(module), attribute)
+        except Exception as error:
+            what = f"{entry} cannot be imported: {type(error).__name__}: {error}"
+            raise UnavailableEntry(what, advice=f"repair or uninstall package {package}") from error
+        _FOREIGN[found] = _FOREIGN[module.partition(".")[0]] = entry
+        return found
+
+    def load_titled(self) -> Iterator[tuple[str, Any | None, str]]:
+        """Yield name, entry and title of each entry; for an unavailable one None and the reason."""
+        for name in self:
+            try:
+                found = self.load(name)
+            except UnavailableEntry as error:
+                yield name, None, f"unavailable: {error.problems[0].what}"
+            else:
+                yield name, found, str(getattr(found, "title", ""))
+
+    def load_each(self) -> Iterator[tuple[str, Any]]:
+        """Yield name and entry, built-in entries first; skip unavailable ones with a warning."""
+        for name in self.builtin_first():
+            try:
+                found = self.load(name)
+            except UnavailableEntry as error:
+                sys.stderr.write(f"warning: {error}\n")
+                continue
+            yield name, found
 
 
 def make_by_name(registry: Registry, text: str) -> Any:

@@ -26,7 +26,7 @@ def named(name, tasks, **head):
 @pytest.fixture
 def faulty_planners(monkeypatch):
     """Register the planners with faults."""
-    monkeypatch.setattr(PLANNERS, "_builtin", {**PLANNERS._builtin, **FAULTY})
+    monkeypatch.setattr(PLANNERS, "builtin", {**PLANNERS.builtin, **FAULTY})
     monkeypatch.setattr(PLANNERS, "_all", None)
 
 
@@ -101,10 +101,10 @@ class TestPlanners:
     ):
         monkeypatch.setattr(
             PLANNERS,
-            "_builtin",
-            {key: PLANNERS._builtin[key] for key in ("heft", "smallinstances", "refusing")},
+            "builtin",
+            {key: PLANNERS.builtin[key] for key in ("heft", "smallinstances", "refusing")},
         )
-        monkeypatch.setattr(PLANNERS, "_all", dict(PLANNERS._builtin))
+        monkeypatch.setattr(PLANNERS, "_all", dict(PLANNERS.builtin))
         assert compared(FORK, planners=()).planners == ("heft",)
         both = compared(CHAIN, FORK, planners=())
         assert both.planners == ("heft", "smallinstances")

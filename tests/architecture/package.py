@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import os
 from functools import cache
 from pathlib import Path
+from typing import Any
 
-__all__ = ["PACKAGE", "ROOT", "environment", "files", "imports", "module_name", "package_of", "tree"]
+__all__ = [
+    "PACKAGE",
+    "ROOT",
+    "environment",
+    "files",
+    "imports",
+    "load_tool",
+    "module_name",
+    "package_of",
+    "tree",
+]
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "weft"
@@ -45,6 +57,17 @@ def imports(path: Path) -> frozenset[str]:
         elif isinstance(node, ast.ImportFrom) and node.module:
             found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
     return frozenset(found)
+
+
+@cache
+def load_tool(name: str) -> Any:
+    """Return a script of ``.ci`` as a module."""
+    specification = importlib.util.spec_from_file_location(name, ROOT / ".ci" / f"{name}.py")
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
 
 
 def environment(**more: str) -> dict[str, str]:

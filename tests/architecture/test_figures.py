@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 from functools import cache
 from typing import Any
 
-from architecture.package import ROOT
+from architecture.package import load_tool
 
 MOST_MODULES = 420
 MOST_LINES = 82_266
@@ -24,12 +23,7 @@ ALLOWED_SMALL_MODULES: dict[str, str] = {
 @cache
 def figures() -> dict[str, Any]:
     """Return the figures that `.ci/figures.py` computes."""
-    specification = importlib.util.spec_from_file_location("figures", ROOT / ".ci" / "figures.py")
-    assert specification is not None
-    assert specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module.figures()
+    return load_tool("figures").figures()
 
 
 def test_number_of_modules_stays_below_the_limit() -> None:

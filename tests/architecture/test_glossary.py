@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 
-from architecture.package import ROOT
+from architecture.package import ROOT, load_tool
 
 PAGE = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
 
 
-def glossary():
-    specification = importlib.util.spec_from_file_location("glossary", ROOT / ".ci" / "glossary.py")
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
-
-
 def test_the_table_of_classes_is_current() -> None:
-    assert glossary().written(PAGE) == PAGE, "run python .ci/glossary.py"
+    assert load_tool("glossary").written(PAGE) == PAGE, "run python .ci/glossary.py"
 
 
 def test_every_class_has_a_meaning() -> None:

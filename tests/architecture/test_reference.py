@@ -7,18 +7,14 @@ import re
 import click
 import pytest
 
-from architecture.package import ROOT
-from weft.backends.simulation.scenario_reader import SCENARIO_RECORDS
+from architecture.package import ROOT, load_tool
 from weft.cli.main import COMMANDS, weft
 from weft.engine.settings import DEFAULT_RETRIES
 from weft.expressions.operations import FUNCTIONS
 from weft.expressions.values import UNITS
-from weft.fields import replace_tables
 from weft.planners import PLANNERS
-from weft.platform.file_format import PLATFORM_RECORDS
 from weft.policies import POLICIES
 from weft.registry import Registry, list_options
-from weft.workflow.file_format import WORKFLOW_RECORDS
 from weft.workflow.generators import GENERATORS
 
 FORMAT = (ROOT / "docs" / "reference" / "file-format.md").read_text(encoding="utf-8")
@@ -26,13 +22,14 @@ USAGE = (ROOT / "docs" / "reference" / "commands.md").read_text(encoding="utf-8"
 PLANNER_PAGE = (ROOT / "docs" / "reference" / "planners.md").read_text(encoding="utf-8")
 POLICY_PAGE = (ROOT / "docs" / "reference" / "policies.md").read_text(encoding="utf-8")
 
-PAGES = {"file-format.md": {**WORKFLOW_RECORDS, **PLATFORM_RECORDS}, "scenario.md": SCENARIO_RECORDS}
+REFERENCE = load_tool("reference")
+PAGES = REFERENCE.PAGES
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_field_tables_of_the_reference_match_the_records(name: str) -> None:
     page = (ROOT / "docs" / "reference" / name).read_text(encoding="utf-8")
-    assert page == replace_tables(page, PAGES[name]), "write them with `python .ci/reference.py`"
+    assert page == REFERENCE.replace_tables(page, PAGES[name]), "write them with `python .ci/reference.py`"
 
 
 @pytest.mark.parametrize(
@@ -72,13 +69,13 @@ def test_every_option_is_in_the_reference(name: str) -> None:
 
 
 def test_every_generator_is_in_the_reference() -> None:
-    assert [kind for kind in GENERATORS if f"`{kind}`" not in USAGE] == []
+    assert [kind for kind in GENERATORS.builtin if f"`{kind}`" not in USAGE] == []
 
 
 @pytest.mark.parametrize(("registry", "page"), [(PLANNERS, PLANNER_PAGE), (POLICIES, POLICY_PAGE)])
 def test_every_registry_entry_and_its_options_are_in_the_reference(registry: Registry, page: str) -> None:
-    missing = [name for name in registry if f"`{name}`" not in page]
-    for name in registry:
+    missing = [name for name in registry.builtin if f"`{name}`" not in page]
+    for name in registry.builtin:
         options = [option.name for option in list_options(registry.load(name))]
         missing += [f"{name}:{option}" for option in options if not re.search(rf"`{option}\b", page)]
     assert missing == []

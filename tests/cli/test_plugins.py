@@ -48,3 +48,102 @@ def test_programs_of_the_example_backend_end_with_a_killed_engine(project: Proje
         assert "ended with the engine" in weft(project, "explain", "a").stdout
     finally:
         project.end(engine)
+
+
+BROKEN = "cannot be imported: ModuleNotFoundError: No module named 'nowhere'"
+FAILING = """\
+import numpy as np
+from dataclasses import dataclass, replace
+from typing import ClassVar
+from weft.planners.heft import Heft
+from weft.policies.policy import make_policy
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Raising(Heft):
+    name: ClassVar[str] = "raising"
+    title: ClassVar[str] = "raises"
+
+    def plan(self, request):
+        raise ValueError("no luck")
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Impossible(Heft):
+    name: ClassVar[str] = "impossible"
+    title: ClassVar[str] = "starts everything at once"
+
+    def plan(self, request):
+        made = super(Impossible, self).plan(request)
+        lengths = made.schedule.finish_s - made.schedule.start_s
+        return replace(made, schedule=replace(made.schedule, start_s=0.0 * lengths, finish_s=lengths))
+
+class RaisingPolicy:
+    name, title, needs_plan = "raising-policy", "raises", False
+
+    def __init__(self):
+        self.order = make_policy("fcfs").order
+
+    def decide(self, view):
+        raise ValueError("no luck")
+"""
+
+
+def install_failing(project: Project) -> None:
+    packages = project.folder / "packages"
+    install(packages, "weft.planners", "raising", "failing:Raising", FAILING)
+    install(packages, "weft.planners", "impossible", "failing:Impossible")
+    install(packages, "weft.policies", "raising-policy", "failing:RaisingPolicy")
+
+
+def test_unavailable_entry_points_do_not_break_other_commands(project: Project) -> None:
+    for group in ("planners", "policies", "formats", "generators", "backends"):
+        install(project.folder / "packages", f"weft.{group}", f"broken-{group}", "nowhere:Thing")
+    project.write("w.yaml", "weft: 1\ntasks:\n  a: {work: 1}\n")
+    listed = weft(project, "planners")
+    assert listed.returncode == 0, listed.stderr
+    reason = f"planner 'broken-planners' of package plugin-broken-planners {BROKEN}"
+    assert f"broken-planners   unavailable: {reason}" in listed.stdout
+    assert (
+        f"format 'broken-formats' of package plugin-broken-formats {BROKEN}"
+        in weft(project, "formats").stdout
+    )
+    for command in (
+        ("convert", "w.yaml", "w.json"), ("check", "w.yaml"), ("policies",), ("generate", "--list"),
+        ("compare", "w.yaml", "--on", "identical:2"), ("plan", "w.yaml", "--on", "identical:2"),
+    ):  # fmt: skip
+        outcome = weft(project, *command)
+        assert outcome.returncode == 0, (command, outcome.stderr)
+    requested = weft(project, "plan", "w.yaml", "--planner", "broken-planners")
+    assert requested.returncode == 2
+    assert requested.stderr == f"error: {reason}; repair or uninstall package plugin-broken-planners\n"
+    project.write("unknown.txt", "neither of them")
+    skipped = weft(project, "check", "unknown.txt")
+    assert "warning: format 'broken-formats' of package" in skipped.stderr
+    assert "Traceback" not in skipped.stderr
+
+
+def test_exception_of_a_foreign_planner_or_policy_names_its_package(project: Project) -> None:
+    install_failing(project)
+    expected = "raising' of package plugin-raising failed: ValueError: no luck"
+    for command in ("plan", "compare", "run"):
+        on = "machines.yaml" if command == "run" else "identical:2"
+        policy = ["--policy", "plan"] if command == "run" else []
+        outcome = weft(project, command, "tiny.yaml", "--on", on, "--planner", "raising", *policy)
+        assert (outcome.returncode, "Traceback" in outcome.stderr) == (1, False), outcome.stderr
+        assert f"error: planner '{expected}" in outcome.stderr
+    simulated = weft(project, "simulate", "tiny.yaml", "--on", "identical:2", "--policy", "raising-policy")
+    assert "error: policy 'raising-policy' of package plugin-raising-policy failed" in simulated.stderr
+    verbose = weft(
+        project, "--log-level", "debug", "plan", "tiny.yaml", "--on", "identical:2", "--planner", "raising"
+    )
+    assert "Traceback" in verbose.stderr
+
+
+def test_impossible_schedule_of_a_foreign_planner_is_refused(project: Project) -> None:
+    install_failing(project)
+    for command in (["plan", "--on", "identical:2"], ["run", "--policy", "plan", "--on", "machines.yaml"]):
+        outcome = weft(project, *command, "tiny.yaml", "--planner", "impossible")
+        assert outcome.returncode == 1
+        assert (
+            "planner 'impossible' gives an invalid schedule, which is a bug of the planner" in outcome.stderr
+        )
+    assert not (project.folder / "z").exists()

@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from journal_audit import audit_journal
 from planning_examples import instance, platform
 from weft.backends.simulation.scenario import Arrival, Cancellation, Scenario
 from weft.engine import messages as cm
 from weft.engine import messages as ev
 from weft.engine.engine import Engine
-from weft.engine.invariants import InvariantViolation, audit_journal, check_engine
+from weft.engine.invariants import InvariantViolation, check_engine
 from weft.engine.journal import JournalEntry
 from weft.engine.settings import EngineSettings
 from weft.engine.state.compiled import WorkflowLibrary

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from driven_engine import DrivenEngine, one_task, platform_of, simulated
+from journal_audit import audit_journal
 from weft.backends.simulation.scenario import Failure, Scenario
 from weft.engine import messages as cm
 from weft.engine import messages as ev
-from weft.engine.invariants import audit_journal
 from weft.engine.settings import EngineSettings
 
 POLLED = EngineSettings(ladder_every_s=30.0)

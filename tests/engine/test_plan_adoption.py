@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from journal_audit import audit_journal
 from planning_examples import instance, platform
 from weft.backends.simulation.scenario import (
     UNDISTURBED,
@@ -19,7 +20,7 @@ from weft.backends.simulation.scenario import (
 )
 from weft.engine import messages as cm
 from weft.engine import messages as ev
-from weft.engine.invariants import audit_journal, check_engine
+from weft.engine.invariants import check_engine
 from weft.engine.settings import PRESETS, EngineSettings, ReplanRule
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.engine.state.plan import PlanLine, RunPlan, StoredPlan

@@ -22,18 +22,18 @@ calls: list[str] = []
 @contextmanager
 def registered(**doubles):
     """Register these classes under names of anytime planners, and remove the other anytime planners."""
-    before, context = dict(PLANNERS._builtin), processes._context
+    before, context = dict(PLANNERS.builtin), processes._context
     rivals = ("weave", "cp-sat", "genetic", "moldable-genetic", "annealing")
     kept = {name: target for name, target in before.items() if name not in rivals}
     named = {name.replace("_", "-"): f"planners.auto_doubles:{kind}" for name, kind in doubles.items()}
-    PLANNERS._builtin, PLANNERS._all = kept | named, None
+    PLANNERS.builtin, PLANNERS._all = kept | named, None
     # Only forked workers inherit the registry; a thread that another test left would make the pool spawn them.
     processes._context = lambda: multiprocessing.get_context("fork")
     calls.clear()
     try:
         yield calls
     finally:
-        PLANNERS._builtin, PLANNERS._all = before, None
+        PLANNERS.builtin, PLANNERS._all = before, None
         processes._context = context
 
 

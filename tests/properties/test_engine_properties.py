@@ -11,9 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from engine_strategies import simulations
+from journal_audit import audit_journal
 from weft.engine import messages as cm
 from weft.engine.engine import Engine
-from weft.engine.invariants import audit_journal, check_engine
+from weft.engine.invariants import check_engine
 from weft.engine.journal import JournalEntry
 from weft.engine.state.snapshot import digest_state
 from weft.engine.states import TaskState

@@ -54,7 +54,7 @@ from weft.schedule.costs import schedule_cost
 from weft.schedule.metrics import measure_schedule
 from weft.schedule.objective import Objective, make_objective, refuse_impossible_limits, refuse_missed_limits
 from weft.schedule.schedule import Schedule
-from weft.schedule.verification import verify
+from weft.schedule.verification import refuse_invalid
 from weft.search.pool import Pool
 from weft.units import format_count
 from weft.workflow.file_format import workflow_document
@@ -187,13 +187,8 @@ class Front:
     def verify(self) -> None:
         """Verify every schedule; raise WeftError if one is invalid, which is a bug of a planner."""
         for number, entry in enumerate(self.entries, start=1):
-            violations = verify(entry.schedule, self.instance.graph, self.instance.platform)
-            if violations:
-                more = f" and {len(violations) - 1} more" if len(violations) > 1 else ""
-                raise WeftError(
-                    f"point {number} of the front, found by {entry.by}, is an invalid schedule, which is "
-                    f"a bug of the planner: {violations[0]}{more}"
-                )
+            what = f"point {number} of the front, found by {entry.by}, is an invalid schedule"
+            refuse_invalid(entry.schedule, self.instance.graph, self.instance.platform, what)
 
     def as_record(self) -> dict[str, Any]:
         """Return the object printed by ``weft pareto --json``."""

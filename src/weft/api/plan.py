@@ -34,7 +34,7 @@ from weft.schedule.bounds import Bounds
 from weft.schedule.metrics import Metrics, critical_path, measure_schedule
 from weft.schedule.objective import Objective, make_objective, refuse_impossible_limits, refuse_missed_limits
 from weft.schedule.schedule import Schedule, expected_total_seconds
-from weft.schedule.verification import Violation, verify
+from weft.schedule.verification import Violation, check_foreign, verify
 from weft.search.pool import INLINE_POOL, Pool
 from weft.units import format_count, format_seconds
 from weft.workflow.task_graph import COMPUTE, TaskGraph
@@ -304,6 +304,7 @@ def plan(
             raise InvalidInput(what, advice="`weft planners` lists the others")
         made, planning_s = run_planner(instance, chosen, goal, seed, budget, opened)
         side_by_side = opened.workers
+    check_foreign(chosen, made.schedule, instance, request.predictor)
     return measure_plan(
         instance,
         goal,

@@ -45,6 +45,8 @@ class Request:
     """Compiled workflows by key."""
     folders: Mapping[str, str] = field(default_factory=dict)
     """Folder of each workflow that is run, relative to the project."""
+    predictor: Predictor | None = None
+    """Predictor of the instances; None: the estimates in the workflows."""
     compile_s: float = 0.0
     """Wall-clock seconds of the compilation."""
 
@@ -95,7 +97,8 @@ def load_request(
     instance = compile_instance(graph, platform, predictor=chain, pinned=pinned)
     took_s = time.perf_counter() - started
     _log.info("compiled %s: %d tasks in %.3f s", graph.workflow.name, len(graph), took_s)
-    return Request(platform=platform, instances={graph.workflow.name: instance}, compile_s=took_s)
+    instances = {graph.workflow.name: instance}
+    return Request(platform=platform, instances=instances, predictor=chain, compile_s=took_s)
 
 
 def compile_request(

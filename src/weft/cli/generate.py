@@ -107,7 +107,7 @@ def _list(kind: str | None, *, as_json: bool) -> None:
     from weft.workflow.generators import GENERATORS
     from weft.workflow.generators.generator import list_parameters
 
-    kinds = {name: GENERATORS.load(name) for name in ([kind] if kind is not None else GENERATORS)}
+    kinds = dict(sorted(GENERATORS.load_each())) if kind is None else {kind: GENERATORS.load(kind)}
     if as_json:
         options.print_json(
             [

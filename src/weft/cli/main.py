@@ -16,6 +16,7 @@ import click
 
 from weft import __version__
 from weft.errors import InvalidInput, WeftError, nearest, shorten
+from weft.registry import find_foreign_entry
 
 COMMANDS = {
     "cancel": "Cancel a run: stop its programs and keep its results.",
@@ -180,7 +181,21 @@ def _run(given: list[str]) -> int:
             return 0  # the reader of the output (head, less) has closed the pipe
         click.echo(f"error: {shorten(error.filename or 'the output')}: {error.strerror or error}", err=True)
         return 2
+    except Exception as error:
+        if (entry := find_foreign_entry(error.__traceback__)) is None:
+            raise
+        _report_foreign(entry, error)
+        return 1
     return 0
+
+
+def _report_foreign(entry: str, error: Exception) -> None:
+    """Print the exception of an entry of another package; its traceback is a log message."""
+    import logging
+
+    advice = "`weft --log-level debug` shows the traceback"
+    click.echo(f"error: {entry} failed: {type(error).__name__}: {error}; {advice}", err=True)
+    logging.getLogger("weft.registry").debug("traceback of %s", entry, exc_info=error)
 
 
 @contextmanager

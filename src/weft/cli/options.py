@@ -220,7 +220,7 @@ def print_written(*files: str | None) -> None:
 
 def print_titles(registry: Registry, *, as_json: bool) -> None:
     """Print the names and titles of the entries of a registry, as text or JSON."""
-    titles = {name: registry.load(name).title for name in registry}
+    titles = {name: title for name, _, title in registry.load_titled()}
     if as_json:
         print_json([{"name": name, "title": title} for name, title in titles.items()])
     else:

@@ -51,17 +51,18 @@ def formats(as_json: bool) -> None:
     from weft.formats import FORMATS
 
     rows = []
-    for name in FORMATS:
-        entry = FORMATS.load(name)
-        verbs = [verb for verb, able in (("read", entry.reads), ("write", entry.writes)) if able]
-        rows.append({"name": name, "title": entry.title, "endings": list(entry.extensions), "can": verbs})
+    for name, entry, title in FORMATS.load_titled():
+        can = {} if entry is None else {"read": entry.reads, "write": entry.writes}
+        endings = [] if entry is None else list(entry.extensions)
+        verbs = [verb for verb, able in can.items() if able]
+        rows.append({"name": name, "title": title, "endings": endings, "can": verbs})
     if as_json:
         options.print_json(rows)
         return
     width = max(len(str(row["name"])) for row in rows)
     for row in rows:
-        can, endings = ", ".join(row["can"]), " ".join(row["endings"])
-        click.echo(f"{row['name']:<{width}}  {can:<12}  {endings:<12}  {row['title']}")
+        columns = f"{', '.join(row['can']):<12}  {' '.join(row['endings']):<12}"
+        click.echo(f"{row['name']:<{width}}  {columns}  {row['title']}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,8 +54,8 @@ def detect_format(source: SourceFile) -> Format:
         location = SourceLocation(file=source.name)
         raise InvalidInput("the file is empty", advice="write a workflow into it", location=location)
     readers: list[Format] = []
-    for name in FORMATS.builtin_first():  # one at a time: most files need only the first formats
-        reader: Format = FORMATS.load(name)()
+    for _, kind in FORMATS.load_each():  # one at a time: most files need only the first formats
+        reader: Format = kind()
         if reader.reads and reader.recognises(source):
             return reader
         readers += [reader] if reader.reads else []
@@ -109,7 +109,7 @@ def _find_platform_reader(source: SourceFile) -> PlatformReader | None:
 
     if WeftYaml().recognises(source):
         return None
-    readers = (FORMATS.load(name)() for name in FORMATS.builtin_first())
+    readers = (kind() for _, kind in FORMATS.load_each())
     found = (reader for reader in readers if isinstance(reader, PlatformReader))
     return next((reader for reader in found if reader.recognises(source)), None)
 
@@ -132,11 +132,17 @@ def find_writer(name: str | Path, format_name: str | None = None) -> Format:
             raise InvalidInput(f"format {chosen.name!r} can be read, not written")
         return chosen
     suffix = Path(name).suffix
-    writers: list[Format] = [FORMATS.load(entry)() for entry in FORMATS]
-    writers = [writer for writer in writers if writer.writes]
-    for writer in writers:
-        if suffix in writer.extensions:
-            return writer
+    writers: list[Format] = []
+    readers: list[str] = []
+    for entry, kind in FORMATS.load_each():
+        found: Format = kind()
+        if found.writes and suffix in found.extensions:
+            return found
+        writers += [found] if found.writes else []
+        readers += [entry] if suffix in found.extensions else []
+    if readers:
+        what = f"files {suffix!r} have the format {readers[0]!r}, which can be read, not written"
+        raise InvalidInput(what, advice="`weft formats` lists the others")
     known = ", ".join(f"{writer.extensions[0]} ({writer.name})" for writer in writers)
     advice = f"use one of {known}, or --to NAME"
     raise InvalidInput(f"no format has the file extension {suffix!r}", advice=advice)

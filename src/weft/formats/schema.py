@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from importlib.resources import files
-from pathlib import Path
 
 from weft.errors import InvalidInput, suggest
 from weft.fields import Shape
@@ -43,11 +41,3 @@ def _check_kind(kind: str) -> None:
     if kind not in _BUILDERS:
         advice = suggest(kind, KINDS, f"known: {', '.join(KINDS)}")
         raise InvalidInput(f"no schema of {kind!r}", advice=advice)
-
-
-def write_schemas(folder: Path) -> None:
-    """Write every schema into a folder, as it is stored in this package."""
-    folder.mkdir(exist_ok=True)
-    for kind in KINDS:
-        text = json.dumps(build_schema(kind), indent=2, ensure_ascii=False) + "\n"
-        (folder / f"{kind}.json").write_text(text, encoding="utf-8")

@@ -241,7 +241,8 @@ class _IdleTradeoff:
     def amount(self, schedule: Schedule) -> float:
         """Return the idle share of a schedule, from 0 to 1."""
         available = self._nodes * schedule.makespan_s
-        return 1.0 - _node_s(schedule) / available if available > 0 else 0.0
+        used = float(((schedule.finish_s - schedule.start_s) * schedule.nodes).sum())
+        return 1.0 - used / available if available > 0 else 0.0
 
     def amounts(self, decoded: DecodedPopulation) -> Floats:
         """Return the idle share of each individual, from 0 to 1."""
@@ -262,10 +263,6 @@ class _IdleTradeoff:
 
 def _literal(slope: float) -> Objective:
     return make_objective("static-literal", 1.0 / (1.0 + slope))
-
-
-def _node_s(schedule: Schedule) -> float:
-    return float(((schedule.finish_s - schedule.start_s) * schedule.nodes).sum())
 
 
 def mix_genomes(instance: Instance, first: Genome, second: Genome) -> tuple[Indices, Indices, Indices]:

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from weft.errors import InvalidInput, shorten
+from weft.errors import InvalidInput, WeftError, shorten
 from weft.expressions import Expression, evaluate_boolean
+from weft.instance.instance import Instance
 from weft.platform.arrays import machine_columns
 from weft.platform.machine import Machine
 from weft.platform.platform import Platform, link_between, planned_machines
@@ -51,6 +52,27 @@ def verify(
         *checker.occupancy(),
         *checker.budgets(),
     ]
+
+
+def refuse_invalid(
+    schedule: Schedule, graph: TaskGraph, platform: Platform, what: str, *, predictor: Predictor | None = None
+) -> None:
+    """Raise WeftError if the schedule breaks a rule. ``what``: the beginning of the message."""
+    if violations := verify(schedule, graph, platform, predictor=predictor):
+        more = f" and {len(violations) - 1} more" if len(violations) > 1 else ""
+        raise WeftError(f"{what}, which is a bug of the planner: {violations[0]}{more}")
+
+
+def check_foreign(
+    planner: Any, schedule: Schedule, instance: Instance, predictor: Predictor | None = None
+) -> None:
+    """Raise WeftError if a planner of another package returned an invalid schedule.
+
+    Tests verify the built-in planners: verification would take longer than many of them.
+    """
+    if not type(planner).__module__.startswith("weft."):
+        what = f"planner {planner.name!r} gives an invalid schedule"
+        refuse_invalid(schedule, instance.graph, instance.platform, what, predictor=predictor)
 
 
 class _ScheduleVerifier:

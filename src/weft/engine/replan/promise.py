@@ -161,12 +161,6 @@ def list_untimed_kinds(instance: Instance) -> tuple[str, ...]:
     return _list_kinds(instance.graph, mark_untimed_tasks(instance))
 
 
-def is_untimed(instance: Instance, task: int) -> bool:
-    """Return whether the time of a task is a placeholder."""
-    seconds = instance.seconds
-    return seconds.sources[int(seconds.source[task])] == AssumedWork.source
-
-
 def mark_untimed_tasks(instance: Instance) -> Flags:
     """Return, for each task, whether it is a compute task whose time is a placeholder."""
     seconds = instance.seconds

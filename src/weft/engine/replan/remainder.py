@@ -56,6 +56,7 @@ from weft.planners.planner import Budget, Plan, Planner, PlanRequest
 from weft.records import dataclass
 from weft.schedule.objective import make_objective
 from weft.schedule.schedule import Schedule
+from weft.schedule.verification import check_foreign
 from weft.workflow.task_graph import (
     COMPUTE,
     TRANSFER,
@@ -571,7 +572,10 @@ class ReplanRequest:
 
     def planned(self, planner: Planner, budget: Budget, rng: np.random.Generator) -> Plan:
         """Run the planner without comparing with the current plan; raise Infeasible if there is no plan."""
-        return _make_plan(planner, self.instance, self.compiled, budget, rng)
+        made = _make_plan(planner, self.instance, self.compiled, budget, rng)
+        if self.remainder is None:  # graph and platform do not state the speeds and times of a remainder
+            check_foreign(planner, made.schedule, self.instance)
+        return made
 
     def kept(self, planner: Planner, made: Plan) -> StoredPlan:
         """Return the new plan ``made``, or the rest of the current plan if that is not worse."""

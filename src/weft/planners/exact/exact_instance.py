@@ -48,7 +48,8 @@ def equivalent_machines(instance: Instance) -> list[list[int]]:
     network = instance.network
     alone = np.bincount(network.host)[network.host] == 1
     held = {found.machine for found in instance.busy} | set(instance.pinned.values())
-    near = np.zeros_like(network.location) if _ignores_location(instance) else network.location
+    anywhere = is_communication_free(instance) or _has_uniform_network(instance)
+    near = np.zeros_like(network.location) if anywhere else network.location
     columns = _machine_signatures(instance)
     classes: dict[object, list[int]] = {}
     for machine in range(len(instance.machines)):
@@ -63,10 +64,6 @@ def equivalent_machines(instance: Instance) -> list[list[int]]:
         own = machine in held or not alone[machine]
         classes.setdefault(("alone", machine) if own else key, []).append(machine)
     return list(classes.values())
-
-
-def _ignores_location(instance: Instance) -> bool:
-    return is_communication_free(instance) or _has_uniform_network(instance)
 
 
 def _machine_signatures(instance: Instance) -> list[list[int]]:
