@@ -17,7 +17,6 @@ MESSAGE_TYPES = {kind.__name__ for kind in typing.get_args(messages.Event | mess
 DISPATCHING = {
     "engine/journal.py": "stores messages under fixed names",
     "engine/transitions.py": "applies messages to the state",
-    "engine/invariants.py": "checks messages against the state",
     "engine/engine.py": "handles events",
     "engine/reactions/": "decides",
     "engine/history.py": "the projection of the journal",

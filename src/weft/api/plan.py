@@ -304,7 +304,7 @@ def plan(
             raise InvalidInput(what, advice="`weft planners` lists the others")
         made, planning_s = run_planner(instance, chosen, goal, seed, budget, opened)
         side_by_side = opened.workers
-    check_foreign(chosen, made.schedule, instance, request.predictor)
+    check_foreign(chosen, made.schedule, instance.graph, instance.platform, predictor=request.predictor)
     return measure_plan(
         instance,
         goal,

@@ -15,7 +15,6 @@ import numpy as np
 
 from weft.errors import InvalidInput, WeftError, shorten
 from weft.expressions import Expression, evaluate_boolean
-from weft.instance.instance import Instance
 from weft.platform.arrays import machine_columns
 from weft.platform.machine import Machine
 from weft.platform.platform import Platform, link_between, planned_machines
@@ -64,7 +63,12 @@ def refuse_invalid(
 
 
 def check_foreign(
-    planner: Any, schedule: Schedule, instance: Instance, predictor: Predictor | None = None
+    planner: Any,
+    schedule: Schedule,
+    graph: TaskGraph,
+    platform: Platform,
+    *,
+    predictor: Predictor | None = None,
 ) -> None:
     """Raise WeftError if a planner of another package returned an invalid schedule.
 
@@ -72,7 +76,7 @@ def check_foreign(
     """
     if not type(planner).__module__.startswith("weft."):
         what = f"planner {planner.name!r} gives an invalid schedule"
-        refuse_invalid(schedule, instance.graph, instance.platform, what, predictor=predictor)
+        refuse_invalid(schedule, graph, platform, what, predictor=predictor)
 
 
 class _ScheduleVerifier:

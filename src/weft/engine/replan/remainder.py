@@ -574,7 +574,7 @@ class ReplanRequest:
         """Run the planner without comparing with the current plan; raise Infeasible if there is no plan."""
         made = _make_plan(planner, self.instance, self.compiled, budget, rng)
         if self.remainder is None:  # graph and platform do not state the speeds and times of a remainder
-            check_foreign(planner, made.schedule, self.instance)
+            check_foreign(planner, made.schedule, self.instance.graph, self.instance.platform)
         return made
 
     def kept(self, planner: Planner, made: Plan) -> StoredPlan:
