@@ -23,14 +23,14 @@ _ROUNDING = 1e-9
 _OF_A_RUN = (messages.Assign, messages.Start, messages.Settle, messages.RepeatLoop, messages.EndLoop)
 
 _Task = tuple[int, int]
-"""Run and task."""
+"""Index of a run and index of a task in it."""
 
 
 def audit_journal(entries: Iterable[JournalEntry], workflows: Sequence[CompiledWorkflow]) -> JournalAudit:
     """Check a whole journal and return the audit; raise InvariantViolation at the first violated rule.
-    ``workflows`` holds the workflow of each run.
 
-    Runs whose graphs grow are skipped because their task numbers change.
+    ``workflows`` holds the workflow of each run. Runs whose graphs grow are skipped, because their task
+    numbers change.
     """
     entries = list(entries)
     growing = {
@@ -57,7 +57,7 @@ class _AuditedAttempt:
 
 
 class JournalAudit:
-    """Collect the state of every task from journal entries and check the rules."""
+    """Checks journal entries one after another; it keeps the state of every task that the rules need."""
 
     def __init__(self, workflows: Sequence[CompiledWorkflow], left_out: Collection[int] = ()) -> None:
         """Create an audit that has read no entry; ``left_out``: runs to skip."""

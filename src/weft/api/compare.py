@@ -124,7 +124,7 @@ def _compare_on(
     spending: _BudgetFactory,
     progress: Progress,
 ) -> WorkflowResults:
-    """Compile a workflow once and run every planner on it."""
+    """Compile a workflow once, run every planner on it, and return the results."""
     with progress(f"compiling {label}"):
         instance = compile_request({label: workflow}, platform).instance
         compile_problem(instance)  # done here, so that no planner's time includes it
@@ -143,7 +143,7 @@ def _compare_on(
 
 
 def _budget(plan_time_s: float | None, plan_steps: int | None, planner: Planner) -> Budget:
-    """Create the budget of a planner; its clock starts now."""
+    """Return the budget of a planner; its time starts now."""
     if plan_time_s is None and plan_steps is None and is_search(planner):
         plan_time_s = DEFAULT_PLAN_TIME_S
     return make_budget(plan_time_s=plan_time_s, plan_steps=plan_steps)
@@ -177,7 +177,7 @@ def _require_a_plan(made: PlannerComparison) -> None:
 
 
 def _drop_unable(made: PlannerComparison) -> PlannerComparison:
-    """Remove the planners that produced no plan for any workflow."""
+    """Return a comparison without the planners that made no plan for any workflow."""
     idle = {standing.planner for standing in made.standings if standing.planned == 0}
     return replace(
         made,

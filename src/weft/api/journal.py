@@ -52,7 +52,7 @@ def explain_task(
 
 
 def _name_source(found: SelectedJournal, attempt: AttemptRecord) -> str:
-    """Name the run whose outputs an attempt reuses."""
+    """Return the name of the run whose outputs an attempt reuses, such as ``run 3``."""
     assert found.database is not None
     assert found.execution is not None
     assert attempt.reused_from is not None
@@ -62,7 +62,7 @@ def _name_source(found: SelectedJournal, attempt: AttemptRecord) -> str:
 
 
 def explanation_lines(found: Explanation, *, verbose: bool = False) -> Iterator[str]:
-    """Format an explanation as lines of text; ``verbose`` lists all machines and the whole history."""
+    """Yield an explanation as lines of text; ``verbose``: all machines and the whole history."""
     most = len(found.story) + _MOST_MACHINES if verbose else _SHOWN
     iteration = f", iteration {found.iteration}" if found.iteration > 1 else ""
     yield (

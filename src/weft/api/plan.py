@@ -132,7 +132,7 @@ class PlannedWorkflow:
 
     @property
     def gap(self) -> float | None:
-        """Return makespan / lower bound - 1, at least 0; None if the lower bound is 0 (makespan is not)."""
+        """Return makespan / lower bound - 1, at least 0; None if only the lower bound is 0."""
         bound = self.lower_bound_s
         if bound <= 0:
             return 0.0 if self.makespan_s <= 0 else None
@@ -175,7 +175,7 @@ class PlannedWorkflow:
 
     @property
     def notes(self) -> list[str]:
-        """Return the assumptions behind the numbers."""
+        """Return notes for the user: the assumptions behind the numbers of the plan."""
         found = []
         if self.promise.untimed:
             found.append(f"{untimed_text(self.promise)}: the plan uses a placeholder of 1 s on speed 1")

@@ -38,11 +38,11 @@ from weft.units import format_count
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ExecutionReport:
-    """An execution, or one run of it, with its reports."""
+    """Data of an execution, or of one run of it, and methods that return its reports."""
 
     executed: ExecutedRun
     events: tuple[str, ...]
-    """One JSON object per event."""
+    """Events of the execution, one JSON object each."""
 
     def html(self) -> str:
         """Return the report as an HTML page."""

@@ -70,7 +70,7 @@ class RunResult:
 
     @property
     def outcome(self) -> str:
-        """Return ``completed``, ``failed``, ``stopped``, ``cancelled`` or ``interrupted``."""
+        """Return the outcome: ``completed``, ``failed``, ``stopped``, ``cancelled`` or ``interrupted``."""
         return self.ending.state
 
     @property

@@ -107,7 +107,7 @@ class SimulatedRun:
 
     @cached_property
     def uses(self) -> list[MachineUse]:
-        """Return the utilisation of each machine."""
+        """Return the use of each machine: busy and replicated node-seconds, attempts, time down."""
         return measure_machines(self.history, self.machines)
 
     @property
@@ -252,7 +252,7 @@ class SimulationRecorder:
         self._entry = entry
 
     def check(self, engine: Engine) -> None:
-        """Process the stored entry; names are looked up in the engine's state after it."""
+        """Add the stored entry to history and journal; ``engine`` is in the state after it."""
         entry = self._entry
         assert entry is not None
         if self._journal is not None:

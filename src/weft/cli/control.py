@@ -107,7 +107,7 @@ def _cancel_without_engine(opened: OpenProject, found: RunRecord, *, as_json: bo
     elif ended.state == "cancelled":
         click.echo(f"run {found.number} is cancelled; no engine was running")
     if ended.state != "cancelled":
-        click.echo(f"error: run {found.number} is {ended.state}", err=True)
+        click.echo(f"error: run {found.number} was not cancelled: it is {ended.state}", err=True)
         raise click.exceptions.Exit(1)
 
 

@@ -46,7 +46,7 @@ class RunDriver:
     """Progress display and signal handling of an execution in this process."""
 
     def __init__(self, *, quiet: bool, errors: bool = False) -> None:
-        """``quiet`` shows no progress; with ``errors`` permanent failures are printed nevertheless."""
+        """Create a driver; ``quiet``: show no progress; ``errors``: print permanent failures nevertheless."""
         from weft.api.run import SignalHandler
 
         self.signals = SignalHandler(self._at_once)

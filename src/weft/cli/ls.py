@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 @options.project
 @options.as_json
 def command(project: str | None, as_json: bool) -> None:
-    """List the runs of the project with state, start, predicted and measured time; the last run is at the
-    end.
+    """List the runs of the project, oldest first, with state, start, predicted and measured time.
 
     `promised` is the predicted time (P50) and P90 the time that nine of ten such runs do not exceed, by the
     first plan. An interrupted run can be resumed.

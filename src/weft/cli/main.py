@@ -216,7 +216,7 @@ def _drop_output(stream: TextIO | None = None) -> None:
 
 
 _SHOWN = 30
-"""Maximal number of problems printed."""
+"""Maximal number of problems that are printed."""
 
 
 def _report(error: WeftError, *, as_json: bool) -> None:

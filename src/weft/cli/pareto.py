@@ -110,7 +110,7 @@ def front_progress(line: ProgressLine) -> Callable[[FrontProgress], None] | None
 
     def show(progress: FrontProgress) -> None:
         text = f"{progress.done} of {progress.of} weights, {format_count(progress.points, 'point')}"
-        line.say(f"{text}, {progress.filled:.0%} filled" if progress.filled else text)
+        line.say(f"{text}, {progress.filled:.0%} of the area dominated" if progress.filled else text)
 
     return show
 

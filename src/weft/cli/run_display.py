@@ -67,7 +67,7 @@ class RunDisplay:
         )
 
     def left_text(self, now_s: float) -> str:
-        """Return the remaining time as text, or that held tasks block all displayed runs."""
+        """Return the time left as text, or a text that says that held tasks block all displayed runs."""
         left = self.left(now_s)
         if left.held:
             return f"nothing can start: {left.why}; `weft release` continues"
@@ -80,7 +80,7 @@ class RunDisplay:
         return "" if promised is None else f"promise: {promise_text(promised)}"
 
     def line(self, now_s: float) -> str:
-        """Return the progress as one line."""
+        """Return the progress of the displayed runs as one line."""
         counts = self.counts()
         done, tasks = sum(each.done for each in counts), sum(each.tasks for each in counts)
         parts = [f"{done} of {format_count(tasks, 'task')} done"]

@@ -84,7 +84,7 @@ class DecisionContext:
         )
 
     def reopen(self, run: RunState, task: int, reason: str, *, keep: bool = False) -> None:
-        """Make a task ready or waiting again without counting a failure; ``keep`` its attempt's files."""
+        """Make a task ready or waiting again without counting a failure; ``keep``: keep its files."""
         self.settle(run, task, run.open_state(task), reason=reason, again=True, keep=keep)
 
     def cancel(self, attempt: Attempt, reason: str) -> None:
@@ -96,7 +96,7 @@ class DecisionContext:
         self.emit(SetTimer(timer=timer, at_s=at_s))
 
     def emit(self, command: Command) -> None:
-        """Apply a command to the state and record it."""
+        """Apply a command to the state and add it to the list that ``taken`` returns."""
         ENACT[type(command)](self.state, command)
         self.commands.append(command)
 

@@ -39,7 +39,7 @@ class Condition:
     """One condition that a machine must meet to run a task."""
 
     name: str
-    """``demands``, ``up``, ``listed``, ``access``, ``state``, ``bound``, ``application`` or ``room``."""
+    """Name: ``demands``, ``up``, ``listed``, ``access``, ``state``, ``bound``, ``application``, ``room``."""
     holds: bool
     text: str
     """The condition and its current value, in words."""
@@ -55,7 +55,7 @@ class CandidateMode:
     data_ready_s: float
     finish_s: float
     free: bool
-    """Whether the task could have started there at once."""
+    """Whether the task could have started in this mode at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,12 +71,12 @@ class Candidate:
 
     @property
     def possible(self) -> bool:
-        """Return whether the task could have started there at once."""
+        """Return whether the task could have started on this machine at once."""
         return all(condition.holds for condition in self.conditions)
 
     @property
     def refusals(self) -> tuple[Condition, ...]:
-        """Return the conditions that fail."""
+        """Return the conditions that the machine does not meet."""
         return tuple(condition for condition in self.conditions if not condition.holds)
 
     def as_record(self) -> dict[str, Any]:

@@ -71,7 +71,7 @@ class AttemptRecord:
     useful_share: float = 0.0
     """Share of the task's work that this attempt did and that the result of the task is based on."""
     exit_code: int | None = None
-    """None: not ended, or no exit code (killed, lost, or stopped to be run again)."""
+    """Exit code of the program; None: not ended, or no exit code (killed, lost, stopped to be run again)."""
     story: str = ""
     """Message of the backend about the end of the program; "": none."""
     problem: str = ""
@@ -83,7 +83,7 @@ class AttemptRecord:
     left_s: float | None = None
     """End of the last stage-out."""
     memory_bytes: float | None = None
-    """Memory limit."""
+    """Memory limit of the program; None: no limit."""
     time_limit_s: float | None = None
     begun_n: int | None = None
     """Number of the journal entry with its Start command; None: no such command (as for transfers)."""

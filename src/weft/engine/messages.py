@@ -77,7 +77,7 @@ class Ended:
 
     attempt: int
     exit_code: int | None = 0
-    """None: the program has no exit code (killed, cancelled, lost)."""
+    """Exit code of the program; None: it has none (killed, cancelled, lost)."""
     cause: Cause = Cause.NONE
     """Why the program was ended from outside; NONE: the engine derives the cause from the exit code."""
     result: Mapping[str, Value] = field(default_factory=dict)
@@ -247,7 +247,7 @@ class TasksAdded:
 
     run: int
     lines: Mapping[str, tuple[str, ...]]
-    """Lines by file name."""
+    """By file name: the lines of the file."""
 
 
 @stored_as("Asked")
@@ -257,7 +257,7 @@ class RequestReceived:
     what: RequestKind
     run: int
     task: int | None = None
-    """None: the whole run."""
+    """Index of the task; None: the request is about the whole run."""
     machine: int | None = None
 
 
@@ -361,7 +361,7 @@ class CleanUp(_OnMachine):
 
 @stored_as("Probe")
 class Probe:
-    """Query an attempt or a machine."""
+    """Query an attempt or a machine. The answer is Progressed or ProbeAnswered."""
 
     of: ProbeTarget
     attempt: int | None = None
@@ -479,7 +479,7 @@ class EstimateSpeed:
 
 @stored_as("MarkMachine")
 class MarkMachine:
-    """Set whether a machine is up, after probes."""
+    """Set whether a machine is up, as probes have shown."""
 
     machine: int
     up: bool
@@ -509,7 +509,7 @@ class MarkViolating(_OfAttempt):
 
     violating: bool = True
     ratio: float | None = None
-    """Projected over predicted time, minus 1; None: not measured."""
+    """Projected time / predicted time - 1; None: not measured."""
 
 
 @stored_as("Unbind")
@@ -556,7 +556,7 @@ class ReportViolation(_OfAttempt):
 
     machine: int
     ratio: float | None = None
-    """Projected over predicted time, minus 1; None: reported by the application."""
+    """Projected time / predicted time - 1; None: the application reported the violation."""
     reason: str = ""
 
 

@@ -140,7 +140,7 @@ PRESETS: Mapping[str, EngineSettings] = {
 
 
 def find_settings(name: str) -> EngineSettings:
-    """Return the preset with this name."""
+    """Return the settings of a preset by its name; raise InvalidInput if there is none."""
     if name not in PRESETS:
         close = nearest(name, PRESETS)
         hint = f"did you mean {close!r}?" if close else f"known: {', '.join(PRESETS)}"

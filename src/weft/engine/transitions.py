@@ -127,7 +127,7 @@ _STAGE_CLEANING, _STAGE_OVER = Stage.CLEANING, Stage.OVER
 
 
 def absorb(state: EngineState, event: messages.Event, now: float) -> None:
-    """Apply an event to the state."""
+    """Apply an event to the state and set the time to ``now``."""
     state.now = now
     if state.inquiries.needed:
         state.inquiries.pass_time(now)

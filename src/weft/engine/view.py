@@ -150,7 +150,7 @@ class EngineRunView:
 
     @property
     def mean_seconds(self) -> Sequence[float]:
-        """Return the mean seconds of every task."""
+        """Return the mean seconds of every task over its candidate machines."""
         return self._run.compiled.mean_seconds
 
     @property
@@ -170,7 +170,7 @@ class EngineRunView:
         return self._run.plan
 
     def state(self, task: int) -> str:
-        """Return the name of a task's state."""
+        """Return the name of a task's state, such as ``READY``."""
         return TaskState(self._run.state[task]).name
 
     def first_unfinished(self, most: int) -> Sequence[int]:

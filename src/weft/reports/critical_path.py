@@ -94,7 +94,7 @@ def find_critical_path(
 
 
 class _CriticalPathSearch:
-    """Search for the predecessor of an attempt."""
+    """Finds the predecessor of an attempt on the critical path."""
 
     def __init__(
         self, runs: Sequence[RunState], ran: Sequence[AttemptRecord], nodes: Sequence[int], end_s: float

@@ -42,7 +42,7 @@ class KindSummary:
     workflow: str
     kind: str
     tasks: int
-    """All tasks, with and without an attempt; every iteration of a loop that has begun counts."""
+    """Number of all tasks, with and without an attempt; every loop iteration that has begun counts."""
     completed: int
     """Number of completed tasks, including reused ones."""
     taken_over: int
@@ -54,9 +54,9 @@ class KindSummary:
     moved: int
     """Number of migrated attempts."""
     skipped: int = 0
-    """Skipped tasks."""
+    """Number of skipped tasks."""
     cancelled: int = 0
-    """Cancelled tasks."""
+    """Number of cancelled tasks."""
     mean_s: float | None = None
     p50_s: float | None = None
     p90_s: float | None = None
@@ -86,7 +86,7 @@ def summarise_kinds(
     measured: Mapping[int, ProcessUsage],
     untimed: Collection[tuple[int, str]] = (),
 ) -> tuple[KindSummary, ...]:
-    """Summarise tasks and attempts by workflow and kind, in the order of ``counts`` (one element per run).
+    """Return a summary per workflow and kind, in the order of ``counts`` (task counts of each run).
 
     ``untimed`` lists (run, kind) without a stated time.
     """
@@ -465,7 +465,7 @@ class ExecutedRun:
 
     @cached_property
     def kinds(self) -> tuple[KindSummary, ...]:
-        """Return tasks and attempts summarised by kind."""
+        """Return a summary of tasks and attempts for each kind."""
         runs = [self.state.runs[story.index] for story in self.run_summaries]
         counts = [count for run in runs for count in count_kinds(run, self.history)]
         return summarise_kinds(counts, self.attempts, self.records.measured, self._untimed)

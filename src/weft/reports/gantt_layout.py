@@ -153,7 +153,7 @@ class MachineBand:
 
 
 def group_machines(view: GanttView, machines: Sequence[int], most: int) -> list[MachineBand]:
-    """Group machines into at most ``most`` bands, in the order of their first machine."""
+    """Return machines grouped into at most ``most`` bands, in the order of their first machines."""
     sites: dict[str, list[int]] = {}
     for machine in machines:
         name = view.machine_sites[machine] if view.machine_sites else ""
@@ -225,7 +225,10 @@ def build_bars(view: GanttView, lanes: Lanes, kinds: _Numbers, most: int) -> Gan
 
 
 def _join_bars(bars: GanttBars, moment_s: float) -> GanttBars:
-    """Join bars on the same lanes that start in the same slot of ``moment_s`` and are shorter than it."""
+    """Return bars in which those on the same lanes that start in one slot and are shorter are joined.
+
+    ``moment_s`` is the length of a slot.
+    """
     order = np.lexsort((bars.start_s, bars.height, bars.lane, bars.machine))
     start, finish = bars.start_s[order], bars.finish_s[order]
     short = finish - start < moment_s

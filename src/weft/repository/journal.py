@@ -46,12 +46,12 @@ _dumps = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def encode_json(record: object) -> str:
-    """Encode plain data as compact JSON."""
+    """Return plain data as compact JSON."""
     return _dumps(record)
 
 
 def encode_entry(entry: JournalEntry) -> str:
-    """Encode an entry; equal to ``encode_json(entry.as_record())``, but faster."""
+    """Return an entry as JSON; equal to ``encode_json(entry.as_record())``, but faster."""
     commands = ",".join([_encode_message(command) for command in entry.commands])
     now = _encode_value(float(entry.now))
     return (

@@ -24,7 +24,7 @@ class UserRequest:
 
     number: int
     what: str
-    """``cancel``, ``hold``, ``release``, ``migrate``, ``resume``, ..."""
+    """Kind of the request: ``cancel``, ``hold``, ``release``, ``migrate``, ``resume``."""
     execution: int
     run: int | None
     """Position of the run within the execution; None: all runs."""

@@ -23,7 +23,7 @@ class Deadline:
     """A point in wall time; it can be sent to other processes, and to hosts with synchronised clocks."""
 
     end_s: float
-    """In seconds of ``time.time``."""
+    """Time of the deadline, in seconds of ``time.time``."""
 
     @classmethod
     def of(cls, seconds: float) -> Deadline:
@@ -31,7 +31,7 @@ class Deadline:
         return cls(end_s=time.time() + seconds)
 
     def left(self) -> float:
-        """Return the seconds left; negative after the deadline."""
+        """Return the seconds until the deadline; negative after it."""
         return self.end_s - time.time()
 
     def end(self) -> None:

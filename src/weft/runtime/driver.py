@@ -86,7 +86,7 @@ class Clock(Protocol):
 
 
 class PlanService(Protocol):
-    """Computes the plans that the engine requests with Replan commands."""
+    """Interface of a service that computes the plans that the engine requests with Replan commands."""
 
     @property
     def busy(self) -> bool:
@@ -100,7 +100,7 @@ class PlanService(Protocol):
 
 
 class JournalSink(Protocol):
-    """Destination of journal entries."""
+    """Interface of a destination of journal entries."""
 
     def append(self, entry: JournalEntry, state: EngineState) -> None:
         """Add an entry; ``state`` is the state of the engine after it."""
@@ -110,7 +110,7 @@ class JournalSink(Protocol):
 
 
 class RequestSource(Protocol):
-    """Requests of users from other processes."""
+    """Interface to the requests that users send from other processes."""
 
     def take(self) -> Sequence[ev.RequestReceived]:
         """Return the requests since the last call."""
@@ -182,7 +182,7 @@ class DriverLoop:
         requests: RequestSource | None = None,
         listeners: Sequence[Listener] = (),
     ) -> None:
-        """Prepare the loop. ``sequence`` is the number of the next journal entry."""
+        """Create a loop; ``sequence`` is the number of the next journal entry."""
         self.engine = engine
         self._backend = backend
         self._virtual = backend.capabilities.virtual_time
@@ -204,7 +204,7 @@ class DriverLoop:
         """Whether commands are recorded in the journal but no longer executed."""
 
     def listen(self, listeners: Iterable[Listener]) -> None:
-        """Add listeners."""
+        """Add listeners, which are called with every journal entry."""
         self._listeners += listeners
 
     def expect(self, events: Iterable[tuple[float, ev.Submitted | ev.RequestReceived]]) -> None:
@@ -322,7 +322,7 @@ class ExecutionClock:
         self._numbers = count()
 
     def now(self) -> float:
-        """Return the seconds since the start."""
+        """Return the seconds since the start of the execution."""
         return self._base_s + (time.monotonic() - self._since)
 
     def wall(self, now_s: float) -> float:

@@ -206,7 +206,7 @@ class ExecutionOutcome:
     """How ``Execution.run`` ended."""
 
     state: str
-    """``completed``, ``failed``, ``stopped``, ``cancelled``, ``interrupted``."""
+    """State: ``completed``, ``failed``, ``stopped``, ``cancelled`` or ``interrupted``."""
     stuck: tuple[str, ...] = ()
     """What the tasks wait for if the execution stands still; empty: there was no standstill."""
 
@@ -276,7 +276,7 @@ class Execution:
                 if run.position < len(states)
             }
         )
-        """By run: tasks of finished loop iterations."""
+        """By run: the number of tasks in finished loop iterations."""
         self.products = ProductTable(database, only=self.number if fresh else None)
         self._lock = lock
         self._database = database

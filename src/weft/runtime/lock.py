@@ -129,7 +129,7 @@ class Lock:
     """A lock held from construction to ``release``; also a context manager."""
 
     def __init__(self, path: Path, command: Sequence[str] = ()) -> None:
-        """Acquire the lock; Locked if another engine holds it. ``command``: the user's command line."""
+        """Acquire the lock; raise Locked if another engine holds it. ``command``: command line for users."""
         self.path = path
         self.owner = LockOwner.this_process(command)
         self.previous_owner: LockOwner | None = None

@@ -207,7 +207,7 @@ def _global_names(code: CodeType) -> Iterator[str]:
 
 
 def _source(function: FunctionType) -> str:
-    """Return the source of a function without decorators and defaults, which are sent as values."""
+    """Return the source of a function without decorators and defaults; defaults are sent as values."""
     try:
         text = textwrap.dedent(inspect.getsource(function))
         tree = ast.parse(text)
@@ -379,7 +379,7 @@ class CallGroup:
         return _build_workflow(self.calls, "gathered", layout)
 
     def result(self, **how: Any) -> list[Any]:
-        """Return the results in the order of the calls."""
+        """Return the results of the calls in their order; tasks are run as by ``TaskCall.result``."""
         return _compute_results(self.calls, self, how)
 
 

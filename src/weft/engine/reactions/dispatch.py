@@ -161,7 +161,7 @@ def _check_placement(context: DecisionContext, run: RunState, place: Place) -> i
     options = compiled.options(task)
     if (nodes := options.nodes.get((place.machine, place.count))) is None:
         allowed = options.counts.get(place.machine)
-        why = f"possible there are {allowed}" if allowed else "the task cannot run there"
+        why = f"the machine allows {allowed}" if allowed else "the task cannot run there"
         raise _placement_error(context, run, place, f"the decision has node count {place.count}; {why}")
     demand = run.demand(task, place.machine, place.count) if compiled.demands else ()
     if not place.queue and not machines.fits(place.machine, nodes, demand):
@@ -337,7 +337,7 @@ def _find_turn(context: DecisionContext, run: RunState, machine: int) -> int | N
 def _is_planned_before(run: RunState, first: int, attempt: Attempt) -> bool:
     """Return whether an attempt comes before task ``first`` in the plan.
 
-    An attempt that the plan omits was assigned before the plan was made, and the plan assumes that it goes
+    An attempt that the plan omits was assigned before the plan was made, and the plan assumes that it starts
     first.
     """
     assert run.plan is not None

@@ -230,7 +230,10 @@ def _record_stay(context: DecisionContext, attempt: Attempt, reason: str, text: 
 
 
 def time_left_s(context: DecisionContext, attempt: Attempt, behind: float | None = None) -> float:
-    """Return the estimated remaining seconds of an attempt, by its own or its machine's speed."""
+    """Return the estimated remaining seconds of an attempt, by its own or its machine's speed.
+
+    The lower speed is used; ``behind`` is the ratio of the attempt, None: unknown.
+    """
     state = context.state
     pace = 1.0 / state.machines[attempt.machine].speed_factor
     if behind is not None:

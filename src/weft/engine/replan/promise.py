@@ -54,7 +54,7 @@ class Promise:
 
     @property
     def has_estimate(self) -> bool:
-        """Return whether there is a P50."""
+        """Return whether the P50 of the run's time is known."""
         return self.p50_s is not None
 
     def as_record(self) -> dict[str, Any]:

@@ -138,7 +138,7 @@ class Occupation:
     """Busy intervals of the machines by current attempts, in seconds from now."""
 
     def __init__(self, state: EngineState, planned_again: Collection[int], resources: Sequence[str]) -> None:
-        """Collect the intervals of all attempts but ``planned_again``; amounts as in ``resources``."""
+        """Collect all attempts except ``planned_again``; amounts are in the order of ``resources``."""
         self._state = state
         self._resources = resources
         self.busy: list[BusyInterval] = []

@@ -163,7 +163,7 @@ class WindowMembers:
 
 
 def _find_members(situation: RunSituation) -> WindowMembers:
-    """Classify the tasks of a situation."""
+    """Return the tasks of a situation by their roles in the window."""
     unreached = _find_unreached(situation)
     present = _list_present(situation, unreached)
     running = _tasks_with(situation, TaskStanding.RUNNING)

@@ -216,7 +216,7 @@ class MachineClass:
 
     def __init__(self, machines: Sequence[ClassMember], members: Iterable[int]) -> None:
         self.members = tuple(members)
-        """Ascending."""
+        """Machine indices, ascending."""
         self.by_capacity = FreeMachines()
         self._all = machines
         self._usable = IndexSet()

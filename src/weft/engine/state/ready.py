@@ -30,7 +30,7 @@ _UNPLANNED, _NOWHERE = -1, -2
 
 
 def _class_kind(whole: _TaskClass) -> _TaskClass:
-    """Return the kind part of a class."""
+    """Return the kind of the tasks of a class, which is a part of its key."""
     return whole[3:]
 
 
@@ -319,7 +319,7 @@ class ReadyTasks:
         return index
 
     def heads(self, machines: Collection[int] | None = None) -> list[int]:
-        """Return the first task of each kind, best first.
+        """Return the first ready task of each kind, highest priority first.
 
         ``machines``: omit transfers, and tasks bound to a machine that is not among these.
         """
@@ -592,7 +592,7 @@ class EarlyTasks:
 
 
 class SelectedTasks:
-    """The ready tasks with one selector (adaptive-jobs.md, section 3); tasks of a kind have the same."""
+    """The ready tasks with one selector (adaptive-jobs.md, section 3); a kind has only one selector."""
 
     __slots__ = ("_belongs", "_ready")
 
@@ -610,7 +610,7 @@ class SelectedTasks:
         return (task for task in self._ready if self._belongs(task))
 
     def heads(self, machines: Collection[int] | None = None) -> list[int]:
-        """Return the first task of each kind, best first."""
+        """Return the first ready task of each kind that has the selector, highest priority first."""
         return [task for task in self._ready.heads(machines) if self._belongs(task)]
 
     def transfers(self) -> list[int]:

@@ -263,7 +263,7 @@ class RunState:
         self.arrival_s = now
         self.ended_s: float | None = None
         self.ending: RunOutcome | None = None
-        """None: not ended."""
+        """How the run ended; None: not ended."""
         self.planned = planned
         """Whether it follows a plan."""
         self.version = 0
@@ -444,7 +444,7 @@ class RunState:
             self.promises.give(task, self.promised_to(task))
 
     def promise_all(self) -> None:
-        """Update all tasks after a state was restored: O(n)."""
+        """Update the bound but unassigned work for all tasks, after a state was restored: O(n)."""
         for task in range(len(self)) if self.promises is not None else ():
             self.promise(task)
 

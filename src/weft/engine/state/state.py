@@ -79,7 +79,7 @@ class _DueTimes:
     def __init__(self) -> None:
         self._at_s: dict[int, float] = {}
         self._heap: list[tuple[float, int]] = []
-        """Entries that differ from ``_at_s`` are stale."""
+        """Heap of (due time, machine); entries that differ from ``_at_s`` are stale."""
 
     def put(self, machine: int, at_s: float) -> None:
         """Set the due time of a machine; infinite: never due."""
@@ -379,7 +379,7 @@ class EngineState:
         return self.inquiries.obstacle(machine, self.now)
 
     def touch(self, machine: int) -> None:
-        """Mark a machine for queue service, if its queue is not empty."""
+        """Add a machine to ``pending.queues`` if its queue is not empty."""
         if self.machines.all[machine].queue:
             self.pending.queues[machine] = None
 
