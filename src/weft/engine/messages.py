@@ -79,7 +79,7 @@ class Ended:
     exit_code: int | None = 0
     """Exit code of the program; None: it has none (killed, cancelled, lost)."""
     cause: Cause = Cause.NONE
-    """Why the program was ended from outside; NONE: the engine derives the cause from the exit code."""
+    """Cause of a failure that the backend has determined; NONE: the engine derives it from the exit code."""
     result: Mapping[str, Value] = field(default_factory=dict)
     """Content of its result file."""
     work_done: float | None = None
