@@ -303,15 +303,15 @@ SMALL = {"a": {"work": 2, "requirements": 'name == "m0"'}, "b": {"work": 1, "aft
     ("order", "bound", "modes", "error", "message"),
     [
         ([1, 0], [0, 0], None, InvalidInput, "the order puts b before a; predecessors must come first"),
-        ([0, 0], [0, 0], None, InvalidInput, "the order holds task 0 twice; every task from 0 to 1"),
-        ([0, 7], [0, 0], None, InvalidInput, "the order holds task 7; every task"),
+        ([0, 0], [0, 0], None, InvalidInput, "the order contains task 0 twice; every task from 0 to 1"),
+        ([0, 7], [0, 0], None, InvalidInput, "the order contains task 7; every task"),
         (None, [0, 5], None, InvalidInput, "'b' is bound to machine number 5; there are 2 machines"),
         (None, [1, 0], None, Infeasible, "a cannot run on m1: bind it to one of its candidates"),
         (None, [0, 0], [0, 1], InvalidInput, r"the given mode of b does not exist on m0; .* \[1\]"),
         (None, [0, 0], [0, 9], InvalidInput, "the given mode of b does not exist on m0"),
-        (None, [0], None, InvalidInput, r"bound: an array of shape \(1,\); must be a row of 2 numbers"),
-        (None, [0, -1], None, InvalidInput, "bound: values from -1 to 0; must be integers from 0 to"),
-        ([[0, 1]] * 2, [[0, 0]] * 3, None, InvalidInput, "arrays of 2 and 3 individuals"),
+        (None, [0], None, InvalidInput, r"bound is an array of shape \(1,\); must be a row of 2 numbers"),
+        (None, [0, -1], None, InvalidInput, "bound has values from -1 to 0; must be integers from 0 to"),
+        ([[0, 1]] * 2, [[0, 0]] * 3, None, InvalidInput, "the arrays have 2 and 3 individuals"),
         ([[0, 1]] * 2, [0, 0], None, InvalidInput, "2 genomes; must be one"),
     ],
 )
@@ -330,10 +330,10 @@ def test_error_names_the_invalid_individual(form):
 @pytest.mark.parametrize("seconds", [[1.0, -1.0], [1.0, float("inf")], [float("nan"), 1.0], [1.0]])
 def test_durations_must_be_finite_and_not_negative(seconds):
     made = instance(SMALL, platform({}, {"nodes": 2}))
-    with pytest.raises(InvalidInput, match="seconds: "):
+    with pytest.raises(InvalidInput, match=r"seconds (contains|is an array)"):
         decode(made, None, [0, 0], seconds=seconds)
 
 
 def test_unknown_placement_rule_is_refused():
-    with pytest.raises(InvalidInput, match="rule 9"):
+    with pytest.raises(InvalidInput, match="the decoder rule is 9"):
         decode(instance({"a": {"work": 1}}, "identical:2"), None, [0], rule=9)

@@ -229,9 +229,14 @@ def test_tasks_are_submitted_breadth_first():
     [
         ([1, 9], "fifo", None, r"the given mode of b does not exist on m0; .* \[1, 2\]"),
         ([0, 1], "fifo", None, "the given mode of a does not exist on m0"),
-        ([1, 1], "lifo", None, "queue 'lifo'; must be one of fifo, first-fit, easy, conservative"),
+        (
+            [1, 1],
+            "lifo",
+            None,
+            "the queue rule is 'lifo'; must be one of fifo, first-fit, easy, conservative",
+        ),
         ([1, 1], "easy", [0, 0], "the order lacks b; every task must occur once"),
-        ([1], "fifo", None, r"counts: an array of shape \(1,\)"),
+        ([1], "fifo", None, r"counts is an array of shape \(1,\)"),
         ([[1, 1]], "fifo", None, "must be one row"),
     ],
 )

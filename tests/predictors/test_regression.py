@@ -93,7 +93,7 @@ def test_constant_data_give_a_constant():
         ([1, 2, 3], [1, 2], "3 values of x but 2 values of y"),
         ([1, 2, np.nan], [1, 2, 3], "not a finite number"),
         ([1, 2, 3], [1, 2, np.inf], "not a finite number"),
-        ([4, 4, 4], [1, 2, 3], "all measurements at 4.*different values"),
+        ([4, 4, 4], [1, 2, 3], "all measurements are at x = 4.*different values"),
     ],
 )
 def test_unfittable_data_are_reported(x, y, message):
@@ -103,7 +103,7 @@ def test_unfittable_data_are_reported(x, y, message):
 
 @pytest.mark.parametrize("degree", [0, 5])
 def test_degrees_are_bounded(degree):
-    with pytest.raises(InvalidInput, match=f"degree {degree}"):
+    with pytest.raises(InvalidInput, match=f"degree of polynomials is {degree}"):
         fit(X, X, max_degree=degree)
 
 

@@ -160,7 +160,7 @@ def _serve(
     start: Doubles,
     finish: Doubles,
 ) -> float:
-    """Run one individual and return its makespan; few arrays are passed, because each slows the loop down."""
+    """Run one individual and return its makespan; only needed arrays are passed, for speed."""
     free = capacity
     ready = 0
     ready_end = 0

@@ -194,7 +194,7 @@ def place_by_selection(
     ready: SelectionQueue,
     workspace: Workspace,
 ) -> int:
-    """Place all tasks; return a task that fits nowhere, or the number of tasks.
+    """Place the preferred ready task until none is left; return a task that fits nowhere, or the task count.
 
     A task is ready when all its predecessors are placed. Its best mode is computed once and cached. Later
     placements only delay other tasks, so a cached value is a lower bound and stays exact until the machine of

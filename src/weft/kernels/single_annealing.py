@@ -296,7 +296,7 @@ def _mark_stale(stale: Flags, tasks: int, other: int, pointer: Indices, neighbou
 def _follow_heads(
     problem: SingleProblem, task: int, place: int, one: int, two: int, state: SingleState
 ) -> None:
-    """Recompute the finish of a moved task, of the tasks after its old and new place, and all that depend."""
+    """Recompute the finish of a moved task, of those after its old and new place, and of dependent tasks."""
     tasks = problem.tasks
     order, home, finish, spent = state.order, state.home, state.finish, state.spent
     previous, following, stale = state.previous, state.following, state.stale
@@ -329,7 +329,7 @@ def _follow_heads(
 def _follow_tails(
     problem: SingleProblem, task: int, place: int, one: int, two: int, state: SingleState
 ) -> None:
-    """Recompute the tail of a moved task, of the tasks before its old and new place, and all that depend."""
+    """Recompute the tail of a moved task, of those before its old and new place, and of dependent tasks."""
     tasks = problem.tasks
     order, home, tail, spent = state.order, state.home, state.tail, state.spent
     previous, following, stale = state.previous, state.following, state.stale

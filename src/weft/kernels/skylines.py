@@ -51,7 +51,7 @@ def write_demand(
 def first_fit(
     skylines: Skylines, line: int, ready: float, seconds: float, nodes: int, least: Doubles
 ) -> float:
-    """Return the first start from ``ready`` on with enough free for ``seconds``; infinity if never."""
+    """Return the first time from ``ready`` on when enough is free for ``seconds``; infinity if never."""
     last = skylines.last[line]
     step = _step_at(skylines.time, skylines.first[line], last, ready)
     start = ready
@@ -69,7 +69,7 @@ def first_fit(
 
 @kernel
 def permanent_fit(skylines: Skylines, line: int, ready: float, nodes: int, least: Doubles) -> float:
-    """Return the first time from ``ready`` on after which nodes and amounts stay free, or infinity."""
+    """Return the first time from ``ready`` on after which enough stays free; infinity if never."""
     step = skylines.last[line]
     first = skylines.first[line]
     if not _fits(skylines.nodes, skylines.left, skylines.resources, step, nodes, least):

@@ -53,7 +53,7 @@ def reset_gaps(machines: int, gaps: Gaps) -> None:
 
 @inlined_kernel
 def find_gap(gaps: Gaps, machine: int, free: float, ready: float, seconds: float, limit: float) -> float:
-    """Return the earliest start of a task in a gap of a machine; ``free``, the end of its last task, if none.
+    """Return the earliest start in a gap of a machine; if no gap fits, ``free``, the end of its last task.
 
     ``reach`` of the machine must be at least ``ready + seconds``, so that some gap ends late enough. The
     search stops where the task would finish after ``limit``.

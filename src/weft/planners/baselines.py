@@ -32,7 +32,7 @@ class RoundRobin(ListPlanner):
 
 
 def _bind_in_turn(instance: Instance) -> Indices:
-    """Return a machine index per variable; the number of machines for pinned ones and those without tasks."""
+    """Return a machine per variable; the number of machines if it is pinned or has no compute task."""
     graph = instance.graph
     bound = np.full(len(graph.variables), len(instance.machines), dtype=np.uint32)
     following = 0

@@ -145,12 +145,12 @@ def check_rows(name: str, given: ArrayLike, width: int) -> Indices:
     rows = np.asarray(given)
     if rows.ndim not in (1, 2) or rows.shape[-1] != width:
         rule = f"must be a row of {width} numbers, or individuals x {width}"
-        raise InvalidInput(f"{name}: an array of shape {rows.shape}", rule=rule)
+        raise InvalidInput(f"{name} is an array of shape {rows.shape}", rule=rule)
     if rows.dtype != np.uint32:
         if rows.size and (rows.dtype.kind not in "iu" or rows.min() < 0 or rows.max() >= 2**32):
             whole = rows.dtype.kind in "iu"
             what = f"values from {rows.min()} to {rows.max()}" if whole else f"values of type {rows.dtype}"
-            raise InvalidInput(f"{name}: {what}", rule="must be integers from 0 to 2**32 - 1")
+            raise InvalidInput(f"{name} has {what}", rule="must be integers from 0 to 2**32 - 1")
         rows = rows.astype(np.uint32)
     return np.ascontiguousarray(rows)
 
@@ -164,7 +164,7 @@ def count_individuals(*arrays: NDArray[Any]) -> int:
     """Return the common length of the two-dimensional arrays; 1 if every array has one dimension."""
     numbers = {len(rows) for rows in arrays if rows.ndim == 2}
     if len(numbers) > 1:
-        what = f"arrays of {' and '.join(map(str, sorted(numbers)))} individuals"
+        what = f"the arrays have {' and '.join(map(str, sorted(numbers)))} individuals"
         raise InvalidInput(what, rule="all arrays must have the same number, or a single row")
     return numbers.pop() if numbers else 1
 
@@ -200,7 +200,7 @@ def _explain_invalid_genome(
     names, seen = graph.names, np.zeros(len(graph), dtype=bool)
     for task in order.tolist():
         if task >= len(graph) or seen[task]:
-            what = f"the order holds task {task}" + (" twice" if task < len(graph) else "")
+            what = f"the order contains task {task}" + (" twice" if task < len(graph) else "")
             rule = f"every task from 0 to {len(graph) - 1} must occur once"
             return InvalidInput(what, rule=rule)
         late = [int(before) for before in graph.predecessors(task) if not seen[before]]
@@ -243,7 +243,8 @@ def decode(
     """
     genomes = _pack_genomes(instance, order, bound, modes, seconds, times=True)
     if genomes.number != 1:
-        raise InvalidInput(f"{genomes.number} genomes", rule="must be one; use decode_population for more")
+        what = f"decode got {genomes.number} genomes"
+        raise InvalidInput(what, rule="must be one; use decode_population for more")
     decoded, scratch = _run(instance, genomes, rule)
     assert decoded.start_s is not None
     assert decoded.finish_s is not None
@@ -326,10 +327,10 @@ def _durations(given: ArrayLike, width: int) -> Floats:
     rows = np.ascontiguousarray(given, dtype=np.float64)
     if rows.ndim not in (1, 2) or rows.shape[-1] != width:
         rule = f"must be a row of {width} numbers, or individuals x {width}"
-        raise InvalidInput(f"seconds: an array of shape {rows.shape}", rule=rule)
+        raise InvalidInput(f"seconds is an array of shape {rows.shape}", rule=rule)
     wrong = ~((rows >= 0) & (rows < np.inf))
     if wrong.any():
-        raise InvalidInput(f"seconds: {rows[wrong][0]}", rule="must be finite and not negative")
+        raise InvalidInput(f"seconds contains {rows[wrong][0]}", rule="must be finite and not negative")
     return rows
 
 
@@ -415,7 +416,7 @@ _fast_path_cache: WeakKeyDictionary[Instance, dict[tuple[int, bytes], FastPath |
 def _count_skylines(problem: kernel.ProblemArrays, rule: int) -> int:
     """Return the number of skylines that the decoder needs per machine under a rule: 0, 1 or 2."""
     if rule not in (APPEND, INSERTION, EXCLUSIVE, UNLIMITED):
-        raise InvalidInput(f"rule {rule}", rule="must be a rule of the decoder")
+        raise InvalidInput(f"the decoder rule is {rule}", rule="must be from 0 (APPEND) to 3 (UNLIMITED)")
     busy, shared = len(problem.busy_machine) > 0, bool((problem.machines.form == kernel.SHARED).any())
     if rule == APPEND:
         return (2 if busy else 1) if shared else 0

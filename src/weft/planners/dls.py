@@ -27,6 +27,6 @@ class Dls(ListPlanner):
     label = "DLS"
 
     def schedule(self, instance: Instance) -> Schedule:
-        """Return the schedule built by placing, again and again, the pair with the highest dynamic level."""
+        """Place tasks one by one, each time the ready task and machine with the highest dynamic level."""
         medians = median_seconds(instance)
         return select_tasks(instance, offset=static_levels(instance, medians) + medians)

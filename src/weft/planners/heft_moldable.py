@@ -32,7 +32,7 @@ _TIGHTER = (0.85, 0.92, 0.96, 0.98, 0.99)
 """Due dates as shares of the latest finish; small shares come first because success with them saves steps."""
 _LOOSER = (8.0, 4.0, 2.0, 1.4, 1.15)
 _WEIGHTS = (8.0, 32.0, 128.0)
-"""Weights of the total charge relative to the makespan, for plans that trade time for charges."""
+"""Weights of the total charge relative to the makespan, for plans that are cheaper and longer."""
 _GAIN = 1e-3
 """Least relative improvement after which the same share is tried again."""
 _TIGHTENED_PLANS = 2

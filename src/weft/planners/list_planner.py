@@ -228,7 +228,7 @@ def select_tasks(
     offset: Floats | None = None,
     rank: Indices | None = None,
 ) -> Schedule:
-    """Return the schedule built by placing the best ready task again and again; by default the first to end.
+    """Return the schedule built by repeatedly placing the best ready task, by default the first to end.
 
     ``offset`` of a task is added to its criterion (start or finish). ``rank`` breaks ties, by default the
     index.

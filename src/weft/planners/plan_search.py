@@ -29,7 +29,7 @@ class Encoding(Protocol):
 
     @property
     def space(self) -> Space:
-        """The search space."""
+        """Return the search space."""
         ...
 
     @property

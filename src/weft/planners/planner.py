@@ -104,7 +104,7 @@ class ClockSlice:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PlanRequest:
-    """The input of a planner: instance, objective, budget, and the state a search needs."""
+    """The input of a planner: instance, objective, random generator, budget, pool and incumbent."""
 
     instance: Instance
     objective: Objective
@@ -185,7 +185,7 @@ class BasePlanner:
         return self.check(instance)
 
     def require_at_least(self, least: int, *options: str, note: str = "") -> None:
-        """Raise InvalidInput if one of these options is below ``least``."""
+        """Raise InvalidInput if the value of one of the named options is below ``least``."""
         for option in options:
             if not (value := getattr(self, option)) >= least:
                 what, rule = f"{self.name}:{option}={value}", f"must be at least {least}{note}"

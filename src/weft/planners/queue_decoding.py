@@ -47,7 +47,7 @@ def run_queue(
     ``rule`` is a value of the key ``queue`` in a platform file; None: the rule of the machine.
     """
     if np.ndim(counts) != 1:
-        raise InvalidInput(f"counts of shape {np.shape(counts)}", rule="must be one row")
+        raise InvalidInput(f"counts is an array of shape {np.shape(counts)}", rule="must be one row")
     decoded = run_queue_population(instance, counts, rule, order=order, times=True)
     assert decoded.start_s is not None
     assert decoded.finish_s is not None
@@ -80,7 +80,7 @@ def run_queue_population(
         )
     word = instance.machines[0].queue if rule is None else rule
     if word not in QUEUES:
-        raise InvalidInput(f"queue {word!r}", rule=f"must be one of {', '.join(QUEUES)}")
+        raise InvalidInput(f"the queue rule is {word!r}", rule=f"must be one of {', '.join(QUEUES)}")
     # With one node no job can overtake another: all rules are equal.
     code = QUEUES.index(word) if compile_problem(instance).machines.form[0] == kernel.SHARED else 0
     tasks = len(instance)

@@ -57,7 +57,7 @@ _PLAIN = 60.0
 _BATCH_S = 0.03
 _LEAST_BATCH = 16
 _DRAG = 0.3
-"""Penalty on node-seconds divided by all nodes, relative to the makespan, if tasks are moldable."""
+"""Weight of (node-seconds / all nodes) relative to the makespan in the energy of moldable tasks."""
 _JUSTIFIED, _MOLDED, _TAKEN, _BOTH = 0.02, 0.5, 0.3, 0.5
 """Probabilities of the kinds of moves (``SharedMoves``) if all kinds are possible."""
 _MAX_DESCENDANT_TASKS = 3000
@@ -147,7 +147,7 @@ class _SharedCycle(NamedTuple):
     first_share: float
 
     def temperature(self, step: int, share: float) -> float | None:
-        """Return the temperature after ``step`` steps and a share of the budget; None after the cycle."""
+        """Return the temperature at a step and spent share of the budget; None if the cycle is over."""
         done = max((step - self.first_step) / self.length, (share - self.first_share) / _MOST_OF_BUDGET)
         return None if done >= 1.0 else float(self.heat * _COOLING**done)
 
@@ -662,7 +662,7 @@ class _Dimension:
         return np.ceil(exact * (1 - _ROUNDING) - _ROUNDING).astype(np.int64)
 
     def free(self, machine: int, taken: float) -> int:
-        """Return the free units of a machine of which an amount is taken, rounded down."""
+        """Return the units of a machine that are free beside the amount ``taken``, rounded down."""
         if math.isinf(self.total[machine]):
             return 0
         left = max(0.0, float(self.total[machine]) - taken) / float(self.unit[machine])

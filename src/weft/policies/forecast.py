@@ -111,7 +111,7 @@ class _ForecastModel:
 
 
 def _stated_classes(instance: Instance, *, with_places: bool) -> list[int]:
-    """Return a class per machine: equal modes, seconds, nodes and, if ``with_places``, locations."""
+    """Return the class of each machine; machines of a class have equal modes, seconds and nodes."""
     network = instance.network
     alone = np.bincount(network.host)[network.host] == 1
     features: list[list[object]] = [
@@ -335,7 +335,7 @@ class _DataArrivals:
 
     def __init__(self) -> None:
         self._anywhere = 0.0
-        """When all data have arrived that are not on a particular machine."""
+        """Time when all data that have no particular machine have arrived."""
         self._there: dict[int, float] = {}
         """Per machine with data: when its own data are complete."""
         self._coming = [(-inf, -1), (-inf, -1)]

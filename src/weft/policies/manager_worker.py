@@ -68,7 +68,7 @@ class ManagerWorker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriorityManagerWorker(ManagerWorker):
-    """Manager and workers with the order of pM-S: tasks come first whose children have finished parents."""
+    """Manager and workers; tasks whose children have other finished parents come first (pM-S)."""
 
     name: ClassVar[str] = "priority-manager-worker"
     title: ClassVar[str] = "manager and workers, tasks that others wait for first (Ma and Buyya, pM-S)"

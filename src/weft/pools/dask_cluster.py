@@ -78,7 +78,7 @@ class DaskPool(OpenPool):
 
 def _connect(address: str) -> Any:
     if not re.fullmatch(r"\w+://.+:\d+", address):
-        what, rule = f"the Dask scheduler {shorten(address)!r}", "must be an address with a port"
+        what, rule = f"the Dask scheduler is {shorten(address)!r}", "must be an address with a port"
         raise InvalidInput(what, rule=rule, advice="write tcp://HOST:8786")
     try:
         from distributed import Client

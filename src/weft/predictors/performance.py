@@ -125,12 +125,12 @@ def _row(times: Mapping[_Key, float]) -> _MeasuredRow:
 
 def _find_problems(kind: str, sizes: object, one_size: bool) -> Iterator[Problem]:
     if not isinstance(sizes, Mapping) or not sizes:
-        what = f"{shorten(sizes)} as the measurements of kind {shorten(kind)!r}"
+        what = f"the measurements of kind {shorten(kind)!r} are {shorten(sizes)}"
         yield Problem(what=what, advice="give at least one {input size: {nodes: seconds}}", path=(kind,))
         return
     if one_size and len(sizes) > 1:
         yield Problem(
-            what=f"{len(sizes)} input sizes of kind {shorten(kind)!r}",
+            what=f"kind {shorten(kind)!r} has {len(sizes)} input sizes",
             rule="without a size parameter every kind must have one input size",
             advice="name the parameter with the input size",
             path=(kind,),
@@ -138,9 +138,10 @@ def _find_problems(kind: str, sizes: object, one_size: bool) -> Iterator[Problem
     for size, times in sizes.items():
         path = (kind, str(size))
         if not _number(size) >= 0:
-            yield Problem(what=f"input size {shorten(size)}", rule="must be a number, at least 0", path=path)
+            what = f"an input size is {shorten(size)}"
+            yield Problem(what=what, rule="must be a number, at least 0", path=path)
         if not isinstance(times, Mapping) or not times:
-            what = f"{shorten(times)} as the measurements of a size"
+            what = f"the measurements of an input size are {shorten(times)}"
             yield Problem(what=what, advice="give at least one {nodes: seconds}", path=path)
         else:
             yield from _find_time_problems(times, path)
@@ -150,10 +151,11 @@ def _find_time_problems(times: Mapping[object, object], path: tuple[str, str]) -
     for count, seconds in times.items():
         nodes, at = _number(count), (*path, str(count))
         if not (nodes >= 1 and nodes == int(nodes)):
-            what = f"node count {shorten(count)}"
+            what = f"a node count is {shorten(count)}"
             yield Problem(what=what, rule="must be a whole number, at least 1", path=at)
         if isinstance(seconds, str) or not _number(seconds) > 0:
-            yield Problem(what=f"{shorten(seconds)} seconds", rule="must be a number above 0", path=at)
+            what = f"a measured time is {shorten(seconds)} s"
+            yield Problem(what=what, rule="must be a number above 0", path=at)
 
 
 def _number(value: object) -> float:

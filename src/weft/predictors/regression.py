@@ -84,18 +84,18 @@ def fit(x: ArrayLike, y: ArrayLike, *, max_degree: int = 2) -> Fit:
 
 def _check_points(x: Floats, y: Floats, max_degree: int) -> None:
     if not 1 <= max_degree <= _MAX_DEGREE:
-        what = f"polynomials up to degree {max_degree}"
-        raise InvalidInput(what, rule=f"the degree must be between 1 and {_MAX_DEGREE}")
+        what = f"the largest degree of polynomials is {max_degree}"
+        raise InvalidInput(what, rule=f"must be between 1 and {_MAX_DEGREE}")
     if len(x) != len(y):
         what = f"{len(x)} values of x but {len(y)} values of y"
         raise InvalidInput(what, rule="a regression needs one y for each x")
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
-        raise InvalidInput("a measurement that is not a finite number", advice="remove it")
+        raise InvalidInput("a measurement is not a finite number", advice="remove it")
     if len(x) < 3:
-        what = f"{len(x)} measurements"
+        what = f"there are {len(x)} measurements"
         raise InvalidInput(what, rule="a regression needs at least 3", advice="measure more")
     if (x == x[0]).all():
-        what = f"all measurements at {x[0]:g}"
+        what = f"all measurements are at x = {x[0]:g}"
         advice = "measure at two or more different values"
         raise InvalidInput(what, rule="a regression needs different values of x", advice=advice)
 

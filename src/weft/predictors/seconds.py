@@ -205,7 +205,7 @@ def check_entries(entries: int, shape: str) -> None:
     if entries > MAX_ENTRIES:
         raise InvalidInput(
             f"{entries:,} estimated seconds would have to be stored: {shape}",
-            rule=f"at most {MAX_ENTRIES:,}",
+            rule=f"at most {MAX_ENTRIES:,} are allowed",
             advice="give `work` instead of `seconds` per machine, or fewer node counts or machines",
         )
 

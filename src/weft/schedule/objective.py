@@ -96,7 +96,7 @@ class Objective:
     has_alpha: bool = False
     """Whether the value depends on alpha."""
     is_makespan: bool = False
-    """Whether a plan with a shorter makespan is always better; all planners support such an objective."""
+    """Whether the shortest plan is the best; planners that minimise the makespan support the objective."""
 
     alpha: float = 0.5
     """Weight of the makespan against cost, from 0 (cost alone) to 1 (time alone)."""
@@ -183,7 +183,7 @@ def make_objective(
 def _check_alpha(objective: Objective, alpha: float) -> None:
     if not objective.has_alpha:
         those = ", ".join(name for name, known in OBJECTIVES.items() if known.has_alpha)
-        what = f"alpha {alpha:g} for the objective {objective.name!r}, which has no alpha"
+        what = f"alpha is {alpha:g}, but the objective {objective.name!r} has no alpha"
         raise InvalidInput(what, advice=f"omit it, or use one of {those}")
     if not 0.0 <= alpha <= 1.0:
         raise InvalidInput(f"alpha is {alpha:g}", rule="must be from 0 (cost alone) to 1 (time alone)")

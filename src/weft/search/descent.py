@@ -93,7 +93,7 @@ class _Descent(OptimiserBase):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gradient(_Descent):
-    """Gradient descent with restarts by L-BFGS-B.
+    """Gradient descent by L-BFGS-B, with restarts.
 
     R. H. Byrd, P. Lu, J. Nocedal, C. Zhu, A Limited Memory Algorithm for Bound Constrained Optimization,
     SIAM Journal on Scientific Computing 16(5), 1995 (named in docs/papers/dynamic-grid.md, section 4). The

@@ -100,7 +100,7 @@ class Islands:
         return log.result(np.concatenate(held), cut=cut)
 
     def _affordable(self, limit: Limit, visited: int) -> int:
-        """Return the steps of an island in the next round: halved until half of them are within the limit."""
+        """Return an island's steps in the next round, halved while even half would exceed the limit."""
         steps = self.steps_per_round
         while steps > 1 and not limit.allows(visited + self.islands * (steps // 2)):
             steps //= 2

@@ -34,7 +34,7 @@ _TOURNAMENT_SIZE = 3
 
 
 def select_by_remainder(fitness: Floats, number: int, rng: np.random.Generator) -> ParentIndices:
-    """Return the integer part of each point's expected copies; draw the rest by the fractional parts."""
+    """Return each point as often as its expected copies, rounded down; draw the rest by the fractions."""
     if not (most := float(fitness.max())) > 0.0:
         return rng.integers(0, len(fitness), number)
     # Divide by the best, so that the sum neither underflows nor overflows.

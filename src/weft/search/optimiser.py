@@ -77,11 +77,11 @@ class SearchResult:
 
 
 class Optimiser(Protocol):
-    """An optimiser over a space.
+    """Maximises the value of points of a search space.
 
-    An optimiser maximises the value of a point of a space. It does not interpret points: ``evaluate`` returns
-    the values of many points at once. Random numbers come from the generator passed in. Ties: the point seen
-    first. A search can be cut short at any time and then returns the best point so far.
+    An optimiser does not interpret points: ``evaluate`` returns the values of many points at once. Random
+    numbers come from the generator passed in. Ties: the point seen first. A search can be cut short at any
+    time and then returns the best point so far.
     """
 
     name: ClassVar[str]

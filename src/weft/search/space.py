@@ -27,12 +27,12 @@ class Space:
     sizes: Points
     """Per gene: the number of its values, at least 1."""
     scale: tuple[Floats, ...] | None = None
-    """Per gene: the number of each position, ascending; None if values are not numeric."""
+    """Per gene: the numeric value of each position, ascending; None if values are not numeric."""
 
     def __post_init__(self) -> None:
         if self.sizes.ndim != 1 or not len(self.sizes) or int(self.sizes.min()) < 1:
             what = f"a search space with {self.sizes.tolist()} values per gene"
-            raise InvalidInput(what, rule="must have at least one gene, and one value for each")
+            raise InvalidInput(what, rule="must have genes, each with at least one value")
 
     @property
     def genes(self) -> int:

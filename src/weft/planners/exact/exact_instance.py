@@ -177,7 +177,7 @@ def find_places(instance: Instance) -> PlaceTable:
 
 
 def _mergeable(instance: Instance) -> NDArray[np.bool_]:
-    """Return a mask of the machines of one node on which no two tasks must run on the same machine."""
+    """Return a mask of the single-node machines that no binding variable with several tasks can use."""
     graph = instance.graph
     tied = np.bincount(graph.variable[graph.kind == COMPUTE], minlength=len(graph.variables)) > 1
     merged: NDArray[np.bool_] = (instance.capacity == 1) & ~instance.unlimited
@@ -247,7 +247,7 @@ _EXACT_BITS = 40
 _ROUNDED_BITS = 40
 """Rounded times: the horizon has 2 to this power ticks; 2 ticks are lost per task, 2e-12 of the horizon."""
 _ROUNDING = 1e-12
-"""Relative error of a double."""
+"""Relative tolerance in tests whether a double is a decimal number."""
 _NEARLY = 1e-3
 """Tolerance for rounding errors in a sum of seconds, in ticks."""
 _AMOUNT_SHARE = 2.0**-30
@@ -340,7 +340,7 @@ class TransferLag:
 
     source: int
     target: int
-    """Binding variables, like ``source``."""
+    """Binding variable of the later event; ``source`` is that of the earlier one."""
     ticks: NDArray[np.int64]
     """Table (locations x locations) of ticks between different hosts; 0 where there are no two hosts."""
     uniform: int | None

@@ -37,7 +37,7 @@ class Limits:
     effort: float | None
     """Deterministic seconds of CP-SAT; None: no limit."""
     clock_s: float | None
-    """Seconds; None: no limit."""
+    """Seconds of wall-clock time; None: no limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -53,7 +53,7 @@ class SolverResult:
     effort: float
     """Deterministic seconds spent."""
     taken_s: float
-    """Seconds spent."""
+    """Seconds of wall-clock time spent."""
     value: Value
     """Values of the best solution."""
 

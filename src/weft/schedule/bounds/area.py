@@ -381,7 +381,7 @@ class TimeWindows:
     tail_s: Floats
     seconds_s: Floats
     rate: Floats
-    """Tasks x steps: share of the supply per step of the task's front, like ``seconds_s``."""
+    """Tasks x steps: share of the supply that a task takes in a mode with these ``seconds_s``."""
     held_start_s: Floats
     held_finish_s: Floats
     held_rate: Floats
@@ -432,7 +432,7 @@ def _pick_times(values: Floats, number: int) -> Floats:
 
 
 def build_windows(instance: Instance, load: SupplyLoad, head_s: Floats, tail_s: Floats) -> TimeWindows | None:
-    """Return the windows argument for a supply; None if there are too many tasks or none uses the supply."""
+    """Return the bound by time windows for a supply; None if too many tasks or no task use the supply."""
     front = load.front
     tasks = np.flatnonzero(front.area > 0)
     cells = len(tasks) * front.step_s.shape[1]

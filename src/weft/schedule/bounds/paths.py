@@ -140,7 +140,7 @@ class _CandidateSets:
             self.sets.append(np.array([machine]))
 
     def least(self, source: Indices, target: Indices) -> tuple[Floats, Floats]:
-        """Return least latency and seconds per byte for each pair of variables; nan if none is needed."""
+        """Return least latency and seconds per byte for pairs of variables; nan if data need not move."""
         free = (np.full(len(source), np.nan), np.full(len(source), np.nan))
         first, second = self.of_variable[source], self.of_variable[target]
         codes, inverse = np.unique(first * len(self.sets) + second, return_inverse=True)
