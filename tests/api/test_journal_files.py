@@ -116,9 +116,17 @@ def damaged(journal: Path, folder: Path, change) -> Path:
 @pytest.mark.parametrize(
     ("change", "line", "words"),
     [
-        (lambda lines: [*lines[:5], lines[5][:40], *lines[6:]], 6, "invalid journal line"),
-        (lambda lines: [*lines[:3], "[1, 2]", *lines[3:]], 4, "invalid journal line"),
-        (lambda lines: lines[1:], 1, "missing 'kind'"),
+        (
+            lambda lines: [*lines[:5], lines[5][:40], *lines[6:]],
+            6,
+            "journal damaged at line 6: not valid JSON",
+        ),
+        (
+            lambda lines: [*lines[:3], "[1, 2]", *lines[3:]],
+            4,
+            "journal damaged at line 4: a line must be a JSON object",
+        ),
+        (lambda lines: lines[1:], 1, "not a journal: 'kind' is missing"),
         (lambda lines: ['{"kind": "diary"}', *lines[1:]], 1, "diary"),
         (lambda lines: [lines[0].replace('"schema":2', '"schema":9'), *lines[1:]], 1, "schema 9"),
         (lambda lines: [lines[0].replace('"gain":', '"profit":'), *lines[1:]], 1, "profit"),

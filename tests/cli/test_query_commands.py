@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sqlite3
 
 import pytest
 
@@ -195,3 +196,55 @@ def test_explain_works_for_a_project_and_for_a_journal(done: Project) -> None:
     assert done.json("explain", "b[2]", "--run", "1")["state"] == "completed"
     assert done.weft("explain", "c", "--project", ".").out == here.out
     refused(done.weft("explain", "one", "two", "three"), 2, "Give JOURNAL and TASK")
+
+
+DAMAGES = {
+    "no first entry": ("DELETE FROM entry WHERE number = 0", "journal damaged at entry 0"),
+    "an entry missing": ("DELETE FROM entry WHERE number = 2", "journal damaged at entry 2"),
+    "no plans": ("DELETE FROM plan", "journal damaged at entry 1"),
+    "a wrong type": (
+        'UPDATE entry SET record = replace(record, \'"run":0\', \'"run":"x"\') WHERE number = 0',
+        "'run' of Submitted: 'x' is not a whole number",
+    ),
+    "a damaged header": (
+        "UPDATE execution SET header = substr(header, 1, 90)",
+        "journal damaged at the header",
+    ),
+    "another workflow": (
+        "UPDATE entry SET record = replace(record, 'tiny', 'tidy') WHERE number = 0",
+        "'tidy'",
+    ),
+    "a damaged promise": (
+        "UPDATE kept SET value = '{' WHERE key LIKE 'promise%'",
+        "database damaged at run 1",
+    ),
+}
+READERS = (("status",), ("report",), ("watch",), ("logs", "a"), ("explain", "a"), ("replay", "."))
+
+
+def damage(project: Project, change: str) -> None:
+    with sqlite3.connect(project.folder / ".weft" / "weft.db") as database:
+        assert database.execute(change).rowcount > 0
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_damaged_journals_of_a_project_are_refused(done: Project, name: str) -> None:
+    change, words = DAMAGES[name]
+    damage(done, change)
+    for command in READERS:
+        refused(done.weft(*command), 2, words)
+    record = json.loads(done.weft("status", "--json").out)
+    assert words in record["error"]
+    assert record["problems"][0]["advice"]
+
+
+def test_a_run_without_its_entries_is_refused(done: Project) -> None:
+    damage(done, "DELETE FROM entry")
+    refused(done.weft("status"), 2, "journal damaged: no entry submits run 1")
+    for command in READERS:
+        assert done.weft(*command).code in (0, 2)
+
+
+def test_damaged_products_are_refused(done: Project) -> None:
+    damage(done, "UPDATE product SET parts = replace(parts, '{', '<')")
+    refused(done.weft("report"), 2, "database damaged at product", "not valid JSON", "restore it")

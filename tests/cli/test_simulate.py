@@ -43,9 +43,9 @@ VALUES = {
     (*SIMULATE, "--journal", "nowhere/j"): ["nowhere/j"],
     (*SIMULATE, "--html", "nowhere/x.html"): ["nowhere/x.html"],
     ("replay", "nothing"): ["no file 'nothing'"],
-    ("replay", "hello.yaml"): ["hello.yaml:1", "invalid journal line"],
+    ("replay", "hello.yaml"): ["hello.yaml:1", "not a journal: not valid JSON"],
     ("explain", "j"): ["no runs in", "--project DIR"],
-    ("explain", "hello.yaml", "run"): ["invalid journal line"],
+    ("explain", "hello.yaml", "run"): ["not a journal: not valid JSON"],
     ("explain", "hello.yaml", "run", "--at", "soon"): ["--at 'soon'"],
 }
 

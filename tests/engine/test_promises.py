@@ -14,6 +14,7 @@ from weft.engine.replan.remainder import prepare_replan
 from weft.engine.settings import EngineSettings
 from weft.engine.state.compiled import CompiledWorkflow, WorkflowLibrary
 from weft.engine.state.plan import store_schedule
+from weft.engine.stored_fields import decode_record
 from weft.errors import Infeasible
 from weft.instance import compile_instance
 from weft.planners.forecast import forecast_schedule
@@ -144,7 +145,7 @@ def test_promise_never_counts_placeholder_durations(workflow, on):
         assert found.least_s is None or 0 <= found.least_s <= found.planned_s * (1 + 1e-9)
     else:
         assert found.p50_s == pytest.approx(found.planned_s)
-    assert Promise.of_record(found.as_record()) == found
+    assert decode_record(Promise, found.as_record()) == found
 
 
 class TestArrivingLate:

@@ -142,10 +142,12 @@ def test_damaged_record_is_reported_with_its_file(written):
         written.read(9)
     database = written.database
     database.execute_now("UPDATE entry SET record = '{\"n\":3}' WHERE number = 3")
-    with pytest.raises(InvalidInput, match=r"weft\.db: entry 3"):
+    with pytest.raises(InvalidInput, match=r"weft\.db: entry 3: journal damaged: 'now' is missing"):
         written.read(1)
     database.execute_now("UPDATE entry SET record = 'x' WHERE number = 3")
-    with pytest.raises(InvalidInput, match=r"weft\.db: entry 3 cannot be read.*restore it from a backup"):
+    with pytest.raises(
+        InvalidInput, match=r"weft\.db: journal damaged at entry 3: not valid JSON.*restore the journal"
+    ):
         written.read(1)
     database.execute_now("UPDATE execution SET header = replace(header, '\"schema\":2', '\"schema\":9')")
     with pytest.raises(InvalidInput, match="a journal of schema 9"):

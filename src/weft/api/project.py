@@ -22,9 +22,11 @@ from weft.backends.attempt.trees import remove_tree
 from weft.backends.layout import ProjectLayout, refuse_links
 from weft.engine.history import History
 from weft.engine.journal import JournalEntry
+from weft.engine.replay import apply_entry
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.engine.state.state import EngineState
-from weft.errors import InvalidInput, WeftError
+from weft.engine.stored_fields import ADVICE
+from weft.errors import InvalidInput, SourceLocation, WeftError
 from weft.platform.platform import planned_machines
 from weft.records import dataclass
 from weft.repository.database import Database, open_database
@@ -145,10 +147,12 @@ class JournalFollower:
             plan = getattr(entry.event, "plan", "")
             if plan and plan not in self.state.plans:
                 self.state.plans.update(self._store.plans(self.execution))
-            self.engine.apply(entry.event, entry.now, entry.commands)
-            self.progress.take(entry)
+            apply_entry(self.engine, entry, self._take)
             self._read = entry.sequence
             yield entry
+
+    def _take(self, entry: JournalEntry, _: EngineState) -> None:
+        self.progress.take(entry)
 
     def catch_up(self) -> None:
         """Read and apply the entries written since the last call."""
@@ -177,6 +181,12 @@ def follow_run(opened: OpenProject, run: int | None) -> tuple[RunRecord, Journal
     meant = opened.runs.run(run)
     followed = JournalFollower(opened, meant.execution)
     followed.catch_up()
+    if meant.position >= len(followed.state.runs):
+        raise InvalidInput(
+            f"journal damaged: no entry submits run {meant.number}",
+            advice=ADVICE,
+            location=SourceLocation(file=str(opened.database.path)),
+        )
     return meant, followed
 
 

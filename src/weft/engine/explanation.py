@@ -18,7 +18,7 @@ from weft.engine.history import AttemptRecord, History
 from weft.engine.journal import JournalEntry, note_fields
 from weft.engine.messages import Assign
 from weft.engine.reactions.failures import requests_rerun
-from weft.engine.replay import rebuild
+from weft.engine.replay import apply_entry, rebuild, refuse_damage
 from weft.engine.selection import accepts_machine
 from weft.engine.state.machines import MachineState
 from weft.engine.state.plan import StoredPlan
@@ -441,15 +441,18 @@ def explain(
     past = [entry for entry in entries if entry.now <= at_s]
     messages_of_task: list[tuple[JournalEntry, messages.Event | messages.Command]] = []
     placed: tuple[int, int] | None = None
-    for index, entry in enumerate(past):
-        engine.apply(entry.event, entry.now, entry.commands)
-        history.take(entry, engine.state)
+
+    def collect(entry: JournalEntry, _: EngineState) -> None:
+        nonlocal placed
         for position, message in enumerate((entry.event, *entry.commands), start=-1):
             if history.find_subject(message)[:2] != (run, task):
                 continue
             if isinstance(message, Assign):
-                placed = index, position
+                placed = history.entries - 1, position
             messages_of_task.append((entry, message))
+
+    for entry in past:
+        apply_entry(engine, entry, history.take, collect)
     there = _find_run(engine, run, shown)
     if task not in there.compiled.names:
         raise _unknown_task(there, task, shown)
@@ -460,10 +463,12 @@ def explain(
         before = rebuild(fresh(), past[:index], plans) if rebuilt is None else rebuilt(index)
         choice = _reconstruct_choice(before, past[index], command)
     describe = _MessageText(engine.state, history, name_source or _name_execution).describe
-    steps = (
-        ExplanationStep(entry=entry.sequence, now=entry.now, text=describe(message))
-        for entry, message in messages_of_task
-    )
+    story: list[ExplanationStep] = []
+    for entry, message in messages_of_task:
+        with refuse_damage(entry):
+            text = describe(message)
+        if text:
+            story.append(ExplanationStep(entry=entry.sequence, now=entry.now, text=text))
     waiting = there.state[position] in (TaskState.READY, TaskState.WAITING, TaskState.HELD)
     return Explanation(
         run=shown,
@@ -477,7 +482,7 @@ def explain(
         else tuple(_list_wait_reasons(engine.state, there, position)),
         choice=choice,
         candidates=tuple(_judge_candidates(engine.state, there, position)) if waiting else (),
-        story=tuple(step for step in steps if step.text),
+        story=tuple(story),
     )
 
 

@@ -15,14 +15,23 @@ import enum
 import functools
 import math
 import typing
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import MISSING
 from typing import Any
 
 from weft.engine import messages
 from weft.engine.messages import TYPE_NAMES, Command, Event, Parcel
-from weft.engine.states import STATES, TaskState
-from weft.errors import InvalidInput
+from weft.engine.states import TaskState
+from weft.engine.stored_fields import (
+    DAMAGE,
+    FLOAT,
+    damaged_journal,
+    decode_index,
+    decode_list,
+    decode_number,
+    decode_record,
+)
+from weft.errors import InvalidInput, shorten
 from weft.records import dataclass
 
 SCHEMA = 2
@@ -32,9 +41,7 @@ READABLE_SCHEMAS = (1, 2)
 """Schema versions that this version of weft can read."""
 
 _TYPES = {name: kind for kind, name in TYPE_NAMES.items()}
-
-_FLOAT = "float"
-"""Key of a JSON object that stands for a number that JSON cannot express (infinite, NaN)."""
+_EVENTS = frozenset(typing.get_args(Event))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,17 +66,17 @@ class JournalEntry:
     def of_record(cls, record: Mapping[str, Any]) -> JournalEntry:
         """Create an entry from the result of ``as_record``; older schemas are converted."""
         try:
-            return cls(
-                sequence=int(record["n"]),
-                now=float(record["now"]),
+            entry = cls(
+                sequence=decode_index(record["n"]),
+                now=float(decode_number(record["now"])),
                 event=decode_message(record["event"]),
-                commands=tuple(decode_message(command) for command in record["commands"]),
+                commands=decode_list(decode_message, record["commands"]),
             )
-        except (KeyError, TypeError, ValueError) as error:
-            raise InvalidInput(
-                f"cannot read a journal entry: {error!r}",
-                rule=f"this version reads the schemas {READABLE_SCHEMAS}",
-            ) from None
+        except DAMAGE as error:
+            raise damaged_journal("", error) from None
+        if type(entry.event) not in _EVENTS or any(type(command) in _EVENTS for command in entry.commands):
+            raise damaged_journal("", TypeError("it has a command in place of an event, or the reverse"))
+        return entry
 
 
 def encode_message(message: Event | Command) -> list[Any]:
@@ -96,7 +103,7 @@ def _to_plain(value: Any) -> Any:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [_to_plain(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
-        return {_FLOAT: str(value)}
+        return {FLOAT: str(value)}
     return value
 
 
@@ -111,56 +118,17 @@ def _field_defaults(kind: Hashable) -> tuple[tuple[str, Any], ...]:
     return tuple(found)
 
 
-def decode_message(record: Sequence[Any]) -> Any:
+def decode_message(record: list[Any]) -> Any:
     """Create a message from the result of ``encode_message``; older schemas are converted."""
+    if type(record) is not list or len(record) != 2:
+        raise TypeError(f"{shorten(repr(record))} is not a message with a name and fields")
     name, fields = record
     if name == "Note":
         name, fields = _convert_note(fields)
     if (kind := _TYPES.get(name)) is None:
-        what = f"the journal holds a message of unknown type {name!r}"
+        what = f"the journal holds a message of unknown type {shorten(repr(name))}"
         raise InvalidInput(what, advice="read it with the version of weft that wrote it")
-    decoders = _field_decoders(kind)
-    return kind(**{key: decoders.get(key, _decode_number)(value) for key, value in fields.items()})
-
-
-def _decode_number(value: Any) -> Any:
-    """Return a JSON value unchanged, except the objects that stand for infinite numbers and NaN."""
-    return float(value[_FLOAT]) if isinstance(value, dict) else value
-
-
-@functools.cache
-def _field_decoders(kind: type) -> dict[str, Callable[[Any], Any]]:
-    """Return, by field name, the functions that convert JSON values to tuples, parcels and enums."""
-    found: dict[str, Callable[[Any], Any]] = {}
-    for name, hint in typing.get_type_hints(kind).items():
-        if hint is TaskState:
-            found[name] = STATES.__getitem__
-        elif isinstance(hint, type) and issubclass(hint, enum.StrEnum):
-            found[name] = functools.partial(_decode_enum, hint)
-        elif typing.get_origin(hint) is tuple:
-            found[name] = _decode_parcels if typing.get_args(hint)[0] is Parcel else tuple
-        elif kind is messages.TasksAdded and name == "lines":
-            found[name] = _decode_lines
-        elif kind is messages.Ended and name == "result":
-            found[name] = _decode_results
-    return found
-
-
-def _decode_enum(kind: type[enum.StrEnum], value: str) -> str:
-    """Return the member with this value; a text without a member (a refused request) stays a text."""
-    return kind(value) if value in kind.__members__.values() else value
-
-
-def _decode_parcels(values: list[dict[str, Any]]) -> tuple[Parcel, ...]:
-    return tuple(Parcel(**{key: _decode_number(item) for key, item in value.items()}) for value in values)
-
-
-def _decode_results(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: _decode_number(item) for key, item in values.items()}
-
-
-def _decode_lines(values: Mapping[str, list[str]]) -> dict[str, tuple[str, ...]]:
-    return {key: tuple(lines) for key, lines in values.items()}
+    return decode_record(kind, fields)
 
 
 class NoteFields(typing.NamedTuple):

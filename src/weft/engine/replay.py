@@ -9,7 +9,8 @@ that differs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from itertools import zip_longest
 from typing import Any
 
@@ -17,7 +18,13 @@ from weft.engine.engine import Engine
 from weft.engine.journal import JournalEntry, encode_message
 from weft.engine.messages import TYPE_NAMES, Command
 from weft.engine.state.plan import StoredPlan
+from weft.engine.state.run import IllegalTransition
+from weft.engine.state.state import EngineState
+from weft.engine.stored_fields import DAMAGE, damaged_journal
 from weft.records import dataclass
+
+View = Callable[[JournalEntry, EngineState], None]
+"""Called with an entry and the state after it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,8 +75,31 @@ def rebuild(engine: Engine, entries: Iterable[JournalEntry], plans: Mapping[str,
     """Apply entries to a fresh engine without making decisions, and return the engine."""
     engine.state.plans.update(plans)
     for entry in entries:
-        engine.apply(entry.event, entry.now, entry.commands)
+        apply_entry(engine, entry)
     return engine
+
+
+def apply_entry(engine: Engine, entry: JournalEntry, *views: View) -> None:
+    """Apply a stored entry and pass it to views; raise InvalidInput if it does not fit the state."""
+    with refuse_damage(entry):
+        _check_time(engine, entry)
+        engine.apply(entry.event, entry.now, entry.commands)
+        for view in views:
+            view(entry, engine.state)
+
+
+@contextmanager
+def refuse_damage(entry: JournalEntry) -> Iterator[None]:
+    """Turn errors that a damaged entry causes into InvalidInput with its number."""
+    try:
+        yield
+    except (*DAMAGE, IllegalTransition) as error:
+        raise damaged_journal(f"entry {entry.sequence}", error) from error
+
+
+def _check_time(engine: Engine, entry: JournalEntry) -> None:
+    if not entry.now >= engine.state.now:  # also NaN
+        raise ValueError(f"its time, {entry.now} s, is before that of the entry before it")
 
 
 def replay(
@@ -92,7 +122,9 @@ def replay(
             continue
         if watch is not None:
             watch(entry.sequence)
-        got = engine.handle(entry.event, entry.now)
+        with refuse_damage(entry):
+            _check_time(engine, entry)
+            got = engine.handle(entry.event, entry.now)
         decided += 1
         commands += len(got)
         differences = _compare_commands(entry, got)

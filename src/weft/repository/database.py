@@ -8,6 +8,7 @@ last ones may be lost, but the file stays consistent.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sqlite3
@@ -15,11 +16,14 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 from urllib.parse import quote
 
 from weft.backends.layout import make_state_folder
+from weft.engine.stored_fields import DAMAGE, decode_record, describe_error
 from weft.errors import InvalidInput, SourceLocation, WeftError
+
+_Record = TypeVar("_Record")
 
 APPLICATION_ID = 0x77656674
 """SQLite's ``application_id``: the letters "weft"."""
@@ -139,6 +143,9 @@ _ADVICE = {
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
+_RESTORE = "restore it from a backup, or move it away to create a new one"
+
+
 class StorageProblem(WeftError):
     """The database cannot be read or written, although its content is valid."""
 
@@ -149,9 +156,8 @@ def explain_sqlite_error(error: sqlite3.Error, path: Path) -> WeftError:
     code = getattr(error, "sqlite_errorcode", None)
     kind = None if code is None else code & 0xFF
     if kind in _DAMAGED:
-        advice = "restore it from a backup, or move it away to create a new one"
         what = f"the file is damaged or not a database: {error}"
-        return InvalidInput(what, advice=advice, location=SourceLocation(file=str(path)))
+        return InvalidInput(what, advice=_RESTORE, location=SourceLocation(file=str(path)))
     advice = _ADVICE.get(kind, "") if kind is not None else ""
     return StorageProblem(f"{path}: {error}" + (f"; {advice}" if advice else ""))
 
@@ -259,6 +265,22 @@ class Database:
         """Execute a change immediately; return the number of the row that an INSERT added."""
         return self._execute(statement, row)[1]
 
+    def decode(
+        self, what: str, kind: type[_Record], columns: Sequence[str], row: Sequence[Any], *as_json: str
+    ) -> _Record:
+        """Create an object of a dataclass from a row; ``as_json`` are the columns that hold JSON.
+
+        Raises InvalidInput with ``what`` if a value has a wrong type.
+        """
+        try:
+            found = dict(zip(columns, row, strict=True))
+            found |= {name: json.loads(found[name]) for name in as_json if found[name] is not None}
+            return decode_record(kind, found)
+        except DAMAGE as error:
+            what = f"database damaged at {what}: {describe_error(error)}"
+            location = SourceLocation(file=str(self.path))
+            raise InvalidInput(what, advice=_RESTORE, location=location) from None
+
     def rows(self, question: str, values: _Row = ()) -> list[tuple[Any, ...]]:
         """Return the rows of a query; queued changes are not included."""
         return [tuple(map(_restore_text, row)) for row in self._execute(question, values)[0]]
@@ -301,7 +323,12 @@ def storable(value: Any) -> Any:
 
 
 def _restore_text(value: Any) -> Any:
-    return value.decode(errors="surrogatepass") if type(value) is bytes else value
+    if type(value) is not bytes:
+        return value
+    try:
+        return value.decode(errors="surrogatepass")
+    except UnicodeDecodeError:
+        return value.decode(errors="backslashreplace")  # damaged
 
 
 def open_database(path: Path, *, create: bool = False) -> Database:

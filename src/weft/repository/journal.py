@@ -27,11 +27,20 @@ from weft.engine.engine import Engine
 from weft.engine.journal import READABLE_SCHEMAS, SCHEMA, JournalEntry, encode_fields
 from weft.engine.messages import TYPE_NAMES, Parcel
 from weft.engine.replay import rebuild
-from weft.engine.settings import EngineSettings, ReplanRule
+from weft.engine.settings import EngineSettings
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.engine.state.plan import StoredPlan
 from weft.engine.state.snapshot import restore_snapshot
 from weft.engine.states import TaskState
+from weft.engine.stored_fields import (
+    ADVICE,
+    DAMAGE,
+    decode_number,
+    decode_record,
+    decode_text,
+    decode_whole,
+    describe_error,
+)
 from weft.errors import InvalidInput
 from weft.instance.compilation import compile_instance
 from weft.platform.file_format import platform_document, read_platform
@@ -197,19 +206,21 @@ class JournalHeader:
     @classmethod
     def of_record(cls, record: Mapping[str, Any]) -> JournalHeader:
         """Create a header from the result of ``as_record``."""
+        if not (isinstance(record["workflows"], Mapping) and record["workflows"]):
+            raise TypeError("the header names no workflows")
         return cls(
-            policy=record["policy"],
+            policy=decode_text(record["policy"]),
             settings=_read_settings(record["settings"]),
-            seed=record["seed"],
-            planner=record["planner"],
+            seed=decode_whole(record["seed"]),
+            planner=decode_text(record["planner"]),
             platform=read_platform(from_python(record["platform"])),
             workflows={key: _read_workflow(key, document) for key, document in record["workflows"].items()},
-            scenario=record["scenario"],
-            folders=record.get("folders", {}),
-            owner=record.get("owner", ""),
-            command=tuple(record.get("command", ())),
-            started_at_s=record.get("started_at_s", 0.0),
-            version=record["weft"],
+            scenario=decode_text(record["scenario"]),
+            folders={key: decode_text(folder) for key, folder in record.get("folders", {}).items()},
+            owner=decode_text(record.get("owner", "")),
+            command=tuple(map(decode_text, record.get("command", ()))),
+            started_at_s=decode_number(record.get("started_at_s", 0.0)),
+            version=decode_text(record["weft"]),
         )
 
 
@@ -219,7 +230,8 @@ def read_header(record: Mapping[str, Any]) -> JournalHeader:
         raise ValueError(f"unknown kind {record['kind']!r}")
     if record["schema"] not in READABLE_SCHEMAS:
         what = f"this is a journal of schema {record['schema']}, written by weft {record['weft']}"
-        raise InvalidInput(what, rule=f"this version reads the schemas {READABLE_SCHEMAS}")
+        readable = " and ".join(map(str, READABLE_SCHEMAS))
+        raise InvalidInput(what, rule=f"this version reads journals of schema {readable}")
     return JournalHeader.of_record(record)
 
 
@@ -229,9 +241,7 @@ def _read_settings(record: Mapping[str, Any]) -> EngineSettings:
     if unknown := sorted(stated.keys() - known):
         what = f"the journal has unknown settings: {', '.join(unknown)}"
         raise InvalidInput(what, advice="read it with the version of weft that wrote it")
-    if stated.get("replanning") is not None:
-        stated["replanning"] = ReplanRule(**stated["replanning"])
-    return EngineSettings(**stated)
+    return decode_record(EngineSettings, stated)
 
 
 def _read_workflow(key: str, document: Mapping[str, Any]) -> Workflow:
@@ -279,5 +289,9 @@ class Journal:
         engine = self.engine()
         engine.state.plans.update(self.plans)
         if snapshot >= 0:
-            restore_snapshot(engine.state, self.snapshots[snapshot])
+            try:
+                restore_snapshot(engine.state, self.snapshots[snapshot])
+            except DAMAGE as error:
+                what = f"journal damaged: the snapshot after entry {snapshot}: {describe_error(error)}"
+                raise InvalidInput(what, advice=ADVICE) from error
         return rebuild(engine, entries, {})

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
@@ -25,7 +26,8 @@ from weft.engine.state.compiled import WorkflowLibrary
 from weft.engine.state.plan import StoredPlan
 from weft.engine.state.snapshot import take_snapshot
 from weft.engine.state.state import EngineState
-from weft.errors import InvalidInput, Problem, SourceLocation
+from weft.engine.stored_fields import DAMAGE, damaged_journal, decode_index, decode_text, describe_error
+from weft.errors import InvalidInput, SourceLocation
 from weft.formats.files import STDIN, open_source
 from weft.formats.format import SourceFile
 from weft.records import dataclass
@@ -128,16 +130,18 @@ class JournalStore:
         found = self.database.row("SELECT header FROM execution WHERE number = ?", (execution,))
         if found is None:
             raise InvalidInput(
-                f"no execution {execution}",
-                advice="`weft ls` lists all runs",
-                location=SourceLocation(file=str(self.database.path)),
+                f"no execution {execution}", advice="`weft ls` lists all runs", location=self._location
             )
         return self._read("the header", found[0], read_header)
 
     def entries_after(self, execution: int, after: int = -1, *, most: int = _AT_ONCE) -> list[JournalEntry]:
         """Return at most ``most`` entries of an execution after entry number ``after``."""
         found = self.database.rows(_ENTRIES, (execution, after, most))
-        return [self._read(f"entry {number}", text, JournalEntry.of_record) for number, text in found]
+        entries = [self._read(f"entry {number}", text, JournalEntry.of_record) for number, text in found]
+        for number, entry in enumerate(entries, start=after + 1):
+            if entry.sequence != number:
+                raise _located(_gap(number, entry), self._location)
+        return entries
 
     def all_after(self, execution: int, after: int = -1) -> Iterator[JournalEntry]:
         """Yield all entries of an execution after entry number ``after``."""
@@ -182,17 +186,28 @@ class JournalStore:
 
     def _read(self, what: str, text: str, read: Callable[[Any], _Read]) -> _Read:
         """Return ``read`` of a decoded record; errors name ``what`` and the database file."""
-        location = SourceLocation(file=str(self.database.path))
         try:
             return read(json.loads(text))
         except InvalidInput as error:
-            raise InvalidInput(
-                [Problem(what=f"{what}: {each}", location=location) for each in error.problems]
-            ) from None
-        except (KeyError, TypeError, ValueError, RecursionError) as error:
-            what = f"{what} cannot be read: {error!r}"
-            advice = "the database is damaged: restore it from a backup"
-            raise InvalidInput(what, advice=advice, location=location) from None
+            raise _located(error, self._location, f"{what}: ") from None
+        except DAMAGE as error:
+            raise _located(damaged_journal(what, error), self._location) from None
+
+    @property
+    def _location(self) -> SourceLocation:
+        return SourceLocation(file=str(self.database.path))
+
+
+def _gap(number: int, entry: JournalEntry) -> InvalidInput:
+    """Return the error about an entry that has another number than its place."""
+    return damaged_journal(f"entry {number}", ValueError(f"entry {entry.sequence} is in its place"))
+
+
+def _located(error: InvalidInput, location: SourceLocation, prefix: str = "") -> InvalidInput:
+    """Return an error with the same problems at a location."""
+    return InvalidInput(
+        [replace(each, what=f"{prefix}{each.what}", location=location) for each in error.problems]
+    )
 
 
 class JournalFileWriter:
@@ -242,6 +257,9 @@ def read_journal_file(file: str | Path | SourceFile) -> Journal:
     for number, line in enumerate(lines[1:], start=2):
         match _read_line(source.name, number, line, _decode_line):
             case JournalEntry() as entry:
+                if entry.sequence != len(entries):
+                    location = SourceLocation(file=source.name, line=number)
+                    raise _located(_gap(len(entries), entry), location)
                 entries.append(entry)
             case str(key), StoredPlan() as plan:
                 plans[key] = plan
@@ -256,14 +274,18 @@ def _read_line(file: str, number: int, line: str, read: Any) -> Any:
     try:
         record = json.loads(line)
         if not isinstance(record, dict):
-            raise TypeError(type(record).__name__)
+            raise TypeError("a line must be a JSON object")
         return read(record)
     except InvalidInput as error:
-        raise InvalidInput([Problem(what=str(each), location=location) for each in error.problems]) from None
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
-        advice = "`weft simulate --journal FILE` writes a journal" if number == 1 else "the line is damaged"
-        why = f"missing {error}" if isinstance(error, KeyError) else str(error)
-        raise InvalidInput(f"invalid journal line: {why}", advice=advice, location=location) from None
+        raise _located(error, location) from None
+    except DAMAGE as error:
+        if number > 1:
+            raise _located(damaged_journal(f"line {number}", error), location) from None
+        what, advice = (
+            f"not a journal: {describe_error(error)}",
+            "`weft simulate --journal FILE` writes a journal",
+        )
+        raise InvalidInput(what, advice=advice, location=location) from None
 
 
 def _decode_line(
@@ -271,9 +293,9 @@ def _decode_line(
 ) -> JournalEntry | tuple[str, StoredPlan] | tuple[int, Mapping[str, Any]]:
     """Return the entry, (key, plan), or (entry number, snapshot) in a line after the header."""
     if "plan" in record:
-        return record["plan"], StoredPlan.of_record(record)
+        return decode_text(record["plan"]), StoredPlan.of_record(record)
     if "snapshot" in record:
-        return int(record["snapshot"]), record["state"]
+        return decode_index(record["snapshot"]), record["state"]
     return JournalEntry.of_record(record)
 
 

@@ -7,7 +7,6 @@ not be committed yet.
 
 from __future__ import annotations
 
-import json
 import threading
 from collections import deque
 from dataclasses import replace
@@ -25,7 +24,8 @@ _COLUMNS = (
 _PRODUCT = f"INSERT INTO product VALUES (?{', ?' * len(_COLUMNS)})"  # noqa: S608
 _FILE = "INSERT INTO made_file VALUES (?, ?, ?, ?, ?, ?)"
 _NEWEST = f"SELECT number, {', '.join(_COLUMNS)} FROM product WHERE %s ORDER BY number DESC LIMIT 1"  # noqa: S608
-_FILES = "SELECT name, size_bytes, digest, modified_ns FROM made_file WHERE product = ? ORDER BY position"
+_FILE_COLUMNS = ("name", "size_bytes", "digest", "modified_ns")
+_FILES = f"SELECT {', '.join(_FILE_COLUMNS)} FROM made_file WHERE product = ? ORDER BY position"  # noqa: S608
 _BY_TASK = _NEWEST % "execution = ? AND run = ? AND task = ?"
 _BY_FINGERPRINT = _NEWEST % "fingerprint = ? AND fingerprint <> ''"
 _OF_OTHERS = _NEWEST % "fingerprint = ? AND fingerprint <> '' AND execution <> ?"
@@ -112,8 +112,11 @@ class ProductTable:
     def _stored(self, question: str, key: _Key) -> Product | None:
         if (row := self._database.row(question, key)) is None:
             return None
-        found = _product(row, self._database.rows(_FILES, (row[0],)))
-        return replace(found, directory=self._absolute(found.directory))
+        what, decode = f"product {row[0]}", self._database.decode
+        found = decode(what, Product, _COLUMNS, row[1:], "result", "parts")
+        made = self._database.rows(_FILES, (row[0],))
+        files = tuple([decode(f"a file of {what}", FileRecord, _FILE_COLUMNS, each) for each in made])
+        return replace(found, directory=self._absolute(found.directory), files=files)
 
     def _write(self, number: int, product: Product) -> None:
         with self._database.lock:
@@ -153,14 +156,3 @@ def _row(number: int, product: Product, directory: str) -> list[Any]:
     result = encode_json(dict(product.result)) if product.result else "{}"
     stated = {"directory": directory, "result": result, "parts": encode_json(dict(product.parts))}
     return [number, *(storable(stated.get(name, getattr(product, name))) for name in _COLUMNS)]
-
-
-def _product(row: tuple[Any, ...], files: list[tuple[Any, ...]]) -> Product:
-    stated = dict(zip(_COLUMNS, row[1:], strict=True))
-    made = tuple(
-        FileRecord(name=name, size_bytes=size, digest=digest, modified_ns=modified)
-        for name, size, digest, modified in files
-    )
-    return Product(
-        **stated | {"result": json.loads(stated["result"]), "parts": json.loads(stated["parts"])}, files=made
-    )

@@ -187,10 +187,14 @@ class RunTable:
         return found[0] if found else self._refuse("no run yet" if number is None else f"no run {number}")
 
     def _executions(self, which: str, *values: int | str) -> list[ExecutionRecord]:
-        return [_execution(row) for row in self._database.rows(f"{_EXECUTIONS} {which}", values)]
+        columns, decode = _EXECUTION.split(", "), self._database.decode
+        found = self._database.rows(f"{_EXECUTIONS} {which}", values)
+        return [decode(f"execution {row[0]}", ExecutionRecord, columns, row, "command") for row in found]
 
     def _runs(self, which: str, *values: int) -> list[RunRecord]:
-        return [_run(row) for row in self._database.rows(f"{_RUNS} {which}", values)]
+        columns, decode = (*_RUN, "promise"), self._database.decode
+        found = self._database.rows(f"{_RUNS} {which}", values)
+        return [decode(f"run {row[0]}", RunRecord, columns, row, "promise") for row in found]
 
     def _refuse(self, what: str) -> Any:
         location = SourceLocation(file=str(self._database.path))
@@ -201,14 +205,3 @@ def _check_state(state: str) -> str:
     if state not in STATES:
         raise ValueError(f"state {state!r} is not one of {', '.join(STATES)}")
     return state
-
-
-def _execution(row: tuple[Any, ...]) -> ExecutionRecord:
-    stated = dict(zip(_EXECUTION.split(", "), row, strict=True))
-    return ExecutionRecord(**stated | {"command": tuple(json.loads(stated["command"]))})
-
-
-def _run(row: tuple[Any, ...]) -> RunRecord:
-    *columns, promise = row
-    stored = None if promise is None else Promise.of_record(json.loads(promise))
-    return RunRecord(**dict(zip(_RUN, columns, strict=True)), promise=stored)

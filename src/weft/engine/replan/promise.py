@@ -8,7 +8,7 @@ loops.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -61,12 +61,6 @@ class Promise:
         """Return the promise as plain data."""
         record = asdict(self)
         return record | {name: list(record[name]) for name in ("untimed_kinds", "open_loops")}
-
-    @classmethod
-    def of_record(cls, record: Mapping[str, Any]) -> Promise:
-        """Create a promise from the result of ``as_record``."""
-        lists = {name: tuple(record[name]) for name in ("untimed_kinds", "open_loops")}
-        return cls(**{**record, **lists})
 
 
 def compute_promise(

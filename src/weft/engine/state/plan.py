@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from weft.engine.state.compiled import CompiledWorkflow
+from weft.engine.stored_fields import decode_index, decode_number, decode_text
 from weft.records import dataclass
 from weft.schedule.schedule import Schedule
 
@@ -62,16 +63,21 @@ class StoredPlan:
     def of_record(cls, record: Mapping[str, Any]) -> StoredPlan:
         """Create a plan from the result of ``as_record``."""
         lines = {
-            name: PlanLine(machine=machine, count=count, start_s=start, finish_s=finish)
+            decode_text(name): PlanLine(
+                machine=decode_index(machine),
+                count=decode_index(count),
+                start_s=decode_number(start),
+                finish_s=decode_number(finish),
+            )
             for name, machine, count, start, finish in record["lines"]
         }
         return cls(
-            planner=str(record["planner"]),
+            planner=decode_text(record["planner"]),
             lines=lines,
-            steps=int(record["steps"]),
-            running_until_s=float(record.get("running_until_s", 0.0)),
-            moving=tuple(record.get("moving", ())),
-            again=tuple(record.get("again", ())),
+            steps=decode_index(record["steps"]),
+            running_until_s=float(decode_number(record.get("running_until_s", 0.0))),
+            moving=tuple(map(decode_text, record.get("moving", ()))),
+            again=tuple(map(decode_text, record.get("again", ()))),
         )
 
     @property

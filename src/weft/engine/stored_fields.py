@@ -1,0 +1,175 @@
+"""Decoding of stored records by the type hints of their classes, and errors about damaged ones.
+
+Files and databases can be changed by hand, cut or damaged. A value of a wrong type is refused here, where it
+is read; an entry that does not fit the state before it is refused where it is applied.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import functools
+import json
+import types
+import typing
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, TypeVar
+
+from weft.engine.states import STATES, TaskState
+from weft.errors import InvalidInput, WeftError, shorten
+
+_Record = TypeVar("_Record")
+
+FLOAT = "float"
+"""Key of an object that holds a number which JSON cannot express (infinite, NaN)."""
+
+_INDICES = frozenset(
+    ("run", "task", "attempt", "machine", "source", "part", "body", "nodes", "count", "position", "execution")
+)
+"""Fields that hold the number of a thing or a count; -1 stands for none."""
+
+DAMAGE = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""Errors that a record causes whose content is wrong."""
+
+ADVICE = "restore the journal from a backup; `weft run --fresh` or `weft simulate --journal` writes a new one"
+
+
+def damaged_journal(place: str, error: Exception) -> InvalidInput:
+    """Return the error about a record that cannot be read, or that does not fit the records before it.
+
+    ``place`` is empty where the caller adds it.
+    """
+    at = f" at {place}" if place else ""
+    return InvalidInput(f"journal damaged{at}: {describe_error(error)}", advice=ADVICE)
+
+
+def describe_error(error: Exception) -> str:
+    """Return an error of decoding or applying a record in words."""
+    if isinstance(error, WeftError):
+        return str(error)
+    if isinstance(error, KeyError):
+        return f"{shorten(error.args[0] if error.args else '')!r} is missing"
+    if isinstance(error, json.JSONDecodeError):
+        return f"not valid JSON ({error.msg} at column {error.colno})"
+    if isinstance(error, IndexError):
+        return "a number is out of range"
+    return shorten(str(error), 200) or "the record contradicts the records before it"
+
+
+def decode_record(kind: type[_Record], record: Mapping[str, Any]) -> _Record:
+    """Create an object of a dataclass from its fields as plain data; raise TypeError for wrong types."""
+    decoders = _field_decoders(typing.cast("Hashable", kind))
+    try:
+        return kind(**{key: decoders[key](value) for key, value in record.items()})
+    except DAMAGE as error:
+        raise TypeError(_find_mistake(kind, record) or str(error)) from None
+
+
+def _find_mistake(kind: type, record: object) -> str:
+    """Return the first mistake in the fields of a record, in words."""
+    if not isinstance(record, Mapping):
+        return f"the fields of {kind.__name__} must be a mapping, not {shorten(repr(record))}"
+    decoders = _field_decoders(kind)
+    for key, value in record.items():
+        if key not in decoders:
+            return f"{kind.__name__} has no field {shorten(repr(key))}"
+        try:
+            decoders[key](value)
+        except DAMAGE as error:
+            return f"{key!r} of {kind.__name__}: {describe_error(error)}"
+    for field in dataclasses.fields(kind):
+        required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        if required and field.name not in record:
+            return f"{field.name!r} of {kind.__name__} is missing"
+    return ""
+
+
+@functools.cache
+def _field_decoders(kind: Hashable) -> dict[str, Callable[[Any], Any]]:
+    """Return by field the function that checks a plain value and converts it to the type of the field."""
+    hints = typing.get_type_hints(typing.cast("type", kind))
+    return {
+        name: decode_index if hint is int and name in _INDICES else _decoder(hint)
+        for name, hint in hints.items()
+    }
+
+
+def _decoder(hint: Any) -> Callable[[Any], Any]:
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if hint in _DECODERS:
+        return _DECODERS[hint]
+    if origin is types.UnionType and len(arguments) == 2 and type(None) in arguments:
+        given = arguments[0] if arguments[1] is type(None) else arguments[1]
+        return functools.partial(_decode_optional, _decoder(given))
+    if origin is tuple:
+        return functools.partial(decode_list, _decoder(arguments[0]))
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return functools.partial(_decode_mapping, _decoder(arguments[1]))
+    if isinstance(hint, type) and issubclass(hint, enum.StrEnum):
+        return functools.partial(_decode_enum, hint)
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        return functools.partial(decode_record, hint)
+    return _decode_value
+
+
+def _checked(noun: str, *types: type) -> Callable[[Any], Any]:
+    """Return a function that returns a value of these types and refuses any other."""
+
+    def check(value: Any) -> Any:
+        if type(value) in types:
+            return value
+        raise TypeError(f"{shorten(repr(value))} is not {noun}")
+
+    return check
+
+
+decode_text, decode_whole = _checked("a text", str), _checked("a whole number", int)
+_check_list, _check_mapping = _checked("a list", list), _checked("a mapping", dict)
+
+
+def decode_index(value: Any) -> int:
+    """Return the number of a run, task, attempt or machine, or a count; -1 stands for none."""
+    if type(value) is int and value >= -1:
+        return value
+    raise TypeError(f"{shorten(repr(value))} is not a whole number, at least -1")
+
+
+def decode_number(value: Any) -> float:
+    """Return a number; ``{"float": "inf"}`` stands for one that JSON cannot express."""
+    if type(value) is float or type(value) is int:
+        return value
+    if type(value) is dict and value.keys() == {FLOAT}:
+        return float(value[FLOAT])
+    raise TypeError(f"{shorten(repr(value))} is not a number")
+
+
+def _decode_enum(kind: type[enum.StrEnum], value: Any) -> str:
+    """Return the member of an enum; a text that is none (a request that was refused) stays a text."""
+    return kind(value) if value in kind.__members__.values() else decode_text(value)
+
+
+def _decode_optional(decode: Callable[[Any], Any], value: Any) -> Any:
+    return None if value is None else decode(value)
+
+
+def decode_list(decode: Callable[[Any], Any], value: Any) -> tuple[Any, ...]:
+    """Return the decoded items of a list."""
+    return tuple([decode(item) for item in _check_list(value)])
+
+
+def _decode_mapping(decode: Callable[[Any], Any], value: Any) -> dict[str, Any]:
+    return {key: decode(item) for key, item in _check_mapping(value).items()}
+
+
+def _decode_value(value: Any) -> Any:
+    """Return a value of any type; convert numbers that JSON cannot express."""
+    return float(value[FLOAT]) if isinstance(value, dict) and value.keys() == {FLOAT} else value
+
+
+_DECODERS: dict[Any, Callable[[Any], Any]] = {
+    int: decode_whole,
+    float: decode_number,
+    str: decode_text,
+    bool: _checked("true or false", bool),
+    TaskState: lambda value: STATES[decode_text(value)],
+}
