@@ -52,7 +52,7 @@ class DocumentNode:
             return [node.to_plain() for node in self.value]
         if isinstance(self.value, dict):
             return {key: node.to_plain() for key, node in self.value.items()}
-        return self.value
+        return float(self.value) if isinstance(self.value, float) else self.value
 
     def display(self) -> str:
         """Return the value as short text for messages; for a list or mapping, the name of its type."""
@@ -140,11 +140,11 @@ class Reader:
 
     def add_type_problem(self, node: DocumentNode, wanted: str, advice: str = "") -> None:
         """Add the problem that a node does not have the expected type."""
-        what = (
-            f"this is {node.kind}"
-            if isinstance(node.value, list | dict)
-            else f"{node.display()} is {node.kind}"
-        )
+        what = f"{node.display()} is {node.kind}"
+        if node.value is None:
+            what = "the value is empty"
+        elif isinstance(node.value, list | dict):
+            what = f"this is {node.kind}"
         self.add_problem(node, what, rule=f"must be {wanted}", advice=advice)
 
     def collect_problems(self, node: DocumentNode, function: Callable[[], Any]) -> Any:
@@ -213,13 +213,13 @@ class Reader:
         )
         return None
 
-    def integer(self, node: DocumentNode, *, least: int) -> int | None:
-        """Return the integer in a node if it is at least ``least``; else add a problem and return None."""
-        if isinstance(node.value, int) and not isinstance(node.value, bool) and node.value >= least:
-            return node.value
-        self.add_problem(
-            node, f"{node.display()} is not allowed", rule=f"must be a whole number, at least {least}"
-        )
+    def integer(self, node: DocumentNode, *, least: int, most: int | None = None) -> int | None:
+        """Return the integer in a node if it is in this range; else add a problem and return None."""
+        value = node.value
+        if isinstance(value, int) and not isinstance(value, bool) and least <= value <= (most or value):
+            return value
+        rule = f"must be a whole number, at least {least}" + (f" and at most {most}" if most else "")
+        self.add_problem(node, f"{node.display()} is not allowed", rule=rule)
         return None
 
     def finish(self, document: Document | None = None) -> None:

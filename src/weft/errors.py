@@ -19,7 +19,7 @@ def format_path(path: DocumentPath) -> str:
     text = ""
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
-    return text
+    return text if text.isprintable() else repr(text)[1:-1]
 
 
 def shorten(value: object, limit: int = 60) -> str:

@@ -55,6 +55,36 @@ MISTAKES = {
         tasks("  a: {sweep: {k: 1..100000, j: 1..100000}}\n"),
         ["bad.yaml:3:", "at most", "allowed"],
     ),
+    "a negative size of a file that no task reads": (
+        tasks('  a: {outputs: {f: "-1*MB"}, work: 1}\n'),
+        ["bad.yaml:3:17:", "tasks.a.outputs.f: size -1e+06; must be at least 0"],
+    ),
+    "memory beyond the range of numbers": (
+        tasks("  a: {memory: 1e300, work: 1}\n"),
+        ["bad.yaml:3:15:", "1e+300 is not allowed", "smaller than 1e300"],
+    ),
+    "infinite work": (
+        tasks("  a: {work: 1e400}\n"),
+        ["bad.yaml:3:13:", "tasks.a.work: 1e400 is not allowed"],
+    ),
+    "work without a value": (
+        tasks("  a: {work: ~}\n"),
+        ["bad.yaml:3:13:", "tasks.a.work: the value is empty"],
+    ),
+    "node counts by name": (
+        tasks("  a: {nodes: {x: 1}, work: 1}\n"),
+        ["bad.yaml:3:14:", "this is a mapping; must be a whole number or an expression"],
+    ),
+    "too many retries": (
+        tasks("  a: {retries: 99999999999999999999999, work: 1}\n"),
+        ["bad.yaml:3:16:", "at most 1000000"],
+    ),
+    "an escape sequence in a name": (
+        tasks('  "a\\u001b[31mred": {work: 1}\n'),
+        ["bad.yaml:3:21:", "tasks.a\\x1b[31mred: task name", "must not hold the control character U+001B"],
+    ),
+    "a bell in a name": (tasks('  "a\\u0007b": {work: 1}\n'), ["bad.yaml:3:15:", "control character U+0007"]),
+    "a truncated file": ('{"weft": 1,', ["bad.yaml:2:1:", "the file ends too early", "close all brackets"]),
     "negative work": (tasks("  a: {work: -1}\n"), ["bad.yaml:3:", "-1", "at least 0"]),
     "no nodes": (tasks("  a: {nodes: 0, work: 1}\n"), ["bad.yaml:3:", "node count 0", "at least 1"]),
     "not a number": (tasks("  a: {work: .nan}\n"), ["bad.yaml:3:13:", "nan", "finite"]),

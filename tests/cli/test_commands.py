@@ -343,6 +343,11 @@ def test_a_converted_workflow_gives_the_same_plan(ending: str, folder: Path) -> 
     assert found[0]["makespan_s"] == pytest.approx(found[1]["makespan_s"])
 
 
+def test_convert_names_a_format_that_cannot_be_written(folder: Path) -> None:
+    shown = weft("convert", "hello.yaml", "out.stg", folder=folder)
+    refused(shown, 2, "files '.stg' have the format 'stg', which can be read, not written")
+
+
 def test_convert_writes_to_standard_output(folder: Path) -> None:
     shown = weft("convert", "-", "-", "--to", "dot-picture", folder=folder, given=HELLO.encode())
     assert shown.out.startswith("digraph")

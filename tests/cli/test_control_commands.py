@@ -37,7 +37,11 @@ def test_tasks_are_held_released_and_moved(project: Project, engine) -> None:
     held = project.weft("hold", "b")
     assert (held.code, held.out) == (0, "b of run 1 is held; `weft release` releases it\n")
     assert [row["held"] for row in project.json("status")["kinds"]] == [0, 2]
-    refused(project.weft("hold", "a"), 1, "hold a of run 1: it is running")
+    refused(
+        project.weft("hold", "a"),
+        1,
+        "hold a of run 1: it is running; only a task that has not started can be held",
+    )
     refused(project.weft("hold", "bb"), 1, "there is no task 'bb'; did you mean 'b'?")
     refused(project.weft("release", "a"), 1, "it is not held")
     refused(project.weft("migrate", "b[1]"), 1, "error: migrate b[1] of run 1: it does not run")

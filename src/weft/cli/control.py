@@ -143,9 +143,11 @@ def _send_requests(
     for task, answer in answers:
         of = f"{task} of run {run.number}" if task else f"run {run.number}"
         if not answer.granted:
-            resume = "" if answer.replied else _advice(opened, run)
+            advice = "" if answer.replied else _advice(opened, run)
             reason = answer.text.removeprefix(f"{what}: ")  # stored texts begin with the request
-            click.echo(f"error: {what} {of}: {reason}{resume}", err=True)
+            if what == "hold" and reason.startswith("it is "):
+                advice = "; only a task that has not started can be held"
+            click.echo(f"error: {what} {of}: {reason}{advice}", err=True)
         elif not as_json:
             click.echo(f"{of} {done}")
     if not all(answer.granted for _, answer in answers):

@@ -39,7 +39,20 @@ def _resolve_scalar(text: str) -> Scalar:
         return int(text)
     if _BASED.fullmatch(text):
         return int(text, 0)
-    return float(text) if _FLOAT.fullmatch(text) else text
+    if not _FLOAT.fullmatch(text):
+        return text
+    number = float(text)
+    return _LargeNumber(text) if math.isinf(number) else number
+
+
+class _LargeNumber(float):
+    """An infinite number that messages show as it is written."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
 
 
 MAX_DEPTH = 100
@@ -368,6 +381,9 @@ def _explain_error(error: yaml.YAMLError, text: str, file: str | None) -> Proble
     if "cannot start any token" in problem:
         advice = f"put quotes around the text that starts with {found!r}"
         return Problem(what=f"a value cannot start with {found!r}", advice=advice, location=location)
+    if "expected node content" in problem and not text[mark.index :].strip():
+        what, advice = "the file ends too early", "complete the last value and close all brackets"
+        return Problem(what=what, advice=advice, location=location)
     for part, what, advice in _EXPLANATIONS:
         if part in problem:
             return Problem(what=what + _opening_line(error, mark), advice=advice, location=location)

@@ -241,6 +241,8 @@ class FileDependencies:
         self._row: list[int] = []
         self._output: list[Output] = []
         """``_output``, ``_row``: all outputs, and for each the row that writes it."""
+        self._sized: set[int] = set()
+        """Identities of the outputs whose sizes were evaluated."""
         self._writer: dict[str, int] = {}
         """By file name: the index of the first output of that name."""
         self._more: dict[str, list[int]] = {}
@@ -261,6 +263,7 @@ class FileDependencies:
         for row in self._rows.transfers:
             self._connect_transfer(row)
         self._connect_readers()
+        self._check_unread()
         self._connect_growth()
 
     def shared_names(self) -> list[tuple[str, list[int]]]:
@@ -406,11 +409,24 @@ class FileDependencies:
     def _size(self, number: int) -> tuple[float | None, float | None]:
         """Return the bytes and the fixed transfer seconds of an output; None for what is not stated."""
         output, context = self._output[number], self._rows.context(self._row[number])
+        self._sized.add(id(output))
         size, seconds = (
             None if given is None else _at_least_0(float(evaluate_quantity(given, context)))
             for given in (output.size, output.seconds)
         )
         return size, seconds
+
+    def _check_unread(self) -> None:
+        """Add a problem for each formula of a size that is invalid and that no edge has evaluated.
+
+        The size is evaluated for the first subtask only: a large sweep would take long.
+        """
+        for number, output in enumerate(self._output):
+            if isinstance(output.size, Expression) and id(output) not in self._sized:
+                try:
+                    self._size(number)
+                except InvalidInput as error:
+                    self._complain(number, error)
 
     def _complain(self, number: int, error: InvalidInput) -> None:
         name = self._rows.tasks[self._rows.template[self._row[number]]].name

@@ -69,6 +69,7 @@ Indices = tuple[Expression | IndexRange | str, ...]
 
 _LARGEST_NUMBER = 1e300
 """Maximum of all numbers; a larger one is a mistake and would not fit into arrays."""
+_MOST_RETRIES = 1_000_000
 _MAX_DIGITS = 18
 _MAX_COUNT_DIGITS = 9
 
@@ -82,7 +83,7 @@ def _read_number_or_unit(
     value = node.value
     if isinstance(value, int | float) and not isinstance(value, bool):
         if not -_LARGEST_NUMBER < value < _LARGEST_NUMBER:
-            rule = f"must be a finite number of {what}"
+            rule = f"must be a finite number of {what}, smaller than 1e300 in magnitude"
             reader.add_problem(node, f"{node.display()} is not allowed", rule=rule)
             return None
         return value
@@ -94,7 +95,8 @@ def _read_number_or_unit(
             reader.add_problem(node, f"{node.display()} is not allowed", rule="must be at least 0")
             return None
         return _read_expression(reader, node)
-    reader.add_type_problem(node, f"a number of {what}, a quantity with unit, or an expression")
+    wanted = "a whole number" if what == "nodes or cores" else f"a number of {what}, a quantity with unit,"
+    reader.add_type_problem(node, f"{wanted} or an expression")
     return None
 
 
@@ -109,7 +111,7 @@ _read_bytes = partial(_read_number_or_unit, what="bytes", parse_unit=parse_bytes
 """Return the bytes of a size (``40MB``) or an expression (``200*n``); None after a problem."""
 _read_work = partial(_read_number_or_unit, what="units", parse_unit=parse_seconds)
 """Return a number or an expression; a time counts as its seconds, since work is seconds on speed 1."""
-_read_count = partial(_read_number_or_unit, what="units", parse_unit=_parse_whole_number)
+_read_count = partial(_read_number_or_unit, what="nodes or cores", parse_unit=_parse_whole_number)
 
 
 def _read_expression(reader: Reader, node: DocumentNode) -> Expression | None:
@@ -657,9 +659,9 @@ def _write_contract(contract: ContractTerms) -> object:
 def _read_retries(reader: Reader, node: DocumentNode) -> dict[str, Any]:
     """Return the attribute ``retries`` or ``retries_by_cause``."""
     if not isinstance(node.value, dict):
-        return {"retries": reader.integer(node, least=0)}
+        return {"retries": reader.integer(node, least=0, most=_MOST_RETRIES)}
     found = {
-        cause: reader.integer(value, least=0)
+        cause: reader.integer(value, least=0, most=_MOST_RETRIES)
         for cause, value in reader.mapping(node, CAUSES, "cause of failure").items()
     }
     return {"retries_by_cause": {cause: count for cause, count in found.items() if count is not None}}
@@ -686,7 +688,8 @@ def _read_kind(reader: Reader, node: DocumentNode) -> TaskKind | None:
     return None if found is None else TaskKind(found)
 
 
-_RETRIES_SHAPE: Shape = {"type": "integer", "minimum": 0}
+_CODE_SHAPE: Shape = {"type": "integer", "minimum": 0}
+_RETRIES_SHAPE: Shape = {**_CODE_SHAPE, "maximum": _MOST_RETRIES}
 _CAUSES_SHAPE: Shape = {
     "type": "object",
     "properties": dict.fromkeys(CAUSES, _RETRIES_SHAPE),
@@ -778,7 +781,7 @@ _CONTRACT = ValueType(
     _write_contract,
 )
 _RETRIES = ValueType("whole number, or by cause", any_of(_RETRIES_SHAPE, _CAUSES_SHAPE), _read_retries)
-_OUTCOMES = ValueType("list of exit codes", list_shape(_RETRIES_SHAPE), _read_outcomes, list)
+_OUTCOMES = ValueType("list of exit codes", list_shape(_CODE_SHAPE), _read_outcomes, list)
 _ATTRIBUTES = ValueType("mapping", mapping_shape(ANY_SHAPE), _read_attributes)
 
 # fmt: off
@@ -860,8 +863,12 @@ TASK = Record("a task", (
 
 
 def _read_task(reader: Reader, name: str, node: DocumentNode, defaults: Mapping[str, DocumentNode]) -> Task:
-    if not name or any(char in name for char in "[]{},\n"):
+    rule = ""
+    if control := [char for char in name if char < " " or "\x7f" <= char <= "\x9f"]:
+        rule = f"must not hold the control character U+{ord(control[0]):04X}"
+    elif not name or any(char in name for char in "[]{},"):
         rule = "must not be empty or hold brackets, braces, commas"
+    if rule:
         reader.add_problem(node, f"task name {shorten(repr(name))}", rule=rule)
     written = TASK.read_entries(reader, node) if node.value is not None else {}
     stated = written.get("kind", defaults.get("kind"))
