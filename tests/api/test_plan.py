@@ -283,7 +283,7 @@ class TestLoops:
 
 class TestNotes:
     def test_plan_without_duration_spread_has_a_note(self):
-        assert plan_of(FORK).notes == ["the spread of 6 of 6 tasks is unknown: treated as exact"]
+        assert plan_of(FORK).notes == ["the spread of 6 of 6 tasks is unknown: their times count as exact"]
 
     def test_assumed_times_and_unknown_sizes_are_noted(self):
         tasks = {"a": {"command": "true", "outputs": ["x"]}, "b": {"work": 1, "inputs": ["x"]}}

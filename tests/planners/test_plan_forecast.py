@@ -205,7 +205,7 @@ class TestEndToEnd:
         record = found.as_record()
         assert record["estimate_sources"] == {"interpolated": 3, "work/speed": 1}
         assert record["makespan_s"] < record["makespan_p50_s"] < record["makespan_p90_s"]
-        assert "the spread of 1 of 4 tasks is unknown: treated as exact" in record["notes"]
+        assert "the spread of 1 of 4 tasks is unknown: their times count as exact" in record["notes"]
         assert dict(plan_facts(found))["makespan"].endswith(")")
         assert " (P90 " in dict(plan_facts(found))["makespan"]
 
@@ -235,5 +235,5 @@ class TestEndToEnd:
     def test_exact_and_uncertain_estimates_are_counted_separately(self):
         ratios = {"prepare": 2.0}
         found = weft.plan(workflow(FORK), on=UNLIKE, planner="heft", predictor=Unsure(ratios, None))
-        assert found.notes == ["the spread of 10 of 11 tasks is unknown: treated as exact"]
+        assert found.notes == ["the spread of 10 of 11 tasks is unknown: their times count as exact"]
         assert found.outlook.makespan_p90_s > found.makespan_s
