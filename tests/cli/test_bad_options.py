@@ -42,7 +42,7 @@ VALUES = {
     (*PLAN, "--plan-time", "long"): ["--plan-time 'long'", "must be a time", "1h30m"],
     (*PLAN, "--plan-time", "3", "--plan-steps", "4"): ["3 s and 4 planning steps", "only one"],
     (*PLAN, "--workers", "2", "--cluster", "tcp://127.0.0.1:9"): ["workers and cluster", "only one"],
-    (*PLAN, "--cluster", "nonsense"): ["Dask scheduler 'nonsense'", "tcp://HOST"],
+    (*PLAN, "--cluster", "nonsense"): ["Dask scheduler is 'nonsense'", "tcp://HOST"],
     (*PLAN, "--planner", "auto:islands=-1"): ["auto:islands=-1", "at least 0"],
     (*PLAN, "--planner", "hefd"): ["planner 'hefd'", "did you mean 'heft'?"],
     (*PLAN, "--planner", ""): ["planner ''"],

@@ -270,7 +270,10 @@ class Instance:
         return self.link_s(source, target, size, files, float(graph.edge_seconds[edge]))
 
     def link_s(self, source: int, target: int, size: float, files: float, fixed_s: float) -> float:
-        """Return the transfer seconds of ``files`` files with ``size`` bytes in total; 0 on the same host."""
+        """Return the seconds to transfer files between two machines; 0 on the same host.
+
+        ``size`` is the bytes of all files, ``files`` their number, ``fixed_s`` additional seconds.
+        """
         network = self.network
         if network.host[source] == network.host[target]:
             return 0.0

@@ -43,7 +43,9 @@ class SingleProblem(NamedTuple):
     inverse: Doubles
     latency: Doubles
     apart: Doubles
-    """Hosts x hosts: seconds per byte, per file, and 1; 0 within a host. The last two may be None."""
+    """Hosts x hosts: seconds per byte, seconds per file, and 1; all 0 within a host. The last two are None if
+    ``fixed`` is None.
+    """
     sinks: int
     sink: Indices
     """Tasks without successors; one of them finishes last."""

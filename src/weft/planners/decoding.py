@@ -172,7 +172,10 @@ def count_individuals(*arrays: NDArray[Any]) -> int:
 def _find_modes(
     group: ModeGroup, values: NDArray[np.integer], machine: Indices, value: NDArray[np.integer]
 ) -> NDArray[np.intp]:
-    """Return the modes of a group with given machines and values; ``len(group)`` where there is none."""
+    """Return the modes of a group with the given machines and values; ``len(group)`` where there is none.
+
+    ``values`` has an entry per mode of the group, ascending on each machine.
+    """
     most = int(max(values.max(initial=0), value.max(initial=0))) + 1
     keys = group.machine.astype(np.int64) * most + values
     wanted = machine.astype(np.int64) * most + value

@@ -216,7 +216,7 @@ def check_evaluation_count(label: str, instance: Instance) -> Unsupported | None
     evaluations = float(np.bincount(level) @ np.bincount(level, weights=first[:-1]))
     if evaluations <= _MAX_EVALUATIONS:
         return None
-    reason = f"{label} would evaluate {evaluations:.1g} tasks, at most {_MAX_EVALUATIONS:.1g} are allowed"
+    reason = f"{label} would evaluate tasks {evaluations:.1g} times, at most {_MAX_EVALUATIONS:.1g} allowed"
     return Unsupported(reason=reason)
 
 

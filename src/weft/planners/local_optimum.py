@@ -32,7 +32,10 @@ class LocalOptimum(ListPlanner):
     other_objectives = ("local",)
 
     def schedule(self, instance: Instance) -> Schedule:
-        """Give tasks their fastest node counts, then run the queue of the only machine or place them."""
+        """Give each task its fastest node count and submit the tasks to the queue of the only machine.
+
+        With several machines or busy intervals the tasks are placed into gaps.
+        """
         # The queue models running tasks, but no reservations.
         if len(instance.machines) == 1 and not instance.busy:
             return run_queue(instance, _fastest_counts(instance))

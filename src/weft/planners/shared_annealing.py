@@ -690,7 +690,10 @@ class _Packing:
 def pack(
     instance: Instance, task: NDArray[np.int64], machine: NDArray[np.uint32], needs: list[Floats]
 ) -> _Packing:
-    """Return nodes and amounts packed into integers; ``task``, ``machine`` and ``needs`` are per mode."""
+    """Return nodes and resource amounts of modes and machines, packed into integers.
+
+    ``task`` and ``machine`` have an entry per mode; ``needs`` are the nodes, then the amounts per resource.
+    """
     totals = [instance.capacity.astype(np.float64), *instance.amounts.T]
     columns = zip(needs, totals, strict=True)
     limited = [(need, _limited(instance, task, machine, need, total)) for need, total in columns]

@@ -206,7 +206,10 @@ class _SingleSearch:
 
 
 def _scale(problem: SingleProblem, terms: SingleObjective) -> float:
-    """Return the unit of temperature: the objective value of the mean seconds of a task and its transfers."""
+    """Return the unit of temperature: the objective value of the mean seconds of a task and its transfers.
+
+    If node-seconds or prices count, a quarter of their mean weight is added.
+    """
     seconds = _mean(problem.seconds) + _mean(problem.size) * _mean(problem.inverse)
     if problem.fixed is not None and problem.files is not None and problem.latency is not None:
         seconds += _mean(problem.fixed) + _mean(problem.files) * _mean(problem.latency)

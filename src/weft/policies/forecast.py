@@ -111,7 +111,10 @@ class _ForecastModel:
 
 
 def _stated_classes(instance: Instance, *, with_places: bool) -> list[int]:
-    """Return the class of each machine; machines of a class have equal modes, seconds and nodes."""
+    """Return the class of each machine; machines of a class have equal modes, seconds and nodes.
+
+    With ``with_places`` they also have equal network locations.
+    """
     network = instance.network
     alone = np.bincount(network.host)[network.host] == 1
     features: list[list[object]] = [
@@ -154,7 +157,10 @@ def _remaining_end_s(
     free: _FreeNodes,
     left_s: float,
 ) -> float:
-    """Return the seconds until the tasks not placed have ended; they have ``left_s`` mean seconds."""
+    """Return the estimated seconds from now until the tasks that were not placed have ended.
+
+    ``left_s`` are their mean seconds; ``ends`` are the finishes of the placed tasks, in seconds from now.
+    """
     means, ranks = run.mean_seconds, run.ranks
     some = placed[:: 1 + len(placed) // _SAMPLE]
     sample = [task for task in some if model.kind[task] == COMPUTE and model.choices(task)]

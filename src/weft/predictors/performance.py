@@ -257,7 +257,10 @@ class PerformanceTable:
         return select_tasks(graph, self._kinds, self.size)
 
     def predict(self, features: TaskFeatures, machine: Machine, nodes: int) -> Estimate | None:
-        """Return the measured or interpolated time over the machine's rate; None for an unknown size."""
+        """Return the measured or interpolated time divided by the machine's rate.
+
+        None if the kind or input size is unknown; "impossible" for a node count beyond the measured ones.
+        """
         if (scaling := self._kinds.get(features.kind)) is None:
             return None
         size = float(scaling.sizes[0]) if self.size is None else numeric_parameter(features, self.size)

@@ -176,7 +176,9 @@ class Regression:
     """Fitted functions by kind of task."""
     parameter: str = "size"
     gives: Literal["work", "seconds"] = "work"
-    """What the functions return: work (to divide by rate and speed-up), or seconds on every machine."""
+    """What the functions return: work, which is divided by rate and speed-up, or seconds, which hold on every
+    machine for the smallest allowed node count.
+    """
 
     name: ClassVar[str] = "regression"
     final: ClassVar[bool] = False

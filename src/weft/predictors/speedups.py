@@ -37,7 +37,10 @@ def evaluate_law(law: SpeedUp | None, nodes: int) -> float:
 
 
 def reference_speedup(law: SpeedUp | None, counts: Sequence[int]) -> float:
-    """Return the speed-up on the smallest of the counts that the law defines; nan if it defines none."""
+    """Return the speed-up on the smallest of the counts that the law defines; nan if it defines none.
+
+    Explicit seconds refer to this count.
+    """
     known = (evaluate_law(law, count) for count in counts)
     return next((value for value in known if not math.isnan(value)), math.nan)
 

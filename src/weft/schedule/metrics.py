@@ -133,7 +133,10 @@ def measure_schedule(
     constant_s: float | None = None,
     weight: float = 0.5,
 ) -> Metrics:
-    """Return the metrics of a schedule; ``constant_s`` and ``weight`` are Const and w of metric 8."""
+    """Return the metrics of a schedule.
+
+    ``constant_s`` and ``weight`` are Const and w of metric 8; Const is by default twice the sequential time.
+    """
     graph, makespan = instance.graph, schedule.makespan_s
     trace = _CriticalTrace(schedule, instance)
     path = trace.path(through_machines=through_machines)
