@@ -9,10 +9,10 @@ import pytest
 
 import weft
 from architecture.package import ROOT
+from state_digest import digest_state
 from weft.api.journal import explain_task, explanation_lines, replay_journal
 from weft.engine.replay import rebuild
 from weft.engine.settings import PRESETS
-from weft.engine.state.snapshot import digest_state
 from weft.errors import InvalidInput
 from weft.formats.files import load_platform, load_workflow
 from weft.repository.journal import JournalHeader

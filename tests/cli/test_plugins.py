@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -92,6 +93,26 @@ def install_failing(project: Project) -> None:
     install(packages, "weft.planners", "raising", "failing:Raising", FAILING)
     install(packages, "weft.planners", "impossible", "failing:Impossible")
     install(packages, "weft.policies", "raising-policy", "failing:RaisingPolicy")
+
+
+def test_second_interrupt_does_not_promise_what_the_backend_cannot_do(project: Project) -> None:
+    packages: Path = project.folder / "packages"
+    install(packages, "weft.backends", "child", "child_backend:ChildBackend", backend_example())
+    trap = 'trap "" TERM; echo on; while true; do sleep 0.05; done'
+    project.write("w.yaml", f"weft: 1\ntasks:\n  a: {{command: '{trap}'}}\n")
+    project.write("child.yaml", PLATFORM)
+    engine = subprocess.Popen(
+        [sys.executable, "-m", "weft", "run", "w.yaml", "--on", "child.yaml"],
+        cwd=project.folder, env=environment_with(packages), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        project.running(engine, "on")
+        engine.send_signal(signal.SIGINT)
+        wait_for(lambda: "interrupted" in engine.stderr.readline())
+        engine.send_signal(signal.SIGINT)
+        assert "`weft resume` starts unfinished tasks again" in engine.communicate(timeout=PATIENCE_S)[1]
+    finally:
+        project.end(engine)
 
 
 def test_unavailable_entry_points_do_not_break_other_commands(project: Project) -> None:

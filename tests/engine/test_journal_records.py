@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from state_digest import digest_state
 from weft.engine import messages
 from weft.engine.journal import (
     SCHEMA,
@@ -24,7 +25,6 @@ from weft.engine.journal import (
 )
 from weft.engine.messages import Ended, KeepAttempt, Parcel, SetTimer, TimerFired
 from weft.engine.replay import rebuild, replay
-from weft.engine.state.snapshot import digest_state
 from weft.errors import InvalidInput
 from weft.repository.journal_store import read_journal_file
 from weft.workflow.task import CAUSES

@@ -9,6 +9,7 @@ import pytest
 from driven_engine import DrivenEngine, one_task, platform_of
 from planning_examples import instance, platform
 from policy_runs import run_all
+from state_digest import digest_state
 from weft.backends.simulation.scenario import Arrival, Durations, Failure, RequirementChange, Scenario
 from weft.engine import messages as cm
 from weft.engine import messages as ev
@@ -16,7 +17,6 @@ from weft.engine.engine import Engine
 from weft.engine.invariants import check_engine
 from weft.engine.settings import EngineSettings
 from weft.engine.state.compiled import WorkflowLibrary
-from weft.engine.state.snapshot import digest_state
 from weft.expressions import parse
 from weft.platform.platform import Link
 from weft.policies.policy import make_policy

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from engine_strategies import simulations
+from state_digest import digest_state
 from weft.backends.simulation.scenario import Arrival
 from weft.engine.engine import Engine
 from weft.engine.history import History
@@ -17,7 +18,6 @@ from weft.engine.messages import Assign
 from weft.engine.replay import rebuild, replay
 from weft.engine.settings import EngineSettings
 from weft.engine.state.compiled import WorkflowLibrary
-from weft.engine.state.snapshot import digest_state
 from weft.instance.compilation import compile_instance
 from weft.platform.machine import Machine
 from weft.platform.platform import Platform

@@ -8,9 +8,10 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from engine_strategies import simulations
+from state_digest import digest_state
 from weft.engine.engine import Engine
 from weft.engine.invariants import check_engine
-from weft.engine.state.snapshot import digest_state, restore_snapshot, take_snapshot
+from weft.engine.state.snapshot import restore_snapshot, take_snapshot
 
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
 MOST_ENTRIES = 300

@@ -12,11 +12,11 @@ from hypothesis import HealthCheck, given, settings
 
 from engine_strategies import simulations
 from journal_audit import audit_journal
+from state_digest import digest_state
 from weft.engine import messages as cm
 from weft.engine.engine import Engine
 from weft.engine.invariants import check_engine
 from weft.engine.journal import JournalEntry
-from weft.engine.state.snapshot import digest_state
 from weft.engine.states import TaskState
 
 RUNS = int(os.environ.get("WEFT_PROPERTY_RUNS", "60"))

@@ -18,9 +18,9 @@ import journal_writer
 from architecture.package import environment
 from journal_writer import COMMIT_EVERY, journal, product, write
 from patience import PATIENCE_S
+from state_digest import digest_state
 from weft.engine.messages import PlanReady
 from weft.engine.replay import rebuild
-from weft.engine.state.snapshot import digest_state
 from weft.errors import InvalidInput
 from weft.repository import journal_store
 from weft.repository.database import open_database

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from journal_writer import COMMIT_EVERY, header, journal, write
+from state_digest import digest_state
 from weft.engine.replay import rebuild
-from weft.engine.state.snapshot import digest_state
 from weft.errors import InvalidInput
 from weft.repository import journal_store
 from weft.repository.database import open_database

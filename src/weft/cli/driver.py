@@ -112,7 +112,9 @@ class RunDriver:
         if not self._interrupt_printed and self.execution is not None:
             with suppress(Exception):  # the signal may have interrupted any operation
                 self.execution.end_programs()
-        self.live.say_at_once("exited immediately; `weft resume` re-attaches to programs that still run")
+        kept = self.execution is not None and self.execution.backend.capabilities.reattaches
+        what = "re-attaches to programs that still run" if kept else "starts unfinished tasks again"
+        self.live.say_at_once(f"exited immediately; `weft resume` {what}")
         # Exit without an exception, so that no exit handler can block.
         os._exit(_KILLED + number)
 

@@ -66,4 +66,5 @@ def _note_if_interrupted(project: str | None, run: int) -> None:
 
     with OpenProject.at(project) as opened:
         if opened.resumable(opened.runs.run(run)):
-            click.echo("no engine is running; `weft resume` continues the run")
+            states = "the states are those of the last journal entry"
+            click.echo(f"{states}: no engine is running; `weft resume` continues the run")

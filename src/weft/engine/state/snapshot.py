@@ -1,8 +1,7 @@
 """Snapshots: the whole state as plain data, from which it can be restored.
 
 A journal is read from its last snapshot on. Indexes, evaluated expressions and heaps are not stored; they are
-recomputed. ``digest_state`` returns the same content for comparison: two engines with equal digests make
-equal decisions. O(size of the state).
+recomputed. O(size of the state).
 """
 
 from __future__ import annotations
@@ -224,22 +223,3 @@ def _convert_tables(kept: Mapping[str, Any]) -> list[tuple[int, dict[str, Any]]]
     for task in kept["reopened"]:
         facts.setdefault(task, {})["reopened"] = True
     return list(facts.items())
-
-
-def digest_state(state: EngineState) -> dict[str, Any]:
-    """Return all parts of a state that influence decisions, as plain data; tables are sorted."""
-    found = take_snapshot(state)
-    for name in (*_ASKED, "cached"):
-        found[name] = sorted(found[name])
-    found["attempts"] = {attempt["number"]: attempt for attempt in found["attempts"]}
-    found["timers"] = dict(sorted(found["timers"].items()))
-    for run, record in zip(state.runs, found["runs"], strict=True):
-        record |= {name: sorted(record[name], key=lambda pair: pair[0]) for name in _BY_TASK}
-        record |= {"ready": list(run.ready), "early": sorted(run.early), "virtual": sorted(run.virtual)}
-        record["facts"] = {task: facts for task, facts in record["facts"] if facts}
-    for attempt in found["attempts"].values():
-        # The starts of a task are counted by its live attempt or, after a restore, by its facts.
-        if tries := attempt.pop("tries"):
-            facts = found["runs"][attempt["run"]]["facts"]
-            facts.setdefault(attempt["task"], {})["tries"] = tries
-    return found
