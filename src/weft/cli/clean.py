@@ -14,9 +14,7 @@ from weft.units import format_bytes, format_count
 @click.command("clean")
 @click.argument("runs", nargs=-1, type=click.IntRange(min=1), metavar="[RUN]...")
 @click.option(
-    "--keep-results",
-    is_flag=True,
-    help="Keep output directories, so that later runs can reuse them.",
+    "--keep-results", is_flag=True, help="Keep output directories, so that later runs can reuse them."
 )
 @click.option("--all", "everything", is_flag=True, help="Also remove reports and input caches.")
 @click.option("-n", "--dry-run", is_flag=True, help="Only print what would be removed.")

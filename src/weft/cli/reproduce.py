@@ -24,9 +24,7 @@ _FOLDER = Path(".weft") / "reproduce"
 @click.command("reproduce")
 @click.argument("name", required=False)
 @click.option(
-    "--full",
-    is_flag=True,
-    help="Run the complete grid, as far as feasible: minutes, for s1-tuning hours.",
+    "--full", is_flag=True, help="Run the complete grid, as far as feasible: minutes, for s1-tuning hours."
 )
 @click.option(
     "--runs",

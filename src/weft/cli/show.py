@@ -16,11 +16,7 @@ from weft.cli import options
 @options.read_format
 @options.as_json
 def command(
-    workflow: str,
-    params: dict[str, Any],
-    picture: bool,
-    format_name: str | None,
-    as_json: bool,
+    workflow: str, params: dict[str, Any], picture: bool, format_name: str | None, as_json: bool
 ) -> None:
     """Show tasks, edges, width, depth, work and the critical path of WORKFLOW."""
     from weft.formats.files import read_workflow_file

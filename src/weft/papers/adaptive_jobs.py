@@ -367,15 +367,7 @@ _REQUIREMENTS_TABLES = {
         Figure("end_4_s", "job 4 ends", "s", prototype="1866 s"),
     ),
     "required figures": (
-        Figure(
-            "in_order",
-            "events in the order of the paper (1 = yes)",
-            "",
-            "1",
-            "",
-            _ONE,
-            "A3.2",
-        ),
+        Figure("in_order", "events in the order of the paper (1 = yes)", "", "1", "", _ONE, "A3.2"),
         Figure("better", "opportunistic migrations", "", "1", "", _ONE, "A3.2"),
         Figure("self", "self-migrations", "", "3", "", ToleranceBand.exactly(3), "A3.2"),
         Figure("other", "other migrations", "", "0", "", ToleranceBand.exactly(0), "A3.2"),

@@ -324,10 +324,7 @@ class MigrationStudy:
         """Return the perturbed cases, the loop with one violation, and the undisturbed cases."""
         cells = [
             ExperimentCell(
-                name=f"{case} {planner}",
-                settings={"case": case, "planner": planner},
-                runs=_SEEDS,
-                work=work,
+                name=f"{case} {planner}", settings={"case": case, "planner": planner}, runs=_SEEDS, work=work
             )
             for case, found in _CASES.items()
             for planner, work in found.work.items()

@@ -96,18 +96,9 @@ TABLE = {
         TableSettings(25, "rank", "2,000 to 19,750"),
         TableSettings(50, "steady-state", "5,000 to 10,000"),
     ),
-    0.8: (
-        TableSettings(25, "steady-state", "1,250 to 2,500"),
-        TableSettings(50, "rank", "22,000 to 45,000"),
-    ),
-    0.5: (
-        TableSettings(50, "rank", "from 2,500"),
-        TableSettings(100, "rank", "up to 65,000"),
-    ),
-    0.2: (
-        TableSettings(25, "rank", "from 8,750"),
-        TableSettings(50, "rank", "up to 42,500"),
-    ),
+    0.8: (TableSettings(25, "steady-state", "1,250 to 2,500"), TableSettings(50, "rank", "22,000 to 45,000")),
+    0.5: (TableSettings(50, "rank", "from 2,500"), TableSettings(100, "rank", "up to 65,000")),
+    0.2: (TableSettings(25, "rank", "from 8,750"), TableSettings(50, "rank", "up to 42,500")),
     0.05: (
         TableSettings(50, "steady-state", "from 5,000"),
         TableSettings(100, "steady-state", "up to 30,000"),
