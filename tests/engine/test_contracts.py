@@ -16,7 +16,6 @@ from weft.engine.reactions.contracts import (
     PerformanceSample,
     compute_ratio,
     find_breach,
-    is_violated,
     next_check_s,
     resolve_contract,
 )
@@ -41,7 +40,7 @@ def running(**more):
 def test_attempt_is_not_late_before_its_start(done):
     assert compute_ratio(running(done=done), 1000) == 0
     assert compute_ratio(running(done=done), 10) == 0
-    assert not is_violated(running(done=done), STRICT, 1000)
+    assert find_breach(running(done=done), STRICT, 1000) is None
 
 
 def test_missing_progress_is_a_timeout_after_a_tenth_of_the_prediction():
@@ -49,27 +48,27 @@ def test_missing_progress_is_a_timeout_after_a_tenth_of_the_prediction():
     assert compute_ratio(watched, 1009.9) is None
     assert compute_ratio(watched, 1010) == pytest.approx(-0.9)
     assert compute_ratio(watched, 1200) == 1
-    assert not is_violated(watched, HALF, 1150)
-    assert is_violated(watched, HALF, after(1150))
+    assert find_breach(watched, HALF, 1150) is None
+    assert find_breach(watched, HALF, after(1150)) is not None
 
 
 def test_no_progress_is_not_judged_before_the_first_report_is_due():
     watched = running(done=0.0, reports_every_s=170)
     assert compute_ratio(watched, 1169) is None
     assert compute_ratio(watched, 1170) == pytest.approx(0.7)
-    assert not is_violated(watched, HALF, 1169)
-    assert is_violated(watched, HALF, 1170)
+    assert find_breach(watched, HALF, 1169) is None
+    assert find_breach(watched, HALF, 1170) is not None
     assert next_check_s(watched, HALF, 1100) == 1170
 
 
 def test_progress_inside_the_grace_period_is_recorded_but_not_judged():
     watched = running(done=0.01)
     assert compute_ratio(watched, 1008) == pytest.approx(7)
-    assert not is_violated(watched, HALF, 1008)
-    assert is_violated(watched, HALF, 1010)
-    assert is_violated(watched, STRICT, 1008)
-    assert not is_violated(watched, replace(HALF, grace_s=30), 1029)
-    assert is_violated(watched, replace(HALF, grace_s=30), 1030)
+    assert find_breach(watched, HALF, 1008) is None
+    assert find_breach(watched, HALF, 1010) is not None
+    assert find_breach(watched, STRICT, 1008) is not None
+    assert find_breach(watched, replace(HALF, grace_s=30), 1029) is None
+    assert find_breach(watched, replace(HALF, grace_s=30), 1030) is not None
 
 
 @pytest.mark.parametrize("predicted_s", [0, math.inf])
@@ -77,7 +76,7 @@ def test_progress_inside_the_grace_period_is_recorded_but_not_judged():
 def test_attempt_without_a_prediction_is_never_late(predicted_s, done):
     watched = running(predicted_s=predicted_s, done=done)
     assert compute_ratio(watched, 1e9) is None
-    assert not is_violated(watched, STRICT, 1e9)
+    assert find_breach(watched, STRICT, 1e9) is None
     assert next_check_s(watched, STRICT, 1000) is None
 
 
@@ -89,7 +88,7 @@ def test_attempt_is_still_judged_after_its_predicted_end():
 def test_finished_work_is_not_judged(done):
     watched = running(work=3.0, done=done, last_iteration_s=9, expected_iteration_s=1)
     assert compute_ratio(watched, 5000) is None
-    assert not is_violated(watched, HALF, 5000)
+    assert find_breach(watched, HALF, 5000) is None
     assert next_check_s(watched, HALF, 1001) is None
 
 
@@ -104,7 +103,7 @@ def test_progress_too_small_for_a_double_gives_an_infinite_ratio():
 
 def test_attempt_without_a_limit_is_never_late():
     watched = running(done=0.01, last_iteration_s=50, expected_iteration_s=1)
-    assert not is_violated(watched, NO_CONTRACT, 1e9)
+    assert find_breach(watched, NO_CONTRACT, 1e9) is None
     assert next_check_s(watched, NO_CONTRACT, 0) is None
 
 
@@ -115,21 +114,21 @@ def test_time_between_two_reports_does_not_count_against_the_attempt():
     watched = running(done=0.3, reported_s=1030, reports_every_s=30)
     for now_s in (1031, 1045, 1059.9):
         assert compute_ratio(watched, now_s) == pytest.approx(0)
-        assert not is_violated(watched, HALF, now_s)
+        assert find_breach(watched, HALF, now_s) is None
 
 
 def test_overdue_report_counts_as_no_progress():
     watched = running(done=0.3, reported_s=1030, reports_every_s=30)
     # 0.3 of the work may take 45 s; the next report may be 30 s late.
     assert next_check_s(watched, HALF, 1031) == after(1075)
-    assert not is_violated(watched, HALF, 1075)
-    assert is_violated(watched, HALF, after(1075))
+    assert find_breach(watched, HALF, 1075) is None
+    assert find_breach(watched, HALF, after(1075)) is not None
     assert compute_ratio(watched, 1075) == pytest.approx(0.5)
 
 
 def test_report_of_slow_work_is_a_breach_at_once():
     watched = running(done=0.1, reported_s=1020)
-    assert is_violated(watched, HALF, 1020)
+    assert find_breach(watched, HALF, 1020) is not None
     assert next_check_s(watched, HALF, 1020) == 1020
     assert compute_ratio(watched, 1020) == compute_ratio(watched, 1100) == pytest.approx(1)
 
@@ -148,18 +147,18 @@ def test_duration_of_the_last_iteration_is_compared_with_the_expected_duration()
     assert compute_ratio(watched, 1020) == 0  # the work done is ignored
     slow = replace(watched, last_iteration_s=16)
     assert compute_ratio(slow, 1020) == 3
-    assert is_violated(slow, HALF, 1020)
-    assert not is_violated(replace(watched, last_iteration_s=6), HALF, 1020)
-    assert is_violated(replace(watched, last_iteration_s=after(6)), HALF, 1020)
+    assert find_breach(slow, HALF, 1020) is not None
+    assert find_breach(replace(watched, last_iteration_s=6), HALF, 1020) is None
+    assert find_breach(replace(watched, last_iteration_s=after(6)), HALF, 1020) is not None
 
 
 def test_threshold_in_seconds_replaces_the_factor():
     # Scenario A of docs/papers/adaptive-jobs.md: more than 8 s where 4 s are normal.
     contract = PerformanceContract(limit=0.5, grace_s=0, iteration_limit_s=8)
     watched = running(last_iteration_s=8, expected_iteration_s=4)
-    assert not is_violated(watched, contract, 1016)
-    assert is_violated(replace(watched, last_iteration_s=after(8)), contract, 1016)
-    assert is_violated(running(last_iteration_s=16), contract, 1016)  # no expected time is needed
+    assert find_breach(watched, contract, 1016) is None
+    assert find_breach(replace(watched, last_iteration_s=after(8)), contract, 1016) is not None
+    assert find_breach(running(last_iteration_s=16), contract, 1016) is not None  # no expected time is needed
 
 
 def test_program_that_stops_iterating_runs_into_the_timeout():
@@ -175,7 +174,7 @@ def test_waiting_beyond_its_limit_is_a_breach_of_its_own_kind():
     assert find_breach(waiting, contract, after(650)) is Breach.WAITING
     assert next_check_s(waiting, contract, 60) == after(650)
     assert compute_ratio(waiting, 10_000) is None
-    assert not is_violated(waiting, HALF, 1e9)  # without a limit it may wait forever
+    assert find_breach(waiting, HALF, 1e9) is None  # without a limit it may wait forever
 
 
 def test_suspended_attempt_is_a_waiting_breach():
@@ -232,7 +231,7 @@ CONTRACTS = st.builds(
 @given(WATCHED, CONTRACTS, SECONDS, SECONDS)
 def test_breach_persists_and_its_ratio_grows(watched, contract, one_s, two_s):
     early_s, late_s = sorted((one_s, two_s))
-    assert is_violated(watched, contract, late_s) or not is_violated(watched, contract, early_s)
+    assert find_breach(watched, contract, late_s) or find_breach(watched, contract, early_s) is None
     first, second = compute_ratio(watched, early_s), compute_ratio(watched, late_s)
     if watched.started_s is not None and early_s > watched.started_s and first is not None:
         assert second is not None
@@ -243,11 +242,11 @@ def test_breach_persists_and_its_ratio_grows(watched, contract, one_s, two_s):
 def test_next_check_is_at_the_earliest_time_of_a_breach(watched, contract, now_s):
     check_s = next_check_s(watched, contract, now_s)
     if check_s is None:
-        assert not is_violated(watched, contract, 1e300)
+        assert find_breach(watched, contract, 1e300) is None
     else:
         assert check_s >= now_s
-        assert is_violated(watched, contract, check_s)
-        assert check_s == now_s or not is_violated(watched, contract, math.nextafter(check_s, -math.inf))
+        assert find_breach(watched, contract, check_s) is not None
+        assert check_s == now_s or find_breach(watched, contract, math.nextafter(check_s, -math.inf)) is None
 
 
 def scaled(record, factor):
@@ -260,8 +259,8 @@ def scaled(record, factor):
 @given(WATCHED, CONTRACTS, SECONDS, st.sampled_from([2.0**-20, 0.5, 4.0, 2.0**30]))
 def test_contract_does_not_depend_on_the_unit_of_time(watched, contract, now_s, factor):
     assert compute_ratio(scaled(watched, factor), factor * now_s) == compute_ratio(watched, now_s)
-    again = is_violated(scaled(watched, factor), scaled(contract, factor), factor * now_s)
-    assert again == is_violated(watched, contract, now_s)
+    again = find_breach(scaled(watched, factor), scaled(contract, factor), factor * now_s)
+    assert again == find_breach(watched, contract, now_s)
 
 
 @given(WATCHED, CONTRACTS, SECONDS, st.sampled_from([2.0**-20, 0.5, 4.0, 2.0**30]))
@@ -279,8 +278,8 @@ def test_more_work_done_never_increases_the_ratio(watched, contract, now_s, more
         return
     better = replace(watched, done=watched.done + more)
     # Zero work done is the timeout rule, the only case that can be better than little progress.
-    if watched.done > 0 and not is_violated(watched, contract, now_s):
-        assert not is_violated(better, contract, now_s)
+    if watched.done > 0 and find_breach(watched, contract, now_s) is None:
+        assert find_breach(better, contract, now_s) is None
 
 
 @given(WATCHED, CONTRACTS, SECONDS)
@@ -292,8 +291,8 @@ def test_breach_is_a_ratio_above_the_limit(watched, contract, now_s):
     if (watched.reported_s or 0) > now_s:
         return  # no report is from the future
     if found is None:
-        assert not is_violated(watched, replace(contract, grace_s=None), now_s)
+        assert find_breach(watched, replace(contract, grace_s=None), now_s) is None
         return
     near = abs(found - contract.limit) <= 1e-6 * (1 + contract.limit)
     if now_s >= watched.grace_end_s(contract.grace_s) and not near:
-        assert is_violated(watched, contract, now_s) == (found > contract.limit)
+        assert find_breach(watched, contract, now_s) == (found > contract.limit) is not None

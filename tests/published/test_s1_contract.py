@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from weft.engine.reactions.contracts import PerformanceContract, PerformanceSample, compute_ratio, is_violated
+from weft.engine.reactions.contracts import PerformanceContract, PerformanceSample, compute_ratio, find_breach
 
 HALF = PerformanceContract(limit=0.5)
 
@@ -26,12 +26,12 @@ def test_performance_ratios_equal_the_table(done, now_s, expected):
 def test_unknown_progress_is_a_violation_after_one_and_a_half_times_the_prediction(predicted_s, started_s):
     watched = PerformanceSample(started_s=started_s, predicted_s=predicted_s)
     last_s = started_s + 1.5 * predicted_s
-    assert not is_violated(watched, HALF, last_s)
-    assert is_violated(watched, HALF, math.nextafter(last_s, math.inf))
+    assert find_breach(watched, HALF, last_s) is None
+    assert find_breach(watched, HALF, math.nextafter(last_s, math.inf)) is not None
 
 
 def test_half_the_predicted_speed_is_a_violation_and_two_thirds_is_not():
     watched = PerformanceSample(started_s=0, predicted_s=90, work=6, done=2)
-    assert not is_violated(watched, HALF, 45)  # projected total 135 s, exactly 1.5 times the prediction
-    assert is_violated(watched, HALF, math.nextafter(45, 46))
-    assert is_violated(PerformanceSample(started_s=0, predicted_s=90, work=6, done=1), HALF, 30)
+    assert find_breach(watched, HALF, 45) is None  # projected total 135 s, exactly 1.5 times the prediction
+    assert find_breach(watched, HALF, math.nextafter(45, 46)) is not None
+    assert find_breach(PerformanceSample(started_s=0, predicted_s=90, work=6, done=1), HALF, 30) is not None

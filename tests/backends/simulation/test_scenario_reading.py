@@ -31,11 +31,11 @@ from weft.backends.simulation.scenario import (
 )
 from weft.backends.simulation.scenario_reader import (
     MAX_ARRIVALS,
+    SCENARIO,
     SCENARIO_RECORDS,
     is_scenario,
     load_scenario,
     read_scenario,
-    scenario_document,
     scenario_schema,
 )
 from weft.documents import Document, from_python
@@ -306,9 +306,9 @@ def test_scenario_schema_describes_every_record():
 
 def test_written_scenario_reads_back_the_same():
     for scenario in (ALL, Scenario(name="nothing"), replace(ALL, durations=Durations(bias=2.0))):
-        document = Document(file="folder/some.yaml", root=from_python(scenario_document(scenario)))
+        document = Document(file="folder/some.yaml", root=from_python(SCENARIO.write(scenario)))
         assert read_scenario(document) == scenario
-        SCHEMA.validate(json.loads(json.dumps(scenario_document(scenario))))
+        SCHEMA.validate(json.loads(json.dumps(SCENARIO.write(scenario))))
 
 
 @pytest.mark.parametrize(

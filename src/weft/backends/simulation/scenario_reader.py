@@ -712,11 +712,6 @@ def read_scenario(document: Document) -> Scenario:
     return Scenario(**values, document=document)
 
 
-def scenario_document(scenario: Scenario) -> dict[str, Any]:
-    """Return the mapping that ``read_scenario`` reads back as an equal scenario; traces are written out."""
-    return SCENARIO.write(scenario)
-
-
 def scenario_schema() -> Shape:
     """Return the JSON Schema of a scenario file."""
     from weft.formats.schema import add_schema_header

@@ -165,11 +165,6 @@ def find_breach(watched: PerformanceSample, contract: PerformanceContract, now_s
     return Breach.PERFORMANCE if now_s >= _late_s(watched, contract) else None
 
 
-def is_violated(watched: PerformanceSample, contract: PerformanceContract, now_s: float) -> bool:
-    """Return whether the contract is violated now."""
-    return find_breach(watched, contract, now_s) is not None
-
-
 def next_check_s(watched: PerformanceSample, contract: PerformanceContract, now_s: float) -> float | None:
     """Return when the contract will be violated if no report arrives, at least ``now_s``; None: never."""
     moment_s = min(_waited_s(watched, contract), _late_s(watched, contract))
