@@ -72,7 +72,7 @@ def test_pm_s_priorities_equal_the_definition(seed):
         assert [order.key(task) for task in left] == [expected[task] for task in left]
 
 
-def test_a_repeated_task_lowers_priorities_again():
+def test_a_repeated_task_does_not_change_the_keys_of_its_finished_sibling():
     made = instance(
         {"a": {"work": 1}, "b": {"work": 1}, "c": {"work": 1, "after": ["a", "b"]}}, "identical:1"
     )

@@ -142,7 +142,7 @@ def test_without_budgets_nothing_can_be_consumed():
     assert np.diff(graph.consumption_by_count.pointer).tolist() == [0, 0]
 
 
-def test_tasks_without_work_do_not_inherit_amounts():
+def test_virtual_tasks_do_not_inherit_default_amounts():
     graph = graph_of(
         """\
         budgets: {credits: 9}

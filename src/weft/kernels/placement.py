@@ -419,9 +419,10 @@ def commit_task(state: PlacementState, task: int, mode: int, start: float) -> No
 
 @inlined_kernel
 def settle_transfers(state: PlacementState, task: int) -> None:
-    """Settle the waiting transfers before a task.
+    """Process the unplaced transfers among the predecessors of a task.
 
-    Those to another variable are placed; for those to the variable of the task the departure is computed.
+    A transfer to another binding variable is placed. For a transfer to the task's own variable, whose machine
+    is not chosen yet, only the departure is computed.
     """
     tasks, schedule = state.tasks, state.schedule
     if tasks.transfers == 0:

@@ -182,7 +182,10 @@ def _rates(model: _ForecastModel, means: Sequence[float], sample: Sequence[int])
 
 
 def _level_s(model: _ForecastModel, rates: Sequence[float], free: _FreeNodes, left_s: float) -> float:
-    """Return the time by which all nodes, each once it is free, have done ``left_s`` mean seconds of work."""
+    """Return the time at which the nodes together have done ``left_s`` of work, in mean seconds.
+
+    Each node works from the time it is free. 0 if a machine has no node limit or no node can work.
+    """
     steps: list[tuple[float, float]] = []
     for members, rate, used in zip(model.members, rates, free, strict=True):
         if rate > 0.0 and model.unlimited[members[0]]:

@@ -71,7 +71,7 @@ class _NamedMachines:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _ModeRows:
-    """Pairs of task and machine, with the work; work divided by the speed-up of a count is its seconds."""
+    """Work by pair of task and machine; the seconds on n nodes are the work over the speed-up on n nodes."""
 
     task: Integers
     machine: Integers

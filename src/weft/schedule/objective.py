@@ -33,7 +33,10 @@ def _on_demand_fitness(schedule: Schedule, instance: Instance, alpha: float) -> 
 
 
 def _static_idle_fitness(schedule: Schedule, instance: Instance, alpha: float) -> float:
-    """Return our fitness 3: ``alpha * makespan / t_max + (1 - alpha) * (P * makespan - c) / c_max``."""
+    """Return fitness 3 (idle): ``alpha * makespan / t_max + (1 - alpha) * (P * makespan - c) / c_max``.
+
+    Symbols: docs/papers/moldable.md; ``_static_literal_fitness`` is the formula as printed in the paper.
+    """
     nodes = float(instance.capacity.sum())
     idle = nodes * schedule.makespan_s - _priced_node_seconds(schedule, instance)
     most = sequential_execution(instance).time_s * nodes
@@ -41,7 +44,7 @@ def _static_idle_fitness(schedule: Schedule, instance: Instance, alpha: float) -
 
 
 def _static_literal_fitness(schedule: Schedule, instance: Instance, alpha: float) -> float:
-    """Return the printed fitness 3: ``alpha * makespan / t_max + (1 - alpha) * (c_max - c) / c_max``."""
+    """Return fitness 3 as printed: ``alpha * makespan / t_max + (1 - alpha) * (c_max - c) / c_max``."""
     most = sequential_execution(instance).time_s * float(instance.capacity.sum())
     unused = 1.0 - _share(_priced_node_seconds(schedule, instance), most)
     return _weighed(alpha, schedule, instance, unused)

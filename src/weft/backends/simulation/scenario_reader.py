@@ -241,7 +241,7 @@ SILENCE = Record("a silence", (
 def _read_machine_entry(
     reader: Reader, node: DocumentNode, record: Record, entries: Mapping[str, DocumentNode], default: str = ""
 ) -> dict[str, Any]:
-    """Return the values of an entry about machines; ``default`` replaces machines that are not named."""
+    """Return the values of an entry about machines; without names it concerns ``default`` or is a problem."""
     rule = "an entry names its machines once"
     _refuse_combination(reader, node, entries, ("machine", "machines"), rule)
     values = record.read_values(reader, entries)

@@ -65,7 +65,10 @@ def longest_refuted(low: float, refuted: Callable[[float], bool], *, whole: bool
 
 
 def _longest_whole(bound: int, refuted: Callable[[float], bool], tries: int) -> float:
-    """Return the first integer from ``bound`` on that is not refuted, or a smaller one after ``tries``."""
+    """Return the smallest integer from ``bound`` on that is not refuted.
+
+    After ``tries`` tests return one more than the largest integer that was refuted.
+    """
     if not refuted(bound):
         return float(bound)
     low, step = bound, max(1, int(_FIRST_STEP * bound))
