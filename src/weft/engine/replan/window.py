@@ -76,6 +76,11 @@ def build_graph(
     )
 
 
+def initial_dag(graph: WindowGraph) -> tuple[Edge, ...]:
+    """Return the edges of the first plan (A0): one iteration of every loop, ascending."""
+    return _list_edges(_remove_edges(graph.successors, graph.back))
+
+
 class TaskStanding(Enum):
     """The state of a task as docs/papers/dynamic-grid.md, section 2, distinguishes it."""
 
