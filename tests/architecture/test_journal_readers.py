@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import typing
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,7 @@ def _names_message(node: ast.AST, modules: set[str], names: set[str]) -> bool:
     return isinstance(node, ast.Name) and node.id in names
 
 
+@cache
 def list_dispatching_modules() -> set[str]:
     return {
         str(path.relative_to(PACKAGE))

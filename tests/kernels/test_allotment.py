@@ -13,12 +13,6 @@ from weft.planners.problem import compile_problem
 from weft.randomness import generator
 
 
-@pytest.fixture(params=["plain", "compiled"])
-def form(request, monkeypatch):
-    monkeypatch.setenv("WEFT_KERNELS", request.param)
-    return request.param
-
-
 def random_modes(rng, tasks, *, integers):
     """Draw one to five modes per task, each faster than the previous one; integers make many ties."""
     found = []

@@ -29,12 +29,6 @@ RULES = {"append": APPEND, "insertion": INSERTION, "exclusive": EXCLUSIVE, "unli
 SEARCH = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
 
-@pytest.fixture(params=["plain", "compiled"])
-def form(request, monkeypatch):
-    monkeypatch.setenv("WEFT_KERNELS", request.param)
-    return request.param
-
-
 @given(flow=workflows(), where=platforms(), held=BUSY, seed=st.integers(0, 99))
 @SEARCH
 def test_instances_with_all_features_are_decoded_as_by_the_reference(monkeypatch, flow, where, held, seed):

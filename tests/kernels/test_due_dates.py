@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kernels.due_dates_reference import InTime
 from kernels.random_graphs import busy_stretches, faceted, layered
-from kernels.two_forms import in_both_forms
+from kernels.two_forms import columns, in_both_forms
 from planning_strategies import platforms, workflows
 from weft.errors import Infeasible, InvalidInput
 from weft.instance import compile_instance
@@ -20,18 +20,6 @@ from weft.randomness import generator
 from weft.workflow.unfold import unfold
 
 SEARCH = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-
-
-@pytest.fixture(params=["plain", "compiled"])
-def form(request, monkeypatch):
-    monkeypatch.setenv("WEFT_KERNELS", request.param)
-    return request.param
-
-
-def columns(schedule):
-    return [
-        column.tolist() for column in (schedule.machine, schedule.nodes, schedule.start_s, schedule.finish_s)
-    ]
 
 
 def both(made, rng):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kernels.just_in_time_reference import JustInTime
 from kernels.random_graphs import busy_stretches, faceted, forest, layered
-from kernels.two_forms import in_both_forms
+from kernels.two_forms import columns, in_both_forms
 from planning_examples import MAKESPAN
 from planning_strategies import platforms, workflows
 from weft.errors import Infeasible, InvalidInput
@@ -22,18 +22,6 @@ from weft.workflow.unfold import unfold
 
 SEARCH = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 READINGS = [("transfer", "first"), ("transfer", "random"), ("finish", "first")]
-
-
-@pytest.fixture(params=["plain", "compiled"])
-def form(request, monkeypatch):
-    monkeypatch.setenv("WEFT_KERNELS", request.param)
-    return request.param
-
-
-def columns(schedule):
-    return [
-        column.tolist() for column in (schedule.machine, schedule.nodes, schedule.start_s, schedule.finish_s)
-    ]
 
 
 def both(made, by, ties, seed):

@@ -6,21 +6,10 @@ import pytest
 
 from kernels.lookahead_reference import LookaheadPlacement
 from kernels.random_graphs import faceted, layered
+from kernels.two_forms import columns
 from planning_examples import planned
 from weft.planners.ranks import order_by_rank, upward_ranks
 from weft.randomness import generator
-
-
-@pytest.fixture(params=["plain", "compiled"])
-def form(request, monkeypatch):
-    monkeypatch.setenv("WEFT_KERNELS", request.param)
-    return request.param
-
-
-def columns(schedule):
-    return [
-        column.tolist() for column in (schedule.machine, schedule.nodes, schedule.start_s, schedule.finish_s)
-    ]
 
 
 def reference(made):

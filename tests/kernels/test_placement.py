@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kernels.heft_textbook import textbook_finish_s
 from kernels.placement_reference import Placement
-from kernels.two_forms import in_both_forms
+from kernels.two_forms import columns, in_both_forms
 from planning_examples import instance, platform
 from planning_strategies import platforms, workflows
 from weft.errors import Infeasible, InvalidInput
@@ -31,18 +31,6 @@ from weft.platform.platform import Link
 from weft.workflow.unfold import unfold
 
 SEARCH = settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-
-
-@pytest.fixture(params=["plain", "compiled"])
-def form(request, monkeypatch):
-    monkeypatch.setenv("WEFT_KERNELS", request.param)
-    return request.param
-
-
-def columns(schedule):
-    return [
-        column.tolist() for column in (schedule.machine, schedule.nodes, schedule.start_s, schedule.finish_s)
-    ]
 
 
 def reference(made, order, tolerance=0.0):

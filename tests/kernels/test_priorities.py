@@ -6,7 +6,6 @@ import math
 from functools import cache
 
 import numpy as np
-import pytest
 
 from kernels.random_graphs import faceted, layered
 from planning_examples import instance, platform
@@ -20,12 +19,6 @@ from weft.planners.ranks import (
 )
 from weft.randomness import generator
 from weft.workflow.task_graph import COMPUTE
-
-
-@pytest.fixture(params=["plain", "compiled"])
-def form(request, monkeypatch):
-    monkeypatch.setenv("WEFT_KERNELS", request.param)
-    return request.param
 
 
 def instances():

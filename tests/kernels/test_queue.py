@@ -33,12 +33,6 @@ LARGE = Machine(
 )
 
 
-@pytest.fixture(params=["plain", "compiled"])
-def form(request, monkeypatch):
-    monkeypatch.setenv("WEFT_KERNELS", request.param)
-    return request.param
-
-
 def random_counts(made, rng):
     """Draw an allowed count per task."""
     return np.array(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kernels.random_graphs import busy_stretches, faceted, forest, layered
 from kernels.selection_reference import Selection
-from kernels.two_forms import in_both_forms
+from kernels.two_forms import columns, in_both_forms
 from planning_examples import instance
 from planning_strategies import platforms, workflows
 from weft.errors import Infeasible, InvalidInput
@@ -34,18 +34,6 @@ WISHES = [
     ("finish", "most"),
     ("finish", "sufferage"),
 ]
-
-
-@pytest.fixture(params=["plain", "compiled"])
-def form(request, monkeypatch):
-    monkeypatch.setenv("WEFT_KERNELS", request.param)
-    return request.param
-
-
-def columns(schedule):
-    return [
-        column.tolist() for column in (schedule.machine, schedule.nodes, schedule.start_s, schedule.finish_s)
-    ]
 
 
 def both(made, criterion, sense, rng):

@@ -24,12 +24,6 @@ SEARCH = settings(max_examples=40, deadline=None, derandomize=True, suppress_hea
 TIME = LinearObjective(0.0, 1.0, 0.0, 0.0, math.inf, math.inf)
 
 
-@pytest.fixture(params=["plain", "compiled"])
-def form(request, monkeypatch):
-    monkeypatch.setenv("WEFT_KERNELS", request.param)
-    return request.param
-
-
 def random_state(made, workspace, rng):
     """Draw a state: a topological order, candidate machines and modes."""
     order = random_order(made, rng)

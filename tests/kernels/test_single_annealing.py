@@ -23,12 +23,6 @@ MIXED = LinearObjective(2.0, 0.5, 0.25, 1.0, 12.0, 90.0)
 VARIATES = -np.log((np.arange(2048) + 0.5) / 2048)
 
 
-@pytest.fixture(params=["plain", "compiled"])
-def form(request, monkeypatch):
-    monkeypatch.setenv("WEFT_KERNELS", request.param)
-    return request.param
-
-
 def wandered(made, aim, seed, *, steps=1500, heat=2.0, cooling=0.999):
     """Anneal from a random genome; return problem, objective and final state."""
     rng = np.random.default_rng(seed)

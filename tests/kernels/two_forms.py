@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-__all__ = ["in_both_forms"]
+from weft.schedule.schedule import Schedule
+
+__all__ = ["columns", "in_both_forms"]
 
 
 def in_both_forms(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
@@ -14,3 +16,10 @@ def in_both_forms(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     for form in ("plain", "compiled"):
         monkeypatch.setenv("WEFT_KERNELS", form)
         yield form
+
+
+def columns(schedule: Schedule) -> list[list[float]]:
+    """Return machines, node counts, starts and finishes of a schedule as lists, to compare two schedules."""
+    return [
+        column.tolist() for column in (schedule.machine, schedule.nodes, schedule.start_s, schedule.finish_s)
+    ]
