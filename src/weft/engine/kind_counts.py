@@ -60,24 +60,24 @@ def count_kinds(run: RunState, history: History) -> Iterator[KindCount]:
     for (name, state), number in history.past_iterations[run.index].items():
         rows[name][state] += number
     for name, row in rows.items():
-
-        def summed(states: tuple[TaskState, ...], row: list[int] = row) -> int:
-            return sum(row[state] for state in states)
-
         yield KindCount(
             run=run.index,
             workflow=run.compiled.key,
             kind=name,
             tasks=sum(row),
-            waiting=summed(_WAITING),
-            running=summed(_RUNNING),
-            done=summed(_DONE),
+            waiting=_sum_states(row, _WAITING),
+            running=_sum_states(row, _RUNNING),
+            done=_sum_states(row, _DONE),
             taken_over=history.taken_over[run.index, name],
-            failed=summed(_FAILED),
+            failed=_sum_states(row, _FAILED),
             held=row[_S.HELD],
             cancelled=row[_S.CANCELLED],
             skipped=row[_S.SKIPPED],
         )
+
+
+def _sum_states(row: list[int], states: tuple[TaskState, ...]) -> int:
+    return sum(row[state] for state in states)
 
 
 def sum_by_workflow(counts: Iterable[KindCount]) -> list[KindCount]:

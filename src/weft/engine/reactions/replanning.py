@@ -83,7 +83,7 @@ def replan_on_growth(context: DecisionContext, event: messages.TasksAdded) -> No
 def replan_on_violation(context: DecisionContext, attempt: Attempt) -> bool:
     """Return whether violations cause new plans; if enough tasks violate, set the timer of a new plan.
 
-    The timer is due now, so that one plan covers all progress reports of the same time.
+    The timer fires at the current time, after all progress reports of this time: one plan covers them all.
     """
     rule = context.settings.replanning
     run = context.state.runs[attempt.run]
