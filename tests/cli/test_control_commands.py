@@ -28,6 +28,7 @@ def engine(project: Project):
         project.running(process, "on")
         yield process
     finally:
+        project.write("go", "")  # the program of an engine that is killed ends by itself
         project.end(process)
 
 
