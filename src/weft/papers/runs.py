@@ -6,6 +6,7 @@ run queue delay of this process: the share of the time it needed a core in which
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -28,6 +29,7 @@ from weft.runtime.execution import Execution, open_project
 from weft.runtime.simulation import Simulation
 from weft.workflow.workflow import Workflow
 
+_READING_S = 0.1
 DISTURBANCE_LIMIT = 0.25
 """Share of run queue delay above which the durations of an execution are not judged."""
 _REPETITIONS = 3
@@ -136,16 +138,33 @@ def repeat_if_disturbed(run: Callable[[], _Result]) -> tuple[_Result, float]:
 
 
 def _measure_disturbance(run: Callable[[], _Result]) -> tuple[_Result, float]:
-    ran_s, waited_s = time.process_time(), _run_queue_delay_s()
-    result = run()
-    ran_s, waited_s = time.process_time() - ran_s, max(0.0, _run_queue_delay_s() - waited_s)
-    return result, waited_s / (ran_s + waited_s) if waited_s > 0.0 else 0.0
+    """Call ``run``; return its result and the share of time that threads waited for a core.
+
+    The kernel drops the delay of a thread when the thread ends, so the delays are read ten times a second.
+    """
+    ran_s, first, over = time.process_time(), _read_delays_ns(), threading.Event()
+    last = dict(first)
+
+    def read() -> None:
+        while not over.wait(_READING_S):
+            last.update(_read_delays_ns())
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        result = run()
+    finally:
+        over.set()
+        reader.join()
+    last.update(_read_delays_ns())
+    waited_s = (sum(last.values()) - sum(first.values())) / 1e9
+    return result, waited_s / (time.process_time() - ran_s + waited_s) if waited_s > 0.0 else 0.0
 
 
-def _run_queue_delay_s() -> float:
-    """Return the seconds that threads of this process waited for a core; 0 if the kernel reports none."""
-    waited_ns = 0
+def _read_delays_ns() -> dict[str, int]:
+    """Return, by thread, the nanoseconds that it has waited for a core since it started."""
+    found = {}
     for file in Path("/proc/self/task").glob("*/schedstat"):
         with suppress(OSError):  # the thread has ended meanwhile
-            waited_ns += int(file.read_text(encoding="ascii").split()[1])
-    return waited_ns / 1e9
+            found[file.parent.name] = int(file.read_text(encoding="ascii").split()[1])
+    return found

@@ -1,0 +1,49 @@
+"""Disturbance of runs in real time: load on the same core is noticed, also in threads that have ended."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from weft.papers.runs import DISTURBANCE_LIMIT, repeat_if_disturbed
+
+COMPUTING_S = 0.5
+
+
+def compute() -> None:
+    end_s = time.thread_time() + COMPUTING_S
+    while time.thread_time() < end_s:
+        pass
+
+
+def compute_in_thread() -> None:
+    thread = threading.Thread(target=compute)
+    thread.start()
+    thread.join()
+
+
+@pytest.fixture
+def busy_core():
+    """Two processes that compute without end on the one core that this thread and its children use."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(before)})
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+        for process in busy:
+            process.kill()
+            process.wait()
+
+
+@pytest.mark.usefixtures("busy_core")
+@pytest.mark.parametrize("run", [compute, compute_in_thread])
+def test_waiting_for_a_busy_core_is_measured(run, monkeypatch):
+    monkeypatch.setattr("weft.papers.runs._REPETITIONS", 0)
+    assert repeat_if_disturbed(run)[1] > DISTURBANCE_LIMIT
