@@ -121,6 +121,22 @@ def test_status_counts_tasks_by_kind(done: Project) -> None:
     refused(done.weft("status", "7"), 2, "no run 7", "`weft ls`")
 
 
+def test_processes_left_behind_are_reported(project: Project) -> None:
+    stray = "setsid env -i sleep 1000 & sleep 1000 & sleep 0.2"
+    tasks = (
+        f"weft: 1\nname: strays\ntasks:\n  a: {{command: {json.dumps(stray)}}}\n  b: {{command: 'true'}}\n"
+    )
+    project.write("strays.yaml", tasks)
+    said = "ended 2 processes that the program left behind"
+    assert f"note: {said} (a: 2)" in project.weft("run", "strays.yaml").out
+    assert f"note: {said} (a: 2)" in project.weft("status").out
+    assert json.loads(project.weft("status", "--json").out)["strays"] == 2
+    assert f"exit code 0; weft {said}" in project.weft("explain", "a").out
+    assert "left behind" not in project.weft("explain", "b").out
+    attempts = json.loads(project.weft("report", "--json").out)["attempts"]
+    assert {each["task"]: each["strays"] for each in attempts} == {"a": 2, "b": 0}
+
+
 def test_watch_of_a_completed_run_ends_at_once(done: Project) -> None:
     shown = done.weft("watch")
     assert (shown.code, shown.out.splitlines()[-1]) == (

@@ -11,7 +11,7 @@ import click
 
 from weft.cli.terminal import ascii_only
 from weft.records import dataclass
-from weft.reports.text import TextTable, fitted, printable, promise_text
+from weft.reports.text import TextTable, fitted, printable, promise_text, strays_text
 from weft.units import format_count, format_seconds
 
 if TYPE_CHECKING:
@@ -125,6 +125,11 @@ class RunDisplay:
             hidden = format_count(len(rows) - (most - 2), "more kind")
             rows = [*rows[: most - 2], (f"… {hidden}", *[""] * (len(columns) - 1))]
         return TextTable(heading=columns, rows=tuple(rows), texts=1).lines()
+
+    def stray_line(self) -> str:
+        """Return a line about processes that programs left behind; "" if there were none."""
+        every = self.progress.history.attempts.values()
+        return strays_text(each for each in every if self.run in (None, each.run))
 
     def failure_lines(self, most: int = _FAILURES) -> list[str]:
         """Return lines about the last ``most`` failures: cause, last lines of the log, path of the log."""

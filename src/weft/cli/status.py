@@ -88,6 +88,8 @@ def _show(
         click.echo(f"  … {format_count(len(running) - most, 'more running task')}")
     if state == "running":
         click.echo(view.left_text(now_s))
+    if strays := view.stray_line():
+        click.echo(printable(f"note: {strays}"))
     for line in view.failure_lines(*([len(view.progress.failures)] if verbose else [])):
         click.echo(printable(line))
 
@@ -121,6 +123,9 @@ def _record(
             asdict(each) | {"run": found.number, "for_s": max(0.0, now_s - each.since_s)}
             for each in _running_attempts(view)
         ],
+        "strays": sum(
+            each.strays for each in view.progress.history.attempts.values() if each.run == view.run
+        ),
         "left_p50_s": left.p50_s,
         "left_p90_s": left.p90_s,
         "left_unknown": left.why,

@@ -14,7 +14,7 @@ from typing import Any
 
 from weft.engine import messages
 from weft.engine.engine import Engine
-from weft.engine.history import AttemptRecord, History
+from weft.engine.history import AttemptRecord, History, describe_strays
 from weft.engine.journal import JournalEntry, note_fields
 from weft.engine.messages import Assign
 from weft.engine.reactions.failures import requests_rerun
@@ -197,9 +197,10 @@ class _MessageText:
                 return f"its outputs were reused from {self.name_source(self.history.attempts[number])}"
             case messages.Ended(story=story) as ended if story and requests_rerun(ended):
                 return f"its program was ended: {story}"
-            case messages.Ended(exit_code=code, cause=cause):
+            case messages.Ended(exit_code=code, cause=cause, strays=strays):
                 why = cause or ("no exit code" if code is None else f"exit code {code}")
-                return f"its program ended: {why}"
+                left = f"; weft {describe_strays(strays)}" if strays else ""
+                return f"its program ended: {why}{left}"
             case messages.StagedIn(problem=problem):
                 return f"staging in failed: {problem}" if problem else "its input data arrived"
             case messages.Checkpointed(work_done=done):

@@ -74,6 +74,8 @@ class AttemptRecord:
     """Exit code of the program; None: not ended, or no exit code (killed, lost, stopped to be run again)."""
     story: str = ""
     """Message of the backend about the end of the program; "": none."""
+    strays: int = 0
+    """Number of processes that the program left behind, and that were ended with it."""
     problem: str = ""
     """Why staging failed; "": it did not fail."""
     measured_s: float | None = None
@@ -141,6 +143,11 @@ class AttemptRecord:
 
 _ATTEMPT_KEYS = tuple(takewhile(lambda name: name != "exit_code", AttemptRecord.__annotations__))
 """Fields of an attempt that ``as_record`` includes; only reports show the others."""
+
+
+def describe_strays(count: int) -> str:
+    """Return what was done with the processes that a program left behind, as text."""
+    return f"ended {count} {'process' if count == 1 else 'processes'} that the program left behind"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -456,7 +463,7 @@ class History:
             self._problems[event.attempt] = event.story
         if attempt is None:
             return
-        attempt.exit_code, attempt.story = event.exit_code, event.story
+        attempt.exit_code, attempt.story, attempt.strays = event.exit_code, event.story, event.strays
         attempt.reused_from = event.taken_over
         if was_running and event.exit_code == 0 and not event.cause:
             if event.taken_over is None:

@@ -94,6 +94,8 @@ class Ended:
     """Seconds between the end of the program and this event, during which no engine was running."""
     lasting: bool = False
     """Whether a retry is pointless: inputs do not exist or are refused."""
+    strays: int = 0
+    """Number of processes that the program left behind at its own end, and that were ended with it."""
 
 
 @stored_as("StagedIn")

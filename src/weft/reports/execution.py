@@ -525,7 +525,7 @@ class ExecutedRun:
             "attempts": [
                 numbered(each.as_record(names))
                 | {"exit_code": each.exit_code, "taken_over": is_reused(each)}
-                | {"cpu_s": self.measured(each.number).cpu_s}
+                | {"strays": each.strays, "cpu_s": self.measured(each.number).cpu_s}
                 | {"max_rss_bytes": self.measured(each.number).max_rss_bytes}
                 for each in self.attempts
             ],

@@ -20,7 +20,7 @@ from weft.reports.execution import ExecutedRun, FailureReport, PromiseOutcome
 from weft.reports.gantt_html import HtmlGantt
 from weft.reports.report import GanttView
 from weft.reports.simulation import attempts_chart, migration_table, run_table, use_table
-from weft.reports.text import TextTable, fitted, printable, promise_text, time_text
+from weft.reports.text import TextTable, fitted, printable, promise_text, strays_text, time_text
 from weft.units import format_bytes, format_count, format_seconds
 
 _NOTHING = "-"
@@ -247,6 +247,8 @@ def execution_notes(executed: ExecutedRun) -> list[str]:
         if not each.promise.has_estimate:
             where = f"run {executed.number(each.run)} ({each.workflow})"
             notes.append(f"{where}, promise: {promise_text(each.promise)}")
+    if strays := strays_text(executed.attempts):
+        notes.append(strays)
     if executed.several:
         notes.append("the critical path belongs to the run that ended last")
     elif len(executed.history.runs) > 1:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from weft.engine.history import AttemptRecord, describe_strays
 from weft.engine.replan.promise import Promise
 from weft.records import dataclass
-from weft.units import format_seconds
+from weft.units import format_count, format_seconds
+
+_NAMED_TASKS = 4
 
 
 def printable(text: str, *, ascii_only: bool = False) -> str:
@@ -34,6 +38,18 @@ def fitted(text: str, width: int, *, ascii_only: bool = False) -> str:
     while shown_width(text) > width - 1:
         text = text[:-1] if len(text) < 2 * width else text[: 2 * width - 1]
     return text + mark + " " * (width - 1 - shown_width(text))
+
+
+def strays_text(attempts: Iterable[AttemptRecord]) -> str:
+    """Return a text about the processes that programs left behind; "" if there were none."""
+    found = Counter[str]()
+    for attempt in attempts:
+        if attempt.strays:
+            found[attempt.task] += attempt.strays
+    named = [f"{task}: {count}" for task, count in found.most_common(_NAMED_TASKS)]
+    if len(found) > _NAMED_TASKS:
+        named.append(format_count(len(found) - _NAMED_TASKS, "more task"))
+    return f"{describe_strays(found.total())} ({', '.join(named)})" if found else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

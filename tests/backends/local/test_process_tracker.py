@@ -20,7 +20,7 @@ from weft.backends.local.processes import (
 )
 
 DAEMON = """
-import os, signal, sys, time
+import os, resource, signal, sys, time
 name, how, size = sys.argv[1], sys.argv[2], int(sys.argv[3])
 if os.fork():
     os._exit(0)
@@ -29,6 +29,11 @@ if os.fork():
     os._exit(0)
 if how == "clean":
     os.execve("/bin/sh", ["sh", "-c", f"echo $$ > {name}; exec sleep 1000"], {"PATH": os.defpath})
+if how == "bare":
+    with open(name, "w") as file:
+        file.write(f"{os.getpid()}\\n")
+    resource.setrlimit(10, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    os.execve("/bin/sleep", ["sleep", "1000"], {})
 if how == "ignore":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 if how == "polite":
@@ -123,16 +128,51 @@ def test_end_of_a_task_leaves_daemons_of_other_tasks_running(bench: Bench, daemo
     assert not is_running(other)
 
 
-def test_unmarked_process_ends_with_the_runner(bench: Bench, daemon: str) -> None:
+def test_daemon_without_environment_is_killed_before_the_end_is_reported(bench: Bench, daemon: str) -> None:
     bench.sh(1, f"{daemon} pid clean 0; until [ -s pid ]; do sleep 0.01; done")
-    assert bench.wait_for_end(1)["code"] == 0
-    pid = bench.wait_for_pid("pid")
-    assert is_running(pid)
-    bench.sh(2, "exit 3")
-    assert bench.wait_for_end(2)["code"] == 3, "other tasks do not wait for it"
-    bench.send({"do": "end"})
-    wait_until(lambda: not is_running(bench.here["pid"]), "the runner has ended")
-    assert not is_running(pid)
+    end = bench.wait_for_end(1)
+    assert not is_running(bench.wait_for_pid("pid"))
+    assert (end["code"], end["strays"]) == (0, 1)
+
+
+def test_daemons_without_environment_of_two_tasks_are_not_confused(bench: Bench, daemon: str) -> None:
+    bench.sh(1, f"{daemon} first clean 0; sleep 1000")
+    first = bench.wait_for_pid("first")
+    for attempt in (2, 3, 4):
+        bench.sh(attempt, f"{daemon} pid{attempt} clean 0; until [ -s pid{attempt} ]; do sleep 0.01; done")
+        assert bench.wait_for_end(attempt)["strays"] == 1
+        assert not is_running(bench.wait_for_pid(f"pid{attempt}"))
+        assert is_running(first)
+    bench.send({"do": "cancel", "attempt": 1, "grace_s": 20})
+    assert bench.wait_for_end(1)["strays"] == 0, "it was cancelled: the daemon belongs to it"
+    assert not is_running(first)
+
+
+def test_daemon_without_any_mark_is_killed(bench: Bench, daemon: str) -> None:
+    bench.sh(1, "sleep 1000")
+    bench.sh(2, f"{daemon} pid bare 0; until [ -s pid ]; do sleep 0.01; done")
+    assert bench.wait_for_end(2)["code"] == 0
+    assert not is_running(bench.wait_for_pid("pid"))
+    assert bench.records("ends").keys() == {2}
+    # While its task still runs, it is found once a second.
+    bench.sh(3, f"{daemon} pid3 bare 0; sleep 1000")
+    pid = bench.wait_for_pid("pid3")
+    wait_until(lambda: not is_running(pid), "it was killed")
+    assert bench.records("ends").keys() == {2}
+
+
+def test_job_with_a_group_of_its_own_is_ended_with_its_task(bench: Bench) -> None:
+    bench.start(1, "/bin/bash", "-c", "set -m; env -i sleep 1000 & echo $! > pid")
+    assert bench.wait_for_end(1)["strays"] == 1
+    assert not is_running(bench.wait_for_pid("pid"))
+
+
+def test_processes_left_behind_are_counted(bench: Bench) -> None:
+    bench.sh(1, "sleep 1000 & sleep 1000 & setsid sleep 1000 & sleep 0.2")
+    assert bench.wait_for_end(1)["strays"] == 3
+    bench.sh(2, "sleep 1000 & wait", time_s=0.3, grace_s=0.1)
+    end = bench.wait_for_end(2)
+    assert (end["cause"], end["strays"]) == ("timeout", 0)
 
 
 def test_observed_process_is_tracked_after_it_removes_its_mark(bench: Bench) -> None:
@@ -155,6 +195,15 @@ def test_daemon_of_a_killed_runner_is_found_by_its_mark(bench: Bench, daemon: st
     assert pid in bench.link.kill_orphans()
     assert not is_running(pid)
     assert [one.pid for one in list_processes() if marked_attempt(one.pid, mark) is not None] == []
+
+
+def test_daemon_without_environment_of_a_killed_runner_is_found(bench: Bench, daemon: str) -> None:
+    bench.sh(7, f"{daemon} pid clean 0; sleep 1000")
+    pid = bench.wait_for_pid("pid")
+    os.kill(bench.here["pid"], signal.SIGKILL)
+    wait_until(lambda: not is_running(bench.here["pid"]), "the runner is dead")
+    assert pid in bench.link.kill_orphans()
+    assert not is_running(pid)
 
 
 def test_program_inherits_no_runner_variable_but_its_mark(bench: Bench) -> None:

@@ -29,7 +29,8 @@ from weft.records import dataclass
 ProgramReport = Mapping[str, Any]
 """Report of a transport on a program: ``is`` (``ended``, ``stopped``, ``continued``) and ``attempt``.
 
-An end has ``code``, ``signal``, ``cause``, ``text``, ``at`` (wall-clock time) and ``seconds`` (run time).
+An end has ``code``, ``signal``, ``cause``, ``text``, ``at`` (wall-clock time), ``seconds`` (run time)
+and ``strays`` (number of processes that were running when the program had ended by itself).
 """
 
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode

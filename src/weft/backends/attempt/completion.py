@@ -182,6 +182,8 @@ class AttemptFinisher:
             self._context, attempt
         ):
             finished.checkpoint = _work_done(self._context, attempt, ended=True)
+        if strays := report.get("strays"):
+            finished.ended = replace(finished.ended, strays=strays)
         return finished
 
     def _collect(

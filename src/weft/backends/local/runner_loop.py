@@ -207,6 +207,8 @@ class RunnerTask:
         self.status: int | None = None
         """Wait status of the leader; None: it is running."""
         self.usage: tuple[float, float, int] = (0.0, 0.0, 0)
+        self.strays = 0
+        """Number of processes that were running when the leader had ended by itself."""
 
 
 class RunnerTasks:
@@ -378,13 +380,20 @@ class RunnerTasks:
         """Kill the processes that belong to no task."""
         self._tracker.end_all()
 
-    def _leader_ended(self, task: RunnerTask) -> None:
+    def _remaining(self, task: RunnerTask) -> list[Process]:
+        """Return the running processes of a task whose leader has ended."""
         left = signal_group(task.pid, 0) or self._tracker.any_of(task.attempt, self._leaders)
-        if not left or not self._members(task):
+        return self._members(task) if left else []
+
+    def _leader_ended(self, task: RunnerTask) -> None:
+        members = self._remaining(task)
+        if not members:
             self._finish(task)
         elif task.killed:
             self._look_again(task, time.monotonic())
         else:
+            if task.kill_at_s is None:
+                task.strays = len(members)
             self._terminate(task, min(task.grace_s, _LEFT_BEHIND_S))
 
     def next_s(self) -> float | None:
@@ -422,7 +431,7 @@ class RunnerTasks:
             text = f"it was still running after {now_s - task.began_s:.1f} s"
             self._end_group(task, "timeout", text, task.grace_s)
             return
-        members = self._members(task)
+        members = self._members(task) if task.status is None else self._remaining(task)
         if task.status is not None and not members:
             self._finish(task)
             return
@@ -485,7 +494,7 @@ class RunnerTasks:
         end = _end_record(
             attempt, task.began, code=code if code >= 0 else None, signal=-code if code < 0 else None,
             cause=cause, text=text, seconds=time.monotonic() - task.began_s, user_s=user_s, system_s=system_s,
-            max_rss_bytes=max(peak_bytes, task.peak_bytes) or None,
+            max_rss_bytes=max(peak_bytes, task.peak_bytes) or None, strays=task.strays,
         )  # fmt: skip
         self._record_end(end)
 
@@ -531,7 +540,7 @@ def _end_record(attempt: int, began: object, **more: object) -> Record:
     none: Record = {
         "is": "ended", "attempt": attempt, "code": None, "signal": None, "cause": "", "text": "", "at": at,
         "began": at if began is None else began, "seconds": 0.0, "user_s": 0.0, "system_s": 0.0,
-        "max_rss_bytes": None,
+        "max_rss_bytes": None, "strays": 0,
     }  # fmt: skip
     return {**none, **more}
 
