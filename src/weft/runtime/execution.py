@@ -284,7 +284,7 @@ class Execution:
         self.clock = ExecutionClock(header.started_at_s, engine.state.now)
         self._ended_regularly = False
         """Whether the outcome is recorded; ``close`` then stops the runners too."""
-        self.backend = self._make_backend(token)
+        self.backend = self._make_backend(token, fresh=fresh)
         self._planning = PlannerThread(
             engine, planner=header.planner, budget=budget, seed=header.seed, wake=self.backend.wake
         )
@@ -298,7 +298,6 @@ class Execution:
             requests=RequestHandler(RequestTable(database), engine, self.number),
             listeners=[self._record_runs, *listeners],
         )
-        database.start_group_commit(self.backend.wake)
 
     @classmethod
     def begin(
@@ -316,7 +315,7 @@ class Execution:
     ) -> Self:
         """Create a new execution and store it in the database; ``run`` then drives it.
 
-        ``fresh``: results of earlier executions are not reused.
+        ``fresh``: results of earlier executions are not reused, and all inputs are read again.
         """
         store = JournalStore(database)
         token = os.urandom(32).hex()
@@ -436,7 +435,6 @@ class Execution:
             reason = "; ".join(ending.stuck)
             self.runs.set_state(self.number, run.index, ending.state, at_s=at_s, reason=reason)
         self._database.commit()
-        self.loop.finish()
         return ending
 
     def _record_size(self, run: int) -> None:
@@ -488,12 +486,11 @@ class Execution:
     def close(self) -> None:
         """Release all resources; programs that still run continue, and ``resume`` finds them again."""
         self._planning.close()
-        self._database.stop_group_commit()
         self.backend.close(stop=self._ended_regularly)
         self._database.close()
         self._lock.release()
 
-    def _make_backend(self, token: str) -> Backend:
+    def _make_backend(self, token: str, *, fresh: bool) -> Backend:
         platform = self.header.platform
         made: Callable[[ProjectContext], Backend] = BACKENDS.load(find_backend_kind(platform))
         return made(
@@ -506,6 +503,7 @@ class Execution:
                 workflow_folder=functools.cache(self._folder_of),
                 products=self.products,
                 token=token,
+                fresh=fresh,
             )
         )
 

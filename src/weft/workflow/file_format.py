@@ -13,7 +13,7 @@ from itertools import pairwise
 from operator import attrgetter
 from typing import Any
 
-from weft.documents import Document, DocumentNode, Reader, expand_braces, from_python
+from weft.documents import Document, DocumentNode, Reader, expand_braces
 from weft.errors import InvalidInput, shorten
 from weft.expressions import Expression, Value, parse
 from weft.fields import (
@@ -41,7 +41,6 @@ from weft.workflow.quantity import Amount, Quantity, Range, Sweep, Values
 from weft.workflow.task import (
     ALL,
     CAUSES,
-    ISOLATED_BY,
     NO_RECOVERY,
     ON_FAILURE,
     Amdahl,
@@ -52,7 +51,6 @@ from weft.workflow.task import (
     Environment,
     IndexRange,
     Input,
-    Isolation,
     JobSpec,
     MeasuredSeconds,
     NodeCounts,
@@ -184,6 +182,18 @@ EXPRESSION = ValueType(
 )
 _SECONDS = ValueType("time or expression", QUANTITY_SHAPE, _read_seconds, _write_quantity, unit="s")
 _BYTES = ValueType("size or expression", QUANTITY_SHAPE, _read_bytes, _write_quantity, unit="bytes")
+
+
+def _read_limit(reader: Reader, node: DocumentNode) -> float | None:
+    """Return the bytes of a size such as ``20GB``; None after a problem."""
+    value = parse_bytes(node.value) if isinstance(node.value, str) else node.value
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < _LARGEST_NUMBER:
+        return value
+    reader.add_problem(node, f"{node.display()} is not allowed", rule="must be a size such as 20GB, above 0")
+    return None
+
+
+_LIMIT = ValueType("size", QUANTITY_SHAPE, _read_limit, unit="bytes")
 _COUNT = ValueType(
     "whole number or expression", {"type": ["number", "string"], "minimum": 1}, _read_count, _write_quantity
 )
@@ -405,6 +415,8 @@ INPUT = Record("an input", (
     Field("size", _BYTES, "size, where no task that writes the file states it"),
     Field("shared", FLAG, "`true`: the file is cached on the machine for all its tasks", default=False),
     Field("compressed", FLAG, "`true`: the file is decompressed on the machine", default=False),
+    Field("max_size", _LIMIT, "largest size after decompression, such as `20GB`", attribute="max_bytes",
+          default_text="1GiB, or 200 times the compressed size"),
 ))
 # fmt: on
 
@@ -604,40 +616,6 @@ ENVIRONMENT = Record("an environment", (
 # fmt: on
 
 # fmt: off
-ISOLATION = Record("an isolation", (
-    Field("with", choice(("none", *ISOLATED_BY)), "program that isolates the task; `none`: not isolated",
-          attribute="tool", default_text=f"`{ISOLATED_BY[0]}`"),
-    Field("network", FLAG, "`true`: the program may use the network", default=False),
-    Field("read", TEXTS, "absolute paths outside the task that the program may read", default=()),
-))
-# fmt: on
-
-
-def read_isolation(reader: Reader, node: DocumentNode) -> Isolation | None:
-    """Return the isolation that a word or a mapping states; None after adding a problem."""
-    if isinstance(node.value, dict):
-        return Isolation(**{"tool": ISOLATED_BY[0], **ISOLATION.read(reader, node)})
-    tool = reader.choice(node, ("none", *ISOLATED_BY))
-    return None if tool is None else Isolation(tool=tool)
-
-
-def make_isolation(stated: Isolation | str | Mapping[str, Any]) -> Isolation:
-    """Return the isolation that an option or an argument states; raise InvalidInput if it is invalid."""
-    if isinstance(stated, Isolation):
-        return stated
-    reader = Reader()
-    found = read_isolation(reader, from_python(stated, path=("isolate",)))
-    problems = [*reader.problems, *(found.find_problems() if found is not None else ())]
-    if problems or found is None:
-        raise InvalidInput(problems)
-    return found
-
-
-def _write_isolation(isolation: Isolation) -> object:
-    return ISOLATION.write(isolation) if isolation.network or isolation.read else isolation.tool
-
-
-# fmt: off
 CHECKPOINT = Record("a checkpoint", (
     Field("files", TEXTS, "restart files", required=True, advice="add `files: [...]`"),
     Field("every", _SECONDS, "time between two checkpoints"),
@@ -778,12 +756,6 @@ _ENVIRONMENT = ValueType(
     lambda reader, node: Environment(**ENVIRONMENT.read(reader, node)),
     ENVIRONMENT.write,
 )
-_ISOLATION = ValueType(
-    "`none`, `bubblewrap`, `unshare` or mapping",
-    any_of({"enum": ["none", *ISOLATED_BY]}, ISOLATION.shape()),
-    read_isolation,
-    _write_isolation,
-)
 _INPUTS = ValueType(
     "list of files",
     list_shape(any_of(TEXT_SHAPE, INPUT.shape())),
@@ -851,9 +823,6 @@ TASK = Record("a task", (
     _job_field("environment",
                "`{container: IMAGE}`, `{conda: FILE}` or `{modules: [gcc]}` around the command",
                _ENVIRONMENT),
-    _job_field("isolate",
-               "`bubblewrap` or `unshare`: the program sees only declared files, and no network",
-               _ISOLATION),
     _job_field("prolog", "command that prepares the machine before the task"),
     _job_field("wrapper", "command that runs the task"),
     _job_field("epilog", "command that cleans up after the task"),
@@ -1069,7 +1038,6 @@ WORKFLOW_RECORDS = {
     "output": OUTPUT,
     "speedup": SPEEDUP,
     "environment": ENVIRONMENT,
-    "isolate": ISOLATION,
     "checkpoint": CHECKPOINT,
     "contract": CONTRACT,
     "loop": LOOP,

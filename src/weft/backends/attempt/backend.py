@@ -88,7 +88,7 @@ class Transport(Protocol):
         """Send a signal to a program."""
 
     def forget(self, machine: int, attempt: int) -> None:
-        """Drop the stored end of an attempt's program, because it is in the journal, on disk."""
+        """Drop the stored end of an attempt's program, because the journal contains it now."""
 
     def flush(self) -> None:
         """Send buffered requests."""
@@ -130,8 +130,10 @@ class ProgramBackend:
         self._survivors = SurvivingPrograms()
         self._finishing: set[int] = set()
         """Attempts whose outputs are being collected in a thread."""
-        self._unconfirmed: dict[int, int] = {}
-        """By attempt: its machine. The transport keeps the end of its program until it is confirmed."""
+        self._unreported: list[ActiveAttempt] = []
+        """Attempts whose end is returned by the next ``poll``."""
+        self._reported: list[ActiveAttempt] = []
+        """Attempts whose end was returned by the last ``poll``; at the next one it is in the journal."""
         self._threads = _StagingThreads()
         self._poller = select.poll()
         self._poller.register(self._threads.descriptor, select.POLLIN)
@@ -191,7 +193,7 @@ class ProgramBackend:
             return
         attempt.staged_parts.add(command.part)
         attempt.iteration = command.iteration
-        self._threads.run(lambda: self._preparer.stage_in(attempt, command), self._events.append)
+        self._threads.run(lambda: self._preparer.stage_in(attempt, command), self._report)
 
     def _start(self, command: cm.Start) -> None:
         attempt = self._attempts[command.attempt]
@@ -260,9 +262,13 @@ class ProgramBackend:
 
     def _cancel(self, command: cm.Cancel) -> None:
         attempt = self._attempts[command.attempt]
-        if attempt.over or attempt.cancelled:
+        # Outputs of a program that has ended are still needed, unless the run was stopped.
+        attempt.abandoned |= not attempt.launched or command.reason == cm.STOPPED
+        if attempt.cancelled:
             return
-        attempt.cancelled = True
+        attempt.cancelled = attempt.abandoned or not attempt.over
+        if attempt.over:
+            return
         if attempt.launched:
             self._transport.cancel(attempt.machine, attempt.number, self._grace_s)
         elif attempt.start is None:
@@ -279,8 +285,12 @@ class ProgramBackend:
         attempt = self._attempts[command.attempt]
         self._threads.run(
             lambda: self._finisher.stage_out(attempt, self._products.of(attempt.run, attempt.task)),
-            self._events.append,
+            self._report,
         )
+
+    def _report(self, event: ev.Event | None) -> None:
+        if event is not None:
+            self._events.append(event)
 
     def _clean_up(self, command: cm.CleanUp) -> None:
         attempt = self._attempts.get(command.attempt)
@@ -315,6 +325,9 @@ class ProgramBackend:
 
     def poll(self, timeout_s: float) -> list[ev.Event]:
         """Return new events; without any, wait for at most ``timeout_s``."""
+        # The ends of the last call are in the journal now; the transport may drop them.
+        for attempt in self._reported:
+            self._transport.forget(attempt.machine, attempt.number)
         self._records.write_pending()
         self._transport.flush()
         if self._events or self._threads.has_results:
@@ -332,13 +345,8 @@ class ProgramBackend:
         self._transport.flush()
         found = list(self._events)
         self._events.clear()
+        self._reported, self._unreported = self._unreported, []
         return found
-
-    def confirm_ends(self, attempts: Sequence[int]) -> None:
-        """Let the transport drop the ends of these attempts: they are in the journal, and on disk."""
-        for number in attempts:
-            if (machine := self._unconfirmed.pop(number, None)) is not None:
-                self._transport.forget(machine, number)
 
     def _process(self, reports: Iterable[ProgramReport]) -> None:
         for report in reports:
@@ -368,6 +376,8 @@ class ProgramBackend:
 
     def _finished(self, attempt: ActiveAttempt, finished: FinishedAttempt) -> None:
         self._finishing.discard(attempt.number)
+        if finished.interrupted and not attempt.cancelled:
+            return  # The engine stops; the next one finds the end of the program and its outputs.
         if finished.product is not None:
             self._products.add(finished.product)
             self._context.products.add(finished.product)
@@ -386,7 +396,7 @@ class ProgramBackend:
             self._events.append(ev.TasksAdded(run=attempt.run, lines=lines))
         self._events.append(add_measured_times(attempt, ended) if attempt.inherited else ended)
         if attempt.launched:
-            self._unconfirmed[attempt.number] = attempt.machine
+            self._unreported.append(attempt)
 
     # Start and end of the engine.
 
@@ -407,6 +417,8 @@ class ProgramBackend:
     def halt(self, grace_s: float) -> None:
         """Terminate all programs; they are reported with the exit code that requests another run."""
         for attempt in list(self._attempts.values()):
+            # A program that still runs may write restart files, which are kept.
+            attempt.abandoned |= attempt.over or not attempt.launched
             if attempt.over or attempt.halted:
                 continue
             attempt.halted = True
@@ -426,6 +438,8 @@ class ProgramBackend:
 
     def close(self, *, stop: bool) -> None:
         """Disconnect from the machines. ``stop``: no more work follows."""
+        for attempt in self._attempts.values():
+            attempt.abandoned = True
         self._threads.close()
         self._records.write_pending()
         self._transport.close(stop=stop)

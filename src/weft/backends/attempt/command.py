@@ -43,7 +43,8 @@ from weft.errors import shorten
 from weft.expressions import Value
 from weft.platform.machine import Machine
 from weft.records import dataclass, message
-from weft.workflow.task import ISOLATED_BY, NO_RECOVERY, Environment, Isolation, JobSpec, Task, TaskKind
+from weft.urls import is_url
+from weft.workflow.task import NO_RECOVERY, Environment, JobSpec, Task, TaskKind
 
 _is_plain = re.compile(r"[A-Za-z0-9_@%+=:,./-]+").fullmatch
 
@@ -75,8 +76,6 @@ class RenderedJob:
     declared: Mapping[str, str]
     """Environment variables declared by the task."""
     environment: Environment | None = None
-    isolation: Isolation | None = None
-    """How the program is isolated; None: it is not."""
     outputs: tuple[str, ...] = ()
     version: str = ""
     identity: str = ""
@@ -202,7 +201,6 @@ class CommandTemplate:
     """Whether the command calls a Python function."""
     words: tuple[str, ...]
     """Unsubstituted words that may name files in the workflow's folder."""
-    isolation: Isolation | None
     ready: RenderedCommand | None
     """The rendered command if no field has to be substituted."""
     env: dict[str, str]
@@ -226,7 +224,6 @@ def compile_template(task: Task) -> CommandTemplate:
         surroundings=surroundings,
         calls=calls,
         words=_file_words(job),
-        isolation=job.isolate if job.isolate is not None and job.isolate.tool in ISOLATED_BY else None,
         ready=_render_fixed(job) if fixed and runs else None if runs else NO_COMMAND,
         env=_check_variables(job, task.name),
     )
@@ -423,7 +420,7 @@ def wrap_command(command: str, surroundings: CommandEnvironment, variables: Iter
 
 
 def _choose_container(image: str, variables: Iterable[str]) -> str:
-    is_stored = "://" in image or image.endswith((".sif", ".img")) or image[:1] in "./"
+    is_stored = is_url(image) or image.endswith((".sif", ".img")) or image[:1] in "./"
     stored = image if is_stored else f"docker://{image}"
     passed = " ".join(f"--env {name}" for name in variables)
     here = '--volume "$PWD:$PWD" --workdir "$PWD" --user "$(id -u):$(id -g)"'
@@ -506,7 +503,6 @@ def render_job(
         command=rendered.meaning,
         declared=template.env,
         environment=template.job.environment,
-        isolation=template.isolation,
         outputs=tuple(renderer.outputs),
         version=template.job.version or "",
         identity=f"{relative}:{compiled.names[start.task]}:{start.iteration}",
