@@ -18,6 +18,7 @@ RUNTIME := .venv/.runtime
 DEVELOPMENT := .venv/.development
 BENCHMARK := .venv/.benchmark
 BROWSER := .venv/.browser
+BUBBLEWRAP := .venv/.bubblewrap
 DEMO := demo
 
 # The tools must use this tree and ignore the caller's Python settings. Without bytecode files every process that
@@ -45,7 +46,7 @@ demo: $(RUNTIME) ## run a real loop on this computer until it converges (under t
 	@echo "Where to look: open $(CURDIR)/$(DEMO)/report.html in a browser; the result is $(DEMO)/density.txt."
 	@echo "The same command without --fresh, in $(DEMO)/, reuses all results; 'weft explain TASK' shows the decisions about a task."
 
-test: lint $(BROWSER) ## lint, then every test (under ten minutes)
+test: lint $(BROWSER) $(BUBBLEWRAP) ## lint, then every test (under ten minutes)
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not real_time" $(PYTEST_OPTIONS)
 	$(BIN)/python -m pytest -m real_time -rs $(PYTEST_OPTIONS)
 
@@ -66,7 +67,7 @@ chaos: $(DEVELOPMENT) ## kill RUNS=300 engines at random moments drawn from SEED
 properties: $(DEVELOPMENT) ## the property tests with EXAMPLES=1000 examples each
 	WEFT_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -n $(JOBS) $(PYTEST_OPTIONS) -m hypothesis
 
-coverage: $(BROWSER) ## the tests with line coverage of src/weft, as a table and as htmlcov/
+coverage: $(BROWSER) $(BUBBLEWRAP) ## the tests with line coverage of src/weft, as a table and as htmlcov/
 	$(BIN)/python -m pytest -n $(JOBS) $(PYTEST_OPTIONS) --cov=weft --cov-report=term:skip-covered --cov-report=html
 
 docs: $(DEVELOPMENT) ## build the documentation into site/
@@ -83,6 +84,9 @@ $(RUNTIME): requirements.txt pyproject.toml $(SETUP)
 
 $(BROWSER): $(DEVELOPMENT)
 	@$(PYTHON) .ci/browser.py $@
+
+$(BUBBLEWRAP): $(DEVELOPMENT)
+	@$(PYTHON) .ci/bubblewrap.py $@
 
 $(BENCHMARK): requirements.txt requirements-dev.txt requirements-benchmark.txt pyproject.toml $(SETUP)
 	@$(PYTHON) $(SETUP) $@ requirements-benchmark.txt

@@ -16,6 +16,7 @@ ALLOWED_SMALL_MODULES: dict[str, str] = {
     "weft.backends.local.runner": "entry point of the runner process, which must import little",
     "weft.platform.local": "detection of this computer, imported only for `--on local`",
     "weft.reports.paper_charts": "charts of reproductions, imported only by `weft reproduce`",
+    "weft.repository.group_commit": "a thread and its rule for failed syncs, apart from the SQL of the database",
     "weft.search.annealing": "entry of the registry of optimisers",
 }
 """Modules below 120 lines with one importer, each with the reason why it is a file of its own."""

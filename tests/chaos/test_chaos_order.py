@@ -20,9 +20,13 @@ from weft.repository.journal_store import JournalStore
 def test_journal_has_starts_and_ends_before_the_runner_is_notified(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Regression: a runner had dropped an end that a killed engine had not recorded, and the run hung."""
+    """Regression: a runner had dropped an end that a killed engine had not recorded, and the run hung.
+
+    An end is dropped only when its entry is on disk, too.
+    """
     monkeypatch.setattr(link, "_FORGET_BATCH", 1)
-    written: set[tuple[str, int]] = set()
+    written: dict[tuple[str, int], int] = {}
+    stores: list[JournalStore] = []
     waiting: set[tuple[str, int]] = set()
     reported: list[tuple[str, int]] = []
     append, commit, send = JournalStore.append, JournalStore.commit, RunnerLink.send
@@ -32,14 +36,19 @@ def test_journal_has_starts_and_ends_before_the_runner_is_notified(
         waiting.update(("start", each.attempt) for each in entry.commands if type(each) is Start)
         waiting.update([("forget", entry.event.attempt)] if type(entry.event) is Ended else [])
 
-    def committed(store: JournalStore) -> None:
-        commit(store)
-        written.update(waiting)
+    def committed(store: JournalStore) -> int:
+        position = commit(store)
+        for each in waiting:
+            written.setdefault(each, position)
+        stores.append(store)
+        return position
 
     def sent(link: RunnerLink, message: Mapping[str, Any]) -> None:
         numbers = message.get("attempts") or [message.get("attempt", -1)]
         reported.extend((message["do"], number) for number in numbers if message["do"] in ("start", "forget"))
-        assert set(reported) <= written, f"{message} was sent too early"
+        assert set(reported) <= written.keys(), f"{message} was sent too early"
+        if message["do"] == "forget":
+            assert written["forget", numbers[0]] <= stores[-1].durable, "the end is not on disk yet"
         send(link, message)
 
     monkeypatch.setattr(JournalStore, "append", appended)

@@ -12,7 +12,9 @@ import pytest
 
 from cli.projects import TINY, Project, wait_for
 from cli.shell import refused
+from isolation_tools import need_isolation
 from patience import PATIENCE_S
+from weft.backends.attempt.isolation import find_isolation_problem
 from weft.cli import driver
 
 
@@ -407,3 +409,22 @@ def test_a_large_run_is_summarised_in_one_line_without_reports(
     assert not (project.folder / ".weft/reports").exists()
     assert project.weft("run", "tiny.yaml", "--trace", "t.tsv").code == 0
     assert (project.folder / "t.tsv").exists()
+
+
+def test_isolate_applies_to_the_run_and_is_checked_before_it(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need_isolation("bubblewrap")
+    project.write("look.yaml", "weft: 1\ntasks: {a: {command: 'ls / > seen', outputs: [seen]}}\n")
+    assert project.weft("run", "look.yaml", "--isolate", "bubblewrap", "-q").code == 0
+    assert "boot" not in (project.folder / "seen").read_text()
+    isolated = "weft: 1\ntasks: {a: {command: 'true', isolate: bubblewrap}}\n"
+    project.write("isolated.yaml", isolated)
+    checked = "check", "isolated.yaml", "--on", "machines.yaml"
+    assert project.weft(*checked).code == 0
+    monkeypatch.setenv("PATH", str(project.folder))
+    find_isolation_problem.cache_clear()
+    said = "bwrap is not installed on this host; install it: apt-get install bubblewrap"
+    refused(project.weft(*checked), 2, "isolated.yaml:2:", "task 'a' cannot be isolated", said)
+    refused(project.weft("run", "isolated.yaml"), 2, "task 'a' cannot be isolated", said)
+    find_isolation_problem.cache_clear()

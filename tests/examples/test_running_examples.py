@@ -13,12 +13,13 @@ import pytest
 
 import weft
 from architecture.package import environment
+from isolation_tools import need_isolation
 from patience import PATIENCE_S
 from weft import task
 from weft.engine.history import History
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-FOLDERS = {"convergence", "functions", "words"}
+FOLDERS = {"convergence", "functions", "isolated", "words"}
 QUICK = {"step_s": 0.01, "slowness": 40}
 """Parameters with which the example's solver sleeps less."""
 ATTIC = 2
@@ -101,6 +102,15 @@ def test_scripts_count_words_in_a_growing_graph(tmp_path):
     assert (folder / "most").read_text().splitlines() == ["31 the", "10 and", "8 a", "8 is", "7 cloth"]
     completed = Counter(each.kind for each in history.attempts.values() if each.ending == "completed")
     assert completed == {"split": 1, "count": 3, "merge": 1}
+
+
+def test_isolated_programs_see_only_their_own_files(tmp_path):
+    need_isolation("bubblewrap")
+    folder, _, _ = run_copy("isolated", tmp_path)
+    lines, words, files, home, network, processes = (folder / "report").read_text().splitlines()
+    assert (lines, words, files, home) == ("lines: 2", "words: 14", "files: seen ", "home: 0 files")
+    assert network == "network interfaces: lo "
+    assert int(processes.removeprefix("processes: ")) < 10
 
 
 def test_the_example_with_python_functions_gives_their_results(tmp_path):

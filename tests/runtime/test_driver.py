@@ -40,6 +40,9 @@ class ScriptedBackend:
     def execute(self, commands):
         self.log += [type(command).__name__ for command in commands]
 
+    def confirm_ends(self, attempts):
+        self.log.append(f"confirmed {list(attempts)}")
+
     def poll(self, timeout_s):
         self.waited_s.append(timeout_s)
         events, self.events = self.events, []
@@ -55,6 +58,8 @@ class Parts:
         self.log = []
         self.now_s = 0.0
         self.scheduled = []
+        self.commits = 0
+        self.durable = float("inf")
 
     def now(self):
         return self.now_s
@@ -84,6 +89,15 @@ class Parts:
 
     def commit(self):
         self.log.append("commit")
+        self.commits += 1
+        return self.commits
+
+    def request_sync(self, position):
+        self.log.append(f"sync {position}")
+
+    def wait_until_durable(self):
+        self.log.append("wait")
+        self.durable = self.commits
 
 
 @pytest.fixture

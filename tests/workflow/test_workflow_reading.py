@@ -18,6 +18,7 @@ from weft.workflow.task import (
     Environment,
     IndexRange,
     Input,
+    Isolation,
     JobSpec,
     MeasuredSeconds,
     Output,
@@ -162,6 +163,10 @@ KEYS = {
     "environment: {container: image}": {"job": JobSpec(environment=Environment(container="image"))},
     "environment: {conda: env.yaml}": {"job": JobSpec(environment=Environment(conda="env.yaml"))},
     "environment: {modules: [gcc, mpi]}": {"job": JobSpec(environment=Environment(modules=("gcc", "mpi")))},
+    "isolate: unshare": {"job": JobSpec(isolate=Isolation(tool="unshare"))},
+    "isolate: {network: true, read: [/data]}": {
+        "job": JobSpec(isolate=Isolation(tool="bubblewrap", network=True, read=("/data",)))
+    },
     "{prolog: p, wrapper: w, epilog: e, selector: s, evaluator: v}": {
         "job": JobSpec(prolog="p", wrapper="w", epilog="e", selector="s", evaluator="v")
     },

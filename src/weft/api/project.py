@@ -222,6 +222,7 @@ def send_request(
     until_s = time.monotonic() + patience_s
     while time.monotonic() < until_s and opened.engine is not None:
         if (reply := requests.reply(number)) is not None:
+            opened.database.sync_now()  # it must survive a power failure before the user relies on it
             return reply
         time.sleep(_PAUSE_S)
     if requests.withdraw(number):

@@ -28,6 +28,7 @@ from weft.api.request import (
     load_machines,
     load_workflows,
 )
+from weft.backends.attempt.isolation import check_isolation
 from weft.backends.layout import ProjectLayout
 from weft.engine.engine import Engine
 from weft.engine.journal import JournalEntry
@@ -48,6 +49,9 @@ from weft.runtime.budget import PlanningBudget
 from weft.runtime.driver import Listener
 from weft.runtime.execution import Execution, ExecutionOutcome, check_backend, open_project
 from weft.runtime.lock import Lock
+from weft.workflow.file_format import make_isolation
+from weft.workflow.task import Isolation
+from weft.workflow.workflow import isolate_tasks
 
 if TYPE_CHECKING:
     from weft.api.plan import PlannedWorkflow
@@ -227,6 +231,7 @@ def run(
     arrivals: str | Path | None = None,
     seed: int = 0,
     fresh: bool = False,
+    isolate: Isolation | str | Mapping[str, Any] | None = None,
     format_name: str | None = None,
     command: Sequence[str] = (),
     watch: Watcher | None = None,
@@ -239,6 +244,8 @@ def run(
     earlier runs are reused, unless ``fresh``. ``until`` names the last tasks to run; ``most_nodes`` limits
     the nodes of every machine; ``keep_going`` continues with tasks that do not depend on a failed one. Search
     planners use ``plan_time_s`` (default 2) or ``plan_steps`` for the first plan and for each re-planning.
+    ``isolate`` isolates the tasks that do not state it themselves: ``"bubblewrap"``, ``"unshare"``, or a
+    mapping as in a workflow file.
 
     ``watch`` receives the execution before it starts. ``interrupted`` is called several times per second;
     when it returns True, all programs are stopped and ``resume`` can continue. Without it, Ctrl-C stops the
@@ -248,13 +255,17 @@ def run(
     """
     spending = PlanningBudget(time_s=plan_time_s, steps=plan_steps)
     layout = find_project(project)
+    isolation = None if isolate is None else make_isolation(isolate)
     loaded = load_workflows(workflows, layout, params or {}, format_name, until)
     coming, more = load_arrivals(arrivals, layout, seed)
     flows = {**loaded.flows, **more.flows}
+    if isolation is not None:
+        flows = {key: isolate_tasks(flow, isolation) for key, flow in flows.items()}
     if not flows:
         raise InvalidInput("no workflow to run", advice="name a workflow, or a file with arrivals")
     platform = load_machines(on, most_nodes)
     check_backend(platform)
+    check_isolation(flows.values())
     chosen = make_policy(policy)
     request = compile_request(flows, platform, {**loaded.folders, **more.folders})
     if chosen.needs_plan:

@@ -100,6 +100,9 @@ class Backend(Protocol):
     def poll(self, timeout_s: float) -> list[Event]:
         """Return new events; without any, wait for at most ``timeout_s``."""
 
+    def confirm_ends(self, attempts: Sequence[int]) -> None:
+        """Drop all records of the ends of these attempts: they are in the journal, and on disk."""
+
     def find(self, attempts: Sequence[RecoveredAttempt]) -> None:
         """Re-attach to the attempts of an engine that stopped or died; ``poll`` reports their state."""
 

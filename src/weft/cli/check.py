@@ -33,7 +33,8 @@ def command(files: tuple[str, ...], platform: str | None, as_json: bool) -> None
 
     This includes what `weft run` would reject: file names outside the task directory, and settings of local
     machines. Input files that do not exist and that no task produces are noted; so are, with --on and
-    machines that have a backend, tasks without a program. Exit code 0: no problems; 2: problems, each with
+    machines that have a backend, tasks without a program; tasks that cannot be isolated there are problems.
+    Exit code 0: no problems; 2: problems, each with
     position, value, rule and advice; 3: with --on, some task can run on no machine.
     """
     from weft.errors import Infeasible, InvalidInput, Problem, SourceLocation
@@ -101,9 +102,12 @@ def _check_file(name: str, machines: Platform | None) -> dict[str, Any]:
         f"({reader.name}); no problems"
     )
     if machines is not None:
+        from weft.backends.attempt.isolation import check_isolation
         from weft.instance.compilation import compile_instance
 
         compile_instance(graph, machines)
+        if all("kind" in machine.backend for machine in machines.machines):
+            check_isolation([graph.workflow])
         summary += f"; every task can run on {machines.name}"
     return {
         "file": name,

@@ -35,6 +35,11 @@ from weft.cli.terminal import stage
 @click.option(
     "--until", multiple=True, metavar="TASK", help="Run only TASK and its predecessors; may be repeated."
 )
+@click.option(
+    "--isolate",
+    type=click.Choice(["none", "bubblewrap", "unshare"]),
+    help="Isolate the tasks that do not state `isolate` themselves: only declared files, no network.",
+)
 @options.policy
 @options.planner
 @options.preset
@@ -54,6 +59,7 @@ def command(
     dry_run: bool,
     keep_going: bool,
     retries: int | None,
+    isolate: str | None,
     policy: str,
     preset: str,
     fresh: bool,
@@ -82,7 +88,8 @@ def command(
         from weft.cli.driver import drive_run
     drive_run(
         run, as_json=as_json, quiet=quiet, report=report, trace=trace, workflows=workflows, policy=policy,
-        preset=preset, arrivals=arrivals, keep_going=keep_going, retries=retries, fresh=fresh, **planning,
+        preset=preset, arrivals=arrivals, keep_going=keep_going, retries=retries, fresh=fresh,
+        isolate=isolate, **planning,
     )  # fmt: skip
 
 

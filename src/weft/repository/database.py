@@ -1,29 +1,38 @@
 """The SQLite database of a project: schema, transactions, and error messages for users.
 
 Changes of an engine are queued and written by ``commit`` in one transaction, so after a crash all or none of
-them are in the file. In WAL mode, readers in other processes and the engine do not block each other. With
-``synchronous=NORMAL``, committed transactions survive the death of the process; after a power failure the
-last ones may be lost, but the file stays consistent.
+them are in the file. In WAL mode, readers in other processes and the engine do not block each other.
+Committed transactions survive the death of the process at once, and a power failure when the thread of
+``GroupCommit`` has synced them (``Database.durable``). After a power failure the last transactions may be
+missing, but the file is consistent and holds no transaction without all earlier ones.
+
+While another process has locked the database, an engine waits and says so.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self, TypeVar
 from urllib.parse import quote
 
+from weft.backends.attempt.file_sync import is_sync_enabled
 from weft.backends.layout import make_state_folder
 from weft.engine.stored_fields import DAMAGE, decode_record, describe_error
 from weft.errors import InvalidInput, SourceLocation, WeftError
+from weft.repository.group_commit import GroupCommit
 
 _Record = TypeVar("_Record")
+_Result = TypeVar("_Result")
+_log = logging.getLogger(__name__)
 
 APPLICATION_ID = 0x77656674
 """SQLite's ``application_id``: the letters "weft"."""
@@ -150,11 +159,15 @@ class StorageProblem(WeftError):
     """The database cannot be read or written, although its content is valid."""
 
 
+def _primary_code(error: sqlite3.Error) -> int | None:
+    """Return the primary result code, the low byte; errors raised by the sqlite3 module itself have none."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return None if code is None else int(code) & 0xFF
+
+
 def explain_sqlite_error(error: sqlite3.Error, path: Path) -> WeftError:
     """Return an error for the user that names the file, and advice where known."""
-    # The low byte is the primary result code. Errors raised by the sqlite3 module itself have no code.
-    code = getattr(error, "sqlite_errorcode", None)
-    kind = None if code is None else code & 0xFF
+    kind = _primary_code(error)
     if kind in _DAMAGED:
         what = f"the file is damaged or not a database: {error}"
         return InvalidInput(what, advice=_RESTORE, location=SourceLocation(file=str(path)))
@@ -190,31 +203,121 @@ _WAL_PAGES = 4_000
 """Number of WAL pages (4 KiB) after which SQLite moves them into the database file."""
 
 _BUSY_S = 10.0
-"""Seconds to wait while another process writes."""
+"""Seconds for which a command waits while another process has locked the database."""
 
+_ENGINE_BUSY_S = 0.5
+"""The same for one try of an engine, which repeats it without limit; signals are handled in between."""
+
+_SAY_AFTER_S, _SAY_EVERY_S = 3.0, 60.0
+"""Seconds after which an engine reports that it waits, and between two such messages."""
+
+_LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+_NO_SPACE = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
+_EXCLUSIVE = "mode=rw exclusive"
+"""Way to open a database on a full disk: locked for all others, without shared memory."""
 _Row = Sequence[Any]
+
+
+def wait_until_unlocked(path: Path, action: Callable[[], _Result]) -> _Result:
+    """Return the result of ``action``, which is repeated while another process has locked the database.
+
+    After a few seconds, and then once a minute, a warning says what is waited for.
+    """
+    say_at_s = time.monotonic() + _SAY_AFTER_S
+    while True:
+        try:
+            return action()
+        except sqlite3.OperationalError as error:
+            if _primary_code(error) not in _LOCKED:
+                raise
+        if time.monotonic() >= say_at_s:
+            _log.warning("waiting: %s is locked by another process; the run continues when it is free", path)
+            say_at_s = time.monotonic() + _SAY_EVERY_S
+        time.sleep(0.01)  # some conflicts are reported without the waiting time of the connection
+
+
+def _log_path(path: Path) -> Path:
+    """Return the path of the write-ahead log of a database."""
+    return path.with_name(f"{path.name}-wal")
 
 
 class Database:
     """An open database. Threads may share it; a forked process may not."""
 
-    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
-        """Wrap a connection; use ``open_database`` to open a file."""
+    def __init__(self, path: Path, connection: sqlite3.Connection, *, engine: bool = False) -> None:
+        """Wrap a connection; use ``open_database`` to open a file. ``engine``: wait while it is locked."""
         self.path = path
         self.commits = 0
         """Number of commits made through this object."""
+        self.position = 0
+        """Number of transactions written through this object, commits included."""
         self._connection = connection
         self.lock = threading.RLock()
         """Lock to hold while queueing rows that must be written by the same commit."""
         self._bulk: dict[str, list[_Row]] = {}
         self._ordered: list[tuple[str, _Row]] = []
         self._failpoint = Failpoint()
+        self._engine = engine
+        self._group: GroupCommit | None = None
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def start_group_commit(self, wake: Callable[[], None]) -> None:
+        """Sync all transactions to the disk in a thread; see ``GroupCommit``.
+
+        Without a write-ahead log, which some file systems do not support, SQLite itself syncs each of them.
+        """
+        if is_sync_enabled() and _log_path(self.path).exists():
+            self._group = GroupCommit(_log_path(self.path), wake)
+            self._group.add(self.position)
+
+    def stop_group_commit(self) -> None:
+        """Sync the transactions written so far and end the thread; ``wake`` is not called any more."""
+        if self._group is not None:
+            self._group.close()
+
+    @property
+    def durable(self) -> int:
+        """Return the position up to which transactions are on disk; raise StorageProblem if a sync failed."""
+        self._check_sync()
+        return self.position if self._group is None else self._group.durable
+
+    def request_sync(self, position: int) -> None:
+        """Make the transactions up to a position durable without delay."""
+        if self._group is not None:
+            self._group.request(position)
+
+    def wait_until_durable(self) -> None:
+        """Return when everything that was written is on disk; raise StorageProblem if a sync failed."""
+        if self._group is not None:
+            self._group.wait(self.position)
+        self._check_sync()
+
+    def _check_sync(self) -> None:
+        if self._group is not None and (problem := self._group.problem) is not None:
+            raise StorageProblem(
+                f"{_log_path(self.path)}: the last changes may not be on the disk: {problem.strerror}; check "
+                "the disk, then continue with `weft resume`"
+            )
+
+    def sync_now(self) -> None:
+        """Make all committed transactions durable, also those of other processes; raises StorageProblem."""
+        if not is_sync_enabled():
+            return
+        try:
+            log = os.open(_log_path(self.path), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return  # SQLite has synced it when it moved its content into the database
+        try:
+            os.fdatasync(log)
+        except OSError as error:
+            raise StorageProblem(f"{_log_path(self.path)}: {error.strerror}; check the disk") from None
+        finally:
+            os.close(log)
 
     def queue_insert(self, statement: str, row: _Row) -> None:
         """Queue an INSERT for the next commit, which writes the rows of each statement together.
@@ -250,16 +353,24 @@ class Database:
         """Context manager that makes the ``execute_now`` calls of its block one transaction."""
         connection = self._connection
         with self.lock:
+            self._check_sync()
             try:
-                connection.execute("BEGIN IMMEDIATE")
+                self._repeat(lambda: connection.execute("BEGIN IMMEDIATE"))
                 yield
-                connection.execute("COMMIT")
+                self._repeat(lambda: connection.execute("COMMIT"))
             except BaseException as error:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 if isinstance(error, sqlite3.Error):
                     raise explain_sqlite_error(error, self.path) from error
                 raise
+            self.position += 1
+            if self._group is not None:
+                self._group.add(self.position)
+
+    def _repeat(self, action: Callable[[], _Result]) -> _Result:
+        """Return the result of a statement; an engine repeats it while the database is locked."""
+        return wait_until_unlocked(self.path, action) if self._engine else action()
 
     def execute_now(self, statement: str, row: _Row = ()) -> int:
         """Execute a change immediately; return the number of the row that an INSERT added."""
@@ -289,7 +400,8 @@ class Database:
         """Execute a statement immediately; return its rows, and the number of the row an INSERT added."""
         with self.lock:
             try:
-                done = self._connection.execute(statement, [storable(value) for value in values])
+                stored = [storable(value) for value in values]
+                done = self._repeat(lambda: self._connection.execute(statement, stored))
                 return done.fetchall(), done.lastrowid or 0
             except sqlite3.Error as error:
                 raise explain_sqlite_error(error, self.path) from error
@@ -307,6 +419,7 @@ class Database:
 
     def close(self) -> None:
         """Close the file; queued changes are discarded."""
+        self.stop_group_commit()
         with self.lock:
             self._connection.close()
 
@@ -332,7 +445,7 @@ def _restore_text(value: Any) -> Any:
 
 
 def open_database(path: Path, *, create: bool = False) -> Database:
-    """Open a database; with ``create``, make the file and its folder if missing.
+    """Open a database; with ``create``, for an engine: make the file and its folder if missing.
 
     Raises InvalidInput for a file that is missing, damaged, of another program or version; StorageProblem if
     a valid file cannot be used.
@@ -344,8 +457,11 @@ def open_database(path: Path, *, create: bool = False) -> Database:
         raise InvalidInput(f"no file '{path}'", advice=advice)
     failure: sqlite3.Error | None = None
     for how in ("mode=rwc",) if create else _read_modes(path):
+        # The shared memory of the write-ahead log needs space; a locked database does without it.
+        if how == _EXCLUSIVE and (failure is None or _primary_code(failure) not in _NO_SPACE):
+            continue
         try:
-            return Database(path, _connect(path, how, create=create))
+            return Database(path, _connect(path, how, create=create), engine=create)
         except sqlite3.OperationalError as error:
             # A file without write permission is opened read-only; the first error is the one to report.
             failure = failure or error
@@ -363,23 +479,27 @@ def _make_folder(path: Path) -> None:
 
 
 def _read_modes(path: Path) -> list[str]:
-    """Return the modes in which to try to open a file, best first; ``immutable`` only without a WAL file."""
-    changes = path.with_name(path.name + "-wal")
-    return ["mode=rw", "mode=ro", *([] if changes.exists() else ["immutable=1"])]
+    """Return the modes in which to try to open a file, best first; ``immutable`` only if its log is empty."""
+    log = _log_path(path)
+    changed = log.exists() and log.stat().st_size > 0
+    return ["mode=rw", "mode=ro", _EXCLUSIVE if changed else "immutable=1"]
 
 
 def _connect(path: Path, how: str, *, create: bool) -> sqlite3.Connection:
-    address = f"file:{quote(str(path.absolute()))}?{how}"
+    address = f"file:{quote(str(path.absolute()))}?{how.partition(' ')[0]}"
     # ``Database.lock`` ensures that only one thread at a time uses the connection.
     connection = sqlite3.connect(
-        address, uri=True, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
+        address,
+        uri=True,
+        timeout=_ENGINE_BUSY_S if create else _BUSY_S,
+        isolation_level=None,
+        check_same_thread=False,
     )
     try:
+        if how == _EXCLUSIVE:
+            connection.execute("PRAGMA locking_mode=EXCLUSIVE")
         if create:
-            connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute("PRAGMA synchronous=NORMAL")
-            connection.execute(f"PRAGMA wal_autocheckpoint={_WAL_PAGES}")
-            _make_tables(connection)
+            wait_until_unlocked(path, lambda: _prepare(connection))
         _check_version(path, connection)
     except BaseException:
         connection.close()
@@ -387,16 +507,32 @@ def _connect(path: Path, how: str, *, create: bool) -> sqlite3.Connection:
     return connection
 
 
+def _prepare(connection: sqlite3.Connection) -> None:
+    """Set the modes of an engine's connection, and create the tables of a new database."""
+    (mode,) = connection.execute("PRAGMA journal_mode=WAL").fetchone()
+    connection.execute(f"PRAGMA synchronous={'NORMAL' if mode == 'wal' else 'FULL'}")
+    connection.execute(f"PRAGMA wal_autocheckpoint={_WAL_PAGES}")
+    # Copies the log of an engine that died into the database, where it is written and synced anew: after a
+    # failed sync, the log may show content that is not on the disk.
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    _make_tables(connection)
+
+
 def _make_tables(connection: sqlite3.Connection) -> None:
     if _query_number(connection, "PRAGMA application_id") or _query_number(connection, _COUNT_TABLES):
         return
     connection.execute("BEGIN IMMEDIATE")
-    if not _query_number(connection, _COUNT_TABLES):  # Another process may have created them first.
-        for statement in TABLES:
-            connection.execute(statement)
-        connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
-    connection.execute("COMMIT")
+    try:
+        if not _query_number(connection, _COUNT_TABLES):  # Another process may have created them first.
+            for statement in TABLES:
+                connection.execute(statement)
+            connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
 
 
 def _check_version(path: Path, connection: sqlite3.Connection) -> None:

@@ -121,9 +121,23 @@ class JournalStore:
                 _SNAPSHOT, (self.execution, entry.sequence, encode_json(take_snapshot(state)))
             )
 
-    def commit(self) -> None:
-        """Write the queued entries; afterwards their commands may be executed."""
+    def commit(self) -> int:
+        """Write the queued entries and return their position; afterwards their commands may be executed."""
         self.database.commit()
+        return self.database.position
+
+    @property
+    def durable(self) -> int:
+        """Return the position up to which all entries are on disk; raise StorageProblem if a sync failed."""
+        return self.database.durable
+
+    def request_sync(self, position: int) -> None:
+        """Make the entries up to a position durable without delay."""
+        self.database.request_sync(position)
+
+    def wait_until_durable(self) -> None:
+        """Return when all committed entries are on disk."""
+        self.database.wait_until_durable()
 
     def header(self, execution: int) -> JournalHeader:
         """Return the journal header of an execution; raise InvalidInput if there is no such execution."""

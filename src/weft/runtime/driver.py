@@ -4,6 +4,10 @@ The loop passes events of the backend, timers, arrivals, plans and user requests
 engine's decisions to the journal, all entries of a turn in one transaction, and only then executes their
 commands. An engine that is killed at any moment can therefore be rebuilt from the journal; commands without
 an answer are executed again.
+
+A transaction survives a power failure only some milliseconds later, when it has been synced to the disk. Most
+commands need not wait for that. Commands that use, publish or remove what an ended program has left are held
+until its end is on disk (``HeldCommands``).
 """
 
 from __future__ import annotations
@@ -12,11 +16,12 @@ import heapq
 import math
 import threading
 import time
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from itertools import count
-from typing import Protocol
+from typing import Any, Protocol
 
 from weft.backends.backend import Backend
 from weft.engine import messages as cm
@@ -105,8 +110,18 @@ class JournalSink(Protocol):
     def append(self, entry: JournalEntry, state: EngineState) -> None:
         """Add an entry; ``state`` is the state of the engine after it."""
 
-    def commit(self) -> None:
-        """Write all entries since the last commit to disk in one transaction."""
+    def commit(self) -> int:
+        """Write all entries since the last commit in one transaction; return their position."""
+
+    @property
+    def durable(self) -> int:
+        """Return the position up to which all entries are on disk; raise StorageProblem if a sync failed."""
+
+    def request_sync(self, position: int) -> None:
+        """Make the entries up to a position durable without delay; the backend is woken when they are."""
+
+    def wait_until_durable(self) -> None:
+        """Return when all committed entries are on disk; raise StorageProblem if a sync failed."""
 
 
 class RequestSource(Protocol):
@@ -167,6 +182,111 @@ class StandstillRule:
         return now - self._quiet_since_s >= _PATIENCE_S
 
 
+_OWN_END = (cm.StageOut, cm.CleanUp)
+_INPUTS = (cm.StageIn, cm.Start)
+_ORDERED = frozenset({cm.Assign, cm.Settle, cm.Signal, cm.Cancel, cm.CloseAttempt, *_OWN_END, *_INPUTS})
+"""Commands that a backend must get in the order of the journal if they are about the same task."""
+
+_TaskKey = tuple[int, int]
+"""Run and task."""
+_Subject = tuple[int | None, _TaskKey | None]
+"""Attempt and task that a command is about; None: it names none, or the attempt is closed."""
+
+
+class HeldCommands:
+    """Commands that wait until the ends of the programs they rely on are on disk.
+
+    StageOut and CleanUp publish and remove files of an ended program: they rely on its end. StageIn and Start
+    rely on the ends of the task's direct predecessors, whose products they use, and of its earlier attempts;
+    in later iterations of a loop, on all ends of the run. All other commands may be executed at once, except
+    for those about a task of which a command is held. Held commands are released in the order of the journal.
+    """
+
+    def __init__(self, state: EngineState) -> None:
+        self._state = state
+        self._ends: deque[tuple[int, int, _TaskKey | None]] = deque()
+        """Ends that are not on disk yet, oldest first: position in the journal, attempt, task if known."""
+        self._position_of: dict[_TaskKey, int] = {}
+        """By task: the position of its last end that is not on disk yet."""
+        self._queue: deque[tuple[int, cm.Command, _Subject]] = deque()
+        """Held commands, each with the position that must be on disk before it; positions never decrease."""
+        self._held: Counter[int | _TaskKey | None] = Counter()
+        """Number of held commands by attempt and by task."""
+
+    @property
+    def position(self) -> int:
+        """Return the position that must be on disk before all held commands; 0: no command is held."""
+        return self._queue[-1][0] if self._queue else 0
+
+    def add_end(self, position: int, attempt: int, task: _TaskKey | None) -> None:
+        """Add the end of a program, which was written to the journal at a position."""
+        self._ends.append((position, attempt, task))
+        if task is not None:
+            self._position_of[task] = position
+
+    def pass_on(self, commands: Sequence[cm.Command]) -> Sequence[cm.Command]:
+        """Return the commands that may be executed now; the others are held."""
+        if not self._ends and not self._queue:
+            return commands
+        return [command for command in commands if not self._hold(command)]
+
+    def release(self, durable: int) -> list[cm.Command]:
+        """Remove and return the held commands that rely only on entries up to a position."""
+        found: list[cm.Command] = []
+        while self._queue and self._queue[0][0] <= durable:
+            _, command, subject = self._queue.popleft()
+            self._held.subtract(subject)
+            found.append(command)
+        if not self._queue:
+            self._held.clear()
+        return found
+
+    def confirmed(self, durable: int) -> list[int]:
+        """Remove the ends up to a position, which is on disk; return their attempts."""
+        found: list[int] = []
+        while self._ends and self._ends[0][0] <= durable:
+            position, attempt, task = self._ends.popleft()
+            found.append(attempt)
+            if task is not None and self._position_of.get(task) == position:
+                del self._position_of[task]
+        return found
+
+    def _hold(self, command: cm.Command) -> bool:
+        if type(command) not in _ORDERED:
+            return False
+        subject = self._subject(command)
+        needed = self._needed(command, subject[1])
+        if not needed and not self._held[subject[0]] and not self._held[subject[1]]:
+            return False
+        self._queue.append((max(needed, self.position), command, subject))
+        self._held.update(each for each in subject if each is not None)
+        return True
+
+    def _needed(self, command: cm.Command, task: _TaskKey | None) -> int:
+        """Return the position that must be on disk before a command; 0: it relies on no end."""
+        if not isinstance(command, (*_OWN_END, *_INPUTS)) or not self._ends:
+            return 0
+        if task is None:
+            return self._ends[-1][0]
+        tasks = {task}
+        if isinstance(command, _INPUTS):
+            run = task[0]
+            tasks |= {(run, each) for each in self._state.runs[run].compiled.before(task[1])}
+            if command.iteration > 1:
+                tasks |= {each for each in self._position_of if each[0] == run}
+        return max(self._position_of.get(each, 0) for each in tasks)
+
+    def _subject(self, command: Any) -> _Subject:
+        if isinstance(command, cm.Settle):
+            return None, (command.run, command.task)
+        if isinstance(command, cm.Start | cm.Assign):
+            return command.attempt, (command.run, command.task)
+        if (attempt := self._state.attempts.get(command.attempt)) is not None:
+            return attempt.number, (attempt.run, attempt.task)
+        closed = (task for _, number, task in self._ends if number == command.attempt)
+        return command.attempt, next(closed, None)
+
+
 class DriverLoop:
     """Loop that connects one engine and one backend until all runs have ended or none can continue."""
 
@@ -198,6 +318,9 @@ class DriverLoop:
         # On a virtual clock all events come from the backend, one per poll; no event means a standstill.
         self._poll = backend.poll if self._virtual else self._collect_events
         self._standstill = StandstillRule(engine, backend, clock, plans)
+        self._held = HeldCommands(engine.state)
+        self._ends: list[tuple[int, _TaskKey | None]] = []
+        """Attempt and task of the ends that the next commit contains; None: the attempt was closed before."""
         self.stuck = False
         """Whether the execution stands still."""
         self.halting = False
@@ -234,15 +357,40 @@ class DriverLoop:
     def turn(self, wait_s: float) -> None:
         """Wait at most ``wait_s`` for events, handle them, commit the journal, and execute the commands."""
         events = self._poll(wait_s)
+        commands: Sequence[cm.Command]
         commands = [command for event in events for command in self._decide(event)]
-        if self._journal is not None:
-            self._journal.commit()  # even without an event: the answer to an invalid request is written
+        ready = commands if self._journal is None else self._record(self._journal, commands)
         if not self.halting:
-            self._execute(commands)
+            self._execute(ready)
         if not self._virtual:
             self.stuck = self._standstill.check_time(expected=bool(self._expected))
         elif not events or (not self._expected and type(events[0]) in _IDLE_EVENTS):
             self.stuck = not events or self._standstill.count_event(commands)
+
+    def _record(self, journal: JournalSink, commands: Sequence[cm.Command]) -> Sequence[cm.Command]:
+        """Commit the entries of a turn; return the commands to execute now, earlier ones first."""
+        position = journal.commit()  # even without an event: the answer to an invalid request is written
+        for attempt, task in self._ends:
+            self._held.add_end(position, attempt, task)
+        self._ends.clear()
+        released = self._release(journal.durable)
+        passed = self._held.pass_on(commands)
+        if self._held.position:
+            journal.request_sync(self._held.position)
+        return [*released, *passed] if released else passed
+
+    def _release(self, durable: int) -> list[cm.Command]:
+        if confirmed := self._held.confirmed(durable):
+            self._backend.confirm_ends(confirmed)
+        return self._held.release(durable)
+
+    def finish(self) -> None:
+        """Wait until the journal is on disk, and execute the commands that were held until then."""
+        if self._journal is not None:
+            self._journal.wait_until_durable()
+            released = self._release(self._journal.durable)
+            if not self.halting:
+                self._execute(released)
 
     def _collect_events(self, wait_s: float) -> list[ev.Event]:
         events = [*self._clock.due(), *self._take_requests(), *self._plans.answers()]
@@ -261,6 +409,9 @@ class DriverLoop:
         engine = self.engine
         if (now := self._clock.now()) < engine.state.now:
             now = engine.state.now  # events of one turn share their time
+        if type(event) is ev.Ended and self._journal is not None:
+            ended = engine.state.attempts.get(event.attempt)
+            self._ends.append((event.attempt, None if ended is None else (ended.run, ended.task)))
         commands = engine.handle(event, now)
         if self._expected:
             self._expected.pop(id(event), None)

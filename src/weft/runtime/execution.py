@@ -298,6 +298,7 @@ class Execution:
             requests=RequestHandler(RequestTable(database), engine, self.number),
             listeners=[self._record_runs, *listeners],
         )
+        database.start_group_commit(self.backend.wake)
 
     @classmethod
     def begin(
@@ -435,6 +436,7 @@ class Execution:
             reason = "; ".join(ending.stuck)
             self.runs.set_state(self.number, run.index, ending.state, at_s=at_s, reason=reason)
         self._database.commit()
+        self.loop.finish()
         return ending
 
     def _record_size(self, run: int) -> None:
@@ -486,6 +488,7 @@ class Execution:
     def close(self) -> None:
         """Release all resources; programs that still run continue, and ``resume`` finds them again."""
         self._planning.close()
+        self._database.stop_group_commit()
         self.backend.close(stop=self._ended_regularly)
         self._database.close()
         self._lock.release()

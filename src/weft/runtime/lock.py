@@ -120,6 +120,7 @@ def _user_name() -> str:
 
 
 _NO_FLOCK = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP)
 _LONGEST_BYTES = 65_536
 _TRIES, _PAUSE_S = 20, 0.01
@@ -154,10 +155,12 @@ class Lock:
 
     def release(self) -> None:
         """Release the lock. With flock the file is kept, because a new file could be locked a second time."""
-        if self._descriptor is not None:
-            os.ftruncate(self._descriptor, 0)
-        elif self._by_name and _read_owner(self.path) == self.owner:
-            self.path.unlink()
+        # Where locks do not work, the file may name another engine by now.
+        if _read_owner(self.path) == self.owner:
+            if self._descriptor is not None:
+                os.ftruncate(self._descriptor, 0)
+            elif self._by_name:
+                self.path.unlink()
         self.forget()
 
     def forget(self) -> None:
@@ -179,7 +182,13 @@ class Lock:
             return
         self.previous_owner = _read_owner(self.path)
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, self.owner.as_text().encode(), 0)
+        try:
+            os.pwrite(descriptor, self.owner.as_text().encode(), 0)
+        except OSError as error:
+            # The kernel lock holds without the name of its owner, and `weft clean` must work on a full disk.
+            if error.errno not in _NO_SPACE:
+                os.close(descriptor)
+                raise
         self._descriptor = descriptor
 
     def _wait_for(self, descriptor: int) -> bool:

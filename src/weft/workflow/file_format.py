@@ -13,7 +13,7 @@ from itertools import pairwise
 from operator import attrgetter
 from typing import Any
 
-from weft.documents import Document, DocumentNode, Reader, expand_braces
+from weft.documents import Document, DocumentNode, Reader, expand_braces, from_python
 from weft.errors import InvalidInput, shorten
 from weft.expressions import Expression, Value, parse
 from weft.fields import (
@@ -41,6 +41,7 @@ from weft.workflow.quantity import Amount, Quantity, Range, Sweep, Values
 from weft.workflow.task import (
     ALL,
     CAUSES,
+    ISOLATED_BY,
     NO_RECOVERY,
     ON_FAILURE,
     Amdahl,
@@ -51,6 +52,7 @@ from weft.workflow.task import (
     Environment,
     IndexRange,
     Input,
+    Isolation,
     JobSpec,
     MeasuredSeconds,
     NodeCounts,
@@ -616,6 +618,40 @@ ENVIRONMENT = Record("an environment", (
 # fmt: on
 
 # fmt: off
+ISOLATION = Record("an isolation", (
+    Field("with", choice(("none", *ISOLATED_BY)), "program that isolates the task; `none`: not isolated",
+          attribute="tool", default_text=f"`{ISOLATED_BY[0]}`"),
+    Field("network", FLAG, "`true`: the program may use the network", default=False),
+    Field("read", TEXTS, "absolute paths outside the task that the program may read", default=()),
+))
+# fmt: on
+
+
+def read_isolation(reader: Reader, node: DocumentNode) -> Isolation | None:
+    """Return the isolation that a word or a mapping states; None after adding a problem."""
+    if isinstance(node.value, dict):
+        return Isolation(**{"tool": ISOLATED_BY[0], **ISOLATION.read(reader, node)})
+    tool = reader.choice(node, ("none", *ISOLATED_BY))
+    return None if tool is None else Isolation(tool=tool)
+
+
+def make_isolation(stated: Isolation | str | Mapping[str, Any]) -> Isolation:
+    """Return the isolation that an option or an argument states; raise InvalidInput if it is invalid."""
+    if isinstance(stated, Isolation):
+        return stated
+    reader = Reader()
+    found = read_isolation(reader, from_python(stated, path=("isolate",)))
+    problems = [*reader.problems, *(found.find_problems() if found is not None else ())]
+    if problems or found is None:
+        raise InvalidInput(problems)
+    return found
+
+
+def _write_isolation(isolation: Isolation) -> object:
+    return ISOLATION.write(isolation) if isolation.network or isolation.read else isolation.tool
+
+
+# fmt: off
 CHECKPOINT = Record("a checkpoint", (
     Field("files", TEXTS, "restart files", required=True, advice="add `files: [...]`"),
     Field("every", _SECONDS, "time between two checkpoints"),
@@ -756,6 +792,12 @@ _ENVIRONMENT = ValueType(
     lambda reader, node: Environment(**ENVIRONMENT.read(reader, node)),
     ENVIRONMENT.write,
 )
+_ISOLATION = ValueType(
+    "`none`, `bubblewrap`, `unshare` or mapping",
+    any_of({"enum": ["none", *ISOLATED_BY]}, ISOLATION.shape()),
+    read_isolation,
+    _write_isolation,
+)
 _INPUTS = ValueType(
     "list of files",
     list_shape(any_of(TEXT_SHAPE, INPUT.shape())),
@@ -823,6 +865,9 @@ TASK = Record("a task", (
     _job_field("environment",
                "`{container: IMAGE}`, `{conda: FILE}` or `{modules: [gcc]}` around the command",
                _ENVIRONMENT),
+    _job_field("isolate",
+               "`bubblewrap` or `unshare`: the program sees only declared files, and no network",
+               _ISOLATION),
     _job_field("prolog", "command that prepares the machine before the task"),
     _job_field("wrapper", "command that runs the task"),
     _job_field("epilog", "command that cleans up after the task"),
@@ -1038,6 +1083,7 @@ WORKFLOW_RECORDS = {
     "output": OUTPUT,
     "speedup": SPEEDUP,
     "environment": ENVIRONMENT,
+    "isolate": ISOLATION,
     "checkpoint": CHECKPOINT,
     "contract": CONTRACT,
     "loop": LOOP,

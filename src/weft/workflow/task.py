@@ -93,6 +93,33 @@ class Environment:
     modules: tuple[str, ...] = ()
 
 
+ISOLATED_BY = ("bubblewrap", "unshare")
+"""Programs that isolate a task."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Isolation:
+    """How the program of a task is separated from the files, processes and network of its host."""
+
+    tool: str
+    """``bubblewrap``, ``unshare``, or ``none``: not isolated, also if the run isolates all others."""
+    network: bool = False
+    """Whether the program may use the network."""
+    read: tuple[str, ...] = ()
+    """Absolute paths of the host that the program may read, besides its own files and the system."""
+
+    def find_problems(self) -> Iterator[Problem]:
+        """Yield the problems of this record."""
+        for path in self.read:
+            if not path.startswith("/") or not path.strip("/") or "\0" in path or ".." in path.split("/"):
+                rule = "must be an absolute path below /, without `..`"
+                yield Problem(what=f"isolate: read {path!r}", rule=rule, path=("isolate", "read"))
+        if self.tool == "none" and (self.network or self.read):
+            what = "`network` or `read` of a task that is not isolated"
+            advice = f"write `with: {ISOLATED_BY[0]}`, or remove them"
+            yield Problem(what=what, advice=advice, path=("isolate",))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
     """What a task executes. A command text is run by a shell, a tuple without one."""
@@ -106,6 +133,8 @@ class JobSpec:
     stdout: str | None = None
     stderr: str | None = None
     environment: Environment | None = None
+    isolate: Isolation | None = None
+    """Isolation of the program; None: as the run says, by default none."""
     prolog: str | None = None
     """User command that prepares the machine before the task."""
     wrapper: str | None = None
@@ -378,6 +407,8 @@ class Task:
             yield from self._count_faults()
         if self.recovery is not NO_RECOVERY:
             yield from self.recovery.find_problems()
+        if self.job is not None and self.job.isolate is not None:
+            yield from self.job.isolate.find_problems()
         if self.speedup is not None:
             yield from self._speedup_faults(self.speedup)
         for code in self.outcomes:

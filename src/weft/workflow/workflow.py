@@ -19,7 +19,7 @@ from weft.expressions.tree import Compare, ExpressionNode, ListOf, Literal, Name
 from weft.records import dataclass
 from weft.workflow.cycles import find_cycle, topological_order
 from weft.workflow.quantity import Quantity, Sweep, constant_value, growth_file
-from weft.workflow.task import RESERVED_CODES, Task
+from weft.workflow.task import RESERVED_CODES, Isolation, Task
 
 ON_EXHAUSTED = ("fail", "continue")
 
@@ -165,6 +165,17 @@ def set_params(workflow: Workflow, changes: Mapping[str, Parameter]) -> Workflow
     if problems:
         raise InvalidInput(problems)
     return replace(workflow, params={**workflow.params, **changes})
+
+
+def isolate_tasks(workflow: Workflow, isolation: Isolation) -> Workflow:
+    """Return the workflow with every program isolated whose task does not state ``isolate`` itself."""
+
+    def isolate(task: Task) -> Task:
+        if task.job is None or task.job.isolate is not None:
+            return task
+        return replace(task, job=replace(task.job, isolate=isolation))
+
+    return replace(workflow, tasks=tuple(map(isolate, workflow.tasks)))
 
 
 _OWN = "exit_code"

@@ -88,7 +88,7 @@ class Transport(Protocol):
         """Send a signal to a program."""
 
     def forget(self, machine: int, attempt: int) -> None:
-        """Drop the stored end of an attempt's program, because the journal contains it now."""
+        """Drop the stored end of an attempt's program, because it is in the journal, on disk."""
 
     def flush(self) -> None:
         """Send buffered requests."""
@@ -130,10 +130,8 @@ class ProgramBackend:
         self._survivors = SurvivingPrograms()
         self._finishing: set[int] = set()
         """Attempts whose outputs are being collected in a thread."""
-        self._unreported: list[ActiveAttempt] = []
-        """Attempts whose end is returned by the next ``poll``."""
-        self._reported: list[ActiveAttempt] = []
-        """Attempts whose end was returned by the last ``poll``; at the next one it is in the journal."""
+        self._unconfirmed: dict[int, int] = {}
+        """By attempt: its machine. The transport keeps the end of its program until it is confirmed."""
         self._threads = _StagingThreads()
         self._poller = select.poll()
         self._poller.register(self._threads.descriptor, select.POLLIN)
@@ -325,9 +323,6 @@ class ProgramBackend:
 
     def poll(self, timeout_s: float) -> list[ev.Event]:
         """Return new events; without any, wait for at most ``timeout_s``."""
-        # The ends of the last call are in the journal now; the transport may drop them.
-        for attempt in self._reported:
-            self._transport.forget(attempt.machine, attempt.number)
         self._records.write_pending()
         self._transport.flush()
         if self._events or self._threads.has_results:
@@ -345,8 +340,13 @@ class ProgramBackend:
         self._transport.flush()
         found = list(self._events)
         self._events.clear()
-        self._reported, self._unreported = self._unreported, []
         return found
+
+    def confirm_ends(self, attempts: Sequence[int]) -> None:
+        """Let the transport drop the ends of these attempts: they are in the journal, and on disk."""
+        for number in attempts:
+            if (machine := self._unconfirmed.pop(number, None)) is not None:
+                self._transport.forget(machine, number)
 
     def _process(self, reports: Iterable[ProgramReport]) -> None:
         for report in reports:
@@ -396,7 +396,7 @@ class ProgramBackend:
             self._events.append(ev.TasksAdded(run=attempt.run, lines=lines))
         self._events.append(add_measured_times(attempt, ended) if attempt.inherited else ended)
         if attempt.launched:
-            self._unreported.append(attempt)
+            self._unconfirmed[attempt.number] = attempt.machine
 
     # Start and end of the engine.
 

@@ -44,7 +44,7 @@ from weft.expressions import Value
 from weft.platform.machine import Machine
 from weft.records import dataclass, message
 from weft.urls import is_url
-from weft.workflow.task import NO_RECOVERY, Environment, JobSpec, Task, TaskKind
+from weft.workflow.task import ISOLATED_BY, NO_RECOVERY, Environment, Isolation, JobSpec, Task, TaskKind
 
 _is_plain = re.compile(r"[A-Za-z0-9_@%+=:,./-]+").fullmatch
 
@@ -76,6 +76,8 @@ class RenderedJob:
     declared: Mapping[str, str]
     """Environment variables declared by the task."""
     environment: Environment | None = None
+    isolation: Isolation | None = None
+    """How the program is isolated; None: it is not."""
     outputs: tuple[str, ...] = ()
     version: str = ""
     identity: str = ""
@@ -201,6 +203,7 @@ class CommandTemplate:
     """Whether the command calls a Python function."""
     words: tuple[str, ...]
     """Unsubstituted words that may name files in the workflow's folder."""
+    isolation: Isolation | None
     ready: RenderedCommand | None
     """The rendered command if no field has to be substituted."""
     env: dict[str, str]
@@ -224,6 +227,7 @@ def compile_template(task: Task) -> CommandTemplate:
         surroundings=surroundings,
         calls=calls,
         words=_file_words(job),
+        isolation=job.isolate if job.isolate is not None and job.isolate.tool in ISOLATED_BY else None,
         ready=_render_fixed(job) if fixed and runs else None if runs else NO_COMMAND,
         env=_check_variables(job, task.name),
     )
@@ -503,6 +507,7 @@ def render_job(
         command=rendered.meaning,
         declared=template.env,
         environment=template.job.environment,
+        isolation=template.isolation,
         outputs=tuple(renderer.outputs),
         version=template.job.version or "",
         identity=f"{relative}:{compiled.names[start.task]}:{start.iteration}",

@@ -17,6 +17,7 @@ from weft.backends.attempt.checkpoints import keep_checkpoint
 from weft.backends.attempt.command import monitored_files
 from weft.backends.attempt.content import Interrupted, interruptible
 from weft.backends.attempt.external_files import publish, publish_as
+from weft.backends.attempt.file_sync import sync_files
 from weft.backends.attempt.inputs import output_names, refuse_redirection, start_values
 from weft.backends.attempt.safe_paths import StagingProblem, split_name
 from weft.backends.attempt.staging import collect_outputs
@@ -32,6 +33,8 @@ from weft.records import dataclass
 from weft.workflow.templates import fill_template
 
 _RERUN_CODE, _CHECKPOINTED_CODE = 99, 85
+_SANDBOX_DEPTH = 5
+"""Number of directories above a working directory that weft may have created."""
 _INTERVAL_S = 1.0
 _LEAST, _MOST = 1e-6, 0.999
 """Bounds of the share of the work that restart files are estimated to hold: above 0, below 1."""
@@ -161,6 +164,8 @@ class AttemptFinisher:
     def __init__(self, context: ProjectContext, records: AttemptRecords) -> None:
         self._context = context
         self._records = records
+        self._synced: set[Path] = set()
+        """Directories above working directories whose entries were synced to the disk."""
 
     def needs_no_files(self, attempt: ActiveAttempt) -> bool:
         """Return whether an attempt has no outputs and no restart files."""
@@ -221,6 +226,11 @@ class AttemptFinisher:
             story = str(problem)
             finished.ended = ev.Ended(attempt=attempt.number, exit_code=None, cause=Cause.ERROR, story=story)
             return
+        if story := self._sync(attempt, files):
+            finished.ended = ev.Ended(
+                attempt=attempt.number, exit_code=None, cause=Cause.STAGING, story=story
+            )
+            return
         if result or attempt.staleness:
             finished.ended = ev.Ended(
                 attempt=attempt.number,
@@ -237,6 +247,19 @@ class AttemptFinisher:
         if not (names := output_names(compiled, attempt.task, attempt.iteration)):
             return ()
         return collect_outputs(attempt.workdir, names, missing_ok=not all_required, read_only=True)
+
+    def _sync(self, attempt: ActiveAttempt, files: tuple[FileRecord, ...]) -> str:
+        """Sync outputs to the disk before their end is reported; return a problem, or ""."""
+        if not files:
+            return ""
+        parent, *higher = attempt.workdir.parents[:_SANDBOX_DEPTH]
+        new = [each for each in higher if each not in self._synced]
+        try:
+            sync_files(attempt.workdir, [file.name for file in files], above=[parent, *new])
+        except StagingProblem as problem:
+            return str(problem)
+        self._synced.update(new)
+        return ""
 
     def _product(
         self,

@@ -21,10 +21,14 @@ from weft.records import dataclass
 _MOST_FILES = 100
 """Up to this number of files, digests are stored per file; beyond it, as one digest."""
 _MOST_CHARACTERS = 500
+ISOLATION = "isolation"
+"""Part of the fingerprint of isolated tasks; others do not have it."""
+WRITER = "writer"
+"""Entry beside the parts of a product's fingerprint: nonce of the attempt that wrote the files."""
 _SHORT = 12
 _NAMED = {"inputs": "input", "scripts": "script", "environment": "environment variable"}
 """Parts that map names to digests, with the word for one of their entries."""
-_OTHERS = ("task", "command", "version", "outputs")
+_OTHERS = ("task", "command", "version", "isolation", "outputs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +44,7 @@ def compute_fingerprint(
 ) -> Fingerprint:
     """Return the fingerprint of a job; ``inputs`` and ``scripts`` map names to content digests."""
     environment_digests = _environment_digests(job)
-    whole = (
+    whole: tuple[object, ...] = (
         job.identity,
         job.command,
         job.version,
@@ -50,6 +54,10 @@ def compute_fingerprint(
         sorted(scripts.items()) if scripts else [],
     )
     parts = {"task": job.identity, "command": _shorten_text(job.command)}
+    if job.isolation is not None:
+        # Without isolation a program may have read undeclared files.
+        parts[ISOLATION] = str(job.isolation)
+        whole = (*whole, parts[ISOLATION])
     if job.version:
         parts["version"] = job.version
     if job.outputs:

@@ -20,6 +20,7 @@ from weft.backends.attempt.content import Interrupted, interruptible
 from weft.backends.attempt.external_files import InputCache, InputSource, fetch
 from weft.backends.attempt.fingerprint import compute_fingerprint, explain_staleness
 from weft.backends.attempt.inputs import DeclaredInput, RunProducts, TaskInputs, output_names, select_files
+from weft.backends.attempt.isolation import isolate_program
 from weft.backends.attempt.safe_paths import StagingProblem, make_parents, split_name
 from weft.backends.attempt.staging import CopyPermissions, clone_or_copy, is_intact, looks_intact
 from weft.backends.attempt.substitution import JobProblem
@@ -285,11 +286,15 @@ class AttemptPreparer:
             )
         for stream in job.streams:
             make_parents(attempt.workdir, stream)
+        argv, env = list(job.argv), dict[str, str | None](job.env)
+        if job.isolation is not None:
+            argv, env = isolate_program(job, records)
         return {
             "do": "start",
             "attempt": attempt.number,
-            "argv": list(job.argv),
-            "env": dict(job.env),
+            "argv": argv,
+            "env": env,
+            "isolated": job.isolation is not None,
             "cwd": job.workdir,
             "stdin": job.stdin,
             "stdout": job.stdout,

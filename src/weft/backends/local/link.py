@@ -472,7 +472,7 @@ class RunnerPool:
         self._send(machine, {"do": "signal", "attempt": attempt, "signal": name})
 
     def forget(self, machine: int, attempt: int) -> None:
-        """Drop the stored end of an attempt's program, because the journal contains it now."""
+        """Drop the stored end of an attempt's program, because it is in the journal, on disk."""
         self._cancelled.pop(attempt, None)
         confirmed = self._confirmed.setdefault(machine, [])
         confirmed.append(attempt)

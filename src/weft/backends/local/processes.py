@@ -212,6 +212,7 @@ class StartOrder:
         self.stdout: str = _field(message, "stdout", str, "a string") or os.devnull
         self.stderr: str = _field(message, "stderr", str, "a string") or os.devnull
         self.append = message.get("append") is True
+        self.isolated = message.get("isolated") is True
         self.reports_start = message.get("reports_start") is True
         self.time_s: float | None = _field(message, "time_s", *number)
         self.memory_bytes: float | None = _field(message, "memory_bytes", *number)

@@ -181,6 +181,7 @@ _AGED_S, _AGED_COST = 1.0, 100.0
 """Age from which a task without memory limit is sampled, and the multiple for such samples."""
 _LINES = 1000
 """Number of lines after which the logs are rewritten if most records were forgotten."""
+_UNCATCHABLE = {signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT}
 _WHOLE_GROUP = {"STOP", "CONT", "TERM", "INT", "QUIT", "KILL"}
 
 
@@ -189,6 +190,8 @@ class RunnerTask:
 
     def __init__(self, order: StartOrder, pid: int, began: float, began_s: float) -> None:
         self.attempt = order.attempt
+        self.isolated = order.isolated
+        """Whether the leader only waits for the program, which is killed when the leader is terminated."""
         self.pid = pid
         self.began = began
         self.began_s = began_s
@@ -488,7 +491,7 @@ class RunnerTasks:
         self._limited.pop(attempt, None)
         code = os.waitstatus_to_exitcode(task.status or 0)
         cause, text = task.cause or "", task.text
-        if code == -signal.SIGKILL and task.cause is None and self._memory.kernel_killed():
+        if code in _killed_codes(task) and task.cause is None and self._memory.kernel_killed():
             cause, text = "oom", "killed by the kernel, because the host ran out of memory"
         user_s, system_s, peak_bytes = task.usage
         end = _end_record(
@@ -518,9 +521,19 @@ class RunnerTasks:
             self._unwritten.append((ledger, text))
 
 
+def _killed_codes(task: RunnerTask) -> tuple[int, ...]:
+    """Return the codes of a program that got SIGKILL; the leader of an isolated one returns 128 + 9."""
+    return (-signal.SIGKILL, 128 + signal.SIGKILL) if task.isolated else (-signal.SIGKILL,)
+
+
 def _signal_task(task: RunnerTask, members: list[Process], *numbers: int) -> None:
     """Send signals to the group of a task and to its processes outside the group."""
+    inside = [process for process in members if process.pid != task.pid] if task.isolated else []
     for number in numbers:
+        if inside and number not in _UNCATCHABLE:
+            for process in inside:
+                signal_exactly(process, number)
+            continue
         signal_group(task.pid, number)
         for process in members:
             if process.group != task.pid:

@@ -127,6 +127,9 @@ class SimulationBackend:
                 return [event]
         return []
 
+    def confirm_ends(self, attempts: Sequence[int]) -> None:
+        """Do nothing: ends of simulated programs are not stored."""
+
     def find(self, attempts: Sequence[RecoveredAttempt]) -> None:
         """Report all attempts as lost: simulated programs do not survive their process."""
         for attempt in attempts:

@@ -1,0 +1,81 @@
+"""`weft clean` and commands that only read work on a full disk."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from architecture.package import environment
+from chaos.test_chaos_disks import fill, small_disk
+from cli.projects import TINY, Project
+from patience import PATIENCE_S
+from weft.repository.database import open_database
+
+
+def _forbid_writing() -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+
+
+def weft(folder: Path, *arguments: str, full: bool = False) -> subprocess.CompletedProcess[str]:
+    """Run a command in a process that, if ``full``, cannot write a byte to any file."""
+    return subprocess.run(
+        [sys.executable, "-m", "weft", *arguments],
+        cwd=folder, env=environment(PYTHONDONTWRITEBYTECODE="1"), capture_output=True, text=True, timeout=PATIENCE_S,
+        preexec_fn=_forbid_writing if full else None, check=False,
+    )  # fmt: skip
+
+
+def leave_log(folder: Path) -> None:
+    """Leave the state of an engine that was killed: a write-ahead log with content, no shared memory."""
+    home = folder / ".weft"
+    with open_database(home / "weft.db", create=True) as database:
+        database.queue_change("INSERT INTO kept VALUES (9, 'k', 'v')", ())
+        database.commit()
+        for name in ("weft.db", "weft.db-wal"):
+            shutil.copy(home / name, folder / name)
+    for name in ("weft.db", "weft.db-wal"):
+        (folder / name).replace(home / name)
+
+
+def folders(folder: Path) -> list[Path]:
+    return [path for name in ("attempts", "runners") for path in folder.glob(f".weft/{name}/*")]
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["ended", "killed"])
+@pytest.mark.parametrize("command", [["clean"], ["status"], ["ls"]], ids=" ".join)
+def test_command_works_without_space(project: Project, command: Sequence[str], killed: bool) -> None:
+    assert project.weft("run", "tiny.yaml", "-q").code == 0
+    if killed:
+        leave_log(project.folder)
+    for _ in range(2):
+        done = weft(project.folder, *command, full=True)
+        assert done.returncode == 0, done.stderr
+    if command == ["clean"]:
+        assert folders(project.folder) == []
+    assert project.weft("run", "tiny.yaml", "-q").code == 0
+    if killed:
+        with open_database(project.folder / ".weft" / "weft.db") as database:
+            assert database.rows("SELECT value FROM kept WHERE execution = 9") == [("v",)]
+
+
+def test_clean_makes_room_on_a_small_disk(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a small disk")
+    with small_disk(tmp_path / "disk", 4000) as disk:
+        (disk / "tiny.yaml").write_text(TINY)
+        assert weft(disk, "run", "tiny.yaml", "-q").returncode == 0
+        fill(disk)
+        refused = weft(disk, "run", "tiny.yaml", "--fresh", "-q")
+        assert refused.returncode != 0
+        done = weft(disk, "clean")
+        assert done.returncode == 0, done.stderr
+        assert folders(disk) == []
+        (disk / "filler").unlink()
+        assert weft(disk, "run", "tiny.yaml", "-q").returncode == 0
