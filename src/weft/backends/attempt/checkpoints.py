@@ -19,6 +19,7 @@ from pathlib import Path
 
 from weft.backends.attempt.content import write_all
 from weft.backends.attempt.digests import DIGESTS, FileVersion, find_version, wait_for_clock
+from weft.backends.attempt.file_sync import sync_files
 from weft.backends.attempt.safe_paths import (
     FileDescriptor,
     StagingProblem,
@@ -33,6 +34,8 @@ from weft.backends.backend import FileRecord
 
 _POINTER = "current"
 _LONGEST_POINTER_BYTES = 1 << 26
+_NEW_FOLDERS = 3
+"""Number of folders above that may be new: of the execution, of all checkpoints, and ``.weft``."""
 _CHANGING = (errno.ENOENT, errno.EAGAIN)
 _Versions = dict[str, FileVersion]
 
@@ -51,6 +54,7 @@ def keep_checkpoint(workdir: Path, names: Sequence[str], into: Path) -> bool:
             clone_or_copy(workdir, name, into, f"{number}/{name}")
         if not before or not _are_same(before, _find_versions(workdir, names)):
             return False
+        sync_files(into, [str(number)], above=into.parents[:_NEW_FOLDERS])
         _write_pointer(into, number, before)
         return True
     except StagingProblem as problem:
@@ -114,9 +118,10 @@ def _write_pointer(into: Path, number: int, versions: _Versions) -> None:
     with (
         staging_errors("cannot be kept", str(into)),
         open_directory(into, ()) as listing,
-        atomic_file(listing, _POINTER) as fd,
+        atomic_file(listing, _POINTER, synced=True) as fd,
     ):
         write_all(text.encode(), fd)
+    sync_files(into, [_POINTER])
 
 
 def _read_pointer(kept: Path) -> tuple[str, tuple[FileRecord, ...]]:

@@ -543,7 +543,7 @@ def publish_as(directory: Path, file: FileRecord, name: str, *, folder: Path) ->
     """Copy an output to a name below ``folder``, which is never a URL; return the bytes copied."""
     if _is_published(folder, name, file):
         return 0
-    return clone_or_copy(directory, file.name, folder, name, digest=file.digest, modes="own")
+    return clone_or_copy(directory, file.name, folder, name, digest=file.digest, modes="own", synced=True)
 
 
 def _resolve_target(path: str) -> tuple[Path, str]:

@@ -31,6 +31,7 @@ from weft.backends.attempt.digests import (
     tree_version,
     wait_for_clock,
 )
+from weft.backends.attempt.file_sync import is_sync_enabled, sync_files
 from weft.backends.attempt.safe_paths import (  # fmt: skip
     DirectoryCursor,
     FileDescriptor,
@@ -67,12 +68,18 @@ _MOST_TRIES = 1000
 
 
 @contextmanager
-def atomic_file(directory: int, name: str, *, mode: int = 0o666) -> Iterator[int]:
-    """Open a file for writing; it is renamed to ``name`` when the block succeeds and removed otherwise."""
+def atomic_file(directory: int, name: str, *, mode: int = 0o666, synced: bool = False) -> Iterator[int]:
+    """Open a file for writing; it is renamed to ``name`` when the block succeeds and removed otherwise.
+
+    ``synced``: its content is synced to the disk first, so that a power failure leaves the old or the new
+    content under the name.
+    """
     temporary, fd = _create_temporary(directory, mode)
     try:
         with FileDescriptor(fd):
             yield fd
+            if synced and is_sync_enabled():
+                os.fsync(fd)
         os.rename(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
     except BaseException:
         with suppress(OSError):
@@ -113,19 +120,27 @@ def clone_or_copy(
     *,
     digest: str | None = None,
     modes: CopyPermissions = "kept",
+    synced: bool = False,
 ) -> int:
     """Stage a file or directory under another name; return the number of bytes copied (0: clones only).
 
-    With ``digest``, a copy with different content is refused before it gets its name.
+    With ``digest``, a copy with different content is refused before it gets its name. ``synced``: the copy is
+    synced to the disk before it gets its name, and its name before this returns.
     """
     parts = split_name(name)
     with open_entry(source_root, split_name(source)) as found:
         if found.is_file:
-            return copy_file(found, source, target_root, parts, modes=modes, digest=digest)[0]
-        if found.is_directory:
-            tree = _TreeCopy(source_root, found.parts, found.status, target_root, parts, modes)
-            return tree.place(source, digest)
-        raise wrong_kind("cannot be staged", source, found.status)
+            copied_bytes, _ = copy_file(
+                found, source, target_root, parts, modes=modes, digest=digest, synced=synced
+            )
+        elif found.is_directory:
+            tree = _TreeCopy(source_root, found.parts, found.status, target_root, parts, modes, synced)
+            copied_bytes = tree.place(source, digest)
+        else:
+            raise wrong_kind("cannot be staged", source, found.status)
+    if synced:
+        sync_files(target_root, [name])
+    return copied_bytes
 
 
 def copy_file(
@@ -136,12 +151,13 @@ def copy_file(
     *,
     modes: CopyPermissions = "kept",
     digest: str | None = None,
+    synced: bool = False,
 ) -> tuple[int, str]:
     """Stage one open file; return the number of bytes copied (0: a clone) and the digest."""
     with (
         open_parent(root, parts) as parent,
         staging_errors("cannot be staged", "/".join(parts)),
-        atomic_file(parent, parts[-1], mode=_first_mode(found, modes)) as target,
+        atomic_file(parent, parts[-1], mode=_first_mode(found, modes), synced=synced) as target,
     ):
         return _copy(found, source, target, modes, digest)
 
@@ -189,6 +205,7 @@ class _TreeCopy:
     root: Path
     parts: Parts
     modes: CopyPermissions
+    synced: bool
 
     def place(self, source: str, digest: str | None) -> int:
         temporary = (*self.parts[:-1], temporary_name())
@@ -201,6 +218,8 @@ class _TreeCopy:
                 raise _checksum_problem(source)
             if self.modes != "own":
                 self._date(temporary, entries)
+            if self.synced:
+                sync_files(self.root, ["/".join(temporary)])
             if not self._is_moved(temporary):
                 self._merge(temporary, entries)
         finally:
