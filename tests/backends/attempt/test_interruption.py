@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from backend_project import TIMEOUT_S, BackendProject
+from backends.attempt.web_server import Site
 from weft.backends.attempt.content import Interrupted, interruptible
 from weft.backends.attempt.external_files import InputSource, fetch, publish
 from weft.backends.attempt.staging import clone_or_copy, collect_outputs
@@ -99,6 +100,24 @@ def test_engine_that_stops_leaves_the_hash_to_the_next_engine(project: BackendPr
     project.backend.execute([cm.Assign(**place), cm.Start(**place)])
     ended = project.end()
     assert (ended.cause, ended.exit_code) == ("", 0)
+
+
+@pytest.mark.parametrize("what", ["download", "upload", "upload to a file system"])
+def test_transfer_can_be_interrupted(grounds, site: Site, what: str) -> None:
+    site.files["/f"] = bytes(20_000_000)
+    (grounds.work / "f").write_bytes(bytes(20_000_000))
+    (file,) = collect_outputs(grounds.work, ["f"])
+    actions: dict[str, Callable[[], object]] = {
+        "download": lambda: fetch(InputSource(f"{site.url}/f", grounds.work), grounds.other, "f"),
+        "upload": lambda: publish(grounds.work, file, f"{site.url}/up", folder=grounds.other),
+        "upload to a file system": lambda: publish(grounds.work, file, "memory://up", folder=grounds.other),
+    }
+    # The content of an output is not read again before it is sent, so all checks are those of the transfer.
+    answers = iter([False, False])
+    with pytest.raises(Interrupted), interruptible(lambda: next(answers, True)):
+        actions[what]()
+    assert list(grounds.other.iterdir()) == []
+    assert "/up" not in site.files
 
 
 @pytest.mark.parametrize("what", ["hash", "copy", "publish", "fetch", "decompress"])

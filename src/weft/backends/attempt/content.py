@@ -72,6 +72,17 @@ def check_interruption() -> None:
         raise Interrupted
 
 
+def bind_interruption() -> Callable[[], None]:
+    """Return ``check_interruption`` of this thread as a function for other threads."""
+    is_interrupted = _is_interrupted.get()
+
+    def check() -> None:
+        if is_interrupted():
+            raise Interrupted
+
+    return check
+
+
 def write_all(content: bytes | memoryview, target: int, offset: int | None = None) -> None:
     """Write all of ``content`` to an open file; None: at its current position."""
     rest = memoryview(content)

@@ -31,7 +31,12 @@ from threading import Lock
 from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import SplitResult, unquote
 
-from weft.backends.attempt.content import check_interruption, require_space, write_all
+from weft.backends.attempt.content import (
+    bind_interruption,
+    check_interruption,
+    require_space,
+    write_all,
+)
 from weft.backends.attempt.digests import boot_id, file_version, find_version
 from weft.backends.attempt.safe_paths import (
     FileDescriptor,
@@ -77,6 +82,8 @@ _PASSING = (408, 421, 423, 425, 429)
 requests.
 """
 _CHUNK_BYTES = 1 << 20
+_SPACE_CHECK_BYTES = 64 << 20
+"""Interval at which the free space is checked during downloads and decompression."""
 _VALIDATORS = (
     "ETag",
     "etag",
@@ -114,7 +121,7 @@ def download(url: str, target: int) -> None:
     with _url_errors("cannot be fetched", url):
         system, path = _open_filesystem(url)
         # Use the descriptor: the name could refer to another file by now.
-        system.get_file(path, f"/proc/self/fd/{target}")
+        system.get_file(path, f"/proc/self/fd/{target}", callback=_transfer_checks(url, target))
 
 
 def upload(source: int, url: str) -> None:
@@ -123,13 +130,31 @@ def upload(source: int, url: str) -> None:
         content.seek(0)
         system, path = _open_filesystem(url)
         if _split(url).scheme in _WEB:
-            system.put_file(content, path, method="put")
+            system.put_file(content, path, method="put", callback=_transfer_checks(url))
             return
         if folder := path.rpartition("/")[0]:
             system.makedirs(folder, exist_ok=True)
         with system.transaction, system.open(path, "wb") as target:
             while chunk := content.read(_CHUNK_BYTES):
+                check_interruption()
                 target.write(chunk)
+
+
+def _transfer_checks(url: str, target: int | None = None) -> Any:
+    """Return an fsspec callback that stops a transfer if it is interrupted or would fill a disk."""
+    from fsspec.callbacks import Callback
+
+    check = bind_interruption()  # fsspec calls it in its own thread
+    checked_bytes = -_SPACE_CHECK_BYTES
+
+    def on_chunk(_: float | None, transferred_bytes: float, **__: object) -> None:
+        nonlocal checked_bytes
+        check()
+        if target is not None and transferred_bytes >= checked_bytes + _SPACE_CHECK_BYTES:
+            checked_bytes = int(transferred_bytes)
+            require_space(target, _SPACE_CHECK_BYTES, _without_secrets(url))
+
+    return Callback(hooks={"check": on_chunk})
 
 
 def url_version(url: str) -> str | None:
@@ -174,6 +199,7 @@ def _url_errors(what: str, url: str) -> Iterator[None]:
         advice = "install the package that fsspec needs for it"
         raise StagingProblem(what, _without_secrets(url), str(error), advice=advice, lasting=True) from error
     except Exception as error:
+        check_interruption()  # A library may have replaced the exception of a callback.
         raise _url_problem(what, _without_secrets(url), _reason(error)) from error
 
 
@@ -210,8 +236,6 @@ def decompressed_name(name: str) -> str:
 _DEFAULT_MOST_BYTES = 1 << 30
 _DEFAULT_MOST_RATIO = 200
 """By default a file may grow to the larger of 1 GiB and 200 times its compressed size."""
-_SPACE_CHECK_BYTES = 64 << 20
-"""Interval at which the free space is checked."""
 
 
 def decompress(source: int, target: int, name: str, max_bytes: float | None = None) -> None:
