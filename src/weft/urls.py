@@ -6,6 +6,7 @@ characters, and ``file:...`` (RFC 8089 allows ``file:/path``). Schemes are not c
 
 from __future__ import annotations
 
+import posixpath
 import re
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -34,7 +35,7 @@ def split_url(url: str) -> SplitResult:
 def redirects(word: str) -> bool:
     """Return whether a word inserted into a path or URL can lead to another folder, host or scheme."""
     return any(
-        form.startswith(("/", "\\")) or "://" in form or is_url(form) or _UP in re.split(r"[/\\]", form)
+        form.startswith(("/", "\\")) or "://" in form or is_url(form) or _UP in re.split(r"[/\\?#]", form)
         for form in (word, unquote(word))
     )
 
@@ -53,6 +54,22 @@ def find_base(text: str) -> tuple[object, ...]:
     host = "".join(letter for letter in parts.netloc if letter in "@:[]")
     path = unquote(parts.path)
     return parts.scheme, bool(parts.netloc), host, path.startswith("/"), _count_steps_up(path)
+
+
+def is_below(folder: str, text: str) -> bool:
+    """Return whether a path or URL leads to a folder, or below it; the folder is a path or URL too."""
+    above, path = _local_part(folder), _local_part(text)
+    return above in ("", "/", ".") or path == above or path.startswith(f"{above}/")
+
+
+def _local_part(text: str) -> str:
+    """Return the normalised path of a path or URL; "" if there is none."""
+    if is_url(text):
+        try:
+            text = unquote(split_url(text).path)
+        except ValueError:
+            return ""
+    return re.sub(r"^/+", "/", posixpath.normpath(text)) if text else ""
 
 
 def _count_steps_up(path: str) -> int:

@@ -10,7 +10,8 @@ substituted into such a path must not redirect it to another folder.
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import takewhile
 from pathlib import Path
 
 from weft.backends.attempt.safe_paths import StagingProblem
@@ -20,10 +21,10 @@ from weft.engine.state.compiled import CompiledWorkflow
 from weft.expressions import Value
 from weft.platform.machine import Machine
 from weft.records import dataclass
-from weft.urls import find_base, is_url, redirects
+from weft.urls import find_base, is_below, is_url, redirects
 from weft.workflow.task import Task
 from weft.workflow.task_graph import TaskGraph
-from weft.workflow.templates import fill_template, format_value, list_fields
+from weft.workflow.templates import fill_template, format_value, list_fields, split_template
 
 _PLAIN_WORD = "x"
 
@@ -32,7 +33,8 @@ def refuse_redirection(task: Task, text: str, values: Mapping[str, Value]) -> No
     """Raise StagingProblem if a value written by a task redirects a file name to another folder.
 
     The name is also filled with a plain word in place of each such value. Both names must start from the same
-    place, because several harmless values can form a URL or an absolute path together.
+    place and lead below the same folder, because several harmless values can form a URL, an absolute path or
+    ``..`` together.
     """
     if not (fields := _fields_from_tasks(task, text)):
         return
@@ -41,8 +43,16 @@ def refuse_redirection(task: Task, text: str, values: Mapping[str, Value]) -> No
     filled = fill_template(text, {**values, **words})
     if away is not None:
         raise _redirection(words[away], f"{{{away}}}")
-    if find_base(filled) != find_base(_fill_plainly(text, values, fields)):
+    plain = _fill_plainly(text, values, fields)
+    if find_base(filled) != find_base(plain) or not is_below(_stated_folder(text, values, fields), filled):
         raise _redirection(filled, " and ".join(f"{{{name}}}" for name in fields))
+
+
+def _stated_folder(text: str, values: Mapping[str, Value], fields: Collection[str]) -> str:
+    """Return the folder that a template names before the first value written by a task; "": none."""
+    before = takewhile(lambda piece: isinstance(piece, str) or piece.name not in fields, split_template(text))
+    template = "".join(piece if isinstance(piece, str) else f"{{{piece.name}}}" for piece in before)
+    return fill_template(template, values).rpartition("/")[0]
 
 
 def _redirection(text: str, fields: str) -> StagingProblem:
