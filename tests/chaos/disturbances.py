@@ -63,8 +63,12 @@ def _harm(scene: Scene, rnd: random.Random, harm: str) -> int:
         return 0
     pid = rnd.choice(pids)
     try:
+        group = os.getpgid(pid)
+        # Recorded first: weft may report the end before this process runs again.
+        more = {"group": group} if target == "task" and how == "killed" else {}
+        scene.record_fault(harm, **more)
         if target == "task":
-            pid = -os.getpgid(pid)  # as a batch system does
+            pid = -group  # as a batch system does
         os.kill(pid, signal.SIGSTOP if how == "stopped" else signal.SIGKILL)
         if how == "stopped" and target == "task":
             time.sleep(0.3 * rnd.random())

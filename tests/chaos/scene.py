@@ -13,7 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from chaos.checker import check
 from chaos.engines import Engine, Stable
+from chaos.evidence import Evidence, ProgramRun, add_evidence, give_file
 from patience import PATIENCE_S
 from weft.api.journal import replay_journal
 from weft.engine.journal import JournalEntry
@@ -30,6 +32,12 @@ machines:
   left: {nodes: 2, backend: {kind: local}}
   right: {nodes: 2, backend: {kind: local}}
 """
+OUTSIDE = """weft: 1
+machines:
+  left: {nodes: 2, backend: {kind: local, sandbox: ../sandbox/left}}
+  right: {nodes: 2, backend: {kind: local, sandbox: ../sandbox/right}}
+"""
+"""The same machines with sandboxes outside the project, which are not part of a copy of it."""
 _FORGIVING = "defaults: {retries: {preempted: 30, lost: 30, timeout: 10, staging: 3}}"
 _RUN = f"{sys.executable} -I -S program.py"
 _WORKFLOWS = {
@@ -86,6 +94,11 @@ tasks:
     outputs: ["part.{{chunk}}"]
   sum: {{after: part, command: "{_RUN} plain sum sum.txt 0.05 {{inputs}}", inputs: ["part.*"], outputs: [sum.txt]}}
 """,
+    "silent": f"""weft: 1
+name: silent
+tasks:
+  speak: {{command: "{_RUN} silent speak spoken.txt 0 seed.txt", inputs: [seed.txt], outputs: [spoken.txt]}}
+""",
     "mule": f"""weft: 1
 name: mule
 {_FORGIVING}
@@ -94,15 +107,6 @@ tasks:
 """,
 }
 EVERYTHING = ("dag", "loop", "grow")
-
-
-@dataclass(frozen=True, slots=True)
-class Started:
-    """One start of a program, from its own log line."""
-
-    task: str
-    """Name of the task with its iteration, such as ``step#2``."""
-    pid: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +121,20 @@ class Scene:
     """One project, in which an engine is started, killed and resumed."""
 
     def __init__(
-        self, folder: Path, stable: Stable, workflows: Sequence[str], *, policy: str = "fcfs"
+        self,
+        folder: Path,
+        stable: Stable,
+        workflows: Sequence[str],
+        *,
+        policy: str = "fcfs",
+        platform: str = PLATFORM,
+        seed: str = "seed",
     ) -> None:
         self.project = folder / "project"
         self.notes = folder / "notes"
-        """Directory for the logs of programs and engines."""
+        """Directory for the evidence of programs and the logs of engines."""
+        self.environment: dict[str, str] = {}
+        """Further variables of engines, runners and programs."""
         self.lives = 0
         self._stable = stable
         self._engines: list[Engine] = []
@@ -130,12 +143,22 @@ class Scene:
         for directory in (self.project, self.notes):
             directory.mkdir(parents=True)
         shutil.copy(HERE / "program.py", self.project)
-        (self.project / "machines.yaml").write_text(PLATFORM)
-        (self.project / "seed.txt").write_text("seed\n")
-        (self.project / "x").write_text("20\n")
+        (self.project / "machines.yaml").write_text(platform)
+        give_file(self.notes, self.project / "seed.txt", f"{seed}\n".encode())
+        give_file(self.notes, self.project / "x", b"20\n")
         for name in workflows:
             (self.project / f"{name}.yaml").write_text(_WORKFLOWS[name])
         self._given = set(self._files())
+
+    @classmethod
+    def adopt(cls, folder: Path, stable: Stable, like: Scene) -> Scene:
+        """Return a scene of a folder that exists, with the workflows of another scene."""
+        scene = object.__new__(cls)
+        scene.project, scene.notes = folder / "project", folder / "notes"
+        scene.environment, scene.lives = {}, 0
+        scene._stable, scene._engines = stable, []
+        scene._workflows, scene._policy, scene._given = like._workflows, like._policy, like._given
+        return scene
 
     # Engines.
 
@@ -151,7 +174,11 @@ class Scene:
                 "workflows": self._workflows,
                 "on": "machines.yaml",
                 "policy": self._policy,
-                "environment": {"CHAOS_DIRECTORY": str(self.notes), "WEFT_FAILPOINT": failpoint},
+                "environment": {
+                    "CHAOS_DIRECTORY": str(self.notes),
+                    "WEFT_FAILPOINT": failpoint,
+                    **self.environment,
+                },
                 **more,
             }
         )
@@ -205,16 +232,16 @@ class Scene:
         """Return the end of the log of the last engine."""
         return (self.notes / f"engine-{self.lives}").read_text(errors="replace")[-6000:]
 
+    def record_fault(self, kind: str, **more: object) -> None:
+        """Add a fault to the evidence, before it happens."""
+        add_evidence(self.notes, "fault", kind=kind, **more)
+
     # Processes.
 
-    def living(self) -> list[Started]:
+    def living(self) -> list[ProgramRun]:
         """Return the programs that have started and still run."""
-        found = {}
-        for what, task, pid in self._told():
-            found[pid] = Started(task, pid)
-            if what == "end":
-                del found[pid]
-        return [one for one in found.values() if self._is_ours(one.pid)]
+        runs = Evidence.read(self.notes).runs
+        return [run for run in runs if run.ended is None and self._is_ours(run.pid)]
 
     def runners(self) -> list[int]:
         """Return the process numbers of the running runners."""
@@ -252,12 +279,13 @@ class Scene:
 
     def outcome(self) -> Outcome:
         """Return the result of the run."""
-        starts = Counter(task for what, task, _ in self._told() if what == "start")
+        starts = Counter(run.key for run in Evidence.read(self.notes).runs)
         return Outcome(self._files(self._given), starts)
 
     def audit(self, expected: Outcome, *, once: bool = False) -> list[str]:
         """Return a text per deviation from the expected result; ``once``: no program may run twice."""
         return [
+            *check(self.project, self.notes),
             *self._wrong_files(expected),
             *self._wrong_starts(expected, once),
             *self._wrong_journal(),
@@ -276,11 +304,10 @@ class Scene:
         return [f"file {name} differs" for name in names if files.get(name) != expected.files.get(name)]
 
     def _wrong_starts(self, expected: Outcome, once: bool) -> list[str]:
-        reported = self._told()
-        starts = Counter(task for what, task, _ in reported if what == "start")
-        ends = Counter(task for what, task, _ in reported if what == "end")
-        found = [f"{task} ran twice at the same time" for what, task, _ in reported if what == "overlap"]
-        found += [f"{task} was lost" for task in expected.starts if not ends[task]]
+        runs = Evidence.read(self.notes).runs
+        starts = Counter(run.key for run in runs)
+        ends = Counter(run.key for run in runs if run.ended is not None)
+        found = [f"{task} was lost" for task in expected.starts if not ends[task]]
         found += [f"{task} should not have run" for task in starts if task not in expected.starts]
         if once:
             found += [f"{task} was started {count} times" for task, count in starts.items() if count > 1]
@@ -314,11 +341,6 @@ class Scene:
             found.append(f"the lock is not free: {error}")
         return found
 
-    def _told(self) -> list[tuple[str, str, int]]:
-        path = self.notes / "log"
-        lines = path.read_text().splitlines() if path.exists() else []
-        return [(what, task, int(pid)) for what, task, _, pid, _ in map(str.split, lines)]
-
     def _files(self, but: set[str] | None = None) -> dict[str, bytes]:
         found = {path.name: path for path in self.project.iterdir() if path.is_file()}
         return {name: path.read_bytes() for name, path in found.items() if name not in (but or ())}
@@ -333,10 +355,11 @@ def _explained(event: Ended) -> bool:
     return event.cause in CAUSES or (not event.cause and event.exit_code in (*outcomes, *RESERVED_CODES))
 
 
-def undisturbed(folder: Path, stable: Stable, workflows: Sequence[str]) -> Outcome:
+def undisturbed(folder: Path, stable: Stable, workflows: Sequence[str], *, seed: str = "seed") -> Outcome:
     """Return the result of workflows that run without disturbances."""
-    scene = Scene(folder, stable, workflows)
+    scene = Scene(folder, stable, workflows, seed=seed)
     scene.finish()
     outcome = scene.outcome()
-    assert scene.audit(outcome, once=True) == []
+    found = scene.audit(outcome, once=True)
+    assert not found, found
     return outcome

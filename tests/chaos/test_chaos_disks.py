@@ -52,6 +52,7 @@ def fill(disk: Path) -> Path:
 @_as_root
 def test_run_on_a_full_sandbox_stops_and_can_be_resumed(scenes: Scenes, expected_small: Outcome) -> None:
     scene = scenes("small")
+    scene.record_fault("full disk")
     with small_disk(scene.project / ".weft" / "sandbox", 256) as disk:
         filler = fill(disk)
         assert scene.live().wait(60.0) == 1
@@ -66,6 +67,7 @@ def test_run_without_space_for_attempt_records_can_be_resumed(
     scenes: Scenes, expected_small: Outcome
 ) -> None:
     scene = scenes("small")
+    scene.record_fault("full disk")
     with small_disk(scene.project / ".weft" / "attempts", 64) as disk:
         filler = fill(disk)
         assert scene.live().wait(60.0) == 1
@@ -79,6 +81,7 @@ def test_run_without_space_for_attempt_records_can_be_resumed(
 def test_runner_without_space_for_logs_loses_no_end(scenes: Scenes, expected_small: Outcome) -> None:
     """A runner that cannot write its logs keeps the ends in memory; no task runs twice."""
     scene = scenes("small")
+    scene.record_fault("full disk")
     with small_disk(scene.project / ".weft" / "runners", 48) as disk:
         engine = scene.live()
         assert _seen(lambda: scene.living() or scene.is_over)
@@ -91,6 +94,7 @@ def test_runner_without_space_for_logs_loses_no_end(scenes: Scenes, expected_sma
 @_as_root
 def test_run_without_space_for_the_database_can_be_resumed(scenes: Scenes, expected_small: Outcome) -> None:
     scene = scenes("small")
+    scene.record_fault("full disk")
     with small_disk(scene.project / ".weft", 512) as disk:
         engine = scene.live()
         assert _seen(lambda: scene.living())
@@ -107,6 +111,7 @@ def test_run_without_space_for_the_database_can_be_resumed(scenes: Scenes, expec
 def test_run_beyond_the_database_size_limit_can_be_resumed(scenes: Scenes, expected_small: Outcome) -> None:
     """A file size limit for the engine and its children simulates a full disk without root permission."""
     scene = scenes("small")
+    scene.record_fault("full disk")
     code = scene.live(file_bytes=120_000).wait(60.0)
     assert code != 0
     assert "the disk is full" in scene.last_words()
