@@ -6,8 +6,8 @@ PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
 	"$$name" -c "$(NEW_ENOUGH)" 2>/dev/null && echo "$$name" && exit; done; echo python3)
 # Number of parallel test processes.
 JOBS ?= 2
-# Number of engines that `make chaos` kills, and the seed of the moments.
-RUNS ?= 300
+# Number of faults that `make chaos` causes, and the seed of their moments.
+FAULTS ?= 10000
 SEED ?= 1
 # Number of examples per property test of `make properties`.
 EXAMPLES ?= 1000
@@ -19,6 +19,7 @@ DEVELOPMENT := .venv/.development
 BENCHMARK := .venv/.benchmark
 BROWSER := .venv/.browser
 BUBBLEWRAP := .venv/.bubblewrap
+COMPILER := .venv/.compiler
 DEMO := demo
 
 # The tools must use this tree and ignore the caller's Python settings. Without bytecode files every process that
@@ -46,7 +47,7 @@ demo: $(RUNTIME) ## run a real loop on this computer until it converges (under t
 	@echo "Where to look: open $(CURDIR)/$(DEMO)/report.html in a browser; the result is $(DEMO)/density.txt."
 	@echo "The same command without --fresh, in $(DEMO)/, reuses all results; 'weft explain TASK' shows the decisions about a task."
 
-test: lint $(BROWSER) $(BUBBLEWRAP) ## lint, then every test (under ten minutes)
+test: lint $(BROWSER) $(BUBBLEWRAP) $(COMPILER) ## lint, then every test (under ten minutes)
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not real_time" $(PYTEST_OPTIONS)
 	$(BIN)/python -m pytest -m real_time -rs $(PYTEST_OPTIONS)
 
@@ -61,13 +62,13 @@ lint: $(DEVELOPMENT) ## style, types and import contracts; style of scripts, sty
 bench: $(BENCHMARK) ## run the benchmarks: one JSON line each
 	@set -e; for file in $(filter-out %/compare.py %/measurement.py %/masters.py,$(wildcard benchmarks/*.py)); do $(BIN)/python "$$file"; done
 
-chaos: $(DEVELOPMENT) ## kill RUNS=300 engines at random moments drawn from SEED=1 (some minutes)
-	cd tests && ../$(BIN)/python -m chaos.long_form --kills $(RUNS) --seed $(SEED)
+chaos: $(COMPILER) ## cause FAULTS=10000 faults (kills, power cuts, failing calls, rollbacks), drawn from SEED=1
+	cd tests && ../$(BIN)/python -m chaos.long_form --faults $(FAULTS) --seed $(SEED)
 
 properties: $(DEVELOPMENT) ## the property tests with EXAMPLES=1000 examples each
 	WEFT_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -n $(JOBS) $(PYTEST_OPTIONS) -m hypothesis
 
-coverage: $(BROWSER) $(BUBBLEWRAP) ## the tests with line coverage of src/weft, as a table and as htmlcov/
+coverage: $(BROWSER) $(BUBBLEWRAP) $(COMPILER) ## the tests with line coverage of src/weft, as a table and as htmlcov/
 	$(BIN)/python -m pytest -n $(JOBS) $(PYTEST_OPTIONS) --cov=weft --cov-report=term:skip-covered --cov-report=html
 
 docs: $(DEVELOPMENT) ## build the documentation into site/
@@ -87,6 +88,9 @@ $(BROWSER): $(DEVELOPMENT)
 
 $(BUBBLEWRAP): $(DEVELOPMENT)
 	@$(PYTHON) .ci/bubblewrap.py $@
+
+$(COMPILER): $(DEVELOPMENT)
+	@$(PYTHON) .ci/compiler.py $@
 
 $(BENCHMARK): requirements.txt requirements-dev.txt requirements-benchmark.txt pyproject.toml $(SETUP)
 	@$(PYTHON) $(SETUP) $@ requirements-benchmark.txt

@@ -1,12 +1,13 @@
 """Engines that start quickly and can be killed: a process that has loaded weft forks one per order.
 
 ``Stable`` exchanges lines of JSON with that process. An engine is a child of it, writes to its own log and
-exits with 0 (completed), 1 (other outcome) or 70 (internal error, see its log). On SIGUSR2 it writes its
+exits with 0 (completed), 1 (other outcome), 5 (stopped with a message) or 70 (internal error, see its log). On SIGUSR2 it writes its
 stack to the log.
 """
 
 from __future__ import annotations
 
+import ctypes
 import faulthandler
 import json
 import os
@@ -17,18 +18,22 @@ import subprocess
 import sys
 import time
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+STOPPED = 5
+"""Exit code: the engine stopped with a message for the user."""
 BROKE = 70
 
 
 class Stable:
     """The process that forks engines."""
 
-    def __init__(self, environment: dict[str, str]) -> None:
+    def __init__(self, environment: dict[str, str], prefix: Sequence[str] = ()) -> None:
+        """Start the process; ``prefix`` are the words of a command that starts it in another environment."""
         self._process = subprocess.Popen(
-            [sys.executable, __file__],
+            [*prefix, sys.executable, __file__],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -45,6 +50,15 @@ class Stable:
         self._process.stdin.write(json.dumps(message) + "\n")
         self._process.stdin.flush()
         return json.loads(self._process.stdout.readline())
+
+    def cut_power(self) -> None:
+        """Kill the process; with the prefix of a PID namespace, everything in it dies too."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.kill()
+        self._process.wait(timeout=60)
+        self._process.stdin.close()
+        self._process.stdout.close()
 
     def close(self) -> None:
         assert self._process.stdin is not None
@@ -97,6 +111,8 @@ def _fork(order: dict[str, Any], running: Any) -> int:
     pid = os.fork()
     if pid:
         return pid
+    from weft.errors import WeftError
+
     code = BROKE
     try:
         log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -105,10 +121,15 @@ def _fork(order: dict[str, Any], running: Any) -> int:
             os.dup2(new, old)
         faulthandler.register(signal.SIGUSR2)
         os.environ.update(order.get("environment", {}))
+        if "CHAOS_SHIM" in os.environ:
+            ctypes.CDLL(os.environ["LD_PRELOAD"]).chaos_begin()
         if "file_bytes" in order:
             resource.setrlimit(resource.RLIMIT_FSIZE, (order["file_bytes"],) * 2)
         os.chdir(order["project"])
         code = _live(order, running)
+    except (WeftError, OSError) as error:  # the command line prints both as messages
+        sys.stderr.write(f"{error}\n")
+        code = STOPPED
     except BaseException:
         traceback.print_exc()
     finally:
