@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+from architecture.package import environment
 from patience import PATIENCE_S
 from sync_shim import shim_environment
 
@@ -87,3 +89,30 @@ tasks:
     again = weft(tmp_path, "resume")
     assert again.returncode == 0, again.stderr
     assert "completed" in again.stdout
+
+
+def test_answered_request_is_on_disk(tmp_path):
+    """The command that prints the answer syncs the journal itself."""
+    begun, log = tmp_path / "begun", tmp_path / "syncs"
+    (tmp_path / "two.yaml").write_text(
+        f"""weft: 1
+name: two
+tasks:
+  a: {{command: "touch {begun}; sleep 60"}}
+"""
+    )
+    engine = subprocess.Popen(
+        [sys.executable, "-m", "weft", "run", "two.yaml", "-q"], cwd=tmp_path, env=environment()
+    )
+    try:
+        until_s = time.monotonic() + PATIENCE_S
+        while not begun.exists():
+            assert time.monotonic() < until_s
+            time.sleep(0.02)
+        done = weft(tmp_path, "cancel", SYNC_LOG=log)
+        assert done.returncode == 0, done.stderr
+        assert any(line.endswith("weft.db-wal") for line in log.read_text().splitlines())
+        assert engine.wait(PATIENCE_S) != 0
+    finally:
+        engine.kill()
+        engine.wait()

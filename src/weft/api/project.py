@@ -230,6 +230,7 @@ def send_request(
         return RequestReply(granted=False, text=why, replied=False)
     reply = requests.reply(number)
     assert reply is not None
+    opened.database.sync_now()
     return reply
 
 

@@ -479,10 +479,8 @@ def _make_folder(path: Path) -> None:
 
 
 def _read_modes(path: Path) -> list[str]:
-    """Return the modes in which to try to open a file, best first; ``immutable`` only if its log is empty."""
-    log = _log_path(path)
-    changed = log.exists() and log.stat().st_size > 0
-    return ["mode=rw", "mode=ro", _EXCLUSIVE if changed else "immutable=1"]
+    """Return the modes in which to try to open a file, best first; ``immutable`` only without a WAL file."""
+    return ["mode=rw", "mode=ro", *([] if _log_path(path).exists() else ["immutable=1"]), _EXCLUSIVE]
 
 
 def _connect(path: Path, how: str, *, create: bool) -> sqlite3.Connection:
