@@ -7,6 +7,7 @@ from pathlib import Path
 from cli.projects import Project, wait_for
 from cli.shell import refused
 from patience import PATIENCE_S
+from weft.backends.attempt.temporary_files import temporary_name
 
 
 def left(project: Project) -> set[str]:
@@ -27,10 +28,11 @@ def test_finished_runs_are_cleaned_and_results_stay(project: Project) -> None:
     record = project.json("clean", "1")
     assert record["runs"] == [1]
     assert record["files"] > 0
-    assert left(project) == {each for each in before if not each.endswith("1")}
-    # Reused files belong to the second run too.
+    # The second run reuses the outputs of the first, so they are kept.
+    assert left(project) == {each for each in before if not each.endswith("1")} | {"sandbox/local/1"}
     again = project.weft("run", "tiny.yaml")
     assert again.code == 0
+    assert "5 of them reused" in again.out
     assert project.weft("clean").code == 0
     assert left(project) == set()
     assert (project.folder / "z").exists()
@@ -49,7 +51,9 @@ def test_results_can_be_kept_for_later_runs(project: Project) -> None:
 def test_all_removes_reports_and_caches_too(project: Project) -> None:
     project.write("in.txt", "1\n")
     project.write(
-        "cached.yaml", "weft: 1\nname: cached\ntasks: {a: {command: 'cat in.txt', inputs: [in.txt]}}\n"
+        "cached.yaml",
+        "weft: 1\nname: cached\n"
+        "tasks: {a: {command: 'cat in.txt', inputs: [{file: in.txt, from: in.txt, shared: true}]}}\n",
     )
     assert project.weft("run", "cached.yaml", "-q").code == 0
     home = project.folder / ".weft"
@@ -58,6 +62,20 @@ def test_all_removes_reports_and_caches_too(project: Project) -> None:
     assert not (home / "reports/1").exists()
     assert not (home / "sandbox/local/cache").exists()
     assert (project.folder / "in.txt").read_text() == "1\n"
+
+
+def test_file_of_a_killed_process_is_removed_from_the_project(project: Project) -> None:
+    assert project.weft("run", "tiny.yaml", "-q").code == 0
+    host, boot = temporary_name().removeprefix(".weft-new-").split("-")[:2]
+    (project.folder / "results").mkdir()
+    killed = project.folder / "results" / f".weft-new-{host}-{boot}-999999999-1-1"
+    other = project.folder / "results" / f".weft-new-00000000-{boot}-999999999-1-1"
+    for path in (killed, other):
+        path.write_text("half")
+    assert project.weft("clean", "--dry-run").code == 0
+    assert killed.exists()
+    assert project.weft("clean").code == 0
+    assert (killed.exists(), other.exists()) == (False, True)
 
 
 def test_removed_logs_are_not_reported_as_empty(project: Project) -> None:

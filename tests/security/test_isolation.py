@@ -186,6 +186,9 @@ def test_exit_code_result_and_files_reach_the_engine(isolated: Place) -> None:
 def test_daemons_end_with_the_isolated_program(isolated: Place) -> None:
     assert _made(isolated, "daemon") == "ok\n"
     assert wait_for(lambda: not _find_processes(_SLEEP))
+    # The kernel has ended them with the namespace.
+    assert isolated.ran is not None
+    assert {each.strays for each in isolated.ran.report.executed.attempts} == {0}
 
 
 def _find_processes(argument: str) -> list[int]:

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from weft.backends.attempt.external_files import file_url_path, is_url
+from weft.backends.attempt.external_files import file_url_path
 from weft.backends.attempt.inputs import ProducerIndex
 from weft.backends.attempt.safe_paths import StagingProblem, quote_name, split_name
 from weft.documents import locate_problems
 from weft.errors import DocumentPath as Keys
 from weft.errors import InvalidInput, Problem
 from weft.units import format_count
+from weft.urls import is_url
 from weft.workflow.task import Input, Task, TaskKind
 from weft.workflow.task_graph import TaskGraph
 from weft.workflow.templates import fill_template, list_fields, split_template

@@ -18,6 +18,7 @@ from typing import Self
 
 from weft.api.progress import ExecutionProgress
 from weft.backends.attempt.safe_paths import StagingProblem
+from weft.backends.attempt.temporary_files import remove_stale_below
 from weft.backends.attempt.trees import remove_tree
 from weft.backends.layout import ProjectLayout, refuse_links
 from weft.engine.history import History
@@ -259,16 +260,20 @@ def clean(
     """Remove the files of the executions that contain ``runs``; without ``runs``, of all finished ones.
 
     ``keep_results`` keeps the directories that hold outputs, so that later runs can reuse them;
-    ``everything`` also removes reports and input caches. Raises Locked if an engine is running.
+    ``everything`` also removes reports and input caches. Outputs that a kept run reuses are kept. Raises
+    Locked if an engine is running.
     """
     with Lock(opened.layout.lock, command):
         chosen, kept = _choose_executions(opened, runs)
         found, products = CleanupResult(kept=kept), ProductTable(opened.database)
+        reused = _list_directories(
+            products, {each.number for each in opened.runs.executions()} - {each.number for each in chosen}
+        )
         for execution in chosen:
             own = [run.number for run in opened.runs.of(execution.number)]
             found.runs += own
             header = JournalStore(opened.database).header(execution.number)
-            spared = set(products.directories(execution.number)) if keep_results else set()
+            spared = reused | (_list_directories(products, {execution.number}) if keep_results else set())
             for root, name in _folders(opened.layout, execution.number, header, spared):
                 _remove(root, name, found, dry_run=dry_run)
             for number in own if everything else ():
@@ -276,7 +281,14 @@ def clean(
         if everything and not keep_results and not runs:
             for root in _sandboxes(opened):
                 _remove(root, "cache", found, dry_run=dry_run)
+        for root in () if dry_run else (opened.layout.project, *_sandboxes(opened)):
+            remove_stale_below(root)
     return found
+
+
+def _list_directories(products: ProductTable, executions: set[int]) -> set[str]:
+    """Return the directories that products of these executions refer to."""
+    return {directory for number in executions for directory in products.directories(number)}
 
 
 def _choose_executions(opened: OpenProject, runs: Sequence[int]) -> tuple[list[ExecutionRecord], list[int]]:
@@ -304,7 +316,7 @@ def _folders(
     number = str(execution)
     for machine in planned_machines(header.platform):
         sandbox = layout.sandbox(machine)
-        if not spared:
+        if not any(directory.startswith(f"{sandbox / number}/") for directory in spared):
             yield sandbox, number
             continue
         for name in _names(sandbox / number):

@@ -77,6 +77,8 @@ class ProjectContext(BackendContext):
     products: ProductStore
     token: str
     """Secret of the execution, by which its processes authenticate the engine."""
+    fresh: bool = False
+    """Whether nothing stored by earlier executions is used: no products, no digests of inputs."""
 
 
 class Backend(Protocol):
@@ -129,6 +131,10 @@ class FileRecord:
     """BLAKE2b hash of the content, in hexadecimal; for a directory, of its sorted names and contents."""
     modified_ns: int = 0
     """Modification time; a different time means that the file may have changed."""
+    inode: int = 0
+    """Inode of a file; for a directory, a hash over inodes, sizes and times of its entries."""
+    changed_ns: int = 0
+    """Status change time; 0: the digest is in doubt and must be computed again before it is believed."""
 
 
 @message

@@ -351,6 +351,10 @@ class Cancel(_OnMachine):
     reason: str = ""
 
 
+STOPPED = "stopped"
+"""Reason of a Cancel command for an attempt of a stopped run, whose outputs are not needed."""
+
+
 @stored_as("StageOut")
 class StageOut(_OnMachine):
     """Copy an attempt's outputs to their targets (epilog)."""

@@ -18,6 +18,7 @@ from weft.formats.format import (
 )
 from weft.formats.graph import RecordedWorkflow, check_acyclic, escape_braces
 from weft.formats.xml_document import XmlElement, read_xml_tree
+from weft.urls import is_url
 from weft.workflow.quantity import Range, Sweep
 from weft.workflow.task import ALL, Dependency, IndexRange, Input, Output, Task
 from weft.workflow.workflow import Workflow
@@ -137,7 +138,7 @@ class _DagReader:
             }
             named = value.removeprefix(_FILE_VALUE)
             stored = named != value or attributes.get("type") == "DIET_FILE"
-            if stored and named and not named.startswith("/") and "://" not in named:
+            if stored and named and not named.startswith("/") and not is_url(named):
                 reads.append(named)
         elif part.name in ("out", "inOut"):
             writes.append(file)

@@ -6,7 +6,6 @@ import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from urllib.parse import urlsplit
 
 from weft.documents import Document
 from weft.errors import shorten, suggest
@@ -15,6 +14,7 @@ from weft.formats.format import ProblemCollector, ReadOnlyFormat, SourceFile, fi
 from weft.formats.graph import escape_braces
 from weft.formats.gridway_template import TemplateEntry, parse_template, translate_expression
 from weft.units import parse_bytes
+from weft.urls import is_url, split_url
 from weft.workflow.quantity import Range, Sweep
 from weft.workflow.task import NO_RECOVERY, Checkpoint, Input, JobSpec, Output, Recovery, Task
 from weft.workflow.workflow import Workflow
@@ -105,7 +105,6 @@ def _double_braces(text: str) -> str:
 _PART = re.compile(r'(?:"[^"]*"|[^,"]|")+')
 _FLAGS = re.compile(r"\s*\[([^\]]*)\]\s*")
 _SAFE = re.compile(r"[\w@%+=:,./{}-]+", re.ASCII)
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 def _split_list(text: str) -> list[str]:
@@ -113,12 +112,8 @@ def _split_list(text: str) -> list[str]:
     return [part for match in _PART.finditer(text) if (part := match[0].strip())]
 
 
-def _is_url(name: str) -> bool:
-    return _URL.match(name) is not None
-
-
 def _is_elsewhere(name: str) -> bool:
-    return _is_url(name) or name.startswith("/")
+    return is_url(name) or name.startswith("/")
 
 
 def _word(name: str) -> str:
@@ -199,7 +194,7 @@ class _JobFiles:
             if remote is not None:
                 self._renamed(entry, local, remote, f"write file://{local} {remote}")
             return None
-        name = remote or (self._base(entry, local) if _is_url(local) else local)
+        name = remote or (self._base(entry, local) if is_url(local) else local)
         self.inputs.setdefault(name, Input(file=name, source=None if name == local else local))
         return name
 
@@ -208,7 +203,7 @@ class _JobFiles:
             self._keep(remote)
             if local is not None:
                 self._renamed(entry, remote, local, "name a file in the directory of the job")
-        elif _is_url(remote):
+        elif is_url(remote):
             what = f"the URL {shorten(remote, 60)} in {entry.key}"
             rule = "the first name must be a file of the job"
             self.problems.add(what, rule=rule, advice="write NAME URL", line=entry.line)
@@ -232,7 +227,7 @@ class _JobFiles:
     def _base(self, entry: TemplateEntry, name: str) -> str:
         """Return the last part of a path or URL."""
         try:
-            base = (urlsplit(name).path if _is_url(name) else name).rpartition("/")[2]
+            base = (split_url(name).path if is_url(name) else name).rpartition("/")[2]
         except ValueError:
             base = ""
         if not base:
@@ -411,7 +406,7 @@ class JobTemplate:
             return None
         names = _split_list(files.value)
         for name in names:
-            if _is_url(name):
+            if is_url(name):
                 what = f"the URL {shorten(name, 60)} in RESTART_FILES"
                 rule = "restart files are files of the job"
                 advice = "name the file, and its storage under CHECKPOINT_URL"

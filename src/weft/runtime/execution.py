@@ -284,7 +284,7 @@ class Execution:
         self.clock = ExecutionClock(header.started_at_s, engine.state.now)
         self._ended_regularly = False
         """Whether the outcome is recorded; ``close`` then stops the runners too."""
-        self.backend = self._make_backend(token)
+        self.backend = self._make_backend(token, fresh=fresh)
         self._planning = PlannerThread(
             engine, planner=header.planner, budget=budget, seed=header.seed, wake=self.backend.wake
         )
@@ -316,7 +316,7 @@ class Execution:
     ) -> Self:
         """Create a new execution and store it in the database; ``run`` then drives it.
 
-        ``fresh``: results of earlier executions are not reused.
+        ``fresh``: results of earlier executions are not reused, and all inputs are read again.
         """
         store = JournalStore(database)
         token = os.urandom(32).hex()
@@ -493,7 +493,7 @@ class Execution:
         self._database.close()
         self._lock.release()
 
-    def _make_backend(self, token: str) -> Backend:
+    def _make_backend(self, token: str, *, fresh: bool) -> Backend:
         platform = self.header.platform
         made: Callable[[ProjectContext], Backend] = BACKENDS.load(find_backend_kind(platform))
         return made(
@@ -506,6 +506,7 @@ class Execution:
                 workflow_folder=functools.cache(self._folder_of),
                 products=self.products,
                 token=token,
+                fresh=fresh,
             )
         )
 

@@ -184,6 +184,18 @@ EXPRESSION = ValueType(
 )
 _SECONDS = ValueType("time or expression", QUANTITY_SHAPE, _read_seconds, _write_quantity, unit="s")
 _BYTES = ValueType("size or expression", QUANTITY_SHAPE, _read_bytes, _write_quantity, unit="bytes")
+
+
+def _read_limit(reader: Reader, node: DocumentNode) -> float | None:
+    """Return the bytes of a size such as ``20GB``; None after a problem."""
+    value = parse_bytes(node.value) if isinstance(node.value, str) else node.value
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < _LARGEST_NUMBER:
+        return value
+    reader.add_problem(node, f"{node.display()} is not allowed", rule="must be a size such as 20GB, above 0")
+    return None
+
+
+_LIMIT = ValueType("size", QUANTITY_SHAPE, _read_limit, unit="bytes")
 _COUNT = ValueType(
     "whole number or expression", {"type": ["number", "string"], "minimum": 1}, _read_count, _write_quantity
 )
@@ -405,6 +417,8 @@ INPUT = Record("an input", (
     Field("size", _BYTES, "size, where no task that writes the file states it"),
     Field("shared", FLAG, "`true`: the file is cached on the machine for all its tasks", default=False),
     Field("compressed", FLAG, "`true`: the file is decompressed on the machine", default=False),
+    Field("max_size", _LIMIT, "largest size after decompression, such as `20GB`", attribute="max_bytes",
+          default_text="1GiB, or 200 times the compressed size"),
 ))
 # fmt: on
 

@@ -31,6 +31,8 @@ class Input:
     """Kept in a cache of the machine for all its jobs (docs/papers/adaptive-jobs.md, section 6)."""
     compressed: bool = False
     """Decompressed on the machine (docs/papers/adaptive-jobs.md, section 6)."""
+    max_bytes: float | None = None
+    """Largest size after decompression; None: a default that depends on the compressed size."""
     entry: int | None = field(default=None, compare=False, repr=False)
     """Position of its entry in ``inputs`` of the workflow file, for the locations of errors."""
 

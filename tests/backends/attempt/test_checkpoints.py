@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from weft.backends.attempt import staging
 from weft.backends.attempt.checkpoints import keep_checkpoint, list_checkpoint, restore_checkpoint
+from weft.backends.attempt.content import transfer
 from weft.backends.attempt.safe_paths import StagingProblem
-from weft.backends.attempt.staging import copy_content
 
 
 def test_kept_files_are_restored(grounds, tmp_path: Path) -> None:
@@ -60,15 +61,15 @@ def test_files_that_change_during_the_copy_are_not_kept(
         (grounds.work / name).write_text("step 2")
     copies = 0
 
-    def disturbed(source: int, target: int, expected_bytes: int) -> tuple[int, str]:
+    def disturbed(*given: Any, **named: Any) -> tuple[int, str]:
         nonlocal copies
-        done = copy_content(source, target, expected_bytes)
+        done = transfer(*given, **named)
         if copies == moment:
             disturb(grounds.work, act)
         copies += 1
         return done
 
-    monkeypatch.setattr(staging, "copy_content", disturbed)
+    monkeypatch.setattr(staging, "transfer", disturbed)
     assert not keep_checkpoint(grounds.work, ["a", "b", "c*"], kept)
     restore_checkpoint(kept, grounds.other)
     assert [(grounds.other / name).read_text() for name in ("a", "b")] == ["step 1", "step 1"]
@@ -90,6 +91,18 @@ def disturb(work: Path, act: str) -> None:
         (work / "b").unlink()
     else:
         (work / "c1").write_text("step 3")
+
+
+def test_restart_file_with_the_old_size_and_time_but_other_content_is_kept(grounds, tmp_path: Path) -> None:
+    path, kept = grounds.work / "r", tmp_path / "kept"
+    path.write_text("step 1")
+    os.utime(path, ns=(1_000, 1_000))
+    assert keep_checkpoint(grounds.work, ["r"], kept)
+    path.write_text("step 2")
+    os.utime(path, ns=(1_000, 1_000))
+    assert keep_checkpoint(grounds.work, ["r"], kept)
+    restore_checkpoint(kept, grounds.other)
+    assert (grounds.other / "r").read_text() == "step 2"
 
 
 def test_damaged_checkpoint_is_refused(grounds, tmp_path: Path) -> None:

@@ -7,11 +7,13 @@ import os
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from weft.backends.attempt.digests import DIGESTS, DigestCache, is_settled
 from weft.backends.attempt.safe_paths import StagingProblem
-from weft.backends.attempt.staging import DIGESTS, DigestCache
+from weft.backends.attempt.staging import collect_outputs
 
 OLD_NS = 1_500_000_000_000_000_000
 
@@ -34,16 +36,59 @@ def test_digest_depends_only_on_the_content(tmp_path: Path, content: bytes) -> N
         assert file.tell() == 1
 
 
-def test_unmodified_old_file_is_not_read_again(tmp_path: Path) -> None:
+def write_old(path: Path, text: str) -> None:
+    """Write a file whose times are out of doubt; a program can set one of them to any value."""
+    path.write_text(text)
+    os.utime(path, ns=(OLD_NS, OLD_NS))
+    time.sleep(0.03)
+
+
+def test_unmodified_old_file_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, digests = tmp_path / "f", DigestCache()
-    path.write_text("one")
-    os.utime(path, ns=(OLD_NS, OLD_NS))
+    write_old(path, "one")
     first = of(digests, path)
-    path.write_text("two")
-    os.utime(path, ns=(OLD_NS, OLD_NS))
-    assert of(digests, path) == first, "same inode, size and time: it is remembered"
-    os.utime(path, ns=(OLD_NS, OLD_NS + 1))
+    monkeypatch.setattr(os, "pread", None)
+    assert of(digests, path) == first
+
+
+@pytest.mark.parametrize("how", ["write", "rename", "move the directory"])
+def test_content_that_changed_under_the_same_size_and_time_is_read_again(tmp_path: Path, how: str) -> None:
+    (tmp_path / "d").mkdir()
+    path, digests = tmp_path / "d" / "f", DigestCache()
+    write_old(path, "one")
+    assert of(digests, path) == plain(b"one")
+    if how == "write":
+        write_old(path, "two")
+    elif how == "rename":
+        write_old(tmp_path / "g", "two")
+        (tmp_path / "g").rename(path)
+    else:
+        (tmp_path / "d").rename(tmp_path / "old")
+        (tmp_path / "d").mkdir()
+        write_old(path, "two")
     assert of(digests, path) == plain(b"two")
+
+
+def test_time_of_whole_seconds_is_in_doubt_for_two_seconds(tmp_path: Path) -> None:
+    """A file system that stores whole seconds shows no second change within one of them."""
+    path = tmp_path / "f"
+    path.write_text("one")
+    found = path.stat()
+    second_ns = found.st_ctime_ns // 1_000_000_000 * 1_000_000_000
+    coarse = SimpleNamespace(st_mtime_ns=second_ns, st_ctime_ns=second_ns)
+    assert not is_settled(coarse, second_ns + 1_900_000_000)
+    assert is_settled(coarse, second_ns + 2_000_000_000)
+    fine = SimpleNamespace(st_mtime_ns=second_ns, st_ctime_ns=second_ns + 1)
+    assert not is_settled(fine, second_ns + 10_000_000)
+    assert is_settled(fine, second_ns + 20_000_001)
+    assert not is_settled(fine, second_ns - 1_000_000), "a time in the future"
+
+
+def test_large_output_is_out_of_doubt_when_it_was_hashed(tmp_path: Path) -> None:
+    with (tmp_path / "f").open("wb") as file:
+        file.truncate(8 << 20)
+    (found,) = collect_outputs(tmp_path, ["f"], read_only=True)
+    assert found.changed_ns == (tmp_path / "f").stat().st_ctime_ns
 
 
 def test_recently_modified_file_is_read_again(tmp_path: Path) -> None:
@@ -59,13 +104,9 @@ def test_digest_cache_has_a_size_limit(tmp_path: Path) -> None:
     digests = DigestCache(most=2)
     paths = [tmp_path / name for name in "abc"]
     for path in paths:
-        path.write_text(path.name)
-        os.utime(path, ns=(OLD_NS, OLD_NS))
+        write_old(path, path.name)
         of(digests, path)
-    for path in paths:
-        path.write_text("z")
-        os.utime(path, ns=(OLD_NS, OLD_NS))
-    assert [of(digests, path) == plain(b"z") for path in reversed(paths)] == [False, False, True]
+    assert [digests.has(path.stat()) for path in paths] == [False, True, True]
 
 
 def test_file_that_grows_during_the_read_is_refused(tmp_path: Path) -> None:

@@ -14,11 +14,12 @@ import pytest
 
 from architecture.package import environment
 from backends.attempt.web_server import Site
+from weft.backends.attempt import content, external_files
 from weft.backends.attempt.external_files import InputCache, InputSource, decompressed_name, fetch
 from weft.backends.attempt.safe_paths import StagingProblem
 
 
-def test_relative_path_is_linked_from_the_workflow_folder(grounds) -> None:
+def test_relative_path_is_copied_from_the_workflow_folder(grounds) -> None:
     (grounds.other / "data").mkdir()
     (grounds.other / "data" / "in.txt").write_text("text")
     for text in (
@@ -27,19 +28,18 @@ def test_relative_path_is_linked_from_the_workflow_folder(grounds) -> None:
         (grounds.other / "data" / "in.txt").as_uri(),
     ):
         brought = fetch(InputSource(text, grounds.other), grounds.work, "here/in.txt")
-        assert (brought.file.name, brought.file.size_bytes, brought.copied_bytes) == ("here/in.txt", 4, 0)
-        assert (grounds.work / "here" / "in.txt").samefile(grounds.other / "data" / "in.txt")
-    brought = fetch(InputSource("data/in.txt", grounds.other), grounds.work, "copy", how="copy")
-    assert brought.copied_bytes == 4
-    assert not (grounds.work / "copy").samefile(grounds.other / "data" / "in.txt")
+        assert (brought.file.name, brought.file.size_bytes) == ("here/in.txt", 4)
+        assert brought.copied_bytes in (0, 4), "0: a clone"
+        (grounds.work / "here" / "in.txt").write_text("changed")
+        assert (grounds.other / "data" / "in.txt").read_text() == "text"
 
 
 def test_named_input_may_be_anywhere_and_contain_links(grounds) -> None:
     (grounds.other / "link").symlink_to(grounds.outside)
     for text in ("../outside/canary", "link/canary"):
-        brought = fetch(InputSource(text, grounds.other), grounds.work, "canary", how="copy")
+        brought = fetch(InputSource(text, grounds.other), grounds.work, "canary")
         assert (grounds.work / brought.file.name).read_text() == "sing"
-    assert fetch(InputSource("link", grounds.other), grounds.work, "all", how="copy").file.size_bytes == 12
+    assert fetch(InputSource("link", grounds.other), grounds.work, "all").file.size_bytes == 12
 
 
 def test_links_out_of_a_named_directory_are_refused(grounds) -> None:
@@ -139,8 +139,9 @@ def test_full_disk_is_a_transient_error(grounds, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(os, "sendfile", full)
     monkeypatch.setattr(os, "copy_file_range", full)
     monkeypatch.setattr(os, "write", full)
+    monkeypatch.setattr(os, "pwrite", full)
     with pytest.raises(StagingProblem) as problem:
-        fetch(InputSource("in", grounds.other), grounds.work, "x", how="copy")
+        fetch(InputSource("in", grounds.other), grounds.work, "x")
     monkeypatch.undo()
     assert (problem.value.number, problem.value.lasting) == (errno.ENOSPC, False)
 
@@ -191,6 +192,34 @@ def test_uncompressed_or_damaged_input_is_refused(grounds, content: bytes) -> No
     (grounds.other / "in.gz").write_bytes(content)
     with pytest.raises(StagingProblem, match=r"'in\.gz' cannot be decompressed"):
         fetch(InputSource("in.gz", grounds.other, compressed=True), grounds.work, "in.gz")
+    assert list(grounds.work.iterdir()) == []
+
+
+@pytest.mark.parametrize("module", [gzip, bz2, lzma], ids=lambda module: module.__name__)
+def test_decompression_is_bounded(grounds, monkeypatch: pytest.MonkeyPatch, module) -> None:
+    """The limits are lowered here; the default ones are 1 GiB and 200 times the compressed size."""
+    (grounds.other / "in.gz").write_bytes(module.compress(bytes(5_000_000)))
+    monkeypatch.setattr(external_files, "_DEFAULT_MOST_BYTES", 4_000_000)
+    monkeypatch.setattr(external_files, "_DEFAULT_MOST_RATIO", 2)
+    rule = r"'in\.gz' cannot be decompressed: it has more than {} after decompression; .*`max_size`"
+    with pytest.raises(StagingProblem, match=rule.format("4 MB")) as problem:
+        fetch(InputSource("in.gz", grounds.other, compressed=True), grounds.work, "in.gz")
+    assert problem.value.lasting
+    with pytest.raises(StagingProblem, match=rule.format("1 MB")):
+        fetch(InputSource("in.gz", grounds.other, compressed=True, max_bytes=1e6), grounds.work, "in.gz")
+    assert list(grounds.work.iterdir()) == []
+    fetch(InputSource("in.gz", grounds.other, compressed=True, max_bytes=5e6), grounds.work, "in.gz")
+    assert (grounds.work / "in").stat().st_size == 5_000_000
+
+
+def test_decompression_leaves_space_on_the_disk(grounds, monkeypatch: pytest.MonkeyPatch) -> None:
+    (grounds.other / "in.gz").write_bytes(gzip.compress(bytes(5_000_000)))
+    disk = os.statvfs(grounds.work)
+    monkeypatch.setattr(content, "_MOST_RESERVED_BYTES", disk.f_blocks * disk.f_frsize)
+    monkeypatch.setattr(content, "_RESERVED_SHARE", 1.0)
+    with pytest.raises(StagingProblem, match=r"'in\.gz' cannot be written: it needs .* stay free") as problem:
+        fetch(InputSource("in.gz", grounds.other, compressed=True), grounds.work, "in.gz")
+    assert problem.value.number == errno.ENOSPC
     assert list(grounds.work.iterdir()) == []
 
 

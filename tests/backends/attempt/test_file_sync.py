@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -89,7 +90,11 @@ def test_outputs_are_synced_before_the_end_is_in_the_journal(tmp_path):
     log = tmp_path / "log"
     assert run(tmp_path, SYNC_LOG=log).returncode == 0
     lines = log.read_text().splitlines()
-    outputs = [number for number, line in enumerate(lines) if line.endswith(("/d", "/d/x", "/y"))]
+    outputs = [
+        number
+        for number, line in enumerate(lines)
+        if "/sandbox/" in line and line.endswith(("/d", "/d/x", "/y"))
+    ]
     assert len(outputs) == 3
     assert any(line.endswith("-wal") for line in lines[max(outputs) :]), "the end is synced after them"
 
@@ -103,3 +108,54 @@ def test_failed_sync_of_an_output_is_a_failed_attempt(tmp_path):
         cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=PATIENCE_S, check=True,
     )  # fmt: skip
     assert "cannot be synced to the disk: Input/output error" in shown.stdout
+
+
+PUBLISH = """if True:
+    import sys
+    from pathlib import Path
+    from weft.backends.attempt.external_files import publish
+    from weft.backends.attempt.staging import measure_file
+    made, folder = Path(sys.argv[1]), Path(sys.argv[2])
+    for name in ("plain", "sub"):
+        publish(made, measure_file(made, name), f"new/folder/{name}", folder=folder)
+"""
+KEEP = """if True:
+    import sys
+    from pathlib import Path
+    from weft.backends.attempt.checkpoints import keep_checkpoint
+    assert keep_checkpoint(Path(sys.argv[1]), ["plain", "sub"], Path(sys.argv[2]))
+"""
+
+
+def syncs(root, script, target):
+    """Return the syncs of a script in their order, relative to its target; new files are named NEW."""
+    log = root.parents[1] / "log"
+    subprocess.run(
+        [sys.executable, "-c", script, str(root), str(target)],
+        env=shim_environment(SYNC_LOG=log), check=True, timeout=PATIENCE_S,
+    )  # fmt: skip
+    lines = [line.replace(str(target), ".") for line in log.read_text().splitlines()]
+    return [re.sub(r"\.weft-new-[^/]*", "NEW", line) for line in lines]
+
+
+def test_published_file_is_synced_before_it_gets_its_name(root, tmp_path):
+    (tmp_path / "target").mkdir()
+    lines = syncs(root, PUBLISH, tmp_path / "target")
+    assert lines[0] == "./new/folder/NEW"
+    assert {".", "./new", "./new/folder", "./new/folder/plain"} <= set(lines[1:6])
+
+
+def test_published_directory_is_synced_before_it_gets_its_name(root, tmp_path):
+    (tmp_path / "target").mkdir()
+    lines = syncs(root, PUBLISH, tmp_path / "target")
+    first = lines.index("./new/folder/sub")
+    for name in ("one", "deep/two", "deep"):
+        assert f"./new/folder/NEW/{name}" in lines[:first]
+    assert "./new/folder" in lines[first - 5 :]
+
+
+def test_checkpoint_is_synced_before_it_replaces_the_last_one(root, tmp_path):
+    lines = syncs(root, KEEP, tmp_path / "kept")
+    pointer = lines.index("./NEW")
+    assert {"./1/plain", "./1/sub/one", "./1/sub/deep/two", "./1", "."} <= set(lines[:pointer])
+    assert "." in lines[pointer:]

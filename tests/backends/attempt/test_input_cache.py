@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -35,10 +36,13 @@ def test_concurrent_requests_fetch_a_source_once(grounds, site: Site) -> None:
     with ThreadPoolExecutor(8) as pool:
         moved = list(pool.map(bring, range(8)))
     assert site.requested == ["/pdb.gz"]
-    assert sorted(moved) == [0] * 7 + [len(site.files["/pdb.gz"])]
+    copied = min(moved)
+    assert copied in (0, 5000), "0: a clone"
+    assert sorted(moved) == [copied] * 7 + [copied + len(site.files["/pdb.gz"])]
     (kept,) = content(grounds.other / "cache")
     assert kept.read_bytes() == b"atoms" * 1000
-    assert all((grounds.work / str(number) / "pdb").samefile(kept) for number in range(8))
+    assert all((grounds.work / str(number) / "pdb").read_bytes() == b"atoms" * 1000 for number in range(8))
+    assert kept.stat().st_nlink == 1
     assert kept.stat().st_mode & 0o222 == 0
 
 
@@ -76,10 +80,12 @@ def test_local_files_are_copied_once_and_stored_by_content(grounds) -> None:
         for turn in range(3)
         for name in ("one", "two")
     ]
-    assert moved == [4, 4, 0, 0, 0, 0]
+    copied = min(moved)
+    assert copied in (0, 4), "0: a clone"
+    assert moved == [2 * copied, 2 * copied, *[copied] * 4]
     assert len(content(grounds.other / "cache")) == 1
     (grounds.other / "one").write_text("else")
-    assert cache.stage(InputSource("one", grounds.other), grounds.work, "new").copied_bytes == 4
+    cache.stage(InputSource("one", grounds.other), grounds.work, "new")
     assert (grounds.work / "new").read_text() == "else"
     assert (grounds.work / "0" / "one").read_text() == "same"
 
@@ -87,14 +93,41 @@ def test_local_files_are_copied_once_and_stored_by_content(grounds) -> None:
 def test_directories_are_cached(grounds) -> None:
     (grounds.other / "d" / "e").mkdir(parents=True)
     (grounds.other / "d" / "e" / "f").write_text("text")
-    moved = [
-        InputCache(grounds.other / "cache")
-        .stage(InputSource("d", grounds.other), grounds.work, f"{turn}/d")
-        .copied_bytes
-        for turn in range(2)
-    ]
-    assert moved == [4, 0]
-    assert (grounds.work / "0" / "d" / "e" / "f").samefile(grounds.work / "1" / "d" / "e" / "f")
+    time.sleep(0.03)  # the times are out of doubt
+    for turn in range(2):
+        InputCache(grounds.other / "cache").stage(InputSource("d", grounds.other), grounds.work, f"{turn}/d")
+    assert [(grounds.work / f"{turn}/d/e/f").read_text() for turn in range(2)] == ["text", "text"]
+    assert len(content(grounds.other / "cache")) == len(list((grounds.other / "cache/keys").iterdir())) == 1
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+@pytest.mark.parametrize("name", ["f", "d"])
+def test_source_with_the_old_size_and_time_but_other_content_is_fetched_again(
+    grounds, name: str, fresh: bool
+) -> None:
+    (grounds.other / "d").mkdir()
+    paths = [grounds.other / "f", grounds.other / "d" / "f"]
+    for text in ("good", "evil"):
+        for path in paths:
+            path.write_text(text)
+            os.utime(path, ns=(1_000, 1_000))
+        os.utime(grounds.other / "d", ns=(1_000, 1_000))
+        time.sleep(0.03)  # the times are out of doubt
+        cache = InputCache(grounds.other / "cache", fresh=fresh)
+        cache.stage(InputSource(name, grounds.other), grounds.work, f"{text}/{name}")
+    assert [path.read_text() for path in (grounds.work / "evil").rglob("f")] == ["evil"]
+
+
+def test_fresh_cache_reads_every_source_again(grounds, site: Site) -> None:
+    site.files["/f"], site.etags["/f"] = b"one", '"1"'
+    source = InputSource(f"{site.url}/f", grounds.other)
+    InputCache(grounds.other / "cache").stage(source, grounds.work, "f")
+    site.files["/f"] = b"two"  # the server does not change its validator
+    fresh = InputCache(grounds.other / "cache", fresh=True)
+    for name in ("g", "h"):
+        fresh.stage(source, grounds.work, name)
+    assert [(grounds.work / name).read_bytes() for name in "fgh"] == [b"one", b"two", b"two"]
+    assert site.requested == ["/f", "/f"]
 
 
 @pytest.mark.parametrize("fresh", [False, True])
@@ -117,6 +150,7 @@ def test_modified_cache_content_is_fetched_again(grounds, fresh: bool) -> None:
 def test_forged_keys_and_links_in_the_cache_are_ignored(grounds) -> None:
     root = grounds.other / "cache"
     (grounds.other / "f").write_text("good")
+    time.sleep(0.03)  # the times are out of doubt
     source = InputSource("f", grounds.other)
     InputCache(root).stage(source, grounds.work, "a")
     (key,) = (root / "keys").iterdir()
@@ -173,5 +207,6 @@ def test_unshared_input_bypasses_the_cache(grounds) -> None:
     InputCache(grounds.other / "cache").stage(
         InputSource("f", grounds.other), grounds.work, "f", shared=False
     )
-    assert (grounds.work / "f").samefile(grounds.other / "f")
+    assert (grounds.work / "f").read_text() == "text"
+    assert not (grounds.work / "f").samefile(grounds.other / "f")
     assert not (grounds.other / "cache").exists()

@@ -6,24 +6,19 @@ import errno
 import hashlib
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from weft.backends.attempt.content import hash_content, read_pieces, transfer
+from weft.backends.attempt.digests import DIGESTS, DigestCache
 from weft.backends.attempt.external_files import publish
 from weft.backends.attempt.safe_paths import DirectoryCursor, StagingProblem, open_child
-from weft.backends.attempt.staging import (
-    DIGESTS,
-    DigestCache,
-    collect_outputs,
-    copy_content,
-    is_intact,
-    link_or_copy,
-    make_read_only,
-    read_chunks,
-)
+from weft.backends.attempt.staging import clone_or_copy, collect_outputs, is_intact, make_read_only
 from weft.backends.attempt.trees import open_tree_file, walk_tree
 
 FILES = 200
@@ -60,22 +55,23 @@ def test_system_calls_per_file_do_not_depend_on_depth(
         (grounds.work / name / str(number)).write_text(f"file {number}")
     most = {}
     opens()
+    make_read_only(grounds.work, name)
+    most["protect"] = opens()
+    time.sleep(0.03)  # the times of the files are out of doubt
     (file,) = collect_outputs(grounds.work, [f"{name}/"])
     most["collect"] = opens()
-    make_read_only(grounds.work, [file])
-    most["protect"] = opens()
     assert is_intact(grounds.work, file)
     most["intact"] = opens()
-    assert link_or_copy(grounds.work, name, grounds.other, name, digest=file.digest) == 0
-    most["link"] = opens()
+    clone_or_copy(grounds.work, name, grounds.other, name, digest=file.digest)
+    most["copy"] = opens()
     publish(grounds.work, file, "published", folder=grounds.other)
     most["publish"] = opens()
     monkeypatch.undo()
     # Calls per file: one open to look, one more to read, one more for a new file; directories are extra.
-    per_file = {"collect": 2, "protect": 1, "intact": 0, "link": 1, "publish": 3}
+    per_file = {"collect": 2, "protect": 1, "intact": 0, "copy": 3, "publish": 3}
     for what, opened in most.items():
         assert opened <= per_file[what] * FILES + 12 * (depth + 2), what
-    for root, of in ((grounds.other / name, "link"), (grounds.other / "published", "copy")):
+    for root, of in ((grounds.other / name, "staged"), (grounds.other / "published", "published")):
         texts = {path.name: path.read_text() for path in root.iterdir()}
         assert texts == {str(number): f"file {number}" for number in range(FILES)}, of
 
@@ -86,10 +82,12 @@ def test_whole_file_is_read_for_any_expected_size(tmp_path: Path, size: int, sur
     content = os.urandom(4096) * (size // 4096 + 1)
     (tmp_path / "f").write_bytes(content[:size])
     fd, target = os.open(tmp_path / "f", os.O_RDONLY), os.open(tmp_path / "g", os.O_RDWR | os.O_CREAT)
-    expected_bytes = max(0, size + surprise)
-    assert b"".join(read_chunks(fd, expected_bytes)) == content[:size]
+    # The status was read before the file changed.
+    before = SimpleNamespace(st_size=max(0, size + surprise), st_blocks=1 << 20)
+    assert b"".join(chunk for _, chunk, _ in read_pieces(fd, before)) == content[:size]
     digest = hashlib.blake2b(content[:size], digest_size=20).hexdigest()
-    assert copy_content(fd, target, expected_bytes) == (size, digest)
+    assert hash_content(fd, before) == digest
+    assert transfer(fd, target, before, name="f", known=None)[1] == digest
     assert (tmp_path / "g").read_bytes() == content[:size]
     os.close(fd)
     os.close(target)
@@ -117,6 +115,7 @@ def test_cached_file_is_not_opened_again(grounds, opens: Callable[[], int]) -> N
         (grounds.work / name).parent.mkdir(exist_ok=True)
         (grounds.work / name).write_text(name)
         os.utime(grounds.work / name, ns=(1_000, 1_000))
+    time.sleep(0.03)  # the times are out of doubt
     digests = DigestCache()
     first, opened = digests.of_path(grounds.work, "d"), opens()
     assert digests.of_path(grounds.work, "d") == first
@@ -198,9 +197,9 @@ def test_file_repeatedly_replaced_by_a_link_is_not_followed(grounds) -> None:
             with suppress(StagingProblem):
                 (file,) = collect_outputs(grounds.work, ["d/"])
                 came += 1
-                make_read_only(grounds.work, [file])
+                make_read_only(grounds.work, file.name)
             with suppress(StagingProblem):
-                link_or_copy(grounds.work, "d", grounds.other, str(turn), how=("link", "copy")[turn % 2])
+                clone_or_copy(grounds.work, "d", grounds.other, str(turn))
                 came += 1
     finally:
         stop.set()

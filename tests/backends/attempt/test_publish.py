@@ -11,7 +11,7 @@ import pytest
 from backends.attempt.web_server import Site
 from weft.backends.attempt.external_files import publish
 from weft.backends.attempt.safe_paths import StagingProblem
-from weft.backends.attempt.staging import collect_outputs, is_intact, make_read_only
+from weft.backends.attempt.staging import collect_outputs, is_intact
 from weft.backends.backend import FileRecord
 
 
@@ -20,9 +20,7 @@ def made(grounds) -> tuple[FileRecord, ...]:
     (grounds.work / "plots" / "old").mkdir(parents=True)
     for name in ("result.csv", "plots/a.png", "plots/old/b.png"):
         (grounds.work / name).write_text(name)
-    files = collect_outputs(grounds.work, ["result.csv", "plots"])
-    make_read_only(grounds.work, files)
-    return files
+    return collect_outputs(grounds.work, ["result.csv", "plots"], read_only=True)
 
 
 def test_published_file_is_an_independent_copy(grounds, made) -> None:

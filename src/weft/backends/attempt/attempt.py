@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from weft.backends.attempt.command import RESULT_FILE
+from weft.backends.attempt.content import write_all
 from weft.backends.attempt.safe_paths import FileDescriptor, StagingProblem, open_directory, staging_errors
-from weft.backends.attempt.staging import write_all
 from weft.backends.attempt.task_files import TaskFiles
 from weft.engine.messages import Assign, Start
 from weft.records import dataclass
@@ -57,6 +57,8 @@ class ActiveAttempt:
     """Whether the engine cancelled it."""
     halted: bool = False
     """Whether it is terminated because the engine stops; it will run again."""
+    abandoned: bool = False
+    """Whether its files are not needed now: hashing and copying them stops."""
     launched: bool = False
     """Whether its program was given to the transport."""
     over: bool = False

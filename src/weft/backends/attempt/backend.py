@@ -191,7 +191,7 @@ class ProgramBackend:
             return
         attempt.staged_parts.add(command.part)
         attempt.iteration = command.iteration
-        self._threads.run(lambda: self._preparer.stage_in(attempt, command), self._events.append)
+        self._threads.run(lambda: self._preparer.stage_in(attempt, command), self._report)
 
     def _start(self, command: cm.Start) -> None:
         attempt = self._attempts[command.attempt]
@@ -260,9 +260,13 @@ class ProgramBackend:
 
     def _cancel(self, command: cm.Cancel) -> None:
         attempt = self._attempts[command.attempt]
-        if attempt.over or attempt.cancelled:
+        # Outputs of a program that has ended are still needed, unless the run was stopped.
+        attempt.abandoned |= not attempt.launched or command.reason == cm.STOPPED
+        if attempt.cancelled:
             return
-        attempt.cancelled = True
+        attempt.cancelled = attempt.abandoned or not attempt.over
+        if attempt.over:
+            return
         if attempt.launched:
             self._transport.cancel(attempt.machine, attempt.number, self._grace_s)
         elif attempt.start is None:
@@ -279,8 +283,12 @@ class ProgramBackend:
         attempt = self._attempts[command.attempt]
         self._threads.run(
             lambda: self._finisher.stage_out(attempt, self._products.of(attempt.run, attempt.task)),
-            self._events.append,
+            self._report,
         )
+
+    def _report(self, event: ev.Event | None) -> None:
+        if event is not None:
+            self._events.append(event)
 
     def _clean_up(self, command: cm.CleanUp) -> None:
         attempt = self._attempts.get(command.attempt)
@@ -368,6 +376,8 @@ class ProgramBackend:
 
     def _finished(self, attempt: ActiveAttempt, finished: FinishedAttempt) -> None:
         self._finishing.discard(attempt.number)
+        if finished.interrupted and not attempt.cancelled:
+            return  # The engine stops; the next one finds the end of the program and its outputs.
         if finished.product is not None:
             self._products.add(finished.product)
             self._context.products.add(finished.product)
@@ -407,6 +417,8 @@ class ProgramBackend:
     def halt(self, grace_s: float) -> None:
         """Terminate all programs; they are reported with the exit code that requests another run."""
         for attempt in list(self._attempts.values()):
+            # A program that still runs may write restart files, which are kept.
+            attempt.abandoned |= attempt.over or not attempt.launched
             if attempt.over or attempt.halted:
                 continue
             attempt.halted = True
@@ -426,6 +438,8 @@ class ProgramBackend:
 
     def close(self, *, stop: bool) -> None:
         """Disconnect from the machines. ``stop``: no more work follows."""
+        for attempt in self._attempts.values():
+            attempt.abandoned = True
         self._threads.close()
         self._records.write_pending()
         self._transport.close(stop=stop)

@@ -13,11 +13,13 @@ from __future__ import annotations
 import errno
 import json
 import os
-import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from weft.backends.attempt.content import write_all
+from weft.backends.attempt.digests import DIGESTS, FileVersion, find_version, wait_for_clock
+from weft.backends.attempt.file_sync import sync_files
 from weft.backends.attempt.safe_paths import (
     FileDescriptor,
     StagingProblem,
@@ -26,34 +28,33 @@ from weft.backends.attempt.safe_paths import (
     open_inside,
     staging_errors,
 )
-from weft.backends.attempt.staging import DIGESTS, atomic_file, extent, link_or_copy, write_all
+from weft.backends.attempt.staging import atomic_file, clone_or_copy, file_record, is_intact
 from weft.backends.attempt.trees import match_names, remove_tree
 from weft.backends.backend import FileRecord
 
 _POINTER = "current"
 _LONGEST_POINTER_BYTES = 1 << 26
-_TICK_NS = 20_000_000
-"""Granularity of file timestamps: within it, a second modification would not be visible."""
-
+_NEW_FOLDERS = 3
+"""Number of folders above that may be new: of the execution, of all checkpoints, and ``.weft``."""
 _CHANGING = (errno.ENOENT, errno.EAGAIN)
-_Extents = dict[str, tuple[int, int]]
+_Versions = dict[str, FileVersion]
 
 
 def keep_checkpoint(workdir: Path, names: Sequence[str], into: Path) -> bool:
     """Copy the restart files if one has changed and none changes meanwhile; return whether it was done."""
-    was = {file.name: (file.size_bytes, file.modified_ns) for file in list_checkpoint(into)}
-    if not (before := _extents(workdir, names)) or before == was:
+    if not (before := _find_versions(workdir, names)) or _is_kept(workdir, before, into):
         return False
-    _wait_for_clock(before)
+    wait_for_clock(max(version.changed_ns for version in before.values()))
     with staging_errors("cannot be created", str(into)):
         into.mkdir(parents=True, exist_ok=True)
     number = _next_number(into)
     try:
-        before = _extents(workdir, names)
+        before = _find_versions(workdir, names)
         for name in before:
-            link_or_copy(workdir, name, into, f"{number}/{name}", how="copy")
-        if not before or _extents(workdir, names) != before:
+            clone_or_copy(workdir, name, into, f"{number}/{name}")
+        if not before or not _are_same(before, _find_versions(workdir, names)):
             return False
+        sync_files(into, [str(number)], above=into.parents[:_NEW_FOLDERS])
         _write_pointer(into, number, before)
         return True
     except StagingProblem as problem:
@@ -73,17 +74,29 @@ def restore_checkpoint(kept: Path, workdir: Path) -> bool:
     """Copy the kept files into a task's directory; return whether there were any."""
     number, files = _read_pointer(kept)
     for file in files:
-        link_or_copy(kept, f"{number}/{file.name}", workdir, file.name, how="copy", digest=file.digest)
+        clone_or_copy(kept, f"{number}/{file.name}", workdir, file.name, digest=file.digest)
     return bool(files)
 
 
-def _extents(workdir: Path, names: Sequence[str]) -> _Extents:
-    """Return size and modification time of each existing restart file."""
-    found: _Extents = {}
+def _is_kept(workdir: Path, versions: _Versions, into: Path) -> bool:
+    """Return whether the last copy has the content of the restart files, which may be restored from it."""
+    kept = list_checkpoint(into)
+    return versions.keys() == {file.name for file in kept} and all(is_intact(workdir, file) for file in kept)
+
+
+def _are_same(before: _Versions, after: _Versions) -> bool:
+    return before.keys() == after.keys() and all(
+        version.is_same(after[name]) for name, version in before.items()
+    )
+
+
+def _find_versions(workdir: Path, names: Sequence[str]) -> _Versions:
+    """Return the version of each existing restart file."""
+    found: _Versions = {}
     for pattern in names:
         for name in match_names(workdir, pattern):
             try:
-                found[name] = extent(workdir, name)
+                found[name] = find_version(workdir, name)
             except StagingProblem as problem:
                 # A program that replaces a file may leave it missing for a moment.
                 if problem.number != errno.ENOENT:
@@ -91,35 +104,24 @@ def _extents(workdir: Path, names: Sequence[str]) -> _Extents:
     return found
 
 
-def _wait_for_clock(extents: _Extents) -> None:
-    """Sleep until the file system clock has advanced beyond the last modification."""
-    age_ns = time.time_ns() - max(modified_ns for _, modified_ns in extents.values())
-    if 0 <= age_ns < _TICK_NS:
-        time.sleep((_TICK_NS - age_ns) / 1e9)
-
-
 def _next_number(into: Path) -> int:
     with open_directory(into, ()) as listing:
         return max((int(name) for name in list_names(listing) if name.isdecimal()), default=0) + 1
 
 
-def _write_pointer(into: Path, number: int, extents: _Extents) -> None:
+def _write_pointer(into: Path, number: int, versions: _Versions) -> None:
     files = [
-        FileRecord(
-            name=name,
-            size_bytes=size_bytes,
-            digest=DIGESTS.of_path(into, f"{number}/{name}"),
-            modified_ns=modified_ns,
-        )
-        for name, (size_bytes, modified_ns) in extents.items()
+        file_record(name, DIGESTS.of_path(into, f"{number}/{name}"), version)
+        for name, version in versions.items()
     ]
     text = json.dumps({"directory": str(number), "files": [asdict(file) for file in files]})
     with (
         staging_errors("cannot be kept", str(into)),
         open_directory(into, ()) as listing,
-        atomic_file(listing, _POINTER) as fd,
+        atomic_file(listing, _POINTER, synced=True) as fd,
     ):
         write_all(text.encode(), fd)
+    sync_files(into, [_POINTER])
 
 
 def _read_pointer(kept: Path) -> tuple[str, tuple[FileRecord, ...]]:

@@ -43,6 +43,7 @@ from weft.errors import shorten
 from weft.expressions import Value
 from weft.platform.machine import Machine
 from weft.records import dataclass, message
+from weft.urls import is_url
 from weft.workflow.task import ISOLATED_BY, NO_RECOVERY, Environment, Isolation, JobSpec, Task, TaskKind
 
 _is_plain = re.compile(r"[A-Za-z0-9_@%+=:,./-]+").fullmatch
@@ -423,7 +424,7 @@ def wrap_command(command: str, surroundings: CommandEnvironment, variables: Iter
 
 
 def _choose_container(image: str, variables: Iterable[str]) -> str:
-    is_stored = "://" in image or image.endswith((".sif", ".img")) or image[:1] in "./"
+    is_stored = is_url(image) or image.endswith((".sif", ".img")) or image[:1] in "./"
     stored = image if is_stored else f"docker://{image}"
     passed = " ".join(f"--env {name}" for name in variables)
     here = '--volume "$PWD:$PWD" --workdir "$PWD" --user "$(id -u):$(id -g)"'

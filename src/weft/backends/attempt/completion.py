@@ -15,11 +15,12 @@ from pathlib import Path
 from weft.backends.attempt.attempt import ActiveAttempt, AttemptRecords, ProgramReport
 from weft.backends.attempt.checkpoints import keep_checkpoint
 from weft.backends.attempt.command import monitored_files
-from weft.backends.attempt.external_files import publish
+from weft.backends.attempt.content import Interrupted, interruptible
+from weft.backends.attempt.external_files import publish, publish_as
 from weft.backends.attempt.file_sync import sync_files
 from weft.backends.attempt.inputs import output_names, refuse_redirection, start_values
 from weft.backends.attempt.safe_paths import StagingProblem, split_name
-from weft.backends.attempt.staging import collect_outputs, make_read_only
+from weft.backends.attempt.staging import collect_outputs
 from weft.backends.attempt.substitution import JobProblem
 from weft.backends.attempt.task_files import Observation, TaskFiles, read_result, read_sweep_lines
 from weft.backends.attempt.trees import remove_tree
@@ -153,6 +154,8 @@ class FinishedAttempt:
     """Share of the work in the last restart files; None: there are no new ones."""
     lines: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Lines of files that define sweeps, by file name."""
+    interrupted: bool = False
+    """Whether the attempt was abandoned before its files were collected."""
 
 
 class AttemptFinisher:
@@ -171,6 +174,14 @@ class AttemptFinisher:
 
     def finish(self, attempt: ActiveAttempt, report: ProgramReport) -> FinishedAttempt:
         """Return the end of an attempt with its cause, after collecting outputs, result or restart files."""
+        try:
+            with interruptible(lambda: attempt.abandoned):
+                return self._finish(attempt, report)
+        except Interrupted:
+            ended = ev.Ended(attempt=attempt.number, exit_code=None, cause=Cause.CANCELLED)
+            return FinishedAttempt(ended, interrupted=True)
+
+    def _finish(self, attempt: ActiveAttempt, report: ProgramReport) -> FinishedAttempt:
         compiled = self._context.compiled_workflow(attempt.run)
         self._write_exit_code(attempt, report)
         if attempt.record_problem:
@@ -209,6 +220,8 @@ class AttemptFinisher:
             finished.lines = dict(
                 read_sweep_lines(compiled, attempt.task, attempt.workdir_path, attempt.iteration)
             )
+        except Interrupted:
+            raise
         except (StagingProblem, JobProblem) as problem:
             story = str(problem)
             finished.ended = ev.Ended(attempt=attempt.number, exit_code=None, cause=Cause.ERROR, story=story)
@@ -233,9 +246,7 @@ class AttemptFinisher:
     ) -> tuple[FileRecord, ...]:
         if not (names := output_names(compiled, attempt.task, attempt.iteration)):
             return ()
-        files = collect_outputs(attempt.workdir, names, missing_ok=not all_required)
-        make_read_only(attempt.workdir, files)
-        return files
+        return collect_outputs(attempt.workdir, names, missing_ok=not all_required, read_only=True)
 
     def _sync(self, attempt: ActiveAttempt, files: tuple[FileRecord, ...]) -> str:
         """Sync outputs to the disk before their end is reported; return a problem, or ""."""
@@ -278,8 +289,11 @@ class AttemptFinisher:
             seconds=float(report.get("seconds", 0.0)),
         )
 
-    def stage_out(self, attempt: ActiveAttempt, product: Product | None) -> ev.StagedOut:
-        """Publish the outputs with a target and the workflow's results; return the event that reports it."""
+    def stage_out(self, attempt: ActiveAttempt, product: Product | None) -> ev.StagedOut | None:
+        """Publish the outputs with a target and the workflow's results.
+
+        Return the event that reports it; None if the engine stops, because the next one publishes them again.
+        """
         if product is None:
             return ev.StagedOut(attempt=attempt.number, problem="the record of its outputs is missing")
         compiled = self._context.compiled_workflow(attempt.run)
@@ -293,15 +307,20 @@ class AttemptFinisher:
         }
         results = {fill_template(name, values) for name in compiled.results(attempt.task)}
         try:
-            for file in product.files:
-                if (target := targets.get(file.name)) is not None:
-                    refuse_redirection(description, target, values)
-                    publish(directory, file, fill_template(target, values), folder=folder)
-                elif _is_result(file.name, results):
-                    if split_name(file.name)[0] == ".weft":
-                        why = "weft keeps its own state there"
-                        raise StagingProblem("is not copied to the project", file.name, why, lasting=True)
-                    publish(directory, file, file.name, folder=folder)
+            with interruptible(lambda: attempt.abandoned):
+                for file in product.files:
+                    if (target := targets.get(file.name)) is not None:
+                        refuse_redirection(description, target, values)
+                        publish(directory, file, fill_template(target, values), folder=folder)
+                    elif _is_result(file.name, results):
+                        if split_name(file.name)[0] == ".weft":
+                            why = "weft keeps its own state there"
+                            raise StagingProblem("is not copied to the project", file.name, why, lasting=True)
+                        publish_as(directory, file, file.name, folder=folder)
+        except Interrupted:
+            story = "the run was cancelled while its outputs were copied"
+            cancelled = ev.StagedOut(attempt=attempt.number, problem=story, lasting=True)
+            return cancelled if attempt.cancelled else None
         except StagingProblem as problem:
             return ev.StagedOut(attempt=attempt.number, problem=str(problem), lasting=problem.lasting)
         return ev.StagedOut(attempt=attempt.number)

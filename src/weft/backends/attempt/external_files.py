@@ -4,9 +4,10 @@ A relative path starts at the workflow's folder. A path is named by the user, so
 contain links; links inside a named directory must not lead out of it. URLs are opened with fsspec, which is
 imported on first use. A compressed input is decompressed; its format is detected from the first bytes.
 
-Shared inputs of a machine are fetched once into a cache, stored by content and linked where they are used.
-The version of a source (size and time, or a validator sent by the server) is stored with the digest of its
-content, so changed content is fetched again. A cached file is verified once per process before its first use.
+Every input is a clone or a copy. Shared and compressed inputs of a machine are fetched once into a cache,
+stored by content, and copied from there. The version of a source (inode, size and times, or a validator sent
+by the server) is stored with the digest of its content, so changed content is fetched again. A cached file is
+verified once per process before its first use.
 
     keys/KEY            version of a source: the record of the file it was fetched as
     content/DIGEST      cached content, read-only
@@ -28,8 +29,15 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from threading import Lock
 from typing import IO, TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote
 
+from weft.backends.attempt.content import (
+    bind_interruption,
+    check_interruption,
+    require_space,
+    write_all,
+)
+from weft.backends.attempt.digests import boot_id, file_version, find_version
 from weft.backends.attempt.safe_paths import (
     FileDescriptor,
     Parts,
@@ -42,26 +50,28 @@ from weft.backends.attempt.safe_paths import (
     staging_problem,
 )
 from weft.backends.attempt.staging import (
-    CopyMethod,
+    CopyPermissions,
     atomic_file,
-    extent,
+    clone_or_copy,
+    copy_file,
+    file_record,
     is_intact,
-    link_or_copy,
     make_read_only,
     measure_file,
-    temporary_name,
+    move,
     unnamed_file,
-    write_all,
 )
+from weft.backends.attempt.temporary_files import temporary_name
 from weft.backends.attempt.trees import DIGEST_SIZE, remove_tree, walk_tree
 from weft.backends.backend import FileRecord
 from weft.records import dataclass
+from weft.units import format_bytes
+from weft.urls import is_url, split_url
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
 
-_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://|file:")
 _WEB = ("http", "https")
 _CONNECT_S = 30.0
 _SILENCE_S = 120.0
@@ -72,6 +82,8 @@ _PASSING = (408, 421, 423, 425, 429)
 requests.
 """
 _CHUNK_BYTES = 1 << 20
+_SPACE_CHECK_BYTES = 64 << 20
+"""Interval at which the free space is checked during downloads and decompression."""
 _VALIDATORS = (
     "ETag",
     "etag",
@@ -86,14 +98,9 @@ _VALIDATORS = (
 """Response fields that change when the content of a file changes."""
 
 
-def is_url(source: str) -> bool:
-    """Return whether a source is a URL and not a path."""
-    return _URL.match(source) is not None
-
-
 def file_url_path(url: str) -> str | None:
     """Return the local path of a ``file:`` URL; None for any other URL."""
-    parts = urlsplit(url)
+    parts = _split(url)
     if parts.scheme not in ("file", "local"):
         return None
     if parts.netloc not in ("", "localhost"):
@@ -102,12 +109,19 @@ def file_url_path(url: str) -> str | None:
     return unquote(parts.path)
 
 
+def _split(url: str) -> SplitResult:
+    try:
+        return split_url(url)
+    except ValueError as error:
+        raise StagingProblem("cannot be used", url, str(error), lasting=True) from None
+
+
 def download(url: str, target: int) -> None:
     """Write the content of a URL to an open file."""
     with _url_errors("cannot be fetched", url):
         system, path = _open_filesystem(url)
         # Use the descriptor: the name could refer to another file by now.
-        system.get_file(path, f"/proc/self/fd/{target}")
+        system.get_file(path, f"/proc/self/fd/{target}", callback=_transfer_checks(url, target))
 
 
 def upload(source: int, url: str) -> None:
@@ -115,14 +129,32 @@ def upload(source: int, url: str) -> None:
     with _url_errors("cannot be published", url), os.fdopen(os.dup(source), "rb") as content:
         content.seek(0)
         system, path = _open_filesystem(url)
-        if urlsplit(url).scheme in _WEB:
-            system.put_file(content, path, method="put")
+        if _split(url).scheme in _WEB:
+            system.put_file(content, path, method="put", callback=_transfer_checks(url))
             return
         if folder := path.rpartition("/")[0]:
             system.makedirs(folder, exist_ok=True)
         with system.transaction, system.open(path, "wb") as target:
             while chunk := content.read(_CHUNK_BYTES):
+                check_interruption()
                 target.write(chunk)
+
+
+def _transfer_checks(url: str, target: int | None = None) -> Any:
+    """Return an fsspec callback that stops a transfer if it is interrupted or would fill a disk."""
+    from fsspec.callbacks import Callback
+
+    check = bind_interruption()  # fsspec calls it in its own thread
+    checked_bytes = -_SPACE_CHECK_BYTES
+
+    def on_chunk(_: float | None, transferred_bytes: float, **__: object) -> None:
+        nonlocal checked_bytes
+        check()
+        if target is not None and transferred_bytes >= checked_bytes + _SPACE_CHECK_BYTES:
+            checked_bytes = int(transferred_bytes)
+            require_space(target, _SPACE_CHECK_BYTES, _without_secrets(url))
+
+    return Callback(hooks={"check": on_chunk})
 
 
 def url_version(url: str) -> str | None:
@@ -143,7 +175,7 @@ def _open_filesystem(url: str) -> tuple[Any, str]:
     if "::" in url:
         raise StagingProblem("cannot be used", url, "chains of URLs ('::') are not allowed", lasting=True)
     options: dict[str, Any] = {}
-    if urlsplit(url).scheme in _WEB:
+    if _split(url).scheme in _WEB:
         from aiohttp import ClientTimeout
 
         waits = ClientTimeout(total=None, sock_connect=_CONNECT_S, sock_read=_SILENCE_S)
@@ -167,6 +199,7 @@ def _url_errors(what: str, url: str) -> Iterator[None]:
         advice = "install the package that fsspec needs for it"
         raise StagingProblem(what, _without_secrets(url), str(error), advice=advice, lasting=True) from error
     except Exception as error:
+        check_interruption()  # A library may have replaced the exception of a callback.
         raise _url_problem(what, _without_secrets(url), _reason(error)) from error
 
 
@@ -200,14 +233,34 @@ def decompressed_name(name: str) -> str:
     return plain if plain and not plain.endswith("/") else name
 
 
-def decompress(source: int, target: int, name: str) -> None:
-    """Write the decompressed content of one open file to another."""
+_DEFAULT_MOST_BYTES = 1 << 30
+_DEFAULT_MOST_RATIO = 200
+"""By default a file may grow to the larger of 1 GiB and 200 times its compressed size."""
+
+
+def decompress(source: int, target: int, name: str, max_bytes: float | None = None) -> None:
+    """Write the decompressed content of one open file to another, at most ``max_bytes`` (None: a default)."""
     opener = _opener(os.pread(source, 6, 0), name)
+    limit = max_bytes or max(_DEFAULT_MOST_BYTES, _DEFAULT_MOST_RATIO * os.fstat(source).st_size)
+    size_bytes, checked_bytes = 0, -_SPACE_CHECK_BYTES
     with os.fdopen(os.dup(source), "rb") as raw:
         raw.seek(0)
         with opener(raw) as plain:
             while chunk := _read_chunk(plain, name):
+                check_interruption()
+                size_bytes += len(chunk)
+                if size_bytes > limit:
+                    raise _too_large(name, limit)
+                if size_bytes >= checked_bytes + _SPACE_CHECK_BYTES:
+                    require_space(target, _SPACE_CHECK_BYTES, name)
+                    checked_bytes = size_bytes
                 write_all(chunk, target)
+
+
+def _too_large(name: str, limit: float) -> StagingProblem:
+    why = f"it has more than {format_bytes(limit)} after decompression"
+    advice = "if this is right, state `max_size` of the input"
+    return StagingProblem("cannot be decompressed", name, why, advice=advice, lasting=True)
 
 
 def _read_chunk(plain: IO[bytes], name: str) -> bytes:
@@ -264,19 +317,27 @@ class InputSource:
     """The location of an input as stated by the user."""
 
     text: str
-    """A path or a URL."""
+    """A path, a URL, or the name of a file in the folder."""
     folder: Path
     """Folder of the workflow, the base of relative paths."""
     compressed: bool = False
+    max_bytes: float | None = None
+    """Largest size after decompression; None: a default."""
+    is_name: bool = False
+    """Whether the text is a name, which may come from a task: it is no URL and stays below the folder."""
 
     def key(self) -> tuple[str, bool]:
         """Return the key of the source's current version, and whether the version is identifiable later."""
+        where, stamp, lasting = self.text, None, False
         if (path := self.path()) is None:
-            where, stamp = self.text, url_version(self.text)
+            stamp = url_version(self.text)
+            lasting = stamp is not None
         else:
-            where, stamp = str(path), "{} {}".format(*extent(path.parent, path.name))
+            version = find_version(path.parent, path.name)
+            where, lasting = str(path), version.settled
+            stamp = f"{boot_id()} {path.stat().st_dev} {replace(version, settled=True)}"
         text = json.dumps([where, stamp, self.compressed])
-        return hashlib.blake2b(text.encode(), digest_size=DIGEST_SIZE).hexdigest(), stamp is not None
+        return hashlib.blake2b(text.encode(), digest_size=DIGEST_SIZE).hexdigest(), lasting
 
     def staged_name(self, name: str) -> str:
         """Return the name under which an input declared as ``name`` is staged."""
@@ -284,7 +345,9 @@ class InputSource:
 
     def path(self) -> Path | None:
         """Return the local path with links resolved; None for a remote URL."""
-        stated = file_url_path(self.text) if is_url(self.text) else self.text
+        if self.is_name:
+            split_name(self.text)
+        stated = file_url_path(self.text) if not self.is_name and is_url(self.text) else self.text
         if stated is None:
             return None
         if not stated.strip() or "\0" in stated:
@@ -304,11 +367,14 @@ class FetchedInput:
     file: FileRecord
     """The file as staged; a decompressed file has lost its suffix."""
     copied_bytes: int
-    """Bytes read and written; 0 if a hard link was made."""
+    """Bytes read and written; 0 if the file system made a clone."""
 
 
-def fetch(source: InputSource, root: Path, name: str, *, how: CopyMethod = "link") -> FetchedInput:
-    """Stage an input under a name below a root; it becomes visible when it is complete."""
+def fetch(source: InputSource, root: Path, name: str, *, modes: CopyPermissions = "kept") -> FetchedInput:
+    """Stage an input under a name below a root; it becomes visible when it is complete.
+
+    ``modes`` are the permissions of an uncompressed local file.
+    """
     path, name = source.path(), source.staged_name(name)
     if source.compressed:
         return _fetch_compressed(source, path, root, name)
@@ -317,15 +383,25 @@ def fetch(source: InputSource, root: Path, name: str, *, how: CopyMethod = "link
             download(source.text, target)
         file = measure_file(root, name)
         return FetchedInput(file=file, copied_bytes=file.size_bytes)
+    parts = split_name(name)
+    with open_entry(path.parent, (path.name,)) as found:
+        if not found.is_file:
+            return _fetch_tree(path, root, parts, modes)
+        copied_bytes, digest = copy_file(found, source.text, root, parts, modes=modes)
+    file = file_record("/".join(parts), digest, file_version(found.status, settled=False))
+    return FetchedInput(file=file, copied_bytes=copied_bytes)
+
+
+def _fetch_tree(path: Path, root: Path, parts: Parts, modes: CopyPermissions) -> FetchedInput:
+    name = "/".join(parts)
     there = measure_file(path.parent, path.name)
-    copied_bytes = link_or_copy(path.parent, path.name, root, name, how=how, digest=there.digest)
-    # A link is the same file and a copy was verified, so the content need not be read again.
-    return FetchedInput(file=replace(there, name="/".join(split_name(name))), copied_bytes=copied_bytes)
+    copied_bytes = clone_or_copy(path.parent, path.name, root, name, digest=there.digest, modes=modes)
+    return FetchedInput(file=replace(there, name=name), copied_bytes=copied_bytes)
 
 
 def _fetch_compressed(source: InputSource, path: Path | None, root: Path, name: str) -> FetchedInput:
     with _open_target(source, root, name) as (parent, target), _open_compressed(source, path, parent) as raw:
-        decompress(raw, target, source.text)
+        decompress(raw, target, source.text, source.max_bytes)
         raw_bytes = os.fstat(raw).st_size
     return FetchedInput(file=measure_file(root, name), copied_bytes=raw_bytes)
 
@@ -360,22 +436,32 @@ _LONGEST_KEY_BYTES = 65_536
 class InputCache:
     """Cache of a machine's shared inputs. Of several threads with one request, one fetches the source."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, fresh: bool = False) -> None:
+        """Open a cache; ``fresh``: what earlier processes have stored in it is not used."""
         self._root = directory
+        self._fresh = fresh
         self._lock = Lock()
         self._pending: dict[str, Future[FileRecord]] = {}
         self._verified: dict[str, FileRecord] = {}
         """By key: records fetched or verified by this process."""
 
-    def stage(self, source: InputSource, root: Path, name: str, *, shared: bool = True) -> FetchedInput:
-        """Stage an input as ``fetch`` does; a ``shared`` input is fetched once and linked from the cache."""
+    def stage(
+        self,
+        source: InputSource,
+        root: Path,
+        name: str,
+        *,
+        shared: bool = True,
+        modes: CopyPermissions = "read-only",
+    ) -> FetchedInput:
+        """Stage an input as ``fetch`` does; a ``shared`` input is fetched once and copied from the cache."""
         if not shared:
-            return fetch(source, root, name)
+            return fetch(source, root, name, modes=modes)
         with staging_errors("cannot be created", str(self._root)):
             self._root.mkdir(parents=True, exist_ok=True)
         kept, fetched_bytes = self._lookup(source)
         goal = source.staged_name(name)
-        copied_bytes = link_or_copy(self._root, kept.name, root, goal, digest=kept.digest)
+        copied_bytes = clone_or_copy(self._root, kept.name, root, goal, digest=kept.digest, modes=modes)
         file = replace(kept, name="/".join(split_name(goal)))
         return FetchedInput(file=file, copied_bytes=copied_bytes + fetched_bytes)
 
@@ -407,7 +493,7 @@ class InputCache:
     def _find_or_fetch(self, source: InputSource, key: str, lasting: bool) -> tuple[FileRecord, int]:
         if (known := self._verified.get(key)) is not None and is_intact(self._root, known):
             return known, 0
-        stored = self._read_key(key) if lasting else None
+        stored = self._read_key(key) if lasting and not self._fresh else None
         if stored is not None and is_intact(self._root, stored, thorough=True):
             self._verified[key] = stored
             return stored, 0
@@ -420,13 +506,12 @@ class InputCache:
     def _fetch(self, source: InputSource) -> tuple[FileRecord, int]:
         pending = f"coming/{temporary_name()}"
         try:
-            # A link to the user's own file would change with that file.
-            brought = fetch(source, self._root, pending, how="copy")
-            make_read_only(self._root, [brought.file])
+            brought = fetch(source, self._root, pending)
+            make_read_only(self._root, brought.file.name)
             if (kept := self._find_content(brought.file.digest)) is None:
                 name = _content_name(brought.file.digest)
                 remove_tree(self._root, name)
-                link_or_copy(self._root, pending, self._root, name)
+                move(self._root, brought.file.name, name)
                 kept = measure_file(self._root, name)
         finally:
             remove_tree(self._root, pending)
@@ -475,9 +560,14 @@ def publish(directory: Path, file: FileRecord, target: str, *, folder: Path) -> 
         return _upload(directory, file, target)
     if path.startswith("/"):
         folder, path = _resolve_target(path)
-    if _is_published(folder, path, file):
+    return publish_as(directory, file, path, folder=folder)
+
+
+def publish_as(directory: Path, file: FileRecord, name: str, *, folder: Path) -> int:
+    """Copy an output to a name below ``folder``, which is never a URL; return the bytes copied."""
+    if _is_published(folder, name, file):
         return 0
-    return link_or_copy(directory, file.name, folder, path, how="copy", digest=file.digest, modes="own")
+    return clone_or_copy(directory, file.name, folder, name, digest=file.digest, modes="own", synced=True)
 
 
 def _resolve_target(path: str) -> tuple[Path, str]:

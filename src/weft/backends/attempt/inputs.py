@@ -10,7 +10,8 @@ substituted into such a path must not redirect it to another folder.
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import takewhile
 from pathlib import Path
 
 from weft.backends.attempt.safe_paths import StagingProblem
@@ -20,27 +21,61 @@ from weft.engine.state.compiled import CompiledWorkflow
 from weft.expressions import Value
 from weft.platform.machine import Machine
 from weft.records import dataclass
+from weft.urls import find_base, is_below, is_url, redirects
 from weft.workflow.task import Task
 from weft.workflow.task_graph import TaskGraph
-from weft.workflow.templates import fill_template, split_template
+from weft.workflow.templates import fill_template, format_value, list_fields, split_template
+
+_PLAIN_WORD = "x"
 
 
 def refuse_redirection(task: Task, text: str, values: Mapping[str, Value]) -> None:
-    """Raise StagingProblem if a value written by a task redirects a file name to another folder."""
-    if "{" not in text:
+    """Raise StagingProblem if a value written by a task redirects a file name to another folder.
+
+    The name is also filled with a plain word in place of each such value. Both names must start from the same
+    place and lead below the same folder, because several harmless values can form a URL, an absolute path or
+    ``..`` together.
+    """
+    if not (fields := _fields_from_tasks(task, text)):
         return
+    words = {name: format_value(values[name]) for name in fields if name in values}
+    away = next((name for name, word in words.items() if redirects(word)), None)
+    filled = fill_template(text, {**values, **words})
+    if away is not None:
+        raise _redirection(words[away], f"{{{away}}}")
+    plain = _fill_plainly(text, values, fields)
+    if find_base(filled) != find_base(plain) or not is_below(_stated_folder(text, values, fields), filled):
+        raise _redirection(filled, " and ".join(f"{{{name}}}" for name in fields))
+
+
+def _stated_folder(text: str, values: Mapping[str, Value], fields: Collection[str]) -> str:
+    """Return the folder that a template names before the first value written by a task; "": none."""
+    before = takewhile(lambda piece: isinstance(piece, str) or piece.name not in fields, split_template(text))
+    template = "".join(piece if isinstance(piece, str) else f"{{{piece.name}}}" for piece in before)
+    return fill_template(template, values).rpartition("/")[0]
+
+
+def _redirection(text: str, fields: str) -> StagingProblem:
+    why = f"{fields} was written by a task, and such a value must not lead to another folder"
+    return StagingProblem(
+        "is refused", text, why, advice="let the program open the file itself", lasting=True
+    )
+
+
+def is_url_of_user(task: Task, text: str, values: Mapping[str, Value]) -> bool:
+    """Return whether a file name is a URL because of the user's text and values, not those of tasks."""
+    return is_url(_fill_plainly(text, values, _fields_from_tasks(task, text)))
+
+
+def _fields_from_tasks(task: Task, text: str) -> list[str]:
+    """Return the fields of a template whose values were written by tasks: results and lines of files."""
     from_file = task.sweep.from_file if task.sweep is not None else ()
-    for piece in split_template(text):
-        if isinstance(piece, str):
-            continue
-        is_result = "." in piece.name and not piece.name.startswith("machine.")
-        if not is_result and piece.name not in from_file:
-            continue
-        word = str(values.get(piece.name, ""))
-        if word.startswith("/") or "://" in word or ".." in word.split("/"):
-            why = f"{{{piece.name}}} was written by a task, and such a value must not lead to another folder"
-            advice = "let the program open the file itself"
-            raise StagingProblem("is refused", word, why, advice=advice, lasting=True)
+    names = [field.name for field in list_fields(text)]
+    return [name for name in names if name in from_file or ("." in name and not name.startswith("machine."))]
+
+
+def _fill_plainly(text: str, values: Mapping[str, Value], fields: Iterable[str]) -> str:
+    return fill_template(text, {**values, **dict.fromkeys(fields, _PLAIN_WORD)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +90,10 @@ class DeclaredInput:
     """Location given by the user; "": the same name in the workflow's folder."""
     shared: bool = False
     compressed: bool = False
+    max_bytes: float | None = None
+    """Largest size after decompression; None: the default limit."""
+    is_url: bool = False
+    """Whether the user has stated a URL, in place of the name if there is no ``source``."""
 
 
 def placed_values(
@@ -122,19 +161,24 @@ class TaskInputs:
 
     def of(self, task: int, machine: Machine, iteration: int = 1) -> Iterator[DeclaredInput]:
         """Iterate over the inputs of a task in declared order; may raise StagingProblem."""
-        inputs = self._compiled.description(task).inputs
+        described = self._compiled.description(task)
+        inputs = described.inputs
         if not inputs:
             return
         names = placed_values(self._compiled, task, machine, iteration)
         context = self._compiled.graph.context(task)
         for item in inputs:
             name, source, producers = fill_template(item.file, names), "", tuple[int, ...]()
+            text = item.source or item.file
             if item.source:
-                refuse_redirection(self._compiled.description(task), item.source, names)
+                refuse_redirection(described, item.source, names)
                 source = fill_template(item.source, names)
             if not source:
                 producers = tuple(self._producers.of(fill_template(item.file, context, last=False)))
-            yield DeclaredInput(name, producers, source, item.shared, item.compressed)
+            stated = is_url_of_user(described, text, names)
+            yield DeclaredInput(
+                name, producers, source, item.shared, item.compressed, item.max_bytes, is_url=stated
+            )
 
 
 def _is_pattern(name: str) -> bool:

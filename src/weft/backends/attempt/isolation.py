@@ -46,6 +46,8 @@ _SETTINGS = (
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 _KEPT = ("PATH", "LANG", "LANGUAGE", "TZ", "TERM", "HOME", "USER", "LOGNAME", "SHELL")
 """Variables of the engine's environment that an isolated program inherits, besides ``LC_*``."""
+FUNCTION_PATHS = ".weft/functions/places.json"
+"""File in the project with the ``sys.path`` of a program that calls task functions."""
 _PROBE_S = 20.0
 _SHOWN_PROBLEMS = 5
 
@@ -112,6 +114,8 @@ def _python_folders() -> tuple[str, ...]:
     """Return the folders of this Python and of weft, outside the system directories."""
     found = [sys.prefix, sys.base_prefix, str(Path(__file__).parents[2])]
     found += [str(Path(path).parent) for path in (sys.executable, str(Path(sys.executable).resolve()))]
+    # Installed packages may be elsewhere, as those of the user in the home directory.
+    found += [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
     folders = sorted({os.path.abspath(path) for path in found}, key=len)  # noqa: PTH100
     kept: list[str] = []
     for folder in folders:
@@ -130,6 +134,9 @@ def _stated_mounts(job: RenderedJob, isolation: Isolation) -> Iterator[Mount]:
             what = f"{job.task}: {path!r} of `isolate: read` does not exist on this machine"
             raise JobProblem(what, advice="correct the path, or remove it")
         yield Mount("read", os.path.normpath(path), path)
+    paths = f"{job.env.get('WEFT_FOLDER', '')}/{FUNCTION_PATHS}"
+    if os.path.isfile(paths):  # noqa: PTH113
+        yield Mount("read", paths, paths)
     image = job.environment.container if job.environment is not None else None
     if image is not None and image.startswith("/") and os.path.exists(image):  # noqa: PTH110
         yield Mount("read", os.path.normpath(image), image)
@@ -165,7 +172,7 @@ mkdir .host
 pivot_root . .host
 umount -l /.host
 rmdir /.host
-mount -o remount,ro /
+mount -o remount,bind,ro /
 cd {workdir}
 PATH=$weft_path {setpriv} --no-new-privs --bounding-set=-all --inh-caps=-all -- "$@"
 """
@@ -247,7 +254,7 @@ def find_isolation_problem(tool: str) -> str:
     if done.returncode == 0:
         return ""
     said = done.stderr.decode(errors="replace").strip().splitlines()
-    why = said[-1] if said else f"exit code {done.returncode}"
+    why = said[0] if said else f"exit code {done.returncode}"
     return (
         f"{tool} does not work on this host ({why}); it needs user namespaces: ask the administrator for "
         "`sysctl user.max_user_namespaces=10000`, and on Debian and Ubuntu for "

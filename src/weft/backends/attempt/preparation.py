@@ -1,7 +1,7 @@
 """Preparation of attempts: stage the inputs, render the command, and reuse equal products of earlier runs.
 
 After all declared inputs are staged, everything the outputs depend on is known. If an earlier execution has a
-product with the same fingerprint, its files are staged instead of running the program.
+product with the same fingerprint, it is used where it is, instead of running the program.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from typing import Any
 from weft.backends.attempt.attempt import ActiveAttempt, AttemptRecords
 from weft.backends.attempt.checkpoints import restore_checkpoint
 from weft.backends.attempt.command import RenderedJob, find_result_tasks, monitored_files, render_job
-from weft.backends.attempt.external_files import InputCache, InputSource, fetch, is_url
+from weft.backends.attempt.content import Interrupted, interruptible
+from weft.backends.attempt.external_files import InputCache, InputSource, fetch
 from weft.backends.attempt.fingerprint import compute_fingerprint, explain_staleness
 from weft.backends.attempt.inputs import DeclaredInput, RunProducts, TaskInputs, output_names, select_files
 from weft.backends.attempt.isolation import isolate_program
-from weft.backends.attempt.safe_paths import StagingProblem, make_parents
-from weft.backends.attempt.staging import is_intact, link_or_copy
+from weft.backends.attempt.safe_paths import StagingProblem, make_parents, split_name
+from weft.backends.attempt.staging import CopyPermissions, clone_or_copy, is_intact, looks_intact
 from weft.backends.attempt.substitution import JobProblem
 from weft.backends.attempt.task_files import read_sweep_lines
 from weft.backends.backend import FileRecord, Product, ProjectContext
@@ -43,7 +44,7 @@ class PreparedAttempt:
     lasting: bool = False
     """Whether a retry would have the same problem."""
     reused: Product | None = None
-    """Product of an earlier execution, now staged in this attempt's directory."""
+    """Product of an earlier execution, in the directory where it was made."""
     reused_from: int = 0
     """Number of that execution."""
     lines: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -83,17 +84,20 @@ class AttemptPreparer:
         description = self._context.compiled_workflow(attempt.run).description(attempt.task)
         return not description.inputs and not (attempt.start and attempt.start.restart_from)
 
-    def stage_in(self, attempt: ActiveAttempt, command: StageIn) -> StagedIn:
-        """Stage the inputs named by a command and return the event that reports it."""
+    def stage_in(self, attempt: ActiveAttempt, command: StageIn) -> StagedIn | None:
+        """Stage the inputs named by a command; return the event that reports it, None if abandoned."""
         producers = {parcel.task for parcel in command.parcels if parcel.task >= 0}
         named = {parcel.name for parcel in command.parcels if parcel.source < 0}
         machine = self._context.machines[attempt.machine]
         moved, problem, lasting = 0.0, "", False
         try:
             self._records.make_workdir(attempt.workdir_path)
-            for item in self._task_inputs(attempt.run).of(attempt.task, machine, attempt.iteration):
-                if producers.intersection(item.producers) or (item.source and item.source in named):
-                    moved += self._stage(attempt, item)[1]
+            with interruptible(lambda: attempt.abandoned):
+                for item in self._task_inputs(attempt.run).of(attempt.task, machine, attempt.iteration):
+                    if producers.intersection(item.producers) or (item.source and item.source in named):
+                        moved += self._stage(attempt, item)[1]
+        except Interrupted:
+            return None
         except StagingProblem as error:
             problem, lasting = str(error), error.lasting
         return StagedIn(
@@ -103,7 +107,8 @@ class AttemptPreparer:
     def prepare(self, attempt: ActiveAttempt) -> PreparedAttempt:
         """Stage the remaining files and render the command; return the program, or why it cannot start."""
         try:
-            return self._prepare(attempt)
+            with interruptible(lambda: attempt.abandoned):
+                return self._prepare(attempt)
         except StagingProblem as problem:
             return PreparedAttempt(problem=str(problem), lasting=problem.lasting)
         except JobProblem as problem:
@@ -160,17 +165,24 @@ class AttemptPreparer:
         products = self._products.for_input(compiled, attempt.run, attempt.task, attempt.iteration, item)
         if products:
             return self._stage_products(attempt, item, products)
-        source = item.source or item.name
-        # Local files go through the cache, so that no task gets a link to the user's own file.
+        source = InputSource(
+            item.source or item.name,
+            self._folder(attempt.run),
+            compressed=item.compressed,
+            max_bytes=item.max_bytes,
+            is_name=not item.source and not item.is_url,
+        )
+        name = "/".join(split_name(source.staged_name(item.name)))
+        if name in attempt.input_digests:
+            return [name], 0.0
         fetched = self._cache(attempt.machine).stage(
-            InputSource(source, self._folder(attempt.run), item.compressed),
+            source,
             attempt.workdir,
             item.name,
-            shared=item.shared or not is_url(source),
+            # Decompressing takes longer than a copy, so a local file is decompressed only once.
+            shared=item.shared or (item.compressed and not item.is_url),
+            modes="own" if self._is_rewritten(attempt, name) else "read-only",
         )
-        name = fetched.file.name
-        if self._is_rewritten(attempt, name):
-            link_or_copy(attempt.workdir, name, attempt.workdir, name, how="copy", modes="own")
         attempt.input_digests[name] = fetched.file.digest
         return [name], fetched.copied_bytes
 
@@ -191,24 +203,19 @@ class AttemptPreparer:
         if attempt.input_digests.get(file.name) == file.digest:
             return 0.0
         directory = Path(product.directory)
-        if not is_intact(directory, file):
+        # The content is verified by the digest of the copy.
+        if not looks_intact(directory, file):
             why = f"the output of {product.name} was modified or removed"
             raise StagingProblem("cannot be staged", file.name, why)
-        own = self._is_rewritten(attempt, file.name)
-        moved = link_or_copy(
-            directory,
-            file.name,
-            attempt.workdir,
-            file.name,
-            how="copy" if own else "link",
-            modes="own" if own else "kept",
-            digest=file.digest,
+        modes: CopyPermissions = "own" if self._is_rewritten(attempt, file.name) else "read-only"
+        moved = clone_or_copy(
+            directory, file.name, attempt.workdir, file.name, modes=modes, digest=file.digest
         )
         attempt.input_digests[file.name] = file.digest
         return moved
 
     def _is_rewritten(self, attempt: ActiveAttempt, name: str) -> bool:
-        """Return whether the task overwrites an input, which must then be a copy and not a link."""
+        """Return whether the task overwrites an input, so that it needs permission to write it."""
         compiled = self._context.compiled_workflow(attempt.run)
         outputs = output_names(compiled, attempt.task, attempt.iteration)
         written = [*outputs, *monitored_files(compiled, attempt.task)[1]]
@@ -218,7 +225,7 @@ class AttemptPreparer:
         """Copy the files of the workflow's folder that the command names; return their digests."""
         folder = self._folder(attempt.run)
         return {
-            word: fetch(InputSource(word, folder), attempt.workdir, word, how="copy").file.digest
+            word: fetch(InputSource(word, folder, is_name=True), attempt.workdir, word).file.digest
             for word in job.words
         }
 
@@ -230,7 +237,10 @@ class AttemptPreparer:
         return found
 
     def _reuse(self, attempt: ActiveAttempt, fingerprint: str) -> PreparedAttempt | None:
-        """Stage an intact product of an earlier execution with this fingerprint; None if there is none."""
+        """Return an intact product of an earlier execution with this fingerprint; None if there is none.
+
+        Its files stay where they are: consumers get copies, and ``weft clean`` keeps what is referred to.
+        """
         context = self._context
         product = context.products.find_by_fingerprint(fingerprint, besides=context.execution)
         if product is None:
@@ -238,8 +248,6 @@ class AttemptPreparer:
         directory = Path(product.directory)
         if not all(is_intact(directory, file) for file in product.files):
             return None
-        for file in product.files:
-            link_or_copy(directory, file.name, attempt.workdir, file.name, digest=file.digest)
         compiled = context.compiled_workflow(attempt.run)
         reused = replace(
             product,
@@ -252,9 +260,8 @@ class AttemptPreparer:
             attempt=attempt.number,
             iteration=attempt.iteration,
             machine=context.machines[attempt.machine].name,
-            directory=attempt.workdir_path,
         )
-        lines = dict(read_sweep_lines(compiled, attempt.task, attempt.workdir_path, attempt.iteration))
+        lines = dict(read_sweep_lines(compiled, attempt.task, product.directory, attempt.iteration))
         return PreparedAttempt(reused=reused, reused_from=product.execution, lines=lines)
 
     def _staleness(self, attempt: ActiveAttempt, compiled: CompiledWorkflow) -> str:
@@ -312,7 +319,9 @@ class AttemptPreparer:
     def _cache(self, machine: int) -> InputCache:
         if (found := self._caches.get(machine)) is None:
             described = self._context.machines[machine]
-            found = self._caches[machine] = InputCache(self._context.layout.cache(described))
+            found = self._caches[machine] = InputCache(
+                self._context.layout.cache(described), fresh=self._context.fresh
+            )
         return found
 
 

@@ -36,15 +36,15 @@ from weft.workflow.workflow import find_growth_files
 MAX_BYTES = 65_536
 """Maximal size of a file that is read whole."""
 
-Signature = tuple[int, int, int]
-"""Inode, size and modification time; it changes with the content."""
+Signature = tuple[int, int, int, int]
+"""Inode, size, modification time and status change time; it changes with the content."""
 
 
 def read_signature(workdir: Path, name: str) -> Signature | None:
     """Return the signature of a file without reading it; None if it is missing or not allowed."""
     with suppress(StagingProblem), FileDescriptor(open_inside(workdir, name)) as fd:
         status = os.fstat(fd)
-        return status.st_ino, status.st_size, status.st_mtime_ns
+        return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
     return None
 
 

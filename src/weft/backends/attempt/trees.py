@@ -179,14 +179,15 @@ def remove_tree(root: Path, name: str) -> None:
     parts = split_name(name)
     try:
         with open_directory(root, parts[:-1]) as parent, staging_errors("cannot be removed", name):
-            _remove(parent, parts[-1], name)
+            remove_entry(parent, parts[-1])
     except StagingProblem as problem:
         # Only the top entry can be missing here; entries that vanish inside the tree are skipped earlier.
         if problem.number != errno.ENOENT:
             raise
 
 
-def _remove(parent: int, last: str, name: str) -> None:
+def remove_entry(parent: int, last: str) -> None:
+    """Remove an entry of an open directory as ``remove_tree`` does; may raise OSError."""
     for _ in range(_MOST_ROUNDS):
         if (top := _open_for_removal(parent, last)) is None:
             os.unlink(last, dir_fd=parent)
@@ -195,7 +196,7 @@ def _remove(parent: int, last: str, name: str) -> None:
             _empty_directory(top)
         if _try_rmdir(parent, last):
             return
-    raise StagingProblem("cannot be removed", name, "another process keeps writing into it")
+    raise StagingProblem("cannot be removed", last, "another process keeps writing into it")
 
 
 def _open_for_removal(parent: int, name: str) -> int | None:

@@ -395,9 +395,10 @@ class RunnerTasks:
         elif task.killed:
             self._look_again(task, time.monotonic())
         else:
-            if task.kill_at_s is None:
+            # The kernel kills the processes of an isolated program with its leader.
+            if task.kill_at_s is None and not task.isolated:
                 task.strays = len(members)
-            self._terminate(task, min(task.grace_s, _LEFT_BEHIND_S))
+            self._terminate(task, 0.0 if task.isolated else min(task.grace_s, _LEFT_BEHIND_S))
 
     def next_s(self) -> float | None:
         """Return the time on the monotonic clock at which ``tick`` has work next; None if it has none."""

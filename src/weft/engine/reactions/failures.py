@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Container
 
 from weft.engine.context import DecisionContext
-from weft.engine.messages import CountRequeue, Ended, StopRun
+from weft.engine.messages import STOPPED, CountRequeue, Ended, StopRun
 from weft.engine.reactions.migration import rebind_members
 from weft.engine.state.run import RunState
 from weft.engine.states import FINAL, Attempt, Cause, Stage, TaskState
@@ -237,4 +237,4 @@ def _cancel_attempt(context: DecisionContext, run: RunState, task: int) -> None:
     if attempt.stage == Stage.ASSIGNED and not attempt.staging:
         context.settle(run, task, TaskState.CANCELLED, reason="its run was stopped")
     elif not attempt.cancelled:
-        context.cancel(attempt, "stopped")
+        context.cancel(attempt, STOPPED)

@@ -1,0 +1,81 @@
+"""URLs: the one place that decides whether a text is a URL or a path.
+
+A path may contain a colon, so only two forms are URLs: ``SCHEME://...`` with a scheme of at least two
+characters, and ``file:...`` (RFC 8089 allows ``file:/path``). Schemes are not case-sensitive.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from urllib.parse import SplitResult, unquote, urlsplit
+
+_URL = re.compile(r"[a-z][a-z0-9+.-]+://|file:", re.IGNORECASE)
+_CONTROL = re.compile(r"[\0-\x1f\x7f]")
+_UP = ".."
+
+
+def is_url(text: str) -> bool:
+    """Return whether a text is a URL and not a path.
+
+    >>> [is_url(text) for text in ("http://host/x", "file:/x", "FILE:x", "a:b", "//host/x", " file:/x")]
+    [True, True, True, False, False, False]
+    """
+    return _URL.match(text) is not None
+
+
+def split_url(url: str) -> SplitResult:
+    """Return the parts of a URL, the scheme in lower case; raise ValueError if they cannot be determined."""
+    # ``urlsplit`` removes some of these characters, so the URL would not be the one that was checked.
+    if _CONTROL.search(url):
+        raise ValueError("a URL must not contain control characters")
+    return urlsplit(url)
+
+
+def redirects(word: str) -> bool:
+    """Return whether a word inserted into a path or URL can lead to another folder, host or scheme."""
+    return any(
+        form.startswith(("/", "\\")) or "://" in form or is_url(form) or _UP in re.split(r"[/\\?#]", form)
+        for form in (word, unquote(word))
+    )
+
+
+def find_base(text: str) -> tuple[object, ...]:
+    """Return what a path or URL starts from: scheme and form of the host, or the root, and steps upwards.
+
+    Two texts that differ only in a word which cannot redirect them have the same base.
+    """
+    if not is_url(text):
+        return "path", text.startswith("/"), _count_steps_up(text)
+    try:
+        parts = split_url(text)
+    except ValueError as error:
+        return "no URL", str(error)
+    host = "".join(letter for letter in parts.netloc if letter in "@:[]")
+    path = unquote(parts.path)
+    return parts.scheme, bool(parts.netloc), host, path.startswith("/"), _count_steps_up(path)
+
+
+def is_below(folder: str, text: str) -> bool:
+    """Return whether a path or URL leads to a folder, or below it; the folder is a path or URL too."""
+    above, path = _local_part(folder), _local_part(text)
+    return above in ("", "/", ".") or path == above or path.startswith(f"{above}/")
+
+
+def _local_part(text: str) -> str:
+    """Return the normalised path of a path or URL; "" if there is none."""
+    if is_url(text):
+        try:
+            text = unquote(split_url(text).path)
+        except ValueError:
+            return ""
+    return re.sub(r"^/+", "/", posixpath.normpath(text)) if text else ""
+
+
+def _count_steps_up(path: str) -> int:
+    """Return how many folders above its start a path leads to."""
+    depth = least = 0
+    for part in path.split("/"):
+        depth += -1 if part == _UP else part not in ("", ".")
+        least = min(least, depth)
+    return -least
