@@ -175,6 +175,27 @@ def test_processes_left_behind_are_counted(bench: Bench) -> None:
     assert (end["cause"], end["strays"]) == ("timeout", 0)
 
 
+CHAIN = """
+import os
+while True:
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    with open("links", "a") as file:
+        file.write("x")
+"""
+
+
+def test_processes_that_start_each_other_are_ended_with_their_task(bench: Bench) -> None:
+    (bench.work / "chain.py").write_text(CHAIN)
+    bench.sh(1, f"{sys.executable} -I -S chain.py; until [ -s links ]; do sleep 0.01; done", grace_s=0.2)
+    assert bench.wait_for_end(1)["code"] == 0
+    links = (bench.work / "links").stat().st_size
+    bench.sh(2, "sleep 0.3")
+    bench.wait_for_end(2)
+    assert (bench.work / "links").stat().st_size == links
+
+
 def test_observed_process_is_tracked_after_it_removes_its_mark(bench: Bench) -> None:
     hidden = "setsid env -i sh -c 'echo $$ > pid; exec sleep 1000' & until [ -s pid ]; do sleep 0.01; done"
     bench.sh(1, f"{hidden}; sleep 1", memory_bytes=10**9)

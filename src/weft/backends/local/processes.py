@@ -25,7 +25,7 @@ import os
 import resource
 import signal
 import time
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 
 TYPE_CHECKING = False  # importing typing would slow down the start of the runner
 if TYPE_CHECKING:
@@ -426,6 +426,8 @@ _PART_BYTES = 65536
 _CHILDREN_PAGE_BYTES = 2048
 """Size from which the kernel may return a list of children in several reads."""
 _ENDING_S = 5.0
+_ROUNDS = 500
+"""How often children are listed again at once, if some of them may have started others."""
 _LOOK_S = 0.005
 
 _Identity = tuple[int, int]
@@ -446,27 +448,57 @@ class ProcessTracker:
         self._ends_unmarked = _can_mark_limits()
         """Whether a child without marks has removed them, so that it may be killed."""
 
-    def any_of(self, attempt: int, leaders: Mapping[int, object]) -> bool:
-        """Return whether a process left by an attempt has become a child of the runner.
+    def list_left(self, attempt: int, leaders: Mapping[int, object]) -> list[Process]:
+        """Return processes left by an attempt that have become children of the runner.
 
         ``leaders`` are the children started by the runner that have not been waited for. A child without
-        marks is assigned to this attempt: its end is the first opportunity to end the child.
+        marks is assigned to this attempt: its end is the first opportunity to end the child. A zombie may
+        have started another process just before its end, so the list is read until it contains none.
         """
-        adopted = self._list_adopted(leaders)
-        for process in adopted:
-            if self._attempt_of(process) is None and self._ends_unmarked:
-                self._attempts[process.pid, process.began_ticks] = attempt
-        return any(self._attempt_of(process) == attempt for process in adopted)
+        for _ in range(_ROUNDS):
+            adopted = [(pid, read_process(pid)) for pid in self._list_adopted(leaders)]
+            found = [each for _, each in adopted if each is not None and self._is_left(each, attempt)]
+            if found or all(process is not None for _, process in adopted):
+                return found
+            _reap(pid for pid, process in adopted if process is None)
+        return []
+
+    def _is_left(self, process: Process, attempt: int) -> bool:
+        if self._attempt_of(process) is None and self._ends_unmarked:
+            self._attempts[process.pid, process.began_ticks] = attempt
+        return self._attempt_of(process) == attempt
+
+    def kill_left(self, attempt: int, leaders: Mapping[int, object]) -> None:
+        """Kill the processes left by an attempt that have become children of the runner."""
+        self._kill_adopted(leaders, lambda found: found == attempt or (found is None and self._ends_unmarked))
 
     def end_late(self, leaders: Mapping[int, object], running: Container[int]) -> None:
         """Kill processes without marks, and those of finished attempts that appeared after the last check."""
-        for process in self._list_adopted(leaders):
-            attempt = self._attempt_of(process)
-            if self._ends_unmarked if attempt is None else attempt not in running:
-                signal_exactly(process, signal.SIGKILL)
+        self._kill_adopted(
+            leaders, lambda found: self._ends_unmarked if found is None else found not in running
+        )
 
-    def _list_adopted(self, leaders: Mapping[int, object]) -> list[Process]:
-        """Return children that the runner did not start; a single read if there are none."""
+    def _kill_adopted(self, leaders: Mapping[int, object], ends: Callable[[int | None], bool]) -> None:
+        """Kill children that the runner did not start, until all are gone whose attempt ``ends``.
+
+        A process may start another one before it is killed, so the time between listing and killing must be
+        short: the number of a child that was not waited for needs no check, because it is not used again.
+        """
+        for _ in range(_ROUNDS):
+            found = False
+            for pid in self._list_adopted(leaders):
+                attempt = marked_attempt(pid, self.mark)
+                if attempt is None and read_process(pid) is None:
+                    _reap([pid])
+                    found = True
+                elif ends(attempt):
+                    os.kill(pid, signal.SIGKILL)
+                    found = True
+            if not found:
+                return
+
+    def _list_adopted(self, leaders: Mapping[int, object]) -> list[int]:
+        """Return the children that the runner did not start, with zombies; one read if there are none."""
         if self._children < 0:
             return []
         text = os.pread(self._children, _PART_BYTES, 0)
@@ -474,8 +506,7 @@ class ProcessTracker:
             return []
         while len(text) > _CHILDREN_PAGE_BYTES and (more := os.pread(self._children, _PART_BYTES, len(text))):
             text += more
-        found = (read_process(int(word)) for word in text.split() if int(word) not in leaders)
-        return [process for process in found if process is not None]
+        return [pid for pid in map(int, text.split()) if pid not in leaders]
 
     def members(self, groups: Mapping[int, int]) -> dict[int | None, list[Process]]:
         """Return all running descendants of the runner by attempt; None: they belong to no attempt.
@@ -535,7 +566,7 @@ class ProcessTracker:
             left = [process for ones in self.members({}).values() for process in ones]
             for process in left:
                 signal_exactly(process, signal.SIGKILL)
-            _reap()
+            _reap(self._list_adopted({}))
             if not left:
                 return
             time.sleep(_LOOK_S)
@@ -559,9 +590,10 @@ def _open_children() -> int:
         return -1
 
 
-def _reap() -> None:
-    try:
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
-    except ChildProcessError:
-        return
+def _reap(pids: Iterable[int]) -> None:
+    """Wait for children that have ended; others and those of other processes are left alone."""
+    for pid in pids:
+        try:
+            os.waitpid(pid, os.WNOHANG)
+        except ChildProcessError:
+            continue

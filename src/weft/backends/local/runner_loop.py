@@ -385,8 +385,8 @@ class RunnerTasks:
 
     def _remaining(self, task: RunnerTask) -> list[Process]:
         """Return the running processes of a task whose leader has ended."""
-        left = signal_group(task.pid, 0) or self._tracker.any_of(task.attempt, self._leaders)
-        return self._members(task) if left else []
+        left = self._tracker.list_left(task.attempt, self._leaders)
+        return self._members(task) or left if left or signal_group(task.pid, 0) else []
 
     def _leader_ended(self, task: RunnerTask) -> None:
         members = self._remaining(task)
@@ -445,6 +445,7 @@ class RunnerTasks:
         if now_s >= task.kill_at_s:
             task.killed = True
             _signal_task(task, members, signal.SIGKILL)
+            self._tracker.kill_left(task.attempt, self._leaders)
         self._look_again(task, now_s)
 
     def _look_again(self, task: RunnerTask, now_s: float) -> None:
