@@ -20,7 +20,6 @@ import numpy as np
 
 from weft.api.plan import PlannedWorkflow, measure_plan, open_pool
 from weft.api.request import Request, load_request
-from weft.backends.layout import make_state_folder
 from weft.errors import InvalidInput, WeftError
 from weft.instance.instance import Instance
 from weft.planners.decoding import Genome
@@ -47,6 +46,7 @@ from weft.planners.planner import Plan, PlanRequest
 from weft.platform.file_format import platform_document
 from weft.platform.platform import Platform
 from weft.predictors.predictor import Predictor
+from weft.private_files import make_folder, write_file
 from weft.randomness import generator
 from weft.reports.pareto import FrontPoint, FrontView, NodeRange, TriedPlan
 from weft.runtime.budget import exclude_compilation, make_budget
@@ -395,10 +395,8 @@ def front_path(workflow: Workflow, platform: Platform, folder: Path = FRONTS) ->
 def save_front(front: Front, folder: Path = FRONTS) -> Path:
     """Store a front, replacing the last one of its workflow and platform, and return the file."""
     path = front_path(front.instance.graph.workflow, front.instance.platform, folder)
-    make_state_folder(path.parent)
-    beside = path.with_suffix(".new")
-    beside.write_text(json.dumps(_front_record(front)), encoding="utf-8")
-    beside.replace(path)
+    make_folder(path.parent)
+    write_file(path, json.dumps(_front_record(front)).encode())
     return path
 
 

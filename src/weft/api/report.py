@@ -24,6 +24,7 @@ from weft.errors import InvalidInput, nearest
 from weft.formats.files import save_text
 from weft.platform.machine import Machine
 from weft.platform.platform import planned_machines
+from weft.private_files import make_folder
 from weft.records import dataclass
 from weft.reports.events_jsonl import EventLines
 from weft.reports.execution import ExecutedRun, build_executed_run
@@ -136,7 +137,10 @@ def write_reports(
         return None
     report = read_report(opened, execution, compiled=compiled)
     folder = reports_folder(opened.layout, runs[0].number)
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        make_folder(folder)
+    except OSError as error:
+        raise InvalidInput(f"cannot create the folder '{folder}': {error.strerror}") from None
     save_text(report.html(), str(folder / "report.html"))
     save_text(report.trace(), str(folder / "trace.tsv"))
     save_text(report.events_text(), str(folder / "events.jsonl"))

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from weft.errors import InvalidInput
 from weft.platform.machine import Machine
+from weft.private_files import STATE_FOLDER
 from weft.records import dataclass
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
@@ -24,17 +25,6 @@ _ENTERED_WITH_CARE = ("attempts", "checkpoints")
 """Subdirectories of ``.weft`` that are not scanned for links: their entries are opened without following
 links.
 """
-
-
-_HOME = ".weft"
-
-
-def make_state_folder(folder: Path) -> None:
-    """Create a folder in ``.weft``; if ``.weft`` does not exist, only its owner may enter the new one."""
-    for above in (folder, *folder.parents):
-        if above.name == _HOME:
-            above.mkdir(mode=0o700, parents=True, exist_ok=True)
-    folder.mkdir(parents=True, exist_ok=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +37,7 @@ class ProjectLayout:
     @property
     def home(self) -> Path:
         """Return the directory that holds the state of weft, ``.weft``."""
-        return self.project / _HOME
+        return self.project / STATE_FOLDER
 
     @property
     def database(self) -> Path:

@@ -9,6 +9,7 @@ from weft.errors import InvalidInput, SourceLocation, nearest, shorten, suggest
 from weft.formats import FORMATS
 from weft.formats.format import Format, PlatformReader, SourceFile
 from weft.platform.platform import Platform
+from weft.private_files import write_file
 from weft.workflow.checks import check
 from weft.workflow.workflow import Workflow
 
@@ -160,6 +161,6 @@ def save_text(text: str, name: str | Path) -> None:
         sys.stdout.write(text)
         return
     try:
-        Path(name).write_text(text, encoding="utf-8")
+        write_file(Path(name), text.encode())
     except OSError as error:
         raise InvalidInput(f"cannot write {str(name)!r}: {error.strerror}") from None

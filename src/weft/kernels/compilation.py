@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from weft.errors import InvalidInput
+from weft.private_files import open_in_place
 
 _COMPILING_PAYS_S = 0.4
 """Work that takes longer than this in plain Python is compiled: loading numba and machine code is faster."""
@@ -258,7 +259,7 @@ def _lock_cache(name: str) -> Iterator[None]:
     with ExitStack() as stack:
         if folder is not None:
             with suppress(OSError):
-                lock = stack.enter_context((folder / f"{name}.lock").open("w"))
+                lock = stack.enter_context(os.fdopen(open_in_place(folder / f"{name}.lock"), "wb"))
                 fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,6 @@ from typing import IO, NamedTuple, Self
 
 import numpy as np
 
-from weft.backends.layout import make_state_folder
 from weft.papers.reproduction import (
     Chart,
     ChartedReproduction,
@@ -33,6 +33,7 @@ from weft.papers.reproduction import (
     ResultRow,
     Results,
 )
+from weft.private_files import make_folder, open_in_place
 from weft.randomness import generator
 from weft.search.pool import INLINE_POOL, Pool
 
@@ -133,9 +134,9 @@ class ResultLedger:
         self.path.unlink(missing_ok=True)
 
     def __enter__(self) -> Self:
-        make_state_folder(self.path.parent)
+        make_folder(self.path.parent)
         cut = self.path.exists() and not self.path.read_bytes().endswith(b"\n")
-        self._file = self.path.open("ab")
+        self._file = os.fdopen(open_in_place(self.path), "ab")
         if cut:
             self._file.write(b"\n")
         return self

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from weft.backends.layout import ProjectLayout, make_state_folder
+from weft.backends.layout import ProjectLayout
 from weft.engine.engine import Engine
 from weft.engine.history import History
 from weft.engine.journal import JournalEntry
@@ -23,6 +23,7 @@ from weft.engine.settings import EngineSettings
 from weft.engine.state.state import EngineState
 from weft.platform.machine import Machine
 from weft.platform.platform import Platform
+from weft.private_files import make_folder
 from weft.repository.journal import JournalHeader
 from weft.runtime.driver import Listener
 from weft.runtime.execution import Execution, open_project
@@ -99,7 +100,7 @@ def run_locally(
     )
     history, entries = History(), list[JournalEntry]()
     layout = ProjectLayout(project.resolve())
-    make_state_folder(layout.home)
+    make_folder(layout.home)
     lock, database = open_project(layout)
     try:
         execution = Execution.begin(

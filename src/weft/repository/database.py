@@ -11,6 +11,7 @@ While another process has locked the database, an engine waits and says so.
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -19,15 +20,15 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self, TypeVar
 from urllib.parse import quote
 
 from weft.backends.attempt.file_sync import is_sync_enabled
-from weft.backends.layout import make_state_folder
 from weft.engine.stored_fields import DAMAGE, decode_record, describe_error
 from weft.errors import InvalidInput, SourceLocation, WeftError
+from weft.private_files import UnsafeFile, check_file, close_to_others, make_folder, prepare_file
 from weft.repository.group_commit import GroupCommit
 
 _Record = TypeVar("_Record")
@@ -451,10 +452,11 @@ def open_database(path: Path, *, create: bool = False) -> Database:
     a valid file cannot be used.
     """
     if create:
-        _make_folder(path)
+        _prepare_files(path)
     elif not path.is_file():
         advice = "`weft run` creates the file; check that this is the project folder"
         raise InvalidInput(f"no file '{path}'", advice=advice)
+    _refuse_links(path)
     failure: sqlite3.Error | None = None
     for how in ("mode=rwc",) if create else _read_modes(path):
         # The shared memory of the write-ahead log needs space; a locked database does without it.
@@ -471,11 +473,42 @@ def open_database(path: Path, *, create: bool = False) -> Database:
     raise explain_sqlite_error(failure, path) from failure
 
 
-def _make_folder(path: Path) -> None:
+def _beside(path: Path) -> list[Path]:
+    """Return the paths of the files that SQLite creates beside a database, with the same permissions."""
+    return [path.with_name(path.name + suffix) for suffix in ("-wal", "-shm", "-journal")]
+
+
+def _refuse_links(path: Path) -> None:
+    """Raise StorageProblem if a file of the database is a link, through which SQLite would write."""
     try:
-        make_state_folder(path.parent)
+        for file in (path, *_beside(path)):
+            check_file(file)
+    except UnsafeFile as error:
+        raise _unsafe_problem(error) from None
+    except OSError:
+        return  # SQLite reports it
+
+
+def _unsafe_problem(error: UnsafeFile) -> StorageProblem:
+    advice = "replace it by a copy of itself" if error.errno == errno.EMLINK else "move it away"
+    return StorageProblem(f"{error.filename}: {error.strerror}; {advice}")
+
+
+def _prepare_files(path: Path) -> None:
+    """Create the folder and the file if missing; only the user may read them and SQLite's other files."""
+    try:
+        make_folder(path.parent)
     except OSError as error:
         raise StorageProblem(f"cannot create the folder '{path.parent}': {error.strerror}") from None
+    try:
+        prepare_file(path)
+        for file in _beside(path):
+            with suppress(FileNotFoundError):
+                close_to_others(file)
+    except UnsafeFile as error:
+        raise _unsafe_problem(error) from None
+    except OSError as error:
+        raise StorageProblem(f"cannot create the file '{path}': {error.strerror}") from None
 
 
 def _read_modes(path: Path) -> list[str]:

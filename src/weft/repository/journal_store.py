@@ -11,6 +11,7 @@ follows every 10,000 entries.
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -30,6 +31,7 @@ from weft.engine.stored_fields import DAMAGE, damaged_journal, decode_index, dec
 from weft.errors import InvalidInput, SourceLocation
 from weft.formats.files import STDIN, open_source
 from weft.formats.format import SourceFile
+from weft.private_files import open_stream
 from weft.records import dataclass
 from weft.repository.database import Database, open_database
 from weft.repository.journal import Journal, JournalHeader, encode_entry, encode_json, read_header
@@ -250,7 +252,7 @@ class JournalFileWriter:
 def open_journal_file(name: str | Path, header: JournalHeader) -> Iterator[JournalFileWriter]:
     """Context manager that writes a journal file; raise InvalidInput if it cannot be opened."""
     try:
-        stream = Path(name).open("w", encoding="utf-8")  # noqa: SIM115 -- closed below, whatever happens
+        stream = io.TextIOWrapper(open_stream(Path(name)), encoding="utf-8")
     except OSError as error:
         raise InvalidInput(f"cannot write journal {str(name)!r}: {error.strerror}") from None
     with stream:

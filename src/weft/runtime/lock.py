@@ -11,6 +11,7 @@ import errno
 import fcntl
 import getpass
 import json
+import logging
 import os
 import shlex
 import socket
@@ -21,10 +22,19 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Self
 
-from weft.backends.layout import make_state_folder
 from weft.errors import Locked, WeftError
+from weft.private_files import (
+    UnsafeFile,
+    close_to_others,
+    create_file,
+    make_folder,
+    open_in_place,
+    read_state,
+    write_file,
+)
 from weft.records import dataclass
 
+_log = logging.getLogger(__name__)
 _PROCESSES = Path("/proc")
 _FIRST_AFTER_NAME = 22 - 3
 """Index of the start time among the fields of ``/proc/PID/stat`` that follow the process name."""
@@ -138,8 +148,12 @@ class Lock:
         self._descriptor: int | None = None
         self._by_name = False
         try:
-            make_state_folder(path.parent)
+            make_folder(path.parent)
+            _close_state_folder(path.parent)
             self._take()
+        except UnsafeFile as error:
+            what = f"cannot lock the project with the file '{path}': {error.strerror}"
+            raise WeftError(f"{what}; remove it if no engine is running") from None
         except OSError as error:
             raise WeftError(
                 f"cannot lock the project with the file '{path}': {error.strerror}; "
@@ -170,7 +184,7 @@ class Lock:
         self._descriptor, self._by_name = None, False
 
     def _take(self) -> None:
-        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        descriptor = self._open()
         try:
             works = self._wait_for(descriptor)
         except BaseException:
@@ -190,6 +204,17 @@ class Lock:
                 os.close(descriptor)
                 raise
         self._descriptor = descriptor
+
+    def _open(self) -> int:
+        """Open the lock file; another process that locks by name links it for a moment."""
+        for _ in range(_TRIES):
+            try:
+                return open_in_place(self.path)
+            except UnsafeFile as error:
+                if error.errno != errno.EMLINK:
+                    raise
+                time.sleep(_PAUSE_S)
+        return open_in_place(self.path)
 
     def _wait_for(self, descriptor: int) -> bool:
         """Acquire the kernel lock; return False if the file system does not support it."""
@@ -234,6 +259,22 @@ def _forget_locks() -> None:
 os.register_at_fork(after_in_child=_forget_locks)
 
 
+def _close_state_folder(home: Path) -> None:
+    """Remove the permissions of other users from ``.weft``: who can open the lock file can block the engine.
+
+    Raises WeftError if the folder of another user is open to this one, because then others can change it too.
+    """
+    try:
+        if close_to_others(home):
+            _log.warning("'%s' was open to other users of this computer; now only you can enter it", home)
+    except PermissionError as error:
+        if home.lstat().st_uid != os.geteuid():
+            what = f"'{home}' belongs to another user and is open to others"
+            advice = "use a copy of the project, or another one with `--project DIR`"
+            raise WeftError(f"{what}; {advice}") from None
+        _log.warning("'%s' stays open to other users: %s", home, error.strerror)
+
+
 def find_holder(path: Path) -> LockOwner | None:
     """Return the running process that holds the lock of a file; None: there is none."""
     found = _read_owner(path)
@@ -244,7 +285,7 @@ def _create_linked(path: Path, owner: LockOwner) -> bool:
     """Create the lock file with its owner atomically; return False if the file exists."""
     own = path.with_name(f"{path.name}.{owner.pid}")
     try:
-        own.write_text(owner.as_text())
+        write_file(own, owner.as_text().encode())
         os.link(own, path)
     except FileExistsError:
         return False
@@ -259,8 +300,7 @@ def _create_linked(path: Path, owner: LockOwner) -> bool:
 
 def _create_exclusive(path: Path, owner: LockOwner) -> bool:
     try:
-        with path.open("x") as stream:
-            stream.write(owner.as_text())
+        create_file(path, owner.as_text().encode())
     except FileExistsError:
         return False
     return True
@@ -281,8 +321,7 @@ def _remove_stale(path: Path, stale: LockOwner | None) -> None:
 
 def _read_owner(path: Path) -> LockOwner | None:
     try:
-        with path.open("rb") as stream:
-            return LockOwner.of_text(stream.read(_LONGEST_BYTES).decode(errors="replace"))
+        return LockOwner.of_text(read_state(path, _LONGEST_BYTES).decode(errors="replace"))
     except OSError:
         return None
 

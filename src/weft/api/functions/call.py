@@ -55,9 +55,10 @@ from weft.api.report import TaskLog
 from weft.api.run import RunResult
 from weft.backends.attempt.safe_paths import StagingProblem, open_inside
 from weft.backends.attempt.trees import DIGEST_SIZE
-from weft.backends.layout import ProjectLayout, make_state_folder
+from weft.backends.layout import ProjectLayout
 from weft.errors import InvalidInput, WeftError
 from weft.formats.files import save_text
+from weft.private_files import make_folder, write_file
 from weft.repository.products import ProductTable
 from weft.workflow.builder import Builder
 from weft.workflow.workflow import Workflow
@@ -438,7 +439,7 @@ def _build_workflow(roots: Sequence[TaskCall], name: str, layout: ProjectLayout)
         seen[plain] += 1
         call._name = plain if seen[plain] == 1 else f"{plain}-{seen[plain]}"  # noqa: SLF001
         call._layout, call._workflow = layout, name  # noqa: SLF001
-        Path(_function_file(layout, f"{key}{CALL}")).write_bytes(content)
+        write_file(Path(_function_file(layout, f"{key}{CALL}")), content)
         described_in = {"file": f"{call.name}{CALL}", "from": f"{_FOLDER}/{key}{CALL}"}
         value = f"{call.name}{VALUE}"
         flow.task(
@@ -455,7 +456,7 @@ def _build_workflow(roots: Sequence[TaskCall], name: str, layout: ProjectLayout)
 
 def _function_file(layout: ProjectLayout, name: str) -> str:
     folder = layout.project / _FOLDER
-    make_state_folder(folder)
+    make_folder(folder)
     return str(folder / name)
 
 

@@ -1,0 +1,242 @@
+"""Creation of the files that weft writes, safe from planted links and from other users.
+
+A file is created exclusively under a temporary name and renamed, so that a link or a hard link under its
+final name is replaced and never written through. Below ``.weft`` no directory is entered through a link;
+files have mode 0600 and directories 0700, whatever the umask. A file for the user elsewhere keeps the
+permissions of the file it replaces, else has those of the umask. Its directory may be reached through links,
+because the user named it; a link as its last component is refused, because a task may have planted it.
+Devices, pipes and ``/dev/stdout`` are written in place.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+STATE_FOLDER = ".weft"
+FILE_MODE, FOLDER_MODE = 0o600, 0o700
+_OTHERS = 0o077
+_ENTER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+_LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_KEEP = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+"""Flags without O_TRUNC: the content is changed only after the file was checked."""
+_OLD = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_IN_PLACE = ("/dev", "/proc")
+"""Directories whose links lead to open files of the process, such as ``/dev/stdout``."""
+
+
+class UnsafeFile(OSError):
+    """A file or directory that weft does not use: a link, a hard link, or the file of another user."""
+
+
+def is_state(path: Path) -> bool:
+    """Return whether a path leads into a folder ``.weft``."""
+    return STATE_FOLDER in path.absolute().parts
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Write a whole file; it is visible when it is complete. Raises OSError."""
+    if _is_special(path):
+        path.write_bytes(content)
+        return
+    with _open_folder(path.parent) as folder:
+        temporary, file = _create(folder, path)
+        try:
+            with os.fdopen(file, "wb") as stream:
+                stream.write(content)
+            os.rename(temporary, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(temporary, dir_fd=folder)
+            raise
+
+
+def create_file(path: Path, content: bytes) -> None:
+    """Write a private file that must not exist; raises FileExistsError if it does, else OSError."""
+    with _open_folder(path.parent) as folder:
+        file = os.open(path.name, _NEW, FILE_MODE, dir_fd=folder)
+    with os.fdopen(file, "wb") as stream:
+        stream.write(content)
+
+
+def open_stream(path: Path) -> BinaryIO:
+    """Return a new file for writing, at once under its name, so that it can be followed. Raises OSError."""
+    if _is_special(path):
+        return path.open("wb")
+    with _open_folder(path.parent) as folder:
+        temporary, file = _create(folder, path)
+        try:
+            os.rename(temporary, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            os.close(file)
+            os.unlink(temporary, dir_fd=folder)
+            raise
+    return os.fdopen(file, "wb")
+
+
+def make_folder(folder: Path) -> None:
+    """Create a private folder and its missing parents; an existing one is kept. Raises OSError.
+
+    Outside ``.weft`` only the folder itself is private, its parents follow the umask.
+    """
+    if not is_state(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=FOLDER_MODE, exist_ok=True)
+        return
+    with _open_folder(folder, make=True):
+        pass
+
+
+def close_to_others(path: Path) -> bool:
+    """Remove all permissions of other users from a file or folder; return whether there were any.
+
+    Raises OSError: UnsafeFile for a link, PermissionError for a folder of another user.
+    """
+    with _open_folder(path.parent) as folder:
+        entry = os.open(path.name, _LOOK, dir_fd=folder)
+        try:
+            status = os.fstat(entry)
+            if not stat.S_ISDIR(status.st_mode):
+                _refuse_foreign(status, folder, path)
+            if not status.st_mode & _OTHERS:
+                return False
+            # Through /proc, because a descriptor with O_PATH has no fchmod. A descriptor without O_PATH would
+            # release SQLite's locks of this process when it is closed.
+            os.chmod(f"/proc/self/fd/{entry}", stat.S_IMODE(status.st_mode) & ~_OTHERS)  # noqa: PTH101
+            return True
+        finally:
+            os.close(entry)
+
+
+def check_file(path: Path) -> None:
+    """Raise UnsafeFile if a file that a library will open by name is a link or belongs to another user."""
+    with _open_folder(path.parent) as folder, suppress(FileNotFoundError):
+        _refuse_foreign(os.stat(path.name, dir_fd=folder, follow_symlinks=False), folder, path)
+
+
+def prepare_file(path: Path) -> None:
+    """Create an empty private file if it is missing; check and close an existing one to other users.
+
+    For files that a library opens by name, such as a database. Raises OSError.
+    """
+    with suppress(FileExistsError):
+        create_file(path, b"")
+    check_file(path)
+    close_to_others(path)
+
+
+def open_in_place(path: Path) -> int:
+    """Return a descriptor for a file that is kept, such as a lock; it is created if missing. Raises OSError.
+
+    It is not truncated, and a link, a hard link or the file of another user is refused.
+    """
+    with _open_folder(path.parent) as folder:
+        try:
+            file = os.open(path.name, _KEEP, FILE_MODE, dir_fd=folder)
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.ENXIO):
+                raise UnsafeFile(errno.ELOOP, "it is a link or not a regular file", str(path)) from None
+            raise
+        try:
+            status = os.fstat(file)
+            _refuse_foreign(status, folder, path)
+            if status.st_mode & _OTHERS:
+                os.fchmod(file, FILE_MODE)
+        except BaseException:
+            os.close(file)
+            raise
+        return file
+
+
+def read_state(path: Path, most_bytes: int) -> bytes:
+    """Return the first bytes of a regular file below ``.weft``; links are not followed. Raises OSError."""
+    with _open_folder(path.parent) as folder:
+        file = os.open(path.name, _OLD, dir_fd=folder)
+    with os.fdopen(file, "rb") as stream:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            raise UnsafeFile(errno.EINVAL, "it is not a regular file", str(path))
+        return stream.read(most_bytes)
+
+
+def _refuse_foreign(status: os.stat_result, folder: int, path: Path) -> None:
+    """Raise UnsafeFile for a file that is not regular, has hard links, or belongs to another user."""
+    if not stat.S_ISREG(status.st_mode):
+        raise UnsafeFile(errno.EINVAL, "it is a link or not a regular file", str(path))
+    if status.st_nlink > 1:
+        raise UnsafeFile(errno.EMLINK, "it has further hard links", str(path))
+    # On some network file systems all files belong to one user, also those of this process.
+    if status.st_uid not in (os.geteuid(), os.fstat(folder).st_uid):
+        raise UnsafeFile(errno.EPERM, f"it belongs to another user ({status.st_uid})", str(path))
+
+
+@contextmanager
+def _open_folder(folder: Path, *, make: bool = False) -> Iterator[int]:
+    """Yield a descriptor of a folder; from ``.weft`` on, links are not followed."""
+    parts = folder.absolute().parts
+    depth = parts.index(STATE_FOLDER) if STATE_FOLDER in parts else len(parts)
+    if make:
+        Path(*parts[:depth]).mkdir(parents=True, exist_ok=True)
+    entered = os.open(Path(*parts[:depth]), _ENTER)
+    try:
+        for position in range(depth, len(parts)):
+            entered = _enter(entered, Path(*parts[: position + 1]), make=make)
+        yield entered
+    finally:
+        os.close(entered)
+
+
+def _enter(above: int, path: Path, *, make: bool) -> int:
+    """Return a descriptor of a folder inside another one, whose descriptor is closed on success."""
+    if make:
+        with suppress(FileExistsError):
+            os.mkdir(path.name, FOLDER_MODE, dir_fd=above)
+    try:
+        entered = os.open(path.name, _ENTER | os.O_NOFOLLOW, dir_fd=above)
+    except NotADirectoryError:
+        raise UnsafeFile(errno.ENOTDIR, f"'{path}' is a link or not a directory", str(path)) from None
+    os.close(above)
+    return entered
+
+
+def _create(folder: int, path: Path) -> tuple[str, int]:
+    """Return the temporary name and the descriptor of the file that will replace ``path``."""
+    replaced = None if is_state(path) else _find_replaced(folder, path)
+    name = f".weft-new-{os.urandom(8).hex()}"
+    file = os.open(name, _NEW, FILE_MODE if is_state(path) else 0o666, dir_fd=folder)
+    if replaced is not None:
+        os.fchmod(file, stat.S_IMODE(replaced.st_mode) & 0o777)
+    return name, file
+
+
+def _is_special(path: Path) -> bool:
+    """Return whether a path outside ``.weft`` names a device, a pipe, or an open file of the process."""
+    try:
+        found = path.lstat().st_mode
+    except OSError:
+        return False
+    if is_state(path) or stat.S_ISREG(found) or stat.S_ISDIR(found):
+        return False
+    if stat.S_ISLNK(found):
+        return str(path.parent.resolve()).startswith(_IN_PLACE)
+    return True
+
+
+def _find_replaced(folder: int, path: Path) -> os.stat_result | None:
+    """Return the status of the user's file to replace; raise OSError for a link or a read-only file."""
+    try:
+        status = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    if stat.S_ISLNK(status.st_mode):
+        target = os.readlink(path.name, dir_fd=folder)
+        why = f"it is a symbolic link to '{target}', which is not followed; name the file itself"
+        raise UnsafeFile(errno.ELOOP, why, str(path))
+    if not os.access(path.name, os.W_OK, dir_fd=folder, follow_symlinks=False):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+    return status
