@@ -25,7 +25,6 @@ ALLOWED = {
     "papers/unified_migration.py": _EXPERIMENT,
     "kernels/compilation.py": "folder for machine code in the user's cache directory",
     "backends/attempt/attempt.py": _RECORDS,
-    "backends/attempt/checkpoints.py": _STAGING,
     "backends/attempt/external_files.py": _STAGING,
     "backends/attempt/safe_paths.py": _STAGING,
     "backends/attempt/staging.py": _STAGING,

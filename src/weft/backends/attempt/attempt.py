@@ -24,6 +24,7 @@ from weft.backends.attempt.content import write_all
 from weft.backends.attempt.safe_paths import FileDescriptor, StagingProblem, open_directory, staging_errors
 from weft.backends.attempt.task_files import TaskFiles
 from weft.engine.messages import Assign, Start
+from weft.private_files import FILE_MODE, FOLDER_MODE, make_folder
 from weft.records import dataclass
 
 ProgramReport = Mapping[str, Any]
@@ -127,13 +128,13 @@ class AttemptRecords:
     def make_workdir(self, path: str) -> None:
         """Create the working directory of an attempt; it may exist already."""
         try:
-            os.mkdir(_name(path), dir_fd=self._checked_parent(path))
+            os.mkdir(_name(path), FOLDER_MODE, dir_fd=self._checked_parent(path))
         except OSError:
             workdir = Path(path)
             sandbox = workdir.parents[_WORKDIR_DEPTH - 1]
             if not sandbox.exists():
                 with staging_errors("cannot be created", str(sandbox)):
-                    sandbox.mkdir(parents=True, exist_ok=True)
+                    make_folder(sandbox)
             with _open_nested(workdir, _WORKDIR_DEPTH):
                 self._keep_open(workdir.parent)
 
@@ -153,7 +154,7 @@ class AttemptRecords:
     def create(self, path: str) -> None:
         """Create an empty directory for the records of an attempt; raises StagingProblem."""
         try:
-            os.mkdir(_name(path), dir_fd=self._checked_parent(path))
+            os.mkdir(_name(path), FOLDER_MODE, dir_fd=self._checked_parent(path))
         except OSError:
             records = Path(path)
             _clear(records, ("command.sh", "out", "err"))
@@ -220,7 +221,7 @@ def _name(path: str) -> str:
 def _write_new(parent: int, attempt: str, name: str, content: bytes) -> None:
     """Write a record that does not exist yet; raises OSError."""
     with FileDescriptor(os.open(attempt, _ENTER, dir_fd=parent)) as directory:
-        file = os.open(name, _NEW, 0o666, dir_fd=directory)
+        file = os.open(name, _NEW, FILE_MODE, dir_fd=directory)
     with FileDescriptor(file):
         if os.write(file, content) < len(content):
             raise OSError(errno.ENOSPC, name)
@@ -245,13 +246,13 @@ def _replace(records: Path, name: str, content: bytes) -> None:
     ):
         with suppress(FileNotFoundError):
             os.unlink(name, dir_fd=directory)
-        with FileDescriptor(os.open(name, _NEW, 0o666, dir_fd=directory)) as file:
+        with FileDescriptor(os.open(name, _NEW, FILE_MODE, dir_fd=directory)) as file:
             write_all(content, file)
 
 
 def _open_nested(path: Path, depth: int) -> FileDescriptor:
     """Open a directory whose last ``depth`` components are created if missing."""
     try:
-        return open_directory(path.parents[depth - 1], path.parts[-depth:], make=True)
+        return open_directory(path.parents[depth - 1], path.parts[-depth:], make=True, mode=FOLDER_MODE)
     except StagingProblem as problem:
         raise StagingProblem("cannot be created", str(path), problem.why, number=problem.number) from problem

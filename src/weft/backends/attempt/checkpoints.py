@@ -31,6 +31,7 @@ from weft.backends.attempt.safe_paths import (
 from weft.backends.attempt.staging import atomic_file, clone_or_copy, file_record, is_intact
 from weft.backends.attempt.trees import match_names, remove_tree
 from weft.backends.backend import FileRecord
+from weft.private_files import FILE_MODE, make_folder
 
 _POINTER = "current"
 _LONGEST_POINTER_BYTES = 1 << 26
@@ -46,7 +47,7 @@ def keep_checkpoint(workdir: Path, names: Sequence[str], into: Path) -> bool:
         return False
     wait_for_clock(max(version.changed_ns for version in before.values()))
     with staging_errors("cannot be created", str(into)):
-        into.mkdir(parents=True, exist_ok=True)
+        make_folder(into)
     number = _next_number(into)
     try:
         before = _find_versions(workdir, names)
@@ -118,7 +119,7 @@ def _write_pointer(into: Path, number: int, versions: _Versions) -> None:
     with (
         staging_errors("cannot be kept", str(into)),
         open_directory(into, ()) as listing,
-        atomic_file(listing, _POINTER, synced=True) as fd,
+        atomic_file(listing, _POINTER, mode=FILE_MODE, synced=True) as fd,
     ):
         write_all(text.encode(), fd)
     sync_files(into, [_POINTER])

@@ -300,12 +300,15 @@ def open_inside(root: Path, name: str) -> int:
         return reopen_for_reading(found, name)
 
 
-def open_directory(root: Path, parts: Sequence[str], *, make: bool = False) -> FileDescriptor:
+def open_directory(
+    root: Path, parts: Sequence[str], *, make: bool = False, mode: int = 0o777
+) -> FileDescriptor:
     """Open a directory below a root for listing and changes.
 
-    With ``make`` missing directories are created. No link is followed, not even one inside the root.
+    With ``make`` missing directories are created with ``mode``. No link is followed, not even one inside the
+    root.
     """
-    return FileDescriptor(_enter_directory(root, parts, make))
+    return FileDescriptor(_enter_directory(root, parts, make, mode))
 
 
 class DirectoryCursor:
@@ -334,31 +337,31 @@ class DirectoryCursor:
         return self._fd
 
 
-def _enter_directory(root: Path, parts: Sequence[str], make: bool) -> int:
+def _enter_directory(root: Path, parts: Sequence[str], make: bool, mode: int = 0o777) -> int:
     fd = open_root(root, listing=not parts)
     for depth, part in enumerate(parts, 1):
         flags = _LIST if depth == len(parts) else _ENTER
         with FileDescriptor(fd):
-            fd = _enter_child(fd, part, flags, "/".join(parts[:depth]), make)
+            fd = _enter_child(fd, part, flags, "/".join(parts[:depth]), make, mode)
     return fd
 
 
-def _enter_child(above: int, part: str, flags: int, name: str, make: bool) -> int:
+def _enter_child(above: int, part: str, flags: int, name: str, make: bool, mode: int) -> int:
     try:
         return os.open(part, flags, dir_fd=above)
     except OSError as error:
         if error.errno == errno.ENOENT and make:
-            return _make_child(above, part, flags, name)
+            return _make_child(above, part, flags, name, mode)
         what, why = "cannot be opened", os.strerror(error.errno or 0)
         if error.errno in (errno.ENOTDIR, errno.ELOOP):
             why = "it is a file or a link, not a directory"
         raise StagingProblem(what, name, why, number=error.errno) from error
 
 
-def _make_child(above: int, part: str, flags: int, name: str) -> int:
+def _make_child(above: int, part: str, flags: int, name: str, mode: int) -> int:
     with staging_errors("cannot be created", name):
         with suppress(FileExistsError):  # Another thread created it first.
-            os.mkdir(part, dir_fd=above)
+            os.mkdir(part, mode, dir_fd=above)
         return os.open(part, flags, dir_fd=above)
 
 

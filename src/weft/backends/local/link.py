@@ -40,6 +40,7 @@ from weft.backends.local.processes import (
 )
 from weft.backends.local.records import Record, RecordLog, SealedRecords, encode_record
 from weft.errors import WeftError
+from weft.private_files import FOLDER_MODE, make_folder
 
 _TICK_S = 2.0 / TICKS_PER_S
 """Possible difference between the kernel's start times and the clock."""
@@ -181,7 +182,7 @@ class RunnerLink:
         self._python = python
         self._settings = {"token": token, "idle_s": idle_s, "grace_s": grace_s}
         try:
-            directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_folder(directory)
             self._records = SealedRecords(str(directory.absolute()), token)
         except OSError as error:
             raise RunnerFailed(f"no runner can use {directory}: {error.strerror}") from error
@@ -607,7 +608,7 @@ class RunnerPool:
         """Create the folder of all runners, without following links created by tasks."""
         above = "runners", str(self._context.execution)
         try:
-            with open_directory(self._context.layout.home, above, make=True):
+            with open_directory(self._context.layout.home, above, make=True, mode=FOLDER_MODE):
                 return
         except StagingProblem as problem:
             raise RunnerFailed(f"no runner can be started: {problem}") from problem

@@ -211,6 +211,7 @@ class StartOrder:
         self.stdin: str | None = _field(message, "stdin", str, "a string")
         self.stdout: str = _field(message, "stdout", str, "a string") or os.devnull
         self.stderr: str = _field(message, "stderr", str, "a string") or os.devnull
+        self.private: list[str] = _field(message, "private", list, "a list") or []
         self.append = message.get("append") is True
         self.isolated = message.get("isolated") is True
         self.reports_start = message.get("reports_start") is True
@@ -220,6 +221,10 @@ class StartOrder:
         self.reminder: str | None = _field(message, "reminder", str, "a string")
         stated_s: float | None = _field(message, "grace_s", *number)
         self.grace_s = grace_s if stated_s is None else stated_s
+
+    def mode_of(self, stream: str) -> int:
+        """Return the mode with which the file of a stream is created, before the umask is applied."""
+        return 0o600 if stream in self.private else 0o666
 
 
 class ProgramLauncher:
@@ -323,14 +328,14 @@ def _file_actions(order: StartOrder) -> list[tuple[int, int, str, int, int] | tu
     """Return the file actions of ``posix_spawn``: stdin only if stated, a common output file opened once."""
     how = _OUT if order.append else _OUT | os.O_TRUNC
     actions: list[tuple[int, int, str, int, int] | tuple[int, int, int]] = [
-        (os.POSIX_SPAWN_OPEN, 1, order.stdout, how, 0o666)
+        (os.POSIX_SPAWN_OPEN, 1, order.stdout, how, order.mode_of(order.stdout))
     ]
     if order.stdin is not None:
         actions.append((os.POSIX_SPAWN_OPEN, 0, order.stdin, os.O_RDONLY, 0))
     if order.stderr == order.stdout:
         actions.append((os.POSIX_SPAWN_DUP2, 1, 2))
     else:
-        actions.append((os.POSIX_SPAWN_OPEN, 2, order.stderr, how, 0o666))
+        actions.append((os.POSIX_SPAWN_OPEN, 2, order.stderr, how, order.mode_of(order.stderr)))
     return actions
 
 
@@ -344,7 +349,7 @@ def _explain_failure(order: StartOrder, path: str, error: Exception) -> LaunchFa
         if name is None:
             continue
         try:
-            os.close(os.open(name, how, 0o666))
+            os.close(os.open(name, how, order.mode_of(name)))
         except (OSError, ValueError) as problem:
             return LaunchFailure(126, f"{what} {name} cannot be opened: {_reason(problem)}")
     number = error.errno if isinstance(error, OSError) else None

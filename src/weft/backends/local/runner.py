@@ -7,8 +7,9 @@ exits after a minute without tasks and without an engine. Messages on the socket
 line, and are idempotent. From the engine:
 
 - ``hello``: token, env (environment of all programs), cores (null: all);
-- ``start``: attempt, argv, env (changes; null removes), cwd, stdin, stdout, stderr, append, time_s,
-  memory_bytes, cores, grace_s, reminder (a text for the next engine);
+- ``start``: attempt, argv, env (changes; null removes), cwd, stdin, stdout, stderr, private (those of these
+  files that only the user may read), append, time_s, memory_bytes, cores, grace_s, reminder (a text for the
+  next engine);
 - ``cancel``: attempt, grace_s; ``signal``: attempt, signal; ``forget``: attempt, or attempts; ``end``.
 
 The runner sends ``here`` (pid, problem, running, ended, and the starts of both), ``started``, ``ended``,

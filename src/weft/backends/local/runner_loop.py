@@ -63,7 +63,7 @@ class EngineSocket:
         """Return the listening socket, bound through a descriptor: a path has at most 107 characters."""
         self._remove()
         listener = socket.socket(socket.AF_UNIX)
-        mask = os.umask(0o077)
+        mask = os.umask(0o177)
         try:
             listener.bind(f"/proc/self/fd/{self._folder}/socket")
         finally:
