@@ -19,7 +19,7 @@ from weft import task
 from weft.engine.history import History
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-FOLDERS = {"convergence", "functions", "isolated", "words"}
+FOLDERS = {"convergence", "functions", "isolated", "secrets", "words"}
 QUICK = {"step_s": 0.01, "slowness": 40}
 """Parameters with which the example's solver sleeps less."""
 ATTIC = 2
@@ -111,6 +111,18 @@ def test_isolated_programs_see_only_their_own_files(tmp_path):
     assert (lines, words, files, home) == ("lines: 2", "words: 14", "files: seen ", "home: 0 files")
     assert network == "network interfaces: lo "
     assert int(processes.removeprefix("processes: ")) < 10
+
+
+def test_the_key_of_the_example_is_used_and_not_stored(tmp_path):
+    folder, _, _ = run_copy("secrets", tmp_path)
+    key = (folder / "key.txt").read_text()
+    signed = subprocess.run(
+        ["cksum"], input=f"42 is the result\n{key}", capture_output=True, text=True, check=True
+    )
+    assert (folder / "signature").read_text() == signed.stdout
+    found = [path for path in (folder / ".weft").rglob("*") if path.is_file()]
+    holding = [path.name for path in found if key.strip().encode() in path.read_bytes()]
+    assert holding == ["out"], "what the program itself has written"
 
 
 def test_the_example_with_python_functions_gives_their_results(tmp_path):

@@ -159,6 +159,8 @@ KEYS = {
     "{command: a, arguments: [b, 3]}": {"job": JobSpec(command="a", arguments=("b", "3"))},
     "call: module:name": {"job": JobSpec(call="module:name")},
     "env: {OMP: 4, A: b}": {"job": JobSpec(env={"OMP": "4", "A": "b"})},
+    "secrets: [A, B]": {"job": JobSpec(secrets=("A", "B"))},
+    "secrets: []": {"job": JobSpec(secrets=())},
     "{stdin: i, stdout: o, stderr: e}": {"job": JobSpec(stdin="i", stdout="o", stderr="e")},
     "environment: {container: image}": {"job": JobSpec(environment=Environment(container="image"))},
     "environment: {conda: env.yaml}": {"job": JobSpec(environment=Environment(conda="env.yaml"))},

@@ -14,7 +14,8 @@ from weft.backends.attempt.inputs import ProducerIndex
 from weft.backends.attempt.safe_paths import StagingProblem, quote_name, split_name
 from weft.documents import locate_problems
 from weft.errors import DocumentPath as Keys
-from weft.errors import InvalidInput, Problem
+from weft.errors import InvalidInput, Problem, shorten
+from weft.redaction import has_secret, redact
 from weft.units import format_count
 from weft.urls import is_url
 from weft.workflow.task import Input, Task, TaskKind
@@ -90,6 +91,34 @@ def find_tasks_without_program(workflow: Workflow) -> Iterator[Problem]:
             path=("tasks", names[0]),
         )
         yield from locate_problems([problem], workflow.document)
+
+
+def find_open_secrets(workflow: Workflow) -> list[Problem]:
+    """Return a problem for each text of a workflow with a password, token or signature in a URL."""
+    found = []
+    for path, text in _texts(workflow):
+        if has_secret(text):
+            rule = "weft stores the text of a workflow in `.weft`"
+            advice = "declare `secrets: [TOKEN]` and write {TOKEN} in its place"
+            what = f"{redact(shorten(text, 200))!r} contains a secret"
+            found.append(Problem(what=what, rule=rule, advice=advice, path=path))
+    return list(locate_problems(found, workflow.document))
+
+
+def _texts(workflow: Workflow) -> Iterator[tuple[Keys, str]]:
+    """Yield the texts of a workflow that may contain URLs, with their paths."""
+    for name, value in workflow.params.items():
+        yield ("params", name), value if isinstance(value, str) else ""
+    for task in workflow.tasks:
+        for position, given in enumerate(task.inputs):
+            yield _input_keys(task, given, position), given.source or given.file
+        for output in task.outputs:
+            yield ("tasks", task.name, "outputs", output.file), output.target or ""
+        if task.job is not None:
+            command = (task.job.command,) if isinstance(task.job.command, str) else task.job.command or ()
+            for key, texts in (("command", command), ("arguments", task.job.arguments)):
+                yield from ((("tasks", task.name, key), text) for text in texts)
+            yield from ((("tasks", task.name, "env", name), text) for name, text in task.job.env.items())
 
 
 def _is_read_later(task: Task, text: str) -> bool:

@@ -21,6 +21,7 @@ from weft.backends.attempt.safe_paths import StagingProblem
 from weft.backends.attempt.temporary_files import remove_stale_below
 from weft.backends.attempt.trees import remove_tree
 from weft.backends.layout import ProjectLayout, refuse_links
+from weft.backends.secret_values import hide_secrets
 from weft.engine.history import History
 from weft.engine.journal import JournalEntry
 from weft.engine.replay import apply_entry
@@ -132,6 +133,7 @@ class JournalFollower:
         self.execution = execution
         self._store = JournalStore(opened.database)
         self.header = self._store.header(execution)
+        hide_secrets(opened.layout, self.header.workflows, self.header.folders)
         self.engine = Journal(header=self.header, plans={}, entries=(), compiled=compiled).engine()
         self.history = History()
         self.progress = ExecutionProgress(self.history, self.engine.state)

@@ -26,6 +26,7 @@ from weft.platform.machine import Machine
 from weft.platform.platform import planned_machines
 from weft.private_files import make_folder
 from weft.records import dataclass
+from weft.redaction import redact
 from weft.reports.events_jsonl import EventLines
 from weft.reports.execution import ExecutedRun, build_executed_run
 from weft.reports.execution_page import execution_html
@@ -47,11 +48,11 @@ class ExecutionReport:
 
     def html(self) -> str:
         """Return the report as an HTML page."""
-        return execution_html(self.executed)
+        return redact(execution_html(self.executed))
 
     def trace(self) -> str:
         """Return the attempts in the columns of Nextflow's trace file."""
-        return trace_tsv(self.executed)
+        return redact(trace_tsv(self.executed))
 
     def events_text(self) -> str:
         """Return the events as JSON lines."""
@@ -59,7 +60,7 @@ class ExecutionReport:
 
     def wfformat(self) -> str:
         """Return the run in WfFormat; raise InvalidInput if no task completed."""
-        return write_wfformat(self.executed)
+        return redact(write_wfformat(self.executed))
 
 
 def reports_folder(layout: ProjectLayout, run: int) -> Path:

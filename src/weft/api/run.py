@@ -40,6 +40,7 @@ from weft.instance.instance import Instance
 from weft.platform.platform import Platform
 from weft.policies.policy import make_policy
 from weft.records import dataclass
+from weft.redaction import redact
 from weft.reports.execution_page import execution_facts, execution_lines, kind_table
 from weft.reports.text import TextTable
 from weft.repository.database import Database, open_database
@@ -106,7 +107,7 @@ class RunResult:
         return reports_folder(self.layout, self.runs[0].number if self.runs else 0)
 
     def __str__(self) -> str:
-        return "\n".join([*execution_lines(self.report.executed), *self.ending.stuck])
+        return redact("\n".join([*execution_lines(self.report.executed), *self.ending.stuck]))
 
     def __repr__(self) -> str:
         return f"RunResult(execution={self.execution}, outcome={self.outcome!r})"
@@ -121,7 +122,7 @@ class RunResult:
         shown = executed.listed_failures[:_SHOWN_FAILURES]
         failures = "".join(f"<pre>{escape(each.headline)}</pre>" for each in shown)
         kinds = _table_html(kind_table(executed))
-        return f"<b>{escape(executed.title)}</b><table>{facts}</table>{kinds}{failures}"
+        return redact(f"<b>{escape(executed.title)}</b><table>{facts}</table>{kinds}{failures}")
 
 
 _SHOWN_FAILURES = 5

@@ -11,6 +11,7 @@ from dataclasses import field
 from typing import ClassVar, Protocol
 
 from weft.backends.layout import ProjectLayout
+from weft.backends.secret_values import NO_SECRETS, SecretValues
 from weft.engine.messages import Command, Event
 from weft.engine.state.compiled import CompiledWorkflow
 from weft.expressions import Value
@@ -79,6 +80,12 @@ class ProjectContext(BackendContext):
     """Secret of the execution, by which its processes authenticate the engine."""
     fresh: bool = False
     """Whether nothing stored by earlier executions is used: no products, no digests of inputs."""
+    secrets: Mapping[str, SecretValues] = field(default_factory=dict)
+    """By workflow: the values of the secrets that it declares; none for a workflow without secrets."""
+
+    def secrets_of(self, run: int) -> SecretValues:
+        """Return the secrets of a run's workflow."""
+        return self.secrets.get(self.compiled_workflow(run).key, NO_SECRETS)
 
 
 class Backend(Protocol):

@@ -14,6 +14,7 @@ import click
 from weft.cli import options
 from weft.cli.run_display import RunDisplay
 from weft.cli.terminal import LiveDisplay, ascii_only, width
+from weft.redaction import redact, redact_words
 
 if TYPE_CHECKING:
     from weft.api.report import ExecutionReport
@@ -38,8 +39,8 @@ _STALE_SHOWN = 3
 
 
 def command_line() -> list[str]:
-    """Return the command line of this process as recorded in the journal and the lock."""
-    return ["weft", *sys.argv[1:]]
+    """Return the command line of this process as recorded in the journal and the lock, without secrets."""
+    return ["weft", *redact_words(sys.argv[1:])]
 
 
 class RunDriver:
@@ -174,7 +175,7 @@ def _finish(
 
 def _exit(ran: RunResult, driver: RunDriver, *, as_json: bool) -> NoReturn:
     for line in ran.ending.stuck:
-        click.echo(f"error: the run cannot continue: {line}", err=True)
+        click.echo(redact(f"error: the run cannot continue: {line}"), err=True)
     if ran.outcome == "interrupted":
         if not as_json:
             click.echo("interrupted; `weft resume` continues", err=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from weft.cli import options
+from weft.redaction import redact
 
 if TYPE_CHECKING:
     from weft.api.project import JournalFollower, OpenProject
@@ -64,11 +65,12 @@ def command(
             options.print_json(_record(followed, found, tried, out, err, str(records)))
             return
         log, other = (err, out) if stderr else (out, err)
-        _print(log)
+        printer = _LogPrinter(log)
+        printer.print_more()
         while follow and _is_running(opened, found, followed, tried):
             time.sleep(_PAUSE_S)
-            _print(log)
-        _print(log)
+            printer.print_more()
+        printer.print_more(last=True)
         source = None
         if (earlier := tried.reused_from) is not None:
             source = find_source_run(opened.database, found.execution, tried.number, earlier)
@@ -87,19 +89,43 @@ def _is_running(
     )
 
 
-def _print(log: TaskLog) -> None:
-    stream = sys.stdout.buffer
-    sys.stdout.flush()
-    for data in log.more():
+_LONGEST_LINE_BYTES = 1 << 20
+
+
+class _LogPrinter:
+    """Prints a log without secrets; a line is printed when it is complete, since it may end in one."""
+
+    def __init__(self, log: TaskLog) -> None:
+        self._log = log
+        self._rest = b""
+
+    def print_more(self, *, last: bool = False) -> None:
+        """Print the complete lines written since the last call; ``last``: the incomplete one, too."""
+        sys.stdout.flush()
+        for data in self._log.more():
+            lines, end, rest = (self._rest + data).rpartition(b"\n")
+            self._rest = rest
+            self._print(lines + end)
+            if len(rest) > _LONGEST_LINE_BYTES:
+                self._print_rest()
+        if last:
+            self._print_rest()
+        sys.stdout.buffer.flush()
+
+    def _print_rest(self) -> None:
+        self._print(self._rest)
+        self._rest = b""
+
+    def _print(self, data: bytes) -> None:
+        text = redact(data.decode(errors="surrogateescape"))
         if sys.stdout.isatty():
             # Escape sequences of the program must not reach the terminal.
             from weft.reports.text import printable
 
-            text = data.decode("utf-8", errors="replace")
-            click.echo("".join(sign if sign in "\n\t" else printable(sign) for sign in text), nl=False)
+            shown = text.encode(errors="surrogateescape").decode(errors="replace")
+            click.echo("".join(sign if sign in "\n\t" else printable(sign) for sign in shown), nl=False)
         else:
-            stream.write(data)
-    stream.flush()
+            sys.stdout.buffer.write(text.encode(errors="surrogateescape"))
 
 
 def _explain_missing_output(

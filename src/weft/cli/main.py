@@ -10,13 +10,18 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
 from weft import __version__
 from weft.errors import InvalidInput, WeftError, nearest, shorten
+from weft.redaction import redact
 from weft.registry import find_foreign_entry
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
 
 COMMANDS = {
     "cancel": "Cancel a run: stop its programs and keep its results.",
@@ -121,11 +126,22 @@ def _start_logging(level: str) -> None:
     """Write the messages of the loggers ``weft.*`` to the standard error."""
     import logging
 
+    class RedactingFormatter(logging.Formatter):
+        def format(self, record: logging.LogRecord) -> str:
+            return redact(super().format(record))
+
     handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler.setFormatter(RedactingFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logger = logging.getLogger("weft")
     logger.handlers = [handler]
     logger.setLevel(level.upper())
+
+
+def _print_crash(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Print the traceback of an unexpected exception without secrets; a hook of ``sys``."""
+    import traceback
+
+    sys.stderr.write(redact("".join(traceback.format_exception(kind, error, trace))))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -134,6 +150,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # Imports create many objects and no garbage; frequent collections took an eighth of a short run.
     gc.set_threshold(_GC_THRESHOLD, *gc.get_threshold()[1:])
     _prepare_streams()
+    sys.excepthook = _print_crash
     if _COMPLETING in os.environ:
         weft.main(args=given, prog_name="weft", complete_var=_COMPLETING)
     code = _run(given)
@@ -194,7 +211,7 @@ def _report_foreign(entry: str, error: Exception) -> None:
     import logging
 
     advice = "`weft --log-level debug` shows the traceback"
-    click.echo(f"error: {entry} failed: {type(error).__name__}: {error}; {advice}", err=True)
+    click.echo(redact(f"error: {entry} failed: {type(error).__name__}: {error}; {advice}"), err=True)
     logging.getLogger("weft.registry").debug("traceback of %s", entry, exc_info=error)
 
 
@@ -223,11 +240,11 @@ def _report(error: WeftError, *, as_json: bool) -> None:
     problems = error.problems if isinstance(error, InvalidInput) else ()
     if as_json:
         record = {"error": str(error), "problems": [problem.as_record() for problem in problems]}
-        click.echo(json.dumps(record, indent=2))
+        click.echo(redact(json.dumps(record, indent=2)))
     if not problems:
-        click.echo(f"error: {error}", err=True)
+        click.echo(redact(f"error: {error}"), err=True)
     for problem in problems[:_SHOWN]:
-        click.echo(f"error: {problem}", err=True)
+        click.echo(redact(f"error: {problem}"), err=True)
     if len(problems) > _SHOWN:
         click.echo(f"… and {len(problems) - _SHOWN} more problems", err=True)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from weft.errors import InvalidInput, shorten
+from weft.redaction import redact
 from weft.units import parse_seconds
 
 if TYPE_CHECKING:
@@ -204,13 +205,13 @@ def _read_params(params: tuple[str, ...], params_file: str | None) -> dict[str, 
 
 def print_json(record: object) -> None:
     """Print a record as JSON; infinite numbers and NaN are null."""
-    click.echo(json_text(record))
+    click.echo(redact(json_text(record)))
 
 
 def print_lines(lines: Iterable[str], indent: str = "") -> None:
     """Print lines of text, each after ``indent``."""
     for line in lines:
-        click.echo(indent + line)
+        click.echo(redact(indent + line))
 
 
 def print_written(*files: str | None) -> None:

@@ -11,6 +11,7 @@ import click
 
 from weft.cli.terminal import ascii_only
 from weft.records import dataclass
+from weft.redaction import redact
 from weft.reports.text import TextTable, fitted, printable, promise_text, strays_text
 from weft.units import format_count, format_seconds
 
@@ -146,7 +147,7 @@ class RunDisplay:
         then = "failed, will be retried"
         if each.for_good:
             then = "failed, waits for `weft resume`" if each.waits else "failed permanently"
-        text = f": {each.text}" if each.text else ""
+        text = f": {redact(each.text)}" if each.text else ""
         lines = [f"{each.label} {then} ({each.cause}{text})"]
         log = self.logs.last(each.reported_by) if each.reported_by >= 0 else None
         if log is not None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from weft.cli import options
+from weft.redaction import redact
 from weft.units import format_count, format_seconds
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def _show(
 
     state, now_s = opened.state_of(found), _now_s(opened, found, followed)
     reason = f" ({found.reason})" if found.reason else ""
-    click.echo(f"run {found.number}, {printable(found.workflow)}: {state}{printable(reason)}")
+    click.echo(f"run {found.number}, {printable(found.workflow)}: {state}{redact(printable(reason))}")
     if found.promise is not None:
         click.echo(printable(f"promise: {promise_text(found.promise)}"))
     engine = opened.engine
@@ -91,7 +92,7 @@ def _show(
     if strays := view.stray_line():
         click.echo(printable(f"note: {strays}"))
     for line in view.failure_lines(*([len(view.progress.failures)] if verbose else [])):
-        click.echo(printable(line))
+        click.echo(redact(printable(line)))
 
 
 def _describe_missing_engine(found: RunRecord, view: RunDisplay) -> str:

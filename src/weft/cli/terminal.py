@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
+from weft.redaction import redact
 from weft.units import format_seconds
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ class LiveDisplay:
 
     def _write(self, text: str) -> None:
         try:
-            self._stream.write(text)
+            self._stream.write(redact(text))
             self._stream.flush()
         except OSError:
             self._quiet, self.drawn, self._lines = True, False, 0  # the terminal was closed

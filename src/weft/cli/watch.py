@@ -10,6 +10,7 @@ import click
 
 from weft.cli import options
 from weft.cli.terminal import LiveDisplay
+from weft.redaction import redact
 
 if TYPE_CHECKING:
     from weft.api.project import JournalFollower, OpenProject
@@ -103,7 +104,7 @@ def _end(opened: OpenProject, found: RunRecord, view: RunDisplay, *, quiet: bool
         from weft.reports.text import printable
 
         for line in (*view.kind_lines(), *view.failure_lines()):
-            click.echo(printable(line))
+            click.echo(redact(printable(line)))
         hint = (
             "; `weft resume` continues"
             if state in ("interrupted", "stopped")

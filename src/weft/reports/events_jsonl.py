@@ -18,6 +18,7 @@ from weft.engine import messages as ev
 from weft.engine.history import History
 from weft.engine.journal import JournalEntry, note_fields
 from weft.engine.state.state import EngineState
+from weft.redaction import redact
 
 EVENT_KINDS: Mapping[type, tuple[str, tuple[str, ...]]] = {
     ev.Submitted: ("run-submitted", ("owner",)),
@@ -109,7 +110,7 @@ class EventLines:
             "machine": None if machine is None else state.machines[machine].name,
         }
         record |= {key: _plain(_value(message, key)) for key in keys}
-        return json.dumps(record, ensure_ascii=False, allow_nan=False)
+        return redact(json.dumps(record, ensure_ascii=False, allow_nan=False))
 
     def _date(self, now_s: float) -> str | None:
         if self._zero_at_s is None:

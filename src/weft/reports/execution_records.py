@@ -20,6 +20,7 @@ from weft.backends.backend import Product
 from weft.backends.layout import ProjectLayout
 from weft.engine.replan.promise import Promise
 from weft.records import dataclass
+from weft.redaction import redact
 from weft.reports.text import printable
 
 _LINES = 10
@@ -59,7 +60,7 @@ def _last_lines(data: bytes, most: int) -> tuple[str, ...]:
         return ()
     # A carriage return starts a new line, because programs use it to redraw progress displays.
     found = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")[-most:]
-    return tuple(printable(line.expandtabs(4))[:_LONGEST] for line in found)
+    return tuple(printable(redact(line).expandtabs(4))[:_LONGEST] for line in found)
 
 
 def _end_of(project: Path, path: str) -> bytes:

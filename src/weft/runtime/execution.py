@@ -20,6 +20,7 @@ from typing import Any, Self
 from weft.backends import BACKENDS
 from weft.backends.backend import Backend, ProjectContext, RecoveredAttempt
 from weft.backends.layout import ProjectLayout
+from weft.backends.secret_values import SecretValues, read_secrets
 from weft.engine import messages as cm
 from weft.engine import messages as ev
 from weft.engine.engine import Engine
@@ -255,6 +256,7 @@ class Execution:
         sequence: int,
         token: str,
         budget: PlanningBudget,
+        secrets: Mapping[str, SecretValues],
         fresh: bool = False,
         listeners: Sequence[Listener] = (),
     ) -> None:
@@ -284,7 +286,7 @@ class Execution:
         self.clock = ExecutionClock(header.started_at_s, engine.state.now)
         self._ended_regularly = False
         """Whether the outcome is recorded; ``close`` then stops the runners too."""
-        self.backend = self._make_backend(token, fresh=fresh)
+        self.backend = self._make_backend(token, secrets, fresh=fresh)
         self._planning = PlannerThread(
             engine, planner=header.planner, budget=budget, seed=header.seed, wake=self.backend.wake
         )
@@ -316,8 +318,10 @@ class Execution:
     ) -> Self:
         """Create a new execution and store it in the database; ``run`` then drives it.
 
-        ``fresh``: results of earlier executions are not reused, and all inputs are read again.
+        ``fresh``: results of earlier executions are not reused, and all inputs are read again. Raises
+        InvalidInput, before anything is stored, if a secret of a workflow is missing.
         """
+        secrets = read_secrets(layout, header.workflows, header.folders)
         store = JournalStore(database)
         token = os.urandom(32).hex()
         kept = {_TOKEN: token, _ARRIVALS: _arrivals_to_json(arrivals), _FRESH: str(int(fresh))}
@@ -326,7 +330,7 @@ class Execution:
         engine = Journal(header=header, plans={}, entries=(), compiled=compiled).engine()
         made = cls(
             layout, lock, database, store, header, engine,
-            sequence=0, token=token, budget=budget, fresh=fresh, listeners=listeners,
+            sequence=0, token=token, budget=budget, secrets=secrets, fresh=fresh, listeners=listeners,
         )  # fmt: skip
         made.loop.expect(arrivals)
         return made
@@ -346,11 +350,12 @@ class Execution:
         store = JournalStore(database)
         rebuilt = store.resume(number, compiled)
         runs = RunTable(database)
+        secrets = read_secrets(layout, rebuilt.header.workflows, rebuilt.header.folders)
         token = runs.stored_value(number, _TOKEN) or os.urandom(32).hex()
         runs.set_execution_state(number, "running")
         made = cls(
             layout, lock, database, store, rebuilt.header, rebuilt.engine,
-            sequence=rebuilt.entries, token=token, listeners=listeners,
+            sequence=rebuilt.entries, token=token, secrets=secrets, listeners=listeners,
             budget=_read_budget(runs.stored_value(number, _TIME), runs.stored_value(number, _STEPS)),
             fresh=runs.stored_value(number, _FRESH) == "1",
         )  # fmt: skip
@@ -493,7 +498,7 @@ class Execution:
         self._database.close()
         self._lock.release()
 
-    def _make_backend(self, token: str, *, fresh: bool) -> Backend:
+    def _make_backend(self, token: str, secrets: Mapping[str, SecretValues], *, fresh: bool) -> Backend:
         platform = self.header.platform
         made: Callable[[ProjectContext], Backend] = BACKENDS.load(find_backend_kind(platform))
         return made(
@@ -507,6 +512,7 @@ class Execution:
                 products=self.products,
                 token=token,
                 fresh=fresh,
+                secrets=secrets,
             )
         )
 

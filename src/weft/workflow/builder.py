@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from weft.documents import Document, DocumentNode, caller_location, from_python
@@ -53,6 +53,7 @@ class Builder:
         params: Mapping[str, object] | None = None,
         defaults: Mapping[str, object] | None = None,
         budgets: Mapping[str, object] | None = None,
+        secrets: Mapping[str, object] | Sequence[str] | None = None,
         description: str | None = None,
         owner: str | None = None,
     ) -> None:
@@ -62,6 +63,7 @@ class Builder:
             "params": params,
             "defaults": defaults,
             "budgets": budgets,
+            "secrets": list(secrets) if isinstance(secrets, tuple) else secrets,
             "description": description,
             "owner": owner,
         }

@@ -8,6 +8,7 @@ from unfolding.
 from __future__ import annotations
 
 import math
+import re
 from collections import ChainMap
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -42,6 +43,7 @@ class _TaskChecks:
     def __init__(self, workflow: Workflow) -> None:
         self.names = {task.name: task for task in workflow.tasks}
         self._params = workflow.params
+        self._secrets = {secret.name: "" for secret in workflow.secrets}
         ends = {loop.name: self.names.get(loop.last) for loop in workflow.loops}
         self._targets: ChainMap[str, Task | None] = ChainMap({**self.names}, ends)
 
@@ -62,10 +64,22 @@ class _TaskChecks:
                 found += unknown_name_problems(formula, known, ("tasks", task.name, *path))
             if task.resources or task.consumes:
                 found += _amount_problems(task, known)
+            addresses = _addresses(task) if self._secrets else ()
             for path, text in templates:
-                found += self._template_problems(text, known, ("tasks", task.name, *path))
+                with_secrets = {**known, **self._secrets} if text in addresses else known
+                found += self._template_problems(text, with_secrets, ("tasks", task.name, *path))
             found += self._sweep_problems(task)
+        if task.job is not None and task.job.secrets:
+            found += self._secret_problems(task, task.job.secrets)
         return found + _size_problems(task)
+
+    def _secret_problems(self, task: Task, names: Iterable[str]) -> Iterator[Problem]:
+        for name in names:
+            if name not in self._secrets:
+                advice = suggest(name, self._secrets, f"add `secrets: [{shorten(name)}]` to the workflow")
+                what = f"{task.name} receives the secret {shorten(repr(name))}, which is not declared"
+                rule = "a task receives secrets of the workflow"
+                yield Problem(what=what, rule=rule, advice=advice, path=("tasks", task.name, "secrets"))
 
     def _dependency_problems(
         self, task: Task, dependency: Dependency, path: DocumentPath
@@ -99,8 +113,9 @@ class _TaskChecks:
     def _sweep_problems(self, task: Task) -> Iterator[Problem]:
         for name, values in task.sweep.variables if task.sweep is not None else ():
             path: DocumentPath = ("tasks", task.name, "sweep", name)
-            if name in self._params:
-                what = f"sweep variable {name!r} has the name of a parameter"
+            if name in self._params or name in self._secrets:
+                other = "parameter" if name in self._params else "secret"
+                what = f"sweep variable {name!r} has the name of a {other}"
                 yield Problem(what=what, advice="give one of them another name", path=path)
             for part in (values.low, values.high, values.step) if isinstance(values, Range) else (values,):
                 if isinstance(part, Expression) and not is_growing(part):
@@ -113,6 +128,9 @@ class _TaskChecks:
             head, dot, _ = field.name.partition(".")
             if field.name in known or (is_late(field.name) and (not dot or head in ("machine", *self.names))):
                 continue
+            if field.name in self._secrets:
+                yield _secret_in_text(field.name, text, path)
+                continue
             close = nearest(field.name, known)
             yield Problem(
                 what=f"{{{field.name}}} in {shorten(text)!r} is unknown",
@@ -120,6 +138,20 @@ class _TaskChecks:
                 advice=f"did you mean {{{close}}}?" if close else "write {{ and }} for literal braces",
                 path=path,
             )
+
+
+def _secret_in_text(name: str, text: str, path: DocumentPath) -> Problem:
+    return Problem(
+        what=f"{{{name}}} in {shorten(text)!r} is a secret",
+        rule="in braces, a secret may stand only in `from` of an input and in `to` of an output",
+        advice=f'use the environment variable, "${name}"',
+        path=path,
+    )
+
+
+def _addresses(task: Task) -> set[str | None]:
+    """Return the templates of a task in which secrets are replaced: sources of inputs, targets of outputs."""
+    return {*(given.source for given in task.inputs), *(output.target for output in task.outputs)}
 
 
 def _is_special(dependency: Dependency) -> bool:
@@ -242,6 +274,29 @@ def _variables(tasks: dict[str, Task], loop: Loop) -> dict[str, None]:
     return dict.fromkeys(last.sweep.names if last is not None and last.sweep is not None else ())
 
 
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+
+
+def _secret_problems(workflow: Workflow) -> Iterator[Problem]:
+    """Yield the problems of the declared secrets."""
+    seen: set[str] = set()
+    for secret in workflow.secrets:
+        path: DocumentPath = ("secrets", secret.name)
+        for name in (secret.name, secret.source):
+            if not _VARIABLE.fullmatch(name):
+                rule = "must be a name of letters, digits and _, as of an environment variable"
+                yield Problem(what=f"secret {shorten(repr(name))}", rule=rule, path=path)
+        if is_late(secret.name) or secret.name.startswith("WEFT_"):
+            yield Problem(what=f"secret {secret.name!r}", rule="weft defines this name itself", path=path)
+        if secret.name in workflow.params or secret.name in seen:
+            other = "parameter" if secret.name in workflow.params else "secret"
+            yield Problem(what=f"two values are named {secret.name!r}: a secret and a {other}", path=path)
+        if secret.variable is not None and secret.file is not None:
+            what = f"secret {secret.name!r} with both env and file"
+            yield Problem(what=what, rule="its value has one source", advice="remove one of them", path=path)
+        seen.add(secret.name)
+
+
 def _budget_problems(workflow: Workflow) -> Iterator[Problem]:
     """Yield the problems of the budgets and of the tasks that consume them."""
     for name, budget in workflow.budgets.items():
@@ -310,6 +365,7 @@ def _static_problems(workflow: Workflow) -> Iterator[Problem]:
         yield from checks.problems(task)
     yield from _loop_problems(workflow)
     yield from _budget_problems(workflow)
+    yield from _secret_problems(workflow)
 
 
 def _duplicates(tasks: Iterable[Task]) -> Iterator[Problem]:

@@ -64,7 +64,7 @@ from weft.workflow.task import (
     TaskKind,
     Transfer,
 )
-from weft.workflow.workflow import ON_EXHAUSTED, Loop, Parameter, Workflow
+from weft.workflow.workflow import ON_EXHAUSTED, Loop, Parameter, Secret, Workflow
 
 Indices = tuple[Expression | IndexRange | str, ...]
 """The index of ``a[i, 2*j-1..2*j]``, one entry per sweep variable."""
@@ -859,6 +859,8 @@ TASK = Record("a task", (
     _job_field("arguments", "arguments appended to the command", TEXTS, ()),
     _job_field("call", "Python function instead of a command, `module:name`"),
     _job_field("env", "environment variables", _ENV, {}),
+    Field("secrets", TEXTS, "names of the workflow's secrets that the program receives",
+          attribute="job.secrets", default_text="all"),
     _job_field("stdin", "file for the standard input"),
     _job_field("stdout", "file for the standard output"),
     _job_field("stderr", "file for the standard error"),
@@ -1022,6 +1024,32 @@ def _write_params(params: Mapping[str, Parameter]) -> dict[str, object]:
     return {name: f"={value}" if isinstance(value, Expression) else value for name, value in params.items()}
 
 
+# fmt: off
+SECRET = Record("a secret", (
+    Field("env", TEXT, "environment variable of weft with the value", attribute="variable",
+          default_text="the same name"),
+    Field("file", TEXT, "file with the value, relative to the folder of the workflow; `~` is your home"),
+    Field("fingerprint", FLAG, "`false`: finished tasks are reused although the value has changed",
+          default=True),
+), null_is_absent=True)
+# fmt: on
+
+
+def _read_secrets(reader: Reader, node: DocumentNode) -> tuple[Secret, ...]:
+    if not isinstance(node.value, dict):
+        return tuple(Secret(name=name) for name in TEXTS.read(reader, node))
+    found = []
+    for name, value in reader.mapping(node).items():
+        facts = SECRET.read(reader, value) if value.value is not None else {}
+        found.append(Secret(name=name, **facts))
+    return tuple(found)
+
+
+def _write_secrets(secrets: tuple[Secret, ...]) -> object:
+    facts = {secret.name: SECRET.write(secret) for secret in secrets}
+    return facts if any(facts.values()) else list(facts)
+
+
 def _read_budgets(reader: Reader, node: DocumentNode) -> dict[str, Quantity]:
     found = {name: _read_bytes(reader, value) for name, value in reader.mapping(node).items()}
     return {name: amount for name, amount in found.items() if amount is not None}
@@ -1043,6 +1071,12 @@ _BUDGETS = ValueType(
     mapping_shape(QUANTITY_SHAPE),
     _read_budgets,
     lambda budgets: {name: _write_quantity(amount) for name, amount in budgets.items()},
+)
+_SECRETS = ValueType(
+    "list of names, or mapping of secrets",
+    any_of(list_shape(TEXT_SHAPE), mapping_shape(any_of(SECRET.shape(), NULL_SHAPE))),
+    _read_secrets,
+    _write_secrets,
 )
 _TASKS = ValueType(
     "mapping of tasks",
@@ -1069,6 +1103,8 @@ WORKFLOW = Record("a workflow", (
     Field("defaults", _DEFAULTS, "task keys for every task that does not set them",
           write_record=never_written),
     Field("budgets", _BUDGETS, "amounts by name that all tasks together may consume", default={}),
+    Field("secrets", _SECRETS,
+          "values that programs receive as environment variables, and that weft writes nowhere", default=()),
     Field("tasks", _TASKS, "the tasks by name", required=True, advice="add `tasks:` with at least one task"),
     Field("loops", _LOOPS, "the loops by name", default=()),
 ))
@@ -1087,6 +1123,7 @@ WORKFLOW_RECORDS = {
     "checkpoint": CHECKPOINT,
     "contract": CONTRACT,
     "loop": LOOP,
+    "secret": SECRET,
 }
 """The records of a workflow file by the names of their tables on the reference page."""
 

@@ -129,6 +129,8 @@ class JobSpec:
     call: str | None = None
     """A Python function, ``module:name``."""
     env: Mapping[str, str] = field(default_factory=dict)
+    secrets: tuple[str, ...] | None = None
+    """Secrets of the workflow that the program receives; None: all."""
     stdin: str | None = None
     stdout: str | None = None
     stderr: str | None = None

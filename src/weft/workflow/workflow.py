@@ -59,6 +59,25 @@ class Loop:
                 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Secret:
+    """A value for the environment of programs and for URLs, which weft writes nowhere."""
+
+    name: str
+    """Name of the variable in the programs, and in braces in URLs."""
+    variable: str | None = None
+    """Environment variable of weft with the value (``env`` in files); None: the same name."""
+    file: str | None = None
+    """File with the value instead, relative to the folder of the workflow."""
+    fingerprint: bool = True
+    """Whether finished tasks that receive it run again if the value has changed."""
+
+    @property
+    def source(self) -> str:
+        """Return the name of the environment variable of weft with the value."""
+        return self.variable or self.name
+
+
 Parameter = Value | Expression
 """A value, or a formula over other parameters (``"=7*atoms"``)."""
 
@@ -73,6 +92,7 @@ class Workflow:
     params: Mapping[str, Parameter] = field(default_factory=dict)
     budgets: Mapping[str, Quantity] = field(default_factory=dict)
     """Amounts that all tasks together may consume; they are never released."""
+    secrets: tuple[Secret, ...] = ()
     description: str | None = None
     owner: str | None = None
     document: Document | None = field(default=None, compare=False, repr=False)

@@ -75,6 +75,8 @@ class RenderedJob:
     """The command for the fingerprint, without values that differ between attempts of one task."""
     declared: Mapping[str, str]
     """Environment variables declared by the task."""
+    secrets: tuple[str, ...] = ()
+    """Names of further variables, whose values only the start order contains."""
     environment: Environment | None = None
     isolation: Isolation | None = None
     """How the program is isolated; None: it is not."""
@@ -96,6 +98,7 @@ class RenderedJob:
             f"export {name}={value if _is_plain(value) else shlex.quote(value)}"
             for name, value in self.env.items()
         ]
+        lines += [f': "${{{name}:?set this secret first}}"' for name in self.secrets]
         lines.append(f"exec {shlex.join(self.argv)}" if self.body is None else self.body)
         return "\n".join([*lines, ""])
 
@@ -466,15 +469,17 @@ def render_job(
     results: Mapping[str, Mapping[str, Value]] = _NO_RESULTS,
     attempt_number: int = 1,
     restart: bool = False,
+    secrets: tuple[str, ...] = (),
 ) -> RenderedJob:
     """Render the job of an attempt; raise JobProblem if that is impossible.
 
     ``inputs`` are the names of the staged inputs in ``workdir``. ``results`` gives, by description,
     ``{"exit_code": 0, "result": {...}}`` for the tasks of ``find_result_tasks``. ``attempt_number`` counts
-    from 1. ``restart``: whether restart files were staged.
+    from 1. ``restart``: whether restart files were staged. ``secrets``: names of the variables whose values
+    are added to the environment later.
     """
     template = _template_cache(compiled).template(compiled, start.task)
-    renderer = _CommandRenderer(compiled, start, machine, template, folder, inputs, results)
+    renderer = _CommandRenderer(compiled, start, machine, template, folder, inputs, results, secrets)
     rendered = template.ready or renderer.rendered(workdir)
     progress, restarts = monitored_files(compiled, start.task)
     env = renderer.environment(workdir, progress, restarts)
@@ -506,6 +511,7 @@ def render_job(
         needs_script=needs_script,
         command=rendered.meaning,
         declared=template.env,
+        secrets=secrets,
         environment=template.job.environment,
         isolation=template.isolation,
         outputs=tuple(renderer.outputs),
@@ -565,6 +571,7 @@ class _CommandRenderer:
     folder: Path
     inputs: Sequence[str]
     results: Mapping[str, Mapping[str, Value]]
+    secrets: tuple[str, ...]
 
     @functools.cached_property
     def outputs(self) -> list[str]:
@@ -625,7 +632,8 @@ class _CommandRenderer:
             conda_prefix=conda_prefix(job.environment, self.folder, Path(workdir).parent.parent),
         )
         assert plain.argv is not None
-        body = wrap_command(shlex.join(plain.argv), surroundings, [*self.template.env, *_WEFT_VARIABLES])
+        passed = [*self.template.env, *self.secrets, *_WEFT_VARIABLES]
+        body = wrap_command(shlex.join(plain.argv), surroundings, passed)
         named_values = self._make_values(by_name=True)
         references = [named_values.line(text or "") for text in (job.prolog, job.wrapper, job.epilog)]
         return RenderedCommand(("/bin/sh", "-c", body), body, "\n".join([named.meaning, *references]))

@@ -18,7 +18,7 @@ from weft.backends.attempt.command import monitored_files
 from weft.backends.attempt.content import Interrupted, interruptible
 from weft.backends.attempt.external_files import publish, publish_as
 from weft.backends.attempt.file_sync import sync_files
-from weft.backends.attempt.inputs import output_names, refuse_redirection, start_values
+from weft.backends.attempt.inputs import fill_secrets, output_names, refuse_redirection, start_values
 from weft.backends.attempt.safe_paths import StagingProblem, split_name
 from weft.backends.attempt.staging import collect_outputs
 from weft.backends.attempt.substitution import JobProblem
@@ -299,6 +299,7 @@ class AttemptFinisher:
         compiled = self._context.compiled_workflow(attempt.run)
         folder, directory = Path(self._context.workflow_folder(attempt.run)), Path(product.directory)
         values = start_values(compiled, attempt.task, attempt.iteration)
+        secrets = self._context.secrets_of(attempt.run).values
         description = compiled.description(attempt.task)
         targets = {
             fill_template(item.file, values): item.target
@@ -311,7 +312,8 @@ class AttemptFinisher:
                 for file in product.files:
                     if (target := targets.get(file.name)) is not None:
                         refuse_redirection(description, target, values)
-                        publish(directory, file, fill_template(target, values), folder=folder)
+                        goal = fill_secrets(target, values, secrets) or fill_template(target, values)
+                        publish(directory, file, goal, folder=folder)
                     elif _is_result(file.name, results):
                         if split_name(file.name)[0] == ".weft":
                             why = "weft keeps its own state there"

@@ -22,10 +22,9 @@ import errno
 import hashlib
 import json
 import os
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, field, replace
 from pathlib import Path
 from threading import Lock
 from typing import IO, TYPE_CHECKING, Any
@@ -64,6 +63,7 @@ from weft.backends.attempt.staging import (
 from weft.backends.attempt.temporary_files import temporary_name
 from weft.backends.attempt.trees import DIGEST_SIZE, remove_tree, walk_tree
 from weft.backends.backend import FileRecord
+from weft.private_files import make_folder
 from weft.records import dataclass
 from weft.units import format_bytes
 from weft.urls import is_url, split_url
@@ -152,7 +152,7 @@ def _transfer_checks(url: str, target: int | None = None) -> Any:
         check()
         if target is not None and transferred_bytes >= checked_bytes + _SPACE_CHECK_BYTES:
             checked_bytes = int(transferred_bytes)
-            require_space(target, _SPACE_CHECK_BYTES, _without_secrets(url))
+            require_space(target, _SPACE_CHECK_BYTES, url)
 
     return Callback(hooks={"check": on_chunk})
 
@@ -184,7 +184,7 @@ def _open_filesystem(url: str) -> tuple[Any, str]:
     try:
         found = fsspec.core.url_to_fs(url, skip_instance_cache=True, use_listings_cache=False, **options)
     except ValueError as error:
-        raise StagingProblem("cannot be used", _without_secrets(url), str(error), lasting=True) from error
+        raise StagingProblem("cannot be used", url, str(error), lasting=True) from error
     return found[0], found[1]
 
 
@@ -197,10 +197,10 @@ def _url_errors(what: str, url: str) -> Iterator[None]:
         raise
     except ImportError as error:
         advice = "install the package that fsspec needs for it"
-        raise StagingProblem(what, _without_secrets(url), str(error), advice=advice, lasting=True) from error
+        raise StagingProblem(what, url, str(error), advice=advice, lasting=True) from error
     except Exception as error:
         check_interruption()  # A library may have replaced the exception of a callback.
-        raise _url_problem(what, _without_secrets(url), _reason(error)) from error
+        raise _url_problem(what, url, _reason(error)) from error
 
 
 def _reason(error: Exception) -> Exception:
@@ -217,11 +217,6 @@ def _url_problem(what: str, url: str, error: Exception) -> StagingProblem:
     why = f"{error} ({type(error).__name__})" if str(error) else type(error).__name__
     lasting = isinstance(status, int) and 400 <= status < 500 and status not in _PASSING
     return StagingProblem(what, url, why, number=number, lasting=lasting)
-
-
-def _without_secrets(url: str) -> str:
-    """Return a URL without its user name and password."""
-    return re.sub(r"//[^/@]*@", "//", url)
 
 
 _SUFFIXES = (".gz", ".bz2", ".xz", ".zst")
@@ -325,12 +320,19 @@ class InputSource:
     """Largest size after decompression; None: a default."""
     is_name: bool = False
     """Whether the text is a name, which may come from a task: it is no URL and stays below the folder."""
+    location: str = field(default="", repr=False)
+    """The text with its secrets, which is opened and never shown; "": the text has none."""
+
+    @property
+    def opened(self) -> str:
+        """Return the path or URL to open."""
+        return self.location or self.text
 
     def key(self) -> tuple[str, bool]:
         """Return the key of the source's current version, and whether the version is identifiable later."""
         where, stamp, lasting = self.text, None, False
         if (path := self.path()) is None:
-            stamp = url_version(self.text)
+            stamp = url_version(self.opened)
             lasting = stamp is not None
         else:
             version = find_version(path.parent, path.name)
@@ -347,7 +349,7 @@ class InputSource:
         """Return the local path with links resolved; None for a remote URL."""
         if self.is_name:
             split_name(self.text)
-        stated = file_url_path(self.text) if not self.is_name and is_url(self.text) else self.text
+        stated = file_url_path(self.opened) if not self.is_name and is_url(self.opened) else self.opened
         if stated is None:
             return None
         if not stated.strip() or "\0" in stated:
@@ -380,7 +382,7 @@ def fetch(source: InputSource, root: Path, name: str, *, modes: CopyPermissions 
         return _fetch_compressed(source, path, root, name)
     if path is None:
         with _open_target(source, root, name) as (_, target):
-            download(source.text, target)
+            download(source.opened, target)
         file = measure_file(root, name)
         return FetchedInput(file=file, copied_bytes=file.size_bytes)
     parts = split_name(name)
@@ -423,7 +425,7 @@ def _open_compressed(source: InputSource, path: Path | None, scratch: int) -> It
     """Yield a descriptor of the compressed file; a remote one is first downloaded to an unnamed file."""
     if path is None:
         with unnamed_file(scratch) as raw:
-            download(source.text, raw)
+            download(source.opened, raw)
             yield raw
         return
     with FileDescriptor(open_inside(path.parent, path.name)) as raw:
@@ -458,7 +460,7 @@ class InputCache:
         if not shared:
             return fetch(source, root, name, modes=modes)
         with staging_errors("cannot be created", str(self._root)):
-            self._root.mkdir(parents=True, exist_ok=True)
+            make_folder(self._root)
         kept, fetched_bytes = self._lookup(source)
         goal = source.staged_name(name)
         copied_bytes = clone_or_copy(self._root, kept.name, root, goal, digest=kept.digest, modes=modes)

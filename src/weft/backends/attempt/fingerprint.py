@@ -4,7 +4,8 @@ A task is reused from an earlier run if the same task of the same workflow has t
 substitution, the same declared environment, inputs and scripts with the same content, the same outputs and
 the same ``version:``. The machine and the number of nodes do not matter. Iterations of a loop have different
 fingerprints, because they may read undeclared files. Values of environment variables are stored only as
-digests, because some are secrets.
+digests, those of declared secrets as keyed digests, and commands without the secrets that are recognised in
+them.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from weft.backends.attempt.command import RenderedJob
 from weft.backends.backend import Product
 from weft.errors import shorten
 from weft.records import dataclass
+from weft.redaction import redact
 
 _MOST_FILES = 100
 """Up to this number of files, digests are stored per file; beyond it, as one digest."""
@@ -28,6 +30,7 @@ WRITER = "writer"
 _SHORT = 12
 _NAMED = {"inputs": "input", "scripts": "script", "environment": "environment variable"}
 """Parts that map names to digests, with the word for one of their entries."""
+_NOTHING: Mapping[str, str] = {}
 _OTHERS = ("task", "command", "version", "isolation", "outputs")
 
 
@@ -40,10 +43,16 @@ class Fingerprint:
 
 
 def compute_fingerprint(
-    job: RenderedJob, inputs: Mapping[str, str], scripts: Mapping[str, str]
+    job: RenderedJob,
+    inputs: Mapping[str, str],
+    scripts: Mapping[str, str],
+    secrets: Mapping[str, str] = _NOTHING,
 ) -> Fingerprint:
-    """Return the fingerprint of a job; ``inputs`` and ``scripts`` map names to content digests."""
-    environment_digests = _environment_digests(job)
+    """Return the fingerprint of a job; ``inputs`` and ``scripts`` map names to content digests.
+
+    ``secrets`` maps the names of variables to keyed digests of their values.
+    """
+    environment_digests = {**_environment_digests(job), **secrets}
     whole: tuple[object, ...] = (
         job.identity,
         job.command,
@@ -53,7 +62,7 @@ def compute_fingerprint(
         sorted(inputs.items()) if inputs else [],
         sorted(scripts.items()) if scripts else [],
     )
-    parts = {"task": job.identity, "command": _shorten_text(job.command)}
+    parts = {"task": job.identity, "command": _stored_command(job.command)}
     if job.isolation is not None:
         # Without isolation a program may have read undeclared files.
         parts[ISOLATION] = str(job.isolation)
@@ -110,6 +119,12 @@ def _environment_digests(job: RenderedJob) -> dict[str, str]:
 
 def _digest(text: str) -> str:
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=20).hexdigest()
+
+
+def _stored_command(text: str) -> str:
+    """Return a command without secrets; a digest shows a change of what is left out."""
+    shown = redact(text)
+    return _shorten_text(text) if shown == text else f"{_shorten_text(shown)} {_digest(text)[:_SHORT]}"
 
 
 def _shorten_text(text: str) -> str:

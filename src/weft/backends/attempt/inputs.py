@@ -94,6 +94,18 @@ class DeclaredInput:
     """Largest size after decompression; None: the default limit."""
     is_url: bool = False
     """Whether the user has stated a URL, in place of the name if there is no ``source``."""
+    location: str = ""
+    """The source with its secrets, which is opened and never shown; "": it has none."""
+
+
+def fill_secrets(text: str, values: Mapping[str, Value], secrets: Mapping[str, str]) -> str:
+    """Return a template with values and secrets; "" if it has no secrets.
+
+    Both are replaced at once: the name of a secret in a value that a task wrote is not replaced.
+    """
+    if not any(field.name in secrets for field in list_fields(text)):
+        return ""
+    return fill_template(text, {**values, **secrets})
 
 
 def placed_values(
@@ -155,8 +167,9 @@ class ProducerIndex:
 class TaskInputs:
     """The declared inputs of a workflow's tasks, with their producers."""
 
-    def __init__(self, compiled: CompiledWorkflow) -> None:
+    def __init__(self, compiled: CompiledWorkflow, secrets: Mapping[str, str]) -> None:
         self._compiled = compiled
+        self._secrets = secrets
         self._producers = ProducerIndex(compiled.graph)
 
     def of(self, task: int, machine: Machine, iteration: int = 1) -> Iterator[DeclaredInput]:
@@ -170,14 +183,16 @@ class TaskInputs:
         for item in inputs:
             name, source, producers = fill_template(item.file, names), "", tuple[int, ...]()
             text = item.source or item.file
+            location = ""
             if item.source:
                 refuse_redirection(described, item.source, names)
                 source = fill_template(item.source, names)
+                location = fill_secrets(item.source, names, self._secrets)
             if not source:
                 producers = tuple(self._producers.of(fill_template(item.file, context, last=False)))
-            stated = is_url_of_user(described, text, names)
+            stated = is_url_of_user(described, text, {**names, **self._secrets})
             yield DeclaredInput(
-                name, producers, source, item.shared, item.compressed, item.max_bytes, is_url=stated
+                name, producers, source, item.shared, item.compressed, item.max_bytes, stated, location
             )
 
 

@@ -128,6 +128,7 @@ class AttemptPreparer:
             for item in self._task_inputs(attempt.run).of(attempt.task, machine, attempt.iteration):
                 names += self._stage(attempt, item)[0]
         restarted = self._restore_checkpoint(attempt)
+        secrets = context.secrets_of(attempt.run)
         job = render_job(
             compiled,
             start,
@@ -140,15 +141,17 @@ class AttemptPreparer:
             results=self._results(attempt, find_result_tasks(compiled, attempt.task)),
             attempt_number=start.tries,
             restart=restarted,
+            secrets=secrets.names(description.job),
         )
         scripts = self._stage_scripts(attempt, job)
-        found = compute_fingerprint(job, attempt.input_digests, scripts)
+        found = compute_fingerprint(job, attempt.input_digests, scripts, secrets.fingerprint(description.job))
         attempt.fingerprint, attempt.fingerprint_parts = found.key, dict(found.parts)
         reused = None if restarted else self._reuse(attempt, found.key)
         if reused is not None:
             return reused
         attempt.staleness = self._staleness(attempt, compiled)
-        return PreparedAttempt(order=self._write_order(attempt, job))
+        variables = secrets.environment(description.job)
+        return PreparedAttempt(order=self._write_order(attempt, job, variables))
 
     def _restore_checkpoint(self, attempt: ActiveAttempt) -> bool:
         """Stage the kept restart files if the attempt restarts from them; return whether there were any."""
@@ -171,6 +174,7 @@ class AttemptPreparer:
             compressed=item.compressed,
             max_bytes=item.max_bytes,
             is_name=not item.source and not item.is_url,
+            location=item.location,
         )
         name = "/".join(split_name(source.staged_name(item.name)))
         if name in attempt.input_digests:
@@ -270,8 +274,13 @@ class AttemptPreparer:
             return ""
         return explain_staleness(attempt.fingerprint_parts, old) or "its outputs were modified or removed"
 
-    def _write_order(self, attempt: ActiveAttempt, job: RenderedJob) -> dict[str, Any] | None:
-        """Write ``command.sh`` for users, and return the start order for the transport."""
+    def _write_order(
+        self, attempt: ActiveAttempt, job: RenderedJob, secrets: Mapping[str, str | None]
+    ) -> dict[str, Any] | None:
+        """Write ``command.sh`` for users, and return the start order for the transport.
+
+        Only the order, which is never written to a file, contains the values of secrets.
+        """
         start = attempt.start
         assert start is not None
         if job.argv is None:
@@ -293,12 +302,13 @@ class AttemptPreparer:
             "do": "start",
             "attempt": attempt.number,
             "argv": argv,
-            "env": env,
+            "env": {**env, **secrets},
             "isolated": job.isolation is not None,
             "cwd": job.workdir,
             "stdin": job.stdin,
             "stdout": job.stdout,
             "stderr": job.stderr,
+            "private": [f"{records}/out", f"{records}/err"],
             "time_s": start.time_limit_s,
             "memory_bytes": start.memory_bytes,
             "reminder": attempt.save(),
@@ -308,7 +318,8 @@ class AttemptPreparer:
         """Return the inputs of a run's tasks; recomputed when the workflow has grown."""
         compiled = self._context.compiled_workflow(run)
         if (found := self._inputs.get(run)) is None or found[0] is not compiled:
-            found = self._inputs[run] = compiled, TaskInputs(compiled)
+            secrets = self._context.secrets_of(run).values
+            found = self._inputs[run] = compiled, TaskInputs(compiled, secrets)
         return found[1]
 
     def _folder(self, run: int) -> Path:

@@ -22,6 +22,7 @@ from typing import Self
 
 from weft.errors import WeftError
 from weft.records import dataclass
+from weft.redaction import redact
 
 _LONGEST_NAME = 200
 
@@ -42,7 +43,7 @@ class StagingProblem(WeftError):
         self.what = what
         """The failed operation, such as ``cannot be linked``."""
         self.file = file
-        self.why = why
+        self.why = redact(why)
         self.number = number
         """The ``errno`` of the failure, such as ``errno.ENOSPC``; ``EAGAIN``: the file changed while it was
         read.
@@ -50,7 +51,7 @@ class StagingProblem(WeftError):
         self.lasting = lasting
         """Whether a retry cannot succeed until the user changes something."""
         tail = f"; {advice}" if advice else ""
-        super().__init__(f"{quote_name(file)} {what}: {why}{tail}")
+        super().__init__(f"{quote_name(redact(file))} {what}: {self.why}{tail}")
 
     @property
     def is_missing(self) -> bool:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from weft.errors import Problem, WeftError, nearest, shorten
 from weft.expressions import Value
 from weft.records import dataclass
+from weft.redaction import redact
 from weft.workflow.templates import TemplateField, format_value, list_fields, split_template
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class JobProblem(WeftError):
 
     def __init__(self, what: str, *, rule: str = "", advice: str = "") -> None:
         self.problem = Problem(what=what, rule=rule, advice=advice)
-        super().__init__(str(self.problem))
+        super().__init__(redact(str(self.problem)))
 
 
 PLAIN, SINGLE, DOUBLE, COMMENT, UNSAFE = "plain", "single", "double", "comment", "unsafe"

@@ -1,0 +1,146 @@
+"""Values of the secrets that a workflow declares.
+
+They are read from the environment or from files when an engine starts, and kept in memory only. A program
+receives them as environment variables in its start order. Fingerprints contain a keyed hash of a value
+(BLAKE2b with a key of the project), so that nobody can test a guess without the key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import field
+from pathlib import Path
+
+from weft.backends.layout import ProjectLayout
+from weft.errors import InvalidInput, Problem
+from weft.private_files import create_file, make_folder, read_state, write_file
+from weft.records import dataclass
+from weft.redaction import hide_values
+from weft.workflow.task import JobSpec
+from weft.workflow.workflow import Secret, Workflow
+
+_KEY_BYTES = 32
+_MOST_BYTES = 65_536
+"""Maximal size of a file with a secret."""
+_NO_VALUES: Mapping[str, str] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretValues:
+    """The secrets of one workflow."""
+
+    values: Mapping[str, str] = field(default_factory=lambda: _NO_VALUES, repr=False)
+    """By name: the value."""
+    digests: Mapping[str, str] = field(default_factory=lambda: _NO_VALUES)
+    """By name: the keyed hash, for secrets that are part of fingerprints."""
+    sources: tuple[str, ...] = ()
+    """Environment variables of weft that hold values; programs do not inherit them."""
+
+    def environment(self, job: JobSpec | None) -> dict[str, str | None]:
+        """Return the variables of a program that a start order sets, or removes (None)."""
+        removed: dict[str, str | None] = dict.fromkeys(self.sources)
+        return {**removed, **{name: self.values[name] for name in self.names(job)}}
+
+    def names(self, job: JobSpec | None) -> tuple[str, ...]:
+        """Return the names of the secrets that a program receives."""
+        if not self.values or job is None or job.secrets is None:
+            return tuple(self.values)
+        return tuple(name for name in job.secrets if name in self.values)
+
+    def fingerprint(self, job: JobSpec | None) -> dict[str, str]:
+        """Return the keyed hashes of the secrets that a program receives, by name."""
+        return {name: self.digests[name] for name in self.names(job) if name in self.digests}
+
+
+NO_SECRETS = SecretValues()
+"""The values of a workflow without secrets."""
+
+
+def read_secrets(
+    layout: ProjectLayout, workflows: Mapping[str, Workflow], folders: Mapping[str, str]
+) -> dict[str, SecretValues]:
+    """Return the secrets of workflows, by workflow; raise InvalidInput with every secret that is missing."""
+    found, problems = {}, list[Problem]()
+    for key, workflow in workflows.items():
+        values = {}
+        for secret in workflow.secrets:
+            value = _read_value(secret, layout.project / folders.get(key, "."))
+            if isinstance(value, Problem):
+                problems.append(value)
+            else:
+                values[secret.name] = value
+        if workflow.secrets and not problems:
+            found[key] = _make_values(workflow, values, _read_key(layout.home))
+    if problems:
+        raise InvalidInput(problems)
+    return found
+
+
+def hide_secrets(
+    layout: ProjectLayout, workflows: Mapping[str, Workflow], folders: Mapping[str, str]
+) -> None:
+    """Redact the secrets of workflows in the texts of this process, as far as their values are available."""
+    hide_values(
+        value
+        for key, workflow in workflows.items()
+        for secret in workflow.secrets
+        if isinstance(value := _read_value(secret, layout.project / folders.get(key, ".")), str)
+    )
+
+
+def _make_values(workflow: Workflow, values: Mapping[str, str], key: bytes) -> SecretValues:
+    hide_values(values.values())
+    return SecretValues(
+        values=values,
+        digests={
+            secret.name: _keyed_digest(values[secret.name], key)
+            for secret in workflow.secrets
+            if secret.fingerprint
+        },
+        sources=tuple(secret.source for secret in workflow.secrets if secret.file is None),
+    )
+
+
+def _read_value(secret: Secret, folder: Path) -> str | Problem:
+    """Return the value of a secret, without a final newline, or why there is none."""
+    where, advice = (
+        f"the environment variable {secret.source}",
+        f"run `export {secret.source}=...` before weft",
+    )
+    text = os.environ.get(secret.source, "")
+    if secret.file is not None:
+        path = folder / Path(secret.file).expanduser()
+        where, advice = f"the file '{path}'", "write the value into it"
+        try:
+            text = path.read_bytes()[:_MOST_BYTES].decode(errors="surrogateescape").rstrip("\r\n")
+        except OSError as error:
+            return Problem(what=f"secret {secret.name}: {where}: {error.strerror}", advice=advice)
+    if not text or "\0" in text:
+        what = (
+            f"secret {secret.name}: {where} {'contains a NUL character' if text else 'is not set or empty'}"
+        )
+        return Problem(what=what, rule="a run needs every secret of its workflow", advice=advice)
+    return text
+
+
+def _keyed_digest(value: str, key: bytes) -> str:
+    content = value.encode(errors="surrogateescape")
+    return hashlib.blake2b(content, key=key, digest_size=20).hexdigest()
+
+
+def _read_key(home: Path) -> bytes:
+    """Return the key of a project, which is drawn when it is first needed."""
+    path = home / "key"
+    try:
+        make_folder(home)
+        with suppress(FileExistsError):
+            create_file(path, os.urandom(_KEY_BYTES))
+        if len(key := read_state(path, _KEY_BYTES)) < _KEY_BYTES:  # a full disk, or a crash in between
+            key = os.urandom(_KEY_BYTES)
+            write_file(path, key)
+        return key
+    except OSError as error:
+        raise InvalidInput(f"cannot use the key of the project, '{path}': {error.strerror}") from None

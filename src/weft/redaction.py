@@ -1,0 +1,103 @@
+"""Redaction: secrets are replaced by ``***`` in every text that weft prints, logs, reports or stores.
+
+Two kinds are recognised: by their form (passwords in URLs, query parameters such as ``token`` or
+``X-Amz-Signature``, Authorization headers), and by their value, if a workflow declares them under
+``secrets:``. The values are kept in memory only, for the whole process, because a message may be written
+anywhere.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from urllib.parse import quote, quote_plus
+
+HIDDEN = "***"
+_SHORTEST = 6
+"""Values below this length are not searched in texts: every number and word would be replaced."""
+
+_URL = re.compile(r"[a-z][a-z0-9+.-]*://(?:[^\s\"'<>\\|`]|\\u0026)+", re.IGNORECASE)
+"""A URL in a text, in JSON or in HTML; ``\\u0026`` is an ampersand in a script of a page."""
+_NAMES = (
+    r"[\w.-]*(?:token|signature|secret|passw(?:or)?d|passphrase|credentials?|jwt|sas|authorization|AccessKeyId|"
+    r"(?:api|access|private|subscription|account)[_-]?key|session[_-]?id)|sig|key|auth|pwd|pass|code"
+)
+_USER = re.compile(r"(://[^/?#@:]*):[^/?#]*@")
+_TOKEN_USER = re.compile(r"^(https?|ftps?)://[^/?#@:]+@", re.IGNORECASE)
+_QUERY = re.compile(
+    rf"((?:[?&;#]|\\u0026)(?:{_NAMES})=)(?!\{{\w+\}}(?:[&;#\\]|$))(?:(?!\\u0026)[^&;#])+", re.IGNORECASE
+)
+"""A query parameter with a secret; ``{{NAME}}`` as its value refers to a declared secret and is kept."""
+_HEADER = re.compile(
+    r"\b((?:proxy-)?authorization|x-[\w-]*(?:token|key)|private-token|(?:set-)?cookie)"
+    r"([\"']?\s*[:=]\s*[\"']?)[^\n\r\"'<>\\]+",
+    re.IGNORECASE,
+)
+_BEARER = re.compile(r"\b(Bearer|Basic)(\s+)[A-Za-z0-9._~+/=-]{8,}")
+_HINTS = ("authorization", "x-", "private-token", "cookie", "bearer", "basic")
+_ASSIGNMENT = re.compile(rf"^((?:-\w|--[\w-]+=)?(?:{_NAMES})=).+", re.IGNORECASE | re.DOTALL)
+"""A word such as ``token=...``, ``-ptoken=...`` or ``--param=token=...``."""
+
+
+class _DeclaredValues:
+    """The values of declared secrets in this process, in every form in which they appear in texts."""
+
+    def __init__(self) -> None:
+        self._forms: set[str] = set()
+        self._pattern: re.Pattern[str] | None = None
+
+    def add(self, values: Iterable[str]) -> None:
+        for value in values:
+            if len(value) >= _SHORTEST:
+                self._forms |= _forms(value)
+        # The longest first: one value may be the beginning of another.
+        ordered = sorted(self._forms, key=lambda form: (-len(form), form))
+        self._pattern = re.compile("|".join(map(re.escape, ordered))) if ordered else None
+
+    def hide(self, text: str) -> str:
+        return text if self._pattern is None else self._pattern.sub(HIDDEN, text)
+
+
+def _forms(value: str) -> set[str]:
+    """Return a value as it is, quoted in a URL, and escaped in JSON."""
+    lines = [line for line in value.splitlines() if len(line) >= _SHORTEST]
+    found = {value, *lines, quote(value, safe=""), quote(value), quote_plus(value)}
+    return found | {json.dumps(each)[1:-1] for each in found} | {repr(each)[1:-1] for each in found}
+
+
+_declared = _DeclaredValues()
+
+
+def hide_values(values: Iterable[str]) -> None:
+    """Redact these values from now on in all texts of this process."""
+    _declared.add(values)
+
+
+def redact(text: str) -> str:
+    """Return a text without secrets."""
+    text = _declared.hide(text)
+    if "://" in text:
+        text = _URL.sub(lambda found: redact_url(found[0]), text)
+    small = text.lower()
+    if any(hint in small for hint in _HINTS):  # most texts have none, and the search for each is fast
+        text = _HEADER.sub(rf"\1\2{HIDDEN}", text)
+        text = _BEARER.sub(rf"\1\2{HIDDEN}", text)
+    return text
+
+
+def redact_words(words: Iterable[str]) -> list[str]:
+    """Return the words of a command line without secrets, also without values such as of ``token=...``."""
+    return [_ASSIGNMENT.sub(rf"\1{HIDDEN}", redact(word)) for word in words]
+
+
+def redact_url(url: str) -> str:
+    """Return a URL without its password, tokens and signatures."""
+    url = _USER.sub(rf"\1:{HIDDEN}@", url)
+    url = _TOKEN_USER.sub(rf"\1://{HIDDEN}@", url)
+    return _QUERY.sub(rf"\1{HIDDEN}", url)
+
+
+def has_secret(text: str) -> bool:
+    """Return whether a text contains a URL with a password, a token or a signature."""
+    return any(redact_url(found[0]) != found[0] for found in _URL.finditer(text))

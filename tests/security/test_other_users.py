@@ -1,0 +1,242 @@
+"""Another user of the computer can read, list, change, lock or connect to nothing of a running project."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from architecture.package import environment
+from cli.projects import wait_for
+from patience import PATIENCE_S
+
+_FLOW = """\
+weft: 1
+name: flow
+secrets: [TOKEN]
+defaults: {sweep: {case: [1, 2]}, requirements: speed == case}
+tasks:
+  reads:
+    command: cat x y; mkdir -p sub; echo made > sub/made.{case}
+    inputs: [x, {file: y, shared: true}]
+    outputs: ["sub/made.{case}"]
+  waits:
+    after: "reads[case]"
+    command: 'echo begun; echo one > restart; while [ ! -e FOLDER/go ]; do sleep 0.1; done'
+    checkpoint: {files: [restart], every: 1s}
+"""
+_MACHINES = """\
+weft: 1
+machines:
+  inside: {nodes: 2, speed: 1, backend: {kind: local}}
+  outside: {nodes: 2, speed: 2, backend: {kind: local, sandbox: FOLDER/sandbox}}
+"""
+_ATTACK = """if True:
+    import fcntl, json, os, socket, sys
+    user, folder, paths = int(sys.argv[1]), sys.argv[2], json.load(sys.stdin)
+    os.setgroups([])
+    os.setgid(user)
+    os.setuid(user)
+    done = []
+
+    def attempt(what, path, act):
+        try:
+            act()
+        except OSError:
+            return
+        done.append(f"{what} {path}")
+
+    def lock(path, how):
+        file = os.open(path, os.O_RDONLY)
+        fcntl.flock(file, how)
+
+    def connect(path):
+        with socket.socket(socket.AF_UNIX) as opened:
+            opened.connect(path)
+
+    for path in paths:
+        attempt("stat", path, lambda: os.stat(path))
+        attempt("read", path, lambda: os.open(path, os.O_RDONLY | os.O_NONBLOCK))
+        attempt("write", path, lambda: os.open(path, os.O_WRONLY | os.O_NONBLOCK))
+        attempt("list", path, lambda: os.listdir(path))
+        attempt("lock", path, lambda: lock(path, fcntl.LOCK_SH | fcntl.LOCK_NB))
+        attempt("connect to", path, lambda: connect(path))
+        attempt("create in", path, lambda: os.open(path + "/planted", os.O_CREAT | os.O_WRONLY))
+        attempt("rename", path, lambda: os.rename(path, path + ".moved"))
+        attempt("link", path, lambda: os.link(path, folder + "/open/linked"))
+        attempt("change", path, lambda: os.chmod(path, 0o777))
+        attempt("remove", path, lambda: os.unlink(path))
+    for pid in os.listdir("/proc"):
+        if pid.isdigit() and int(pid) in PIDS:
+            for name in ("environ", "cwd", "fd", "root", "mem"):
+                attempt("see", f"/proc/{pid}/{name}", lambda: os.listdir(f"/proc/{pid}/fd"))
+                attempt("read", f"/proc/{pid}/{name}", lambda: os.open(f"/proc/{pid}/environ", os.O_RDONLY))
+            attempt("signal", pid, lambda: os.kill(int(pid), 0))
+    open(folder + "/open/seen", "w").close()  # the attack can reach the project's own folder
+    json.dump(done, sys.stdout)
+"""
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    """Return a folder that every user can enter; pytest's own folders are private."""
+    made = Path(tempfile.mkdtemp())
+    made.chmod(0o755)
+    yield made
+    shutil.rmtree(made)
+
+
+@pytest.fixture(scope="module", params=[0o000, 0o022])
+def running(folder: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
+    """Return a project whose engine runs with a umask, with a program in each kind of sandbox."""
+    project = folder / f"project-{request.param:o}"
+    project.mkdir(mode=0o755)
+    (project / "open").mkdir()
+    (project / "open").chmod(0o777)
+    for name, text in (
+        ("flow.yaml", _FLOW),
+        ("machines.yaml", _MACHINES),
+        ("x", "input\n"),
+        ("y", "shared\n"),
+    ):
+        (project / name).write_text(text.replace("FOLDER", str(project)))
+    engine = subprocess.Popen(
+        [sys.executable, "-m", "weft", "run", "flow.yaml", "--on", "machines.yaml", "--quiet"],
+        cwd=project, env=environment(TOKEN="t0ken-value"), umask=request.param, start_new_session=True,
+    )  # fmt: skip
+    try:
+        wait_for(lambda: _has_begun(project, engine))
+        yield project
+        (project / "go").touch()
+        assert engine.wait(PATIENCE_S) == 0
+    finally:
+        (project / "go").touch()
+        engine.wait(PATIENCE_S)
+
+
+def _has_begun(project: Path, engine: subprocess.Popen[bytes]) -> bool:
+    assert engine.poll() is None
+    logs = (project / ".weft" / "attempts").rglob("out")
+    return any("begun" in log.read_text() for log in logs) and any((project / ".weft").rglob("current"))
+
+
+def state_paths(project: Path) -> list[Path]:
+    roots = [project / ".weft", *(project / "sandbox").iterdir()]
+    return [*roots, *(path for root in roots for path in root.rglob("*"))]
+
+
+def test_the_state_has_every_kind_of_file(running: Path) -> None:
+    names = {path.name for path in state_paths(running)}
+    kinds = {stat.S_IFMT(path.lstat().st_mode) for path in state_paths(running)}
+    expected = {
+        "weft.db",
+        "weft.db-wal",
+        "weft.db-shm",
+        "lock",
+        "key",
+        "command.sh",
+        "out",
+        "err",
+        "socket",
+        "starts",
+        "cache",
+    }
+    assert expected <= names
+    assert {stat.S_IFREG, stat.S_IFDIR, stat.S_IFSOCK} <= kinds
+
+
+def test_all_state_is_private_whatever_the_umask(running: Path) -> None:
+    home = running / ".weft"
+    for path in (home, *home.rglob("*")):
+        parts = path.relative_to(home).parts
+        if "sandbox" in parts[:1] or (
+            "checkpoints" in parts[:1] and len(parts) > 3 and parts[3] != "current"
+        ):
+            continue  # files of programs, below a private folder
+        mode = stat.S_IMODE(path.lstat().st_mode)
+        assert mode & 0o077 == 0, f"{path} {mode:o}"
+        assert mode == (0o700 if path.is_dir() else mode & 0o600), f"{path} {mode:o}"
+    for sandbox in [*(home / "sandbox").iterdir(), *(running / "sandbox").iterdir()]:
+        assert stat.S_IMODE(sandbox.lstat().st_mode) == 0o700, sandbox
+
+
+@pytest.mark.parametrize("user", [65534, 54321])
+def test_another_user_can_do_nothing(running: Path, user: int) -> None:
+    paths = [str(path) for path in state_paths(running) if path != running / ".weft"]
+    pids = [
+        int(entry.name)
+        for entry in Path("/proc").iterdir()
+        if entry.name.isdigit() and _is_ours(entry, running)
+    ]
+    assert len(pids) >= 3, "engine, runner and program"
+    done = subprocess.run(
+        [sys.executable, "-c", _ATTACK.replace("PIDS", repr(set(pids))), str(user), str(running)],
+        input=json.dumps(paths), env=environment(PYTHONDONTWRITEBYTECODE="1"), capture_output=True, text=True,
+        timeout=PATIENCE_S, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == []
+    assert (running / "open" / "seen").exists()
+    (running / "open" / "seen").unlink()
+
+
+def _is_ours(entry: Path, project: Path) -> bool:
+    try:
+        command = (entry / "cmdline").read_bytes().decode(errors="replace")
+        return str(project) in command or (entry / "cwd").readlink().is_relative_to(project)
+    except OSError:
+        return False
+
+
+def test_an_open_state_folder_is_closed_with_a_notice(folder: Path) -> None:
+    project = folder / "old"
+    (project / ".weft").mkdir(parents=True)
+    (project / ".weft").chmod(0o755)
+    (project / ".weft" / "lock").touch()
+    (project / ".weft" / "lock").chmod(0o644)
+    (project / "w.yaml").write_text("weft: 1\ntasks: {a: {command: 'true'}}\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "weft", "run", "w.yaml", "--quiet"],
+        cwd=project, env=environment(), capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "was open to other users" in done.stderr
+    assert stat.S_IMODE((project / ".weft").stat().st_mode) == 0o700
+    assert stat.S_IMODE((project / ".weft" / "lock").stat().st_mode) == 0o600
+
+
+_LOCK = """if True:
+    import os, sys
+    from pathlib import Path
+    from weft.errors import WeftError
+    from weft.runtime.lock import Lock, LockOwner
+    LockOwner.this_process(())  # imports what another user cannot read
+    os.setgroups([])
+    os.setgid(54321)
+    os.setuid(54321)
+    try:
+        Lock(Path(sys.argv[1]))
+    except WeftError as error:
+        print(error)
+"""
+
+
+def test_an_open_state_folder_of_another_user_is_refused(folder: Path) -> None:
+    home = folder / "foreign" / ".weft"
+    home.mkdir(parents=True)
+    home.chmod(0o777)
+    done = subprocess.run(
+        [sys.executable, "-c", _LOCK, str(home / "lock")],
+        env=environment(), capture_output=True, text=True, timeout=PATIENCE_S, check=True,
+    )  # fmt: skip
+    assert "belongs to another user and is open to others; use a copy" in done.stdout
+    assert not list(home.iterdir())

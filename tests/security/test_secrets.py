@@ -1,0 +1,272 @@
+"""Secrets reach programs and servers, and nothing that weft prints, reports or stores."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backends.attempt.web_server import Site, serving
+from cli.projects import Project
+from cli.shell import refused
+from weft import redaction
+from weft.api.project import OpenProject
+from weft.api.run import resume, run
+from weft.cli import main as command
+from weft.errors import InvalidInput
+from weft.private_files import write_file
+from weft.repository.products import ProductTable
+
+TOKEN, KEY = "t0ken-in-the-environment", "k3y in a file/+="
+FLOW = """\
+weft: 1
+name: flow
+secrets: {TOKEN: , KEY: {file: secret/key}, ALIAS: {env: OTHER}}
+tasks:
+  show:
+    command: 'echo "out $TOKEN"; echo "err $KEY" >&2; printf %s "$TOKEN$KEY$ALIAS" | cksum > sum; test -z "${OTHER-}"'
+    outputs: [sum]
+  fetch: {command: "cp x y", inputs: [{file: x, from: "URL/x?token={TOKEN}"}], outputs: [y]}
+  send: {command: "echo sent > z", outputs: {z: {to: "URL/z?sig={TOKEN}"}}}
+  without: {command: 'echo "${TOKEN-none} ${KEY-none} ${OTHER-none}" > none', outputs: [none], secrets: []}
+  lost: {command: "cat x", inputs: [{file: x, from: "URL/lost?token={TOKEN}"}], retries: 0}
+  failed: {command: 'echo "$TOKEN"; echo "Authorization: Bearer $TOKEN" >&2; exit 3', retries: 0}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> Iterator[Project]:
+    monkeypatch.setattr(redaction, "_declared", redaction._DeclaredValues())
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TOKEN", TOKEN)
+    monkeypatch.setenv("OTHER", TOKEN)
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret" / "key").write_text(f"{KEY}\n")
+    yield Project(tmp_path, capsys)
+    logger = logging.getLogger("weft")
+    logger.handlers, logger.level = [], logging.NOTSET
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    with serving() as found:
+        found.files[f"/x?token={TOKEN}"] = b"fetched\n"
+        yield found
+
+
+def stored(project: Project, *, logs: bool = False) -> dict[str, bytes]:
+    """Return the files of weft's state; without the sandboxes and, unless ``logs``, what programs wrote."""
+    home = project.folder / ".weft"
+    return {
+        str(path.relative_to(home)): path.read_bytes()
+        for path in home.rglob("*")
+        if path.is_file() and "sandbox" not in path.parts and (logs or path.name not in ("out", "err"))
+    }
+
+
+def commands() -> Iterator[tuple[str, ...]]:
+    yield from (("status",), ("status", "--json"), ("watch",), ("watch", "--json"), ("ls", "--json"))
+    for task in ("show", "fetch", "lost", "failed"):
+        yield from (("explain", task), ("explain", task, "--json", "-v"), ("logs", task))
+        yield from (("logs", task, "--stderr"), ("logs", task, "--json"))
+    yield from (("report",), ("report", "--json"), ("replay", "."), ("check", "w.yaml"), ("show", "w.yaml"))
+    yield from (("report", f"--{kind}", "-") for kind in ("html", "trace", "events", "wfformat"))
+    yield ("plan", "w.yaml", "--json")
+
+
+def run_everything(project: Project) -> Iterator[tuple[str, str]]:
+    """Run the workflow and every command that shows something about it; yield the names and outputs."""
+    for words in (
+        ("--log-level", "debug", "run", "w.yaml", "--keep-going"),
+        ("run", "w.yaml", "--json"),
+        *commands(),
+    ):
+        done = project.weft(*words)
+        assert done.code in (0, 1), done
+        yield " ".join(words), done.out + done.err
+
+
+def test_declared_secrets_are_nowhere(project: Project, site: Site) -> None:
+    project.write("w.yaml", FLOW.replace("URL", site.url))
+    for name, output in run_everything(project):
+        assert TOKEN not in output, name
+        assert KEY not in output, name
+    for name, content in stored(project).items():
+        assert TOKEN.encode() not in content, name
+        assert KEY.encode() not in content, name
+    assert any(TOKEN.encode() in content for content in stored(project, logs=True).values())
+
+
+def test_programs_and_servers_receive_the_values(project: Project, site: Site) -> None:
+    project.write("w.yaml", FLOW.replace("URL", site.url))
+    project.weft("run", "w.yaml", "--keep-going")
+    assert (project.folder / "y").read_text() == "fetched\n"
+    assert site.files[f"/z?sig={TOKEN}"] == b"sent\n"
+    assert (project.folder / "none").read_text() == "none none none\n"
+    project.write("sum.yaml", 'weft: 1\ntasks: {a: {command: "printf %s \'' + TOKEN + KEY + TOKEN
+                  + "' | cksum > expected\", outputs: [expected]}}")  # fmt: skip
+    project.weft("run", "sum.yaml")
+    assert (project.folder / "sum").read_text() == (project.folder / "expected").read_text()
+
+
+def test_the_script_of_an_attempt_asks_for_its_secrets(project: Project, site: Site) -> None:
+    project.write("w.yaml", 'weft: 1\nsecrets: [TOKEN]\ntasks: {a: {command: "echo $TOKEN"}}')
+    assert project.weft("run", "w.yaml").code == 0
+    (script,) = (project.folder / ".weft" / "attempts").rglob("command.sh")
+    assert ': "${TOKEN:?set this secret first}"' in script.read_text()
+
+
+def test_undeclared_secrets_are_only_in_the_workflow_of_the_journal(project: Project, site: Site) -> None:
+    address = site.url.replace("://", "://me:passw0rd-l3aked@")
+    text = FLOW.partition("secrets:")[0] + (
+        "tasks:\n"
+        f"  lost: {{command: cat x, inputs: [{{file: x, from: '{address}/x?sig=s1gn-l3aked'}}], retries: 0}}\n"
+        f"  failed: {{command: 'echo {address}/?token=t0k-l3aked; exit 3', retries: 0}}\n"
+        "  show: {command: 'echo Authorization: Bearer b3arer-l3aked >&2'}\n"
+        "  fetch: {command: 'true'}\n"
+    )
+    project.write("w.yaml", text)
+    for name, output in run_everything(project):
+        assert "l3aked" not in output, name
+    for name, content in stored(project).items():
+        if not name.startswith("weft.db") and not name.endswith("command.sh"):
+            assert b"l3aked" not in content, name
+    with OpenProject.at(str(project.folder)) as opened:
+        for table in ("product", "run", "execution"):
+            columns = "*" if table != "execution" else "owner, command, state"
+            assert "l3aked" not in str(opened.database.rows(f"SELECT {columns} FROM {table}")), table
+        events = [
+            json.loads(record)["event"] for (record,) in opened.database.rows("SELECT record FROM entry")
+        ]
+        assert "l3aked" not in str(events)
+
+
+def test_a_command_line_is_stored_without_its_secrets(project: Project, monkeypatch: Any) -> None:
+    project.write("w.yaml", "weft: 1\nparams: {api_token: '', a: ''}\ntasks: {a: {command: 'true'}}")
+    given = ["run", "w.yaml", "-p", "api_token=l3aked", "-p", "a=http://h/?sig=l3aked"]
+    monkeypatch.setattr(sys, "argv", ["weft", *given])
+    assert project.weft(*given).code == 0
+    with OpenProject.at(str(project.folder)) as opened:
+        assert opened.database.rows("SELECT command FROM execution") == [
+            ('["weft","run","w.yaml","-p","api_token=***","-p","a=http://h/?sig=***"]',)
+        ]
+
+
+def test_a_missing_secret_stops_before_anything_starts(project: Project, monkeypatch: Any) -> None:
+    project.write(
+        "w.yaml",
+        "weft: 1\nsecrets: {TOKEN: , KEY: {file: no/key}}\ntasks: {a: {command: touch made, outputs: [made]}}",
+    )
+    monkeypatch.delenv("TOKEN")
+    refused(project.weft("run", "w.yaml"), 2, "secret TOKEN: the environment variable TOKEN is not set", "export TOKEN=",
+            "secret KEY: the file", "No such file")  # fmt: skip
+    assert "no run yet" in project.weft("status").err
+    for words in (("check", "w.yaml"), ("plan", "w.yaml"), ("run", "w.yaml", "-n"), ("simulate", "w.yaml")):
+        assert project.weft(*words).code == 0
+
+
+def test_a_resumed_run_needs_its_secrets_and_uses_their_new_values(
+    project: Project, monkeypatch: Any
+) -> None:
+    line = 'touch {here}/begun; test -e {here}/go || sleep 100; echo "$TOKEN" > made'
+    task = {"command": line.replace("{here}", str(project.folder)), "outputs": ["made"]}
+    flow = project.write("w.yaml", json.dumps({"weft": 1, "secrets": ["TOKEN"], "tasks": {"a": task}}))
+    stopped = run(flow, project=project.folder, interrupted=(project.folder / "begun").exists)
+    assert stopped.outcome == "interrupted"
+    monkeypatch.delenv("TOKEN")
+    with pytest.raises(InvalidInput, match="TOKEN is not set"):
+        resume(project=project.folder)
+    monkeypatch.setenv("TOKEN", "r0tated-value")
+    project.write("go", "")
+    assert resume(project=project.folder).completed
+    assert (project.folder / "made").read_text() == "r0tated-value\n"
+
+
+COUNTED = """\
+weft: 1
+secrets: {{TOKEN: {options}}}
+tasks:
+  uses: {{command: 'echo "$TOKEN" > made', outputs: [made]}}
+  not: {{command: echo other > other, outputs: [other], secrets: []}}
+"""
+
+
+@pytest.mark.parametrize(("options", "kept"), [("", {"not"}), ("{fingerprint: false}", {"uses", "not"})])
+def test_a_changed_secret_runs_its_tasks_again(
+    project: Project, monkeypatch: Any, options: str, kept: set[str]
+) -> None:
+    project.write("w.yaml", COUNTED.format(options=options))
+    assert project.weft("run", "w.yaml").code == 0
+    same = project.weft("run", "w.yaml").out
+    assert "uses: 1 reused" in same
+    monkeypatch.setenv("TOKEN", "an0ther-value")
+    changed = project.weft("run", "w.yaml").out
+    assert {name for name in ("uses", "not") if f"{name}: 1 reused" in changed} == kept
+    if "uses" not in kept:
+        assert "environment variable TOKEN changed" in changed
+
+
+def test_fingerprints_contain_a_keyed_hash(project: Project) -> None:
+    project.write("w.yaml", COUNTED.format(options=""))
+    found = []
+    for _ in range(2):
+        assert project.weft("run", "w.yaml", "--fresh").code == 0
+        with OpenProject.at(str(project.folder)) as opened:
+            number = opened.runs.all()[-1].execution
+            names = {
+                product.name: product
+                for task in range(2)
+                if (product := ProductTable(opened.database).of(number, 0, task)) is not None
+            }
+        found.append(json.loads(names["uses"].parts["environment"])["TOKEN"])
+        assert "environment" not in names["not"].parts
+        write_file(project.folder / ".weft" / "key", bytes(32))
+    plain = hashlib.blake2b(TOKEN.encode(), digest_size=20).hexdigest()
+    assert found[0] != found[1]
+    assert not any(plain.startswith(each) for each in found)
+
+
+def test_the_name_of_a_secret_in_a_value_of_a_task_is_not_replaced(project: Project, site: Site) -> None:
+    site.files[f"/got-%7BTOKEN%7D?key={TOKEN}"] = b"filled\n"
+    project.write(
+        "w.yaml",
+        "weft: 1\nsecrets: [TOKEN]\ntasks:\n"
+        "  a: {command: 'echo \"{{TOKEN}}\" > parts', outputs: [parts]}\n"
+        "  b: {sweep: {p: 'lines(a.parts)'}, command: cat x, retries: 0, "
+        f"inputs: [{{file: x, from: '{site.url}/got-{{p}}?key={{TOKEN}}'}}]}}\n",
+    )
+    project.weft("run", "w.yaml")
+    assert site.requested
+    assert not any(path.startswith(f"/got-{TOKEN}") for path in site.requested), site.requested
+
+
+def test_check_notes_urls_with_secrets(project: Project) -> None:
+    project.write(
+        "w.yaml",
+        "weft: 1\nparams: {base: 'https://me:passw0rd@host'}\nsecrets: [TOKEN]\ntasks:\n"
+        "  a: {command: 'curl https://h/?sig=s1gned', inputs: [{file: x, from: 'https://h/x?token=t0ken'}],\n"
+        "      outputs: {y: {to: 'https://h/y?token={TOKEN}'}}}\n",
+    )
+    done = project.weft("check", "w.yaml")
+    assert done.code == 0
+    notes = [line for line in done.out.splitlines() if "contains a secret" in line]
+    assert len(notes) == 3
+    assert all("declare `secrets: [TOKEN]`" in note for note in notes)
+    assert not any(word in done.out for word in ("passw0rd", "s1gned", "t0ken"))
+
+
+def test_a_traceback_shows_no_secrets(project: Project, capsys: Any) -> None:
+    redaction.hide_values([TOKEN])
+    try:
+        raise RuntimeError(f"{TOKEN} and https://me:passw0rd@host/")
+    except RuntimeError as error:
+        command._print_crash(type(error), error, error.__traceback__)
+    shown = capsys.readouterr().err
+    assert "RuntimeError: *** and https://me:***@host/" in shown

@@ -1,0 +1,119 @@
+"""Secrets do not appear in texts, whatever their form; other texts are unchanged."""
+
+from __future__ import annotations
+
+import json
+from html import escape
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weft import redaction
+from weft.redaction import HIDDEN, has_secret, hide_values, redact
+
+SECRET = "s3cr3t/Value+1=="
+URLS = [
+    "https://user:{}@host/data",
+    "https://{}@host/data",
+    "ftp://:{}@host/data",
+    "postgresql://me:{}@db/table",
+    "https://host/data?token={}",
+    "https://host/data?a=1&access_token={}&b=2",
+    "https://host/data?a=1;sig={}",
+    "https://host/data#access_token={}",
+    "https://host/x?X-Amz-Algorithm=A&X-Amz-Credential={}&X-Amz-Date=1",
+    "https://host/x?X-Amz-Signature={}",
+    "https://host/x?x-amz-security-token={}",
+    "https://host/x?X-Goog-Signature={}",
+    "https://account.blob.core.windows.net/c/b?sv=2022-11-02&sr=b&sig={}&se=2026-01-01",
+    "s3://bucket/x?AWSAccessKeyId={}&Signature={}",
+    "https://host/x?api_key={}",
+    "https://host/x?apikey={}",
+    "https://host/x?key={}",
+    "https://host/x?client_secret={}&password={}",
+]
+HEADERS = [
+    "Authorization: Bearer {}",
+    "curl -H 'Authorization: Basic {}' https://host",
+    '{{"authorization": "x", "Authorization":"token {}"}}',
+    "X-Auth-Token: {}",
+    "PRIVATE-TOKEN: {}",
+    "x-api-key={}",
+    "sent Bearer {} to the server",
+]
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redaction, "_declared", redaction._DeclaredValues())
+
+
+@pytest.mark.parametrize("url", URLS)
+def test_secrets_in_urls_are_hidden_in_every_kind_of_text(url: str) -> None:
+    value = "s3cr3tValue%2B1%3D%3D"
+    filled = url.replace("{}", value)
+    script = json.dumps({"url": filled}).replace("&", "\\u0026")
+    for text in (
+        f"{filled} failed",
+        json.dumps({"url": filled}),
+        escape(filled),
+        f"<a href='{filled}'>",
+        script,
+    ):
+        found = redact(text)
+        assert "s3cr3t" not in found, found
+        assert HIDDEN in found
+        assert "host" in found or "blob" in found or "bucket" in found or "db" in found
+        assert redact(found) == found
+    assert has_secret(filled)
+
+
+@pytest.mark.parametrize("header", HEADERS)
+def test_secrets_in_headers_are_hidden(header: str) -> None:
+    found = redact(header.replace("{}", "s3cr3tValue1="))
+    assert "s3cr3t" not in found
+    assert HIDDEN in found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "https://host:8080/data/file.txt?page=3&sort=name#part",
+        "ssh://me@host/data",
+        "https://host/data?token={TOKEN}&page=1",
+        "https://host/data?sig={SIGNATURE}",
+        "the key=value pairs of token=abc stand in the file",
+        "file:///home/me/key=1",
+        "monkey: value, tokens: 3, secretary; Basic facts",
+        "échec à 12:30, 100 % sûr",
+    ],
+)
+def test_other_texts_are_unchanged(text: str) -> None:
+    assert redact(text) == text
+    assert not has_secret(text)
+
+
+def test_declared_values_are_hidden_in_every_form() -> None:
+    hide_values([SECRET, 'with "quotes"\nand lines', "longer" + SECRET, "x1"])
+    assert redact(f"a{SECRET}b") == f"a{HIDDEN}b"
+    assert redact("s3cr3t%2FValue%2B1%3D%3D s3cr3t/Value%2B1%3D%3D") == f"{HIDDEN} {HIDDEN}"
+    assert redact(json.dumps(["longer" + SECRET])) == json.dumps([HIDDEN])
+    assert redact(json.dumps('with "quotes"\nand lines')) == json.dumps(HIDDEN)
+    assert redact("value x1 is too short") == "value x1 is too short"
+
+
+@given(st.text(), st.text(min_size=6))
+def test_a_declared_value_never_remains(around: str, value: str) -> None:
+    redaction._declared = redaction._DeclaredValues()
+    hide_values([value])
+    if set(value) <= set(HIDDEN):
+        return
+    assert value not in redact(f"{around}\x00{value}\x00{around}").replace(HIDDEN, "")
+
+
+@pytest.mark.parametrize(
+    "text", ["https://" + "a:" * 300_000, "x?token=" * 200_000, "Authorization" * 100_000, "://" * 300_000]
+)
+def test_a_long_text_does_not_hang(text: str) -> None:
+    assert redact(text + "https://h/?" + text)
