@@ -86,8 +86,7 @@ def make_folder(folder: Path) -> None:
     Outside ``.weft`` only the folder itself is private, its parents follow the umask.
     """
     if not is_state(folder):
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        folder.mkdir(mode=FOLDER_MODE, exist_ok=True)
+        folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
         return
     with _open_folder(folder, make=True):
         pass

@@ -50,15 +50,18 @@ def test_valid_results_are_reused_and_stale_results_are_named(project: Project) 
 
 
 @pytest.mark.parametrize(
-    "command", [("run", "tiny.yaml", "-q"), ("pareto", "tiny.yaml", "--plan-steps", "5")]
+    ("command", "later"),
+    [(("run", "tiny.yaml", "-q"), 0o700), (("pareto", "tiny.yaml", "--plan-steps", "5"), 0o750)],
 )
-def test_only_the_owner_may_enter_a_new_state_folder(project: Project, command: tuple[str, ...]) -> None:
+def test_only_the_owner_may_enter_the_state_folder(
+    project: Project, command: tuple[str, ...], later: int
+) -> None:
     state = project.folder / ".weft"
     assert project.weft(*command).code == 0
     assert stat.S_IMODE(state.stat().st_mode) == 0o700
     state.chmod(0o750)
     assert project.weft(*command).code == 0
-    assert stat.S_IMODE(state.stat().st_mode) == 0o750, "an existing folder keeps its permissions"
+    assert stat.S_IMODE(state.stat().st_mode) == later, "an engine removes the permissions of others"
 
 
 def test_a_dry_run_plans_without_writing(project: Project) -> None:
