@@ -244,3 +244,15 @@ def test_releasing_twice_is_allowed(path, locking):
     with pytest.raises(Locked):
         Lock(path)
     second.release()
+
+
+def test_a_failing_disk_does_not_prevent_the_release(path, monkeypatch):
+    held = Lock(path)
+
+    def failing(*_):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(module.os, "ftruncate", failing)
+    held.release()
+    monkeypatch.undo()
+    Lock(path).release()

@@ -18,6 +18,7 @@ import socket
 import time
 import weakref
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Self
@@ -169,13 +170,18 @@ class Lock:
 
     def release(self) -> None:
         """Release the lock. With flock the file is kept, because a new file could be locked a second time."""
-        # Where locks do not work, the file may name another engine by now.
+        # A failing disk must not hide the error for which the lock is released: the text of an ended process
+        # means nothing. Where locks do not work, the file may name another engine by now.
         if _read_owner(self.path) == self.owner:
+            self._remove_owner()
+        self.forget()
+
+    def _remove_owner(self) -> None:
+        with suppress(OSError):
             if self._descriptor is not None:
                 os.ftruncate(self._descriptor, 0)
             elif self._by_name:
                 self.path.unlink()
-        self.forget()
 
     def forget(self) -> None:
         """Close the lock file without releasing the lock; for a forked child of the owner."""
