@@ -20,6 +20,7 @@ BENCHMARK := .venv/.benchmark
 BROWSER := .venv/.browser
 BUBBLEWRAP := .venv/.bubblewrap
 COMPILER := .venv/.compiler
+SHELLS := .venv/.shells
 DEMO := demo
 
 # The tools must use this tree and ignore the caller's Python settings. Without bytecode files every process that
@@ -47,7 +48,7 @@ demo: $(RUNTIME) ## run a real loop on this computer until it converges (under t
 	@echo "Where to look: open $(CURDIR)/$(DEMO)/report.html in a browser; the result is $(DEMO)/density.txt."
 	@echo "The same command without --fresh, in $(DEMO)/, reuses all results; 'weft explain TASK' shows the decisions about a task."
 
-test: lint $(BROWSER) $(BUBBLEWRAP) $(COMPILER) ## lint, then every test (under ten minutes)
+test: lint $(BROWSER) $(BUBBLEWRAP) $(COMPILER) $(SHELLS) ## lint, then every test (under ten minutes)
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not real_time" $(PYTEST_OPTIONS)
 	$(BIN)/python -m pytest -m real_time -rs $(PYTEST_OPTIONS)
 
@@ -65,10 +66,10 @@ bench: $(BENCHMARK) ## run the benchmarks: one JSON line each
 chaos: $(COMPILER) ## cause FAULTS=10000 faults (kills, power cuts, failing calls, rollbacks), drawn from SEED=1
 	cd tests && ../$(BIN)/python -m chaos.long_form --faults $(FAULTS) --seed $(SEED)
 
-properties: $(DEVELOPMENT) ## the property tests with EXAMPLES=1000 examples each
+properties: $(DEVELOPMENT) $(SHELLS) ## the property tests with EXAMPLES=1000 examples each
 	WEFT_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -n $(JOBS) $(PYTEST_OPTIONS) -m hypothesis
 
-coverage: $(BROWSER) $(BUBBLEWRAP) $(COMPILER) ## the tests with line coverage of src/weft, as a table and as htmlcov/
+coverage: $(BROWSER) $(BUBBLEWRAP) $(COMPILER) $(SHELLS) ## the tests with line coverage of src/weft, as a table and as htmlcov/
 	$(BIN)/python -m pytest -n $(JOBS) $(PYTEST_OPTIONS) --cov=weft --cov-report=term:skip-covered --cov-report=html
 
 docs: $(DEVELOPMENT) ## build the documentation into site/
@@ -91,6 +92,9 @@ $(BUBBLEWRAP): $(DEVELOPMENT)
 
 $(COMPILER): $(DEVELOPMENT)
 	@$(PYTHON) .ci/compiler.py $@
+
+$(SHELLS): $(DEVELOPMENT)
+	@$(PYTHON) .ci/shells.py $@
 
 $(BENCHMARK): requirements.txt requirements-dev.txt requirements-benchmark.txt pyproject.toml $(SETUP)
 	@$(PYTHON) $(SETUP) $@ requirements-benchmark.txt
