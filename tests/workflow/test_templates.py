@@ -1,12 +1,9 @@
-"""Templates: which fields are replaced, which are kept, and quoting."""
+"""Templates: which fields are replaced, and which are kept."""
 
 from __future__ import annotations
 
-import shlex
-import subprocess
-
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.workflow.templates import TemplateField, fill_template, format_value, is_late, list_fields
@@ -38,12 +35,6 @@ def test_known_names_in_a_template_are_replaced_and_others_kept(text, filled):
     assert fill_template(text, VALUES) == filled
 
 
-def test_replacements_are_quoted_for_the_shell_unless_raw():
-    assert (
-        fill_template("./a {name} {name:raw} {k} {inputs}", VALUES, quote=True) == "./a 'a b' a b 3 'x y' z"
-    )
-
-
 def test_doubled_braces_are_kept_until_the_last_substitution():
     text = "{{k}} {k} {machine.arch} ${x} {{machine.arch}}"
     first = fill_template(text, {"k": 1}, last=False)
@@ -58,17 +49,6 @@ def test_doubled_braces_are_kept_until_the_last_substitution():
 def test_two_substitutions_give_the_result_of_one(text, values):
     first = {key: value for key, value in values.items() if key == "a" and "{" not in value}
     assert fill_template(fill_template(text, first, last=False), values) == fill_template(text, values)
-
-
-@settings(max_examples=25)
-@given(st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\0\r"), max_size=20))
-def test_quoted_values_are_unchanged_by_the_shell(value):
-    line = fill_template("printf %s {v}", {"v": value}, quote=True)
-    assert (
-        subprocess.run(["/bin/sh", "-eu", "-c", line], capture_output=True, check=True).stdout.decode()
-        == value
-    )
-    assert shlex.split(line)[2:] == [value]
 
 
 def test_fields_of_a_template_are_listed():

@@ -17,6 +17,7 @@ from operator import attrgetter
 from weft.documents import locate_problems
 from weft.errors import DocumentPath, InvalidInput, Problem, nearest, shorten, suggest
 from weft.expressions import Expression, find_unknown_names
+from weft.workflow.command_checks import command_problems
 from weft.workflow.quantity import COUNT_NAME, Range, constant_value, is_growing, stated_quantities
 from weft.workflow.task import NO_RECOVERY, Dependency, IndexRange, Input, JobSpec, Task
 from weft.workflow.task_graph import TaskGraph
@@ -44,6 +45,11 @@ class _TaskChecks:
         self.names = {task.name: task for task in workflow.tasks}
         self._params = workflow.params
         self._secrets = {secret.name: "" for secret in workflow.secrets}
+        self._lists = {
+            "inputs",
+            "outputs",
+            *(name for name, value in workflow.params.items() if isinstance(value, list)),
+        }
         ends = {loop.name: self.names.get(loop.last) for loop in workflow.loops}
         self._targets: ChainMap[str, Task | None] = ChainMap({**self.names}, ends)
 
@@ -68,6 +74,8 @@ class _TaskChecks:
             for path, text in templates:
                 with_secrets = {**known, **self._secrets} if text in addresses else known
                 found += self._template_problems(text, with_secrets, ("tasks", task.name, *path))
+            if templates and task.job is not None:
+                found += self._command_problems(task)
             found += self._sweep_problems(task)
         if task.job is not None and task.job.secrets:
             found += self._secret_problems(task, task.job.secrets)
@@ -80,6 +88,10 @@ class _TaskChecks:
                 what = f"{task.name} receives the secret {shorten(repr(name))}, which is not declared"
                 rule = "a task receives secrets of the workflow"
                 yield Problem(what=what, rule=rule, advice=advice, path=("tasks", task.name, "secrets"))
+
+    def _command_problems(self, task: Task) -> Iterator[Problem]:
+        for problem in command_problems(task, self._lists):
+            yield replace(problem, path=("tasks", task.name, *problem.path))
 
     def _dependency_problems(
         self, task: Task, dependency: Dependency, path: DocumentPath

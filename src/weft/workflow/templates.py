@@ -11,7 +11,6 @@ from __future__ import annotations
 import fnmatch
 import functools
 import re
-import shlex
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 
@@ -27,7 +26,7 @@ _PIECE = re.compile(r"\$\{[^}]*\}|\{\{|\}\}|\{([A-Za-z_]\w*(?:\.\w+)*)(:raw)?\}"
 
 @dataclass(frozen=True, slots=True)
 class TemplateField:
-    """One field ``{name}`` of a template; with ``raw`` (``{name:raw}``) its value is not shell-quoted."""
+    """One field ``{name}``; with ``raw`` (``{name:raw}``) its value becomes text of a shell command."""
 
     name: str
     raw: bool
@@ -65,11 +64,11 @@ def format_value(value: Value) -> str:
     return f"{value:.12g}" if isinstance(value, float) else str(value)
 
 
-def fill_template(text: str, values: Mapping[str, Value], *, quote: bool = False, last: bool = True) -> str:
+def fill_template(text: str, values: Mapping[str, Value], *, last: bool = True) -> str:
     """Return a template with the fields of known names replaced; other fields are kept.
 
     ``last`` also converts ``{{`` and ``}}`` to braces; an earlier call must keep them, or the next call would
-    read the text between them as a field. With ``quote`` replacements are shell-quoted except ``{name:raw}``.
+    read the text between them as a field.
     """
     if "{" not in text and "}" not in text:
         return text
@@ -78,16 +77,15 @@ def fill_template(text: str, values: Mapping[str, Value], *, quote: bool = False
         if isinstance(piece, str):
             parts.append(_BRACES.get(piece, piece) if last else piece)
         elif piece.name in values:
-            parts.append(_replacement(values[piece.name], quote and not piece.raw))
+            parts.append(_replacement(values[piece.name]))
         else:
             parts.append("{" + piece.name + (":raw" if piece.raw else "") + "}")
     return "".join(parts)
 
 
-def _replacement(value: Value, quote: bool) -> str:
+def _replacement(value: Value) -> str:
     """Return a value as text; the entries of a list (``{inputs}``) are separated by blanks."""
-    words = [format_value(entry) for entry in (value if isinstance(value, list) else [value])]
-    return " ".join(shlex.quote(word) if quote else word for word in words)
+    return " ".join(format_value(entry) for entry in (value if isinstance(value, list) else [value]))
 
 
 _LAST_CHARACTER = "\U0010ffff"

@@ -131,3 +131,18 @@ def test_explanation_names_another_workflow_or_iteration(tmp_path):
     assert explain_staleness(later.parts, product(here)) == "it was produced by job, iteration 1"
     unknown = replace(product(here), fingerprint="", parts={})
     assert explain_staleness(here.parts, unknown) == "its earlier fingerprint was not recorded"
+
+
+def test_values_and_words_of_a_command_change_the_fingerprint(tmp_path):
+    def keys(facets, *params):
+        return [
+            compute_fingerprint(rendered(with_task(params=given, **facets), tmp_path), {}, {}).key
+            for given in params
+        ]
+
+    same_word = keys({"command": "x {a}{b}"}, {"a": "1", "b": "23"}, {"a": "12", "b": "3"})
+    in_prolog = keys({"command": ["x", "{a}"], "prolog": "p {b}"}, {"a": "1", "b": "2"}, {"a": "2", "b": "2"})
+    raw = keys({"command": "x {a:raw}"}, {"a": "1"}, {"a": "2"})
+    for pair in (same_word, in_prolog, raw):
+        assert len(set(pair)) == 2
+    assert keys({"command": "x {a}"}, {"a": "1"}) == keys({"command": "x {a}"}, {"a": "1"})

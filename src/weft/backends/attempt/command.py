@@ -1,9 +1,9 @@
 """Command rendering: from the description of a task and a Start command to the program that is executed.
 
-A command text is a line for ``/bin/sh -eu`` in which every field is quoted; a list runs without a shell;
-``call`` runs a Python function in a process of its own. Environment variables state the *allocated* amounts
-(docs/reference/programs.md). Rendering writes no files and starts no program: the same Start gives the same
-job.
+A command text is a line for ``/bin/sh -eu`` that refers to values in variables and positional parameters; a
+list runs without a shell; ``call`` runs a Python function in a process of its own. Environment variables
+state the *allocated* amounts (docs/reference/programs.md). Rendering writes no files and starts no program:
+the same Start gives the same job.
 
 Files in the workflow's folder that a command names (``./lapw0``, ``python train.py``) are staged under the
 same name and are part of the fingerprint. Modules, containers, conda environments, prolog, wrapper and epilog
@@ -22,7 +22,9 @@ import re
 import shlex
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -32,8 +34,11 @@ from weft.backends.attempt.inputs import output_names, refuse_redirection
 from weft.backends.attempt.safe_paths import StagingProblem
 from weft.backends.attempt.substitution import (
     ALLOCATED,
+    FilledShell,
     JobProblem,
+    ShellTemplate,
     TemplateValues,
+    compile_shell,
     machine_values,
     template_names,
 )
@@ -44,7 +49,10 @@ from weft.expressions import Value
 from weft.platform.machine import Machine
 from weft.records import dataclass, message
 from weft.urls import is_url
+from weft.workflow.command_checks import command_problems, line_problems, shell_line
+from weft.workflow.shell_text import ShellPieces, format_pieces
 from weft.workflow.task import ISOLATED_BY, NO_RECOVERY, Environment, Isolation, JobSpec, Task, TaskKind
+from weft.workflow.templates import TemplateField, split_template
 
 _is_plain = re.compile(r"[A-Za-z0-9_@%+=:,./-]+").fullmatch
 
@@ -69,10 +77,16 @@ class RenderedJob:
     """Files of the workflow's folder named in the command; they are staged under these names."""
     body: str | None = None
     """Shell script of the command; None: it runs without a shell."""
+    variables: Mapping[str, str]
+    """Values of the shell script that are too long for the environment; ``command.sh`` sets them."""
+    parameters: tuple[str, ...] = ()
+    """Positional parameters of the shell script."""
     needs_script: bool = False
-    """Whether ``argv`` runs ``command.sh`` because the line exceeds the argument limit."""
+    """Whether ``argv`` runs ``command.sh`` because line and values exceed the argument limit."""
     command: str = ""
-    """The command for the fingerprint, without values that differ between attempts of one task."""
+    """The command for people, without values that differ between attempts of one task."""
+    values: str = ""
+    """Shell texts and their values, for the fingerprint."""
     declared: Mapping[str, str]
     """Environment variables declared by the task."""
     secrets: tuple[str, ...] = ()
@@ -93,14 +107,18 @@ class RenderedJob:
         if self.argv is None:
             return "\n".join([*lines, "# nothing to execute", ""])
         lines.append(f"cd {shlex.quote(self.workdir)}")
-        # Most values need no quoting, and this check is faster than ``shlex.quote``.
-        lines += [
-            f"export {name}={value if _is_plain(value) else shlex.quote(value)}"
-            for name, value in self.env.items()
-        ]
+        lines += [f"export {name}={_quote(value)}" for name, value in self.env.items()]
         lines += [f': "${{{name}:?set this secret first}}"' for name in self.secrets]
+        lines += [f"{name}={_quote(value)}" for name, value in self.variables.items()]
+        if self.parameters:
+            lines.append(f"set -- {' '.join(map(_quote, self.parameters))}")
         lines.append(f"exec {shlex.join(self.argv)}" if self.body is None else self.body)
         return "\n".join([*lines, ""])
+
+
+def _quote(value: str) -> str:
+    # Most values need no quoting, and this check is faster than ``shlex.quote``.
+    return value if _is_plain(value) else shlex.quote(value)
 
 
 _MAX_WORD_CHARACTERS = 1000
@@ -171,11 +189,23 @@ class RenderedCommand(NamedTuple):
     """The command as a shell script; None: it runs without a shell."""
     meaning: str
     """The command without values that differ between attempts of one task."""
+    values: str = ""
+    """Shell texts and values in a form that differs if any of them does."""
+    variables: Mapping[str, str] = MappingProxyType({})
+    """Values to which the shell script refers."""
+    parameters: tuple[str, ...] = ()
+    """Positional parameters of the shell script."""
 
 
-def shell_command(line: str) -> RenderedCommand:
-    """Return a command that runs a shell line."""
-    return RenderedCommand((*_SHELL, line), f"set -eu\n{line}", line)
+def shell_command(line: str, parameters: Sequence[str] = ()) -> RenderedCommand:
+    """Return a command that runs a shell line with positional parameters."""
+    argv = (*_SHELL, line, *_name_and(parameters))
+    return RenderedCommand(argv, f"set -eu\n{line}", line, parameters=tuple(parameters))
+
+
+def _name_and(parameters: Sequence[str]) -> tuple[str, ...]:
+    """Return ``$0`` and the positional parameters of ``sh -c``; nothing without parameters."""
+    return (_SHELL[0], *parameters) if parameters else ()
 
 
 def program_command(words: Sequence[str], meaning: str | None = None) -> RenderedCommand:
@@ -204,6 +234,14 @@ class CommandTemplate:
     """Whether an environment, prolog, wrapper or epilog surrounds the command."""
     calls: bool
     """Whether the command calls a Python function."""
+    texts: tuple[ShellPieces, ...]
+    """Shell texts: the line (empty if there is none), prolog, wrapper and epilog."""
+    shell: ShellTemplate | None
+    """The compiled shell texts; None: they have raw fields, whose values are text."""
+    source: tuple[str, ...]
+    """Shell texts as they are written."""
+    kept: tuple[str, ...]
+    """Names of the fields in shell texts whose values are the same for all attempts of one task."""
     words: tuple[str, ...]
     """Unsubstituted words that may name files in the workflow's folder."""
     isolation: Isolation | None
@@ -213,13 +251,17 @@ class CommandTemplate:
 
 
 def compile_template(task: Task) -> CommandTemplate:
-    """Compile the command template of a task description."""
+    """Compile the command template of a task description; raise JobProblem if a field is refused."""
     job = task.job or _EMPTY_JOB
+    for problem in command_problems(task):
+        raise JobProblem(f"{task.name}: {problem.what}", rule=problem.rule, advice=problem.advice)
     texts = _template_texts(job)
     names = template_names(texts)
     calls = job.call is not None and job.command is None
     surroundings = any((job.environment, job.prolog, job.wrapper, job.epilog))
     runs = task.kind is TaskKind.COMPUTE and (calls or bool(job.command))
+    shell = _shell_texts(job)
+    has_raw = any(isinstance(piece, TemplateField) and piece.raw for text in shell for piece in text)
     fixed = not calls and not surroundings and not any("{" in text or "}" in text for text in texts)
     return CommandTemplate(
         job=job,
@@ -229,6 +271,10 @@ def compile_template(task: Task) -> CommandTemplate:
         fixed=fixed or not runs,
         surroundings=surroundings,
         calls=calls,
+        texts=shell,
+        shell=None if has_raw else compile_shell(shell),
+        source=tuple(map(format_pieces, shell)),
+        kept=_kept_names(shell),
         words=_file_words(job),
         isolation=job.isolate if job.isolate is not None and job.isolate.tool in ISOLATED_BY else None,
         ready=_render_fixed(job) if fixed and runs else None if runs else NO_COMMAND,
@@ -236,9 +282,19 @@ def compile_template(task: Task) -> CommandTemplate:
     )
 
 
+def _shell_texts(job: JobSpec) -> tuple[ShellPieces, ...]:
+    line = shell_line(job) if isinstance(job.command, str) else ()
+    return (line, *(split_template(text or "") for text in (job.prolog, job.wrapper, job.epilog)))
+
+
+def _kept_names(texts: Sequence[ShellPieces]) -> tuple[str, ...]:
+    names = {piece.name for text in texts for piece in text if isinstance(piece, TemplateField)}
+    return tuple(sorted(name for name in names if name not in ALLOCATED and not name.startswith("machine.")))
+
+
 def _render_fixed(job: JobSpec) -> RenderedCommand:
     if isinstance(job.command, str):
-        return shell_command(" ".join([job.command, *map(shlex.quote, job.arguments)]))
+        return shell_command(format_pieces(shell_line(job)))
     return program_command([*(job.command or ()), *job.arguments])
 
 
@@ -383,10 +439,13 @@ def conda_prefix(environment: Environment | None, folder: Path, sandbox: Path) -
     return str(sandbox / "conda" / hashlib.blake2b(content, digest_size=10).hexdigest())
 
 
-def wrap_command(command: str, surroundings: CommandEnvironment, variables: Iterable[str]) -> str:
+def wrap_command(
+    command: str, surroundings: CommandEnvironment, variables: Iterable[str], *, has_parameters: bool = False
+) -> str:
     """Return the script lines that run a simple shell command inside its environment.
 
-    ``variables`` are the names passed into a container. The order is: modules, prolog, wrapper, then
+    ``variables`` are the names passed into a container. With ``has_parameters`` the command refers to the
+    positional parameters, which a prolog must not replace. The order is: modules, prolog, wrapper, then
     container or conda environment with the command, finally the epilog, also after a failure. The script uses
     the first container program found on the machine.
     """
@@ -397,7 +456,10 @@ def wrap_command(command: str, surroundings: CommandEnvironment, variables: Iter
         load = "module load " + " ".join(map(shlex.quote, environment.modules))
         lines += [_FIND_MODULES, f"{load} || exit"]
     lines.append("set -eu")
-    if surroundings.prolog:
+    if surroundings.prolog and has_parameters:
+        # `set --` and `shift` in a function do not change the parameters of the script.
+        lines += ["weft_prolog() {", ":", surroundings.prolog, "}", 'weft_prolog "$@"']
+    elif surroundings.prolog:
         lines.append(surroundings.prolog)
     if environment.conda is not None:
         which = f"--name {shlex.quote(environment.conda)}"
@@ -406,39 +468,33 @@ def wrap_command(command: str, surroundings: CommandEnvironment, variables: Iter
             lines.append(_CREATE_CONDA.format(prefix=prefix, file=file))
             which = '--prefix "$weft_conda"'
         command = f"conda run --no-capture-output {which} {command}"
-    if environment.container is not None:
-        lines += [_FIND_CONTAINERS, _choose_container(environment.container, variables)]
-        command = f'"$weft_runtime" "$@" {command}'
-    if surroundings.wrapper:
-        command = f"{surroundings.wrapper} {command}"
-    if not surroundings.epilog:
-        return "\n".join([*lines, f"exec {command}"])
+    wrapper = f"{surroundings.wrapper} " if surroundings.wrapper else ""
     # The shell must survive SIGTERM to run the epilog.
-    return "\n".join(
-        [
-            *lines,
-            "trap : TERM",
-            "weft_code=0",
-            f"{command} || weft_code=$?",
-            surroundings.epilog,
-            'exit "$weft_code"',
-        ]
-    )
+    before, after = ("", " || weft_code=$?") if surroundings.epilog else ("exec ", "")
+    if surroundings.epilog:
+        lines += ["trap : TERM", "weft_code=0"]
+    if environment.container is None:
+        lines.append(f"{before}{wrapper}{command}{after}")
+    else:
+        lines += [_FIND_CONTAINERS, 'case "$weft_runtime" in']
+        for pattern, started in _container_commands(environment.container, variables):
+            lines.append(f'{pattern}) {before}{wrapper}"$weft_runtime" {started} {command}{after} ;;')
+        lines.append("esac")
+    if surroundings.epilog:
+        lines += [surroundings.epilog, 'exit "$weft_code"']
+    return "\n".join(lines)
 
 
-def _choose_container(image: str, variables: Iterable[str]) -> str:
+def _container_commands(image: str, variables: Iterable[str]) -> list[tuple[str, str]]:
+    """Return the arguments that run a container, by the names of the container programs."""
     is_stored = is_url(image) or image.endswith((".sif", ".img")) or image[:1] in "./"
     stored = image if is_stored else f"docker://{image}"
     passed = " ".join(f"--env {name}" for name in variables)
     here = '--volume "$PWD:$PWD" --workdir "$PWD" --user "$(id -u):$(id -g)"'
-    return "\n".join(
-        [
-            'case "$weft_runtime" in',
-            f'apptainer | singularity) set -- exec --bind "$PWD" --pwd "$PWD" {shlex.quote(stored)} ;;',
-            f"*) set -- run --rm --init --interactive {here} {passed} {shlex.quote(image)} ;;",
-            "esac",
-        ]
-    )
+    return [
+        ("apptainer | singularity", f'exec --bind "$PWD" --pwd "$PWD" {shlex.quote(stored)}'),
+        ("*", f"run --rm --init --interactive {here} {passed} {shlex.quote(image)}"),
+    ]
 
 
 PROGRESS_FILE = ".weft-progress"
@@ -491,10 +547,11 @@ def render_job(
     if template.words and template.runs:
         declared = {*inputs, *renderer.outputs, *restarts, progress, *own}
         words = find_command_files(renderer.words(), str(folder), declared)
-    body = rendered.body
-    # No character takes more than four bytes.
-    needs_script = body is not None and len(body) > _MAX_ARGUMENT_BYTES // 4
-    needs_script = needs_script and len(str(body).encode()) > _MAX_ARGUMENT_BYTES
+    needs_script = rendered.body is not None and _is_long(rendered)
+    # Values of a script without surroundings need not be in the environment, whose size is limited.
+    in_script = needs_script and not template.surroundings
+    if not in_script:
+        env.update(rendered.variables)
     # Relative, because the project may be moved as a whole.
     relative = f"{folder}/".removeprefix(f"{project}/").removesuffix("/")
     return RenderedJob(
@@ -507,9 +564,12 @@ def render_job(
         stderr=f"{records}/err" if stderr is None else _absolute_path(workdir, stderr),
         streams=own,
         words=words,
-        body=body,
+        body=rendered.body,
+        variables=rendered.variables if in_script else {},
+        parameters=rendered.parameters,
         needs_script=needs_script,
         command=rendered.meaning,
+        values=rendered.values,
         declared=template.env,
         secrets=secrets,
         environment=template.job.environment,
@@ -518,6 +578,15 @@ def render_job(
         version=template.job.version or "",
         identity=f"{relative}:{compiled.names[start.task]}:{start.iteration}",
     )
+
+
+def _is_long(rendered: RenderedCommand) -> bool:
+    """Return whether a shell script and its values may exceed the limits of one start."""
+    texts = (rendered.body or "", *rendered.variables.values(), *rendered.parameters)
+    # No character takes more than four bytes.
+    if sum(map(len, texts)) <= _MAX_ARGUMENT_BYTES // 4:
+        return False
+    return sum(len(text.encode()) for text in texts) > _MAX_ARGUMENT_BYTES
 
 
 def find_result_tasks(compiled: CompiledWorkflow, task: int) -> Mapping[str, int]:
@@ -619,33 +688,76 @@ class _CommandRenderer:
 
     def rendered(self, workdir: str) -> RenderedCommand:
         """Render the command with its environment."""
-        plain = self._plain(self.values)
-        named = self._plain(self._make_values(by_name=True)) if self.template.by_attempt else plain
-        if not self.template.surroundings:
-            return RenderedCommand(plain.argv, plain.body, named.meaning)
-        job, values = self.template.job, self.values
+        if self.template.surroundings:
+            return self._surrounded(workdir)
+        if isinstance(self.template.job.command, str):
+            filled = self._fill()
+            command = shell_command(filled.texts[0], filled.parameters)
+            (meaning, *_), values = self._meaning()
+            return command._replace(meaning=meaning, values=values, variables=filled.variables)
+        return self._program()
+
+    def _surrounded(self, workdir: str) -> RenderedCommand:
+        """Render the command within its environment, prolog, wrapper and epilog."""
+        job = self.template.job
+        is_line = isinstance(job.command, str)
+        program = NO_COMMAND if is_line else self._program()
+        filled = self._fill(program.argv or ())
+        line, prolog, wrapper, epilog = filled.texts
         surroundings = CommandEnvironment(
             environment=job.environment,
-            prolog=values.line(job.prolog or ""),
-            wrapper=values.line(job.wrapper or ""),
-            epilog=values.line(job.epilog or ""),
+            prolog=prolog,
+            wrapper=wrapper,
+            epilog=epilog,
             conda_prefix=conda_prefix(job.environment, self.folder, Path(workdir).parent.parent),
         )
-        assert plain.argv is not None
-        passed = [*self.template.env, *self.secrets, *_WEFT_VARIABLES]
-        body = wrap_command(shlex.join(plain.argv), surroundings, passed)
-        named_values = self._make_values(by_name=True)
-        references = [named_values.line(text or "") for text in (job.prolog, job.wrapper, job.epilog)]
-        return RenderedCommand(("/bin/sh", "-c", body), body, "\n".join([named.meaning, *references]))
+        has_parameters = bool(filled.parameters)
+        if is_line:
+            command = shlex.join((*_SHELL, line)) + (f' {_SHELL[0]} "$@"' if has_parameters else "")
+        else:
+            command = _word_references(len(program.argv or ()), len(filled.parameters))
+        variables = [*self.template.env, *self.secrets, *_WEFT_VARIABLES, *filled.variables]
+        body = wrap_command(command, surroundings, variables, has_parameters=has_parameters)
+        argv = ("/bin/sh", "-c", body, *_name_and(filled.parameters))
+        (described, *others), values = self._meaning()
+        meaning = "\n".join([described or program.meaning, *others])
+        return RenderedCommand(argv, body, meaning, values, filled.variables, filled.parameters)
 
-    def _plain(self, values: TemplateValues) -> RenderedCommand:
-        """Render the command without its environment."""
+    def _fill(self, before: Sequence[str] = ()) -> FilledShell:
+        """Return the shell texts with their values; ``before`` are words of a program."""
+        return self._shell(self.values).fill(self.values, before)
+
+    def _shell(self, values: TemplateValues) -> ShellTemplate:
+        """Return the compiled shell texts, with the values of raw fields as text."""
+        if self.template.shell is not None:
+            return self.template.shell
+        texts = tuple(values.fill_raw(text) for text in self.template.texts)
+        description = self.compiled.description(self.start.task)
+        for problem in (each for text in texts for each in line_problems(description, text)):
+            raise JobProblem(problem.what, rule=problem.rule, advice=problem.advice)
+        return compile_shell(texts)
+
+    def _meaning(self) -> tuple[list[str], str]:
+        """Return the shell texts for people, and texts and values for the fingerprint.
+
+        Values that differ between attempts of one task are left out.
+        """
+        named = replace(self.values, by_name=True) if self.template.by_attempt else self.values
+        values = {name: self.values.shell_value(name) for name in self.template.kept}
+        return self._shell(named).describe(named), json.dumps([*self.template.source, values])
+
+    def _program(self) -> RenderedCommand:
+        """Render a command that runs without a shell."""
+        plain = self._words_of(self.values)
+        named = self._words_of(self._make_values(by_name=True)) if self.template.by_attempt else plain
+        return RenderedCommand(plain.argv, None, named.meaning)
+
+    def _words_of(self, values: TemplateValues) -> RenderedCommand:
         job = self.template.job
         arguments = values.words(job.arguments)
         if self.template.calls:
             return self._call(arguments)
-        if isinstance(job.command, str):
-            return shell_command(" ".join([values.line(job.command), *map(shlex.quote, arguments)]))
+        assert not isinstance(job.command, str)
         return program_command([*values.words(job.command or ()), *arguments])
 
     def _call(self, arguments: Sequence[str]) -> RenderedCommand:
@@ -720,6 +832,11 @@ class _CommandRenderer:
         if self.template.calls:
             env["WEFT_FOLDER"] = str(self.folder)
         return env
+
+
+def _word_references(count: int, total: int) -> str:
+    """Return the shell words that refer to the first ``count`` positional parameters."""
+    return '"$@"' if count == total else " ".join(f'"${{{number}}}"' for number in range(1, count + 1))
 
 
 def _mapping(value: object) -> Mapping[str, Value]:

@@ -55,7 +55,7 @@ def compute_fingerprint(
     environment_digests = {**_environment_digests(job), **secrets}
     whole: tuple[object, ...] = (
         job.identity,
-        job.command,
+        (job.command, job.values) if job.values else job.command,
         job.version,
         sorted(job.outputs),
         sorted(environment_digests.items()) if environment_digests else [],

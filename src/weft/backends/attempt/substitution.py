@@ -1,9 +1,8 @@
-"""Substitution of ``{name}`` fields in commands, with quoting that depends on the position in a shell line.
+"""Substitution of ``{name}`` fields: values in names and words, variables in shell commands.
 
-A value may come from a file that another task wrote, so it must never be interpreted as shell text. Outside
-quotes it becomes one word; inside the user's quotes its special characters are escaped; where quoting has no
-effect (arithmetic, backquotes, here-documents) only letters, digits and a few harmless characters are
-accepted.
+A value may come from a file that another task wrote, so it must never be interpreted as shell text. The text
+of a shell command refers to variables and positional parameters (``weft.workflow.shell_text``), in which the
+values are passed. Only the value of ``{name:raw}`` becomes a part of the text.
 """
 
 from __future__ import annotations
@@ -12,12 +11,22 @@ import functools
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from weft.errors import Problem, WeftError, nearest, shorten
 from weft.expressions import Value
 from weft.records import dataclass
 from weft.redaction import redact
+from weft.workflow.command_checks import describe_refusal
+from weft.workflow.shell_text import (
+    FieldPlace,
+    Scope,
+    ShellField,
+    ShellLiteral,
+    ShellPieces,
+    expansion,
+    split_shell_pieces,
+)
 from weft.workflow.templates import TemplateField, format_value, list_fields, split_template
 
 if TYPE_CHECKING:
@@ -30,156 +39,6 @@ class JobProblem(WeftError):
     def __init__(self, what: str, *, rule: str = "", advice: str = "") -> None:
         self.problem = Problem(what=what, rule=rule, advice=advice)
         super().__init__(redact(str(self.problem)))
-
-
-PLAIN, SINGLE, DOUBLE, COMMENT, UNSAFE = "plain", "single", "double", "comment", "unsafe"
-"""Position of a field: outside quotes, in single or double quotes, in a comment, or where quoting has no
-effect.
-"""
-
-_BACKQUOTE, _GROUP = "backquote", "group"
-_SUBSTITUTION, _ARITHMETIC, _TERM = "substitution", "arithmetic", "term"
-_NUMBERS = (_ARITHMETIC, _TERM)
-_LITERAL = {SINGLE: "'", COMMENT: "\n"}
-"""Contexts in which only their own end character has a meaning."""
-_SHELL_BRACES = {"{{": "{", "}}": "}"}
-_HARMLESS = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
-_BEFORE_COMMENT = " \t\n;&|("
-_SPECIAL = re.compile(r'[\\"$`]')
-
-
-def quote_words(words: list[str], context: str, name: str) -> str:
-    """Quote the words of a field for its position in a shell line; raise JobProblem if impossible."""
-    if context == PLAIN:
-        return " ".join(map(shlex.quote, words))
-    text = " ".join(words)
-    if context == SINGLE:
-        return text.replace("'", "'\\''")
-    if context == DOUBLE:
-        return _SPECIAL.sub(r"\\\g<0>", text)
-    if context == COMMENT:
-        return text.replace("\n", " ")  # A newline would end the comment.
-    if text and not _HARMLESS.fullmatch(text):
-        raise JobProblem(
-            f"{{{name}}} is {shorten(repr(text))} where it cannot be quoted for the shell",
-            rule="in arithmetic, backquotes, here-documents only letters, digits and @%+=:,./-_ are allowed",
-            advice=f"write `x={{{name}}};` first and use $x, or use {{{name}:raw}}",
-        )
-    return text
-
-
-@functools.lru_cache(maxsize=4096)
-def quoting_contexts(text: str) -> tuple[str, ...]:
-    """Return the quoting context of every field of a shell line."""
-    reader = _ShellScanner(has_case=re.search(r"\bcase\b", text) is not None)
-    found = []
-    for piece in split_template(text):
-        if isinstance(piece, TemplateField):
-            found.append(reader.context())
-        elif piece.startswith("${") and piece.endswith("}"):
-            reader.pass_parameter(piece)
-        else:
-            reader.read(_SHELL_BRACES.get(piece, piece))
-    # With unbalanced quotes the position of the fields is uncertain.
-    return tuple(found) if reader.is_closed() else (UNSAFE,) * len(found)
-
-
-class _ShellScanner:
-    """Scanner that tracks quotes and parentheses of a shell line, character by character."""
-
-    def __init__(self, *, has_case: bool) -> None:
-        self.open: list[str] = [PLAIN]
-        self.last = "\n"
-        """The previous character; a backslash only if it escapes the next one."""
-        self.lost = False
-        """Whether the interpretation of the rest of the line depends on the shell."""
-        self.has_case = has_case
-
-    def is_closed(self) -> bool:
-        """Return whether all quotes and parentheses are closed, as far as the line could be scanned."""
-        return self.lost or self.open in ([PLAIN], [PLAIN, COMMENT])
-
-    def context(self) -> str:
-        """Return the context of a field at the current position."""
-        top, escaped = self.open[-1], self.last == "\\"
-        self.last = "x"
-        if self.lost or escaped or top in (_BACKQUOTE, *_NUMBERS):
-            return UNSAFE
-        return top if top in (SINGLE, DOUBLE, COMMENT) else PLAIN
-
-    def pass_parameter(self, text: str) -> None:
-        """Skip ``${...}``, which has its own quoting rules."""
-        self.lost |= self.open[-1] != SINGLE and any(mark in text for mark in "'\"`\\(")
-        self.last = "x"
-
-    def read(self, text: str) -> None:
-        """Scan a piece of the line."""
-        at = 0
-        while at < len(text) and not self.lost:
-            at += self._step(text, at)
-
-    def _step(self, text: str, at: int) -> int:
-        """Scan the token at a position; return its length."""
-        top, mark, before = self.open[-1], text[at], self.last
-        if top in _LITERAL:
-            if mark == _LITERAL[top]:
-                self.open.pop()
-            self.last = "\n" if top == COMMENT else "x"
-            return 1
-        self.last = "x" if before == "\\" else mark
-        if before == "\\" or mark == "\\" or (top == _BACKQUOTE and mark != "`"):
-            return 1
-        if mark == "`":
-            self._toggle(_BACKQUOTE)
-        elif text.startswith("$(", at):
-            return self._substitution(text, at)
-        elif top in _NUMBERS:
-            return self._in_arithmetic(text, at)
-        elif mark == '"':
-            self._toggle(DOUBLE)
-        elif top != DOUBLE:
-            self._among_words(text, at, before)
-        return 1
-
-    def _toggle(self, kind: str) -> None:
-        if self.open[-1] == kind:
-            self.open.pop()
-        else:
-            self.open.append(kind)
-
-    def _substitution(self, text: str, at: int) -> int:
-        self.last = "("
-        if text.startswith("$((", at):
-            self.open.append(_ARITHMETIC)
-            return 3
-        self.open.append(_SUBSTITUTION)
-        # `case x in a) ...` contains an unmatched closing parenthesis.
-        self.lost |= self.has_case
-        return 2
-
-    def _in_arithmetic(self, text: str, at: int) -> int:
-        if text[at] == "(":
-            self.open.append(_TERM)
-        elif text[at] == ")" and self.open.pop() == _ARITHMETIC:
-            # `$((` may also start a command substitution whose first command is in parentheses.
-            self.lost |= not text.startswith("))", at)
-            return 2
-        return 1
-
-    def _among_words(self, text: str, at: int, before: str) -> None:
-        mark = text[at]
-        if mark == "'":
-            self.open.append(SINGLE)
-            self.lost |= before == "$"  # $'...': only some shells interpret escapes
-        elif mark == "#" and before in _BEFORE_COMMENT:
-            self.open.append(COMMENT)
-        elif mark == "(":
-            self.open.append(_GROUP)
-            self.lost |= before == "("  # Arithmetic in some shells, nested groups in others.
-        elif mark == ")" and self.open[-1] != PLAIN:
-            self.open.pop()
-        elif mark == before == "<":
-            self.lost = True
 
 
 ALLOCATED = ("nodes", "cores", "memory_mb")
@@ -207,26 +66,12 @@ class TemplateValues:
     by_name: bool = False
     """Whether fields whose value differs between attempts of one task are replaced by their name."""
 
-    def line(self, text: str) -> str:
-        """Substitute the fields of a shell line, quoted for their positions."""
-        if "{" not in text and "}" not in text:
-            return text
-        where = iter(quoting_contexts(text))
-        parts = []
-        for piece in split_template(text):
-            if isinstance(piece, str):
-                parts.append(_BRACES.get(piece, piece))
-                continue
-            context, words = next(where), self._words(piece)
-            parts.append(" ".join(words) if piece.raw else quote_words(words, context, piece.name))
-        return "".join(parts)
-
     def text(self, text: str) -> str:
         """Substitute the fields of a name or word, without quoting."""
         if "{" not in text and "}" not in text:
             return text
         return "".join(
-            _BRACES.get(piece, piece) if isinstance(piece, str) else " ".join(self._words(piece))
+            _BRACES.get(piece, piece) if isinstance(piece, str) else " ".join(self._words(piece.name))
             for piece in split_template(text)
         )
 
@@ -236,23 +81,39 @@ class TemplateValues:
         for word in words:
             parts = split_template(word) if "{" in word else ()
             if len(parts) == 1 and isinstance(parts[0], TemplateField):
-                found += self._words(parts[0])
+                found += self._words(parts[0].name)
             else:
                 found.append(self.text(word))
         return found
 
-    def _words(self, field: TemplateField) -> list[str]:
-        value = self.of(field.name)
+    def fill_raw(self, pieces: ShellPieces) -> ShellPieces:
+        """Substitute the fields ``{name:raw}`` of a shell command; keep the others."""
+        if not any(isinstance(piece, TemplateField) and piece.raw for piece in pieces):
+            return pieces
+        return tuple(
+            ShellLiteral(" ".join(self._words(piece.name)))
+            if isinstance(piece, TemplateField) and piece.raw
+            else piece
+            for piece in pieces
+        )
+
+    def shell_value(self, name: str) -> str | list[str]:
+        """Return the text of a value, or the texts of the entries of a list."""
+        words = self._words(name)
+        return words if isinstance(self.of(name), list) else words[0]
+
+    def _words(self, name: str) -> list[str]:
+        value = self.of(name)
         words = [format_value(entry) for entry in (value if isinstance(value, list) else [value])]
         for word in words:
             if not word.isascii() or "\0" in word:
-                _check_word(field.name, word)
+                _check_word(name, word)
         return words
 
     def of(self, name: str) -> Value:
         """Return the value of a field; raise JobProblem if it has none."""
         if self.by_name and (name in ALLOCATED or name.startswith("machine.")):
-            return f"@{name}@"  # Harmless at any position of a line.
+            return f"@{name}@"
         if name in self.known:
             if (value := self.known[name]) is None:
                 advice = "state `memory` of the task or of the machine" if name == "memory_mb" else ""
@@ -281,6 +142,135 @@ class TemplateValues:
             )
         value: Value = result[key]
         return value
+
+
+VARIABLE_PREFIX = "WEFT_V_"
+"""Beginning of the names of the variables that hold the values of a shell command."""
+_NOT_IN_NAME = re.compile(r"\W", re.ASCII)
+_WHOLE_NUMBER = re.compile(r"[-+]?[0-9]+", re.ASCII)
+
+
+class FilledShell(NamedTuple):
+    """Shell texts that refer to values, and the values."""
+
+    texts: tuple[str, ...]
+    variables: Mapping[str, str]
+    """Values by name of the variable."""
+    parameters: tuple[str, ...]
+    """Values of the positional parameters: the entries of the lists."""
+
+
+@functools.lru_cache(maxsize=4096)
+def compile_shell(texts: tuple[ShellPieces, ...]) -> ShellTemplate:
+    """Compile the shell texts of one command."""
+    return ShellTemplate(texts)
+
+
+class ShellTemplate:
+    """The shell texts of one command (line, prolog, wrapper, epilog), which share their variables."""
+
+    def __init__(self, texts: tuple[ShellPieces, ...]) -> None:
+        self._texts = [split_shell_pieces(text) for text in texts]
+        fields = [piece for text in self._texts for piece in text.pieces if isinstance(piece, ShellField)]
+        self.names = tuple(dict.fromkeys(field.name for field in fields))
+        self._numbers = {field.name for field in fields if field.place is FieldPlace.NUMBER}
+        self._single = {field.name for field in fields if field.place is FieldPlace.ONE}
+        self._spread = {field.name for field in fields if field.place is FieldPlace.WORD}
+        self._joined = {field.name for field in fields if field.place is not FieldPlace.WORD}
+        self._fixed_lists = {
+            refusal.name: refusal
+            for text in self._texts
+            for refusal in text.refusals
+            if refusal.scope is Scope.LISTS
+        }
+        self._variables = _variable_names(self.names)
+        self._rendered: dict[tuple[tuple[str, int], ...], tuple[str, ...]] = {}
+
+    def fill(self, values: TemplateValues, before: Sequence[str] = ()) -> FilledShell:
+        """Return the texts with their values; ``before`` are positional parameters for other purposes."""
+        variables: dict[str, str] = {}
+        lists: dict[str, list[str]] = {}
+        for name in self.names:
+            value = values.shell_value(name)
+            if isinstance(value, list):
+                self._check_list(name, value)
+                if name in self._spread:
+                    lists[name] = value
+                if name not in self._joined:
+                    continue
+                value = " ".join(value)
+            if name in self._numbers:
+                _check_number(name, value)
+            variables[self._variables[name]] = value
+        counts = (("", len(before)), *((name, len(entries)) for name, entries in lists.items()))
+        # The text does not depend on the length of a single list.
+        key = counts if before or len(lists) > 1 else tuple((name, 0) for name in lists)
+        if (texts := self._rendered.get(key)) is None:
+            texts = self._rendered[key] = self._render(key, shared=before != () or len(lists) > 1)
+        parameters = (*before, *(entry for entries in lists.values() for entry in entries))
+        return FilledShell(texts, variables, parameters)
+
+    def describe(self, values: TemplateValues) -> list[str]:
+        """Return the texts with their values, for people: not every value is quoted as in a shell."""
+        return ["".join(_describe(piece, values) for piece in text.pieces) for text in self._texts]
+
+    def _check_list(self, name: str, entries: Sequence[str]) -> None:
+        if (refusal := self._fixed_lists.get(name)) is not None:
+            raise JobProblem(describe_refusal(refusal), advice=refusal.advice)
+        if name in self._single and len(entries) != 1:
+            raise JobProblem(
+                f"{{{name}}} has {len(entries)} entries where the shell needs one word",
+                rule="redirections, assignments and `case` take one word",
+                advice=f'write "{{{name}}}" for one word with blanks between the entries',
+            )
+
+    def _render(self, counts: tuple[tuple[str, int], ...], *, shared: bool) -> tuple[str, ...]:
+        lists, start = {}, 1
+        for name, count in counts:
+            numbers = range(start, start + count)
+            lists[name] = " ".join(f'"${{{number}}}"' for number in numbers) if shared else '"$@"'
+            start += count
+        return tuple("".join(self._piece(piece, lists) for piece in text.pieces) for text in self._texts)
+
+    def _piece(self, piece: str | ShellField, lists: Mapping[str, str]) -> str:
+        if isinstance(piece, str):
+            return piece
+        if piece.place is FieldPlace.WORD and piece.name in lists:
+            return lists[piece.name]
+        return expansion(piece.place, self._variables[piece.name])
+
+
+def _describe(piece: str | ShellField, values: TemplateValues) -> str:
+    if isinstance(piece, str):
+        return piece
+    value = values.shell_value(piece.name)
+    words = value if isinstance(value, list) else [value]
+    is_word = piece.place in (FieldPlace.WORD, FieldPlace.ONE)
+    return " ".join(map(shlex.quote, words) if is_word else words)
+
+
+def _variable_names(names: Sequence[str]) -> dict[str, str]:
+    """Return a variable for each field; fields that differ only in special characters are numbered."""
+    found: dict[str, str] = {}
+    used: set[str] = set()
+    for name in names:
+        variable = first = VARIABLE_PREFIX + _NOT_IN_NAME.sub("_", name)
+        number = 1
+        while variable in used:
+            number += 1
+            variable = f"{first}_{number}"
+        used.add(variable)
+        found[name] = variable
+    return found
+
+
+def _check_number(name: str, value: str) -> None:
+    if value and not _WHOLE_NUMBER.fullmatch(value):
+        raise JobProblem(
+            f"{{{name}}} is {shorten(repr(value))} in arithmetic of the shell",
+            rule="$((...)) takes whole numbers",
+            advice=f"check the value, or write {{{name}}} outside $((...))",
+        )
 
 
 def machine_values(machine: Machine) -> dict[str, Value]:

@@ -1,0 +1,122 @@
+"""Checks of the commands of a task: fields that stand where a shell would not expand them safely.
+
+``{name:raw}`` makes a value a part of the command. It is refused for data, values that a program wrote:
+results, lines of files, and names of files that a pattern selects. Data is also refused in program text for
+interpreters other than shells, which is permitted for parameters.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Container, Iterator
+
+from weft.errors import DocumentPath, Problem, shorten
+from weft.workflow.quantity import is_growing
+from weft.workflow.shell_text import (
+    Scope,
+    ShellLiteral,
+    ShellPieces,
+    ShellRefusal,
+    check_program_words,
+    format_pieces,
+    split_shell_pieces,
+)
+from weft.workflow.task import JobSpec, Task
+from weft.workflow.templates import TemplateField, is_pattern, list_fields, split_template
+
+_LISTS = ("inputs", "outputs")
+_SURROUNDINGS = ("prolog", "wrapper", "epilog")
+
+
+def shell_line(job: JobSpec) -> ShellPieces:
+    """Return a shell command with its arguments, each of them one quoted word."""
+    assert isinstance(job.command, str)
+    found: list[str | TemplateField | ShellLiteral] = [*split_template(job.command)]
+    for argument in job.arguments:
+        pieces = split_template(argument)
+        found.append(ShellLiteral(" "))
+        if len(pieces) == 1 and isinstance(pieces[0], TemplateField):
+            found.append(pieces[0])  # A list becomes several words.
+        else:
+            found += [part for piece in pieces or ("",) for part in _quote_piece(piece)]
+    return tuple(found)
+
+
+def _quote_piece(piece: str | TemplateField) -> list[TemplateField | ShellLiteral]:
+    if isinstance(piece, TemplateField):
+        return [ShellLiteral('"'), piece, ShellLiteral('"')]
+    return [ShellLiteral(shlex.quote({"{{": "{", "}}": "}"}.get(piece, piece)))]
+
+
+class DataFields(Container[str]):
+    """The names of the fields of a task whose values were written by a program."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        sweep = task.sweep
+        self._lines = {name for name, values in sweep.variables if is_growing(values)} if sweep else set()
+        self._lines.update(sweep.from_file if sweep else ())
+
+    def __contains__(self, name: object) -> bool:
+        assert isinstance(name, str)
+        if name == "task":
+            return bool(self._lines)
+        if name in _LISTS:
+            files = self._task.inputs if name == "inputs" else self._task.outputs
+            return any(is_pattern(file.file) or self._has_data(file.file) for file in files)
+        return name in self._lines or ".result." in name
+
+    def _has_data(self, text: str) -> bool:
+        return any(field.name in self for field in list_fields(text))
+
+
+def command_problems(task: Task, lists: Container[str] = _LISTS) -> Iterator[Problem]:
+    """Yield the problems of a task's command, with paths in the task; ``lists`` names the list fields."""
+    job = task.job
+    if job is None:
+        return
+    if isinstance(job.command, str):
+        yield from line_problems(task, shell_line(job), ("command",), lists)
+    elif job.command is not None:
+        words = (*job.command, *job.arguments)
+        if any("{" in word for word in words):
+            yield from _refused(check_program_words(words), ("command",), DataFields(task), lists)
+    for key in _SURROUNDINGS:
+        if text := getattr(job, key):
+            yield from line_problems(task, split_template(text), (key,), lists)
+
+
+def line_problems(
+    task: Task, pieces: ShellPieces, path: DocumentPath = (), lists: Container[str] = _LISTS
+) -> Iterator[Problem]:
+    """Yield the problems of one shell text of a task."""
+    data = DataFields(task)
+    for field in pieces:
+        if isinstance(field, TemplateField) and field.raw and field.name in data:
+            yield Problem(
+                what=f"{{{field.name}:raw}} in {shorten(format_pieces(pieces))!r}",
+                rule="a value that a program wrote must not become a part of a shell command",
+                advice=f"write {{{field.name}}}",
+                path=path,
+            )
+    yield from _refused(split_shell_pieces(pieces).refusals, path, data, lists)
+
+
+def _refused(
+    refusals: tuple[ShellRefusal, ...], path: DocumentPath, data: DataFields, lists: Container[str]
+) -> Iterator[Problem]:
+    for refusal in refusals:
+        if (refusal.scope is Scope.DATA and refusal.name not in data) or (
+            refusal.scope is Scope.LISTS and refusal.name not in lists
+        ):
+            continue
+        rule = "a shell would not expand it there, or would read its value as code" if refusal.name else ""
+        yield Problem(what=describe_refusal(refusal), rule=rule, advice=refusal.advice, path=path)
+
+
+def describe_refusal(refusal: ShellRefusal) -> str:
+    """Return the text of a refusal with its position in the command."""
+    where = f" (line {refusal.line}, column {refusal.column} of the text)" if refusal.line else ""
+    if not refusal.name:
+        return f"{refusal.what}{where}, so fields cannot be placed"
+    return f"{{{refusal.name}}} stands {refusal.what}{where}"

@@ -1,0 +1,895 @@
+"""Shell commands with fields: at which kind of place each ``{name}`` stands, and the text that refers to it.
+
+A value never becomes a part of a shell command. It is passed in a variable, and a field is replaced by a
+quoted expansion of that variable, whose text depends on the quotes around the field. Fields at places where
+no expansion is possible, or where an expanded value would be read as code, are refused.
+
+Reference: IEEE Std 1003.1-2024, Shell and Utilities, sections 2.2 (quoting), 2.3 (token recognition), 2.6
+(word expansions), 2.7.4 (here-documents), 2.9 (commands). Deviations: text that dash, bash and busybox sh
+read differently (``$'...'`` with a backslash, ``((``, arrays, quotes inside ``"${...}"``) is refused if the
+command has fields. Syntax errors are left to the shell, except open quotes and open compound commands.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import posixpath
+import re
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import dropwhile, pairwise
+
+from weft.records import dataclass
+from weft.workflow.templates import TemplateField, split_template
+
+
+class FieldPlace(enum.Enum):
+    """The kind of place at which a field stands in a shell command."""
+
+    WORD = "word"
+    """Outside quotes, where a list becomes several words."""
+    ONE = "one"
+    """Outside quotes, where exactly one word may stand: a redirection, an assignment, ``case``."""
+    QUOTED = "quoted"
+    """In double quotes, or in a here-document."""
+    SINGLE = "single"
+    """In single quotes."""
+    NUMBER = "number"
+    """In arithmetic, ``$((...))``."""
+
+
+class Scope(enum.Enum):
+    """The fields to which a refusal applies."""
+
+    ALL = "all"
+    LISTS = "lists"
+    """Fields whose value is a list."""
+    DATA = "data"
+    """Fields whose value comes from a program: results, lines and names of files."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShellField:
+    """A field of a shell command and its place."""
+
+    name: str
+    place: FieldPlace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShellRefusal:
+    """The reason why a field must not stand where it does."""
+
+    name: str
+    """The field; "": the command as a whole."""
+    what: str
+    advice: str
+    line: int
+    """Line in the command, from 1."""
+    column: int
+    scope: Scope = Scope.ALL
+
+
+@dataclass(frozen=True, slots=True)
+class ShellText:
+    """A shell command split into fixed text and fields, with the fields that are refused."""
+
+    pieces: tuple[str | ShellField, ...]
+    refusals: tuple[ShellRefusal, ...]
+
+
+_EXPANSIONS = {
+    FieldPlace.WORD: '"${%s}"',
+    FieldPlace.ONE: '"${%s}"',
+    FieldPlace.QUOTED: "${%s}",
+    FieldPlace.SINGLE: "'\"${%s}\"'",
+    FieldPlace.NUMBER: "(${%s:-0})",
+}
+
+
+def expansion(place: FieldPlace, variable: str) -> str:
+    """Return the shell text that expands to the value of a variable at a place, as one word."""
+    return _EXPANSIONS[place] % variable
+
+
+_FIELD = "\0"
+"""Stands for a field in the text that is scanned."""
+_RAW = "x"
+"""Stands for a field ``{name:raw}``: its value is text of the command, in which no place is checked."""
+_EXPANDED = "\1"
+"""Stands for an expansion in the literal text of a word."""
+_BRACES = {"{{": "{", "}}": "}"}
+_IN_PARAMETER = re.compile(r"(?<!\{)\{([A-Za-z_]\w*(?:\.\w+)*)(?::raw)?\}\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class ShellLiteral:
+    """Text of a command that is no template: its braces have no meaning."""
+
+    text: str
+
+
+ShellPieces = tuple[str | TemplateField | ShellLiteral, ...]
+"""A shell command: pieces of templates (``split_template``) and other text."""
+
+
+def format_pieces(pieces: ShellPieces) -> str:
+    """Return a shell command as it is written."""
+    return "".join(map(_format, pieces))
+
+
+def _format(piece: str | TemplateField | ShellLiteral) -> str:
+    if isinstance(piece, TemplateField):
+        return f"{{{piece.name}:raw}}" if piece.raw else f"{{{piece.name}}}"
+    return piece.text if isinstance(piece, ShellLiteral) else piece
+
+
+def split_shell_text(text: str) -> ShellText:
+    """Return the fields of a shell command with their places; a text without fields is not checked."""
+    return split_shell_pieces(split_template(text))
+
+
+@functools.lru_cache(maxsize=4096)
+def split_shell_pieces(pieces: ShellPieces) -> ShellText:
+    """Return the fields of a shell command, given in pieces, with their places."""
+    source = _Source(pieces)
+    if not source.fields and not source.refused:
+        return ShellText(("".join(piece or "" for piece in source.literals),), ())
+    scanner = _Scanner(source.scanned)
+    refused = list(source.refused)
+    try:
+        scanner.scan()
+    except _Unreadable as problem:
+        return ShellText((), (source.refusal("", problem.at, problem.what, problem.advice),))
+    for index, what, advice, scope in scanner.refused:
+        name, offset = source.fields[index]
+        refused.append(source.refusal(name, offset, what, _with_name(advice, name), scope))
+    fields = iter(
+        [ShellField(name, place) for (name, _), place in zip(source.fields, scanner.places, strict=True)]
+    )
+    found = tuple(next(fields) if piece is None else piece for piece in source.literals)
+    return ShellText(found, tuple(sorted(refused, key=lambda each: (each.line, each.column))))
+
+
+class _Source:
+    """The pieces of a command as text to scan, with the offsets of the fields."""
+
+    def __init__(self, pieces: ShellPieces) -> None:
+        self.text = format_pieces(pieces)
+        self.literals: list[str | None] = []
+        """Fixed text; None: a field."""
+        self.fields: list[tuple[str, int]] = []
+        """Name and offset of each field that is not raw."""
+        self.refused: list[ShellRefusal] = []
+        parts: list[str] = []
+        self._starts: list[tuple[int, int]] = []
+        scanned = offset = 0
+        for piece in pieces:
+            self._starts.append((scanned, offset))
+            part = self._part(piece, offset)
+            parts.append(part)
+            scanned += len(part)
+            offset += len(_format(piece))
+        self.scanned = "".join(parts)
+
+    def _part(self, piece: str | TemplateField | ShellLiteral, offset: int) -> str:
+        if isinstance(piece, TemplateField):
+            if piece.raw:
+                self.literals.append(_format(piece))
+                return _RAW
+            self.literals.append(None)
+            self.fields.append((piece.name, offset))
+            return _FIELD
+        literal = piece.text if isinstance(piece, ShellLiteral) else _BRACES.get(piece, piece)
+        self.literals.append(literal)
+        if piece == literal and piece.startswith("${") and (inner := _IN_PARAMETER.search(piece, len("${"))):
+            what = "inside ${...}, where fields are not replaced"
+            advice = f"write `value={{{inner[1]}}};` before it and use $value"
+            self.refused.append(self.refusal(inner[1], offset + inner.start(), what, advice))
+        return literal.replace(_FIELD, _EXPANDED)
+
+    def refusal(
+        self, name: str, offset: int, what: str, advice: str, scope: Scope = Scope.ALL
+    ) -> ShellRefusal:
+        """Return a refusal; without a field, ``offset`` refers to the scanned text."""
+        if not name:
+            scanned, start = self._starts[max(0, bisect_right(self._starts, (offset, len(self.text))) - 1)]
+            offset = min(start + offset - scanned, len(self.text))
+        before = self.text[:offset]
+        return ShellRefusal(
+            name=name,
+            what=what,
+            advice=advice,
+            line=before.count("\n") + 1,
+            column=offset - before.rfind("\n"),
+            scope=scope,
+        )
+
+
+class _Unreadable(Exception):
+    """The text cannot be analysed: it is incomplete, or shells read it differently."""
+
+    def __init__(self, at: int, what: str, advice: str = "") -> None:
+        super().__init__(what)
+        self.at = at
+        self.what = what
+        self.advice = advice
+
+
+@dataclass(slots=True)
+class _Word:
+    literal: str = ""
+    """Text without quotes; expansions and fields are replaced by one character each."""
+    fields: tuple[int, ...] = ()
+    """Indices of the fields in it."""
+    is_plain: bool = True
+    """Whether no character is quoted."""
+
+
+@dataclass(slots=True)
+class _Document:
+    """A here-document whose text begins in the line after the operator."""
+
+    delimiter: str
+    is_quoted: bool
+    strips_tabs: bool
+    reader: list[_Word]
+    """Words of the command that reads it."""
+
+
+_ENDS_WORD = " \t\n;&|<>()"
+_REDIRECTIONS = ("<<<", "<&", "<>", "<", ">>", ">&", ">|", ">")
+_ARM_ENDS = (";;&", ";;", ";&")
+_PREFIXES = ("then", "else", "elif", "do", "!", "time")
+"""Reserved words before a command that do not open a compound command."""
+_CLOSERS = {"{": "}", "if": "fi", "while": "done", "until": "done", "for": "done", "select": "done"}
+_LOOPS = ("while", "until", "for", "select")
+_MOST_LEVELS = 60
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=", re.ASCII)
+_LEFT_SIDE = re.compile(rf"(?=[^=]*{_FIELD}[^=]*=)[\w{_FIELD}]+(\[[^=]*)?\+?=", re.ASCII)
+
+
+class _Scanner:
+    """Recursive-descent reader of a shell program that records the place of each field."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+        self.end = len(text)
+        self.places: list[FieldPlace] = []
+        self.refused: list[tuple[int, str, str, Scope]] = []
+        self._documents: list[_Document] = []
+        """Here-documents whose text follows the next newline."""
+        self._levels = 0
+        self._functions = 0
+        self._loops = 0
+        self._loop_lists: list[int] = []
+        """Fields in the open loops that may be lists."""
+        self._replaces_list = False
+        """Whether ``set`` or ``shift`` has replaced the positional parameters."""
+
+    def scan(self) -> None:
+        """Read the whole text."""
+        if (control := self.text.find(_EXPANDED)) >= 0:
+            raise _Unreadable(control, "the command contains a control character", "remove it")
+        self._commands(())
+        if self._documents:
+            raise _Unreadable(self.end, "a here-document has no text")
+
+    # Characters. A backslash before a newline joins two lines (2.2.1), except in single quotes, comments and
+    # quoted here-documents, which do not use these functions.
+
+    def _peek(self) -> str:
+        while self.at + 1 < self.end and self.text.startswith("\\\n", self.at):
+            self.at += 2
+        return self.text[self.at] if self.at < self.end else ""
+
+    def _take(self, operator: str) -> bool:
+        """Read an operator if it is next."""
+        start = self.at
+        for mark in operator:
+            if self._peek() != mark:
+                self.at = start
+                return False
+            self.at += 1
+        return True
+
+    def _take_one(self, operators: Sequence[str]) -> str:
+        return next((operator for operator in operators if self._take(operator)), "")
+
+    def _skip_blanks(self) -> str:
+        """Skip blanks and a comment; return the next character."""
+        while (mark := self._peek()) in (" ", "\t"):
+            self.at += 1
+        if mark == "#":
+            self._comment()
+        return self._peek()
+
+    def _comment(self) -> None:
+        stop = self.text.find("\n", self.at, self.end)
+        stop = self.end if stop < 0 else stop
+        advice = "remove the comment, or write the name without braces"
+        self._refuse(self._pass_fields(stop), "in a comment", advice)
+
+    def _pass_fields(self, stop: int) -> list[int]:
+        """Skip text up to ``stop``; return the fields in it, which must be refused."""
+        first = len(self.places)
+        self.places += [FieldPlace.QUOTED] * self.text.count(_FIELD, self.at, stop)
+        self.at = stop
+        return list(range(first, len(self.places)))
+
+    def _skip_newlines(self) -> str:
+        while (mark := self._skip_blanks()) == "\n":
+            self._newline()
+        return mark
+
+    def _newline(self) -> None:
+        self.at += 1
+        documents, self._documents = self._documents, []
+        for document in documents:
+            self._read_document(document)
+
+    # Fields.
+
+    def _field(self, place: FieldPlace) -> int:
+        index = len(self.places)
+        self.at += 1
+        self.places.append(place)
+        if place is FieldPlace.WORD:
+            self._check_list(index)
+        return index
+
+    def _check_list(self, index: int) -> None:
+        """Refuse a list where the positional parameters may be others than those of the command."""
+        if self._functions:
+            advice = 'pass it to the function as arguments and use "$@" in it'
+            self._refuse([index], "as a list in a function, which has its own arguments", advice, Scope.LISTS)
+        elif self._replaces_list:
+            self._refuse([index], *_REPLACED, Scope.LISTS)
+        elif self._loops:
+            self._loop_lists.append(index)
+
+    def _refuse(self, fields: Sequence[int], what: str, advice: str, scope: Scope = Scope.ALL) -> None:
+        known = {index for index, *_, other in self.refused if other in (scope, Scope.ALL)}
+        self.refused += [(index, what, advice, scope) for index in fields if index not in known]
+
+    # Commands (2.9).
+
+    def _commands(self, closers: tuple[str, ...]) -> str:
+        """Read commands up to the reserved word or operator that closes them; return it."""
+        start = self.at
+        self._levels += 1
+        if self._levels > _MOST_LEVELS:
+            raise _Unreadable(start, f"the command is nested more than {_MOST_LEVELS} levels deep")
+        while (closer := self._closer(closers)) is None:
+            if self._peek() == "":
+                if closers:
+                    raise _Unreadable(start, f"{closers[0]!r} is missing after this place")
+                closer = ""
+                break
+            if not self._take_one(("&", "|", ";")):
+                self._command()
+        self._levels -= 1
+        return closer
+
+    def _closer(self, closers: tuple[str, ...]) -> str | None:
+        mark = self._skip_newlines()
+        if mark == ")":
+            if ")" not in closers:
+                raise _Unreadable(self.at, "')' stands without '('")
+            self.at += 1
+            return ")"
+        if ";;" in closers and self._take_one(_ARM_ENDS):
+            return ";;"
+        word = self._next_reserved()
+        return word if word in closers and self._take(word) else None
+
+    def _next_reserved(self) -> str:
+        """Return the next word if it may be a reserved word, which has no quotes; else ""."""
+        start, found = self.at, ""
+        while (mark := self._peek()).isalpha() or mark in ("{", "}", "!"):
+            found += mark
+            self.at += 1
+        is_whole = mark == "" or mark in _ENDS_WORD
+        self.at = start
+        return found if is_whole else ""
+
+    def _command(self) -> None:
+        word = self._next_reserved()
+        if word in _PREFIXES:
+            self._take(word)
+            return
+        if self._peek() == "(":
+            self.at += 1
+            if self._peek() == "(":
+                raise _Unreadable(self.at, "some shells read '((' as arithmetic", "write `( (` or `$((`")
+            self._commands((")",))
+        elif word == "function":
+            self._take(word)
+            self._skip_blanks()
+            self._function([self._word()])
+        elif word == "case":
+            self._take(word)
+            self._case()
+        elif word in _CLOSERS:
+            self._take(word)
+            self._compound(word)
+        else:
+            self._simple()
+            return
+        self._redirections()
+
+    def _compound(self, word: str) -> None:
+        if word in ("for", "select"):
+            self._loop_variable()
+        is_loop = word in _LOOPS
+        self._loops += is_loop
+        self._commands((_CLOSERS[word],))
+        self._loops -= is_loop
+        if not self._loops:
+            self._loop_lists.clear()
+
+    def _loop_variable(self) -> None:
+        self._skip_blanks()
+        self._refuse(self._word().fields, "as the name of a variable", "write the name itself")
+        self._skip_newlines()
+        if self._next_reserved() == "in":
+            self._take("in")
+            while (mark := self._skip_blanks()) and mark not in _ENDS_WORD:
+                self._word()
+
+    def _case(self) -> None:
+        start = self.at
+        self._skip_blanks()
+        self._word(place=FieldPlace.ONE)
+        self._skip_newlines()
+        if not self._take("in"):
+            raise _Unreadable(start, "`in` is missing after `case`")
+        closer = ";;"
+        while closer != "esac":
+            self._skip_newlines()
+            if self._next_reserved() == "esac":
+                self._take("esac")
+                return
+            self._patterns()
+            closer = self._commands(("esac", ";;"))
+
+    def _patterns(self) -> None:
+        start = self.at
+        self._take("(")
+        while (mark := self._skip_blanks()) != ")":
+            if mark == "" or mark in "\n;&<>(":
+                raise _Unreadable(start, "a pattern of `case` has no ')'")
+            if not self._take("|"):
+                self._word(place=FieldPlace.ONE)
+        self.at += 1
+
+    def _function(self, words: Sequence[_Word]) -> None:
+        """Read the definition of a function after its name."""
+        if len(words) != 1 or "=" in words[0].literal:
+            raise _Unreadable(self.at, "'(' stands after a word", "quote it; arrays are not portable")
+        self._refuse(words[0].fields, "as the name of a function", "write the name itself")
+        self._skip_blanks()
+        if self._take("("):
+            self._skip_blanks()
+            if not self._take(")"):
+                raise _Unreadable(self.at, "'(' stands after a word", "quote it; arrays are not portable")
+        self._skip_newlines()
+        self._functions += 1
+        self._command()
+        self._functions -= 1
+
+    def _simple(self) -> None:
+        words: list[_Word] = []
+        may_assign = True
+        while (mark := self._skip_blanks()) and mark not in "\n;&|)":
+            if mark in "<>":
+                self._redirection(words)
+            elif mark == "(":
+                self._function(words)
+                return
+            else:
+                words.append(self._word(may_assign=may_assign))
+                may_assign = may_assign and _ASSIGNMENT.match(words[-1].literal) is not None
+        self._check_command(words)
+
+    def _redirections(self) -> None:
+        while (mark := self._skip_blanks()) and mark in "<>0123456789":
+            if mark in "<>":
+                self._redirection([])
+            else:
+                self.at += 1
+
+    def _redirection(self, words: list[_Word]) -> None:
+        start = self.at
+        if not self._take("<<<") and self._take("<<"):
+            strips_tabs = self._take("-")
+            self._skip_blanks()
+            delimiter = self._word()
+            if delimiter.fields or _EXPANDED in delimiter.literal:
+                raise _Unreadable(start, "the end mark of a here-document must be a fixed word")
+            document = _Document(delimiter.literal, not delimiter.is_plain, strips_tabs, words)
+            self._documents.append(document)
+            return
+        self.at = start
+        self._take_one(_REDIRECTIONS)
+        self._skip_blanks()
+        self._word(place=FieldPlace.ONE)
+
+    # Words (2.2, 2.6).
+
+    def _word(self, place: FieldPlace = FieldPlace.WORD, *, may_assign: bool = False) -> _Word:
+        """Read a word; with ``may_assign``, fields after ``name=`` are the value of a variable."""
+        word, fields, first = _Word(), list[int](), len(self.places)
+        while (mark := self._peek()) and mark not in _ENDS_WORD:
+            if mark == _FIELD:
+                word.literal += mark
+                fields.append(self._field(place))
+            elif mark == "\\":
+                word.is_plain = False
+                word.literal += self._escaped()
+            elif mark == "'":
+                word.is_plain = False
+                word.literal += self._single()
+            elif mark == '"':
+                word.is_plain = False
+                word.literal += self._double()
+            elif mark == "`":
+                self._backquotes()
+                word.literal += _EXPANDED
+            elif mark == "$":
+                word.literal += self._dollar(in_double=False)
+            else:
+                word.literal += mark
+                self.at += 1
+                if mark == "=" and may_assign and _ASSIGNMENT.fullmatch(word.literal):
+                    place = FieldPlace.ONE
+        word.fields = tuple(range(first, len(self.places)))
+        if may_assign and fields and _LEFT_SIDE.match(word.literal):
+            self._refuse(fields, "on the left side of an assignment", "write the name of the variable itself")
+        return word
+
+    def _escaped(self) -> str:
+        """Read a backslash and the character after it."""
+        self.at += 1
+        mark = self.text[self.at : self.at + 1]
+        if mark == _FIELD:
+            self._refuse([self._field(FieldPlace.QUOTED)], "after a backslash", "remove the backslash")
+            return mark
+        self.at += 1
+        return mark
+
+    def _single(self) -> str:
+        """Read text in single quotes."""
+        start = self.at
+        self.at += 1
+        stop = self.text.find("'", self.at, self.end)
+        if stop < 0:
+            raise _Unreadable(start, "the quote ' is not closed")
+        text = self.text[self.at : stop]
+        self._check_newlines(start, text)
+        self.places += [FieldPlace.SINGLE] * text.count(_FIELD)
+        self.at = stop + 1
+        return text
+
+    def _double(self) -> str:
+        """Read text in double quotes."""
+        start, found = self.at, ""
+        self.at += 1
+        while not self._take('"'):
+            mark = self._peek()
+            if mark == "":
+                raise _Unreadable(start, 'the quote " is not closed')
+            found += self._quoted_character(mark)
+        self._check_newlines(start, self.text[start : self.at])
+        return found
+
+    def _quoted_character(self, mark: str) -> str:
+        """Read one character of double-quoted text or of a here-document."""
+        if mark == _FIELD:
+            self._field(FieldPlace.QUOTED)
+            return mark
+        if mark == "\\":
+            return self._escaped()
+        if mark == "`":
+            self._backquotes()
+            return _EXPANDED
+        if mark == "$":
+            return self._dollar(in_double=True)
+        self.at += 1
+        return mark
+
+    def _check_newlines(self, start: int, text: str) -> None:
+        if self._documents and "\n" in text:
+            raise _Unreadable(start, "a here-document begins inside quotes", "write its operator last")
+
+    def _backquotes(self) -> None:
+        """Read a command substitution in backquotes."""
+        start = stop = self.at
+        while (stop := self.text.find("`", stop + 1, self.end)) >= 0:
+            if not _is_escaped(self.text, stop):
+                break
+        inner = self.text[start + 1 : stop]
+        if stop < 0 or inner.count("'") % 2 or inner.count('"') % 2:
+            raise _Unreadable(start, "the text in backquotes is incomplete", "write $(...)")
+        self._check_newlines(start, inner)
+        self._refuse(self._pass_fields(stop + 1), "in backquotes", "write $(...) instead")
+
+    def _dollar(self, *, in_double: bool) -> str:
+        """Read an expansion; return the text that it adds to the literal text of its word."""
+        start = self.at
+        self.at += 1
+        mark = self._peek()
+        if mark == "(":
+            documents, self._documents = self._documents, []
+            self._substitution(start)
+            if self._documents or (documents and "\n" in self.text[start : self.at]):
+                raise _Unreadable(start, "a here-document and a substitution overlap")
+            self._documents = documents
+        elif mark == "{":
+            self._parameter(start, in_double=in_double)
+        elif mark == _FIELD:
+            self._refuse([self._field(FieldPlace.QUOTED)], "after $", "remove the $")
+        elif mark == "[":
+            raise _Unreadable(start, "some shells read '$[' as arithmetic", "write $((...)) or '$'")
+        elif mark in ("'", '"') and not in_double:
+            first = len(self.places)
+            text = self._single() if mark == "'" else self._double()
+            if mark == "'" and "\\" in text:
+                raise _Unreadable(start, "shells differ in the meaning of \\ in $'...'", "write '...'")
+            fields = range(first, len(self.places))
+            self._refuse(fields, f"in ${mark}...{mark}", f"write {mark}...{mark}")
+        return _EXPANDED
+
+    def _substitution(self, start: int) -> None:
+        """Read ``$(...)`` or ``$((...))`` from the parenthesis."""
+        self.at += 1
+        if self._peek() != "(":
+            self._commands((")",))
+            return
+        self.at += 1
+        level = 0
+        while (mark := self._peek()) != ")" or level:
+            if mark == "" or mark in "'\"`\\#;":
+                what = "'$((' is not followed by arithmetic and '))'"
+                raise _Unreadable(start, what, "write `$( (` for a command, and no quotes in arithmetic")
+            if mark == _FIELD:
+                self._field(FieldPlace.NUMBER)
+            elif mark == "$":
+                self._dollar(in_double=True)
+            else:
+                level += (mark == "(") - (mark == ")")
+                self.at += 1
+        if not self._take("))"):
+            raise _Unreadable(start, "'$((' is not closed by '))'", "write `$( (` for a command")
+
+    def _parameter(self, start: int, *, in_double: bool) -> None:
+        """Read ``${...}`` from the brace."""
+        self.at += 1
+        first = len(self.places)
+        while (mark := self._peek()) != "}":
+            if mark == "":
+                raise _Unreadable(start, "'${' is not closed by '}'")
+            if in_double and mark in "'\"\\":
+                what = 'shells differ in the meaning of quotes and backslashes in "${...}"'
+                raise _Unreadable(start, what, "write `value=...;` before it and use $value")
+            if mark == "'":
+                self._single()
+            elif mark == '"':
+                self._double()
+            else:
+                self._quoted_character(mark)
+        self.at += 1
+        advice = "write `value={name};` before it and use $value"
+        self._refuse(range(first, len(self.places)), "inside ${...}", advice)
+
+    # Here-documents (2.7.4).
+
+    def _read_document(self, document: _Document) -> None:
+        """Read the text of a here-document, from the start of its first line."""
+        first = len(self.places)
+        stop, after = self._find_end(document)
+        if document.is_quoted:
+            advice = "remove the quotes of the end mark, and write \\$ for $ in the text"
+            self._refuse(self._pass_fields(stop), "in a here-document with a quoted end mark", advice)
+        else:
+            end, self.end = self.end, stop
+            while mark := self._peek():
+                self._quoted_character(mark)
+            self.end = end
+        if any(_base_name(word) in (*_SHELLS, *_REMOTE_SHELLS) for word in document.reader):
+            self._refuse(range(first, len(self.places)), "in a here-document that a shell reads", _AS_INPUT)
+        self.at = after
+
+    def _find_end(self, document: _Document) -> tuple[int, int]:
+        """Return the offset of the line with the end mark, and that of the line after it."""
+        start, is_joined = self.at, False
+        while start < self.end:
+            stop = self.text.find("\n", start, self.end)
+            stop = self.end if stop < 0 else stop
+            line = self.text[start:stop]
+            if (line.lstrip("\t") if document.strips_tabs else line) == document.delimiter:
+                if is_joined:
+                    raise _Unreadable(start, "a backslash stands before the end mark of a here-document")
+                return start, min(stop + 1, self.end)
+            is_joined = not document.is_quoted and line.endswith("\\")
+            start = stop + 1
+        raise _Unreadable(self.at, f"a here-document has no line {document.delimiter!r} at its end")
+
+    # Commands that read words as code or as names of variables.
+
+    def _check_command(self, words: Sequence[_Word]) -> None:
+        """Refuse the fields of a simple command that its program would read as code."""
+        words = list(dropwhile(_is_assignment, words))
+        while words and (words[0].literal in _RUNNERS or (words[0].literal == "-p")):
+            words = words[1:]
+        if not words:
+            return
+        name, arguments = words[0].literal, words[1:]
+        if name in _CODE_BUILTINS:
+            advice = "write `value={name};` before it and use $value in single quotes"
+            self._refuse(_fields(arguments), f"as an argument of `{name}`, which is read as code", advice)
+        elif name in _NAME_BUILTINS:
+            self._refuse(_fields(arguments), f"as a name in an argument of `{name}`", _WRITE_NAME)
+        elif name in _DECLARATIONS:
+            names = [word for word in arguments if _FIELD in word.literal.partition("=")[0]]
+            self._refuse(_fields(names), f"as a name in an argument of `{name}`", _WRITE_NAME)
+        elif name in _OPERATOR_BUILTINS:
+            self._check_operators(name, arguments)
+        elif "[[" in name or any(word.literal == "]]" for word in words):
+            self._refuse(_fields(words), "in [[ ]], which evaluates it", "write [ ]")
+        elif name == "shift" or (name == "set" and any(_is_operand(word) for word in arguments)):
+            self._replace_list()
+        self.check_interpreters(words)
+
+    def _check_operators(self, name: str, arguments: Sequence[_Word]) -> None:
+        """Refuse an operand whose operator comes from a field: ``-v`` evaluates it in some shells."""
+        if name == "printf":
+            arguments = arguments[:2]
+        for before, word in pairwise(arguments):
+            if before.literal == "-v" or before.literal.startswith(_FIELD):
+                what = f"as an argument of `{name}` after an option that may evaluate it"
+                self._refuse(word.fields, what, "write the option or the format as fixed text")
+
+    def _replace_list(self) -> None:
+        self._replaces_list = True
+        self._refuse(self._loop_lists, *_REPLACED, Scope.LISTS)
+
+    def check_interpreters(self, words: Sequence[_Word]) -> None:
+        """Refuse fields in the program text that a command passes to an interpreter."""
+        skipped = list(dropwhile(_is_runner_word, words))
+        name = _base_name(skipped[0]) if skipped else ""
+        if name in _REMOTE_SHELLS:
+            self._refuse(_fields(skipped[1:]), f"in text that `{name}` passes to a shell", _AS_INPUT)
+        elif name in _FILTERS and (program := _first_operand(skipped[1:])) is not None:
+            self._refuse(program.fields, f"in the program text of `{name}`", _AS_DATA, Scope.DATA)
+        skip = 0
+        for at, word in enumerate(words):
+            name = _base_name(word)
+            if at < skip:
+                continue
+            if name in _SHELLS:
+                skip = at + 1 + self._check_shell(name, words[at + 1 :])
+            elif options := _LANGUAGES.get(name.rstrip("0123456789.")):
+                for option, code in pairwise(words[at + 1 :]):
+                    if option.literal in options:
+                        self._refuse(code.fields, f"in the program text of `{name}`", _AS_DATA, Scope.DATA)
+
+    def _check_shell(self, name: str, arguments: Sequence[_Word]) -> int:
+        """Refuse fields in the text of ``sh -c TEXT NAME``; return the number of words up to NAME."""
+        has_text = False
+        for count, word in enumerate(arguments, start=1):
+            if word.literal[:1] not in ("-", "+"):
+                if has_text:
+                    self._refuse(word.fields, f"in text for another shell, `{name} -c`", _AS_ARGUMENT)
+                elif word.literal[:1] == _FIELD:
+                    what = f"as the first argument of `{name}`, which may be an option"
+                    self._refuse(word.fields, what, f"write `{name} -- {{name}}`", Scope.DATA)
+                return count + 1
+            if word.literal == "--" and not has_text:
+                return count
+            has_text = has_text or ("c" in word.literal and not word.literal.startswith("--"))
+        return len(arguments)
+
+
+_SHELLS = ("sh", "bash", "dash", "ash", "ksh", "mksh", "zsh", "fish", "csh", "tcsh")
+_REMOTE_SHELLS = ("ssh", "rsh", "pdsh", "clush", "su", "runuser", "parallel", "watch")
+"""Programs that pass their arguments to a shell."""
+_FILTERS = ("awk", "gawk", "mawk", "nawk", "sed")
+"""Programs whose first operand is program text."""
+_LANGUAGES = {
+    "python": ("-c",),
+    "perl": ("-e", "-E", "-ne", "-pe"),
+    "ruby": ("-e",),
+    "node": ("-e", "-p"),
+    "php": ("-r",),
+    "Rscript": ("-e",),
+    "julia": ("-e", "-E"),
+    "lua": ("-e",),
+}
+"""Interpreters and their options that take program text."""
+_RUNNERS = ("command", "builtin", "exec", "env", "nohup", "nice", "sudo", "timeout", "time")
+"""Programs and builtins that run the command in their arguments."""
+_CODE_BUILTINS = ("eval", "trap", "alias", "let", "declare", "typeset", "fc")
+_NAME_BUILTINS = ("unset", "read", "getopts", "mapfile", "readarray")
+"""Builtins whose arguments are names of variables; bash evaluates subscripts in them."""
+_DECLARATIONS = ("export", "readonly", "local")
+_OPERATOR_BUILTINS = ("[", "test", "printf", "wait")
+_WRITE_NAME = "write the name of the variable itself"
+_AS_ARGUMENT = "pass it as an argument: sh -c '... \"$1\"' sh {name}"
+_AS_INPUT = "pass it as input: printf '%s\\n' {name} | ssh HOST 'read -r value; ...'"
+_AS_DATA = "pass it as an argument or in a variable, such as `awk -v value={name}`"
+_REPLACED = (
+    "as a list where `set` or `shift` may have replaced it",
+    'use it before them, or use "$@" after `set -- {name}`',
+)
+
+
+def _is_escaped(text: str, at: int) -> bool:
+    """Return whether the character is preceded by an odd number of backslashes."""
+    before = text[:at]
+    return (len(before) - len(before.rstrip("\\"))) % 2 == 1
+
+
+def _is_assignment(word: _Word) -> bool:
+    return _ASSIGNMENT.match(word.literal) is not None
+
+
+def _is_operand(word: _Word) -> bool:
+    return word.literal == "--" or word.literal[:1] not in ("-", "+")
+
+
+def _is_runner_word(word: _Word) -> bool:
+    """Return whether a word may precede the command that a runner such as ``timeout 5`` runs."""
+    return word.literal in _RUNNERS or word.literal[:1] in ("-", *"0123456789") or "=" in word.literal
+
+
+def _base_name(word: _Word) -> str:
+    return posixpath.basename(word.literal)
+
+
+def _fields(words: Sequence[_Word]) -> list[int]:
+    return [index for word in words for index in word.fields]
+
+
+def _first_operand(arguments: Sequence[_Word]) -> _Word | None:
+    """Return the first word that is no option; None if an option provides the program text."""
+    skips = False
+    for word in arguments:
+        if skips:
+            skips = False
+        elif word.literal[:1] != "-":
+            return word
+        elif word.literal in ("-f", "-e"):
+            return None
+        else:
+            skips = word.literal in ("-v", "-F")
+    return None
+
+
+@functools.lru_cache(maxsize=4096)
+def check_program_words(words: tuple[str, ...]) -> tuple[ShellRefusal, ...]:
+    """Return the refused fields of a command that runs without a shell: those in text for an interpreter."""
+    scanner, names, read = _Scanner(""), list[str](), list[_Word]()
+    for word in words:
+        source = _Source(split_template(word))
+        first = len(names)
+        names += [name for name, _ in source.fields]
+        read.append(_Word(source.scanned, tuple(range(first, len(names)))))
+    scanner.check_interpreters(read)
+    return tuple(
+        ShellRefusal(
+            name=names[index],
+            what=what,
+            advice=_with_name(advice, names[index]),
+            line=0,
+            column=0,
+            scope=scope,
+        )
+        for index, what, advice, scope in scanner.refused
+    )
+
+
+def _with_name(advice: str, name: str) -> str:
+    return advice.replace("{name}", f"{{{name}}}")

@@ -1,0 +1,54 @@
+"""Commands with fields that a shell would not expand safely are refused with place, rule and advice."""
+
+from __future__ import annotations
+
+import pytest
+
+from workflow.workflow_texts import messages_of, problems_in
+
+TASK = "params: {{x: 1, xs: [1, 2]}}\ntasks:\n  a:\n    {}"
+
+
+def test_problem_has_the_location_of_the_key_and_the_position_in_the_text():
+    text = TASK.format("command: |\n      echo a \\\n      # {x}\n")
+    (problem,) = problems_in(text)
+    assert (problem.location.line, problem.path) == (5, ("tasks", "a", "command"))
+    assert problem.what == "{x} stands in a comment (line 2, column 3 of the text)"
+    assert problem.rule
+    assert problem.advice == "remove the comment, or write the name without braces"
+
+
+@pytest.mark.parametrize("key", ["prolog", "wrapper", "epilog"])
+def test_texts_around_a_command_are_checked(key):
+    (message,) = messages_of(TASK.format(f"command: a\n    {key}: eval {{x}}"))
+    assert "`eval`" in message
+
+
+def test_arguments_are_part_of_the_line():
+    assert messages_of(TASK.format("command: 'sh -c'\n    arguments: ['echo \"$1\"', sh, '{x}']")) == []
+    (message,) = messages_of(TASK.format("command: 'sh -c'\n    arguments: ['echo {x}']"))
+    assert "in text for another shell" in message
+
+
+def test_parameter_that_is_a_list_is_refused_in_a_function():
+    assert messages_of(TASK.format("command: 'f() {{ a {x}; }}; f'")) == []
+    (message,) = messages_of(TASK.format("command: 'f() {{ a {xs}; }}; f'"))
+    assert "as a list in a function" in message
+
+
+def test_parameters_are_accepted_in_program_text_and_results_are_not():
+    command = "command: 'awk \"{{{{print {}}}}}\" f'"
+    assert messages_of(TASK.format(command.format("{x}"))) == []
+    (message,) = messages_of(TASK.format(command.format("{a.result.v}")))
+    assert "in the program text of `awk`" in message
+
+
+@pytest.mark.parametrize(
+    "field", ["{x:raw}", "{inputs:raw}", "{task:raw}", "{a.exit_code:raw}", "{machine.name:raw}"]
+)
+def test_raw_fields_of_the_user_are_accepted(field):
+    assert messages_of(TASK.format(f"command: sh -c 'echo {field}'\n    inputs: [f]")) == []
+
+
+def test_every_problem_of_a_command_is_reported():
+    assert len(messages_of(TASK.format("command: |\n      # {x}\n      eval {x} `a {x}`\n"))) == 3

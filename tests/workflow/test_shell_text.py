@@ -1,0 +1,252 @@
+"""Places of fields in shell commands, and the places that are refused."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weft.workflow.shell_text import (
+    FieldPlace,
+    Scope,
+    ShellField,
+    check_program_words,
+    expansion,
+    split_shell_text,
+)
+
+WORD, ONE, QUOTED, SINGLE, NUMBER = FieldPlace
+
+
+def places_of(text):
+    return [piece.place for piece in split_shell_text(text).pieces if isinstance(piece, ShellField)]
+
+
+def refused(text, scope=Scope.ALL):
+    return [found for found in split_shell_text(text).refusals if found.scope is scope]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a {x} '{x}' \"{x}\" {x}", [WORD, SINGLE, QUOTED, WORD]),
+        ("awk '{print $1}' {x}", [WORD]),
+        ("echo it\\'s {x}", [WORD]),
+        ('echo "a \\" {x}"', [QUOTED]),
+        ("echo 'a\\' {x}", [WORD]),
+        ("echo '\\{x}'", [SINGLE]),
+        ("echo \\\\{x}", [WORD]),
+        ("echo \\\n{x} \\\\\n{x}", [WORD, WORD]),
+        ("echo $(f {x} '{x}') {x}", [WORD, SINGLE, WORD]),
+        ('echo "$(f {x} "{x}") {x}"', [WORD, QUOTED, QUOTED]),
+        ("echo `f` {x}", [WORD]),
+        ("echo $(( {x} + (1 << {x}) )) {x}", [NUMBER, NUMBER, WORD]),
+        ('echo "$(( {x} ))"', [NUMBER]),
+        ("cat {x} <<EOF\nit's {x} \"{x}\n\\$ $({x} '{x}')\nEOF\n{x}", [WORD, QUOTED, QUOTED, WORD, SINGLE, WORD]),
+        ("cat <<A <<-B {x}\n{x}\nA\n\t{x}\n\tB\n{x}", [WORD, QUOTED, QUOTED, WORD]),
+        ("cat <<'A' > {x}\nit's\nA\n'{x}'", [ONE, SINGLE]),
+        ("a#it {x}", [WORD]),
+        ("a # it's\nb {x}", [WORD]),
+        ("a \\\n# it's\nb {x}", [WORD]),
+        ("a\\\n#it {x}", [WORD]),
+        ("(cd d; a {x})# it's\n b '{x}'", [WORD, SINGLE]),
+        ("case {x} in a) b {x};; ({x}|'{x}') c;; esac", [ONE, WORD, ONE, SINGLE]),
+        ('"$(case {x} in a) b {x} # )\n;; esac)" {x}', [ONE, WORD, WORD]),
+        ("case a in esac; b {x}", [WORD]),
+        ("if a {x}; then b {x}; elif c; then d; else {x}; fi", [WORD, WORD, WORD]),
+        ("while read -r l; do echo {x}; done < {x}", [WORD, ONE]),
+        ("for f in {x} b; do c {x}; done; for f do {x}; done", [WORD, WORD, WORD]),
+        ("{{ a {x}; }} > {x}", [WORD, ONE]),
+        ("f() {{ a {x}; }}; f {x}", [WORD, WORD]),
+        ("a={x} b='{x}' c {x} d={x} >> {x} 2>&1 2> {x}", [ONE, SINGLE, WORD, WORD, ONE, ONE]),
+        ("export A={x}; local B=\"{x}\"", [WORD, QUOTED]),
+        ("echo ${HOME} ${a:-'}'} ${#a} $# $$ $1 {x}", [WORD]),
+        ("echo \"${a:-b}\" '{{{x}}}' {x}", [SINGLE, WORD]),
+        ("! a {x} && b {x} || c | d {x} & e", [WORD, WORD, WORD]),
+        ("sh -c 'echo \"$1\"' sh {x}; sh {x}", [WORD, WORD]),
+        ("set -- {x}; shift; echo \"{x}\"", [WORD, QUOTED]),
+        ("[ {x} = {x} ] && test -n {x} && [ {x} -eq 1 ]", [WORD, WORD, WORD, WORD]),
+        ("printf '%s {x}' {x} {x}", [SINGLE, WORD, WORD]),
+        ("echo case {x} in a 2>/dev/null", [WORD]),
+    ],
+)  # fmt: skip
+def test_place_depends_on_the_surrounding_text(text, expected):
+    assert refused(text) == []
+    assert places_of(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("a # {x}", "in a comment"),
+        ("a \\\n# {x}\nb", "in a comment"),
+        ("(a)# {x}", "in a comment"),
+        ("case a in a)# {x}\n;; esac", "in a comment"),
+        ("a;# {x}", "in a comment"),
+        ("echo \\{x}", "after a backslash"),
+        ('echo "\\{x}"', "after a backslash"),
+        ("cat <<E\n\\{x}\nE", "after a backslash"),
+        ("echo $\\\n{x}", "after $"),
+        ("echo `f {x}`", "in backquotes"),
+        ('echo "`f {x}`"', "in backquotes"),
+        ("cat <<'E'\n{x}\nE", "here-document with a quoted end mark"),
+        ("cat <<\\E\n{x}\nE", "here-document with a quoted end mark"),
+        ("sh <<E\n{x}\nE", "here-document that a shell reads"),
+        ("ssh host <<E\n{x}\nE", "here-document that a shell reads"),
+        ("sh -c 'echo {x}'", "in text for another shell, `sh -c`"),
+        ('env A=1 /bin/bash -xec "echo {x}"', "in text for another shell, `bash -c`"),
+        ("mpirun -n 4 sh -c {x}", "in text for another shell"),
+        ("sh -c a sh | dash -c -e {x}", "in text for another shell"),
+        ("ssh host ls {x}", "in text that `ssh` passes to a shell"),
+        ("timeout 5 ssh -p 22 {x}", "in text that `ssh` passes to a shell"),
+        ("eval echo {x}", "as an argument of `eval`"),
+        ("command e'va'l {x}", "as an argument of `eval`"),
+        ("trap 'rm {x}' EXIT", "as an argument of `trap`"),
+        ("let a={x}", "as an argument of `let`"),
+        ("unset {x}", "as a name in an argument of `unset`"),
+        ("read {x}", "as a name in an argument of `read`"),
+        ("export {x}=1", "as a name in an argument of `export`"),
+        ("[[ {x} -eq 1 ]]", "in [[ ]]"),
+        ("[[ -n a && {x} -eq 1 ]]", "in [[ ]]"),
+        ("[ -v {x} ]", "after an option that may evaluate it"),
+        ("[ {x} {y} ]", "after an option that may evaluate it"),
+        ("printf {x} {y}", "after an option that may evaluate it"),
+        ("{x}=1", "on the left side of an assignment"),
+        ("a{x}+=1", "on the left side of an assignment"),
+        ("a[{x}]=1", "on the left side of an assignment"),
+        ("for {x} in a; do b; done", "as the name of a variable"),
+        ("{x}() {{ a; }}", "as the name of a function"),
+        ("echo ${a:-{x}}", "inside ${...}"),
+        ("echo ${a:-'}'{x}}", "inside ${...}"),
+        ("echo $'{x}'", "in $'...'"),
+        ('echo $"{x}"', 'in $"..."'),
+        ("echo '{x}", "the quote ' is not closed"),
+        ('echo "{x}', 'the quote " is not closed'),
+        ("(a {x}", "')' is missing"),
+        ("a {x})", "stands without"),
+        ("if a; then {x}", "'fi' is missing"),
+        ("echo $(a {x}", "')' is missing"),
+        ("$((f); g) {x}", "is not closed by '))'"),
+        ("((i = {x}))", "some shells read '((' as arithmetic"),
+        ("echo $[{x}]", "some shells read '$['"),
+        ("a=({x})", "arrays are not portable"),
+        ("cat <(a {x})", "stands after a word"),
+        ("cat <<E\n{x}", "has no line 'E'"),
+        ("cat <<E {x}", "a here-document has no text"),
+        ("cat <<E \"a\n\" {x}\nE\n", "begins inside quotes"),
+        ("cat <<{x}\n{x}\n", "must be a fixed word"),
+        ("echo $'a\\'b' {x}", "shells differ"),
+        ("echo \"${a:-'}\" {x}", "shells differ"),
+        ("echo \x00 {x}", "a control character"),
+        ("( " * 100 + "a {x}", "nested"),
+    ],
+)  # fmt: skip
+def test_field_at_an_unsafe_place_is_refused(text, why):
+    found = refused(text)
+    assert found
+    assert any(why in f"{each.what} {each.advice}" for each in found), found
+    assert all(each.advice or not each.name for each in found)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "f() {{ a {x}; }}",
+        "function f {{ a {x}; }}",
+        "set -- a; b {x}",
+        "shift; b {x}",
+        "while a; do b {x}; shift; done",
+    ],
+)
+def test_list_is_refused_where_the_positional_parameters_are_others(text):
+    assert refused(text) == []
+    assert [each.name for each in refused(text, Scope.LISTS)] == ["x"]
+
+
+@pytest.mark.parametrize(
+    "text", ['set -- {x}; a "$@"', "set -e; a {x}", "for f in {x}; do shift; done", "a '{x}'; set -- b"]
+)
+def test_list_is_accepted_before_the_positional_parameters_change(text):
+    assert split_shell_text(text).refusals == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "awk '{{print {x}}}' f",
+        "sed s/a/{x}/ f",
+        "python3.11 -c 'print({x})'",
+        'perl -ne "{x}"',
+        "sh {x} a",
+        "bash {x}",
+    ],
+)
+def test_data_is_refused_in_program_text(text):
+    assert refused(text) == []
+    assert [each.name for each in refused(text, Scope.DATA)] == ["x"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "awk -v a={x} '{{print a}}' {x}",
+        "sed -f script {x}",
+        "python a.py {x}",
+        "sh -- {x}",
+    ],
+)
+def test_data_is_accepted_in_arguments_of_interpreters(text):
+    assert split_shell_text(text).refusals == ()
+
+
+@pytest.mark.parametrize(
+    ("words", "scopes"),
+    [
+        (("sh", "-c", "echo {x}"), [Scope.ALL]),
+        (("/bin/bash", "-lc", "echo", "{x}"), []),
+        (("sh", "-c", 'echo "$1"', "sh", "{x}"), []),
+        (("ssh", "host", "{x}"), [Scope.ALL]),
+        (("python3", "-c", "print({x})"), [Scope.DATA]),
+        (("python3", "-c", "print()", "{x}"), []),
+        (("echo", "eval", "{x}"), []),
+    ],
+)
+def test_fields_in_text_for_interpreters_are_refused_in_commands_without_a_shell(words, scopes):
+    assert [each.scope for each in check_program_words(words)] == scopes
+
+
+def test_refusal_has_the_position_of_the_field_in_the_text():
+    (found,) = refused("awk '{{a}}' b\n  # {{c}} {x}")
+    assert (found.name, found.line, found.column) == ("x", 2, 11)
+    (whole,) = refused("{{a}}\n 'b {x}")
+    assert (whole.name, whole.line, whole.column) == ("", 2, 2)
+
+
+def test_text_without_fields_is_not_checked():
+    split = split_shell_text("echo '{{a}} `")
+    assert split.pieces == ("echo '{a} `",)
+    assert split.refusals == ()
+
+
+def test_raw_field_is_not_checked():
+    assert split_shell_text("sh -c '{x:raw}' # {x:raw}").refusals == ()
+
+
+@pytest.mark.parametrize(
+    ("place", "text"),
+    [
+        (WORD, '"${V}"'),
+        (ONE, '"${V}"'),
+        (QUOTED, "${V}"),
+        (SINGLE, "'\"${V}\"'"),
+        (NUMBER, "(${V:-0})"),
+    ],
+)
+def test_expansion_of_a_variable_depends_on_the_place(place, text):
+    assert expansion(place, "V") == text
+
+
+@given(st.text(alphabet="ab{}x'\"`$()<>E\n\\ #;&|=[]!", max_size=40))
+def test_any_text_is_split_or_refused(text):
+    split = split_shell_text(f"{text} {{x}}")
+    assert split.refusals or len([each for each in split.pieces if isinstance(each, ShellField)]) >= 1
