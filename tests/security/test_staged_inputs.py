@@ -12,6 +12,9 @@ from typing import Any
 import pytest
 
 from security.hostile_project import Place
+from weft.backends.attempt import external_files, staging
+from weft.backends.attempt.digests import DIGESTS
+from weft.backends.attempt.safe_paths import OpenEntry, Parts
 
 _ATTACK = """
 import os
@@ -84,22 +87,23 @@ def _attacks(place: Place) -> dict[str, Any]:
 
 
 def _look(*folders: Path) -> dict[str, tuple[object, ...]]:
-    """Return content, permissions, time and inode of all files in these folders, without the database."""
+    """Return content, permissions, time and inode of all files that belong to the user or to the first run."""
     found = {}
     for path in sorted(path for folder in folders for path in folder.rglob("*")):
-        if path.is_file() and not path.is_symlink() and "weft.db" not in path.name and path.name != "lock":
-            status = path.stat()
-            found[str(path)] = (path.read_bytes(), status.st_mode, status.st_mtime_ns, status.st_ino)
+        # Runners and the engine write their own files.
+        if path.is_symlink() or not path.is_file() or path.match(".weft/*") or "runners" in path.parts:
+            continue
+        status = path.stat()
+        found[str(path)] = (path.read_bytes(), status.st_mode, status.st_mtime_ns, status.st_ino)
     return found
 
 
-@pytest.fixture(scope="module")
-def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Place, dict[str, Any]]]:
-    """Return a project after the attacks, which reuse products of an earlier run, and its files before."""
-    place = Place(tmp_path_factory.mktemp("staged"))
+def _attack(folder: Path) -> tuple[Place, dict[str, tuple[object, ...]]]:
+    """Run the victims, then the attacks, which reuse their products; return the files before the attacks."""
+    place = Place(folder)
     project = place.project
-    for folder in ("data/deep", "words"):
-        (project / folder).mkdir(parents=True)
+    for name in ("data/deep", "words"):
+        (project / name).mkdir(parents=True)
     for name in ("seed", "data/seed", "data/deep/seed", "words/script.sh"):
         (project / name).write_text(f"{name}\n")
     (project / "data" / "seed.gz").write_bytes(gzip.compress(b"packed\n"))
@@ -108,8 +112,21 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Place, 
     assert place.run(_VICTIMS).completed, place.ends()
     (project / "flow.yaml").unlink()
     before = _look(project, place.outside)
-    ran = place.run({**_VICTIMS, **_attacks(place)})
-    assert ran.completed, place.ends()
+    place.run({**_VICTIMS, **_attacks(place)})
+    return place, before
+
+
+def _changed(place: Place, before: dict[str, tuple[object, ...]]) -> list[str]:
+    after = _look(place.project, place.outside)
+    return [name for name in before if after.get(name) != before[name]]
+
+
+@pytest.fixture(scope="module")
+def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Place, dict[str, Any]]]:
+    """Return a project after the attacks, and its files before."""
+    place, before = _attack(tmp_path_factory.mktemp("staged"))
+    assert place.ran is not None
+    assert place.ran.completed, place.ends()
     assert place.ends()["make"].text == "reused from execution 1"
     yield place, before
     place.assert_nothing_touched()
@@ -125,9 +142,30 @@ def test_no_file_of_the_user_or_of_an_earlier_run_has_changed(
     attacked: tuple[Place, dict[str, Any]],
 ) -> None:
     place, before = attacked
-    after = _look(place.project, place.outside)
     assert len(before) > 10
-    assert {name: after.get(name) for name in before} == before
+    assert _changed(place, before) == []
+
+
+def test_hard_links_in_place_of_copies_are_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With links as weft once made them, the same attacks change files of the user and of the first run."""
+
+    copy = staging.copy_file
+
+    def link(found: OpenEntry, source: str, root: Path, parts: Parts, **named: Any) -> tuple[int, str]:
+        digest, target = DIGESTS.of_entry(found, source), root.joinpath(*parts)
+        if target.exists() or "cache" in root.parts:
+            return copy(found, source, root, parts, **named)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.hardlink_to(Path(f"/proc/self/fd/{found.fd}").readlink())
+        return 0, digest
+
+    monkeypatch.setattr(staging, "copy_file", link)
+    monkeypatch.setattr(external_files, "copy_file", link)
+    place, before = _attack(tmp_path)
+    changed = "\n".join(_changed(place, before))
+    assert "/outside/canary" in changed
+    assert "/project/seed" in changed
+    assert "/.weft/sandbox/" in changed
 
 
 def test_cache_and_checkpoint_have_not_changed(attacked: tuple[Place, dict[str, Any]]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 
 from security.hostile_project import Place
 from weft.api.run import RunResult, run
+from weft.backends.attempt import digests
+from weft.backends.attempt.digests import FileVersion
 
 OLD_NS = 1_500_000_000_000_000_000
 FORMS: dict[str, Any] = {
@@ -51,24 +54,44 @@ def execute(place: Place, **options: Any) -> RunResult:
     return place.ran
 
 
-@pytest.mark.parametrize("fresh", [False, True])
-@pytest.mark.parametrize("how", ["write", "replace"])
-def test_changed_input_of_the_same_size_and_time_is_used(place: Place, how: str, fresh: bool) -> None:
+NAMES = [f"out.{number}" for number in range(len(FORMS))]
+
+
+def run_twice(place: Place, how: str, **options: Any) -> dict[str, str]:
+    """Run a task for each form of input, change the inputs and run them again; return what they have read."""
     write(place.project, "one\n", how)
     show = "cat {inputs}/seed 2> /dev/null || cat {inputs}"
     tasks = {
-        f"t{number}": {"command": f"({show}) > out.{number}", "inputs": [form], "outputs": [f"out.{number}"]}
-        for number, form in enumerate(FORMS.values())
+        f"t{number}": {"command": f"({show}) > {name}", "inputs": [form], "outputs": [name]}
+        for number, (form, name) in enumerate(zip(FORMS.values(), NAMES, strict=True))
     }
     assert place.run(tasks).completed, place.ends()
-    names = [f"out.{number}" for number in range(len(FORMS))]
-    assert {place.made(name) for name in names} == {"one\n"}
+    assert {place.made(name) for name in NAMES} == {"one\n"}
     write(place.project, "two\n", how)
-    assert execute(place, fresh=fresh).completed
-    found = {form: place.made(name) for form, name in zip(FORMS, names, strict=True)}
-    assert found == dict.fromkeys(FORMS, "two\n")
+    assert execute(place, **options).completed
+    return {form: place.made(name) for form, name in zip(FORMS, NAMES, strict=True)}
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+@pytest.mark.parametrize("how", ["write", "replace"])
+def test_changed_input_of_the_same_size_and_time_is_used(place: Place, how: str, fresh: bool) -> None:
+    assert run_twice(place, how, fresh=fresh) == dict.fromkeys(FORMS, "two\n")
     assert execute(place).completed, "unchanged inputs are reused"
     assert all(end.text == "reused from execution 2" for end in place.ends().values())
+
+
+def test_cache_that_believes_size_and_time_is_noticed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the rule that weft once had, the same change of the inputs goes unnoticed."""
+    settled = digests.file_version
+
+    def believe(status: os.stat_result, *, settled_then: bool | None = None) -> FileVersion:
+        del settled_then
+        return replace(settled(status), inode=1, changed_ns=1, settled=True)
+
+    monkeypatch.setattr(digests, "file_version", believe)
+    monkeypatch.setattr(digests, "_key", lambda status: (status.st_size, status.st_mtime_ns))
+    monkeypatch.setattr(digests, "is_settled", lambda *_: True)
+    assert "one\n" in run_twice(place, "write").values()
 
 
 @pytest.mark.parametrize("how", ["write", "replace"])
