@@ -99,6 +99,7 @@ def test_answered_request_is_on_disk(tmp_path):
 name: two
 tasks:
   a: {{command: "touch {begun}; sleep 60"}}
+  b: {{command: "true", after: [a]}}
 """
     )
     engine = subprocess.Popen(
@@ -109,10 +110,11 @@ tasks:
         while not begun.exists():
             assert time.monotonic() < until_s
             time.sleep(0.02)
-        done = weft(tmp_path, "cancel", SYNC_LOG=log)
+        done = weft(tmp_path, "hold", "b", SYNC_LOG=log)
         assert done.returncode == 0, done.stderr
-        assert any(line.endswith("weft.db-wal") for line in log.read_text().splitlines())
-        assert engine.wait(PATIENCE_S) != 0
+        synced = [line for line in log.read_text().splitlines() if line.endswith("weft.db-wal")]
+        assert len(synced) == 2, "once when the request is written, once when the answer is read"
     finally:
+        weft(tmp_path, "cancel")
         engine.kill()
         engine.wait()
