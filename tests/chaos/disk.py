@@ -211,7 +211,7 @@ class Image:
         if self._loss == "none":
             yield from changes
             return
-        rnd = random.Random(f"{self._salt} {changes[0].inode}")  # the same at every reading
+        rnd = random.Random(f"{self._salt} {changes[0].sequence}")  # the same at every reading
         if self._loss == "tail":
             yield from changes[: rnd.randint(0, len(changes))]
             return

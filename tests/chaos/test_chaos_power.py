@@ -8,19 +8,42 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from chaos.disk import MODELS, RecordedDisk
+from chaos.disk import LOSSES, MODELS, RecordedDisk
 from chaos.engines import Stable
 from chaos.power import RecordedRun
-from chaos.scene import Outcome
+from chaos.scene import EVERYTHING, Outcome, Scene
 from chaos.shim import Control
 from chaos.trace import read_trace
 
+POINTS = 1000
+"""Points of the larger run that are judged."""
 _RESUMED = 6
+
+
+def test_every_point_of_a_small_run(recorded_small: RecordedRun) -> None:
+    disk, found = recorded_small.disk, Counter[str]()
+    assert disk.last > 100
+    for cut in range(1, disk.last + 1):
+        for model in MODELS:
+            for loss in LOSSES:
+                image = disk.image(cut, f"{cut} {model} {loss}", model=model, loss=loss)
+                found.update(recorded_small.judge(image))
+    assert found == {}
+
+
+def test_random_points_of_a_larger_run(preloaded: Stable, tmp_path: Path) -> None:
+    recorded = RecordedRun(Scene(tmp_path / "scene", preloaded, EVERYTHING))
+    rnd, found = random.Random(3), Counter[str]()
+    for number in range(POINTS):
+        cut, model = rnd.randint(1, recorded.disk.last), rnd.choice(MODELS)
+        found.update(recorded.judge(recorded.disk.image(cut, number, model=model)))
+    assert found == {}
 
 
 def test_run_is_resumed_after_a_power_cut(
@@ -76,7 +99,7 @@ def _record(folder: Path, script: str) -> RecordedDisk:
 
 def _contents(disk: RecordedDisk, path: Path, model: str) -> Iterator[bytes | None]:
     """Yield what a file may contain at the end."""
-    for seed in range(60):
+    for seed in range(150):
         yield disk.image(disk.last, seed, model=model).read(path)
 
 
