@@ -9,24 +9,26 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
+from typing import Self
 
 from weft.backends.attempt.safe_paths import (
     FileDescriptor,
     Parts,
+    open_directory,
     open_entry,
     open_root,
     reopen_for_reading,
     split_name,
     staging_errors,
 )
-from weft.backends.attempt.trees import walk_tree
+from weft.backends.attempt.trees import open_tree_file, walk_tree
 
 SYNC_VARIABLE = "WEFT_SYNC"
 """Environment variable; ``off`` disables all syncs, to measure their cost. A power cut then loses data."""
 
 _THREADS = 8
+_MOST_OPEN = 64
 _PROBLEM = "cannot be synced to the disk"
 
 
@@ -42,47 +44,82 @@ def sync_directory(path: str | Path) -> None:
         os.fsync(directory)
 
 
-def sync_files(root: Path, names: Iterable[str], *, above: Sequence[Path] = ()) -> None:
-    """Sync files and directories below a root, with their content and the directories that lead to them.
+def sync_files(root: Path, names: Iterable[str], *, above: Sequence[Path] = (), content: bool = True) -> None:
+    """Sync files and directories below a root, with the directories that lead to them.
 
-    ``above`` are directories above the root whose entries are synced, too, if they may be read. Raises
-    StagingProblem.
+    ``above`` are directories above the root whose entries are synced, too, if they may be read. ``content``:
+    everything in a directory is synced with it. Raises StagingProblem.
     """
     if not is_sync_enabled():
         return
-    found: dict[Parts, None] = {}
-    for name in names:
-        for parts in _find_entries(root, split_name(name)):
-            found |= {parts[:depth]: None for depth in range(len(parts) + 1)}
-    work = [partial(_sync_entry, root, parts) for parts in found]
-    work += [partial(_sync_entry, folder, ()) for folder in above if os.access(folder, os.R_OK)]
-    # Imported on first use: most commands sync no files.
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(max_workers=min(len(work), _THREADS), thread_name_prefix="sync") as pool:
-        for done in [pool.submit(each) for each in work]:
-            done.result()
+    done: set[Parts] = set()
+    with _Syncs() as syncs:
+        for name in names:
+            for parts, fd in _open_entries(root, split_name(name), done, content):
+                syncs.add(fd, "/".join(parts) or str(root))
+        for folder in above:
+            if os.access(folder, os.R_OK):
+                syncs.add(open_root(folder, listing=True), str(folder))
 
 
-def _find_entries(root: Path, parts: Parts) -> Iterator[Parts]:
-    """Yield the locations of an entry and of everything in it."""
+def _open_entries(root: Path, parts: Parts, done: set[Parts], content: bool) -> Iterator[tuple[Parts, int]]:
+    """Open an entry, what leads to it and what is in it, without those that are ``done``; add them to it."""
     with open_entry(root, parts) as found:
         top, is_directory = found.parts, found.is_directory
-    yield top
-    if is_directory:
-        yield from (entry.location for _, entry in walk_tree(root, top) if not entry.link)
+        leading = [top[:depth] for depth in range(len(top))]
+        for each in (each for each in leading if each not in done):
+            done.add(each)
+            yield each, _enter(root, each)
+        if top not in done:
+            done.add(top)
+            yield top, reopen_for_reading(found, "/".join(top))
+    for directory, entry in walk_tree(root, top) if content and is_directory else ():
+        if entry.link or entry.location in done:
+            continue
+        done.add(entry.location)
+        if entry.is_directory:
+            yield entry.location, _enter(root, entry.location)
+        else:
+            with open_tree_file(root, directory, entry) as file:
+                yield entry.location, reopen_for_reading(file, "/".join(entry.location))
 
 
-def _sync_entry(root: Path, parts: Parts) -> None:
-    with (
-        FileDescriptor(_open_to_sync(root, parts)) as fd,
-        staging_errors(_PROBLEM, "/".join(parts) or str(root)),
-    ):
+def _enter(root: Path, parts: Parts) -> int:
+    with open_directory(root, parts) as directory:
+        return os.dup(directory)
+
+
+class _Syncs:
+    """Context manager that syncs and closes open files, many at the same moment; raises StagingProblem."""
+
+    def __init__(self) -> None:
+        self._open: list[tuple[int, str]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None:
+            self._sync()
+        while self._open:
+            os.close(self._open.pop()[0])
+
+    def add(self, fd: int, name: str) -> None:
+        """Sync and close a file, now or later."""
+        self._open.append((fd, name))
+        if len(self._open) >= _MOST_OPEN:
+            self._sync()
+
+    def _sync(self) -> None:
+        # Imported on first use: most commands sync no files.
+        from concurrent.futures import ThreadPoolExecutor
+
+        batch, self._open = self._open, []
+        with ThreadPoolExecutor(max_workers=_THREADS, thread_name_prefix="sync") as pool:
+            for done in [pool.submit(_sync_and_close, *each) for each in batch]:
+                done.result()
+
+
+def _sync_and_close(fd: int, name: str) -> None:
+    with FileDescriptor(fd), staging_errors(_PROBLEM, name):
         os.fsync(fd)
-
-
-def _open_to_sync(root: Path, parts: Parts) -> int:
-    if not parts:
-        return open_root(root, listing=True)
-    with open_entry(root, parts) as found:
-        return reopen_for_reading(found, "/".join(parts))

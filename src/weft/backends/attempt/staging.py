@@ -139,7 +139,7 @@ def clone_or_copy(
         else:
             raise wrong_kind("cannot be staged", source, found.status)
     if synced:
-        sync_files(target_root, [name])
+        sync_files(target_root, [name], content=False)
     return copied_bytes
 
 
@@ -222,6 +222,8 @@ class _TreeCopy:
                 sync_files(self.root, ["/".join(temporary)])
             if not self._is_moved(temporary):
                 self._merge(temporary, entries)
+                if self.synced:
+                    sync_files(self.root, ["/".join(self.parts)])
         finally:
             remove_tree(self.root, "/".join(temporary))
         return copied_bytes
