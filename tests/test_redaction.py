@@ -103,7 +103,7 @@ def test_declared_values_are_hidden_in_every_form() -> None:
     assert redact("value x1 is too short") == "value x1 is too short"
 
 
-@given(st.text(), st.text(min_size=6))
+@given(st.text(), st.text(min_size=4))
 def test_a_declared_value_never_remains(around: str, value: str) -> None:
     redaction._declared = redaction._DeclaredValues()
     hide_values([value])

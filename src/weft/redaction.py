@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from urllib.parse import quote, quote_plus
 
 HIDDEN = "***"
-_SHORTEST = 6
+_SHORTEST = 4
 """Values below this length are not searched in texts: every number and word would be replaced."""
 
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://(?:[^\s\"'<>\\|`]|\\u0026)+", re.IGNORECASE)
