@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 from patience import PATIENCE_S
 from planning_examples import instance
 from weft.backends import BACKENDS
-from weft.backends.backend import ProjectContext
+from weft.backends.backend import ProjectContext, RecoveredAttempt
 from weft.backends.layout import ProjectLayout
 from weft.engine import messages as cm
 from weft.engine import messages as ev
@@ -41,6 +42,8 @@ class BackendProject:
         self.kind = kind
         self.make = backend or BACKENDS.load(kind)
         self.attempts = {}
+        self.nonces = {}
+        """By attempt: its nonce, as the journal has it; a test removes it to lose the tail of the journal."""
         self.open()
 
     def open(self):
@@ -48,7 +51,12 @@ class BackendProject:
         self.backend = self.make(
             ProjectContext(
                 layout=self.layout,
+                project=self.database.identity,
                 execution=1,
+                attempt_nonce=lambda attempt: self.nonces.get(attempt, ""),
+                is_known=lambda execution, attempt, nonce: (
+                    (execution, self.nonces.get(attempt)) == (1, nonce)
+                ),
                 machines=tuple(self.platform.machines),
                 instance=self.compiled.instance,
                 compiled_workflow=lambda run: self.compiled,
@@ -60,6 +68,7 @@ class BackendProject:
 
     def place(self, attempt, name, machine=0):
         task = self.attempts[attempt] = self.compiled.names.index(name)
+        self.nonces.setdefault(attempt, os.urandom(16).hex())
         return {"attempt": attempt, "run": 0, "task": task, "machine": machine, "nodes": 1, "count": 1}
 
     def commands(self, attempt, name, machine=0, **limits):
@@ -88,7 +97,16 @@ class BackendProject:
         return self.wait_for(ev.Ended)[0]
 
     def workdir(self, attempt, machine=0):
-        return self.layout.workdir(1, self.platform.machines[machine], attempt)
+        place = self.platform.machines[machine], self.database.identity
+        return self.layout.workdir(*place, 1, attempt, self.nonces[attempt])
+
+    def records(self, attempt):
+        return self.layout.records(1, attempt, self.nonces[attempt])
+
+    def recovered(self, attempt, name, machine=0):
+        """Return an attempt as a new engine finds it in the journal."""
+        place = self.place(attempt, name, machine)
+        return RecoveredAttempt(**place, iteration=1, stage="started", nonce=self.nonces[attempt])
 
     def wait_for_file(self, attempt, name="ready", machine=0):
         end = time.monotonic() + TIMEOUT_S

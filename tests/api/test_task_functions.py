@@ -154,7 +154,7 @@ def test_a_result_that_cannot_be_pickled_is_an_error() -> None:
 def test_result_file_that_was_modified_is_not_read(here: Path) -> None:
     handle = double(Decimal(2))
     assert handle.result() == 4
-    (kept,) = here.glob(".weft/sandbox/*/*/*/*.value")
+    (kept,) = here.glob(".weft/sandbox/*/*/*/*/*.value")
     kept.chmod(0o644)
     kept.write_bytes(b"weft pickle 1\n" + b"cos\nsystem\n(S'touch owned'\ntR.")
     assert handle.result() == 4  # computed again

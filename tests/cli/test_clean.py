@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from cli.projects import Project, wait_for
@@ -13,15 +14,15 @@ from weft.backends.attempt.temporary_files import temporary_name
 def left(project: Project) -> set[str]:
     """Return the remaining folders of executions."""
     home = project.folder / ".weft"
-    found = [*home.glob("sandbox/*/[0-9]*"), *home.glob("attempts/*"), *home.glob("runners/*")]
-    return {str(path.relative_to(home)) for path in found}
+    found = [*home.glob("sandbox/*/*/[0-9]*"), *home.glob("attempts/*"), *home.glob("runners/*")]
+    return {re.sub("local/[0-9a-f]{16}/", "local/OWN/", str(path.relative_to(home))) for path in found}
 
 
 def test_finished_runs_are_cleaned_and_results_stay(project: Project) -> None:
     for _ in range(2):
         assert project.weft("run", "tiny.yaml", "-q").code == 0
     before = left(project)
-    assert {"sandbox/local/1", "attempts/1", "runners/1", "sandbox/local/2"} <= before
+    assert {"sandbox/local/OWN/1", "attempts/1", "runners/1", "sandbox/local/OWN/2"} <= before
     dry = project.weft("clean", "--dry-run")
     assert "would remove" in dry.out
     assert left(project) == before
@@ -57,10 +58,10 @@ def test_all_removes_reports_and_caches_too(project: Project) -> None:
     )
     assert project.weft("run", "cached.yaml", "-q").code == 0
     home = project.folder / ".weft"
-    assert list(home.glob("sandbox/local/cache/*"))
+    assert list(home.glob("sandbox/local/*/cache/*"))
     assert project.weft("clean", "--all").code == 0
     assert not (home / "reports/1").exists()
-    assert not (home / "sandbox/local/cache").exists()
+    assert not list(home.glob("sandbox/local/*"))
     assert (project.folder / "in.txt").read_text() == "1\n"
 
 
@@ -91,8 +92,9 @@ def test_links_out_of_the_sandbox_are_removed_and_not_followed(project: Project)
     canary = outside / "canary"
     canary.write_text("alive")
     assert project.weft("run", "tiny.yaml", "-q").code == 0
-    work = project.folder / ".weft/sandbox/local/1"
-    (work / "0" / "way-out").symlink_to(outside)
+    (work,) = project.folder.glob(".weft/sandbox/local/*/1")
+    (own,) = work.glob("0-*")
+    (own / "way-out").symlink_to(outside)
     (work / "way-out").symlink_to(outside)
     records = project.folder / ".weft/attempts/1"
     moved = project.folder / "moved"

@@ -86,10 +86,11 @@ def test_failures_are_printed_as_lines_without_a_terminal(project: Project) -> N
     done = project.weft("run", "shown.yaml", "-k")
     assert done.code == 1
     lines = done.err.splitlines()
+    (log,) = project.folder.glob(".weft/attempts/1/1-*/err")
     assert lines[:3] == [
         "bad failed, will be retried (error)",
         "  | why it failed",
-        "  log: .weft/attempts/1/1/err",
+        f"  log: {log.relative_to(project.folder)}",
     ]
     assert "bad failed permanently (error)" in lines
     assert "\x1b" not in done.out + done.err

@@ -13,7 +13,7 @@ import pytest
 from backend_project import TIMEOUT_S, BackendProject, platform_of
 from plugins import load_backend_example
 from weft.backends import BACKENDS
-from weft.backends.backend import Capabilities, RecoveredAttempt
+from weft.backends.backend import Capabilities
 from weft.engine import messages as cm
 from weft.engine import messages as ev
 from weft.errors import InvalidInput
@@ -130,8 +130,7 @@ def test_probes_are_answered(project):
 
 
 def test_attempt_of_an_earlier_engine_is_reattached_or_reported_as_lost(project):
-    place = project.place(0, "quick")
-    project.backend.find([RecoveredAttempt(**place, iteration=1, stage="started")])
+    project.backend.find([project.recovered(0, "quick")])
     capable = project.backend.capabilities
     # The commands of simulated programs are not repeated: a simulation is not resumed.
     project.backend.execute(project.commands(0, "quick") if capable.runs_programs else [])
@@ -158,7 +157,7 @@ def test_outputs_are_recorded_and_streams_are_kept(programs):
     assert programs.end() == ev.Ended(attempt=0, exit_code=0, work_done=1.0)
     product = programs.products.of(1, 0, programs.attempts[0])
     assert [file.name for file in product.files] == ["out"]
-    records = programs.layout.records(1, 0)
+    records = programs.records(0)
     assert (records / "out").read_text() == "words\n"
     programs.backend.poll(0.0)  # records for readers are written after the next programs are started
     assert (records / "exitcode").read_text() == "0\n"
@@ -243,8 +242,7 @@ def test_program_that_outlives_its_engine_is_reattached(programs):
     programs.wait_for_file(0)
     programs.backend.close(stop=False)
     programs.open()
-    place = programs.place(0, "stubborn")
-    programs.backend.find([RecoveredAttempt(**place, iteration=1, stage="started")])
+    programs.backend.find([programs.recovered(0, "stubborn")])
     programs.backend.execute(programs.commands(0, "stubborn"))
     assert not [event for event in programs.poll_for() if isinstance(event, ev.Ended)]
     programs.backend._grace_s = 0.2
@@ -263,8 +261,7 @@ def test_end_while_no_engine_runs_is_reported_to_the_next_engine(programs):
     programs.backend.close(stop=False)
     time.sleep(0.3)
     programs.open()
-    place = programs.place(0, "quick")
-    programs.backend.find([RecoveredAttempt(**place, iteration=1, stage="started")])
+    programs.backend.find([programs.recovered(0, "quick")])
     programs.backend.execute(programs.commands(0, "quick"))
     ended = programs.end()
     assert ended.exit_code == 0

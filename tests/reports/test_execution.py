@@ -170,18 +170,20 @@ def test_a_failure_is_reported_with_its_log(tmp_path):
     written = journal_of(swept(retries=1), platform_of(1.0), scenario=scenario, policy="fcfs")
     (failed,) = written.history().failures
     layout = ProjectLayout(tmp_path)
-    records = layout.records(3, failed.attempt)
+    records = layout.records(3, failed.attempt, "ab12")
     records.mkdir(parents=True)
     (records / "out").write_text("never read\n")
     (records / "err").write_text("".join(f"line {n}\n" for n in range(1, 31)))
     measured = {failed.attempt: ProcessUsage(text="message of the program")}
     executed = written.executed(
-        ExecutionRecords(logs=AttemptLogs(layout=layout, execution=3), measured=measured)
+        ExecutionRecords(
+            logs=AttemptLogs(layout=layout, execution=3, nonce=lambda _: "ab12"), measured=measured
+        )
     )
     (reported,) = executed.failures
     assert reported.headline == "work[2], attempt 1: error (exit code 7), retried"
     assert reported.log is not None
-    assert reported.log.path == f".weft/attempts/3/{failed.attempt}/err"
+    assert reported.log.path == f".weft/attempts/3/{failed.attempt}-ab12/err"
     assert reported.log.lines == tuple(f"line {n}" for n in range(21, 31))
     assert reported.text == "message of the program"
     assert ("failures", "1 (1 error)") in execution_facts(executed)

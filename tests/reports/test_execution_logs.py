@@ -13,23 +13,23 @@ from weft.reports.execution_records import AttemptLogs
 @pytest.fixture
 def records(tmp_path):
     project = tmp_path / "project"
-    folder = ProjectLayout(project).records(1, 7)
+    folder = ProjectLayout(project).records(1, 7, "ab12")
     folder.mkdir(parents=True)
     return folder
 
 
 @pytest.fixture
 def logs(records):
-    return AttemptLogs(layout=ProjectLayout(records.parents[3]), execution=1)
+    return AttemptLogs(layout=ProjectLayout(records.parents[3]), execution=1, nonce=lambda _: "ab12")
 
 
 def test_standard_error_is_shown_before_standard_output(logs, records):
     (records / "out").write_text("fine\n")
     assert logs.last(7).lines == ("fine",)
     (records / "err").write_text("\n\n")
-    assert logs.last(7).path.endswith("/7/out"), "blank lines say nothing"
+    assert logs.last(7).path.endswith("/7-ab12/out"), "blank lines say nothing"
     (records / "err").write_text("not fine\n")
-    assert (logs.last(7).path, logs.last(7).lines) == (".weft/attempts/1/7/err", ("not fine",))
+    assert (logs.last(7).path, logs.last(7).lines) == (".weft/attempts/1/7-ab12/err", ("not fine",))
 
 
 def test_missing_log_is_not_an_error(logs):

@@ -34,12 +34,12 @@ def executed(tmp_path_factory):
     written = journal_of(flow.build(), platform_of(1.0, 1.0), scenario=scenario, policy="fcfs")
     (failed,) = written.history().failures
     layout = ProjectLayout(tmp_path_factory.mktemp("project"))
-    records = layout.records(1, failed.attempt)
+    records = layout.records(1, failed.attempt, "ab12")
     records.mkdir(parents=True)
     (records / "err").write_text(f"first\n{EVIL}\n\x1b[31m@@SCRIPT@@\n")
     records = ExecutionRecords(
         promises={0: Promise(planned_s=20, p50_s=20, p90_s=22, tasks=2)},
-        logs=AttemptLogs(layout=layout, execution=1),
+        logs=AttemptLogs(layout=layout, execution=1, nonce=lambda _: "ab12"),
         measured={0: ProcessUsage(cpu_s=9, max_rss_bytes=5e6)},
     )
     return written.executed(records)
@@ -147,7 +147,7 @@ def test_the_summary_lists_the_main_facts(executed):
     assert f"  | {EVIL}"[:60] in text
     assert "?[31m@@SCRIPT@@" in text
     assert "\x1b" not in text
-    assert re.search(r"^  log: \.weft/attempts/1/\d+/err$", text, re.MULTILINE)
+    assert re.search(r"^  log: \.weft/attempts/1/\d+-ab12/err$", text, re.MULTILINE)
     assert not any("reused" in line for line in lines), "columns that say nothing are left out"
 
 

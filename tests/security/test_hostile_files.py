@@ -4,6 +4,7 @@ written.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,7 @@ _OUTPUTS = {
     "link": ("ln -s $OUTSIDE/canary out.link", "leads out of"),
     "way": ("ln -s $OUTSIDE/folder d; true", "leads out of"),
     "tree": ("mkdir t; ln -s $OUTSIDE/folder t/inside", "leads out of"),
-    "up": ("ln -s ../../../../../../outside/canary out.up", "leads out of"),
+    "up": ("ln -s ../../../../../../../outside/canary out.up", "leads out of"),
     "pipe": ("mkfifo out.pipe", "a FIFO"),
     "device": ("ln -s /dev/zero out.device", "leads out of"),
     "socket": (
@@ -109,7 +110,7 @@ def test_task_with_ten_thousand_files_completes(place: Place) -> None:
 def test_link_in_place_of_the_next_working_directory_is_not_followed(place: Place) -> None:
     """The parent directory of all attempts is moved away and replaced by an external link."""
     sandbox = place.project / ".weft" / "sandbox" / "here"
-    swap = f"cd {sandbox}; mv 1 old; ln -s {place.outside} 1"
+    swap = f"cd {sandbox}/*; mv 1 old; ln -s {place.outside} 1"
     place.run(
         {
             "a": {"command": swap},
@@ -120,7 +121,7 @@ def test_link_in_place_of_the_next_working_directory_is_not_followed(place: Plac
     ends = place.ends()
     for name in "bc":
         assert ends[name].cause == "staging"
-        assert f"{sandbox}/1/" in ends[name].text
+        assert re.search(f"{sandbox}/[0-9a-f]{{16}}/1'", ends[name].text)
         assert "a file or a link, not a directory" in ends[name].text
     assert not (place.outside / "1").exists()
 

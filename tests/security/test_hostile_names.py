@@ -63,7 +63,7 @@ def test_parameters_and_sweep_values_are_passed_literally(place: Place) -> None:
     assert _arguments(place.made("arguments")) == [" ".join(_NASTY)]
     printed = sorted(
         _arguments(path.read_text())[0]
-        for path in place.project.glob(".weft/sandbox/here/1/*/arguments")
+        for path in place.project.glob(".weft/sandbox/here/*/1/*/arguments")
         if path.is_file()
     )
     assert printed == sorted([" ".join(_NASTY), *_NASTY, *_NASTY])

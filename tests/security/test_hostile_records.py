@@ -35,7 +35,8 @@ for first in ({"do": "hello", "token": ""}, {"do": "hello", "token": "0" * 64}, 
     except ConnectionError:
         received = b""
     assert received == b"", received
-with open(sys.argv[1] + "/.weft/attempts/1/" + sys.argv[2] + "/exitcode", "w") as file:
+(records,) = glob.glob(sys.argv[1] + "/.weft/attempts/1/" + sys.argv[2] + "-*")
+with open(records + "/exitcode", "w") as file:
     file.write("0\\n")
 """
 
@@ -51,33 +52,32 @@ def test_forged_end_record_is_ignored(place: Place) -> None:
     end = place.ends()["a"]
     assert (end.code, end.cause) == (3, "")
     assert not (place.project / "PWNED").exists()
-    assert (place.project / ".weft/attempts/1/0/exitcode").read_text() == "3\n"
+    (written,) = place.project.glob(".weft/attempts/1/0-*/exitcode")
+    assert written.read_text() == "3\n"
     assert place.ran is not None
     assert place.ran.outcome == "failed"
 
 
 def test_links_in_place_of_records_are_replaced(place: Place) -> None:
-    """The links replace the exit code of the task and all records of later attempts."""
+    """Tasks replace their own records by symbolic and hard links, and then the folder of all records."""
     canary, records = place.outside / "canary", place.project / ".weft/attempts/1"
-    command = f"""
-        ln -s {canary} {records}/0/exitcode
-        mkdir {records}/1 {records}/2 {records}/3
-        ln -s {canary} {records}/1/command.sh; ln -s {canary} {records}/1/exitcode
-        ln -s {canary} {records}/1/out; ln -s {canary} {records}/1/err
-        ln {canary} {records}/2/command.sh; ln {canary} {records}/2/exitcode
-        ln {canary} {records}/2/out; ln {canary} {records}/2/err
-        rmdir {records}/3; ln -s {place.outside}/folder {records}/3
-    """
-    tasks = {"a": {"command": command}}
+    swap = f"mv ../1 ../old; ln -s {place.outside}/folder ../1"
+    tasks = {
+        "a": {"command": f"cd {records}/0-*; ln -s {canary} exitcode; ln -sf {canary} command.sh"},
+        "b": {"command": f"cd {records}/1-*; ln {canary} exitcode; ln -f {canary} command.sh; echo hi"},
+        # The exit code of b is written after c was started.
+        "c": {"command": f"cd {records}; until grep -q 0 1-*/exitcode; do sleep 0.02; done; {swap}"},
+        "d": {"command": "echo hi; echo ho >&2"},
+    }
     for name, before in (("b", "a"), ("c", "b"), ("d", "c")):
-        tasks[name] = {"after": before, "command": "echo hi; echo ho >&2"}
+        tasks[name]["after"] = before
     place.run(tasks)
-    ends = place.ends()
+    ends, old = place.ends(), place.project / ".weft/attempts/old"
     assert [ends[name].code for name in "abc"] == [0, 0, 0]
-    assert [(records / number / "exitcode").read_text() for number in "012"] == ["0\n"] * 3
-    assert [(records / number / "out").read_text() for number in "12"] == ["hi\n"] * 2
+    assert [path.read_text() for path in sorted(old.glob("[01]-*/exitcode"))] == ["0\n"] * 2
+    assert [path.read_text() for path in old.glob("1-*/out")] == ["hi\n"]
     assert ends["d"].cause == "staging"
-    assert f"{records}/3" in ends["d"].text
+    assert f"{records}/3-" in ends["d"].text
     assert "a file or a link" in ends["d"].text
 
 
@@ -85,9 +85,9 @@ def test_logs_replaced_by_links_or_fifos_are_not_shown(place: Place) -> None:
     records = place.project / ".weft/attempts/1"
     place.run(
         {
-            "a": {"command": f"rm {records}/0/*; ln -s {place.outside}/canary {records}/0/err; exit 1"},
-            "b": {"command": f"rm {records}/1/*; mkfifo {records}/1/err {records}/1/out; exit 1"},
-            "c": {"command": f"rm -r {records}/2; ln -s {place.outside}/folder {records}/2; exit 1"},
+            "a": {"command": f"cd {records}/0-*; rm *; ln -s {place.outside}/canary err; exit 1"},
+            "b": {"command": f"cd {records}/1-*; rm *; mkfifo err out; exit 1"},
+            "c": {"command": f"set {records}/2-*; rm -r $1; ln -s {place.outside}/folder $1; exit 1"},
         }
     )
     assert place.ran is not None
@@ -148,7 +148,7 @@ def test_clean_up_does_not_follow_links(place: Place) -> None:
     (place.outside / "folder" / "0").mkdir()
     place._before = place._look()
     sandbox = place.project / ".weft/sandbox/here"
-    swap = f"cd {sandbox}; mv 1 old; ln -s {place.outside}/folder 1; exit 99"
+    swap = f"cd {sandbox}/*; mv 1 old; ln -s {place.outside}/folder 1; exit 99"
     script = f"test -e {place.project}/again || {{ touch {place.project}/again; {swap}; }}"
     place.run({"a": {"command": script.replace("{", "{{").replace("}", "}}"), "retries": 2}})
     assert (place.outside / "folder" / "0").is_dir()

@@ -1,7 +1,8 @@
 """Projects (directories that contain ``.weft/``): open one, follow its journals, send requests, clean up.
 
 A journal can be followed without the lock, whether an engine is running or not. Cleanup holds the project
-lock, so that no engine uses the files, and never follows symbolic links. Files that a later run reused stay,
+lock, so that no engine uses the files, and never follows symbolic links. In a sandbox that several projects
+may share, it removes only the directory of this project. Files that a later run reused stay,
 because that run has its own hard links to them.
 """
 
@@ -11,8 +12,10 @@ import getpass
 import os
 import stat
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -29,11 +32,13 @@ from weft.engine.state.compiled import WorkflowLibrary
 from weft.engine.state.state import EngineState
 from weft.engine.stored_fields import ADVICE
 from weft.errors import InvalidInput, SourceLocation, WeftError
+from weft.platform.machine import Machine
 from weft.platform.platform import planned_machines
 from weft.records import dataclass
+from weft.reports.execution_records import AttemptLogs
 from weft.repository.database import Database, open_database
 from weft.repository.journal import Journal, JournalHeader
-from weft.repository.journal_store import JournalStore
+from weft.repository.journal_store import JournalStore, find_nonce
 from weft.repository.products import ProductTable
 from weft.repository.requests import RequestReply, RequestTable
 from weft.repository.runs import UNFINISHED, ExecutionRecord, RunRecord, RunTable
@@ -111,6 +116,21 @@ class OpenProject:
         """Return whether ``weft resume`` can continue a run."""
         return self.state_of(run) in UNFINISHED and self.engine is None
 
+    def attempt_nonce(self, execution: int, attempt: int) -> str:
+        """Return the nonce of an attempt; "" if it has none (see ``ProjectContext.attempt_nonce``)."""
+        return find_nonce(self.database, execution, attempt)
+
+    def records(self, execution: int, attempt: int) -> Path:
+        """Return the directory of an attempt's ``command.sh``, ``out``, ``err`` and ``exitcode``."""
+        return self.layout.records(execution, attempt, self.attempt_nonce(execution, attempt))
+
+    def logs(self, execution: int, nonces: Mapping[int, str] | None = None) -> AttemptLogs:
+        """Return the logs of an execution; with ``nonces`` they can be read after the project is closed."""
+        nonce = partial(self.attempt_nonce, execution)
+        if nonces is not None:
+            nonce = partial(_find_nonce, nonces)
+        return AttemptLogs(layout=self.layout, execution=execution, nonce=nonce)
+
     def close(self) -> None:
         """Close the database."""
         self.database.close()
@@ -120,6 +140,10 @@ class OpenProject:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _find_nonce(nonces: Mapping[int, str], attempt: int) -> str:
+    return nonces.get(attempt, "")
 
 
 class JournalFollower:
@@ -276,7 +300,7 @@ def clean(
             found.runs += own
             header = JournalStore(opened.database).header(execution.number)
             spared = reused | (_list_directories(products, {execution.number}) if keep_results else set())
-            for root, name in _folders(opened.layout, execution.number, header, spared):
+            for root, name in _folders(opened, execution.number, header, spared):
                 _remove(root, name, found, dry_run=dry_run)
             for number in own if everything else ():
                 _remove(opened.layout.home, f"reports/{number}", found, dry_run=dry_run)
@@ -285,6 +309,9 @@ def clean(
                 _remove(root, "cache", found, dry_run=dry_run)
         for root in () if dry_run else (opened.layout.project, *_sandboxes(opened)):
             remove_stale_below(root)
+        for root in () if dry_run else _sandboxes(opened):
+            with suppress(OSError):  # it is not empty, or does not exist
+                root.rmdir()
     return found
 
 
@@ -312,20 +339,31 @@ def _choose_executions(opened: OpenProject, runs: Sequence[int]) -> tuple[list[E
 
 
 def _folders(
-    layout: ProjectLayout, execution: int, header: JournalHeader, spared: set[str]
+    opened: OpenProject, execution: int, header: JournalHeader, spared: set[str]
 ) -> Iterator[tuple[Path, str]]:
     """Yield (root, relative path) of each folder of an execution, except the directories in ``spared``."""
     number = str(execution)
     for machine in planned_machines(header.platform):
-        sandbox = layout.sandbox(machine)
-        if not any(directory.startswith(f"{sandbox / number}/") for directory in spared):
-            yield sandbox, number
-            continue
-        for name in _names(sandbox / number):
-            if str(sandbox / number / name) not in spared:
-                yield sandbox, f"{number}/{name}"
+        for sandbox in _own_sandboxes(opened, machine):
+            if not any(directory.startswith(f"{sandbox / number}/") for directory in spared):
+                yield sandbox, number
+                continue
+            for name in _names(sandbox / number):
+                if str(sandbox / number / name) not in spared:
+                    yield sandbox, f"{number}/{name}"
     for name in ("attempts", "runners", "checkpoints"):
-        yield layout.home, f"{name}/{number}"
+        yield opened.layout.home, f"{name}/{number}"
+
+
+def _own_sandboxes(opened: OpenProject, machine: Machine) -> list[Path]:
+    """Return the directories on a machine that belong to this project.
+
+    An older version of weft worked in the sandbox itself, which is the project's own only inside ``.weft``.
+    """
+    layout, identity = opened.layout, opened.database.identity
+    sandbox = layout.sandbox(machine)
+    own = [layout.own_sandbox(machine, identity)] if identity else []
+    return [*own, sandbox] if sandbox.is_relative_to(layout.home) else own
 
 
 def _names(folder: Path) -> list[str]:
@@ -336,11 +374,12 @@ def _names(folder: Path) -> list[str]:
 
 
 def _sandboxes(opened: OpenProject) -> list[Path]:
+    """Return the directories of this project in the sandboxes of all executions."""
     store = JournalStore(opened.database)
     found: dict[Path, None] = {}
     for execution in opened.runs.executions():
         for machine in planned_machines(store.header(execution.number).platform):
-            found[opened.layout.sandbox(machine)] = None
+            found |= dict.fromkeys(_own_sandboxes(opened, machine))
     return list(found)
 
 

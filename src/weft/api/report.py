@@ -30,9 +30,10 @@ from weft.redaction import redact
 from weft.reports.events_jsonl import EventLines
 from weft.reports.execution import ExecutedRun, build_executed_run
 from weft.reports.execution_page import execution_html
-from weft.reports.execution_records import AttemptLogs, ExecutionRecords, ProcessUsage
+from weft.reports.execution_records import ExecutionRecords, ProcessUsage
 from weft.reports.trace_tsv import trace_tsv
 from weft.reports.wfformat import write_wfformat
+from weft.repository.journal_store import read_nonces
 from weft.repository.products import ProductTable
 from weft.repository.runs import RunRecord, RunTable
 from weft.units import format_count
@@ -85,12 +86,12 @@ def read_report(
     numbers = {each.position: each.number for each in runs}
     writer = EventLines(history, header.started_at_s, lambda index: numbers.get(index, index))
     events = [line for entry in followed.new_entries() for line in writer.lines(entry, state)]
-    machines = planned_machines(header.platform)
+    machines, nonces = planned_machines(header.platform), read_nonces(opened.database, execution)
     records = ExecutionRecords(
         promises={each.position: each.promise for each in runs if each.promise is not None},
-        measured=_read_usage(opened, execution, machines),
+        measured=_read_usage(opened, execution, machines, nonces),
         products=_read_products(opened, execution, state.runs),
-        logs=AttemptLogs(layout=opened.layout, execution=execution),
+        logs=opened.logs(execution, nonces),
         numbers=numbers,
         zero_at_s=header.started_at_s,
     )
@@ -100,9 +101,9 @@ def read_report(
 
 
 def _read_usage(
-    opened: OpenProject, execution: int, machines: tuple[Machine, ...]
+    opened: OpenProject, execution: int, machines: tuple[Machine, ...], nonces: Mapping[int, str]
 ) -> dict[int, ProcessUsage]:
-    """Return the resource usage by attempt from records of runners; other tokens are ignored."""
+    """Return the resource usage by attempt from records of runners; other tokens and nonces are ignored."""
     token = RunTable(opened.database).stored_value(execution, "token")
     found: dict[int, ProcessUsage] = {}
     for machine in machines if token else ():
@@ -113,7 +114,9 @@ def _read_usage(
                 ends: Mapping[int, Mapping[str, object]] = RecordLog.read(records, "ends")
             finally:
                 records.close()
-            found |= {attempt: ProcessUsage.of_record(record) for attempt, record in ends.items()}
+            for attempt, record in ends.items():
+                if record.get("nonce", "") == nonces.get(attempt, ""):
+                    found[attempt] = ProcessUsage.of_record(record)
     return found
 
 
@@ -159,7 +162,7 @@ class TaskLog:
     """A growing log file, read from the beginning."""
 
     path: Path
-    """File in the records folder of an attempt (``Layout.records``)."""
+    """File in the records folder of an attempt (``ProjectLayout.records``)."""
     offset: int = 0
 
     def more(self) -> Iterator[bytes]:
@@ -202,9 +205,9 @@ def find_attempt(followed: JournalFollower, run: RunRecord, name: str, number: i
 
 
 def _last_begun(followed: JournalFollower, own: list[AttemptRecord]) -> AttemptRecord:
-    layout, execution = followed.opened.layout, followed.execution
+    opened, execution = followed.opened, followed.execution
     for tried in reversed(own):
-        if tried.ended_s is not None or layout.records(execution, tried.number).exists():
+        if tried.ended_s is not None or opened.records(execution, tried.number).exists():
             return tried
     return own[-1]
 

@@ -95,6 +95,11 @@ class RunResult:
         with OpenProject.at(str(self.layout.project)) as opened:
             return read_report(opened, self.execution, compiled=self.compiled)
 
+    def records(self, attempt: int) -> Path:
+        """Return the directory of an attempt's ``command.sh``, ``out``, ``err`` and ``exitcode``."""
+        with OpenProject.at(str(self.layout.project)) as opened:
+            return opened.records(self.execution, attempt)
+
     def write_reports(self) -> Path:
         """Write the reports (HTML page, trace, events, WfFormat) and return their folder."""
         with OpenProject.at(str(self.layout.project)) as opened:

@@ -51,6 +51,9 @@ class RecoveredAttempt:
     iteration: int
     stage: str
     """``assigned`` (inputs may be in transfer), ``started``, ``ended`` (outputs may be in transfer)."""
+    nonce: str = ""
+    """Random identity (see ``ProjectContext.attempt_nonce``). Numbers are used again after a lost tail of the
+    journal; a record with another nonce is of another attempt."""
     cancelled: bool = False
 
 
@@ -71,8 +74,16 @@ class ProjectContext(BackendContext):
     """The context of a backend that runs programs."""
 
     layout: ProjectLayout
+    project: str
+    """Identity of the project: 32 hexadecimal digits that no other project has."""
     execution: int
     """Number of the execution."""
+    attempt_nonce: Callable[[int], str]
+    """Returns the nonce of an attempt of this execution: 32 random hexadecimal digits, never used again.
+
+    "" for an attempt that an older version of weft assigned."""
+    is_known: Callable[[int, int, str], bool]
+    """Returns whether the journal of an execution has an attempt with a number and a nonce."""
     workflow_folder: Callable[[int], str]
     """Returns the folder of a run's workflow file, the base of relative paths in it."""
     products: ProductStore
@@ -170,6 +181,8 @@ class Product:
     """The fingerprint by part (``command``, ``environment``, ``inputs``, ``scripts``, ``version``)."""
     seconds: float = 0.0
     """Run time of the program."""
+    boot: str = ""
+    """Boot of the host in which the files were measured; "": unknown."""
 
 
 class ProductStore(Protocol):

@@ -3,6 +3,14 @@
 Files that weft trusts (records, runners, checkpoints) are kept outside the directories in which tasks work,
 so that a task cannot forge them by writing into its own directory. A symbolic link in place of one of these
 directories would redirect weft's writes, so opening a project with such a link is refused.
+
+A sandbox may be shared by several projects and outlive ``.weft``. Numbers of executions and attempts are used
+again there, and after a lost tail of the journal. The paths of working directories therefore contain the
+identity of the project and the nonce of the attempt:
+
+    SANDBOX/PROJECT/EXECUTION/ATTEMPT-NONCE     working directory of an attempt
+    SANDBOX/PROJECT/cache                       cache of inputs
+    .weft/attempts/EXECUTION/ATTEMPT-NONCE      records of an attempt
 """
 
 from __future__ import annotations
@@ -27,6 +35,10 @@ links.
 """
 
 
+_SHORT = 16
+"""Number of hexadecimal digits of an identity that are part of a path: 64 random bits."""
+
+
 @dataclass(frozen=True, slots=True)
 class ProjectLayout:
     """Paths of the state of one project."""
@@ -49,9 +61,9 @@ class ProjectLayout:
         """Return the lock file held by the one running engine of the project."""
         return self.home / "lock"
 
-    def records(self, execution: int, attempt: int) -> Path:
+    def records(self, execution: int, attempt: int, nonce: str) -> Path:
         """Return the directory of an attempt's ``command.sh``, ``out``, ``err`` and ``exitcode``."""
-        return self.home / "attempts" / str(execution) / str(attempt)
+        return self.home / "attempts" / str(execution) / attempt_folder(attempt, nonce)
 
     def runner(self, execution: int, machine: Machine) -> Path:
         """Return the directory of a machine's runner: socket, heartbeat, start and exit records."""
@@ -62,19 +74,31 @@ class ProjectLayout:
         return self.home / "checkpoints" / str(execution) / f"{run}-{task}"
 
     def sandbox(self, machine: Machine) -> Path:
-        """Return the sandbox of a machine: as stated in its ``backend``, or a directory in ``.weft``."""
+        """Return the sandbox of a machine: as stated in its ``backend``, or a directory in ``.weft``.
+
+        Other projects may use it too; ``own_sandbox`` is the part of this project.
+        """
         stated = machine.backend.get("sandbox")
         if isinstance(stated, str) and stated:
             return _resolve_sandbox(self.project / stated)
         return self.home / "sandbox" / path_component(machine.name)
 
-    def workdir(self, execution: int, machine: Machine, attempt: int) -> Path:
-        """Return the working directory of an attempt; its outputs stay there."""
-        return self.sandbox(machine) / str(execution) / str(attempt)
+    def own_sandbox(self, machine: Machine, project: str) -> Path:
+        """Return the directory of a project, given by its identity, in the sandbox of a machine."""
+        return self.sandbox(machine) / project[:_SHORT]
 
-    def cache(self, machine: Machine) -> Path:
+    def workdir(self, machine: Machine, project: str, execution: int, attempt: int, nonce: str) -> Path:
+        """Return the working directory of an attempt; its outputs stay there."""
+        return self.own_sandbox(machine, project) / str(execution) / attempt_folder(attempt, nonce)
+
+    def cache(self, machine: Machine, project: str) -> Path:
         """Return the content-addressed cache of a machine's shared inputs."""
-        return self.sandbox(machine) / "cache"
+        return self.own_sandbox(machine, project) / "cache"
+
+
+def attempt_folder(attempt: int, nonce: str) -> str:
+    """Return the name of an attempt's directories; an attempt of an older version of weft has no nonce."""
+    return f"{attempt}-{nonce[:_SHORT]}" if nonce else str(attempt)
 
 
 @cache

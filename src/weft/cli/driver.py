@@ -67,7 +67,9 @@ class RunDriver:
         self.execution = execution
         self.view = RunDisplay(
             progress=read_progress(execution),
-            logs=AttemptLogs(layout=execution.layout, execution=execution.number),
+            logs=AttemptLogs(
+                layout=execution.layout, execution=execution.number, nonce=execution.attempt_nonce
+            ),
             color=colored_errors(),
             began_s=execution.clock.now(),
             promises=execution.promises,

@@ -57,7 +57,7 @@ def command(
     with OpenProject.at(project) as opened:
         found, followed = follow_run(opened, run)
         tried = find_attempt(followed, found, task, attempt)
-        records = opened.layout.records(found.execution, tried.number)
+        records = opened.records(found.execution, tried.number)
         out, err = TaskLog(records / "out"), TaskLog(records / "err")
         if as_json:
             if follow:

@@ -37,13 +37,12 @@ def command(run: int | None, project: str | None, verbose: bool, as_json: bool) 
     """
     from weft.api.project import OpenProject, follow_run
     from weft.cli.run_display import RunDisplay
-    from weft.reports.execution_records import AttemptLogs
 
     with OpenProject.at(project) as opened:
         found, followed = follow_run(opened, run)
         view = RunDisplay(
             progress=followed.progress,
-            logs=AttemptLogs(layout=opened.layout, execution=found.execution),
+            logs=opened.logs(found.execution),
             run=found.position,
             began_s=found.started_at_s - followed.header.started_at_s,
             promises={} if found.promise is None else {found.position: found.promise},

@@ -35,14 +35,13 @@ def command(run: int | None, project: str | None, as_json: bool) -> None:
     from weft.api.project import JournalFollower, OpenProject
     from weft.cli.run_display import RunDisplay
     from weft.cli.terminal import colored_errors
-    from weft.reports.execution_records import AttemptLogs
 
     with OpenProject.at(project) as opened:
         found = opened.runs.run(run)
         followed = JournalFollower(opened, found.execution)
         view = RunDisplay(
             progress=followed.progress,
-            logs=AttemptLogs(layout=opened.layout, execution=found.execution),
+            logs=opened.logs(found.execution),
             run=found.position,
             color=colored_errors(),
             began_s=found.started_at_s - followed.header.started_at_s,

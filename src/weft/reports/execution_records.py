@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -44,10 +44,13 @@ class AttemptLogs:
 
     layout: ProjectLayout
     execution: int
+    nonce: Callable[[int], str]
+    """Returns the nonce of an attempt, which is part of the path of its logs."""
 
     def last(self, attempt: int, lines: int = _LINES) -> LogTail | None:
         """Return the last lines of an attempt's standard error, else of its output; None: both are empty."""
-        folder = self.layout.records(self.execution, attempt).relative_to(self.layout.project)
+        folder = self.layout.records(self.execution, attempt, self.nonce(attempt))
+        folder = folder.relative_to(self.layout.project)
         for name in ("err", "out"):
             path = str(folder / name)
             if found := _last_lines(_end_of(self.layout.project, path), lines):

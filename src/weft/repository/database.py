@@ -38,10 +38,35 @@ _log = logging.getLogger(__name__)
 APPLICATION_ID = 0x77656674
 """SQLite's ``application_id``: the letters "weft"."""
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """SQLite's ``user_version``; incremented when the tables change."""
 
+_FIRST_VERSION = 1
+"""The oldest version that is read, and converted when an engine opens it."""
+
+_NEW_TABLES = (
+    # The nonce identifies an attempt, because after a lost tail of the journal its number is used again.
+    """CREATE TABLE attempt (
+        execution INTEGER NOT NULL,
+        number INTEGER NOT NULL,
+        nonce TEXT NOT NULL,
+        PRIMARY KEY (execution, number)
+    ) WITHOUT ROWID""",
+    """CREATE TABLE project (
+        key TEXT PRIMARY KEY,
+        value TEXT NOT NULL
+    ) WITHOUT ROWID""",
+)
+"""Tables that version 1 did not have."""
+
+_NEW_COLUMNS = {
+    "product": ("boot TEXT NOT NULL DEFAULT ''",),
+    "made_file": ("inode INTEGER NOT NULL DEFAULT 0", "changed_ns INTEGER NOT NULL DEFAULT 0"),
+}
+"""By table: the columns that version 1 did not have, as declared."""
+
 TABLES = (
+    *_NEW_TABLES,
     """CREATE TABLE execution (
         number INTEGER PRIMARY KEY,
         fingerprint TEXT NOT NULL,
@@ -110,7 +135,8 @@ TABLES = (
         result TEXT NOT NULL,
         fingerprint TEXT NOT NULL,
         parts TEXT NOT NULL,
-        seconds REAL NOT NULL
+        seconds REAL NOT NULL,
+        boot TEXT NOT NULL DEFAULT ''
     )""",
     "CREATE INDEX product_by_task ON product (execution, run, task)",
     "CREATE INDEX product_by_name ON product (workflow, name)",
@@ -122,6 +148,8 @@ TABLES = (
         size_bytes INTEGER NOT NULL,
         digest TEXT NOT NULL,
         modified_ns INTEGER NOT NULL,
+        inode INTEGER NOT NULL DEFAULT 0,
+        changed_ns INTEGER NOT NULL DEFAULT 0,
         PRIMARY KEY (product, position)
     ) WITHOUT ROWID""",
     # AUTOINCREMENT: the number of a removed request is never reused.
@@ -200,6 +228,9 @@ class Failpoint:
 
 
 _COUNT_TABLES = "SELECT count(*) FROM sqlite_master"
+_VERSION = "PRAGMA user_version"
+IDENTITY = "identity"
+"""Key of the project's identity in table ``project``: 128 random bits, in hexadecimal."""
 _WAL_PAGES = 4_000
 """Number of WAL pages (4 KiB) after which SQLite moves them into the database file."""
 
@@ -413,6 +444,12 @@ class Database:
         return found[0] if found else None
 
     @property
+    def identity(self) -> str:
+        """Return the identity of the project; "" for a database of an older version."""
+        found = self.row("SELECT value FROM project WHERE key = ?", (IDENTITY,))
+        return "" if found is None else str(found[0])
+
+    @property
     def data_version(self) -> int:
         """Return a number that changes with every commit of another process; a cheap query."""
         ((version,),) = self.rows("PRAGMA data_version")
@@ -532,6 +569,8 @@ def _connect(path: Path, how: str, *, create: bool) -> sqlite3.Connection:
         if create:
             wait_until_unlocked(path, lambda: _prepare(connection))
         _check_version(path, connection)
+        if _query_number(connection, _VERSION) < SCHEMA_VERSION:
+            _make_views(connection)
     except BaseException:
         connection.close()
         raise
@@ -550,20 +589,66 @@ def _prepare(connection: sqlite3.Connection) -> None:
 
 
 def _make_tables(connection: sqlite3.Connection) -> None:
-    if _query_number(connection, "PRAGMA application_id") or _query_number(connection, _COUNT_TABLES):
+    """Create the tables of a new database, or add what an older version did not have; rows stay unchanged."""
+    is_new = not (
+        _query_number(connection, "PRAGMA application_id") or _query_number(connection, _COUNT_TABLES)
+    )
+    if not is_new and not _is_older(connection):
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
-        if not _query_number(connection, _COUNT_TABLES):  # Another process may have created them first.
-            for statement in TABLES:
-                connection.execute(statement)
-            connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
-            connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+        # Another process may have done it first.
+        if is_new and not _query_number(connection, _COUNT_TABLES):
+            _create(connection)
+        elif not is_new and _is_older(connection):
+            _convert(connection)
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+def _create(connection: sqlite3.Connection) -> None:
+    for statement in TABLES:
+        connection.execute(statement)
+    _draw_identity(connection)
+    connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+
+
+def _convert(connection: sqlite3.Connection) -> None:
+    for statement in _NEW_TABLES:
+        connection.execute(statement)
+    for table, columns in _NEW_COLUMNS.items():
+        for column in columns:
+            connection.execute(f"ALTER TABLE {table} ADD COLUMN {column}")
+    _draw_identity(connection)
+    connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+
+
+def _draw_identity(connection: sqlite3.Connection) -> None:
+    """Store the identity of the project, which no other project has."""
+    connection.execute("INSERT INTO project VALUES (?, ?)", (IDENTITY, os.urandom(16).hex()))
+
+
+def _is_older(connection: sqlite3.Connection) -> bool:
+    own = _query_number(connection, "PRAGMA application_id") == APPLICATION_ID
+    return own and _FIRST_VERSION <= _query_number(connection, _VERSION) < SCHEMA_VERSION
+
+
+def _make_views(connection: sqlite3.Connection) -> None:
+    """Make an older version readable without changing it, by views of this connection.
+
+    SQLite prefers a temporary view to the table of the same name.
+    """
+    connection.execute("PRAGMA temp_store=MEMORY")
+    connection.execute("CREATE TEMP VIEW attempt AS SELECT 0 AS execution, 0 AS number, '' AS nonce WHERE 0")
+    connection.execute("CREATE TEMP VIEW project AS SELECT '' AS key, '' AS value WHERE 0")
+    for table, columns in _NEW_COLUMNS.items():
+        added = [f"{column.rpartition(' ')[2]} AS {column.partition(' ')[0]}" for column in columns]
+        # Only names of tables and columns are formatted into the statement.
+        connection.execute(f"CREATE TEMP VIEW {table} AS SELECT *, {', '.join(added)} FROM main.{table}")  # noqa: S608
 
 
 def _check_version(path: Path, connection: sqlite3.Connection) -> None:
@@ -575,10 +660,10 @@ def _check_version(path: Path, connection: sqlite3.Connection) -> None:
         if not empty:
             what, advice = "the database was not created by weft", "name another file, or move this one away"
         raise InvalidInput(what, advice=advice, location=location)
-    if (version := _query_number(connection, "PRAGMA user_version")) != SCHEMA_VERSION:
+    if not _FIRST_VERSION <= (version := _query_number(connection, _VERSION)) <= SCHEMA_VERSION:
         raise InvalidInput(
             f"the database has version {version}",
-            rule=f"this weft reads version {SCHEMA_VERSION}",
+            rule=f"this weft reads versions {_FIRST_VERSION} to {SCHEMA_VERSION}",
             advice="use the weft version that wrote it, or move `.weft` away to create a new one",
             location=location,
         )

@@ -1,7 +1,8 @@
 """Storage of journals: in the project's database, or in a file of JSON lines.
 
 Entries are queued by ``append`` and written by ``commit`` in one transaction, with the plans they name and
-other queued changes (products, run states, replies). A snapshot is written every 10,000 entries, or every N
+other queued changes (products, run states, replies). The nonce of a new attempt is written together with the
+entry that assigns it. A snapshot is written every 10,000 entries, or every N
 entries in an execution of N > 10,000 tasks, which bounds the cost per entry. The database keeps only the last
 snapshot.
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -22,7 +24,7 @@ from typing import Any, TextIO, TypeVar
 from weft.backends.layout import ProjectLayout, refuse_links
 from weft.engine.engine import Engine
 from weft.engine.journal import JournalEntry
-from weft.engine.messages import PlanReady
+from weft.engine.messages import Assign, PlanReady
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.engine.state.plan import StoredPlan
 from weft.engine.state.snapshot import take_snapshot
@@ -50,6 +52,11 @@ _ENTRY = "INSERT INTO entry VALUES (?, ?, ?)"
 _ENTRIES = """SELECT number, record FROM entry WHERE execution = ? AND number > ?
     ORDER BY number LIMIT ?"""
 _PLAN = "INSERT OR IGNORE INTO plan VALUES (?, ?, ?)"
+_ATTEMPT = "INSERT INTO attempt VALUES (?, ?, ?)"
+_NONCE = "SELECT nonce FROM attempt WHERE execution = ? AND number = ?"
+_NONCES = "SELECT number, nonce FROM attempt WHERE execution = ?"
+_SPARE_NONCES = 1_000
+"""Number of nonces of ended attempts that are kept in memory."""
 _SNAPSHOT = "INSERT OR REPLACE INTO snapshot VALUES (?, ?, ?)"
 _AT_ONCE = 2_000
 """Maximal number of entries per query; a long read transaction would prevent checkpoints of the WAL."""
@@ -73,6 +80,8 @@ class JournalStore:
         self.execution = 0
         """Number of the execution whose journal is written; 0: none."""
         self._plans: set[str] = set()
+        self._nonces: dict[int, str] = {}
+        """By attempt: its nonce; at least those of all live attempts."""
         self._snapshot_at = 0
 
     def begin(self, header: JournalHeader, kept: Mapping[str, str] = _NOTHING) -> int:
@@ -94,6 +103,7 @@ class JournalStore:
             for key, value in kept.items():
                 self.database.execute_now(_KEEP, (self.execution, key, value))
         self._plans = set()
+        self._nonces = {}
         self._snapshot_at = SNAPSHOT_EVERY - 1
         return self.execution
 
@@ -105,6 +115,9 @@ class JournalStore:
         rebuilt = self.rebuilt(execution, compiled)
         self.execution = execution
         self._plans = set(rebuilt.engine.state.plans)
+        live = rebuilt.engine.state.attempts
+        known = read_nonces(self.database, execution)
+        self._nonces = {number: nonce for number, nonce in known.items() if number in live}
         self._snapshot_at = rebuilt.entries - 1 + SNAPSHOT_EVERY
         return rebuilt
 
@@ -116,12 +129,35 @@ class JournalStore:
             record = encode_json(state.plans[event.plan].as_record())
             self.database.queue_insert(_PLAN, (self.execution, event.plan, record))
         self.database.queue_insert(_ENTRY, (self.execution, entry.sequence, encode_entry(entry)))
+        for command in entry.commands:
+            if type(command) is Assign:
+                self._draw_nonce(command.attempt, state)
         if entry.sequence >= self._snapshot_at:
             tasks = sum(len(run.state) for run in state.runs)
             self._snapshot_at = entry.sequence + max(SNAPSHOT_EVERY, tasks)
             self.database.queue_insert(
                 _SNAPSHOT, (self.execution, entry.sequence, encode_json(take_snapshot(state)))
             )
+
+    def _draw_nonce(self, attempt: int, state: EngineState) -> None:
+        nonce = self._nonces[attempt] = os.urandom(16).hex()
+        self.database.queue_insert(_ATTEMPT, (self.execution, attempt, nonce))
+        if len(self._nonces) > 2 * len(state.attempts) + _SPARE_NONCES:
+            live = state.attempts
+            self._nonces = {number: each for number, each in self._nonces.items() if number in live}
+
+    def attempt_nonce(self, attempt: int) -> str:
+        """Return the nonce of an attempt of this execution: 128 random bits, in hexadecimal.
+
+        It is "" for an attempt that the journal does not have, and for one of an older version of weft.
+        """
+        if (known := self._nonces.get(attempt)) is not None:
+            return known
+        return find_nonce(self.database, self.execution, attempt)
+
+    def is_known(self, execution: int, attempt: int, nonce: str) -> bool:
+        """Return whether the journal of an execution has an attempt with this number and this nonce."""
+        return bool(nonce) and find_nonce(self.database, execution, attempt) == nonce
 
     def commit(self) -> int:
         """Write the queued entries and return their position; afterwards their commands may be executed."""
@@ -212,6 +248,17 @@ class JournalStore:
     @property
     def _location(self) -> SourceLocation:
         return SourceLocation(file=str(self.database.path))
+
+
+def find_nonce(database: Database, execution: int, attempt: int) -> str:
+    """Return the committed nonce of an attempt; "" if there is none."""
+    found = database.row(_NONCE, (execution, attempt))
+    return "" if found is None else str(found[0])
+
+
+def read_nonces(database: Database, execution: int) -> dict[int, str]:
+    """Return the committed nonces of an execution by attempt."""
+    return {int(number): str(nonce) for number, nonce in database.rows(_NONCES, (execution,))}
 
 
 def _gap(number: int, entry: JournalEntry) -> InvalidInput:

@@ -18,13 +18,13 @@ from weft.repository.journal import encode_json
 
 _COLUMNS = (
     "execution", "run", "task", "name", "kind", "workflow", "attempt", "iteration", "machine", "directory",
-    "exit_code", "result", "fingerprint", "parts", "seconds",
+    "exit_code", "result", "fingerprint", "parts", "seconds", "boot",
 )  # fmt: skip
 # Only column names are formatted into statements.
 _PRODUCT = f"INSERT INTO product VALUES (?{', ?' * len(_COLUMNS)})"  # noqa: S608
-_FILE = "INSERT INTO made_file VALUES (?, ?, ?, ?, ?, ?)"
+_FILE = "INSERT INTO made_file VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 _NEWEST = f"SELECT number, {', '.join(_COLUMNS)} FROM product WHERE %s ORDER BY number DESC LIMIT 1"  # noqa: S608
-_FILE_COLUMNS = ("name", "size_bytes", "digest", "modified_ns")
+_FILE_COLUMNS = ("name", "size_bytes", "digest", "modified_ns", "inode", "changed_ns")
 _FILES = f"SELECT {', '.join(_FILE_COLUMNS)} FROM made_file WHERE product = ? ORDER BY position"  # noqa: S608
 _BY_TASK = _NEWEST % "execution = ? AND run = ? AND task = ?"
 _BY_FINGERPRINT = _NEWEST % "fingerprint = ? AND fingerprint <> ''"
@@ -123,7 +123,10 @@ class ProductTable:
             directory = product.directory.removeprefix(self._project)
             self._database.queue_insert(_PRODUCT, _row(number, product, directory))
             for position, file in enumerate(product.files):
-                row = (number, position, storable(file.name), file.size_bytes, file.digest, file.modified_ns)
+                row = (
+                    number, position, storable(file.name), file.size_bytes, file.digest, file.modified_ns,
+                    file.inode, file.changed_ns,
+                )  # fmt: skip
                 self._database.queue_insert(_FILE, row)
 
     def _forget_old(self) -> None:

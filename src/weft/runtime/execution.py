@@ -283,6 +283,8 @@ class Execution:
         self._lock = lock
         self._database = database
         self._store = store
+        self.attempt_nonce = store.attempt_nonce
+        """Returns the nonce of an attempt by its number (see ``ProjectContext``)."""
         self.clock = ExecutionClock(header.started_at_s, engine.state.now)
         self._ended_regularly = False
         """Whether the outcome is recorded; ``close`` then stops the runners too."""
@@ -398,6 +400,7 @@ class Execution:
             count=attempt.count,
             iteration=attempt.iteration,
             stage=stage,
+            nonce=self.attempt_nonce(number),
             cancelled=bool(attempt.cancelled),
         )
 
@@ -504,7 +507,10 @@ class Execution:
         return made(
             ProjectContext(
                 layout=self.layout,
+                project=self._database.identity,
                 execution=self.number,
+                attempt_nonce=self.attempt_nonce,
+                is_known=self._store.is_known,
                 machines=tuple(platform.machines),
                 instance=self.engine.instance,
                 compiled_workflow=lambda run: self.engine.state.runs[run].compiled,

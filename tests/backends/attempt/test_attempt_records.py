@@ -23,7 +23,7 @@ def _records(tmp_path: Path, attempt: int) -> Path:
 
 
 def _workdir(tmp_path: Path, attempt: int) -> Path:
-    return tmp_path / "sandbox" / "1" / str(attempt)
+    return tmp_path / "sandbox" / "project" / "1" / str(attempt)
 
 
 def test_each_attempt_has_its_own_records(made: AttemptRecords, tmp_path: Path) -> None:

@@ -288,7 +288,7 @@ def load_exception(ran: RunResult) -> BaseException | None:
     if not failures:
         return None
     first = failures[0]
-    log = TaskLog(ran.layout.records(ran.execution, first.failed.attempt) / "err")
+    log = TaskLog(ran.records(first.failed.attempt) / "err")
     text = b"".join(log.more()).decode(errors="replace")
     record = _record(text)
     shown = "\n".join(line for line in text.splitlines() if not line.startswith(EXCEPTION))

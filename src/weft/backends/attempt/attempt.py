@@ -17,18 +17,20 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from weft.backends.attempt.command import RESULT_FILE
 from weft.backends.attempt.content import write_all
 from weft.backends.attempt.safe_paths import FileDescriptor, StagingProblem, open_directory, staging_errors
 from weft.backends.attempt.task_files import TaskFiles
+from weft.backends.attempt.trees import remove_tree
 from weft.engine.messages import Assign, Start
 from weft.private_files import FILE_MODE, FOLDER_MODE, make_folder
 from weft.records import dataclass
 
 ProgramReport = Mapping[str, Any]
-"""Report of a transport on a program: ``is`` (``ended``, ``stopped``, ``continued``) and ``attempt``.
+"""Report of a transport on a program: ``is`` (``ended``, ``stopped``, ``continued``), ``attempt``, ``nonce``.
 
 An end has ``code``, ``signal``, ``cause``, ``text``, ``at`` (wall-clock time), ``seconds`` (run time)
 and ``strays`` (number of processes that were running when the program had ended by itself).
@@ -42,6 +44,8 @@ class ActiveAttempt:
     """State of an attempt from its assignment to its end."""
 
     number: int
+    nonce: str
+    """Random identity; a report with another nonce is of another attempt (see ``ProjectContext``)."""
     run: int
     task: int
     machine: int
@@ -50,6 +54,12 @@ class ActiveAttempt:
     workdir_path: str
     records_path: str
     iteration: int = 1
+    recovered: bool = False
+    """Whether an earlier engine had assigned it."""
+    has_workdir: bool = False
+    """Whether its working directory was created by this engine."""
+    workdir_lock: Lock = field(default_factory=Lock)
+    """Lock to hold while the working directory is created; several threads may stage its inputs."""
     start: Start | None = None
     """The command that started it; None: not received yet."""
     staged_parts: set[int] = field(default_factory=set)
@@ -100,15 +110,15 @@ class ActiveAttempt:
             self.staleness = known["stale"]
 
     @classmethod
-    def of(cls, command: Assign, workdir: str, records: str) -> ActiveAttempt:
+    def of(cls, command: Assign, nonce: str, workdir: str, records: str) -> ActiveAttempt:
         """Return the initial state of the attempt that a command assigns."""
         place = command.machine, command.nodes, command.count
-        return cls(command.attempt, command.run, command.task, *place, workdir, records)
+        return cls(command.attempt, nonce, command.run, command.task, *place, workdir, records)
 
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _ENTER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_WORKDIR_DEPTH, _RECORDS_DEPTH = 2, 3
+_WORKDIR_DEPTH, _RECORDS_DEPTH = 3, 3
 """Levels that may have to be created: of a workdir below the sandbox, of records below ``.weft``."""
 
 _Identity = tuple[int, int]
@@ -125,18 +135,24 @@ class AttemptRecords:
         self._pending: deque[tuple[str, str, Callable[[], bytes], _OnFailure]] = deque()
         """Deferred records: directory, name, content and failure callback."""
 
-    def make_workdir(self, path: str) -> None:
-        """Create the working directory of an attempt; it may exist already."""
+    def make_workdir(self, path: str, *, recovered: bool = False) -> None:
+        """Create the working directory of an attempt, which is empty; raises StagingProblem.
+
+        ``recovered``: an earlier engine has prepared the attempt; the directory that it left is removed.
+        """
         try:
             os.mkdir(_name(path), FOLDER_MODE, dir_fd=self._checked_parent(path))
         except OSError:
             workdir = Path(path)
-            sandbox = workdir.parents[_WORKDIR_DEPTH - 1]
-            if not sandbox.exists():
-                with staging_errors("cannot be created", str(sandbox)):
-                    make_folder(sandbox)
-            with _open_nested(workdir, _WORKDIR_DEPTH):
-                self._keep_open(workdir.parent)
+            _make_sandbox(workdir.parents[_WORKDIR_DEPTH - 1], workdir.parts[-_WORKDIR_DEPTH])
+            if recovered:
+                remove_tree(workdir.parent, workdir.name)
+            with (
+                _open_nested(workdir.parent, _WORKDIR_DEPTH - 1) as parent,
+                staging_errors("cannot be created", path),
+            ):
+                os.mkdir(workdir.name, FOLDER_MODE, dir_fd=parent)
+            self._keep_open(workdir.parent)
 
     def has_no_result(self, workdir: str) -> bool:
         """Return whether an attempt certainly left no result file; False: it must be checked."""
@@ -212,6 +228,15 @@ class AttemptRecords:
         mine = kept, (found.st_dev, found.st_ino)
         if self._open.setdefault(str(directory), mine) is not mine:
             os.close(kept)
+
+
+def _make_sandbox(sandbox: Path, project: str) -> None:
+    """Create a sandbox if it does not exist, and in it the directory of a project."""
+    with staging_errors("cannot be created", str(sandbox / project)):
+        if not sandbox.exists():
+            make_folder(sandbox)
+        with open_directory(sandbox, ()) as top, suppress(FileExistsError):
+            os.mkdir(project, FOLDER_MODE, dir_fd=top)
 
 
 def _name(path: str) -> str:

@@ -29,6 +29,7 @@ from weft.backends.attempt.completion import (
 from weft.backends.attempt.inputs import RunProducts
 from weft.backends.attempt.preparation import AttemptPreparer, PreparedAttempt
 from weft.backends.backend import Capabilities, Product, ProjectContext, RecoveredAttempt
+from weft.backends.layout import attempt_folder
 from weft.engine import messages as cm
 from weft.engine import messages as ev
 from weft.engine.states import Cause
@@ -79,7 +80,10 @@ class Transport(Protocol):
     """
 
     def start(self, machine: int, order: Mapping[str, Any]) -> str:
-        """Start a program as ordered (see ``AttemptPreparer``); return why it failed, or ""."""
+        """Start a program as ordered (see ``AttemptPreparer``); return why it failed, or "".
+
+        Every report on it must have the ``nonce`` of the order; reports with another one are ignored.
+        """
 
     def cancel(self, machine: int, attempt: int, grace_s: float) -> None:
         """Terminate a program, and kill it after a grace period."""
@@ -99,10 +103,12 @@ class Transport(Protocol):
     def check(self) -> Sequence[ProgramReport]:
         """Return the reports found by a periodic check of the machines; called once a second."""
 
-    def recover(self, machines: Iterable[int]) -> SurvivingPrograms:
-        """Return the programs that an earlier engine started on these machines.
+    def recover(self, attempts: Sequence[RecoveredAttempt]) -> SurvivingPrograms:
+        """Return what is left of the programs of these attempts, which an earlier engine started.
 
-        Called only if the backend re-attaches (``Capabilities.reattaches``).
+        Programs and records of other attempts, also of one with the same number and another nonce, must be
+        ended and removed before any program is started. Called only if the backend re-attaches
+        (``Capabilities.reattaches``).
         """
 
     def close(self, *, stop: bool) -> None:
@@ -125,6 +131,8 @@ class ProgramBackend:
         self._last_attempt: dict[tuple[int, int], int] = {}
         """By run and task: the number of the last attempt."""
         self._events: deque[ev.Event] = deque()
+        self._recovered: set[int] = set()
+        """Attempts that an earlier engine had assigned."""
         self._inherited: set[int] = set()
         """Attempts that an earlier engine had decided to start."""
         self._survivors = SurvivingPrograms()
@@ -139,8 +147,10 @@ class ProgramBackend:
         self._products = RunProducts(context.products, context.execution)
         layout, execution = context.layout, context.execution
         # Strings, because joining paths would take longer than the rest of an assignment.
-        self._workdirs = [str(layout.workdir(execution, each, 0).parent) for each in context.machines]
-        self._record_folder = str(layout.records(execution, 0).parent)
+        self._workdirs = [
+            str(layout.workdir(each, context.project, execution, 0, "").parent) for each in context.machines
+        ]
+        self._record_folder = str(layout.records(execution, 0, "").parent)
         self._records = AttemptRecords()
         self._preparer = AttemptPreparer(context, self._records, self._products, self._on_record_problem)
         self._finisher = AttemptFinisher(context, self._records)
@@ -174,8 +184,11 @@ class ProgramBackend:
         if number in self._attempts:
             return
         self._last_attempt[command.run, command.task] = number
-        workdir, records = f"{self._workdirs[command.machine]}/{number}", f"{self._record_folder}/{number}"
-        self._attempts[number] = ActiveAttempt.of(command, workdir, records)
+        nonce = self._context.attempt_nonce(number)
+        name = attempt_folder(number, nonce)
+        workdir, records = f"{self._workdirs[command.machine]}/{name}", f"{self._record_folder}/{name}"
+        attempt = self._attempts[number] = ActiveAttempt.of(command, nonce, workdir, records)
+        attempt.recovered = number in self._recovered
 
     def _settle(self, command: cm.Settle) -> None:
         """Drop the ended attempt of a task, unless its directory is kept for the next attempt."""
@@ -350,7 +363,8 @@ class ProgramBackend:
 
     def _process(self, reports: Iterable[ProgramReport]) -> None:
         for report in reports:
-            if (attempt := self._attempts.get(report.get("attempt", -1))) is None:
+            attempt = self._attempts.get(report.get("attempt", -1))
+            if attempt is None or report.get("nonce", "") != attempt.nonce:
                 continue
             if report["is"] == "ended":
                 self._program_ended(attempt, report)
@@ -406,13 +420,13 @@ class ProgramBackend:
         If programs do not survive the engine, the repeated ``Start`` of an attempt reports it as lost.
         """
         started = [attempt for attempt in attempts if attempt.stage == "started"]
+        self._recovered |= {attempt.attempt for attempt in attempts}
         self._inherited |= {attempt.attempt for attempt in started}
         if not self.capabilities.reattaches:
             lost = {"is": "ended", "cause": Cause.LOST, "text": "its program ended with the engine"}
             self._survivors.ends |= {attempt.attempt: lost for attempt in started}
             return
-        machines = sorted({attempt.machine for attempt in started})
-        self._survivors.update(self._transport.recover(machines))
+        self._survivors.update(self._transport.recover(started))
 
     def halt(self, grace_s: float) -> None:
         """Terminate all programs; they are reported with the exit code that requests another run."""

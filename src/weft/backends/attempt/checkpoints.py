@@ -2,10 +2,11 @@
 
 A program may write while its files are copied. A copy is accepted only if no file changed between the first
 and the last read; otherwise the previous copy stays and the copy is repeated later. Each copy is made in a
-directory of its own, and a pointer file is then replaced atomically.
+directory of its own, and a pointer file is then replaced atomically. The pointer names the attempt that wrote
+the files: after a lost tail of the journal they may be those of another task.
 
     NUMBER/...     the files
-    current        the pointer: the directory and the records of its files
+    current        the pointer: the directory, the attempt and its nonce, and the records of the files
 """
 
 from __future__ import annotations
@@ -39,10 +40,18 @@ _NEW_FOLDERS = 3
 """Number of folders above that may be new: of the execution, of all checkpoints, and ``.weft``."""
 _CHANGING = (errno.ENOENT, errno.EAGAIN)
 _Versions = dict[str, FileVersion]
+CheckpointMaker = tuple[int, str]
+"""Number and nonce of the attempt that wrote restart files."""
+NO_MAKER: CheckpointMaker = -1, ""
 
 
-def keep_checkpoint(workdir: Path, names: Sequence[str], into: Path) -> bool:
-    """Copy the restart files if one has changed and none changes meanwhile; return whether it was done."""
+def keep_checkpoint(
+    workdir: Path, names: Sequence[str], into: Path, maker: CheckpointMaker = NO_MAKER
+) -> bool:
+    """Copy the restart files if one has changed and none changes meanwhile; return whether it was done.
+
+    ``maker`` is the attempt that wrote them.
+    """
     if not (before := _find_versions(workdir, names)) or _is_kept(workdir, before, into):
         return False
     wait_for_clock(max(version.changed_ns for version in before.values()))
@@ -56,7 +65,7 @@ def keep_checkpoint(workdir: Path, names: Sequence[str], into: Path) -> bool:
         if not before or not _are_same(before, _find_versions(workdir, names)):
             return False
         sync_files(into, [str(number)], above=into.parents[:_NEW_FOLDERS])
-        _write_pointer(into, number, before)
+        _write_pointer(into, number, before, maker)
         return True
     except StagingProblem as problem:
         if problem.number in _CHANGING:
@@ -68,12 +77,17 @@ def keep_checkpoint(workdir: Path, names: Sequence[str], into: Path) -> bool:
 
 def list_checkpoint(kept: Path) -> tuple[FileRecord, ...]:
     """Return the records of the kept restart files, with the names they had in the task's directory."""
+    return _read_pointer(kept)[2]
+
+
+def find_maker(kept: Path) -> CheckpointMaker:
+    """Return the attempt that wrote the kept restart files; ``NO_MAKER`` if it is unknown."""
     return _read_pointer(kept)[1]
 
 
 def restore_checkpoint(kept: Path, workdir: Path) -> bool:
     """Copy the kept files into a task's directory; return whether there were any."""
-    number, files = _read_pointer(kept)
+    number, _, files = _read_pointer(kept)
     for file in files:
         clone_or_copy(kept, f"{number}/{file.name}", workdir, file.name, digest=file.digest)
     return bool(files)
@@ -110,12 +124,13 @@ def _next_number(into: Path) -> int:
         return max((int(name) for name in list_names(listing) if name.isdecimal()), default=0) + 1
 
 
-def _write_pointer(into: Path, number: int, versions: _Versions) -> None:
+def _write_pointer(into: Path, number: int, versions: _Versions, maker: CheckpointMaker) -> None:
     files = [
         file_record(name, DIGESTS.of_path(into, f"{number}/{name}"), version)
         for name, version in versions.items()
     ]
-    text = json.dumps({"directory": str(number), "files": [asdict(file) for file in files]})
+    of = {"directory": str(number), "attempt": maker[0], "nonce": maker[1]}
+    text = json.dumps({**of, "files": [asdict(file) for file in files]})
     with (
         staging_errors("cannot be kept", str(into)),
         open_directory(into, ()) as listing,
@@ -125,14 +140,16 @@ def _write_pointer(into: Path, number: int, versions: _Versions) -> None:
     sync_files(into, [_POINTER])
 
 
-def _read_pointer(kept: Path) -> tuple[str, tuple[FileRecord, ...]]:
+def _read_pointer(kept: Path) -> tuple[str, CheckpointMaker, tuple[FileRecord, ...]]:
     try:
         with FileDescriptor(open_inside(kept, _POINTER)) as fd:
             record = json.loads(os.pread(fd, _LONGEST_POINTER_BYTES, 0))
-        return str(record["directory"]), tuple(FileRecord(**file) for file in record["files"])
+        # An older version of weft wrote no attempt.
+        maker = int(record.get("attempt", -1)), str(record.get("nonce", ""))
+        return str(record["directory"]), maker, tuple(FileRecord(**file) for file in record["files"])
     except StagingProblem as problem:
         if problem.number == errno.ENOENT:
-            return "", ()
+            return "", NO_MAKER, ()
         raise
     except (ValueError, KeyError, TypeError) as error:
         why = "its content was not written by weft"

@@ -13,9 +13,10 @@ from dataclasses import field, replace
 from pathlib import Path
 
 from weft.backends.attempt.attempt import ActiveAttempt, AttemptRecords, ProgramReport
-from weft.backends.attempt.checkpoints import keep_checkpoint
+from weft.backends.attempt.checkpoints import find_maker, keep_checkpoint
 from weft.backends.attempt.command import monitored_files
 from weft.backends.attempt.content import Interrupted, interruptible
+from weft.backends.attempt.digests import boot_id
 from weft.backends.attempt.external_files import publish, publish_as
 from weft.backends.attempt.file_sync import sync_files
 from weft.backends.attempt.inputs import fill_secrets, output_names, refuse_redirection, start_values
@@ -33,7 +34,7 @@ from weft.records import dataclass
 from weft.workflow.templates import fill_template
 
 _RERUN_CODE, _CHECKPOINTED_CODE = 99, 85
-_SANDBOX_DEPTH = 5
+_SANDBOX_DEPTH = 6
 """Number of directories above a working directory that weft may have created."""
 _INTERVAL_S = 1.0
 _LEAST, _MOST = 1e-6, 0.999
@@ -121,7 +122,11 @@ def _keep_restart_files(context: ProjectContext, attempt: ActiveAttempt) -> bool
     into = context.layout.checkpoints(context.execution, attempt.run, attempt.task)
     _, names = monitored_files(context.compiled_workflow(attempt.run), attempt.task)
     try:
-        return bool(names) and keep_checkpoint(attempt.workdir, names, into)
+        if not names:
+            return False
+        if not context.is_known(context.execution, *find_maker(into)):
+            remove_tree(into.parent, into.name)
+        return keep_checkpoint(attempt.workdir, names, into, (attempt.number, attempt.nonce))
     except StagingProblem:
         return False
 
@@ -287,6 +292,7 @@ class AttemptFinisher:
             fingerprint=attempt.fingerprint,
             parts=attempt.fingerprint_parts,
             seconds=float(report.get("seconds", 0.0)),
+            boot=boot_id(),
         )
 
     def stage_out(self, attempt: ActiveAttempt, product: Product | None) -> ev.StagedOut | None:

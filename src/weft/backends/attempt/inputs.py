@@ -10,7 +10,7 @@ substituted into such a path must not redirect it to another folder.
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
 
@@ -132,6 +132,18 @@ def output_names(compiled: CompiledWorkflow, task: int, iteration: int = 1) -> l
         return []
     names = start_values(compiled, task, iteration)
     return [fill_template(output.file, names) for output in outputs]
+
+
+def has_outputs(product: Product, names: Sequence[str]) -> bool:
+    """Return whether a product has every declared output; one with another exit code may lack some."""
+    if product.exit_code:
+        return True
+    made = [file.name.rstrip("/") for file in product.files]
+    # ``*`` of fnmatch also matches several directories, or none with "**/" written as "*".
+    patterns = [name.rstrip("/").replace("**/", "*") for name in names]
+    return all(
+        pattern in made or any(fnmatch.fnmatchcase(each, pattern) for each in made) for pattern in patterns
+    )
 
 
 class ProducerIndex:

@@ -14,12 +14,20 @@ from pathlib import Path
 from typing import Any
 
 from weft.backends.attempt.attempt import ActiveAttempt, AttemptRecords
-from weft.backends.attempt.checkpoints import restore_checkpoint
+from weft.backends.attempt.checkpoints import find_maker, restore_checkpoint
 from weft.backends.attempt.command import RenderedJob, find_result_tasks, monitored_files, render_job
 from weft.backends.attempt.content import Interrupted, interruptible
+from weft.backends.attempt.digests import boot_id
 from weft.backends.attempt.external_files import InputCache, InputSource, fetch
 from weft.backends.attempt.fingerprint import compute_fingerprint, explain_staleness
-from weft.backends.attempt.inputs import DeclaredInput, RunProducts, TaskInputs, output_names, select_files
+from weft.backends.attempt.inputs import (
+    DeclaredInput,
+    RunProducts,
+    TaskInputs,
+    has_outputs,
+    output_names,
+    select_files,
+)
 from weft.backends.attempt.isolation import isolate_program
 from weft.backends.attempt.safe_paths import StagingProblem, make_parents, split_name
 from weft.backends.attempt.staging import CopyPermissions, clone_or_copy, is_intact, looks_intact
@@ -78,6 +86,7 @@ class AttemptPreparer:
         self._inputs: dict[int, tuple[CompiledWorkflow, TaskInputs]] = {}
         self._caches: dict[int, InputCache] = {}
         self._folders: dict[int, Path] = {}
+        self._boot = boot_id()
 
     def needs_no_files(self, attempt: ActiveAttempt) -> bool:
         """Return whether an attempt has no inputs and no restart files, so that preparation is fast."""
@@ -91,7 +100,7 @@ class AttemptPreparer:
         machine = self._context.machines[attempt.machine]
         moved, problem, lasting = 0.0, "", False
         try:
-            self._records.make_workdir(attempt.workdir_path)
+            self._make_workdir(attempt)
             with interruptible(lambda: attempt.abandoned):
                 for item in self._task_inputs(attempt.run).of(attempt.task, machine, attempt.iteration):
                     if producers.intersection(item.producers) or (item.source and item.source in named):
@@ -122,7 +131,7 @@ class AttemptPreparer:
         description = compiled.description(attempt.task)
         # A task without a program needs no directory; there may be very many of them.
         if description.job or description.inputs or description.outputs:
-            self._records.make_workdir(attempt.workdir_path)
+            self._make_workdir(attempt)
         names: list[str] = []
         if description.inputs:
             for item in self._task_inputs(attempt.run).of(attempt.task, machine, attempt.iteration):
@@ -153,14 +162,25 @@ class AttemptPreparer:
         variables = secrets.environment(description.job)
         return PreparedAttempt(order=self._write_order(attempt, job, variables))
 
+    def _make_workdir(self, attempt: ActiveAttempt) -> None:
+        with attempt.workdir_lock:
+            if not attempt.has_workdir:
+                self._records.make_workdir(attempt.workdir_path, recovered=attempt.recovered)
+                attempt.has_workdir = True
+
     def _restore_checkpoint(self, attempt: ActiveAttempt) -> bool:
-        """Stage the kept restart files if the attempt restarts from them; return whether there were any."""
+        """Stage the kept restart files if the attempt restarts from them; return whether there were any.
+
+        Files of an attempt that the journal does not have are not used.
+        """
         context, start = self._context, attempt.start
         assert start is not None
         if not start.restart_from:
             return False
         kept = context.layout.checkpoints(context.execution, attempt.run, attempt.task)
-        return restore_checkpoint(kept, attempt.workdir)
+        return context.is_known(context.execution, *find_maker(kept)) and restore_checkpoint(
+            kept, attempt.workdir
+        )
 
     def _stage(self, attempt: ActiveAttempt, item: DeclaredInput) -> tuple[list[str], float]:
         """Stage one declared input; return the names of its files and the bytes copied."""
@@ -249,10 +269,15 @@ class AttemptPreparer:
         product = context.products.find_by_fingerprint(fingerprint, besides=context.execution)
         if product is None:
             return None
-        directory = Path(product.directory)
-        if not all(is_intact(directory, file) for file in product.files):
-            return None
         compiled = context.compiled_workflow(attempt.run)
+        names = output_names(compiled, attempt.task, attempt.iteration)
+        directory = Path(product.directory)
+        # Size, times and inode do not prove the content of a file that was measured before the last boot: a
+        # power failure may have lost it.
+        if not has_outputs(product, names) or not all(
+            is_intact(directory, file, boot=product.boot) for file in product.files
+        ):
+            return None
         reused = replace(
             product,
             execution=context.execution,
@@ -264,6 +289,7 @@ class AttemptPreparer:
             attempt=attempt.number,
             iteration=attempt.iteration,
             machine=context.machines[attempt.machine].name,
+            boot=self._boot,
         )
         lines = dict(read_sweep_lines(compiled, attempt.task, product.directory, attempt.iteration))
         return PreparedAttempt(reused=reused, reused_from=product.execution, lines=lines)
@@ -301,6 +327,7 @@ class AttemptPreparer:
         return {
             "do": "start",
             "attempt": attempt.number,
+            "nonce": attempt.nonce,
             "argv": argv,
             "env": {**env, **secrets},
             "isolated": job.isolation is not None,
@@ -331,7 +358,7 @@ class AttemptPreparer:
         if (found := self._caches.get(machine)) is None:
             described = self._context.machines[machine]
             found = self._caches[machine] = InputCache(
-                self._context.layout.cache(described), fresh=self._context.fresh
+                self._context.layout.cache(described, self._context.project), fresh=self._context.fresh
             )
         return found
 

@@ -5,10 +5,17 @@ session of the dead runner and the mark in their environment. A process number a
 match the recorded start time, and a session counts only if its number was not reused (the kernel does not
 reuse it while a member lives). A process without start record is assigned by its session and the time of the
 runner's last heartbeat.
+
+After a lost tail of the journal (a power failure, a restored copy of ``.weft``), programs run and records
+exist that belong to no attempt of the journal, and the number of such an attempt is used again for another
+task. An attempt is therefore identified by number and nonce. Before the first program is started, all
+programs of this project with an unknown nonce are killed, wherever their runner is. A runner is told at every
+connection which of its programs and records are unknown, and discards them before the connection is used.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -17,17 +24,18 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from weft.backends.attempt.attempt import ProgramReport
 from weft.backends.attempt.backend import SurvivingPrograms
 from weft.backends.attempt.safe_paths import StagingProblem, open_directory
-from weft.backends.backend import ProjectContext
+from weft.backends.backend import ProjectContext, RecoveredAttempt
 from weft.backends.local import runner
-from weft.backends.local.message_socket import MessageSocket
+from weft.backends.local.message_socket import PROTOCOL, MessageSocket
 from weft.backends.local.processes import (
+    MARK,
     TICKS_PER_S,
     Process,
     boot_id,
@@ -35,12 +43,14 @@ from weft.backends.local.processes import (
     mark_prefix,
     marked_attempt,
     read_process,
+    read_variable,
     signal_exactly,
     signal_group,
 )
 from weft.backends.local.records import Record, RecordLog, SealedRecords, encode_record
 from weft.errors import WeftError
 from weft.private_files import FOLDER_MODE, make_folder
+from weft.records import dataclass
 
 _TICK_S = 2.0 / TICKS_PER_S
 """Possible difference between the kernel's start times and the clock."""
@@ -136,6 +146,83 @@ def _last_moment_s(records: SealedRecords) -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME) - age_s + _AFTER_BEAT_S
 
 
+RUNNER_MARK = "WEFT_RUNNER"
+"""Environment variable of runners; its value is SCOPE.SEAL, where the seal identifies the token."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerScope:
+    """The processes of an execution of the project in a directory of this host.
+
+    The directory and not the project's identity, because a copy of a project has the same identity.
+    """
+
+    home: str
+    """Hash of the path of ``.weft``."""
+    execution: int
+
+    @classmethod
+    def of(cls, home: Path, execution: int) -> RunnerScope:
+        """Return the scope of an execution."""
+        return cls(hashlib.blake2b(os.fsencode(home), digest_size=8).hexdigest(), execution)
+
+    def __str__(self) -> str:
+        return f"{self.home}-{self.execution}"
+
+    def find_unknown(self, token: str, is_known: Callable[[int, int, str], bool]) -> Iterator[Process]:
+        """Yield the processes of this directory that the journal does not know.
+
+        These are runners of this execution with another token, and programs of any execution whose attempt
+        (execution, number, nonce) is not known.
+        """
+        user = os.geteuid()
+        for process in list_processes():
+            if not _belongs_to(process.pid, user):
+                continue
+            scope, _, seal = read_variable(process.pid, RUNNER_MARK).partition(".")
+            if scope == str(self) and seal != _token_seal(token):
+                yield process
+            mark = read_variable(process.pid, MARK).split(".")
+            home, _, execution = mark[-1].partition("-")
+            if home == self.home and execution.isdecimal() and len(mark) == _MARK_PARTS:
+                attempt, nonce = mark[2:4]
+                if nonce and attempt.isdecimal() and not is_known(int(execution), int(attempt), nonce):
+                    yield process
+
+
+_MARK_PARTS = 5
+
+
+def _belongs_to(pid: int, user: int) -> bool:
+    try:
+        return os.stat(f"/proc/{pid}").st_uid == user  # noqa: PTH116 -- for every process
+    except OSError:
+        return False
+
+
+def _token_seal(token: str) -> str:
+    return hashlib.blake2b(token.encode(), digest_size=8, person=b"weft runner").hexdigest()
+
+
+def kill_unknown(
+    scope: RunnerScope, token: str, is_known: Callable[[int, int, str], bool], *, timeout_s: float = 10.0
+) -> None:
+    """Kill the processes that the journal does not know and wait for them; raises RunnerFailed."""
+    end_s = time.monotonic() + timeout_s
+    wait_s = 0.002
+    while left := list(scope.find_unknown(token, is_known)):
+        for process in left:
+            signal_exactly(process, signal.SIGKILL)
+        if time.monotonic() > end_s:
+            numbers = ", ".join(str(process.pid) for process in left)
+            raise RunnerFailed(
+                f"processes of attempts that are not in the journal cannot be killed: {numbers}; end them, "
+                "then continue with `weft resume`"
+            )
+        time.sleep(wait_s)
+        wait_s = min(2.0 * wait_s, 0.1)
+
+
 _Message = dict[str, Any]
 
 _SILENT_S = 5.0
@@ -172,7 +259,9 @@ class RunnerLink:
         python: str = sys.executable,
         idle_s: float = 60.0,
         grace_s: float = 5.0,
+        scope: str = "",
     ) -> None:
+        """Use the runner of a directory; ``scope`` marks it and its programs (see ``RunnerScope``)."""
         self.directory = directory
         self.pid: int | None = None
         """Process number of the connected runner."""
@@ -180,7 +269,8 @@ class RunnerLink:
         self._environment = dict(environment)
         self._cores = None if cores is None else list(cores)
         self._python = python
-        self._settings = {"token": token, "idle_s": idle_s, "grace_s": grace_s}
+        self._settings = {"token": token, "idle_s": idle_s, "grace_s": grace_s, "scope": scope}
+        self._mark = f"{scope}.{_token_seal(token)}"
         try:
             make_folder(directory)
             self._records = SealedRecords(str(directory.absolute()), token)
@@ -193,18 +283,19 @@ class RunnerLink:
 
     # Finding and starting.
 
-    def connect(self, timeout_s: float = 15.0) -> _Message:
+    def connect(self, timeout_s: float = 15.0, *, known: Mapping[int, str] | None = None) -> _Message:
         """Connect to the running runner or start one; return its ``here`` message.
 
         Orphans of a dead runner are killed first; the new runner reports their attempts as ended with cause
-        ``lost``. Raises RunnerUnresponsive, RunnerFailed.
+        ``lost``. With ``known`` (nonce by attempt), all other attempts of the runner are ended and discarded
+        before this returns. Raises RunnerUnresponsive, RunnerFailed.
         """
         self.disconnect()
         end_s = time.monotonic() + timeout_s
         while time.monotonic() < end_s:
             if self._open_socket():
                 if (here := self._authenticate(end_s)) is not None:
-                    return here
+                    return here if known is None else self._discard_unknown(here, known, end_s)
             elif not is_alive(self._records.read("pid")) and not self._check_child():
                 self.kill_orphans()
                 self._start()
@@ -260,12 +351,38 @@ class RunnerLink:
         """Return the ``here`` message, updated by the messages that followed it."""
         here = messages[0]
         self.pid = int(here["pid"])
+        if here.get("protocol") != PROTOCOL:
+            self.disconnect()
+            raise RunnerUnresponsive(f"the runner in {self.directory} is of another version of weft")
         if here["problem"]:
             self.disconnect()
             raise RunnerFailed(f"the runner in {self.directory}: {here['problem']}")
-        ended = {each["attempt"]: each for each in messages[1:] if each["is"] == "ended"}
-        here["running"] = [each for each in here["running"] if each["attempt"] not in ended]
-        here["ended"] += ended.values()
+        return _add_ends(here, messages[1:])
+
+    def _discard_unknown(self, here: _Message, known: Mapping[int, str], end_s: float) -> _Message:
+        """Let the runner discard all attempts except ``known``; return its ``here`` message without them."""
+        waiting = {
+            (each["attempt"], each["nonce"])
+            for each in (*here["running"], *here["ended"])
+            if known.get(each["attempt"]) != each["nonce"]
+        }
+        if waiting:
+            self.send({"do": "discard", "attempts": sorted(waiting)})
+        while waiting:
+            self.flush()
+            if time.monotonic() > end_s:
+                self.disconnect()
+                raise RunnerUnresponsive(f"the runner in {self.directory} does not end unknown programs")
+            select.select([self], [], [], 0.1)
+            try:
+                messages = self.receive()
+            except RunnerGone as error:
+                raise RunnerUnresponsive(str(error)) from error
+            gone = {(each["attempt"], each["nonce"]) for each in messages if each["is"] == "discarded"}
+            waiting -= gone
+            here = _add_ends(here, messages)
+        for key in ("running", "ended", "starts"):
+            here[key] = [each for each in here[key] if known.get(each["attempt"]) == each.get("nonce", "")]
         return here
 
     def _start(self) -> None:
@@ -279,8 +396,9 @@ class RunnerLink:
                 (os.POSIX_SPAWN_DUP2, log, 2),
             ]
             command = [self._python, "-I", "-S", str(Path(runner.__file__)), str(self.directory.absolute())]
+            environment = {**os.environ, RUNNER_MARK: self._mark}
             self._child = os.posix_spawn(
-                self._python, command, os.environ, file_actions=actions, setsid=True, setsigmask=()
+                self._python, command, environment, file_actions=actions, setsid=True, setsigmask=()
             )
             os.write(writing, json.dumps(self._settings).encode() + b"\n")
         except OSError as error:
@@ -427,6 +545,14 @@ class RunnerLink:
             os.kill(int(str(identity["pid"])), number)
 
 
+def _add_ends(here: _Message, messages: Sequence[_Message]) -> _Message:
+    """Return a ``here`` message, updated by the ends that followed it."""
+    ended = {each["attempt"]: each for each in messages if each["is"] == "ended"}
+    here["running"] = [each for each in here["running"] if each["attempt"] not in ended]
+    here["ended"] = [*here["ended"], *ended.values()]
+    return here
+
+
 _FORGET_BATCH = 100
 """Number of confirmed ends sent in one ``forget`` message; until then the runner keeps them in memory."""
 
@@ -436,12 +562,17 @@ class RunnerPool:
 
     def __init__(self, context: ProjectContext, poller: select.poll) -> None:
         self._context = context
+        self._scope = RunnerScope.of(context.layout.home, context.execution)
         self._poller = poller
         self._links: dict[int, RunnerLink] = {}
         self._machine_of: dict[int, int] = {}
         """By file descriptor: the machine whose runner is connected."""
         self._programs: dict[int, set[int]] = {}
         """By machine: attempts whose programs run."""
+        self._known: dict[int, str] = {}
+        """By attempt: the nonce, from its start until its end is in the journal."""
+        self._is_clear = False
+        """Whether the programs that the journal does not know were ended."""
         self._cancelled: dict[int, float] = {}
         """By attempt: grace period. A cancellation is sent again if the connection broke meanwhile."""
         self._backlog: list[ProgramReport] = []
@@ -452,6 +583,7 @@ class RunnerPool:
 
     def start(self, machine: int, order: Mapping[str, Any]) -> str:
         """Start a program through the machine's runner; return a problem, or ""."""
+        self._known[order["attempt"]] = order["nonce"]
         if not self._is_connected(machine):
             self._backlog += self._replace_runner(machine)
         if not self._is_connected(machine):
@@ -466,15 +598,19 @@ class RunnerPool:
     def cancel(self, machine: int, attempt: int, grace_s: float) -> None:
         """Terminate a program, and kill it after a grace period."""
         self._cancelled[attempt] = grace_s
-        self._send(machine, {"do": "cancel", "attempt": attempt, "grace_s": grace_s})
+        self._send(machine, {"do": "cancel", **self._name(attempt), "grace_s": grace_s})
 
     def signal(self, machine: int, attempt: int, name: str) -> None:
         """Send a signal to a program."""
-        self._send(machine, {"do": "signal", "attempt": attempt, "signal": name})
+        self._send(machine, {"do": "signal", **self._name(attempt), "signal": name})
+
+    def _name(self, attempt: int) -> dict[str, Any]:
+        return {"attempt": attempt, "nonce": self._known.get(attempt, "")}
 
     def forget(self, machine: int, attempt: int) -> None:
         """Drop the stored end of an attempt's program, because it is in the journal, on disk."""
         self._cancelled.pop(attempt, None)
+        self._known.pop(attempt, None)
         confirmed = self._confirmed.setdefault(machine, [])
         confirmed.append(attempt)
         if len(confirmed) >= _FORGET_BATCH:
@@ -510,10 +646,14 @@ class RunnerPool:
                 found += self._replace_runner(machine)
         return found
 
-    def recover(self, machines: Iterable[int]) -> SurvivingPrograms:
-        """Connect to the runners of an earlier engine; return their programs. Raises RunnerFailed."""
+    def recover(self, attempts: Sequence[RecoveredAttempt]) -> SurvivingPrograms:
+        """Connect to the runners of an earlier engine; return the programs of these attempts.
+
+        All other programs and records are discarded. Raises RunnerFailed.
+        """
         found = SurvivingPrograms()
-        for machine in machines:
+        self._known.update((each.attempt, each.nonce) for each in attempts)
+        for machine in sorted({each.machine for each in attempts}):
             survivors = self._connect(machine)
             self._programs.setdefault(machine, set()).update(survivors.running)
             found.update(survivors)
@@ -537,21 +677,27 @@ class RunnerPool:
         Orphans of a dead runner are killed and reported as lost; an unresponsive runner is killed. Raises
         RunnerFailed.
         """
+        self._end_unknown()
         link = self._link(machine)
         self._unregister(machine)
         try:
-            here = link.connect()
+            here = link.connect(known=self._known)
         except RunnerUnresponsive:
             link.kill()
-            here = link.connect()
+            here = link.connect(known=self._known)
         self._machine_of[link.fileno()] = machine
         self._poller.register(link.fileno(), select.POLLIN)
         return SurvivingPrograms(
             running={int(each["attempt"]) for each in here["running"]},
             ends={int(each["attempt"]): each for each in here["ended"]},
-            # A runner of an older version sends no starts.
-            starts={int(each["attempt"]): each for each in here.get("starts", ())},
+            starts={int(each["attempt"]): each for each in here["starts"]},
         )
+
+    def _end_unknown(self) -> None:
+        """End the programs that the journal does not know, before the first program is started."""
+        if not self._is_clear:
+            kill_unknown(self._scope, self._context.token, self._context.is_known)
+            self._is_clear = True
 
     def _replace_runner(self, machine: int) -> list[ProgramReport]:
         """Start another runner and return the ends of the programs that did not survive."""
@@ -567,7 +713,7 @@ class RunnerPool:
         for attempt in left.running & self._cancelled.keys():
             self.cancel(machine, attempt, self._cancelled[attempt])
         lost = {"is": "ended", "cause": "lost", "text": text}
-        return [left.ends.get(attempt, {**lost, "attempt": attempt}) for attempt in ended]
+        return [left.ends.get(attempt, {**lost, **self._name(attempt)}) for attempt in ended]
 
     def _reach_unused(self) -> None:
         """Connect to running runners of an earlier engine that were not needed since."""
@@ -601,6 +747,7 @@ class RunnerPool:
                 context.token,
                 cores=cores if isinstance(cores, list | tuple) else None,
                 environment=self._environment,
+                scope=str(self._scope),
             )
         return link
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import socket
 
+PROTOCOL = 2
+"""Version of the messages; a runner of another version is replaced."""
 _PART_BYTES = 1 << 18
 
 

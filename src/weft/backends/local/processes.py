@@ -33,7 +33,11 @@ if TYPE_CHECKING:
 
 
 MARK = "WEFT_MARK"
-"""Environment variable that identifies the processes started by a runner."""
+"""Environment variable that identifies the processes started by a runner.
+
+Its value is PID.TICKS.ATTEMPT.NONCE.SCOPE: number and start time of the runner, the attempt, and the scope of
+the runner, which names the project's directory and the execution (see ``RunnerLink``).
+"""
 _RLIMIT_LOCKS = 10
 _LIMIT_MARK = 1 << 62
 """Smallest limit that is a mark; it exceeds every limit that an administrator would set."""
@@ -103,7 +107,7 @@ def signal_exactly(process: Process, number: int) -> bool:
 
 
 def mark_prefix(pid: int, began_ticks: int) -> str:
-    """Return the prefix of all marks of a runner; the attempt number follows."""
+    """Return the prefix of all marks of a runner; attempt number, nonce and scope follow."""
     return f"{pid}.{began_ticks}."
 
 
@@ -112,11 +116,18 @@ def marked_attempt(pid: int, mark: str) -> int | None:
     limit = _read_field(f"/proc/{pid}/limits", b"Max file locks")
     if limit.isdigit() and int(limit) >> _ATTEMPT_BITS == _limit_mark(mark, 0) >> _ATTEMPT_BITS:
         return int(limit) & _ATTEMPT_MASK
+    if not (found := read_variable(pid, MARK)).startswith(mark):
+        return None
+    number = found.removeprefix(mark).partition(".")[0]
+    return int(number) if number.isdecimal() else None
+
+
+def read_variable(pid: int, name: str) -> str:
+    """Return the value of a variable in the environment in which a process was started; "" if unset."""
     for variable in _read(f"/proc/{pid}/environ").split(b"\0"):
-        if variable.startswith(f"{MARK}={mark}".encode()):
-            number = variable.rpartition(b".")[2]
-            return int(number) if number.isdigit() else None
-    return None
+        if variable.startswith(f"{name}=".encode()):
+            return variable.partition(b"=")[2].decode(errors="replace")
+    return ""
 
 
 def _limit_mark(mark: str, attempt: int) -> int:
@@ -203,6 +214,9 @@ class StartOrder:
     def __init__(self, message: dict[str, object], grace_s: float) -> None:
         number = (int, float), "a number"
         self.attempt: int = _field(message, "attempt", int, "a whole number", required=True)
+        self.nonce: str = _field(message, "nonce", str, "a string") or ""
+        if self.nonce and not (self.nonce.isascii() and self.nonce.isalnum()):
+            raise ValueError(f"nonce is not a string of letters and digits: {self.nonce!r}")
         self.argv: list[str] = _field(message, "argv", list, "a list of strings", required=True)
         if not all(isinstance(word, str) for word in self.argv):
             raise ValueError(f"argv is not a list of strings: {self.argv!r}")
@@ -230,10 +244,12 @@ class StartOrder:
 class ProgramLauncher:
     """Starts programs with a common base environment and set of cores."""
 
-    def __init__(self, mark: str) -> None:
+    def __init__(self, mark: str, scope: str = "") -> None:
+        """Create a launcher; ``mark`` is the prefix and ``scope`` the end of the marks of its programs."""
         self._mark = mark
         self._own_limits = resource.getrlimit(_RLIMIT_LOCKS)
         self._marks_limits = _can_mark_limits()
+        self._scope = scope
         self._base: dict[str, str] = {"PATH": os.defpath}
         self._all_cores = self._cores = os.sched_getaffinity(0)
         self._found: dict[tuple[str, str], str] = {}
@@ -274,7 +290,7 @@ class ProgramLauncher:
                 os.sched_setaffinity(0, self._cores)
 
     def _environment(self, order: StartOrder) -> dict[str, str]:
-        mark = f"{self._mark}{order.attempt}"
+        mark = f"{self._mark}{order.attempt}.{order.nonce}.{self._scope}"
         if not order.env:
             return {**self._base, MARK: mark}
         every = {**self._base, **order.env, MARK: mark}

@@ -7,13 +7,16 @@ exits after a minute without tasks and without an engine. Messages on the socket
 line, and are idempotent. From the engine:
 
 - ``hello``: token, env (environment of all programs), cores (null: all);
-- ``start``: attempt, argv, env (changes; null removes), cwd, stdin, stdout, stderr, private (those of these
-  files that only the user may read), append, time_s, memory_bytes, cores, grace_s, reminder (a text for the
-  next engine);
-- ``cancel``: attempt, grace_s; ``signal``: attempt, signal; ``forget``: attempt, or attempts; ``end``.
+- ``start``: attempt, nonce, argv, env (changes; null removes), cwd, stdin, stdout, stderr, private (those of
+  these files that only the user may read), append, time_s, memory_bytes, cores, grace_s, reminder (a text for
+  the next engine);
+- ``cancel``: attempt, nonce, grace_s; ``signal``: attempt, nonce, signal; ``forget``: attempt, or attempts;
+- ``discard``: attempts (pairs of number and nonce), which are ended and whose records are removed; ``end``.
 
-The runner sends ``here`` (pid, problem, running, ended, and the starts of both), ``started``, ``ended``,
-``signalled`` (number of processes) and ``problem``. It must start within a few hundredths of a second, so it
+The runner sends ``here`` (protocol, pid, problem, running, ended, and the starts of both), ``started``,
+``ended``, ``discarded``, ``signalled`` (number of processes) and ``problem``. Records and messages of an
+attempt contain its nonce: after a lost tail of the journal, an attempt number is used again for another task,
+and the old records must not answer for it. The runner must start within a few hundredths of a second, so it
 loads neither weft nor heavy modules.
 """
 
@@ -56,7 +59,8 @@ def main(directory: str) -> int:
         pass  # File systems without locks: the link has checked for a running runner.
     os.chdir("/")
     try:
-        runner = Runner(records, settings["token"], idle_s=settings["idle_s"], grace_s=settings["grace_s"])
+        times = {"idle_s": settings["idle_s"], "grace_s": settings["grace_s"]}
+        runner = Runner(records, settings["token"], scope=settings["scope"], **times)
         runner.begin()
     except OSError as error:
         return CANNOT_WRITE + (error.errno or 0)

@@ -21,7 +21,7 @@ import signal
 import socket
 import time
 
-from weft.backends.local.message_socket import MessageSocket
+from weft.backends.local.message_socket import PROTOCOL, MessageSocket
 from weft.backends.local.processes import (
     LaunchFailure,
     MemoryMeter,
@@ -143,7 +143,10 @@ class EngineSocket:
     def _admit(self, peer: MessageSocket, line: bytes) -> bool:
         """Accept a connection as the engine if its line contains the token; drop the previous engine."""
         token = _decode_line(line).get("token")
-        if not isinstance(token, str) or not hmac.compare_digest(token.encode(), self._token):
+        # A string of JSON can contain half a surrogate pair.
+        if not isinstance(token, str) or not hmac.compare_digest(
+            token.encode(errors="surrogatepass"), self._token
+        ):
             return False
         if self._engine is not None:
             self._drop(self._engine)
@@ -163,7 +166,7 @@ def _decode_line(line: bytes) -> Record:
     """Decode one line; a line that is not a JSON object becomes a message with a ``problem``."""
     try:
         message = _decode(line.decode())
-    except ValueError as error:
+    except (ValueError, RecursionError, MemoryError) as error:
         message = {"do": "", "problem": f"not JSON: {error}"}
     return message if isinstance(message, dict) else {"do": "", "problem": "not an object"}
 
@@ -190,6 +193,7 @@ class RunnerTask:
 
     def __init__(self, order: StartOrder, pid: int, began: float, began_s: float) -> None:
         self.attempt = order.attempt
+        self.nonce = order.nonce
         self.isolated = order.isolated
         """Whether the leader only waits for the program, which is killed when the leader is terminated."""
         self.pid = pid
@@ -204,6 +208,8 @@ class RunnerTask:
         self.kill_at_s: float | None = None
         """Time of SIGKILL on the monotonic clock; None: the task was not terminated."""
         self.killed = False
+        self.discarded = False
+        """Whether the engine does not know the attempt: its end is not recorded."""
         self.look_s = _SOONEST_S
         """Interval until the next check of a group without leader; it doubles each time."""
         self.stopping = False
@@ -229,6 +235,10 @@ class RunnerTasks:
         """Encoded end records by attempt."""
         self.starts: dict[int, str] = {}
         """Encoded start records of running tasks and of unconfirmed ends."""
+        self._nonces: dict[int, str] = {}
+        """By attempt: the nonce of its records."""
+        self._waiting: dict[int, StartOrder] = {}
+        """By attempt: an order that waits for the end of a discarded attempt of the same number."""
         self._start_ledger = RecordLog(records, "starts")
         self._end_ledger = RecordLog(records, "ends")
         self._programs = programs
@@ -240,33 +250,47 @@ class RunnerTasks:
         self._limited: dict[int, RunnerTask] = {}
         self._sample_at_s = 0.0
         self._unwritten: list[tuple[RecordLog, str]] = []
-        self._forgotten: set[int] = set()
+        self._forgotten: dict[int, int] = {}
+        """By attempt: a hash of its nonce, which takes less memory."""
         self._load(records)
 
     def _load(self, records: SealedRecords) -> None:
         """Load the records of an earlier runner of this directory; its running tasks are reported as lost."""
+        starts = RecordLog.read(records, "starts")
         for attempt, end in RecordLog.read(records, "ends").items():
-            self.ended[attempt] = encode_record(end)
-        for attempt, start in RecordLog.read(records, "starts").items():
+            if attempt not in starts or _nonce(starts[attempt]) == _nonce(end):
+                self.ended[attempt] = encode_record(end)
+                self._nonces[attempt] = _nonce(end)
+        for attempt, start in starts.items():
             self.starts[attempt] = encode_record(start)
             if attempt not in self.ended:
-                text = "it was killed together with its runner"
-                self._record_end(_end_record(attempt, start.get("at"), cause="lost", text=text))
+                text, nonce = "it was killed together with its runner", _nonce(start)
+                self._record_end(_end_record(attempt, nonce, start.get("at"), cause="lost", text=text))
 
     # Requests of the engine.
 
     def start(self, order: StartOrder) -> None:
-        """Start an attempt; a repeated request reports the known state again."""
-        attempt = order.attempt
-        if self._report_again(attempt):
+        """Start an attempt; a repeated request reports the known state again.
+
+        An attempt of the same number with another nonce is ended and discarded first.
+        """
+        attempt, nonce = order.attempt, order.nonce
+        self._discard_others(attempt, nonce)
+        if self._is_being_discarded(attempt):
+            self._waiting[attempt] = order
             return
+        if self._report_again(attempt, nonce):
+            return
+        self._nonces[attempt] = nonce
+        name = f'"attempt":{attempt},"nonce":"{nonce}"'
         began, began_s, before_s = time.time(), time.monotonic(), _since_boot_s()
         # Recorded first: if the runner dies in between, the program may have run and must not run again.
-        self._record_start(attempt, f'{{"attempt":{attempt},"pid":null,"at":{began!r}}}')
+        self._record_start(attempt, f'{{{name},"pid":null,"at":{began!r}}}')
         try:
             pid = self._programs.start(order)
         except LaunchFailure as problem:
-            self._record_end(_end_record(attempt, began, code=problem.code, cause="error", text=problem.text))
+            how = {"code": problem.code, "cause": "error", "text": problem.text}
+            self._record_end(_end_record(attempt, nonce, began, **how))
             return
         task = self.running[attempt] = self._leaders[pid] = RunnerTask(order, pid, began, began_s)
         if order.time_s is not None:
@@ -277,25 +301,59 @@ class RunnerTasks:
         # The leader's start time lies in this interval, which with its number identifies it uniquely.
         within = f"[{before_s!r},{_since_boot_s()!r}]"
         count = f'"within":{within},"reminder":{encode_record(order.reminder)}'
-        self._record_start(attempt, f'{{"attempt":{attempt},"pid":{pid},"at":{began!r},{count}}}')
+        self._record_start(attempt, f'{{{name},"pid":{pid},"at":{began!r},{count}}}')
         if order.reports_start:
             self._send(_encode_started(task))
 
-    def cancel(self, attempt: int, grace_s: float | None) -> None:
+    def cancel(self, attempt: int, nonce: str, grace_s: float | None) -> None:
         """Terminate an attempt; one that was not started yet will never be started."""
-        if (task := self.running.get(attempt)) is not None:
+        self._discard_others(attempt, nonce)
+        self._waiting.pop(attempt, None)
+        task = self.running.get(attempt)
+        if task is not None and not task.discarded:
             grace_s = task.grace_s if grace_s is None else grace_s
             self._end_group(task, "cancelled", "it was cancelled", grace_s)
-        elif not self._report_again(attempt):
+        elif not self._report_again(attempt, nonce):
             text = "it was cancelled before it started"
-            self._record_end(_end_record(attempt, None, cause="cancelled", text=text))
+            self._record_end(_end_record(attempt, nonce, None, cause="cancelled", text=text))
 
-    def send_signal(self, attempt: int, name: str) -> None:
+    def discard(self, attempts: list[tuple[int, str]]) -> None:
+        """End attempts that the engine does not know, and remove their records; report each when done."""
+        dropped = [pair for pair in attempts if self._discard(*pair)]
+        self._shorten()
+        for attempt, nonce in dropped:
+            self._send(_encode_discarded(attempt, nonce))
+
+    def _discard_others(self, attempt: int, nonce: str) -> None:
+        """Discard an attempt of the same number and another nonce."""
+        if (other := self._nonces.get(attempt, nonce)) != nonce:
+            self._discard(attempt, other)
+
+    def _discard(self, attempt: int, nonce: str) -> bool:
+        """Drop the records of an attempt and end its program; return whether there is none."""
+        if self._nonces.get(attempt) == nonce:
+            del self._nonces[attempt]
+            self.ended.pop(attempt, None)
+            self.starts.pop(attempt, None)
+        task = self.running.get(attempt)
+        if task is None or task.nonce != nonce:
+            return True
+        task.discarded = True
+        self._end_group(task, "cancelled", "it is not in the journal", 0.0)
+        return attempt not in self.running
+
+    def _is_being_discarded(self, attempt: int) -> bool:
+        task = self.running.get(attempt)
+        return task is not None and task.discarded
+
+    def send_signal(self, attempt: int, nonce: str, name: str) -> None:
         """Send a signal to a task; one that programs must handle is sent only to processes with a handler."""
         number = getattr(signal, f"SIG{name}", None)
         if not isinstance(number, signal.Signals):
             raise ValueError(f"unknown signal {name!r}")
         task = self.running.get(attempt)
+        if task is not None and task.nonce != nonce:
+            task = None
         members = self._members(task) if task is not None else []
         count = len(members)
         if task is not None and name in _WHOLE_GROUP:
@@ -314,7 +372,7 @@ class RunnerTasks:
     def forget(self, attempt: int) -> None:
         """Drop an end that the engine has recorded."""
         if self.ended.pop(attempt, None) is not None:
-            self._forgotten.add(attempt)
+            self._forgotten[attempt] = hash(self._nonces.pop(attempt, ""))
             self.starts.pop(attempt, None)
             if self._end_ledger.lines >= _LINES and len(self.ended) < _LINES // 2:
                 self._shorten()
@@ -330,17 +388,19 @@ class RunnerTasks:
         self._unwritten.clear()
 
     def end_all(self, cause: str, text: str) -> None:
-        """Terminate all tasks."""
+        """Terminate all tasks; orders that wait are dropped."""
+        self._waiting.clear()
         for task in list(self.running.values()):
             self._end_group(task, cause, text, task.grace_s)
 
-    def _report_again(self, attempt: int) -> bool:
+    def _report_again(self, attempt: int, nonce: str) -> bool:
         """Report the known state of an attempt again; return False if it is unknown."""
-        if attempt in self.running:
-            self._send(_encode_started(self.running[attempt]))
+        task = self.running.get(attempt)
+        if task is not None and task.nonce == nonce:
+            self._send(_encode_started(task))
         elif attempt in self.ended:
             self._send(self.ended[attempt])
-        elif attempt in self._forgotten:
+        elif self._forgotten.get(attempt) == hash(nonce):
             self._send(_encode_problem(attempt, "it has ended, and its record was dropped"))
         else:
             return False
@@ -370,7 +430,7 @@ class RunnerTasks:
         if (task := self._leaders.get(pid)) is not None:
             if task.stopping and word == "stopped":
                 _signal_task(task, self._members(task), signal.SIGSTOP)
-            self._send(encode_record({"is": word, "attempt": task.attempt}))
+            self._send(encode_record({"is": word, "attempt": task.attempt, "nonce": task.nonce}))
 
     def _members(self, task: RunnerTask) -> list[Process]:
         """Return all running processes of a task, also those outside its group."""
@@ -491,22 +551,33 @@ class RunnerTasks:
         del self.running[attempt]
         self._due_s.pop(attempt, None)
         self._limited.pop(attempt, None)
+        if task.discarded:
+            self._finish_discarded(task)
+            return
         code = os.waitstatus_to_exitcode(task.status or 0)
         cause, text = task.cause or "", task.text
         if code in _killed_codes(task) and task.cause is None and self._memory.kernel_killed():
             cause, text = "oom", "killed by the kernel, because the host ran out of memory"
         user_s, system_s, peak_bytes = task.usage
         end = _end_record(
-            attempt, task.began, code=code if code >= 0 else None, signal=-code if code < 0 else None,
-            cause=cause, text=text, seconds=time.monotonic() - task.began_s, user_s=user_s, system_s=system_s,
+            attempt, task.nonce, task.began, code=code if code >= 0 else None,
+            signal=-code if code < 0 else None, cause=cause, text=text,
+            seconds=time.monotonic() - task.began_s, user_s=user_s, system_s=system_s,
             max_rss_bytes=max(peak_bytes, task.peak_bytes) or None, strays=task.strays,
         )  # fmt: skip
         self._record_end(end)
 
+    def _finish_discarded(self, task: RunnerTask) -> None:
+        """Remove the records of a discarded attempt, report it, and start the order that waited for it."""
+        self._shorten()
+        self._send(_encode_discarded(task.attempt, task.nonce))
+        if (order := self._waiting.pop(task.attempt, None)) is not None:
+            self.start(order)
+
     def _record_end(self, end: Record) -> None:
         """Record an end in memory and on disk, then report it."""
-        text = encode_record(end)
-        self.ended[int(str(end["attempt"]))] = text
+        text, attempt = encode_record(end), int(str(end["attempt"]))
+        self.ended[attempt], self._nonces[attempt] = text, _nonce(end)
         self._write(self._end_ledger, text)
         self._send(text)
 
@@ -543,19 +614,30 @@ def _signal_task(task: RunnerTask, members: list[Process], *numbers: int) -> Non
 
 
 def _encode_started(task: RunnerTask) -> str:
-    return f'{{"is":"started","attempt":{task.attempt},"pid":{task.pid},"at":{task.began!r}}}'
+    name = f'"attempt":{task.attempt},"nonce":"{task.nonce}"'
+    return f'{{"is":"started",{name},"pid":{task.pid},"at":{task.began!r}}}'
+
+
+def _encode_discarded(attempt: int, nonce: str) -> str:
+    return encode_record({"is": "discarded", "attempt": attempt, "nonce": nonce})
 
 
 def _encode_problem(attempt: object, text: str) -> str:
-    return encode_record({"is": "problem", "attempt": attempt, "text": text})
+    number = attempt if isinstance(attempt, int) else None
+    return encode_record({"is": "problem", "attempt": number, "text": text})
 
 
-def _end_record(attempt: int, began: object, **more: object) -> Record:
+def _nonce(record: Record) -> str:
+    """Return the nonce in a record; "" if it was written by an older version."""
+    return str(record.get("nonce") or "")
+
+
+def _end_record(attempt: int, nonce: str, began: object, **more: object) -> Record:
     at = time.time()
     none: Record = {
-        "is": "ended", "attempt": attempt, "code": None, "signal": None, "cause": "", "text": "", "at": at,
-        "began": at if began is None else began, "seconds": 0.0, "user_s": 0.0, "system_s": 0.0,
-        "max_rss_bytes": None, "strays": 0,
+        "is": "ended", "attempt": attempt, "nonce": nonce, "code": None, "signal": None, "cause": "",
+        "text": "", "at": at, "began": at if began is None else began, "seconds": 0.0, "user_s": 0.0,
+        "system_s": 0.0, "max_rss_bytes": None, "strays": 0,
     }  # fmt: skip
     return {**none, **more}
 
@@ -571,12 +653,14 @@ _ENDING = {signal.SIGTERM, signal.SIGINT}
 class Runner:
     """The parent of all tasks of an execution on a machine."""
 
-    def __init__(self, records: SealedRecords, token: str, *, idle_s: float, grace_s: float) -> None:
+    def __init__(
+        self, records: SealedRecords, token: str, *, scope: str, idle_s: float, grace_s: float
+    ) -> None:
         self._records = records
         self._idle_s = idle_s
         self._grace_s = grace_s
         tracker = ProcessTracker()
-        self._programs = ProgramLauncher(tracker.mark)
+        self._programs = ProgramLauncher(tracker.mark, scope)
         self._socket = EngineSocket(records.folder, token)
         self._tasks = RunnerTasks(records, self._programs, self._socket, tracker)
         self._woken, waker = socket.socketpair()
@@ -592,7 +676,7 @@ class Runner:
         self._beat_file = records.opened("beat")
         self._handlers = {
             "hello": self._hello, "start": self._start, "cancel": self._cancel, "signal": self._signal,
-            "forget": self._forget, "end": self._end,
+            "forget": self._forget, "discard": self._discard, "end": self._end,
         }  # fmt: skip
 
     def serve(self) -> None:
@@ -689,10 +773,11 @@ class Runner:
         except (OSError, ValueError) as error:
             problem = f"cores {cores} are not available: {error}"
         running = [
-            {"attempt": task.attempt, "pid": task.pid, "at": task.began}
+            {"attempt": task.attempt, "nonce": task.nonce, "pid": task.pid, "at": task.began}
             for task in self._tasks.running.values()
         ]
-        here = encode_record({"is": "here", "pid": os.getpid(), "problem": problem, "running": running})
+        about: Record = {"protocol": PROTOCOL, "pid": os.getpid(), "problem": problem}
+        here = encode_record({"is": "here", **about, "running": running})
         ended, starts = ",".join(self._tasks.ended.values()), ",".join(self._tasks.starts.values())
         self._socket.send(f'{here[:-1]},"ended":[{ended}],"starts":[{starts}]}}')
 
@@ -704,15 +789,21 @@ class Runner:
     def _cancel(self, message: Record) -> None:
         grace_s = message.get("grace_s")
         stated_s = float(grace_s) if isinstance(grace_s, int | float) else None
-        self._tasks.cancel(_attempt_number(message), stated_s)
+        self._tasks.cancel(_attempt_number(message), _nonce(message), stated_s)
 
     def _signal(self, message: Record) -> None:
-        self._tasks.send_signal(_attempt_number(message), str(message.get("signal")))
+        self._tasks.send_signal(_attempt_number(message), _nonce(message), str(message.get("signal")))
 
     def _forget(self, message: Record) -> None:
         several = message.get("attempts")
         for attempt in several if isinstance(several, list) else [_attempt_number(message)]:
             self._tasks.forget(attempt)
+
+    def _discard(self, message: Record) -> None:
+        pairs = message.get("attempts")
+        if not isinstance(pairs, list):
+            raise ValueError(f"attempts is not a list of pairs: {pairs!r}")
+        self._tasks.discard([(int(attempt), str(nonce)) for attempt, nonce in pairs])
 
     def _end(self, _: Record) -> None:
         self._exit_when_idle = True
