@@ -41,6 +41,7 @@ class BackendProject:
         self.products = ProductTable(self.database)
         self.kind = kind
         self.make = backend or BACKENDS.load(kind)
+        self.token = "secret"
         self.attempts = {}
         self.nonces = {}
         """By attempt: its nonce, as the journal has it; a test removes it to lose the tail of the journal."""
@@ -62,7 +63,7 @@ class BackendProject:
                 compiled_workflow=lambda run: self.compiled,
                 workflow_folder=lambda run: str(self.folder),
                 products=self.products,
-                token="secret",
+                token=self.token,
             )
         )
 
@@ -113,6 +114,14 @@ class BackendProject:
         while not (self.workdir(attempt, machine) / name).exists():
             assert time.monotonic() < end, f"{name} is not written"
             self.poll_for(0.05)
+
+    def lose_journal(self):
+        """Create the backend of another engine, whose journal has none of the attempts."""
+        self.backend.close(stop=False)
+        self.nonces.clear()
+        self.attempts.clear()
+        self.open()
+        self.backend.find([])
 
     def close(self):
         self.backend.execute([cm.Cancel(attempt=attempt, machine=0) for attempt in self.attempts])

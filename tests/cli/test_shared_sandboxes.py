@@ -1,0 +1,102 @@
+"""Sandboxes that several projects share, or that outlive ``.weft``: no task finds files of another project."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from cli.projects import Project
+
+# The program finds files that another attempt has left in its directory.
+WORKFLOW = """\
+weft: 1
+name: work
+tasks:
+  find: {command: "ls > found; echo NAME > left; cat left > kept", outputs: [found, kept]}
+  read: {command: "cat kept common > copied", inputs: [kept, common], outputs: [copied]}
+"""
+
+
+def make_project(base: Project, name: str, sandbox: Path) -> Project:
+    folder = base.folder / name
+    folder.mkdir(exist_ok=True)
+    made = Project(folder, base._capture)
+    made.write("work.yaml", WORKFLOW.replace("NAME", name))
+    made.write("common", "same content\n")
+    made.write("box.yaml", f"weft: 1\nmachines:\n  m: {{backend: {{kind: local, sandbox: {sandbox}}}}}\n")
+    return made
+
+
+def run(project: Project, *more: str) -> str:
+    files = str(project.folder / "work.yaml"), "--on", str(project.folder / "box.yaml")
+    done = project.weft("run", *files, "--project", str(project.folder), *more)
+    assert done.code == 0, done
+    return done.out
+
+
+def working_directory(project: Project, sandbox: Path) -> Path:
+    """Return the working directory of the first attempt of a project."""
+    found = [path.parent for path in sandbox.rglob("left") if path.read_text() == f"{project.folder.name}\n"]
+    assert len(found) == 1, found
+    return found[0]
+
+
+@pytest.fixture
+def sandbox(tmp_path: Path) -> Path:
+    return tmp_path / "scratch"
+
+
+def test_projects_with_one_sandbox_do_not_find_files_of_each_other(project: Project, sandbox: Path) -> None:
+    for name in ("one", "two"):
+        made = make_project(project, name, sandbox)
+        run(made)
+        # The declared output itself is listed, because the shell creates it first.
+        assert (made.folder / "copied").read_text() == f"{name}\nsame content\n"
+        assert (working_directory(made, sandbox) / "found").read_text() == "found\n"
+
+
+def test_sandbox_that_outlives_its_project_is_not_used_again(project: Project, sandbox: Path) -> None:
+    made = make_project(project, "one", sandbox)
+    run(made)
+    shutil.rmtree(made.folder / ".weft")
+    made.write("work.yaml", WORKFLOW.replace("NAME", "again"))
+    run(made)
+    (found,) = [path.parent for path in sandbox.rglob("left") if path.read_text() == "again\n"]
+    assert (found / "found").read_text() == "found\n"
+    assert (made.folder / "copied").read_text() == "again\nsame content\n"
+
+
+def test_clean_removes_only_files_of_its_own_project(project: Project, sandbox: Path) -> None:
+    one, two = (make_project(project, name, sandbox) for name in ("one", "two"))
+    run(one)
+    run(two)
+    foreign = sandbox / "1" / "0"  # as an older version of weft has named its directories
+    foreign.mkdir(parents=True)
+    (foreign / "precious").write_text("of another project\n")
+    assert one.weft("clean", "--all", "--project", str(one.folder)).code == 0
+    assert not [path for path in sandbox.rglob("left") if path.read_text() == "one\n"]
+    assert (foreign / "precious").exists()
+    assert (working_directory(two, sandbox) / "kept").read_text() == "two\n"
+    assert len(list(sandbox.glob("*/cache"))) == 1, "the cache of the other project stays"
+    assert "2 of them reused" in run(two)
+
+
+def test_clean_removes_the_folder_of_the_project_with_its_last_files(project: Project, sandbox: Path) -> None:
+    one = make_project(project, "one", sandbox)
+    run(one)
+    assert one.weft("clean", "--all", "--project", str(one.folder)).code == 0
+    assert list(sandbox.iterdir()) == []
+
+
+def test_paths_carry_project_and_attempt_and_others_cannot_enter(project: Project, sandbox: Path) -> None:
+    one = make_project(project, "one", sandbox)
+    run(one)
+    place = working_directory(one, sandbox).relative_to(sandbox)
+    assert re.fullmatch(r"[0-9a-f]{16}/1/0-[0-9a-f]{16}", str(place))
+    assert (sandbox / place.parts[0]).stat().st_mode & 0o777 == 0o700
+    records = [path.name for path in (one.folder / ".weft/attempts/1").iterdir()]
+    assert place.name in records
+    assert one.weft("logs", "find", "--project", str(one.folder)).code == 0
