@@ -92,7 +92,7 @@ def test_task_continues_without_engine_and_its_end_is_kept(bench: Bench) -> None
     wait_until(lambda: 1 in bench.records("ends"), "the end is on disk")
     here = bench.link.connect()
     assert here["pid"] == bench.here["pid"]
-    assert here["running"] == [{"attempt": 2, "pid": running["pid"], "at": running["at"]}]
+    assert here["running"] == [{"attempt": 2, "nonce": "", "pid": running["pid"], "at": running["at"]}]
     assert [(end["attempt"], end["code"]) for end in here["ended"]] == [(1, 3)]
     assert here["ended"][0] == bench.records("ends")[1]
     bench.send({"do": "forget", "attempt": 1})
