@@ -30,7 +30,7 @@ def test_finished_runs_are_cleaned_and_results_stay(project: Project) -> None:
     assert record["runs"] == [1]
     assert record["files"] > 0
     # The second run reuses the outputs of the first, so they are kept.
-    assert left(project) == {each for each in before if not each.endswith("1")} | {"sandbox/local/1"}
+    assert left(project) == {each for each in before if not each.endswith("1")} | {"sandbox/local/OWN/1"}
     again = project.weft("run", "tiny.yaml")
     assert again.code == 0
     assert "5 of them reused" in again.out

@@ -16,7 +16,7 @@ weft: 1
 name: work
 tasks:
   find: {command: "ls > found; echo NAME > left; cat left > kept", outputs: [found, kept]}
-  read: {command: "cat kept common > copied", inputs: [kept, common], outputs: [copied]}
+  read: {command: "cat kept common > copied", inputs: [kept, {file: common, shared: true}], outputs: [copied]}
 """
 
 
