@@ -68,7 +68,7 @@ def _tasks(place: Place, port: int) -> dict[str, dict[str, Any]]:
         "tmp": f"mkdir -p {place.project}; echo x > {place.project}/new; echo x > /tmp/left; echo x > $HOME/left; ls /tmp > tmp; echo x > undeclared",
         "processes": f"if kill -0 {os.getpid()} 2>/dev/null; then echo seen; fi > processes; "
         "ls /proc | grep -c '^[0-9]' >> processes",
-        "variables": "echo ${HOST_SECRET:-unset} ${MINE:-unset} > variables",
+        "variables": "echo ${HOST_SECRET:-unset} ${MINE:-unset} ${DECLARED:-unset} > variables",
         "read": f"cat {folder}/canary > read; if (echo x > {folder}/canary) 2>/dev/null; then exit 3; fi",
         "open": network.replace(" net", " open"),
         "code": "exit 7",
@@ -132,7 +132,8 @@ def isolated(
     (place.project / "shapes.py").write_text("def area(side):\n    print(int(side) ** 2)\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HOST_SECRET", "hunter2")
-        place.run(_described(place, port, tool))
+        patch.setenv("DECLARED", "swordfish")
+        place.run(_described(place, port, tool), secrets=["DECLARED"])
     yield place
     place.assert_nothing_touched()
 
@@ -169,7 +170,7 @@ def test_processes_of_the_host_are_not_visible(isolated: Place) -> None:
 
 
 def test_only_declared_variables_are_inherited(isolated: Place) -> None:
-    assert _made(isolated, "variables") == "unset mine\n"
+    assert _made(isolated, "variables") == "unset mine swordfish\n"
 
 
 def test_folders_that_may_be_read_cannot_be_written(isolated: Place) -> None:

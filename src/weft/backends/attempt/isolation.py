@@ -62,13 +62,11 @@ class Mount(NamedTuple):
     """File or directory of the host, or the target of a link."""
 
 
-def isolate_program(
-    job: RenderedJob, records: str, secrets: Iterable[str] = ()
-) -> tuple[list[str], dict[str, str | None]]:
+def isolate_program(job: RenderedJob, records: str) -> tuple[list[str], dict[str, str | None]]:
     """Return arguments and changes of the environment that start a job's program in isolation.
 
-    ``records`` is the directory of ``command.sh``. ``secrets`` are names of variables that the program
-    inherits. A value of None removes a variable. Raises JobProblem if that is impossible.
+    ``records`` is the directory of ``command.sh``. A value of None removes a variable. Raises JobProblem if
+    the program cannot be isolated.
     """
     assert job.argv is not None
     assert job.isolation is not None
@@ -79,13 +77,13 @@ def isolate_program(
         mounts.append(Mount("read", f"{records}/command.sh", f"{records}/command.sh"))
     mounts.append(Mount("write", job.workdir, job.workdir))
     start = _START[job.isolation.tool]
-    return [*start(mounts, job.isolation.network, job.workdir), *job.argv], _environment(job.env, secrets)
+    return [*start(mounts, job.isolation.network, job.workdir), *job.argv], _environment(job.env)
 
 
-def _environment(declared: Mapping[str, str], secrets: Iterable[str]) -> dict[str, str | None]:
-    kept = {*_KEPT, *secrets}
+def _environment(declared: Mapping[str, str]) -> dict[str, str | None]:
+    """Return the changes of the engine's environment; secrets are added later."""
     removed: dict[str, str | None] = {
-        name: None for name in os.environ if name not in kept and not name.startswith("LC_")
+        name: None for name in os.environ if name not in _KEPT and not name.startswith("LC_")
     }
     return removed | dict(declared)
 
