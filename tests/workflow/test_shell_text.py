@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from weft.workflow.code_arguments import Scope
 from weft.workflow.shell_text import (
     FieldPlace,
-    Scope,
     ShellField,
     check_program_words,
     expansion,
@@ -244,6 +244,11 @@ def test_raw_field_is_not_checked():
 )
 def test_expansion_of_a_variable_depends_on_the_place(place, text):
     assert expansion(place, "V") == text
+
+
+@pytest.mark.parametrize("opening", ["( ", "$(", "$((", "${a:-", '"$(', "f() ", "if ", "case a in (a) "])
+def test_text_that_is_nested_too_deeply_is_refused(opening):
+    assert refused(opening * 2000 + "{x}")
 
 
 @given(st.text(alphabet="ab{}x'\"`$()<>E\n\\ #;&|=[]!", max_size=40))

@@ -11,9 +11,9 @@ import shlex
 from collections.abc import Container, Iterator
 
 from weft.errors import DocumentPath, Problem, shorten
+from weft.workflow.code_arguments import Scope
 from weft.workflow.quantity import is_growing
 from weft.workflow.shell_text import (
-    Scope,
     ShellLiteral,
     ShellPieces,
     ShellRefusal,

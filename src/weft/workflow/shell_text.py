@@ -14,13 +14,22 @@ from __future__ import annotations
 
 import enum
 import functools
-import posixpath
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
-from itertools import dropwhile, pairwise
 
 from weft.records import dataclass
+from weft.workflow.code_arguments import (
+    ASSIGNMENT,
+    FIELD_MARK,
+    STANDARD_INPUT,
+    Scope,
+    ShellWord,
+    find_code_arguments,
+    find_program_text,
+    is_shell,
+    replaces_parameters,
+)
 from weft.workflow.templates import TemplateField, split_template
 
 
@@ -37,16 +46,6 @@ class FieldPlace(enum.Enum):
     """In single quotes."""
     NUMBER = "number"
     """In arithmetic, ``$((...))``."""
-
-
-class Scope(enum.Enum):
-    """The fields to which a refusal applies."""
-
-    ALL = "all"
-    LISTS = "lists"
-    """Fields whose value is a list."""
-    DATA = "data"
-    """Fields whose value comes from a program: results, lines and names of files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +92,9 @@ def expansion(place: FieldPlace, variable: str) -> str:
     return _EXPANSIONS[place] % variable
 
 
-_FIELD = "\0"
-"""Stands for a field in the text that is scanned."""
 _RAW = "x"
 """Stands for a field ``{name:raw}``: its value is text of the command, in which no place is checked."""
+_FIELD = FIELD_MARK
 _EXPANDED = "\1"
 """Stands for an expansion in the literal text of a word."""
 _BRACES = {"{{": "{", "}}": "}"}
@@ -157,6 +155,7 @@ class _Source:
 
     def __init__(self, pieces: ShellPieces) -> None:
         self.text = format_pieces(pieces)
+        self._lines = [0, *(match.end() for match in re.finditer("\n", self.text))]
         self.literals: list[str | None] = []
         """Fixed text; None: a field."""
         self.fields: list[tuple[str, int]] = []
@@ -196,15 +195,9 @@ class _Source:
         if not name:
             scanned, start = self._starts[max(0, bisect_right(self._starts, (offset, len(self.text))) - 1)]
             offset = min(start + offset - scanned, len(self.text))
-        before = self.text[:offset]
-        return ShellRefusal(
-            name=name,
-            what=what,
-            advice=advice,
-            line=before.count("\n") + 1,
-            column=offset - before.rfind("\n"),
-            scope=scope,
-        )
+        line = bisect_right(self._lines, offset)
+        column = offset - self._lines[line - 1] + 1
+        return ShellRefusal(name=name, what=what, advice=advice, line=line, column=column, scope=scope)
 
 
 class _Unreadable(Exception):
@@ -218,26 +211,17 @@ class _Unreadable(Exception):
 
 
 @dataclass(slots=True)
-class _Word:
-    literal: str = ""
-    """Text without quotes; expansions and fields are replaced by one character each."""
-    fields: tuple[int, ...] = ()
-    """Indices of the fields in it."""
-    is_plain: bool = True
-    """Whether no character is quoted."""
-
-
-@dataclass(slots=True)
 class _Document:
     """A here-document whose text begins in the line after the operator."""
 
     delimiter: str
     is_quoted: bool
     strips_tabs: bool
-    reader: list[_Word]
+    reader: list[ShellWord]
     """Words of the command that reads it."""
 
 
+_QUOTES = ("\\", "'", '"')
 _ENDS_WORD = " \t\n;&|<>()"
 _REDIRECTIONS = ("<<<", "<&", "<>", "<", ">>", ">&", ">|", ">")
 _ARM_ENDS = (";;&", ";;", ";&")
@@ -245,9 +229,13 @@ _PREFIXES = ("then", "else", "elif", "do", "!", "time")
 """Reserved words before a command that do not open a compound command."""
 _CLOSERS = {"{": "}", "if": "fi", "while": "done", "until": "done", "for": "done", "select": "done"}
 _LOOPS = ("while", "until", "for", "select")
-_MOST_LEVELS = 60
-_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=", re.ASCII)
-_LEFT_SIDE = re.compile(rf"(?=[^=]*{_FIELD}[^=]*=)[\w{_FIELD}]+(\[[^=]*)?\+?=", re.ASCII)
+_MOST_LEVELS = 100
+_LEFT_SIDE = re.compile(rf"[\w{_FIELD}]+(\[.*)?\+?", re.ASCII | re.DOTALL)
+_PLAIN = re.compile(rf"""[^\\'"`$={_FIELD} \t\n;&|<>()]+""")
+"""Characters of a word that have no special meaning."""
+_PLAIN_QUOTED = re.compile(rf"""[^\\'"`$}}{_FIELD}]+""")
+"""The same in double quotes, ``${...}`` and here-documents."""
+_LONGEST_RESERVED = len("function")
 
 
 class _Scanner:
@@ -259,6 +247,7 @@ class _Scanner:
         self.end = len(text)
         self.places: list[FieldPlace] = []
         self.refused: list[tuple[int, str, str, Scope]] = []
+        self._known: set[tuple[int, Scope]] = set()
         self._documents: list[_Document] = []
         """Here-documents whose text follows the next newline."""
         self._levels = 0
@@ -351,17 +340,17 @@ class _Scanner:
             self._loop_lists.append(index)
 
     def _refuse(self, fields: Sequence[int], what: str, advice: str, scope: Scope = Scope.ALL) -> None:
-        known = {index for index, *_, other in self.refused if other in (scope, Scope.ALL)}
-        self.refused += [(index, what, advice, scope) for index in fields if index not in known]
+        for index in fields:
+            if not self._known.intersection(((index, scope), (index, Scope.ALL))):
+                self._known.add((index, scope))
+                self.refused.append((index, what, advice, scope))
 
     # Commands (2.9).
 
     def _commands(self, closers: tuple[str, ...]) -> str:
         """Read commands up to the reserved word or operator that closes them; return it."""
         start = self.at
-        self._levels += 1
-        if self._levels > _MOST_LEVELS:
-            raise _Unreadable(start, f"the command is nested more than {_MOST_LEVELS} levels deep")
+        self._enter()
         while (closer := self._closer(closers)) is None:
             if self._peek() == "":
                 if closers:
@@ -372,6 +361,11 @@ class _Scanner:
                 self._command()
         self._levels -= 1
         return closer
+
+    def _enter(self) -> None:
+        self._levels += 1
+        if self._levels > _MOST_LEVELS:
+            raise _Unreadable(self.at, f"the command is nested more than {_MOST_LEVELS} levels deep")
 
     def _closer(self, closers: tuple[str, ...]) -> str | None:
         mark = self._skip_newlines()
@@ -391,6 +385,8 @@ class _Scanner:
         while (mark := self._peek()).isalpha() or mark in ("{", "}", "!"):
             found += mark
             self.at += 1
+            if len(found) > _LONGEST_RESERVED:
+                break
         is_whole = mark == "" or mark in _ENDS_WORD
         self.at = start
         return found if is_whole else ""
@@ -465,7 +461,7 @@ class _Scanner:
                 self._word(place=FieldPlace.ONE)
         self.at += 1
 
-    def _function(self, words: Sequence[_Word]) -> None:
+    def _function(self, words: Sequence[ShellWord]) -> None:
         """Read the definition of a function after its name."""
         if len(words) != 1 or "=" in words[0].literal:
             raise _Unreadable(self.at, "'(' stands after a word", "quote it; arrays are not portable")
@@ -476,12 +472,14 @@ class _Scanner:
             if not self._take(")"):
                 raise _Unreadable(self.at, "'(' stands after a word", "quote it; arrays are not portable")
         self._skip_newlines()
+        self._enter()
         self._functions += 1
         self._command()
         self._functions -= 1
+        self._levels -= 1
 
     def _simple(self) -> None:
-        words: list[_Word] = []
+        words: list[ShellWord] = []
         may_assign = True
         while (mark := self._skip_blanks()) and mark not in "\n;&|)":
             if mark in "<>":
@@ -491,7 +489,7 @@ class _Scanner:
                 return
             else:
                 words.append(self._word(may_assign=may_assign))
-                may_assign = may_assign and _ASSIGNMENT.match(words[-1].literal) is not None
+                may_assign = may_assign and ASSIGNMENT.match(words[-1].literal) is not None
         self._check_command(words)
 
     def _redirections(self) -> None:
@@ -501,7 +499,7 @@ class _Scanner:
             else:
                 self.at += 1
 
-    def _redirection(self, words: list[_Word]) -> None:
+    def _redirection(self, words: list[ShellWord]) -> None:
         start = self.at
         if not self._take("<<<") and self._take("<<"):
             strips_tabs = self._take("-")
@@ -519,36 +517,35 @@ class _Scanner:
 
     # Words (2.2, 2.6).
 
-    def _word(self, place: FieldPlace = FieldPlace.WORD, *, may_assign: bool = False) -> _Word:
+    def _word(self, place: FieldPlace = FieldPlace.WORD, *, may_assign: bool = False) -> ShellWord:
         """Read a word; with ``may_assign``, fields after ``name=`` are the value of a variable."""
-        word, fields, first = _Word(), list[int](), len(self.places)
+        parts, fields, first = list[str](), list[int](), len(self.places)
+        is_plain, has_equals = True, False
         while (mark := self._peek()) and mark not in _ENDS_WORD:
             if mark == _FIELD:
-                word.literal += mark
                 fields.append(self._field(place))
-            elif mark == "\\":
-                word.is_plain = False
-                word.literal += self._escaped()
-            elif mark == "'":
-                word.is_plain = False
-                word.literal += self._single()
-            elif mark == '"':
-                word.is_plain = False
-                word.literal += self._double()
-            elif mark == "`":
-                self._backquotes()
-                word.literal += _EXPANDED
-            elif mark == "$":
-                word.literal += self._dollar(in_double=False)
+                parts.append(mark)
+            elif mark in _QUOTES:
+                is_plain = False
+                parts.append(self._quoted(mark))
+            elif mark in ("`", "$"):
+                parts.append(self._quoted_character(mark, in_double=False))
             else:
-                word.literal += mark
-                self.at += 1
-                if mark == "=" and may_assign and _ASSIGNMENT.fullmatch(word.literal):
-                    place = FieldPlace.ONE
-        word.fields = tuple(range(first, len(self.places)))
-        if may_assign and fields and _LEFT_SIDE.match(word.literal):
+                parts.append(self._plain(mark, _PLAIN))
+                if mark == "=" and may_assign and not has_equals:
+                    has_equals = True
+                    place = FieldPlace.ONE if ASSIGNMENT.fullmatch("".join(parts)) else place
+        literal = "".join(parts)
+        left, equals, _ = literal.partition("=")
+        if may_assign and equals and _FIELD in left and _LEFT_SIDE.fullmatch(left):
             self._refuse(fields, "on the left side of an assignment", "write the name of the variable itself")
-        return word
+        return ShellWord(literal, tuple(range(first, len(self.places))), is_plain)
+
+    def _quoted(self, mark: str) -> str:
+        """Read quoted text that begins with a backslash or a quote; return it without quotes."""
+        if mark == "\\":
+            return self._escaped()
+        return self._single() if mark == "'" else self._double()
 
     def _escaped(self) -> str:
         """Read a backslash and the character after it."""
@@ -585,8 +582,8 @@ class _Scanner:
         self._check_newlines(start, self.text[start : self.at])
         return found
 
-    def _quoted_character(self, mark: str) -> str:
-        """Read one character of double-quoted text or of a here-document."""
+    def _quoted_character(self, mark: str, *, in_double: bool = True) -> str:
+        """Read a character or an expansion of double-quoted text or of a here-document."""
         if mark == _FIELD:
             self._field(FieldPlace.QUOTED)
             return mark
@@ -596,9 +593,15 @@ class _Scanner:
             self._backquotes()
             return _EXPANDED
         if mark == "$":
-            return self._dollar(in_double=True)
-        self.at += 1
-        return mark
+            return self._dollar(in_double=in_double)
+        return self._plain(mark, _PLAIN_QUOTED)
+
+    def _plain(self, mark: str, pattern: re.Pattern[str]) -> str:
+        """Read the characters of a pattern, or another single character."""
+        found = pattern.match(self.text, self.at, self.end)
+        text = found[0] if found is not None else mark
+        self.at += len(text)
+        return text
 
     def _check_newlines(self, start: int, text: str) -> None:
         if self._documents and "\n" in text:
@@ -620,6 +623,7 @@ class _Scanner:
         """Read an expansion; return the text that it adds to the literal text of its word."""
         start = self.at
         self.at += 1
+        self._enter()
         mark = self._peek()
         if mark == "(":
             documents, self._documents = self._documents, []
@@ -640,6 +644,7 @@ class _Scanner:
                 raise _Unreadable(start, "shells differ in the meaning of \\ in $'...'", "write '...'")
             fields = range(first, len(self.places))
             self._refuse(fields, f"in ${mark}...{mark}", f"write {mark}...{mark}")
+        self._levels -= 1
         return _EXPANDED
 
     def _substitution(self, start: int) -> None:
@@ -698,8 +703,9 @@ class _Scanner:
             while mark := self._peek():
                 self._quoted_character(mark)
             self.end = end
-        if any(_base_name(word) in (*_SHELLS, *_REMOTE_SHELLS) for word in document.reader):
-            self._refuse(range(first, len(self.places)), "in a here-document that a shell reads", _AS_INPUT)
+        if any(map(is_shell, document.reader)):
+            what = "in a here-document that a shell reads"
+            self._refuse(range(first, len(self.places)), what, STANDARD_INPUT)
         self.at = after
 
     def _find_end(self, document: _Document) -> tuple[int, int]:
@@ -717,109 +723,15 @@ class _Scanner:
             start = stop + 1
         raise _Unreadable(self.at, f"a here-document has no line {document.delimiter!r} at its end")
 
-    # Commands that read words as code or as names of variables.
-
-    def _check_command(self, words: Sequence[_Word]) -> None:
+    def _check_command(self, words: Sequence[ShellWord]) -> None:
         """Refuse the fields of a simple command that its program would read as code."""
-        words = list(dropwhile(_is_assignment, words))
-        while words and (words[0].literal in _RUNNERS or (words[0].literal == "-p")):
-            words = words[1:]
-        if not words:
-            return
-        name, arguments = words[0].literal, words[1:]
-        if name in _CODE_BUILTINS:
-            advice = "write `value={name};` before it and use $value in single quotes"
-            self._refuse(_fields(arguments), f"as an argument of `{name}`, which is read as code", advice)
-        elif name in _NAME_BUILTINS:
-            self._refuse(_fields(arguments), f"as a name in an argument of `{name}`", _WRITE_NAME)
-        elif name in _DECLARATIONS:
-            names = [word for word in arguments if _FIELD in word.literal.partition("=")[0]]
-            self._refuse(_fields(names), f"as a name in an argument of `{name}`", _WRITE_NAME)
-        elif name in _OPERATOR_BUILTINS:
-            self._check_operators(name, arguments)
-        elif "[[" in name or any(word.literal == "]]" for word in words):
-            self._refuse(_fields(words), "in [[ ]], which evaluates it", "write [ ]")
-        elif name == "shift" or (name == "set" and any(_is_operand(word) for word in arguments)):
-            self._replace_list()
-        self.check_interpreters(words)
-
-    def _check_operators(self, name: str, arguments: Sequence[_Word]) -> None:
-        """Refuse an operand whose operator comes from a field: ``-v`` evaluates it in some shells."""
-        if name == "printf":
-            arguments = arguments[:2]
-        for before, word in pairwise(arguments):
-            if before.literal == "-v" or before.literal.startswith(_FIELD):
-                what = f"as an argument of `{name}` after an option that may evaluate it"
-                self._refuse(word.fields, what, "write the option or the format as fixed text")
-
-    def _replace_list(self) -> None:
-        self._replaces_list = True
-        self._refuse(self._loop_lists, *_REPLACED, Scope.LISTS)
-
-    def check_interpreters(self, words: Sequence[_Word]) -> None:
-        """Refuse fields in the program text that a command passes to an interpreter."""
-        skipped = list(dropwhile(_is_runner_word, words))
-        name = _base_name(skipped[0]) if skipped else ""
-        if name in _REMOTE_SHELLS:
-            self._refuse(_fields(skipped[1:]), f"in text that `{name}` passes to a shell", _AS_INPUT)
-        elif name in _FILTERS and (program := _first_operand(skipped[1:])) is not None:
-            self._refuse(program.fields, f"in the program text of `{name}`", _AS_DATA, Scope.DATA)
-        skip = 0
-        for at, word in enumerate(words):
-            name = _base_name(word)
-            if at < skip:
-                continue
-            if name in _SHELLS:
-                skip = at + 1 + self._check_shell(name, words[at + 1 :])
-            elif options := _LANGUAGES.get(name.rstrip("0123456789.")):
-                for option, code in pairwise(words[at + 1 :]):
-                    if option.literal in options:
-                        self._refuse(code.fields, f"in the program text of `{name}`", _AS_DATA, Scope.DATA)
-
-    def _check_shell(self, name: str, arguments: Sequence[_Word]) -> int:
-        """Refuse fields in the text of ``sh -c TEXT NAME``; return the number of words up to NAME."""
-        has_text = False
-        for count, word in enumerate(arguments, start=1):
-            if word.literal[:1] not in ("-", "+"):
-                if has_text:
-                    self._refuse(word.fields, f"in text for another shell, `{name} -c`", _AS_ARGUMENT)
-                elif word.literal[:1] == _FIELD:
-                    what = f"as the first argument of `{name}`, which may be an option"
-                    self._refuse(word.fields, what, f"write `{name} -- {{name}}`", Scope.DATA)
-                return count + 1
-            if word.literal == "--" and not has_text:
-                return count
-            has_text = has_text or ("c" in word.literal and not word.literal.startswith("--"))
-        return len(arguments)
+        for refused in find_code_arguments(words):
+            self._refuse(*refused)
+        if replaces_parameters(words):
+            self._replaces_list = True
+            self._refuse(self._loop_lists, *_REPLACED, Scope.LISTS)
 
 
-_SHELLS = ("sh", "bash", "dash", "ash", "ksh", "mksh", "zsh", "fish", "csh", "tcsh")
-_REMOTE_SHELLS = ("ssh", "rsh", "pdsh", "clush", "su", "runuser", "parallel", "watch")
-"""Programs that pass their arguments to a shell."""
-_FILTERS = ("awk", "gawk", "mawk", "nawk", "sed")
-"""Programs whose first operand is program text."""
-_LANGUAGES = {
-    "python": ("-c",),
-    "perl": ("-e", "-E", "-ne", "-pe"),
-    "ruby": ("-e",),
-    "node": ("-e", "-p"),
-    "php": ("-r",),
-    "Rscript": ("-e",),
-    "julia": ("-e", "-E"),
-    "lua": ("-e",),
-}
-"""Interpreters and their options that take program text."""
-_RUNNERS = ("command", "builtin", "exec", "env", "nohup", "nice", "sudo", "timeout", "time")
-"""Programs and builtins that run the command in their arguments."""
-_CODE_BUILTINS = ("eval", "trap", "alias", "let", "declare", "typeset", "fc")
-_NAME_BUILTINS = ("unset", "read", "getopts", "mapfile", "readarray")
-"""Builtins whose arguments are names of variables; bash evaluates subscripts in them."""
-_DECLARATIONS = ("export", "readonly", "local")
-_OPERATOR_BUILTINS = ("[", "test", "printf", "wait")
-_WRITE_NAME = "write the name of the variable itself"
-_AS_ARGUMENT = "pass it as an argument: sh -c '... \"$1\"' sh {name}"
-_AS_INPUT = "pass it as input: printf '%s\\n' {name} | ssh HOST 'read -r value; ...'"
-_AS_DATA = "pass it as an argument or in a variable, such as `awk -v value={name}`"
 _REPLACED = (
     "as a list where `set` or `shift` may have replaced it",
     'use it before them, or use "$@" after `set -- {name}`',
@@ -827,57 +739,22 @@ _REPLACED = (
 
 
 def _is_escaped(text: str, at: int) -> bool:
-    """Return whether the character is preceded by an odd number of backslashes."""
-    before = text[:at]
-    return (len(before) - len(before.rstrip("\\"))) % 2 == 1
-
-
-def _is_assignment(word: _Word) -> bool:
-    return _ASSIGNMENT.match(word.literal) is not None
-
-
-def _is_operand(word: _Word) -> bool:
-    return word.literal == "--" or word.literal[:1] not in ("-", "+")
-
-
-def _is_runner_word(word: _Word) -> bool:
-    """Return whether a word may precede the command that a runner such as ``timeout 5`` runs."""
-    return word.literal in _RUNNERS or word.literal[:1] in ("-", *"0123456789") or "=" in word.literal
-
-
-def _base_name(word: _Word) -> str:
-    return posixpath.basename(word.literal)
-
-
-def _fields(words: Sequence[_Word]) -> list[int]:
-    return [index for word in words for index in word.fields]
-
-
-def _first_operand(arguments: Sequence[_Word]) -> _Word | None:
-    """Return the first word that is no option; None if an option provides the program text."""
-    skips = False
-    for word in arguments:
-        if skips:
-            skips = False
-        elif word.literal[:1] != "-":
-            return word
-        elif word.literal in ("-f", "-e"):
-            return None
-        else:
-            skips = word.literal in ("-v", "-F")
-    return None
+    """Return whether an odd number of backslashes precedes the character."""
+    start = at
+    while text.startswith("\\", start - 1) and start > 0:
+        start -= 1
+    return (at - start) % 2 == 1
 
 
 @functools.lru_cache(maxsize=4096)
 def check_program_words(words: tuple[str, ...]) -> tuple[ShellRefusal, ...]:
     """Return the refused fields of a command that runs without a shell: those in text for an interpreter."""
-    scanner, names, read = _Scanner(""), list[str](), list[_Word]()
+    names, read = list[str](), list[ShellWord]()
     for word in words:
         source = _Source(split_template(word))
         first = len(names)
         names += [name for name, _ in source.fields]
-        read.append(_Word(source.scanned, tuple(range(first, len(names)))))
-    scanner.check_interpreters(read)
+        read.append(ShellWord(source.scanned, tuple(range(first, len(names)))))
     return tuple(
         ShellRefusal(
             name=names[index],
@@ -887,7 +764,8 @@ def check_program_words(words: tuple[str, ...]) -> tuple[ShellRefusal, ...]:
             column=0,
             scope=scope,
         )
-        for index, what, advice, scope in scanner.refused
+        for fields, what, advice, scope in find_program_text(read)
+        for index in fields
     )
 
 

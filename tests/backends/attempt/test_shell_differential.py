@@ -19,7 +19,8 @@ from backends.attempt.shell_programs import (
     run_in,
 )
 from weft.backends.attempt.substitution import JobProblem
-from weft.workflow.shell_text import Scope, split_shell_text
+from weft.workflow.code_arguments import Scope
+from weft.workflow.shell_text import split_shell_text
 
 pytestmark = needs_shells
 

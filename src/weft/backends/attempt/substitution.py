@@ -17,10 +17,10 @@ from weft.errors import Problem, WeftError, nearest, shorten
 from weft.expressions import Value
 from weft.records import dataclass
 from weft.redaction import redact
+from weft.workflow.code_arguments import Scope
 from weft.workflow.command_checks import describe_refusal
 from weft.workflow.shell_text import (
     FieldPlace,
-    Scope,
     ShellField,
     ShellLiteral,
     ShellPieces,
