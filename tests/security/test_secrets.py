@@ -85,7 +85,7 @@ def run_everything(project: Project) -> Iterator[tuple[str, str]]:
     """Run the workflow and every command that shows something about it; yield the names and outputs."""
     for words in (
         ("--log-level", "debug", "run", "w.yaml", "--keep-going"),
-        ("run", "w.yaml", "--json"),
+        ("run", "w.yaml", "--keep-going", "--json"),
         *commands(),
     ):
         done = project.weft(*words)
