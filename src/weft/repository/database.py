@@ -6,7 +6,9 @@ Committed transactions survive the death of the process at once, and a power fai
 ``GroupCommit`` has synced them (``Database.durable``). After a power failure the last transactions may be
 missing, but the file is consistent and holds no transaction without all earlier ones.
 
-While another process has locked the database, an engine waits and says so.
+An engine claims the database. Each of its transactions first checks that no other engine has claimed it
+since, because locks do not work on every file system. While another process has locked the database, an
+engine waits and says so.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from urllib.parse import quote
 
 from weft.backends.attempt.file_sync import is_sync_enabled
 from weft.engine.stored_fields import DAMAGE, decode_record, describe_error
-from weft.errors import InvalidInput, SourceLocation, WeftError
+from weft.errors import InvalidInput, Locked, SourceLocation, WeftError
 from weft.private_files import UnsafeFile, check_file, close_to_others, make_folder, prepare_file
 from weft.repository.group_commit import GroupCommit
 
@@ -243,6 +245,8 @@ _ENGINE_BUSY_S = 0.5
 _SAY_AFTER_S, _SAY_EVERY_S = 3.0, 60.0
 """Seconds after which an engine reports that it waits, and between two such messages."""
 
+_OWNER = "SELECT value FROM project WHERE key = 'engine'"
+_CLAIM = "INSERT OR REPLACE INTO project VALUES ('engine', ?)"
 _LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _NO_SPACE = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 _EXCLUSIVE = "mode=rw exclusive"
@@ -290,6 +294,8 @@ class Database:
         self._ordered: list[tuple[str, _Row]] = []
         self._failpoint = Failpoint()
         self._engine = engine
+        self._claim = ""
+        """Nonce under which an engine has claimed the database; "": it was not claimed."""
         self._group: GroupCommit | None = None
 
     def __enter__(self) -> Self:
@@ -297,6 +303,23 @@ class Database:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def claim(self) -> None:
+        """Make this engine the only one that may write; an engine with an older claim stops."""
+        nonce = os.urandom(16).hex()
+        with self.transaction():
+            self.execute_now(_CLAIM, (nonce,))
+        self._claim = nonce
+
+    def check_claim(self) -> None:
+        """Raise Locked if another engine has claimed the database since ``claim``."""
+        if self._claim and (found := self.row(_OWNER)) != (self._claim,):
+            other = str(found[0])[:8] if found else "unknown"
+            raise Locked(
+                f"{self.path}: another engine ({other}) has taken over this project; this engine "
+                f"({self._claim[:8]}) stops and changes nothing more. The locks of this file system do not "
+                "work: start weft on one host only, or move the project to another file system"
+            )
 
     def start_group_commit(self, wake: Callable[[], None]) -> None:
         """Sync all transactions to the disk in a thread; see ``GroupCommit``.
@@ -388,6 +411,7 @@ class Database:
             self._check_sync()
             try:
                 self._repeat(lambda: connection.execute("BEGIN IMMEDIATE"))
+                self.check_claim()
                 yield
                 self._repeat(lambda: connection.execute("COMMIT"))
             except BaseException as error:

@@ -72,10 +72,14 @@ class RequestTable:
         return self._database.execute_now(_INSERT, (what, execution, run, task, machine, owner, at_s))
 
     def pending(self) -> Sequence[UserRequest]:
-        """Return the unanswered requests in order of their numbers; cheap while there are no new ones."""
+        """Return the unanswered requests in order of their numbers; cheap while there are no new ones.
+
+        Raises Locked if another engine has claimed the database.
+        """
         # Read the version before the rows, so that the next call finds commits made in between.
         changes = self._database.data_version
         if changes != self._seen:
+            self._database.check_claim()  # an idle engine writes nothing, and would not notice another one
             rows = self._database.rows(_OPEN)
             self._open = [UserRequest(**dict(zip(_COLUMNS, row, strict=True))) for row in rows]
             self._seen = changes

@@ -550,7 +550,13 @@ def open_project(layout: ProjectLayout, command: Sequence[str] = ()) -> tuple[Lo
     """Lock a project and open or create its database; return both."""
     lock = Lock(layout.lock, command)
     try:
-        return lock, open_database(layout.database, create=True)
+        database = open_database(layout.database, create=True)
+        try:
+            database.claim()
+        except BaseException:
+            database.close()
+            raise
     except BaseException:
         lock.release()
         raise
+    return lock, database
