@@ -553,6 +553,18 @@ def _add_ends(here: _Message, messages: Sequence[_Message]) -> _Message:
     return here
 
 
+def _check_boot(end: _Message, boot: str) -> _Message:
+    """Return an end; one from before a reboot becomes a lost one.
+
+    The engine syncs the outputs of a program to the disk before it records the end. For an end that only the
+    runner has recorded, nothing shows that the outputs have survived.
+    """
+    if end.get("boot") == boot:
+        return end
+    text = "the computer was restarted before its end was recorded in the journal"
+    return {**end, "code": None, "signal": None, "cause": "lost", "text": text}
+
+
 _FORGET_BATCH = 100
 """Number of confirmed ends sent in one ``forget`` message; until then the runner keeps them in memory."""
 
@@ -687,9 +699,10 @@ class RunnerPool:
             here = link.connect(known=self._known)
         self._machine_of[link.fileno()] = machine
         self._poller.register(link.fileno(), select.POLLIN)
+        boot = boot_id()
         return SurvivingPrograms(
             running={int(each["attempt"]) for each in here["running"]},
-            ends={int(each["attempt"]): each for each in here["ended"]},
+            ends={int(each["attempt"]): _check_boot(each, boot) for each in here["ended"]},
             starts={int(each["attempt"]): each for each in here["starts"]},
         )
 

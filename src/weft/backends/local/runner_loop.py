@@ -632,12 +632,15 @@ def _nonce(record: Record) -> str:
     return str(record.get("nonce") or "")
 
 
+_BOOT = boot_id()
+
+
 def _end_record(attempt: int, nonce: str, began: object, **more: object) -> Record:
     at = time.time()
     none: Record = {
         "is": "ended", "attempt": attempt, "nonce": nonce, "code": None, "signal": None, "cause": "",
         "text": "", "at": at, "began": at if began is None else began, "seconds": 0.0, "user_s": 0.0,
-        "system_s": 0.0, "max_rss_bytes": None, "strays": 0,
+        "system_s": 0.0, "max_rss_bytes": None, "strays": 0, "boot": _BOOT,
     }  # fmt: skip
     return {**none, **more}
 

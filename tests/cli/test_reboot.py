@@ -1,0 +1,68 @@
+"""An end that only the runner has recorded is believed after a crash of the engine, but not after a reboot."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from architecture.package import environment
+from chaos.shim import Control, compiler
+from patience import PATIENCE_S
+
+WORKFLOW = """weft: 1
+name: one
+tasks:
+  a:
+    command: "echo started >> {log}; while [ ! -e {go} ]; do sleep 0.02; done; echo 1 > x"
+    outputs: [x]
+"""
+
+
+def _wait(condition: Callable[[], object]) -> None:
+    until_s = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < until_s, "it did not happen"
+        time.sleep(0.02)
+
+
+def _runner(folder: Path) -> int:
+    """Return the process number of the runner."""
+    record = next(folder.glob(".weft/runners/1/*/pid")).read_text().partition(" ")[2]
+    return int(json.loads(record)["pid"])
+
+
+def _is_over(folder: Path) -> bool:
+    return '"code":0' in next(folder.glob(".weft/runners/1/*/ends")).read_text()
+
+
+@pytest.mark.parametrize("rebooted", [False, True], ids=["same boot", "reboot"])
+def test_program_runs_again_only_after_a_reboot(tmp_path: Path, rebooted: bool) -> None:
+    if compiler() is None:
+        pytest.skip("no C compiler")
+    log, go = tmp_path / "log", tmp_path / "go"
+    (tmp_path / "one.yaml").write_text(WORKFLOW.format(log=log, go=go))
+    weft = [sys.executable, "-m", "weft"]
+    engine = subprocess.Popen([*weft, "run", "one.yaml", "-q"], cwd=tmp_path, env=environment())
+    _wait(log.exists)
+    engine.kill()
+    engine.wait()
+    go.touch()
+    _wait(lambda: _is_over(tmp_path))
+    os.kill(_runner(tmp_path), signal.SIGKILL)
+    control = Control(tmp_path / "control")
+    control.set(boot="11111111-2222-3333-4444-555555555555" if rebooted else "")
+    done = subprocess.run(
+        [*weft, "resume", "-q"],
+        cwd=tmp_path, env=environment() | control.environment(), capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+    )  # fmt: skip
+    control.close()
+    assert done.returncode == 0, done.stderr
+    assert log.read_text().splitlines() == ["started"] * (2 if rebooted else 1)
