@@ -35,6 +35,7 @@ def _say(place: Place) -> dict[str, str]:
         pytest.param("echo `echo {say.result.text}`", id="backquotes"),
         pytest.param("cat <<'E'\n{say.result.text}\nE\n", id="quoted here-document"),
         pytest.param("sh -c \"echo '{say.result.text}'\"", id="text for another shell"),
+        pytest.param("echo a >&{say.result.text}", id="descriptor"),
         pytest.param("eval echo {say.result.text}", id="eval"),
         pytest.param("trap 'echo {say.result.text}' EXIT", id="trap"),
         pytest.param("python3 -c \"print('{say.result.text}')\"", id="text for Python"),

@@ -24,6 +24,16 @@ def test_texts_around_a_command_are_checked(key):
     assert "`eval`" in message
 
 
+@pytest.mark.parametrize("command", ["'a {x}'", "[a, '{x}']", "a\n    arguments: ['{x}']"])
+@pytest.mark.parametrize("wrapper", ["ssh host", "timeout 9 ssh -p 22 host", "bash -lc", "eval"])
+def test_wrapper_that_passes_the_command_to_a_shell_is_refused(command, wrapper):
+    (message,) = messages_of(TASK.format(f"command: {command}\n    wrapper: {wrapper}"))
+    assert message.startswith("{x} of the command stands ")
+    accepted = f"command: {command}\n    wrapper: mpirun -n {{nodes}}"
+    assert messages_of(TASK.format(accepted)) == []
+    assert messages_of(TASK.format(f"command: a\n    wrapper: {wrapper}")) == []
+
+
 def test_arguments_are_part_of_the_line():
     assert messages_of(TASK.format("command: 'sh -c'\n    arguments: ['echo \"$1\"', sh, '{x}']")) == []
     (message,) = messages_of(TASK.format("command: 'sh -c'\n    arguments: ['echo {x}']"))

@@ -111,6 +111,8 @@ def test_place_depends_on_the_surrounding_text(text, expected):
         ("[ -v {x} ]", "after an option that may evaluate it"),
         ("[ {x} {y} ]", "after an option that may evaluate it"),
         ("printf {x} {y}", "after an option that may evaluate it"),
+        ("echo >&{x}", "after >&, where its value may be expanded again"),
+        ("cat 3<& 'a{x}'", "after <&"),
         ("{x}=1", "on the left side of an assignment"),
         ("a{x}+=1", "on the left side of an assignment"),
         ("a[{x}]=1", "on the left side of an assignment"),

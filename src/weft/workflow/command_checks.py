@@ -20,6 +20,7 @@ from weft.workflow.shell_text import (
     check_program_words,
     format_pieces,
     split_shell_pieces,
+    split_shell_text,
 )
 from weft.workflow.task import JobSpec, Task
 from weft.workflow.templates import TemplateField, is_pattern, list_fields, split_template
@@ -84,6 +85,26 @@ def command_problems(task: Task, lists: Container[str] = _LISTS) -> Iterator[Pro
     for key in _SURROUNDINGS:
         if text := getattr(job, key):
             yield from line_problems(task, split_template(text), (key,), lists)
+    yield from _wrapper_problems(job)
+
+
+def _wrapper_problems(job: JobSpec) -> Iterator[Problem]:
+    """Yield the fields of a command whose wrapper passes its arguments to a shell (``wrapper: ssh HOST``)."""
+    line = shell_line(job) if isinstance(job.command, str) else ()
+    words = () if isinstance(job.command, str) else (*(job.command or ()), *job.arguments)
+    pieces = (*line, *(piece for word in words for piece in split_template(word)))
+    fields = [piece for piece in pieces if isinstance(piece, TemplateField) and not piece.raw]
+    if job.wrapper and fields:
+        arguments = [part for field in fields for part in (ShellLiteral(" "), field)]
+        combined = (*split_template(job.wrapper), *arguments)
+        known = split_shell_text(job.wrapper).refusals
+        for refusal in split_shell_pieces(combined).refusals:
+            if refusal.scope is Scope.ALL and refusal not in known:
+                what = f"{{{refusal.name}}} of the command stands {refusal.what}"
+                what = what if refusal.name else describe_refusal(refusal)
+                yield Problem(
+                    what=what, rule="the wrapper gets the command as its arguments", path=("wrapper",)
+                )
 
 
 def line_problems(

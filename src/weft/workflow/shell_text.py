@@ -511,9 +511,13 @@ class _Scanner:
             self._documents.append(document)
             return
         self.at = start
-        self._take_one(_REDIRECTIONS)
+        operator = self._take_one(_REDIRECTIONS)
         self._skip_blanks()
-        self._word(place=FieldPlace.ONE)
+        target = self._word(place=FieldPlace.ONE)
+        if operator in ("<&", ">&"):
+            # bash expands the value of such a word a second time if it is not a number.
+            advice = "write the number of the descriptor, or `> {name} 2>&1`"
+            self._refuse(target.fields, f"after {operator}, where its value may be expanded again", advice)
 
     # Words (2.2, 2.6).
 

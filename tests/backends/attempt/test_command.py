@@ -293,17 +293,27 @@ def test_task_without_command_has_no_program(tmp_path):
 def test_command_script_gives_the_same_result_as_the_direct_command(tmp_path):
     value = "a'b $HOME\nc"
     program = "import sys, os, json; print(json.dumps([sys.argv[1:], os.environ['OWN'], os.getcwd()]))"
-    for command in (["{python}", "-c", "{program}", "{value}"], "{python} -c {program} {value}"):
+    words = ["{python}", "-c", "{program}", "{value}", "{inputs}"]
+    line = "{python} -c {program} {value} {inputs}"
+    for command, more in (
+        (words, {}),
+        (line, {}),
+        (words, {"prolog": "true {inputs}"}),
+        (line, {"wrapper": "env"}),
+    ):
         known = with_task(
             params={"python": sys.executable, "program": program, "value": value},
             command=command,
             env={"OWN": value},
+            inputs=["x"],
+            **more,
         )
-        job = rendered(known, tmp_path)
+        job = rendered(known, tmp_path, inputs=[value, "-b c"])
         direct = json.loads(run_job(job).stdout)
         (tmp_path / "command.sh").write_text(job.script)
         by_hand = subprocess.run(["/bin/sh", tmp_path / "command.sh"], capture_output=True, check=True)
-        assert direct == json.loads(by_hand.stdout) == [[value], value, str(tmp_path / "box/1/7")]
+        expected = [[value, value, "-b c"], value, str(tmp_path / "box/1/7")]
+        assert direct == json.loads(by_hand.stdout) == expected
 
 
 def run_script(job, place):

@@ -51,6 +51,8 @@ _FRAGMENTS = [
     "eval ", "[ ", " ]", "[[ ", " ]]", " -eq 1", "test -v ", "printf -v ", "printf ", "let ", "unset ", "read ", "declare ", "export ", "a=",
     "trap ", "alias ", "((", "$[", "]", "a[", "]=1", "=", "a=(", "sh -c ", "bash -c ", "command ", "f() {{ ", "; }}", "f ", "for i in ", "; do ",
     "done", "if ", "; then ", "; fi", "set -- ", "shift ", "~", "<", ">", "2>&1", "{{", "local ", "wait ", "exec ", "time ", "! ",
+    "<&", ">&", "&>", ">>", "<<<", "|&", "<>", ">|", "coproc ", "select ", "function ", "until ", "${{!", "=~", " -a ", " -o ", "@(", "$((a[", "-n ", "cd ",
+    "set ", "echo a >&", "{{x}}>", "a+=", "$@", "${{#", "[ -n ", "[ a = ", "-gt ", "exit ", "return ", "kill ", "ulimit ", "umask ", "test ", "1+",
 ]  # fmt: skip
 
 
