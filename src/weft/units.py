@@ -24,6 +24,8 @@ _PLAIN = re.compile(rf"\s*({_NUMBER})\s*")
 _CLOCK = re.compile(r"\s*(?:(\d+)-)?(\d{1,3}):(\d{2})(?::(\d{2}(?:\.\d+)?))?\s*")
 _ROUNDS_TO_A_SECOND = 0.9995
 """From here on, three significant digits of milliseconds would round to 1000 ms."""
+_LONGEST_IN_DAYS = 1e14
+"""From here on, a number of days would have more than nine digits."""
 _SIZES = {name.lower(): value for name, value in BYTES.items()}
 
 
@@ -73,6 +75,8 @@ def format_seconds(seconds: float) -> str:
         return f"{seconds * 1000:.3g} ms"
     if seconds < 120:
         return f"{seconds:.4g} s"
+    if seconds >= _LONGEST_IN_DAYS:
+        return f"{seconds:.3g} s"
     whole = round(seconds)
     days, rest = divmod(whole, 86400)
     hours, rest = divmod(rest, 3600)

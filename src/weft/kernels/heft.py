@@ -142,7 +142,6 @@ def place_earliest_finish(problem: ProblemArrays, order: Indices, workspace: Wor
         end = 0 + mode_pointer[group + 1]
         weight = work[task]
         cells = row[task] - first
-        spent_best = 0.0
         chosen_mode = end
 
         # Machines that have data, and a bound machine, are evaluated one by one.
@@ -192,7 +191,6 @@ def place_earliest_finish(problem: ProblemArrays, order: Indices, workspace: Wor
                     chosen = machine
                     chosen_start = start
                     chosen_mode = low
-                    spent_best = spent
         if taken == m:
             soonest = latest[0]
             for place in range(1, places):
@@ -231,7 +229,6 @@ def place_earliest_finish(problem: ProblemArrays, order: Indices, workspace: Wor
                         chosen = machine
                         chosen_start = start
                         chosen_mode = mode
-                        spent_best = spent
         if chosen_start == INFINITY:
             return task
         machine_of[task] = chosen
@@ -240,7 +237,7 @@ def place_earliest_finish(problem: ProblemArrays, order: Indices, workspace: Wor
         start_of[task] = chosen_start
         finish_of[task] = best
         bound[variable[task]] = chosen
-        if form[chosen] == OPEN or spent_best == 0.0:
+        if form[chosen] == OPEN or best == chosen_start:
             continue
 
         free = free_from[chosen]

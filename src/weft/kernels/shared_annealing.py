@@ -231,6 +231,8 @@ def _insert_task(
         else:
             step += 1
     end = start + seconds
+    if end == start:
+        return start, last
     if step == last or time[step + 1] != end:
         # The step continues after the finish of the task.
         for back in range(last - step):

@@ -91,6 +91,8 @@ def occupy_skyline(
     skylines: Skylines, line: int, start: float, finish: float, nodes: int, taken: Doubles
 ) -> None:
     """Subtract nodes and amounts from the free capacity between ``start`` and ``finish``."""
+    if start == finish:  # also by rounding; one step would be removed twice below
+        return
     resources = skylines.resources
     begin = _cut(skylines, line, start)
     end = _cut(skylines, line, finish)

@@ -320,32 +320,36 @@ def earliest_append(
 
 @kernel
 def occupy(machines: MachineArrays, timelines: Timelines, load: Load, start: float, seconds: float) -> None:
-    """Occupy the nodes and amounts of a load for ``seconds`` from ``start``."""
+    """Occupy the nodes and amounts of a load for ``seconds`` from ``start``.
+
+    A task so short that rounding makes its finish equal to its start occupies nothing.
+    """
     machine = load[0]
     form = machines.form[machine]
-    if seconds == 0.0 or form == OPEN:
+    finish = start + seconds
+    if finish == start or form == OPEN:
         return
     if form == SINGLE:
         free = timelines.free_from[machine]
         if start < free:
-            cut_gap(timelines.gaps, machine, start, start + seconds)
+            cut_gap(timelines.gaps, machine, start, finish)
             return
         if start > free:
             append_gap(timelines.gaps, machine, free, start)
-        timelines.free_from[machine] = start + seconds
+        timelines.free_from[machine] = finish
     else:
-        _occupy_steps(machines, timelines, load, start, seconds)
+        _occupy_steps(machines, timelines, load, start, finish)
 
 
 @kernel
 def _occupy_steps(
-    machines: MachineArrays, timelines: Timelines, load: Load, start: float, seconds: float
+    machines: MachineArrays, timelines: Timelines, load: Load, start: float, finish: float
 ) -> None:
     """Subtract nodes and amounts from the steps of a SHARED machine while the task runs."""
     machine, nodes, need, amount = load
     resources = machines.resources
     first = _cut(machines, timelines, machine, start)
-    end = _cut(machines, timelines, machine, start + seconds)
+    end = _cut(machines, timelines, machine, finish)
     step = first
     while step != end:
         timelines.step_nodes[step] -= nodes

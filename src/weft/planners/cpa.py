@@ -136,7 +136,7 @@ def _mean_duration(every: Floats, parallel: Floats) -> tuple[Floats, Floats]:
 
     ``parallel`` (counts x machines) is the number of tasks that a machine runs at a time.
     """
-    with np.errstate(divide="ignore"):  # a task of 0 s has area 0
+    with np.errstate(divide="ignore", over="ignore"):  # a task of almost 0 s has area 0
         share = 1.0 / (parallel / every).sum(axis=2)
     one_machine = every.shape[2] == 1
     return every[:, :, 0] if one_machine else parallel.sum(axis=1) * share, share

@@ -289,11 +289,13 @@ class PartitionedIndexSet:
 
 
 _UNITS_PER_SECOND = 1 << 60
+_MOST_SECONDS = 1e280
+"""Longer times count as this one, whose units are still a finite double."""
 
 
 def to_units(seconds: float) -> int:
     """Convert seconds to integer units of 2**-60 s."""
-    return round(seconds * _UNITS_PER_SECOND)
+    return round(min(seconds, _MOST_SECONDS) * _UNITS_PER_SECOND)
 
 
 def to_seconds(units: float) -> float:

@@ -194,5 +194,6 @@ def _seconds_whole(found: BoundModes) -> bool:
 def _almost_whole(seconds: Floats) -> bool:
     # Work times an inverse rate is an integer except for the last digits.
     near = np.rint(seconds)
-    close = np.abs(seconds - near) <= 1e-12 * np.maximum(1.0, np.abs(near))
+    # A tiny time is not 0 whole seconds: bounds would be rounded up from it to 1 s.
+    close = np.abs(seconds - near) <= 1e-12 * np.abs(near)
     return bool((close & (np.abs(near) < _LARGEST)).all())
