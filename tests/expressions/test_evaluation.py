@@ -8,7 +8,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from weft.expressions import ExpressionError, Value, evaluate, evaluate_boolean, evaluate_number, parse
+from weft.expressions import (
+    ExpressionError,
+    Value,
+    evaluate,
+    evaluate_boolean,
+    evaluate_number,
+    limit_document_entries,
+    parse,
+)
 
 CONTEXT = {
     "a": 7,
@@ -242,3 +250,48 @@ def test_evaluate_boolean_requires_a_condition() -> None:
     assert evaluate_boolean(parse("nothing"), CONTEXT) is False
     with pytest.raises(ExpressionError, match="true or false"):
         evaluate_boolean(parse("a"), CONTEXT)
+
+
+def test_reading_a_long_list_again_and_again_is_refused() -> None:
+    """Every sum is allowed alone; 300 of them took minutes."""
+    values = list(range(900_000))
+    assert evaluate(parse("sum(l)"), {"l": values}) == sum(values)
+    for text in ("max(sum(l), sum(l), sum(l))", "[l, l, l] == [l, l, l]", "-1 in l or -2 in l or -3 in l"):
+        with pytest.raises(ExpressionError, match="reads too many entries of lists"):
+            evaluate(parse(text), {"l": values})
+    assert evaluate(parse("len(l) + len(l) + len(l) + l[5]"), {"l": values}) == 2_700_005
+
+
+def test_expressions_of_a_document_share_a_limit() -> None:
+    with limit_document_entries(), limit_document_entries():
+        for _ in range(5):
+            evaluate(parse("sum(range(1, 900000))"), {})
+        with pytest.raises(ExpressionError, match="all expressions of a document"):
+            evaluate(parse("sum(range(1, 900000))"), {})
+    assert evaluate(parse("sum(range(1, 900000))"), {}) == 405000450000
+
+
+@pytest.mark.parametrize(
+    "values", [[1, 2.5, -3], [True, 2], [1, None], ["a"], [10**400, 1], [1e308, 1e308], [], [-0.0]]
+)
+@pytest.mark.parametrize(
+    "text", ["sum(l)", "min(l)", "max(l)", "1 in l", "True in l", "'a' in l", "2.5 in l"]
+)
+def test_fast_and_general_forms_agree(text: str, values: list[object]) -> None:
+    """An array as the first entry forces the general form; the entries after it are the same."""
+
+    def outcome(given: list[object]) -> object:
+        try:
+            return repr(evaluate(parse(text), {"l": given}))
+        except ExpressionError as error:
+            return type(error)
+
+    general = [
+        np.float64(value)
+        if type(value) is float
+        else np.int64(value)
+        if type(value) is int and abs(value) < 2**60
+        else value
+        for value in values
+    ]
+    assert outcome(list(general)) == outcome(values)

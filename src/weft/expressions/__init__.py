@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from weft.expressions.evaluation import evaluate, evaluate_boolean, evaluate_number, infer_kind
+from weft.expressions.evaluation import (
+    evaluate,
+    evaluate_boolean,
+    evaluate_number,
+    infer_kind,
+    limit_document_entries,
+)
 from weft.expressions.parser import Expression, find_unknown_names, parse
 from weft.expressions.values import ExpressionError, Value, ValueKind
 
@@ -26,6 +32,7 @@ __all__ = [
     "evaluate_number",
     "find_unknown_names",
     "infer_kind",
+    "limit_document_entries",
     "parse",
 ]
 

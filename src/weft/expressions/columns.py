@@ -10,6 +10,7 @@ Fractional powers and logarithms are not vectorised, because NumPy may differ fr
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import repeat
 from typing import Any, TypeAlias
 
@@ -17,10 +18,11 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.expressions import tree
-from weft.expressions.evaluation import Allowance, infer_kind
+from weft.expressions.evaluation import IN_CONSTANT_TIME, Allowance, infer_kind
 from weft.expressions.operations import (
     FUNCTIONS,
     MAX_ENTRIES,
+    Function,
     apply_arithmetic,
     apply_sign,
     compare,
@@ -290,7 +292,7 @@ class _ColumnEvaluation:
         self._constants = constants
         self._length = length
         self._cache: dict[str, Array] = {}
-        self._allowance = Allowance(5 * MAX_ENTRIES)
+        self._allowance = Allowance(5 * MAX_ENTRIES, 5 * MAX_ENTRIES)
 
     def value(self, node: tree.ExpressionNode, rows: Array) -> Column:
         """Return the values of a node; a Refusal without a position in the text gets that of the node."""
@@ -373,7 +375,7 @@ class _ColumnEvaluation:
         for operator, operand, column in zip(node.operators, node.operands[1:], node.columns, strict=True):
             right = self.value(operand, rows[alive])
             try:
-                verdict = _apply(fast_compare, compare, operator, left, right)
+                verdict = _apply(fast_compare, self._compare_once, operator, left, right)
             except Refusal as refusal:
                 raise refusal.at(column) from None
             if not isinstance(verdict, np.ndarray):
@@ -428,11 +430,20 @@ class _ColumnEvaluation:
         if fast is not None and columns and (result := fast(*values)) is not None:
             return result
         try:
-            return _by_rows(lambda *ones: self._allowance.spend(function(*ones)), *values)
+            return _by_rows(partial(self._call_once, function), *values)
         except Refusal as refusal:
             if refusal.argument is not None:
                 refusal.at(node.arguments[refusal.argument].column)
             raise
+
+    def _call_once(self, function: Function, *values: Value) -> Value:
+        if function.name not in IN_CONSTANT_TIME:
+            self._allowance.count_reads(*values)
+        return self._allowance.spend(function(*values))
+
+    def _compare_once(self, operator: str, left: Value, right: Value) -> bool:
+        self._allowance.count_reads(left, right)
+        return compare(operator, left, right)
 
 
 def _apply(

@@ -7,7 +7,9 @@ the run; a name without a declared kind is UNKNOWN, and an unknown kind is never
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, cast
 
 from weft.expressions import tree
@@ -51,21 +53,94 @@ def evaluate_boolean(expression: Expression, context: Mapping[str, Any]) -> bool
         raise refusal.at(expression.tree.column).error(expression.source) from None
 
 
-class Allowance:
-    """Limits the total number of list entries of one evaluation, so that ranges cannot exhaust the memory."""
+_MAX_READ_ENTRIES = 2 * MAX_ENTRIES
+"""Maximum number of list entries that functions and comparisons of one evaluation read."""
+_MAX_DOCUMENT_ENTRIES = 10 * MAX_ENTRIES
+"""Maximum number of list entries that all evaluations for one document make and read."""
+IN_CONSTANT_TIME = ("len", "default")
+"""Functions that do not read the entries of their arguments."""
 
-    def __init__(self, entries: int = MAX_ENTRIES) -> None:
-        self._left = entries
+
+class Allowance:
+    """Limits the list entries that evaluations make, against memory, and read, against time."""
+
+    def __init__(self, made: int = MAX_ENTRIES, read: int = _MAX_READ_ENTRIES) -> None:
+        self._made = made
+        self._read = read
 
     def spend(self, value: Value) -> Value:
         """Return the value unchanged; the entries of a list are counted, too many raise Refusal."""
         if isinstance(value, list):
-            self._left -= len(value)
-            if self._left < 0:
+            self._made -= len(value)
+            if self._made < 0:
                 raise Refusal(
                     "the lists have too many entries together", rule=f"at most {MAX_ENTRIES} entries"
                 )
+            self._count_in_document(len(value))
         return value
+
+    def count_reads(self, *values: Value) -> None:
+        """Count the entries of the lists and mappings that are read; too many raise Refusal."""
+        self._count_in_document(0)  # no further list is made after too many
+        if not any(isinstance(value, list | Mapping) for value in values):
+            return
+        known: dict[int, int] = {}
+        try:
+            entries = sum(_count_entries(value, known) for value in values)
+        except RecursionError:
+            raise Refusal("the lists are nested too deeply") from None
+        self._read -= entries
+        if self._read < 0:
+            rule = f"functions and comparisons read at most {_MAX_READ_ENTRIES} entries"
+            raise Refusal("the expression reads too many entries of lists", rule=rule)
+        self._count_in_document(entries)
+
+    def _count_in_document(self, entries: int) -> None:
+        document = _DOCUMENT.get()
+        if document is not None:
+            document.entries += entries
+            if document.entries > _MAX_DOCUMENT_ENTRIES:
+                rule = f"all expressions of a document handle at most {_MAX_DOCUMENT_ENTRIES} entries"
+                advice = "compute the value once, as a parameter"
+                raise Refusal("the expressions handle too many entries of lists", rule=rule, advice=advice)
+
+
+_SIMPLE_TYPES = frozenset((int, float, str, bool, type(None)))
+
+
+def _count_entries(value: Value, known: dict[int, int]) -> int:
+    """Return the number of entries of a list or mapping with the lists inside it; ``known``: by identity."""
+    if not isinstance(value, list | Mapping):
+        return 0
+    if (entries := known.get(id(value))) is None:
+        inside = value.values() if isinstance(value, Mapping) else value
+        entries = len(value)
+        if not _SIMPLE_TYPES.issuperset(map(type, inside)):
+            entries += sum(_count_entries(each, known) for each in inside)
+        known[id(value)] = entries
+    return entries
+
+
+class _DocumentEntries:
+    """The list entries that the evaluations for one document have handled."""
+
+    entries = 0
+
+
+_DOCUMENT: ContextVar[_DocumentEntries | None] = ContextVar("document", default=None)
+
+
+@contextmanager
+def limit_document_entries() -> Iterator[None]:
+    """Limit the list entries of all evaluations in a ``with`` block together, or in an outer such block."""
+    if _DOCUMENT.get() is not None:
+        yield
+        return
+    before = _DOCUMENT.set(_DocumentEntries())
+    try:
+        yield
+    finally:
+        _DOCUMENT.reset(before)
 
 
 class _Evaluation:
@@ -118,6 +193,7 @@ class _Evaluation:
         for operator, operand, column in zip(node.operators, node.operands[1:], node.columns, strict=True):
             right = self.value(operand)
             try:
+                self._allowance.count_reads(left, right)
                 if not compare(operator, left, right):
                     return False
             except Refusal as refusal:
@@ -131,6 +207,8 @@ class _Evaluation:
             return function()
         values = [self.value(argument) for argument in node.arguments]
         try:
+            if node.function not in IN_CONSTANT_TIME:
+                self._allowance.count_reads(*values)
             return self._allowance.spend(function(*values))
         except Refusal as refusal:
             if refusal.argument is not None:

@@ -177,6 +177,9 @@ def _equal(left: Value, right: Value) -> bool:
 
 def _contains(container: Value, item: Value) -> bool:
     if isinstance(container, list):
+        types = set(map(type, container))
+        if type(item) is str or (type(item) in (int, float) and types <= {int, float, str}):
+            return item in container  # Python compares these types as expressions do
         return any(_equal(to_value(entry), item) for entry in container)
     if isinstance(container, str) and isinstance(item, str):
         return item in container
@@ -288,9 +291,16 @@ class Function:
             raise Refusal(f"the result of {self.name}() is too large") from None
 
 
+def _are_numbers(values: list[Any]) -> bool:
+    """Return whether all values are plain finite numbers, which Python's own functions handle alike."""
+    return {int, float}.issuperset(map(type, values)) and all(value - value == 0 for value in values)
+
+
 def _extreme(choose: Callable[[list[Any]], Value]) -> Callable[..., Value]:
     def apply(*arguments: Value) -> Value:
         listing = arguments[0] if len(arguments) == 1 and isinstance(arguments[0], list) else list(arguments)
+        if listing and _are_numbers(listing):
+            return choose(listing)
         values = [to_value(value) for value in listing]
         if not values:
             raise Refusal("min() or max() of an empty list", argument=0)
@@ -305,6 +315,10 @@ def _extreme(choose: Callable[[list[Any]], Value]) -> Callable[..., Value]:
 def _sum(values: list[Any]) -> Value:
     # Not sum(): it compensates rounding from Python 3.12 on, and results must not depend on the version.
     total: Value = 0
+    if _are_numbers(values):
+        for value in values:
+            total += value
+        return _check_bounds(cast("float", total), 0)
     for value in values:
         total = apply_arithmetic("+", total, to_value(value))
     return total

@@ -16,7 +16,7 @@ from operator import attrgetter
 
 from weft.documents import locate_problems
 from weft.errors import DocumentPath, InvalidInput, Problem, nearest, shorten, suggest
-from weft.expressions import Expression, find_unknown_names
+from weft.expressions import Expression, find_unknown_names, limit_document_entries
 from weft.workflow.command_checks import command_problems
 from weft.workflow.quantity import COUNT_NAME, Range, constant_value, is_growing, stated_quantities
 from weft.workflow.task import NO_RECOVERY, Dependency, IndexRange, Input, JobSpec, Task
@@ -347,6 +347,7 @@ def find_problems(workflow: Workflow, earlier: Iterable[Problem] = ()) -> list[P
     return _check_all(workflow, earlier)[1]
 
 
+@limit_document_entries()
 def _check_all(workflow: Workflow, earlier: Iterable[Problem]) -> tuple[TaskGraph | None, list[Problem]]:
     found = list(earlier)
     if workflow.tasks or not found:  # without tasks, the problems of reading explain why

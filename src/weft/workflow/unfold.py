@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from weft.documents import locate_problems
 from weft.errors import InvalidInput, Problem, shorten
-from weft.expressions import Expression
+from weft.expressions import Expression, limit_document_entries
 from weft.records import dataclass
 from weft.workflow.cycles import back_edges, find_cycle, reachable, reversed_edges
 from weft.workflow.edges import EdgeList, FileDependencies, MergedEdges, connect_tasks
@@ -173,6 +173,7 @@ def unfold(workflow: Workflow) -> TaskGraph:
     return graph
 
 
+@limit_document_entries()
 def try_unfold(workflow: Workflow, *, strictly: bool = False) -> tuple[TaskGraph | None, list[Problem]]:
     """Return the graph, or None and the problems; ``strictly``: also duplicate subtasks and writers."""
     params, problems = evaluate_params(workflow.params)
