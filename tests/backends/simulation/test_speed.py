@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.backends.simulation.state import HostSpeed
+from weft.errors import InvalidInput
 
 
 def test_undisturbed_work_ends_at_the_exact_time():
@@ -84,3 +85,17 @@ def test_work_ends_when_the_integral_of_the_speed_reaches_it(changes, start, wor
             getattr(speed, names[kind, order])(value, float(at))
     finish = speed.time_of(target) if finish is None else finish
     assert finish == pytest.approx(float(expected), rel=1e-9)
+
+
+def test_slowdowns_that_leave_no_speed_are_refused() -> None:
+    """Overlapping slowdowns multiplied to a share of 0, and a division by it ended the simulation."""
+    speed = HostSpeed()
+    for second in range(100):
+        speed.slow(10.0, float(second))
+    with pytest.raises(InvalidInput, match=r"leave it no speed.*shorten `lasting`"):
+        speed.slow(10.0, 100.0)
+    speed = HostSpeed()
+    for second in range(1000):
+        speed.slow(1.0000001, float(second))
+    with pytest.raises(InvalidInput, match="at most 1000 slowdowns overlap"):
+        speed.slow(1.0000001, 1000.0)

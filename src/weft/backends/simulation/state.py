@@ -12,6 +12,11 @@ from itertools import count
 
 from weft.backends.simulation.scenario import RequirementChange
 from weft.engine.messages import Event, TimerFired
+from weft.errors import InvalidInput
+
+_LEAST_SHARE = 1e-100
+"""Below this share of its speed a machine never completes anything."""
+_MOST_SLOWDOWNS = 1000
 
 
 class HostSpeed:
@@ -53,9 +58,13 @@ class HostSpeed:
         return self.time_of(self.clock_s(now) + work_s)
 
     def slow(self, slowdown: float, now: float) -> None:
-        """Add a slowdown by this factor; slowdowns multiply."""
+        """Add a slowdown by this factor; slowdowns multiply. Raises InvalidInput if no speed is left."""
         self._slowdowns.append(slowdown)
         self._change(now)
+        if self._share < _LEAST_SHARE or len(self._slowdowns) > _MOST_SLOWDOWNS:
+            what = f"slowdowns of a machine ({len(self._slowdowns)} at {now:g} s) leave it no speed"
+            rule = f"at most {_MOST_SLOWDOWNS} slowdowns overlap, by a factor below {1 / _LEAST_SHARE:g}"
+            raise InvalidInput(what, rule=rule, advice="shorten `lasting`, or lengthen `every`")
 
     def relieve(self, slowdown: float, now: float) -> None:
         """Remove one slowdown by this factor; it must be present."""
