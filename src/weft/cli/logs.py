@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from weft.cli import options
+from weft.cli.output import write_exactly
 from weft.redaction import redact
 
 if TYPE_CHECKING:
@@ -101,7 +102,6 @@ class _LogPrinter:
 
     def print_more(self, *, last: bool = False) -> None:
         """Print the complete lines written since the last call; ``last``: the incomplete one, too."""
-        sys.stdout.flush()
         for data in self._log.more():
             lines, end, rest = (self._rest + data).rpartition(b"\n")
             self._rest = rest
@@ -110,7 +110,6 @@ class _LogPrinter:
                 self._print_rest()
         if last:
             self._print_rest()
-        sys.stdout.buffer.flush()
 
     def _print_rest(self) -> None:
         self._print(self._rest)
@@ -119,13 +118,9 @@ class _LogPrinter:
     def _print(self, data: bytes) -> None:
         text = redact(data.decode(errors="surrogateescape"))
         if sys.stdout.isatty():
-            # Escape sequences of the program must not reach the terminal.
-            from weft.reports.text import printable
-
-            shown = text.encode(errors="surrogateescape").decode(errors="replace")
-            click.echo("".join(sign if sign in "\n\t" else printable(sign) for sign in shown), nl=False)
+            click.echo(text.encode(errors="surrogateescape").decode(errors="replace"), nl=False)
         else:
-            sys.stdout.buffer.write(text.encode(errors="surrogateescape"))
+            write_exactly(text.encode(errors="surrogateescape"))
 
 
 def _explain_missing_output(

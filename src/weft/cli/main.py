@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import importlib
-import io
 import json
 import os
 import sys
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from weft import __version__
+from weft.cli.output import ensure_utf8_names, prepare_streams
 from weft.errors import InvalidInput, WeftError, nearest, shorten
 from weft.redaction import redact
 from weft.registry import find_foreign_entry
@@ -146,25 +146,18 @@ def _print_crash(kind: type[BaseException], error: BaseException, trace: Traceba
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit; docs/reference/commands.md lists the exit codes."""
+    if arguments is None:
+        ensure_utf8_names()
     given = list(sys.argv[1:] if arguments is None else arguments)
     # Imports create many objects and no garbage; frequent collections took an eighth of a short run.
     gc.set_threshold(_GC_THRESHOLD, *gc.get_threshold()[1:])
-    _prepare_streams()
+    prepare_streams()
     sys.excepthook = _print_crash
     if _COMPLETING in os.environ:
         weft.main(args=given, prog_name="weft", complete_var=_COMPLETING)
     code = _run(given)
     gc.freeze()  # otherwise the interpreter traverses all objects several times while it exits
     sys.exit(code)
-
-
-def _prepare_streams() -> None:
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:  # closed by the caller: `weft ... >&-`
-            setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        # Print unsupported characters as question marks instead of failing.
-        sys.stdout.reconfigure(errors="replace")
 
 
 def _run(given: list[str]) -> int:

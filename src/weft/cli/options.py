@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from weft.cli.output import escape_json
 from weft.errors import InvalidInput, shorten
 from weft.redaction import redact
 from weft.units import parse_seconds
@@ -244,7 +245,7 @@ def save_result(out: str, *, csv: Callable[[], str], record: Callable[[], object
 
 def json_text(record: object) -> str:
     """Return a record as JSON text; infinite numbers and NaN are null."""
-    return json.dumps(_finite(record), indent=2, ensure_ascii=False, allow_nan=False)
+    return escape_json(json.dumps(_finite(record), indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def _finite(value: object) -> object:

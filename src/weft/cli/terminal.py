@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TextIO
 
-import click
-
+from weft.cli.output import escape_controls, write_styled
 from weft.redaction import redact
 from weft.units import format_seconds
 
@@ -50,8 +49,8 @@ def print_chart(view: GanttView) -> None:
     from weft.reports import REPORTS
 
     gantt, color = REPORTS.load("gantt-text")(), colored()
-    click.echo()
-    click.echo(gantt.render(view, width=width(), color=color, ascii=ascii_only(), heading=False), color=color)
+    chart = gantt.render(view, width=width(), color=color, ascii=ascii_only(), heading=False)
+    write_styled(sys.stdout, f"\n{chart}\n")
 
 
 def redraws(stream: TextIO) -> bool:
@@ -130,12 +129,12 @@ class LiveDisplay:
             with suppress(RuntimeError):  # the stream may be in the middle of a write
                 self.clear()
             with suppress(OSError):
-                os.write(self._stream.fileno(), f"{text}\n".encode())
+                os.write(self._stream.fileno(), f"{escape_controls(text)}\n".encode(errors="replace"))
 
     def clear(self) -> None:
         """Erase the block of lines from the terminal."""
         if self._lines:
-            self._write(_UP_AND_CLEAR.format(self._lines))
+            self._write(_UP_AND_CLEAR.format(self._lines), styled=True)
             self._lines = 0
 
     def _draw(self) -> None:
@@ -143,12 +142,15 @@ class LiveDisplay:
         # Leave one column free: some terminals wrap a full line.
         lines = list(self._block(columns - 1, rows - 1))[: rows - 1]
         back = _UP_AND_CLEAR.format(self._lines) if self._lines else ""
-        self._write(back + "".join(f"{line}\n" for line in lines))
+        self._write(back + "".join(f"{line}\n" for line in lines), styled=True)
         self._lines = len(lines)
 
-    def _write(self, text: str) -> None:
+    def _write(self, text: str, *, styled: bool = False) -> None:
         try:
-            self._stream.write(redact(text))
+            if styled:
+                write_styled(self._stream, redact(text))
+            else:
+                self._stream.write(redact(text))
             self._stream.flush()
         except OSError:
             self._quiet, self.drawn, self._lines = True, False, 0  # the terminal was closed
@@ -171,7 +173,8 @@ class ProgressLine:
     def say(self, more: str = "") -> None:
         """Show the current step and the detail ``more``."""
         detail = f": {more}" if more else ""
-        _write_error(f"{_CLEAR}{self.text[: max(0, _WIDTH - len(detail))]}{detail} …")
+        step = escape_controls(f"{self.text[: max(0, _WIDTH - len(detail))]}{detail}")
+        _write_error(f"{_CLEAR}{step} …")
 
     def compiling(self, kernel: str) -> Callable[[], None]:
         """Show that a kernel is being compiled; return a callback that restores the line."""
@@ -220,5 +223,5 @@ def _progress_text(progress: PlanProgress) -> str:
 
 
 def _write_error(text: str) -> None:
-    sys.stderr.write(text)
+    write_styled(sys.stderr, text)
     sys.stderr.flush()

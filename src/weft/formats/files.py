@@ -158,9 +158,12 @@ def save_workflow(workflow: Workflow, name: str | Path, *, format_name: str | No
 def save_text(text: str, name: str | Path) -> None:
     """Write a text to a file, or to standard output for ``-``. Raises InvalidInput if that fails."""
     if str(name) == STDIN:
-        sys.stdout.write(text)
+        # On a terminal the command escapes control characters; a file for a program is written as it is.
+        stream = sys.stdout if sys.stdout.isatty() else getattr(sys.stdout, "unfiltered", sys.stdout)
+        stream.write(text)
         return
     try:
-        write_file(Path(name), text.encode())
+        # Names of files that are not UTF-8 contain characters that cannot be encoded.
+        write_file(Path(name), text.encode(errors="replace"))
     except OSError as error:
         raise InvalidInput(f"cannot write {str(name)!r}: {error.strerror}") from None
