@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from weft.api.project import JournalFollower, OpenProject
@@ -167,17 +167,30 @@ class TaskLog:
 
     def more(self) -> Iterator[bytes]:
         """Yield the bytes written since the last call."""
+        with self._opened() as descriptor:
+            while descriptor is not None and (data := os.pread(descriptor, _AT_ONCE, self.offset)):
+                self.offset += len(data)
+                yield data
+
+    def tail(self, most_bytes: int) -> bytes:
+        """Return the last bytes of the file, whatever its size; b"" if it is missing."""
+        with self._opened() as descriptor:
+            if descriptor is None:
+                return b""
+            size = os.fstat(descriptor).st_size
+            return os.pread(descriptor, most_bytes, max(0, size - most_bytes))
+
+    @contextmanager
+    def _opened(self) -> Iterator[int | None]:
+        """Context manager with a descriptor of the file; None if it is missing or not a regular file."""
         try:
             # Resolve from the project's own directory: a task may have replaced any folder below by a link.
             descriptor = open_inside(self.path.parents[3], "/".join(self.path.parts[-4:]))
         except StagingProblem:
+            yield None
             return
         try:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                return
-            while data := os.pread(descriptor, _AT_ONCE, self.offset):
-                self.offset += len(data)
-                yield data
+            yield descriptor if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
         finally:
             os.close(descriptor)
 

@@ -282,6 +282,10 @@ def _no_reference(file: str) -> Any:
     raise UnsupportedValue(f"a value refers to {file!r}")
 
 
+_MOST_LOG_BYTES = 1_000_000
+"""Length of the end of the standard error that is searched for the exception and shown with it."""
+
+
 def load_exception(ran: RunResult) -> BaseException | None:
     """Return the exception of the first call that failed permanently; None if no call failed."""
     failures = [each for each in ran.report.executed.failures if each.failed.for_good]
@@ -289,7 +293,7 @@ def load_exception(ran: RunResult) -> BaseException | None:
         return None
     first = failures[0]
     log = TaskLog(ran.records(first.failed.attempt) / "err")
-    text = b"".join(log.more()).decode(errors="replace")
+    text = log.tail(_MOST_LOG_BYTES).decode(errors="replace")
     record = _record(text)
     shown = "\n".join(line for line in text.splitlines() if not line.startswith(EXCEPTION))
     made = _exception(record) if record is not None else None
