@@ -8,7 +8,6 @@ because that run has its own hard links to them.
 
 from __future__ import annotations
 
-import getpass
 import os
 import stat
 import time
@@ -43,7 +42,7 @@ from weft.repository.products import ProductTable
 from weft.repository.requests import RequestReply, RequestTable
 from weft.repository.runs import UNFINISHED, ExecutionRecord, RunRecord, RunTable
 from weft.runtime.execution import Execution
-from weft.runtime.lock import Lock, LockOwner, find_holder
+from weft.runtime.lock import Lock, LockOwner, find_holder, user_name
 
 
 def find_project(stated: str | Path | None = None) -> ProjectLayout:
@@ -242,7 +241,7 @@ def send_request(
         run=run.position,
         task=task,
         machine=machine,
-        owner=getpass.getuser(),
+        owner=user_name(),
         at_s=time.time(),
     )
     until_s = time.monotonic() + patience_s
@@ -322,15 +321,18 @@ def _list_directories(products: ProductTable, executions: set[int]) -> set[str]:
 
 def _choose_executions(opened: OpenProject, runs: Sequence[int]) -> tuple[list[ExecutionRecord], list[int]]:
     """Return the finished executions to clean and the numbers of unfinished runs."""
-    executions = {each.number: each for each in opened.runs.executions()}
     if not runs:
-        over = [each for each in executions.values() if each.state not in UNFINISHED]
-        rest = [run.number for run in opened.runs.all() if executions[run.execution].state in UNFINISHED]
+        over = [each for each in opened.runs.executions() if each.state not in UNFINISHED]
+        rest = [
+            run.number
+            for run in opened.runs.all()
+            if opened.runs.execution(run.execution).state in UNFINISHED
+        ]
         return over, rest
     meant = {}
     for number in runs:
         run = opened.runs.run(number)
-        execution = executions[run.execution]
+        execution = opened.runs.execution(run.execution)
         if execution.state in UNFINISHED:
             what = f"run {number} is not finished: it can be resumed"
             raise InvalidInput(what, advice=f"`weft resume {number}`, or `weft cancel {number}` first")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import logging
 import signal
 import threading
@@ -49,7 +48,7 @@ from weft.repository.runs import UNFINISHED, RunRecord, RunTable
 from weft.runtime.budget import PlanningBudget
 from weft.runtime.driver import Listener
 from weft.runtime.execution import Execution, ExecutionOutcome, check_backend, open_project
-from weft.runtime.lock import Lock
+from weft.runtime.lock import Lock, user_name
 from weft.workflow.file_format import make_isolation
 from weft.workflow.task import Isolation
 from weft.workflow.workflow import isolate_tasks
@@ -285,7 +284,7 @@ def run(
         platform=platform,
         workflows=request.workflows,
         folders=request.folders,
-        owner=getpass.getuser(),
+        owner=user_name(),
         command=tuple(command),
     )
     first = [(0.0, key, loaded.flows[key].owner or "") for key in loaded.flows]

@@ -28,6 +28,13 @@ _INDICES = frozenset(
 )
 """Fields that hold the number of a thing or a count; -1 stands for none."""
 
+_MOMENT = "_at_s"
+"""End of the names of fields that hold a time of the wall clock."""
+LAST_MOMENT_S = 253_402_300_799.0
+"""The end of the year 9999; later times cannot be printed."""
+_MOST_WHOLE = 10**300
+"""Whole numbers above cannot be converted to floating-point numbers."""
+
 DAMAGE = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """Errors that a record causes whose content is wrong."""
 
@@ -88,10 +95,17 @@ def _find_mistake(kind: type, record: object) -> str:
 def _field_decoders(kind: Hashable) -> dict[str, Callable[[Any], Any]]:
     """Return by field the function that checks a plain value and converts it to the type of the field."""
     hints = typing.get_type_hints(typing.cast("type", kind))
-    return {
-        name: decode_index if hint is int and name in _INDICES else _decoder(hint)
-        for name, hint in hints.items()
-    }
+    return {name: _field_decoder(name, hint) for name, hint in hints.items()}
+
+
+def _field_decoder(name: str, hint: Any) -> Callable[[Any], Any]:
+    if hint is int and name in _INDICES:
+        return decode_index
+    if name.endswith(_MOMENT) and hint is float:
+        return decode_moment
+    if name.endswith(_MOMENT) and hint == float | None:
+        return functools.partial(_decode_optional, decode_moment)
+    return _decoder(hint)
 
 
 def _decoder(hint: Any) -> Callable[[Any], Any]:
@@ -136,11 +150,18 @@ def decode_index(value: Any) -> int:
 
 def decode_number(value: Any) -> float:
     """Return a number; ``{"float": "inf"}`` stands for one that JSON cannot express."""
-    if type(value) is float or type(value) is int:
+    if type(value) is float or (type(value) is int and abs(value) < _MOST_WHOLE):
         return value
     if type(value) is dict and value.keys() == {FLOAT}:
         return float(value[FLOAT])
-    raise TypeError(f"{shorten(repr(value))} is not a number")
+    raise TypeError(f"{shorten(value)} is not a number")
+
+
+def decode_moment(value: Any) -> float:
+    """Return a time of the wall clock, in seconds since 1970."""
+    if 0 <= (moment := decode_number(value)) <= LAST_MOMENT_S:
+        return moment
+    raise TypeError(f"{shorten(value)} is not a time in seconds since 1970")
 
 
 def _decode_enum(kind: type[enum.StrEnum], value: Any) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 from weft.engine import messages as cm
@@ -19,6 +18,7 @@ from weft.engine.history import History
 from weft.engine.journal import JournalEntry, note_fields
 from weft.engine.state.state import EngineState
 from weft.redaction import redact
+from weft.reports.execution_records import to_datetime
 
 EVENT_KINDS: Mapping[type, tuple[str, tuple[str, ...]]] = {
     ev.Submitted: ("run-submitted", ("owner",)),
@@ -115,7 +115,7 @@ class EventLines:
     def _date(self, now_s: float) -> str | None:
         if self._zero_at_s is None:
             return None
-        return datetime.fromtimestamp(self._zero_at_s + now_s, UTC).isoformat(timespec="milliseconds")
+        return to_datetime(self._zero_at_s + now_s).isoformat(timespec="milliseconds")
 
 
 def _value(message: Any, key: str) -> Any:

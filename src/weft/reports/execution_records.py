@@ -19,6 +19,7 @@ from weft.backends.attempt.safe_paths import StagingProblem, open_inside
 from weft.backends.backend import Product
 from weft.backends.layout import ProjectLayout
 from weft.engine.replan.promise import Promise
+from weft.engine.stored_fields import LAST_MOMENT_S
 from weft.records import dataclass
 from weft.redaction import redact
 from weft.reports.text import printable
@@ -128,7 +129,12 @@ class ExecutionRecords:
         """Return the UTC time of a time on the engine's clock; None if unknown."""
         if time_s is None or self.zero_at_s is None:
             return None
-        return datetime.fromtimestamp(self.zero_at_s + time_s, UTC)
+        return to_datetime(self.zero_at_s + time_s)
+
+
+def to_datetime(unix_s: float) -> datetime:
+    """Return a Unix time in UTC; times after the year 9999 give its end."""
+    return datetime.fromtimestamp(min(unix_s, LAST_MOMENT_S), UTC)
 
 
 NO_RECORDS = ExecutionRecords()

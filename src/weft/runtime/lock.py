@@ -65,7 +65,7 @@ class LockOwner:
             start_ticks=_read_start_ticks(pid) or 0,
             boot=_read_boot_id(),
             host=socket.gethostname(),
-            user=_user_name(),
+            user=user_name(),
             command=shlex.join(command),
             since_s=time.time(),
         )
@@ -96,7 +96,10 @@ class LockOwner:
         return _read_start_ticks(self.pid) == self.start_ticks
 
     def __str__(self) -> str:
-        since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.since_s))
+        try:
+            since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.since_s))
+        except (OverflowError, ValueError, OSError):  # the file was damaged
+            since = f"second {self.since_s!r}"
         what = f"`{self.command}` " if self.command else ""
         return f"{what}of {self.user} (process {self.pid} on {self.host}, since {since})"
 
@@ -123,9 +126,11 @@ def _read_boot_id() -> str:
         return ""
 
 
-def _user_name() -> str:
+def user_name() -> str:
+    """Return the name of the user, or the number of a user without a name."""
     try:
-        return getpass.getuser()
+        # The variable USER may hold any bytes; those that are not UTF-8 cannot be stored.
+        return getpass.getuser().encode(errors="replace").decode()
     except (KeyError, OSError):
         return str(os.getuid())  # user ids without a name are common in containers
 

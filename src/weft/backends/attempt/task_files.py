@@ -300,6 +300,7 @@ def _read_complaint(text: str) -> str:
 _RESULT_RULE = (
     "a result file contains one flat JSON object, {name: number, text or true/false}, of at most 64 kB"
 )
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _MOST_LINE_BYTES = 64_000_000
 _SWEEP_FILES: WeakKeyDictionary[CompiledWorkflow, dict[str, str]] = WeakKeyDictionary()
 """By workflow in its current state of growth: the files whose lines define sweeps."""
@@ -316,10 +317,21 @@ def read_result(workdir: Path, name: str = RESULT_FILE) -> dict[str, Value]:
         raise JobProblem(what, rule=_RESULT_RULE) from None
     if not isinstance(found, dict):
         raise JobProblem(f"the result file contains {shorten(text)}", rule=_RESULT_RULE)
+    if _SURROGATE.search(text):
+        _refuse_half_surrogates(found)
     for key, value in found.items():
         if isinstance(value, dict | list) or (isinstance(value, float) and not math.isfinite(value)):
             raise JobProblem(f"{shorten(key)} in the result file is {shorten(value)}", rule=_RESULT_RULE)
     return found
+
+
+def _refuse_half_surrogates(found: dict[str, Value]) -> None:
+    """Raise JobProblem if a text contains half of a surrogate pair, which no file or database can store."""
+    for key, value in found.items():
+        for text in (key, value):
+            if isinstance(text, str) and text.encode("utf-8", "replace").decode() != text:
+                what = f"{shorten(key)!a} in the result file contains half of a surrogate pair"
+                raise JobProblem(what, rule=r"\uD800 to \uDFFF come in pairs")
 
 
 def _refuse_constant(word: str) -> NoReturn:
