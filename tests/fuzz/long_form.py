@@ -1,0 +1,118 @@
+"""Fuzz every reader: ``python -m fuzz.long_form --minutes 10``, from the folder ``tests``.
+
+Prints the number of cases by reader as JSON; exit code 1 if a case violated the contract of its reader.
+"""
+
+from __future__ import annotations
+
+import argparse
+import faulthandler
+import json
+import random
+import resource
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fuzz.block_coverage import SeenBlocks, instrument_weft
+
+if TYPE_CHECKING:
+    from fuzz.campaign import Campaign
+
+_STUCK_S = 120.0
+"""A case that blocks so long without using the processor ends the process, with a traceback."""
+_TURN_S = 4.0
+
+
+def main() -> int:
+    """Run the campaigns and print their counts."""
+    given = _parse()
+    if given.minutes is not None:
+        instrument_weft()
+    from fuzz.campaign import Campaign, limit_memory
+    from fuzz.targets import all_targets
+
+    warnings.simplefilter("error")  # a warning of NumPy is printed among the messages of a command
+    rng = random.Random(given.seed)
+    seen = SeenBlocks() if given.minutes is not None else None
+    targets = [target for target in all_targets() if not given.only or target.name in given.only]
+    campaigns = [Campaign(target, random.Random(rng.random()), seen) for target in targets]
+    for campaign in campaigns:
+        campaign.replay()
+    limit_memory()
+    end_s = time.monotonic() + 60.0 * (given.minutes or 0)
+    if given.minutes is None:
+        for campaign in campaigns:
+            faulthandler.dump_traceback_later(_STUCK_S, exit=True)
+            campaign.run(cases=given.cases)
+    while given.minutes is not None and time.monotonic() < end_s:
+        for campaign in campaigns:
+            faulthandler.dump_traceback_later(_STUCK_S, exit=True)
+            campaign.run(until_s=min(end_s, time.monotonic() + _TURN_S))
+        if given.progress:
+            Path(given.progress).write_text(json.dumps(_summary(campaigns), indent=1))
+    faulthandler.cancel_dump_traceback_later()
+    if given.grow:
+        _grow(campaigns)
+    summary = _summary(campaigns)
+    sys.stdout.write(json.dumps(summary, indent=1) + "\n")
+    return 1 if summary["findings"] else 0
+
+
+def _parse() -> Any:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, help="duration, guided by coverage")
+    parser.add_argument(
+        "--cases", type=int, default=100, help="cases per reader, without coverage (default: 100)"
+    )
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", nargs="*", help="names of readers (default: all)")
+    parser.add_argument("--grow", action="store_true", help="add inputs that execute new code to the corpus")
+    parser.add_argument("--progress", help="file for the counts so far")
+    return parser.parse_args()
+
+
+def _summary(campaigns: list[Campaign]) -> dict[str, Any]:
+    cases = {campaign.target.name: campaign.cases for campaign in campaigns}
+    findings = [
+        {"reader": each.target, "error": each.kind, "input": repr(each.data[:20_000]), "traceback": each.text}
+        for campaign in campaigns
+        for each in campaign.found.values()
+    ]
+    return {
+        "cases": sum(cases.values()),
+        "cases by reader": cases,
+        "kept": sum(len(campaign.kept) for campaign in campaigns),
+        "accepted": sum(campaign.accepted for campaign in campaigns),
+        "slowest case (s)": round(max(campaign.slowest_s for campaign in campaigns), 3),
+        "peak memory (MB)": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1000,
+        "findings": findings,
+    }
+
+
+def _grow(campaigns: list[Campaign]) -> None:
+    """Store the smallest set of inputs that executes all known blocks, within the size of the corpus."""
+    from fuzz.block_coverage import hits
+    from fuzz.campaign import MOST_CORPUS_BYTES, save_corpus
+    from fuzz.targets import run_case
+
+    share = MOST_CORPUS_BYTES // (2 * len(campaigns))
+    for campaign in campaigns:
+        blocks = SeenBlocks()
+        blocks.take_new()
+
+        def measure(data: bytes, campaign: Campaign = campaign, blocks: SeenBlocks = blocks) -> int:
+            hits[:] = bytes(len(hits))
+            try:
+                run_case(campaign.target, data)
+            except Exception:
+                return 0
+            return blocks.take_new()
+
+        save_corpus(campaign.target.name, campaign.minimised(measure, share))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
