@@ -11,6 +11,7 @@ FAULTS ?= 10000
 SEED ?= 1
 # Number of examples per property test of `make properties`.
 EXAMPLES ?= 1000
+MINUTES ?= 10
 
 BIN := .venv/bin
 SETUP := .ci/environment.py
@@ -35,7 +36,7 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint bench chaos properties coverage docs clean
+.PHONY: help demo test lint bench chaos fuzz properties coverage docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -65,6 +66,9 @@ bench: $(BENCHMARK) ## run the benchmarks: one JSON line each
 
 chaos: $(COMPILER) ## cause FAULTS=10000 faults (kills, power cuts, failing calls, rollbacks), drawn from SEED=1
 	cd tests && ../$(BIN)/python -m chaos.long_form --faults $(FAULTS) --seed $(SEED)
+
+fuzz: $(DEVELOPMENT) ## fuzz every reader for MINUTES=10, guided by coverage, and add new inputs to the corpus
+	cd tests && ../$(BIN)/python -m fuzz.long_form --minutes $(MINUTES) --seed $(SEED) --grow
 
 properties: $(DEVELOPMENT) $(SHELLS) ## the property tests with EXAMPLES=1000 examples each
 	WEFT_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -n $(JOBS) $(PYTEST_OPTIONS) -m hypothesis

@@ -81,7 +81,16 @@ def test_every_folder_of_source_files_is_a_package() -> None:
 
 
 def test_test_folders_mirror_the_package() -> None:
-    others = {"architecture", "chaos", "examples", "properties", "published", "security", "registries"}
+    others = {
+        "architecture",
+        "chaos",
+        "examples",
+        "fuzz",
+        "properties",
+        "published",
+        "registries",
+        "security",
+    }
     packages = {path.stem for path in PACKAGE.iterdir()}
     folders = {
         path.name for path in (ROOT / "tests").iterdir() if path.is_dir() and path.name != "__pycache__"
