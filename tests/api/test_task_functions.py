@@ -21,7 +21,7 @@ from api.called_functions import OFFSET, double, fails, total, where
 from architecture.package import environment
 from weft.api import gather, task
 from weft.api.functions.call import RemoteTraceback, TaskFailed, describe_function
-from weft.api.functions.child import UnsupportedValue, ValueReference, decode_value, encode_value
+from weft.api.functions.values import UnsupportedValue, ValueReference, decode_value, encode_value
 from weft.errors import InvalidInput
 
 

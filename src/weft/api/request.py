@@ -24,6 +24,7 @@ from weft.randomness import generator
 from weft.records import dataclass
 from weft.schedule.objective import make_objective
 from weft.workflow.checks import check_and_unfold
+from weft.workflow.task import Isolation
 from weft.workflow.workflow import Workflow, set_params
 
 if TYPE_CHECKING:
@@ -176,8 +177,8 @@ class Buildable(Protocol):
 class _BuiltInProject(Protocol):
     """An object that builds a workflow and its files, such as a function call."""
 
-    def build_in(self, layout: ProjectLayout) -> Workflow:
-        """Build the workflow and write its files into the project."""
+    def build_in(self, layout: ProjectLayout, isolate: Isolation | None = None) -> Workflow:
+        """Build the workflow and write its files into the project; ``isolate``: isolation of the run."""
 
 
 WorkflowSource = Workflow | Buildable | _BuiltInProject | str | Path
@@ -201,8 +202,12 @@ def load_workflows(
     params: Mapping[str, Any],
     format_name: str | None,
     until: Sequence[str],
+    isolate: Isolation | None = None,
 ) -> LoadedWorkflows:
-    """Return the workflows to run now, by name; a number is added to a name that occurs again."""
+    """Return the workflows to run now, by name; a number is added to a name that occurs again.
+
+    ``isolate``: isolation of the run, for sources that build their workflow now.
+    """
     from weft.api.file_names import check_file_names  # planning alone loads no backend
 
     sources = (
@@ -210,7 +215,7 @@ def load_workflows(
     )
     found = LoadedWorkflows({}, {})
     for source in sources:
-        loaded = _load_source(source, layout, format_name)
+        loaded = _load_source(source, layout, format_name, isolate)
         flow = select_until(replace_unwritable_names(set_params(loaded, params)), until)
         check_file_names(flow)
         key = unique_key(flow.name, found.flows)
@@ -220,11 +225,13 @@ def load_workflows(
     return found
 
 
-def _load_source(source: Any, layout: ProjectLayout, format_name: str | None) -> Workflow:
+def _load_source(
+    source: Any, layout: ProjectLayout, format_name: str | None, isolate: Isolation | None
+) -> Workflow:
     if isinstance(source, Workflow):
         return source
     if isinstance(source, _BuiltInProject):
-        return source.build_in(layout)
+        return source.build_in(layout, isolate)
     if isinstance(source, Buildable):
         return source.build()
     if isinstance(source, str | Path):

@@ -261,7 +261,7 @@ def run(
     spending = PlanningBudget(time_s=plan_time_s, steps=plan_steps)
     layout = find_project(project)
     isolation = None if isolate is None else make_isolation(isolate)
-    loaded = load_workflows(workflows, layout, params or {}, format_name, until)
+    loaded = load_workflows(workflows, layout, params or {}, format_name, until, isolate=isolation)
     coming, more = load_arrivals(arrivals, layout, seed)
     flows = {**loaded.flows, **more.flows}
     if isolation is not None:

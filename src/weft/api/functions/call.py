@@ -16,8 +16,10 @@ A function of an importable module is imported in the other process. A function 
 notebook or a test file is sent as source with the modules, functions and values it uses. Classes of a
 notebook, lambdas and functions without source are rejected with advice.
 
-The result is read only from the file that a task of the project wrote, and only if its hash equals the one in
-the database.
+Arguments and results of known types are stored without pickle (see ``values``). A result is read only from
+the file that a task of the project wrote, and only if its hash equals the one in the database. A pickle is
+read only if it also contains the nonce of the attempt that wrote it, and one of an isolated task only with
+``trust_pickle=True``.
 """
 
 from __future__ import annotations
@@ -35,32 +37,30 @@ import textwrap
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from html import escape
 from importlib.machinery import BuiltinImporter, FrozenImporter, PathFinder
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
-from weft.api.functions.child import (
-    CALL,
-    EXCEPTION,
-    VALUE,
-    UnsupportedValue,
-    ValueReference,
-    decode_value,
-    encode_value,
-)
+from weft.api.functions.child import CALL, EXCEPTION, KEY_LENGTH, VALUE, hash_call
+from weft.api.functions.values import UnsupportedValue, ValueReference, decode_value, encode_value
 from weft.api.project import OpenProject
 from weft.api.report import TaskLog
 from weft.api.run import RunResult
+from weft.backends.attempt.fingerprint import ISOLATION, WRITER
 from weft.backends.attempt.safe_paths import StagingProblem, open_inside
 from weft.backends.attempt.trees import DIGEST_SIZE
+from weft.backends.backend import Product
 from weft.backends.layout import ProjectLayout
 from weft.errors import InvalidInput, WeftError
 from weft.formats.files import save_text
 from weft.private_files import make_folder, write_file
 from weft.repository.products import ProductTable
 from weft.workflow.builder import Builder
+from weft.workflow.file_format import make_isolation
+from weft.workflow.task import ISOLATED_BY, Isolation
 from weft.workflow.workflow import Workflow
 
 _MOST_FUNCTIONS = 1_000
@@ -252,8 +252,18 @@ class RemoteTraceback(Exception):
         return f"\n\n{self.text}"
 
 
-def load_value(layout: ProjectLayout | None, workflow: str, name: str, missing: Any) -> Any:
-    """Return the stored result of a call; ``missing`` if there is none or its file has changed."""
+class UntrustedValue(WeftError):
+    """The result of a call is not read, because reading it could run code of its task in this process."""
+
+
+def load_value(
+    layout: ProjectLayout | None, workflow: str, name: str, missing: Any, *, trust_pickle: bool = False
+) -> Any:
+    """Return the stored result of a call; ``missing`` if there is none or its file has changed.
+
+    Raises UntrustedValue for a pickle without the nonce of the attempt that is recorded as its writer, and
+    for a pickle of an isolated task unless ``trust_pickle``.
+    """
     if layout is None or not layout.database.is_file():
         return missing
     with OpenProject.at(str(layout.project)) as opened:
@@ -267,7 +277,25 @@ def load_value(layout: ProjectLayout | None, workflow: str, name: str, missing: 
         return missing
     if hashlib.blake2b(content, digest_size=DIGEST_SIZE).hexdigest() != file.digest:
         return missing
-    return decode_value(content, _no_reference)
+    try:
+        return decode_value(content, _no_reference, partial(_check_pickle, product, trust_pickle))
+    except UnsupportedValue as error:
+        raise UntrustedValue(f"the result of {name} is not read: {error}") from None
+
+
+def _check_pickle(product: Product, trust_pickle: bool, nonce: str) -> str:
+    """Return why the pickle of a product is not read; "": it may be read."""
+    if nonce != product.parts.get(WRITER) or not nonce:
+        return (
+            "it is a pickle without the identity of the attempt that is recorded as its writer (an older "
+            "weft stored it, or another program replaced it); compute it again with `fresh=True`"
+        )
+    if ISOLATION in product.parts and not trust_pickle:
+        return (
+            "it is a pickle of an isolated task, and reading a pickle can run code of the task in this "
+            "process; return a value of a type that needs no pickle, or call result(trust_pickle=True)"
+        )
+    return ""
 
 
 def _content(directory: Path, name: str) -> bytes | None:
@@ -326,7 +354,6 @@ def _exception(record: dict[str, Any]) -> Exception | None:
 
 _CHILD = "weft.api.functions.child:call"
 _FOLDER = ".weft/functions"
-_KEY = 12
 
 
 class TaskCall:
@@ -338,6 +365,8 @@ class TaskCall:
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         facets: Mapping[str, Any],
+        *,
+        trusts_pickles: bool = False,
     ) -> None:
         """Create a call; users call a ``TaskFunction`` instead."""
         _check_signature(function, args, kwargs)
@@ -345,20 +374,24 @@ class TaskCall:
         self.args = tuple(args)
         self.kwargs = dict(kwargs)
         self.facets = facets
+        self.trusts_pickles = trusts_pickles
+        """Whether pickles of tasks that are isolated otherwise are read as arguments."""
         self._name = ""
         self._layout: ProjectLayout | None = None
         self._workflow = ""
 
-    def build_in(self, layout: ProjectLayout) -> Workflow:
+    def build_in(self, layout: ProjectLayout, isolate: Isolation | None = None) -> Workflow:
         """Build the workflow of this call and its predecessors, and write their files."""
-        return _build_workflow([self], self.function.__name__, layout)
+        return _build_workflow([self], self.function.__name__, layout, isolate)
 
-    def result(self, **how: Any) -> Any:
+    def result(self, *, trust_pickle: bool = False, **how: Any) -> Any:
         """Return the result of the call; tasks without a stored result are run with options of ``weft.run``.
 
-        Raises the exception of the function, with the traceback of the other process.
+        ``trust_pickle``: also read the pickle of an isolated task, which can run code of the task in this
+        process. Raises the exception of the function, with the traceback of the other process, or
+        UntrustedValue.
         """
-        return _compute_results([self], self, how)[0]
+        return _compute_results([self], self, how, trust_pickle=trust_pickle)[0]
 
     @property
     def name(self) -> str:
@@ -379,13 +412,13 @@ class CallGroup:
     def __init__(self, calls: Sequence[TaskCall]) -> None:
         self.calls = tuple(calls)
 
-    def build_in(self, layout: ProjectLayout) -> Workflow:
+    def build_in(self, layout: ProjectLayout, isolate: Isolation | None = None) -> Workflow:
         """Build the workflow of these calls and their predecessors, and write their files."""
-        return _build_workflow(self.calls, "gathered", layout)
+        return _build_workflow(self.calls, "gathered", layout, isolate)
 
-    def result(self, **how: Any) -> list[Any]:
+    def result(self, *, trust_pickle: bool = False, **how: Any) -> list[Any]:
         """Return the results of the calls in their order; tasks are run as by ``TaskCall.result``."""
-        return _compute_results(self.calls, self, how)
+        return _compute_results(self.calls, self, how, trust_pickle=trust_pickle)
 
 
 def gather(*calls: TaskCall) -> CallGroup:
@@ -404,10 +437,15 @@ def _check_signature(function: Callable[..., Any], args: Sequence[Any], kwargs: 
 
 
 def _compute_results(
-    calls: Sequence[TaskCall], source: TaskCall | CallGroup, how: Mapping[str, Any]
+    calls: Sequence[TaskCall], source: TaskCall | CallGroup, how: Mapping[str, Any], *, trust_pickle: bool
 ) -> list[Any]:
     missing = object()
-    found = [load_value(each._layout, each._workflow, each.name, missing) for each in calls]  # noqa: SLF001
+
+    def load(call: TaskCall) -> Any:
+        stored = call._layout, call._workflow, call.name  # noqa: SLF001
+        return load_value(*stored, missing, trust_pickle=trust_pickle)
+
+    found = [missing] if how.get("fresh") else [load(each) for each in calls]
     if all(each is not missing for each in found):
         return found
     from weft.api.run import run
@@ -416,30 +454,33 @@ def _compute_results(
     if not ran.completed:
         error = load_exception(ran)
         raise error if error is not None else WeftError(f"{ran.outcome}\n{ran}")
-    found = [load_value(ran.layout, each._workflow, each.name, missing) for each in calls]  # noqa: SLF001
+    found = [load(each) for each in calls]
     if any(each is missing for each in found):
         raise WeftError("the result of a call was changed or removed after its task had completed")
     return found
 
 
-def _build_workflow(roots: Sequence[TaskCall], name: str, layout: ProjectLayout) -> Workflow:
+def _build_workflow(
+    roots: Sequence[TaskCall], name: str, layout: ProjectLayout, isolate: Isolation | None
+) -> Workflow:
     """Return the workflow of calls and their predecessors, and write the files that describe them."""
     flow = Builder(name)
     places = [str(Path(each or ".").resolve()) for each in sys.path]
     save_text(json.dumps(places), _function_file(layout, "places.json"))
-    texts: dict[int, str] = {}
+    texts: dict[int, dict[str, Any]] = {}
     seen: Counter[str] = Counter()
     for call in _sort_calls(roots):
-        if (described := texts.get(id(call.function))) is None:
-            described = texts[id(call.function)] = json.dumps(
-                describe_function(call.function), sort_keys=True
-            )
         needed = list(dict.fromkeys(_find_calls((call.args, call.kwargs))))
+        if (described := texts.get(id(call.function))) is None:
+            described = texts[id(call.function)] = describe_function(call.function)
+        untrusted = [f"{each.name}{VALUE}" for each in needed if not _is_trusted(each, call, isolate)]
+        if untrusted and not call.trusts_pickles:
+            described = {**described, "untrusted": untrusted}
         arguments = _replace_calls([list(call.args), call.kwargs])
         sent = _encode(arguments, f"an argument of {call.function.__name__!r}")
-        content = described.encode() + b"\n" + sent
-        key = hashlib.blake2b(content, digest_size=20).hexdigest()
-        plain = f"{call.function.__name__}-{key[:_KEY]}"
+        content = json.dumps(described, sort_keys=True).encode() + b"\n" + sent
+        key = hash_call(content)
+        plain = f"{call.function.__name__}-{key[:KEY_LENGTH]}"
         seen[plain] += 1
         call._name = plain if seen[plain] == 1 else f"{plain}-{seen[plain]}"  # noqa: SLF001
         call._layout, call._workflow = layout, name  # noqa: SLF001
@@ -456,6 +497,18 @@ def _build_workflow(roots: Sequence[TaskCall], name: str, layout: ProjectLayout)
             **call.facets,
         )
     return flow.build()
+
+
+def _is_trusted(producer: TaskCall, reader: TaskCall, isolate: Isolation | None) -> bool:
+    """Return whether one call may read a pickle of another: code in it could run in any case."""
+    written, read = (_isolation(call, isolate) for call in (producer, reader))
+    return written is None or written == read
+
+
+def _isolation(call: TaskCall, isolate: Isolation | None) -> Isolation | None:
+    stated = call.facets.get("isolate")
+    found = isolate if stated is None else make_isolation(stated)
+    return None if found is None or found.tool not in ISOLATED_BY else found
 
 
 def _function_file(layout: ProjectLayout, name: str) -> str:
@@ -522,11 +575,14 @@ _RESERVED = (
 class TaskFunction(Generic[_P, _R]):
     """A function whose calls are tasks."""
 
-    def __init__(self, function: Callable[_P, _R], facets: Mapping[str, Any]) -> None:
+    def __init__(
+        self, function: Callable[_P, _R], facets: Mapping[str, Any], *, trusts_pickles: bool = False
+    ) -> None:
         self.function = function
         """The undecorated function."""
         self.facets = facets
         """Keys of the file format and their values, for the tasks of this function."""
+        self.trusts_pickles = trusts_pickles
         functools.update_wrapper(self, function)
 
     @property
@@ -538,7 +594,7 @@ class TaskFunction(Generic[_P, _R]):
         """Return a TaskCall; inside a task process, call the function and return its result."""
         if os.environ.get("WEFT_TASK"):
             return self.function(*args, **kwargs)
-        return TaskCall(self.function, args, kwargs, self.facets)
+        return TaskCall(self.function, args, kwargs, self.facets, trusts_pickles=self.trusts_pickles)
 
     def __repr__(self) -> str:
         return f"<task {self.function.__qualname__}>"
@@ -549,20 +605,23 @@ def task(function: Callable[_P, _R], /) -> TaskFunction[_P, _R]: ...
 
 
 @overload
-def task(**facets: Any) -> Callable[[Callable[_P, _R]], TaskFunction[_P, _R]]: ...
+def task(
+    *, trust_pickle: bool = False, **facets: Any
+) -> Callable[[Callable[_P, _R]], TaskFunction[_P, _R]]: ...
 
 
-def task(function: Callable[..., Any] | None = None, /, **facets: Any) -> Any:
+def task(function: Callable[..., Any] | None = None, /, *, trust_pickle: bool = False, **facets: Any) -> Any:
     """Turn the calls of a function into tasks; keywords are the keys of a task in the file format.
 
     Examples: ``work``, ``nodes``, ``speedup``, ``memory``, ``cores``, ``retries``, ``time_limit``,
-    ``requirements``, ``env``, ``version``. A changed function runs again; increase ``version`` when something
-    it calls has changed.
+    ``requirements``, ``env``, ``isolate``, ``version``. A changed function runs again; increase ``version``
+    when something it calls has changed. ``trust_pickle``: the function also reads pickles of tasks that are
+    isolated otherwise as arguments, which can run code of those tasks in its process.
     """
     for key in facets:
         if key in _RESERVED:
             rule = "this key is set by the call of the function"
             raise InvalidInput(f"task(..., {key}=...)", rule=rule, advice="omit it")
     if function is None:
-        return lambda found: TaskFunction(found, facets)
-    return TaskFunction(function, facets)
+        return lambda found: TaskFunction(found, facets, trusts_pickles=trust_pickle)
+    return TaskFunction(function, facets, trusts_pickles=trust_pickle)

@@ -1,131 +1,24 @@
-"""Run a task function in the task process, and encode its arguments and result.
+"""Run a task function in the task process.
 
-Every task process imports this module, so it imports only small modules. Values are stored as JSON if that
-preserves them, else as a pickle. Reading a pickle can run code, so callers read only files written by weft or
-by a task of the project.
+Every task process imports this module, so it imports only small modules.
 """
 
 from __future__ import annotations
 
+import hashlib
 import importlib
-import io
 import json
-import math
-import pickle
+import os
 import sys
 import traceback
 from base64 import b64decode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-_JSON, _PICKLE = b"weft json 1\n", b"weft pickle 1\n"
-_MARK = "$weft"
-"""Key of the JSON object that stands for a ValueReference."""
-
-
-class UnsupportedValue(Exception):
-    """A value cannot be sent to another process; the message says which and why."""
-
-
-class ValueReference:
-    """Reference to the value of another task, stored in a file."""
-
-    __slots__ = ("file",)
-
-    def __init__(self, file: str) -> None:
-        self.file = file
-
-
-def encode_value(value: Any, what: str = "the value") -> bytes:
-    """Return a value as bytes for a file; ``what`` names the value in error messages."""
-    if _is_plain(value):
-        return _JSON + json.dumps(_encode_references(value)).encode()
-    stream = io.BytesIO()
-    try:
-        _ValuePickler(stream, what).dump(value)
-    except UnsupportedValue:
-        raise
-    except Exception as error:
-        raise UnsupportedValue(f"{what} ({type(value).__name__}) cannot be pickled: {error}") from None
-    return _PICKLE + stream.getvalue()
-
-
-def decode_value(content: bytes, resolve: Callable[[str], Any]) -> Any:
-    """Return the value that ``encode_value`` encoded; ``resolve`` returns the value in another file."""
-    if content.startswith(_JSON):
-        return _resolve_references(json.loads(content[len(_JSON) :]), resolve)
-    if content.startswith(_PICKLE):
-        return _ValueUnpickler(io.BytesIO(content[len(_PICKLE) :]), resolve).load()
-    raise UnsupportedValue("the value file was not written by weft: its first line is unknown")
-
-
-def _is_plain(value: Any) -> bool:
-    """Return whether JSON preserves a value exactly; False for a tuple, which would become a list."""
-    kind = type(value)
-    if value is None or kind in (bool, int, str, ValueReference):
-        return True
-    if kind is float:
-        return math.isfinite(value)
-    if kind is list:
-        return all(map(_is_plain, value))
-    return (
-        kind is dict
-        and _MARK not in value
-        and all(type(key) is str and _is_plain(value[key]) for key in value)
-    )
-
-
-def _encode_references(value: Any) -> Any:
-    if type(value) is ValueReference:
-        return {_MARK: value.file}
-    if type(value) is list:
-        return [_encode_references(item) for item in value]
-    return {key: _encode_references(item) for key, item in value.items()} if type(value) is dict else value
-
-
-def _resolve_references(value: Any, resolve: Callable[[str], Any]) -> Any:
-    if type(value) is list:
-        return [_resolve_references(item, resolve) for item in value]
-    if type(value) is not dict:
-        return value
-    if _MARK in value:
-        return resolve(value[_MARK])
-    return {key: _resolve_references(item, resolve) for key, item in value.items()}
-
-
-class _ValuePickler(pickle.Pickler):
-    """Pickler that rejects classes and functions that another process cannot import."""
-
-    def __init__(self, stream: io.BytesIO, what: str) -> None:
-        super().__init__(stream, protocol=5)
-        self._what = what
-
-    def persistent_id(self, found: Any) -> str | None:
-        return found.file if type(found) is ValueReference else None
-
-    def reducer_override(self, found: Any) -> Any:
-        module = getattr(found, "__module__", None) if callable(found) else None
-        if module is None or not (isinstance(found, type) or hasattr(found, "__qualname__")):
-            return NotImplemented
-        home = sys.modules.get(module)
-        if module == "__main__" or home is None or "<locals>" in found.__qualname__:
-            raise UnsupportedValue(
-                f"{self._what} holds {found.__qualname__!r} of {module!r}, which another process cannot "
-                "import; define it in a module of its own"
-            )
-        return NotImplemented
-
-
-class _ValueUnpickler(pickle.Unpickler):
-    def __init__(self, stream: io.BytesIO, resolve: Callable[[str], Any]) -> None:
-        super().__init__(stream)
-        self._resolve = resolve
-
-    def persistent_load(self, file: str) -> Any:
-        return self._resolve(file)
-
+from weft.api.functions.values import UnsupportedValue, decode_value, encode_value
 
 CALL, VALUE = ".call", ".value"
 """Suffixes of the file that describes a call and of the file with its result."""
@@ -136,15 +29,21 @@ EXCEPTION = "weft-exception: "
 _LOAD_FAILED = 2
 _PLACES = ".weft/functions/places.json"
 """File in the project with the caller's ``sys.path``."""
+KEY_LENGTH = 12
+"""Number of hexadecimal digits of the hash of a call in the names of its task and its file."""
 
 
 def call(inputs: Sequence[str], outputs: Sequence[str]) -> None:
     """Call the function that the first input file describes, and write its result to the only output."""
     _extend_path()
-    described, _, given = Path(inputs[0]).read_bytes().partition(b"\n")
+    content = Path(inputs[0]).read_bytes()
+    described, _, given = content.partition(b"\n")
     try:
-        function = _load_function(json.loads(described))
-        args, kwargs = decode_value(given, _read_value)
+        _check_call(inputs[0], content)
+        description = json.loads(described)
+        read = partial(_read_value, untrusted=description.get("untrusted", ()))
+        function = _load_function(description)
+        args, kwargs = decode_value(given, read, _check_sent)
     except Exception as error:
         traceback.print_exc()
         sys.stderr.write(f"weft: cannot load the function or its arguments: {error}\n")
@@ -155,16 +54,36 @@ def call(inputs: Sequence[str], outputs: Sequence[str]) -> None:
         _report_exception(error)
         raise SystemExit(1) from None
     try:
-        content = encode_value(value, "the returned value")
+        result = encode_value(value, "the returned value", _own_nonce())
     except UnsupportedValue as error:
         _report_exception(TypeError(str(error)))
         raise SystemExit(1) from None
-    Path(outputs[0]).write_bytes(content)
+    Path(outputs[0]).write_bytes(result)
+
+
+def hash_call(content: bytes) -> str:
+    """Return the hash of a call by which its files are named."""
+    return hashlib.blake2b(content, digest_size=20).hexdigest()
+
+
+def _check_call(file: str, content: bytes) -> None:
+    """Raise UnsupportedValue if the file of a call is not the one that the caller has written."""
+    if f"-{hash_call(content)[:KEY_LENGTH]}" not in Path(file).name:
+        raise UnsupportedValue(f"{file} was changed after the call")
+
+
+def _own_nonce() -> str:
+    """Return the nonce of this attempt, which identifies the pickles that it writes."""
+    mark = os.environ.get("WEFT_MARK", "").split(".")
+    return mark[3] if len(mark) > 3 else ""
+
+
+def _check_sent(nonce: str) -> str:
+    """Return why a pickle in the file of a call is not read; "": the caller has written it."""
+    return "it was written by a task" if nonce else ""
 
 
 def _extend_path() -> None:
-    import os
-
     try:
         places = json.loads(Path(os.environ.get("WEFT_FOLDER", "."), _PLACES).read_bytes())
     except (OSError, ValueError):
@@ -172,8 +91,19 @@ def _extend_path() -> None:
     sys.path.extend(str(each) for each in places if each not in sys.path)
 
 
-def _read_value(file: str) -> Any:
-    return decode_value(Path(file).read_bytes(), _read_value)
+def _read_value(file: str, untrusted: Collection[str] = ()) -> Any:
+    """Return the value of another task; a pickle of an ``untrusted`` one is refused."""
+
+    def check(nonce: str) -> str:
+        if file in untrusted:
+            return (
+                f"{file} is a pickle of a task that is isolated otherwise than this one: reading it can run "
+                "code of that task here; isolate both alike, return a value of another type, or use "
+                "@task(trust_pickle=True)"
+            )
+        return "" if nonce else f"{file} is a pickle that no attempt has signed"
+
+    return decode_value(Path(file).read_bytes(), partial(_read_value, untrusted=untrusted), check)
 
 
 def _load_function(described: dict[str, Any]) -> Callable[..., Any]:
@@ -198,7 +128,7 @@ def _load_part(part: dict[str, Any], home: ModuleType) -> None:
     elif "same" in part:
         setattr(home, part["as"], getattr(home, part["same"]))
     elif "value" in part:
-        setattr(home, part["as"], decode_value(b64decode(part["value"]), _read_value))
+        setattr(home, part["as"], decode_value(b64decode(part["value"]), _read_value, _check_sent))
     else:
         name, source = part["def"], part["source"]
         _cache_source(name, source)
@@ -206,7 +136,7 @@ def _load_part(part: dict[str, Any], home: ModuleType) -> None:
         exec(code, home.__dict__)  # noqa: S102 -- the user's own function
         function = getattr(home, name)
         function.__defaults__, function.__kwdefaults__ = decode_value(
-            b64decode(part["defaults"]), _read_value
+            b64decode(part["defaults"]), _read_value, _check_sent
         )
 
 

@@ -19,6 +19,7 @@ from weft.backends.attempt.content import Interrupted, interruptible
 from weft.backends.attempt.digests import boot_id
 from weft.backends.attempt.external_files import publish, publish_as
 from weft.backends.attempt.file_sync import sync_files
+from weft.backends.attempt.fingerprint import WRITER
 from weft.backends.attempt.inputs import fill_secrets, output_names, refuse_redirection, start_values
 from weft.backends.attempt.safe_paths import StagingProblem, split_name
 from weft.backends.attempt.staging import collect_outputs
@@ -290,7 +291,8 @@ class AttemptFinisher:
             exit_code=int(report.get("code") or 0),
             result=result,
             fingerprint=attempt.fingerprint,
-            parts=attempt.fingerprint_parts,
+            # Kept when a later run reuses the product: a pickle is read only with the nonce of its writer.
+            parts={**attempt.fingerprint_parts, WRITER: attempt.nonce},
             seconds=float(report.get("seconds", 0.0)),
             boot=boot_id(),
         )
