@@ -40,6 +40,7 @@ def test_finished_runs_are_cleaned_and_results_stay(project: Project) -> None:
     assert len(project.json("ls")) == 3
     assert project.weft("report", "1").code == 0
     assert "would remove 0 files" in project.weft("clean", "-n").out
+    assert "removed 0 files" in project.weft("clean").out
 
 
 def test_results_can_be_kept_for_later_runs(project: Project) -> None:

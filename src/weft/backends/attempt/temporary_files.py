@@ -54,6 +54,8 @@ def remove_stale(directory: int) -> None:
 
 def remove_stale_below(root: Path) -> None:
     """Remove the files of dead processes from a directory and all below it; links are not followed."""
+    if not root.is_dir():
+        return  # an earlier `weft clean` has removed it
     for _, folders, files, directory in os.fwalk(root):
         for name in [name for name in (*folders, *files) if name.startswith(PREFIX)]:
             if _is_stale(directory, name):
