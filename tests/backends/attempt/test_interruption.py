@@ -17,13 +17,14 @@ from backends.attempt.web_server import Site
 from weft.backends.attempt.content import Interrupted, interruptible
 from weft.backends.attempt.external_files import InputSource, fetch, publish
 from weft.backends.attempt.staging import clone_or_copy, collect_outputs
-from weft.backends.backend import FileRecord, RecoveredAttempt
+from weft.backends.backend import FileRecord
 from weft.engine import messages as cm
 from weft.engine import messages as ev
 
 SIZE = 4 << 40
 TASKS = {
     "make": {"command": f"truncate -s {SIZE} out", "outputs": ["out"], "work": 1},
+    "write": {"command": "echo small > small", "outputs": {"small": {"to": "published"}}, "work": 1},
     "read": {"command": "true", "inputs": ["big"], "work": 1},
 }
 
@@ -37,6 +38,7 @@ def make_large(path: Path) -> None:
 def project(tmp_path: Path) -> Iterator[BackendProject]:
     make_large(tmp_path / "big")
     made = BackendProject("local", tmp_path, TASKS)
+    made.backend._grace_s = 0.1
     yield made
     made.close()
 
@@ -74,6 +76,18 @@ def test_cancel_does_not_wait_for_the_copy_of_an_input(project: BackendProject) 
     assert not list(project.folder.glob(".weft/sandbox/m0/**/.weft-new-*"))
 
 
+def test_small_output_of_a_stopped_run_is_published(project: BackendProject) -> None:
+    """A run is also stopped because another task has failed; results that take little time are kept."""
+    project.backend._grace_s = TIMEOUT_S
+    project.start(1, "write")
+    assert project.end().exit_code == 0
+    cancel(project, cm.STOPPED)
+    project.backend.execute([cm.StageOut(attempt=1, machine=0)])
+    (event,) = project.wait_for(ev.StagedOut)
+    assert event.problem == ""
+    assert (project.folder / "published").read_text() == "small\n"
+
+
 def test_migration_does_not_discard_a_program_that_has_ended(project: BackendProject) -> None:
     """Its outputs are complete, so the engine uses them instead of running it elsewhere."""
     project.start(1, "make")
@@ -96,7 +110,7 @@ def test_engine_that_stops_leaves_the_hash_to_the_next_engine(project: BackendPr
     out.write_text("small enough\n")
     project.open()
     place = project.place(1, "make")
-    project.backend.find([RecoveredAttempt(**place, iteration=1, stage="started")])
+    project.backend.find([project.recovered(1, "make")])
     project.backend.execute([cm.Assign(**place), cm.Start(**place)])
     ended = project.end()
     assert (ended.cause, ended.exit_code) == ("", 0)

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import stat
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -68,8 +70,8 @@ class ActiveAttempt:
     """Whether the engine cancelled it."""
     halted: bool = False
     """Whether it is terminated because the engine stops; it will run again."""
-    abandoned: bool = False
-    """Whether its files are not needed now: hashing and copying them stops."""
+    abandoned_at: float = math.inf
+    """Monotonic time at which hashing and copying its files stops; infinity: they are needed."""
     launched: bool = False
     """Whether its program was given to the transport."""
     over: bool = False
@@ -97,6 +99,15 @@ class ActiveAttempt:
     def workdir(self) -> Path:
         """Return the working directory."""
         return Path(self.workdir_path)
+
+    def abandon(self, grace_s: float = 0.0) -> None:
+        """Stop hashing and copying the files of the attempt after a grace period."""
+        self.abandoned_at = min(self.abandoned_at, time.monotonic() + grace_s)
+
+    @property
+    def abandoned(self) -> bool:
+        """Return whether hashing and copying its files must stop now."""
+        return time.monotonic() >= self.abandoned_at
 
     def save(self) -> str:
         """Return the data that a later engine needs; the transport stores it with the program's start."""

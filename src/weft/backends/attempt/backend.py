@@ -274,10 +274,12 @@ class ProgramBackend:
     def _cancel(self, command: cm.Cancel) -> None:
         attempt = self._attempts[command.attempt]
         # Outputs of a program that has ended are still needed, unless the run was stopped.
-        attempt.abandoned |= not attempt.launched or command.reason == cm.STOPPED
+        started = attempt.launched or attempt.over
+        if stopped := command.reason == cm.STOPPED or not started:
+            attempt.abandon(self._grace_s if started else 0.0)
         if attempt.cancelled:
             return
-        attempt.cancelled = attempt.abandoned or not attempt.over
+        attempt.cancelled = stopped or not attempt.over
         if attempt.over:
             return
         if attempt.launched:
@@ -432,7 +434,8 @@ class ProgramBackend:
         """Terminate all programs; they are reported with the exit code that requests another run."""
         for attempt in list(self._attempts.values()):
             # A program that still runs may write restart files, which are kept.
-            attempt.abandoned |= attempt.over or not attempt.launched
+            if attempt.over or not attempt.launched:
+                attempt.abandon()
             if attempt.over or attempt.halted:
                 continue
             attempt.halted = True
@@ -453,7 +456,7 @@ class ProgramBackend:
     def close(self, *, stop: bool) -> None:
         """Disconnect from the machines. ``stop``: no more work follows."""
         for attempt in self._attempts.values():
-            attempt.abandoned = True
+            attempt.abandon()
         self._threads.close()
         self._records.write_pending()
         self._transport.close(stop=stop)
