@@ -368,7 +368,7 @@ def _change_bytes(file: Path, patches: list[Any]) -> None:
 def _run_command(words: tuple[str, ...], project: Path) -> None:
     import click
 
-    output = io.StringIO()
+    output = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
     with (
         contextlib.redirect_stdout(output),
         contextlib.redirect_stderr(output),

@@ -192,11 +192,20 @@ def _run(given: list[str]) -> int:
         click.echo(f"error: {shorten(error.filename or 'the output')}: {error.strerror or error}", err=True)
         return 2
     except Exception as error:
+        if _lacks_threads(error):
+            what, advice = "no thread can be started: the limit of processes is reached", "raise `ulimit -u`"
+            click.echo(f"error: {what}; {advice}, or end other processes, then `weft resume`", err=True)
+            return 1
         if (entry := find_foreign_entry(error.__traceback__)) is None:
             raise
         _report_foreign(entry, error)
         return 1
     return 0
+
+
+def _lacks_threads(error: Exception) -> bool:
+    """Return whether Python could not start a thread; only the text of its RuntimeError says so."""
+    return isinstance(error, RuntimeError) and str(error).startswith("can't start new thread")
 
 
 def _report_foreign(entry: str, error: Exception) -> None:

@@ -35,6 +35,7 @@ from weft.backends.backend import ProjectContext, RecoveredAttempt
 from weft.backends.local import runner
 from weft.backends.local.message_socket import PROTOCOL, MessageSocket
 from weft.backends.local.processes import (
+    EXHAUSTED,
     MARK,
     TICKS_PER_S,
     Process,
@@ -225,6 +226,8 @@ def kill_unknown(
 
 _Message = dict[str, Any]
 
+_SPAWN_PAUSES_S = (0.1, 0.2, 0.4, 0.8, 1.6, None)
+"""Pauses between tries to start a runner; None: the last try."""
 _SILENT_S = 5.0
 """Age of the last heartbeat from which a runner counts as unresponsive."""
 _WAKING_S = 2.0
@@ -397,15 +400,28 @@ class RunnerLink:
             ]
             command = [self._python, "-I", "-S", str(Path(runner.__file__)), str(self.directory.absolute())]
             environment = {**os.environ, RUNNER_MARK: self._mark}
-            self._child = os.posix_spawn(
-                self._python, command, environment, file_actions=actions, setsid=True, setsigmask=()
-            )
+            self._child = self._spawn(command, environment, actions)
             os.write(writing, json.dumps(self._settings).encode() + b"\n")
         except OSError as error:
             raise RunnerFailed(f"no runner could be started with {self._python}: {error.strerror}") from error
         finally:
             for descriptor in (log, reading, writing):
                 os.close(descriptor)
+
+    def _spawn(
+        self, command: list[str], environment: dict[str, str], actions: list[tuple[int, int, int]]
+    ) -> int:
+        """Start a process; try again after growing pauses if the host lacks processes, memory or files."""
+        for pause_s in _SPAWN_PAUSES_S:
+            try:
+                return os.posix_spawn(
+                    self._python, command, environment, file_actions=actions, setsid=True, setsigmask=()
+                )
+            except OSError as error:
+                if error.errno not in EXHAUSTED or pause_s is None:
+                    raise
+                time.sleep(pause_s)
+        raise AssertionError("the last try returns or raises")
 
     def _open_log(self) -> int:
         how = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

@@ -199,13 +199,19 @@ _DEFAULT = [number for number in signal.valid_signals() if number not in (signal
 """Signals reset to their default action; Python ignores some, and programs would inherit that."""
 
 
+EXHAUSTED = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
+"""Errors of a host that lacks processes, memory or open files now."""
+
+
 class LaunchFailure(Exception):
     """A program could not be started; ``code`` is the exit code a shell would return."""
 
-    def __init__(self, code: int, text: str) -> None:
+    def __init__(self, code: int, text: str, error: Exception | None = None) -> None:
         super().__init__(text)
         self.code = code
         self.text = text
+        self.is_temporary = isinstance(error, OSError) and error.errno in EXHAUSTED
+        """Whether the host lacks processes, memory or open files now: not a fault of the program."""
 
 
 class StartOrder:
@@ -367,7 +373,7 @@ def _explain_failure(order: StartOrder, path: str, error: Exception) -> LaunchFa
         try:
             os.close(os.open(name, how, order.mode_of(name)))
         except (OSError, ValueError) as problem:
-            return LaunchFailure(126, f"{what} {name} cannot be opened: {_reason(problem)}")
+            return LaunchFailure(126, f"{what} {name} cannot be opened: {_reason(problem)}", problem)
     number = error.errno if isinstance(error, OSError) else None
     if number == errno.ENOENT and os.path.exists(path):
         return LaunchFailure(
@@ -379,7 +385,7 @@ def _explain_failure(order: StartOrder, path: str, error: Exception) -> LaunchFa
         return LaunchFailure(126, f"{path} is not executable; run chmod +x")
     if number == errno.ENOEXEC:
         return LaunchFailure(126, f"{path} cannot be executed on this host, and does not start with #!")
-    return LaunchFailure(126, f"{path} cannot be started: {_reason(error)}")
+    return LaunchFailure(126, f"{path} cannot be started: {_reason(error)}", error)
 
 
 def _reason(error: Exception) -> str:

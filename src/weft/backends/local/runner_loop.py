@@ -220,6 +220,26 @@ class RunnerTask:
         """Number of processes that were running when the leader had ended by itself."""
 
 
+_SOONEST_START_S, _LATEST_START_S, _POSTPONED_S = 0.05, 5.0, 300.0
+"""First and longest pause before a start is tried again, and after how long the attempt is lost."""
+
+
+class PostponedStart:
+    """An order for which the host lacked processes, memory or open files.
+
+    ``first_s`` and ``due_s`` are the times of the first and of the next try on the monotonic clock,
+    ``pause_s`` is the pause after the next try.
+    """
+
+    __slots__ = ("due_s", "first_s", "order", "pause_s")
+
+    def __init__(self, order: StartOrder, first_s: float, due_s: float, pause_s: float) -> None:
+        self.order = order
+        self.first_s = first_s
+        self.due_s = due_s
+        self.pause_s = pause_s
+
+
 class RunnerTasks:
     """The tasks of a runner, and the ends that the engine has not confirmed."""
 
@@ -237,6 +257,8 @@ class RunnerTasks:
         """Encoded start records of running tasks and of unconfirmed ends."""
         self._nonces: dict[int, str] = {}
         """By attempt: the nonce of its records."""
+        self.postponed: dict[int, PostponedStart] = {}
+        """By attempt: an order that is tried again after a pause."""
         self._waiting: dict[int, StartOrder] = {}
         """By attempt: an order that waits for the end of a discarded attempt of the same number."""
         self._start_ledger = RecordLog(records, "starts")
@@ -267,6 +289,11 @@ class RunnerTasks:
                 text, nonce = "it was killed together with its runner", _nonce(start)
                 self._record_end(_end_record(attempt, nonce, start.get("at"), cause="lost", text=text))
 
+    @property
+    def busy(self) -> bool:
+        """Return whether a task runs or has yet to be started."""
+        return bool(self.running or self.postponed)
+
     # Requests of the engine.
 
     def start(self, order: StartOrder) -> None:
@@ -289,9 +316,12 @@ class RunnerTasks:
         try:
             pid = self._programs.start(order)
         except LaunchFailure as problem:
-            how = {"code": problem.code, "cause": "error", "text": problem.text}
-            self._record_end(_end_record(attempt, nonce, began, **how))
+            if not (problem.is_temporary and self._postpone(order, problem.text)):
+                cause = "lost" if problem.is_temporary else "error"
+                how = {"code": problem.code, "cause": cause, "text": problem.text}
+                self._record_end(_end_record(attempt, nonce, began, **how))
             return
+        self.postponed.pop(attempt, None)
         task = self.running[attempt] = self._leaders[pid] = RunnerTask(order, pid, began, began_s)
         if order.time_s is not None:
             self._due_s[attempt] = began_s + order.time_s
@@ -305,10 +335,24 @@ class RunnerTasks:
         if order.reports_start:
             self._send(_encode_started(task))
 
+    def _postpone(self, order: StartOrder, text: str) -> bool:
+        """Try a start again after a pause, which doubles each time; return False after _POSTPONED_S."""
+        now_s = time.monotonic()
+        known = self.postponed.pop(order.attempt, None)
+        first_s, pause_s = (now_s, _SOONEST_START_S) if known is None else (known.first_s, known.pause_s)
+        if now_s - first_s >= _POSTPONED_S:
+            return False
+        if known is None:
+            write_log(f"attempt {order.attempt}: {text}; it is tried again")
+        later_s = min(2.0 * pause_s, _LATEST_START_S)
+        self.postponed[order.attempt] = PostponedStart(order, first_s, now_s + pause_s, later_s)
+        return True
+
     def cancel(self, attempt: int, nonce: str, grace_s: float | None) -> None:
         """Terminate an attempt; one that was not started yet will never be started."""
         self._discard_others(attempt, nonce)
         self._waiting.pop(attempt, None)
+        self.postponed.pop(attempt, None)
         task = self.running.get(attempt)
         if task is not None and not task.discarded:
             grace_s = task.grace_s if grace_s is None else grace_s
@@ -335,6 +379,7 @@ class RunnerTasks:
             del self._nonces[attempt]
             self.ended.pop(attempt, None)
             self.starts.pop(attempt, None)
+            self.postponed.pop(attempt, None)
         task = self.running.get(attempt)
         if task is None or task.nonce != nonce:
             return True
@@ -390,6 +435,9 @@ class RunnerTasks:
     def end_all(self, cause: str, text: str) -> None:
         """Terminate all tasks; orders that wait are dropped."""
         self._waiting.clear()
+        for attempt in list(self.postponed):
+            nonce = self.postponed.pop(attempt).order.nonce
+            self._record_end(_end_record(attempt, nonce, None, cause=cause, text=text))
         for task in list(self.running.values()):
             self._end_group(task, cause, text, task.grace_s)
 
@@ -464,13 +512,16 @@ class RunnerTasks:
         """Return the time on the monotonic clock at which ``tick`` has work next; None if it has none."""
         due_s = min(self._due_s.values(), default=None)
         if self._limited and (due_s is None or self._sample_at_s < due_s):
-            return self._sample_at_s
-        return due_s
+            due_s = self._sample_at_s
+        start_s = min((each.due_s for each in self.postponed.values()), default=None)
+        return due_s if start_s is None else start_s if due_s is None else min(due_s, start_s)
 
     def tick(self, now_s: float) -> None:
         """Process the tasks and samples that are due."""
         for attempt in [attempt for attempt, due_s in self._due_s.items() if due_s <= now_s]:
             self._step(self.running[attempt], now_s)
+        for each in [each for each in self.postponed.values() if each.due_s <= now_s]:
+            self.start(each.order)
         if self._limited and self._sample_at_s <= now_s:
             self._sample(now_s, _SAMPLE_COST)
 
@@ -701,7 +752,7 @@ class Runner:
         self._records.write("pid", _identity())
 
     def _is_done(self) -> bool:
-        if self._tasks.running:
+        if self._tasks.busy:
             return False
         if self._exit_when_idle or self._terminated:
             self._socket.flush()
@@ -718,7 +769,7 @@ class Runner:
         self._tasks.reap()
         now_s = time.monotonic()
         self._tasks.tick(now_s)
-        if self._tasks.running or self._socket.has_engine:
+        if self._tasks.busy or self._socket.has_engine:
             self._idle_since_s = now_s
         if now_s >= self._beat_at_s:
             self._beat(now_s)
@@ -727,7 +778,7 @@ class Runner:
     def _wait_ms(self) -> int:
         due_s = self._tasks.next_s()
         until_s = self._beat_at_s if due_s is None else min(due_s, self._beat_at_s)
-        if not self._tasks.running and not self._socket.has_engine:
+        if not self._tasks.busy and not self._socket.has_engine:
             until_s = min(until_s, self._idle_since_s + self._idle_s)
         return max(0, int((until_s - time.monotonic()) * 1000.0) + 1)
 
@@ -779,6 +830,8 @@ class Runner:
             {"attempt": task.attempt, "nonce": task.nonce, "pid": task.pid, "at": task.began}
             for task in self._tasks.running.values()
         ]
+        postponed = [each.order for each in self._tasks.postponed.values()]
+        running += [{"attempt": each.attempt, "nonce": each.nonce, "pid": None} for each in postponed]
         about: Record = {"protocol": PROTOCOL, "pid": os.getpid(), "problem": problem}
         here = encode_record({"is": "here", **about, "running": running})
         ended, starts = ",".join(self._tasks.ended.values()), ",".join(self._tasks.starts.values())
