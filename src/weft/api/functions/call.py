@@ -461,7 +461,7 @@ def _compute_results(
 
 
 def _build_workflow(
-    roots: Sequence[TaskCall], name: str, layout: ProjectLayout, isolate: Isolation | None
+    roots: Sequence[TaskCall], name: str, layout: ProjectLayout, isolate: Isolation | None = None
 ) -> Workflow:
     """Return the workflow of calls and their predecessors, and write the files that describe them."""
     flow = Builder(name)
