@@ -23,7 +23,7 @@ import json, sys, threading
 from weft.cli.main import main
 from weft.instance.compilation import compile_instance
 from weft.workflow.unfold import try_unfold
-names = {try_unfold.__code__: "unfold", compile_instance.__wrapped__.__code__: "compile"}
+names = {try_unfold.__wrapped__.__code__: "unfold", compile_instance.__wrapped__.__code__: "compile"}
 def count(frame, event, argument):
     if event == "call" and frame.f_code in names:
         counts[names[frame.f_code]] += 1
