@@ -83,34 +83,37 @@ def programs_run_alone(history: History) -> Iterator[str]:
 
 
 def attempts_begin_once(history: History) -> Iterator[str]:
-    """The program of an attempt begins at most once; without nonces a number may recur after a loss."""
-    losses = [place for place, _ in history.evidence.of_kind("loss")]
+    """The program of an attempt begins once, or again after a loss; a nonce is never used for another task."""
     seen: dict[tuple[object, ...], ProgramRun] = {}
     for run in history.evidence.runs:
-        era = 0 if run.nonce else sum(place < run.began for place in losses)
-        earlier = seen.setdefault((run.execution, run.identity, era), run)
-        if earlier is not run:
-            yield f"attempt {run.identity} of execution {run.execution} began twice: {earlier.key}, {run.key}"
+        era = history.evidence.losses_before(run)
+        for key in ((run.execution, run.identity, era), (run.execution, run.nonce and run.identity)):
+            earlier = seen.setdefault(key, run)
+            if earlier is not run and (len(key) == 3 or (run.nonce and earlier.key != run.key)):
+                yield f"attempt {run.identity} of execution {run.execution} began twice: {earlier.key}, {run.key}"
+                break
 
 
 def programs_are_in_the_journal(history: History) -> Iterator[str]:
     """A program begins only after its start was recorded; only a loss explains one that is unknown."""
-    last_loss = history.evidence.last_loss()
+    losses = len(list(history.evidence.of_kind("loss")))
     for run in history.evidence.runs:
         attempt = history.attempt_of(run)
-        if (attempt is None or attempt.started is None) and run.began > last_loss:
+        if (attempt is None or attempt.started is None) and history.evidence.losses_before(run) == losses:
             yield f"{run.key} began as attempt {run.identity}, which the journal does not have"
 
 
 def lost_programs_end_first(history: History) -> Iterator[str]:
     """After a loss, programs that the journal does not have end before another program begins."""
-    for loss, _ in history.evidence.of_kind("loss"):
-        later = [run for run in history.evidence.runs if run.began > loss]
-        for run in history.evidence.runs:
-            if run.began > loss or run.ended is None or run.ended < loss or history.attempt_of(run):
-                continue
-            if beside := [other.key for other in later if other.began < run.ended]:
-                yield f"{run.key} (attempt {run.identity}, lost by the journal) still ran when {beside[0]} began"
+    era = history.evidence.losses_before
+    for run in history.evidence.runs:
+        if run.ended is None or history.attempt_of(run):
+            continue
+        beside = [
+            other.key for other in history.evidence.runs if era(other) > era(run) and other.began < run.ended
+        ]
+        if beside:
+            yield f"{run.key} (attempt {run.identity}, lost by the journal) still ran when {beside[0]} began"
 
 
 def completions_have_evidence(history: History) -> Iterator[str]:
@@ -174,12 +177,17 @@ def _doubt(history: History, attempt: ClaimedAttempt, cause: str) -> str:
             history.claims.description(attempt.execution, run.task).get("time_limit") for run in runs
         )
         return "" if limited else "its task has no time limit"
-    if cause == "error" and any(run.code for run in runs):
+    if cause == "error" and any(run.code or _lacks_outputs(history, attempt, run) for run in runs):
         return ""
     if cause in _ALLOWED:
         faults = history.evidence.faults & _ALLOWED[cause]
         return "" if faults else "the test did nothing that leads to it"
     return "nothing in the workflow leads to it"
+
+
+def _lacks_outputs(history: History, attempt: ClaimedAttempt, run: ProgramRun) -> bool:
+    declared = history.claims.description(attempt.execution, run.task).get("outputs")
+    return run.ended is not None and bool(declared) and not run.outputs
 
 
 def inputs_are_current(history: History) -> Iterator[str]:
@@ -248,6 +256,15 @@ def _changed_files(history: History, product: ClaimedProduct) -> Iterator[str]:
             yield f"{product.name}: {folder / name} is claimed and does not exist"
         elif digest(found) != content:
             yield f"{product.name}: {folder / name} has another content than claimed"
+
+
+def given_files_are_unchanged(history: History) -> Iterator[str]:
+    """A file of the user has the content that the user gave it, unless a task publishes one of this name."""
+    given = {each["name"]: each["digest"] for _, each in history.evidence.of_kind("given")}
+    for name, content in given.items():
+        found = history.content(history.project / name)
+        if not _is_made(history, name) and (found is None or digest(found) != content):
+            yield f"{name} was changed or removed"
 
 
 def reuse_is_current(history: History) -> Iterator[str]:
@@ -344,6 +361,7 @@ RULES: tuple[Rule, ...] = (
     causes_are_true,
     inputs_are_current,
     products_have_the_witnessed_content,
+    given_files_are_unchanged,
     reuse_is_current,
     dependents_begin_later,
     published_files_are_results,

@@ -5,7 +5,7 @@ Every record has ``what``:
 - ``begin`` and ``end``: a program started or finished (see ``program.py``);
 - ``given``: the test wrote a file of the user: ``name``, ``digest``;
 - ``fault``: the test disturbed something: ``kind``, and ``group`` if it was a program;
-- ``loss``: the state of the project is older than the evidence (power cut, restored copy): ``kind``.
+- ``loss``: the state of the project is older than the evidence (power cut, restored copy): ``kind``, ``at_s``.
 
 Lines are appended by single writes, so their order is that of the events.
 """
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,6 +38,8 @@ class ProgramRun:
     group: int
     began: int
     """Position of the first record in the evidence."""
+    started_s: float
+    """Start of its process group in seconds since boot; its first record is written later."""
     alone: bool = True
     inputs: Mapping[str, str] = field(default_factory=dict)
     """Digests by name."""
@@ -90,16 +93,19 @@ class Evidence:
         """Return the kinds of faults and losses that the test caused."""
         return {each["kind"] for each in self.records if each["what"] in ("fault", "loss")}
 
-    def last_loss(self) -> int:
-        """Return the position of the last loss; -1 without one."""
-        return max((place for place, _ in self.of_kind("loss")), default=-1)
+    def losses_before(self, run: ProgramRun) -> int:
+        """Return the number of losses before a program was started; its first record may be later."""
+        return sum(
+            place < run.began and run.started_s > each.get("at_s", 0.0)
+            for place, each in self.of_kind("loss")
+        )
 
 
 def _pair(records: list[Mapping[str, Any]]) -> Iterator[ProgramRun]:
     # A process has one run; its number can be used again, so the first end after a start belongs to it.
     ends: dict[tuple[Any, ...], int] = {}
     found: list[ProgramRun] = []
-    names = ("task", "iteration", "execution", "identity", "pid", "group")
+    names = ("task", "iteration", "execution", "identity", "pid", "group", "started_s")
     for place in range(len(records) - 1, -1, -1):
         record = records[place]
         if record["what"] == "end":
@@ -123,6 +129,11 @@ def add_evidence(folder: Path, what: str, **more: object) -> None:
         os.write(file, (json.dumps({"what": what, **more}) + "\n").encode())
     finally:
         os.close(file)
+
+
+def add_loss(folder: Path, kind: str) -> None:
+    """Append the record that the state of the project becomes older than the evidence."""
+    add_evidence(folder, "loss", kind=kind, at_s=time.clock_gettime(time.CLOCK_BOOTTIME))
 
 
 def give_file(folder: Path, path: Path, content: bytes) -> None:

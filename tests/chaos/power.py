@@ -14,7 +14,7 @@ from chaos.checker import History, check_history
 from chaos.claims import Claims, read_claims
 from chaos.disk import Image, RecordedDisk
 from chaos.engines import Stable
-from chaos.evidence import FILE, Evidence, ProgramRun, add_evidence
+from chaos.evidence import FILE, Evidence, ProgramRun, add_loss
 from chaos.program import digest
 from chaos.scene import Scene
 from chaos.shim import Control
@@ -35,6 +35,7 @@ class RecordedRun:
         control.set(trace=str(folder / "trace"))
         scene.environment.update(control.environment())
         scene.finish()
+        scene.wait_for_processes()
         control.set(trace="")
         self.disk.add(read_trace(folder / "trace"))
         control.close()
@@ -69,7 +70,7 @@ class RecordedRun:
         for name in ("project", "sandbox", "notes"):
             image.write_to(folder / name, instead_of=self.scene.notes.parent / name)
         scene = Scene.adopt(folder, stable, self.scene)
-        add_evidence(scene.notes, "loss", kind="power cut")
+        add_loss(scene.notes, "power cut")
         control = Control(folder / "control")
         control.set(boot="11111111-2222-3333-4444-555555555555")
         scene.environment.update(control.environment())

@@ -72,6 +72,7 @@ class Witness:
             "pid": os.getpid(),
             "group": os.getpgid(0),
             "boot": read(_BOOT).decode().strip(),
+            "started_s": start_time_s(os.getpgid(0)),
         }
 
     def begin(self, alone: bool, contents: dict[str, bytes]) -> None:
@@ -83,6 +84,15 @@ class Witness:
 
     def _say(self, record: dict[str, object]) -> None:
         os.write(self._file, (json.dumps({**record, "at": time.monotonic()}) + "\n").encode())
+
+
+def start_time_s(pid: int) -> float:
+    """Return the seconds since boot at which a process started; 0.0 if it has ended."""
+    try:
+        after_name = read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+    except OSError:
+        return 0.0
+    return int(after_name[19]) / os.sysconf("SC_CLK_TCK")
 
 
 def read(path: str) -> bytes:

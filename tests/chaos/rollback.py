@@ -8,7 +8,7 @@ import signal
 import time
 from pathlib import Path
 
-from chaos.evidence import add_evidence
+from chaos.evidence import add_loss
 from chaos.power import RecordedRun
 from chaos.scene import Scene
 
@@ -28,7 +28,7 @@ def restore_copy(recorded: RecordedRun, cut: int) -> Scene:
     state = scene.project / ".weft"
     shutil.rmtree(state)
     disk.whole(cut).write_to(state, instead_of=state)
-    add_evidence(scene.notes, "loss", kind="restored")
+    add_loss(scene.notes, "restored")
     scene.finish()
     return scene
 
@@ -47,8 +47,8 @@ def lose_tail(scene: Scene, rnd: random.Random, *, whole: bool) -> bool:
         _copy(state / name, copy / name)
     if not _dies(scene, f"committed:{rnd.randint(2, 9)}"):
         return False
-    time.sleep(0.3 * rnd.random())
-    add_evidence(scene.notes, "loss", kind="restored")
+    time.sleep(0.1 + 0.2 * rnd.random())  # the runners process the orders of the dead engine
+    add_loss(scene.notes, "restored")
     for name in _DATABASE:
         (state / name).unlink(missing_ok=True)
     for path in copy.iterdir():

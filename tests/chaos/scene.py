@@ -330,11 +330,15 @@ class Scene:
             found.append(f"the journal replays otherwise: {replayed.differences}")
         return found
 
-    def _left_behind(self) -> list[str]:
+    def wait_for_processes(self) -> dict[int, str]:
+        """Wait until all processes of the scene have ended; return those that have not after 30 s."""
         until_s = time.monotonic() + 30.0
         while (left := self.processes()) and time.monotonic() < until_s:
             time.sleep(0.02)
-        found = [f"process {pid} is left: {words}" for pid, words in left.items()]
+        return left
+
+    def _left_behind(self) -> list[str]:
+        found = [f"process {pid} is left: {words}" for pid, words in self.wait_for_processes().items()]
         try:
             Lock(self.project / ".weft" / "lock").release()
         except Exception as error:

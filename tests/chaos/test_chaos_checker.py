@@ -20,7 +20,7 @@ Records = list[dict[str, Any]]
 def _program(task: str, number: int, *, inputs: dict[str, str], outputs: dict[str, str]) -> Records:
     stated = {
         "task": task, "iteration": 1, "execution": "1", "identity": f"{number}-{number:x}f", "pid": 100 + number,
-        "group": 200 + number, "boot": "b", "at": 0.0,
+        "group": 200 + number, "boot": "b", "at": 0.0, "started_s": 1.0,
     }  # fmt: skip
     return [
         {"what": "begin", **stated, "alone": True, "inputs": inputs},
@@ -46,6 +46,7 @@ class Forge:
             (project / place).mkdir(parents=True)
             (project / place / name).write_bytes(text)
         (project / "last.txt").write_bytes(b"last")
+        (project / "seed.txt").write_bytes(b"seed")
         self.given: Records = [{"what": "given", "name": "seed.txt", "digest": _SEED}]
         self.first = _program("first", 0, inputs={"seed.txt": _SEED}, outputs={"first.txt": _FIRST})
         self.last = _program("last", 1, inputs={"first.txt": _FIRST}, outputs={"last.txt": _LAST})
@@ -106,6 +107,7 @@ _FORGERIES: dict[str, Callable[[Forge], object]] = {
     "causes_are_true": lambda forge: forge.fail("preempted"),
     "inputs_are_current": lambda forge: forge.last[0].update(inputs={"first.txt": _SEED}),
     "products_have_the_witnessed_content": lambda forge: forge.last[1].update(outputs={"last.txt": _SEED}),
+    "given_files_are_unchanged": lambda forge: (forge.project / "seed.txt").write_bytes(b"changed"),
     "reuse_is_current": _reuse,
     "dependents_begin_later": lambda forge: setattr(forge.attempts[1], "started", 0),
     "published_files_are_results": lambda forge: (forge.project / "last.txt").write_bytes(b"first"),
@@ -158,6 +160,12 @@ def _begin_before_the_producer(forge: Forge) -> None:
     forge.records = [*forge.given, *forge.last, *forge.first]
 
 
+def _use_a_nonce_again(forge: Forge) -> None:
+    """After a loss, the identity of a lost attempt is used for another task."""
+    lost = [{**record, "task": "other"} for record in forge.last]
+    forge.records = [*forge.given, *forge.first, *lost, {"what": "loss", "kind": "restored"}, *forge.last]
+
+
 def _never_publish(forge: Forge) -> None:
     (forge.project / "last.txt").unlink()
 
@@ -170,6 +178,7 @@ _MORE: tuple[tuple[Callable[[Forge], object], str], ...] = (
     (_change_a_file, "another content than claimed"),
     (_read_an_older_file, "older content of the user's file"),
     (_begin_before_the_producer, "no program had written it"),
+    (_use_a_nonce_again, "began twice: other#1, last#1"),
     (_never_publish, "was published and does not exist"),
 )
 
