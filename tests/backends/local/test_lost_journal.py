@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,18 @@ def test_record_of_a_lost_attempt_does_not_answer_for_another_task(project: Back
     assert project.end() == ev.Ended(attempt=0, exit_code=3, work_done=1.0)
     assert (project.workdir(0) / "out").read_text() == "failing\n"
     assert runner_pid(project) == before, "the runner stays"
+
+
+def test_record_of_a_lost_start_does_not_answer_for_the_same_attempt(project: BackendProject) -> None:
+    """The journal has the attempt and its nonce, but not its start; its directory is prepared again."""
+    project.start(0, "quick")
+    project.wait_for_file(0, "out")
+    project.backend.close(stop=False)
+    project.open()
+    project.backend.find([replace(project.recovered(0, "quick"), stage="assigned")])
+    project.start(0, "quick")
+    assert project.end() == ev.Ended(attempt=0, work_done=1.0)
+    assert (project.workdir(0) / "out").read_text() == "quick\n"
 
 
 def test_confirmed_end_of_a_lost_attempt_does_not_prevent_a_start(project: BackendProject) -> None:

@@ -611,7 +611,6 @@ class RunnerPool:
 
     def start(self, machine: int, order: Mapping[str, Any]) -> str:
         """Start a program through the machine's runner; return a problem, or ""."""
-        self._known[order["attempt"]] = order["nonce"]
         if not self._is_connected(machine):
             self._backlog += self._replace_runner(machine)
         if not self._is_connected(machine):
@@ -619,6 +618,8 @@ class RunnerPool:
                 self._connect(machine)
             except (RunnerFailed, RunnerUnresponsive) as error:
                 return str(error)
+        # Known only now: records that the runner had before are from a start that the journal has lost.
+        self._known[order["attempt"]] = order["nonce"]
         self._send(machine, order)
         self._programs.setdefault(machine, set()).add(order["attempt"])
         return ""
