@@ -505,6 +505,13 @@ _COMMANDS = tuple(
         {"command": "awk '{{print $1}}' {inputs} # {p}", "p": "x; y", "result": "z"},
         {"command": 'sh -c "echo {first.result.r}"', "p": 1, "result": "`id`"},
         {"command": ["echo", "{p}", "{nodes}"], "p": 2.5, "result": True},
+        {"command": "case {p} in (a|'b') cat <<E\n{p} $(( {nodes} ))\nE\n;; esac", "p": "a", "result": "E"},
+        {
+            "command": 'f() {{ a="$(b {p})"; }}; for i in {p}; do f \\\n 2>&1; done',
+            "p": [1, "$(c)"],
+            "result": "",
+        },
+        {"command": "{p:raw} `a` ${b:-c} {p}", "p": "'\"$", "result": 0},
     )
 )
 
