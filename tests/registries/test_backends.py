@@ -14,6 +14,7 @@ from backend_project import TIMEOUT_S, BackendProject, platform_of
 from plugins import load_backend_example
 from weft.backends import BACKENDS
 from weft.backends.backend import Capabilities
+from weft.backends.local.processes import read_process
 from weft.engine import messages as cm
 from weft.engine import messages as ev
 from weft.errors import InvalidInput
@@ -24,6 +25,7 @@ TASKS = {
     "reader": {"command": ["cp", "out", "copy"], "inputs": ["out"], "outputs": ["copy"]},
     "slow": {"command": "sleep 60", "seconds": 60},
     "failing": {"command": "exit 3"},
+    "numbered": {"command": "echo $$ > ready; sleep 60", "seconds": 60},
     "absent": {"command": ["no-such-program-anywhere"]},
     "forgetful": {"command": "true", "outputs": ["never"]},
     "telling": {"command": "echo '{{\"delta\": 0.5}}' > $WEFT_RESULT_FILE"},
@@ -270,6 +272,25 @@ def test_end_while_no_engine_runs_is_reported_to_the_next_engine(programs):
     assert product.fingerprint
     assert product.parts["command"] == TASKS["quick"]["command"]
     assert product.seconds == ended.ran_s > 0.0
+
+
+def test_end_of_an_attempt_that_the_journal_has_lost_does_not_answer_for_another_task(programs):
+    programs.start(0, "quick")
+    programs.wait_for_file(0, "out")
+    programs.lose_journal()
+    programs.start(0, "failing")
+    assert programs.end().exit_code == 3
+    assert not [event for event in programs.poll_for() if isinstance(event, ev.Ended)]
+
+
+def test_program_of_an_attempt_that_the_journal_has_lost_is_ended(programs):
+    programs.start(0, "numbered")
+    programs.wait_for_file(0)
+    old = int((programs.workdir(0) / "ready").read_text())
+    programs.lose_journal()
+    programs.start(0, "failing")
+    assert programs.end().exit_code == 3
+    assert read_process(old) is None
 
 
 def test_halted_program_is_reported_so_that_it_can_run_again(programs):

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
 
 from journal_writer import COMMIT_EVERY, header, journal, write
 from state_digest import digest_state
+from weft.engine.messages import Assign
 from weft.engine.replay import rebuild
 from weft.errors import InvalidInput
 from weft.repository import journal_store
 from weft.repository.database import open_database
-from weft.repository.journal_store import JournalStore
+from weft.repository.journal_store import JournalStore, read_nonces
 from weft.workflow.workflow import set_params
 
 
@@ -171,3 +173,58 @@ def test_fingerprint_depends_on_the_request_only():
         replace(first, settings=replace(first.settings, gain=0.77)),
     ]
     assert len({each.fingerprint for each in [first, *others]}) == len(others) + 1
+
+
+def test_every_assigned_attempt_has_a_nonce_of_its_own(tmp_path):
+    write(tmp_path)
+    with open_database(tmp_path / ".weft" / "weft.db") as database:
+        nonces = read_nonces(database, 1)
+        commands = [command for entry in JournalStore(database).all_after(1) for command in entry.commands]
+        assert (
+            set(nonces) == {command.attempt for command in commands if isinstance(command, Assign)} != set()
+        )
+        assert len(set(nonces.values())) == len(nonces)
+        assert all(re.fullmatch("[0-9a-f]{32}", nonce) for nonce in nonces.values())
+        store = JournalStore(database)
+        attempt, nonce = next(iter(nonces.items()))
+        assert store.is_known(1, attempt, nonce)
+        assert not store.is_known(2, attempt, nonce)
+        assert not store.is_known(1, attempt, "")
+        assert not store.is_known(1, max(nonces) + 1, "")
+
+
+def test_nonce_is_committed_with_the_entry_that_assigns_the_attempt(tmp_path):
+    seen = []
+
+    def compare(store):
+        with open_database(store.database.path) as other:
+            commands = [command for entry in JournalStore(other).all_after(1) for command in entry.commands]
+            assigned = {command.attempt for command in commands if isinstance(command, Assign)}
+            assert set(read_nonces(other, 1)) == assigned
+            assert all(store.attempt_nonce(attempt) for attempt in assigned)
+            seen.append(len(assigned))
+
+    write(tmp_path, watch=compare)
+    assert max(seen) > 0
+
+
+def test_nonces_survive_a_resumption_and_the_memory_of_ended_attempts_is_limited(tmp_path, monkeypatch):
+    monkeypatch.setattr(journal_store, "_SPARE_NONCES", 0)
+    drawn = {}
+    write(tmp_path, watch=lambda store: drawn.update(store._nonces))
+    with open_database(tmp_path / ".weft" / "weft.db", create=True) as database:
+        store = JournalStore(database)
+        store.resume(1)
+        nonces = read_nonces(database, 1)
+        assert {attempt: store.attempt_nonce(attempt) for attempt in nonces} == nonces
+        assert drawn.items() <= nonces.items()
+
+
+def test_projects_have_different_identities(tmp_path):
+    found = set()
+    for name in ("a", "b"):
+        for _ in range(2):
+            with open_database(tmp_path / name / ".weft" / "weft.db", create=True) as database:
+                found.add(database.identity)
+    assert len(found) == 2
+    assert all(re.fullmatch("[0-9a-f]{32}", each) for each in found)
