@@ -70,6 +70,7 @@ def test_task_that_failed_once_has_the_expected_events():
         "taken_over": None,
         "ran_s": None,
         "late_s": 0.0,
+        "strays": 0,
     }
     assert (events[4]["task"], events[4]["state"], events[4]["cause"]) == ("job", "READY", "error")
     assert [each["tries"] for each in events if each["what"] == "attempt-submitted"] == [1, 2]

@@ -65,6 +65,8 @@ def _tasks(place: Place, port: int) -> dict[str, dict[str, Any]]:
         "written": f"for f in {canary} /usr/new /etc/new /new; do"
         " if (echo x > $f) 2>/dev/null; then echo $f; fi; done > written",
         "net": network,
+        "loopback": f'{sys.executable} -I -c "import socket; s = socket.create_server((\'127.0.0.1\', 0));'
+        " socket.create_connection(s.getsockname(), 5)\" && echo up > loopback",
         "tmp": f"mkdir -p {place.project}; echo x > {place.project}/new; echo x > /tmp/left; echo x > $HOME/left; ls /tmp > tmp; echo x > undeclared",
         "processes": f"if kill -0 {os.getpid()} 2>/dev/null; then echo seen; fi > processes; "
         "ls /proc | grep -c '^[0-9]' >> processes",
@@ -156,6 +158,7 @@ def test_nothing_outside_the_directory_can_be_written(isolated: Place) -> None:
 def test_the_network_is_not_reachable_unless_it_is_requested(isolated: Place) -> None:
     assert _made(isolated, "net") == "none\n"
     assert _made(isolated, "open").startswith("hello")
+    assert _made(isolated, "loopback") == "up\n", "the program has a loopback interface of its own"
 
 
 def test_files_in_tmp_and_home_vanish(isolated: Place) -> None:

@@ -52,7 +52,7 @@ EVENT_KINDS: Mapping[type, tuple[str, tuple[str, ...]]] = {
     cm.Cancel: ("attempt-cancelled", ("reason",)),
     ev.Ended: (
         "attempt-ended",
-        ("exit_code", "cause", "story", "result", "work_done", "taken_over", "ran_s", "late_s"),
+        ("exit_code", "cause", "story", "result", "work_done", "taken_over", "ran_s", "late_s", "strays"),
     ),
     cm.RevertMigration: ("attempt-returned", ()),
     cm.CloseAttempt: ("attempt-dropped", ()),

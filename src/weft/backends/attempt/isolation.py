@@ -165,6 +165,7 @@ lock() {{ mount -o "remount,bind,ro$2" "{root}$1"; }}
 show() {{ bind "$1" "$2"; lock "$2" "" 2>/dev/null || lock "$2" ,nosuid,nodev; }}
 empty() {{ mkdir -p "{root}$1"; mount -t tmpfs -o mode=1777 weft "{root}$1"; }}
 {lines}
+ip link set lo up 2>/dev/null || :
 cd {root}
 mkdir .host
 pivot_root . .host
