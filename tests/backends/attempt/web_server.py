@@ -72,6 +72,7 @@ def serving() -> Iterator[Site]:
     site = Site()
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("Answer", (_Answer,), {"site": site}))
     server.daemon_threads = True
+    server.handle_error = lambda *_: None  # a client may close its connection at any time
     site.url = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
