@@ -14,13 +14,16 @@ from typing import Any
 
 import pytest
 
-from backends.local.runner_bench import is_running
+from backends.local.runner_bench import Bench, is_running
 from isolation_tools import TOOLS, need_isolation
+from patience import PATIENCE_S
 from security.hostile_project import Place, wait_for
 from weft.api.run import run
-from weft.backends.attempt.isolation import find_isolation_problem
+from weft.backends.attempt.command import RenderedJob
+from weft.backends.attempt.isolation import find_isolation_problem, isolate_program
 from weft.backends.local.processes import list_processes
 from weft.errors import InvalidInput
+from weft.workflow.task import Isolation
 
 _SLEEP = "98765"
 """Argument by which the processes of these tests are found."""
@@ -82,21 +85,19 @@ def _tasks(place: Place, port: int) -> dict[str, dict[str, Any]]:
         "chain": f"{sys.executable} -I -S chain.py & sleep {_SLEEP}",
         "restart": 'if [ "$WEFT_RESTART" = 1 ]; then cat state > restart; else echo saved > state; exit 85; fi',
         "container": "echo started",
-        "signal": f"trap 'echo saved > saved; kill $!; exit 0' TERM; sleep {_SLEEP} & wait",
     }  # fmt: skip
 
 
 def _described(place: Place, port: int, tool: str) -> dict[str, dict[str, Any]]:
     tasks: dict[str, dict[str, Any]] = {}
     for name, command in _tasks(place, port).items():
-        outputs = [] if name in ("code", "signal") else ["made" if name == "first" else name]
+        outputs = [] if name == "code" else ["made" if name == "first" else name]
         tasks[name] = {"command": command, "outputs": outputs, "isolate": tool}
     tasks["variables"]["env"] = {"MINE": "mine"}
     tasks["read"]["isolate"] = {"with": tool, "read": [str(place.outside / "folder")]}
     tasks["open"]["isolate"] = {"with": tool, "network": True}
     tasks["first"]["inputs"] = ["given"]
     tasks["second"]["inputs"] = ["made"]
-    tasks["signal"]["time_limit"] = "2s"
     tasks["chain"] |= {"time_limit": "1s", "inputs": ["chain.py"], "outputs": []}
     tasks["restart"]["checkpoint"] = ["state"]
     tools, image = place.project / "tools", place.project / "image.sif"
@@ -217,9 +218,25 @@ def test_restart_files_and_container_images_are_visible(isolated: Place) -> None
     assert _made(isolated, "container") == "image\nstarted\n"
 
 
-def test_sigterm_reaches_the_isolated_program(isolated: Place) -> None:
-    assert isolated.ends()["signal"].cause == "timeout"
-    assert [path.read_text() for path in (isolated.project / ".weft").rglob("saved")] == ["saved\n"]
+@pytest.mark.parametrize("tool", TOOLS)
+def test_sigterm_reaches_the_isolated_program(tmp_path: Path, tool: str) -> None:
+    need_isolation(tool)
+    bench = Bench(tmp_path)
+    try:
+        trap = f"trap 'echo saved > saved; kill $!; exit 3' TERM; echo 1 > ready; sleep {_SLEEP} & wait"
+        job = RenderedJob(
+            task="a", argv=("/bin/sh", "-c", trap), env={}, workdir=str(bench.work), stdin=None, stdout="out",
+            stderr="err", variables={}, declared={}, isolation=Isolation(tool=tool),
+        )  # fmt: skip
+        argv, env = isolate_program(job, str(tmp_path))
+        bench.start(1, *argv, env=env, isolated=True)
+        bench.written("ready")
+        bench.send({"do": "cancel", "attempt": 1, "grace_s": PATIENCE_S})
+        end = bench.wait_for_end(1)
+        assert (end["cause"], end["code"]) == ("cancelled", 3)
+        assert bench.written("saved") == "saved"
+    finally:
+        bench.close()
 
 
 def test_option_isolates_all_tasks_that_do_not_state_it(place: Place) -> None:

@@ -161,8 +161,8 @@ umask 022
 mount -t tmpfs -o mode=0755 weft {root}
 make() {{ if [ -d "$1" ]; then mkdir -p "{root}$2"; else mkdir -p "{root}${{2%/*}}"; : >> "{root}$2"; fi; }}
 bind() {{ make "$1" "$2"; mount --rbind "$1" "{root}$2"; }}
-lock() {{ mount -o "remount,bind,ro$2" "{root}$1"; }}
-show() {{ bind "$1" "$2"; lock "$2" "" 2>/dev/null || lock "$2" ,nosuid,nodev; }}
+show() {{ make "$1" "$2"; lock "$1" "$2" ro 2>/dev/null || lock "$1" "$2" ro,nosuid,nodev; }}
+lock() {{ mount --rbind -o "$3" "$1" "{root}$2"; }}
 empty() {{ mkdir -p "{root}$1"; mount -t tmpfs -o mode=1777 weft "{root}$1"; }}
 {lines}
 ip link set lo up 2>/dev/null || :
