@@ -243,11 +243,15 @@ class AttemptRecords:
 
 def _make_sandbox(sandbox: Path, project: str) -> None:
     """Create a sandbox if it does not exist, and in it the directory of a project."""
-    with staging_errors("cannot be created", str(sandbox / project)):
-        if not sandbox.exists():
+    if not sandbox.exists():
+        with staging_errors("cannot be created", str(sandbox)):
             make_folder(sandbox)
-        with open_directory(sandbox, ()) as top, suppress(FileExistsError):
-            os.mkdir(project, FOLDER_MODE, dir_fd=top)
+    with (
+        open_directory(sandbox, ()) as top,
+        staging_errors("cannot be created", str(sandbox / project)),
+        suppress(FileExistsError),
+    ):
+        os.mkdir(project, FOLDER_MODE, dir_fd=top)
 
 
 def _name(path: str) -> str:
