@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from architecture.package import ROOT
-from registries.test_formats import SAMPLES
+from registries.test_formats import COMPANIONS, SAMPLES
 from weft.api.journal import explain_task, explanation_lines, replay_journal
 from weft.backends.attempt.command import render_job
 from weft.backends.attempt.task_files import parse_demand, parse_progress, read_result
@@ -74,7 +74,7 @@ def _targets() -> Iterator[Target]:
     yield Target(
         "platform",
         _read_platform,
-        (examples["grid.yaml"], examples["shares.yaml"], b"cluster:64", b"identical:4:speed=2"),
+        (examples["grid.yaml"], examples["shares.yaml"], b"cluster:64", b"identical:4,speed=2"),
     )
     yield Target("scenario", _read_scenario, (examples["scenario.yaml"], _ARRIVALS, _FAULTS))
     yield Target("expression", _read_expression, tuple(text.encode() for text in _EXPRESSIONS))
@@ -95,7 +95,7 @@ def _targets() -> Iterator[Target]:
     yield Target(
         "options",
         _read_options,
-        (b"heft:averaging=self-loops", b"1h30m", b"4GB", b"10MB/s", b"genetic:steps=20,islands=2"),
+        (b"heft:averaging=self-loops", b"heft", b"1h30m", b"4GB", b"10MB/s", b"genetic:steps=20,islands=2"),
     )
     yield Target("lock", _read_lock, (LockOwner.this_process(("weft", "run")).as_text().encode(),))
 
@@ -123,7 +123,10 @@ def _format_targets() -> Iterator[Target]:
 
 
 def _read_format(reader: Any, data: bytes) -> None:
-    source = SourceFile(name="input", data=data)
+    for name, content in COMPANIONS.items():
+        if not (_folder() / name).exists():
+            _file(name, content)
+    source = SourceFile(name=str(_folder() / "input"), data=data)
     reader.recognises(source)
     if isinstance(reader, PlatformReader):
         with contextlib.suppress(WeftError):
@@ -512,6 +515,15 @@ _COMMANDS = tuple(
             "result": "",
         },
         {"command": "{p:raw} `a` ${b:-c} {p}", "p": "'\"$", "result": 0},
+        {"command": "echo {p} > o; echo {outputs} {nodes}", "p": "a b", "result": 3},
+        {
+            "command": "printf '%s' \"{p}\" '{first.result.r}' $(({nodes} + 1)) | awk '{{print $1}}' {inputs}",
+            "p": "x; y",
+            "result": "z",
+        },
+        {"command": "cat <<EOF\n{p} {machine.name}\nEOF\n", "p": 1, "result": "`id`"},
+        {"command": ["echo", "{p}", "{nodes}", "{first.result.r}"], "p": 2.5, "result": True},
+        {"command": "echo {p:raw} $(echo {first.exit_code}) # note", "p": "v", "result": 1},
     )
 )
 
@@ -524,7 +536,7 @@ def _render_command(data: bytes) -> None:
             "weft": 1, "name": "w", "params": {"p": given["p"]},
             "tasks": {
                 "first": {"command": "true"},
-                "second": {"command": given["command"], "after": "first", "outputs": {"out": {"file": "o"}}},
+                "second": {"command": given["command"], "after": "first", "outputs": ["o"]},
             },
         }  # fmt: skip
         result = {"exit_code": 0, "result": {"r": given["result"]}}

@@ -258,7 +258,12 @@ def find_nonce(database: Database, execution: int, attempt: int) -> str:
 
 def read_nonces(database: Database, execution: int) -> dict[int, str]:
     """Return the committed nonces of an execution by attempt."""
-    return {int(number): str(nonce) for number, nonce in database.rows(_NONCES, (execution,))}
+    found = database.rows(_NONCES, (execution,))
+    try:
+        return {decode_index(number): decode_text(nonce) for number, nonce in found}
+    except TypeError as error:
+        location = SourceLocation(file=str(database.path))
+        raise _located(damaged_journal("the nonces of attempts", error), location) from None
 
 
 def _gap(number: int, entry: JournalEntry) -> InvalidInput:
