@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import socket
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from architecture.package import environment
 from backends.local.runner_bench import Bench, is_running
 from isolation_tools import TOOLS, need_isolation
 from patience import PATIENCE_S
@@ -237,6 +239,25 @@ def test_sigterm_reaches_the_isolated_program(tmp_path: Path, tool: str) -> None
         assert bench.written("saved") == "saved"
     finally:
         bench.close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
+@pytest.mark.parametrize("tool", TOOLS)
+def test_mounts_inside_a_folder_cannot_be_written(place: Place, tool: str) -> None:
+    need_isolation(tool)
+    outer, inner = place.project / "outer", place.project / "inner"
+    (outer / "mounted").mkdir(parents=True)
+    inner.mkdir()
+    command = f"if (echo x > {outer}/mounted/new) 2>/dev/null; then exit 3; fi; ls {outer} > seen"
+    isolate = {"with": tool, "read": [str(outer)]}
+    tasks = {"a": {"command": command, "outputs": ["seen"], "isolate": isolate}}
+    (place.project / "flow.yaml").write_text(json.dumps({"weft": 1, "name": "mounts", "tasks": tasks}))
+    script = f"mount --bind {inner} {outer}/mounted && exec {sys.executable} -m weft run flow.yaml -q"
+    subprocess.run(
+        ["unshare", "--mount", "sh", "-c", script], cwd=place.project, env=environment(), check=True
+    )
+    assert place.made("seen") == "mounted\n"
+    assert not list(inner.iterdir())
 
 
 def test_option_isolates_all_tasks_that_do_not_state_it(place: Place) -> None:

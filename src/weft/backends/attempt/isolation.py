@@ -165,6 +165,12 @@ show() {{ make "$1" "$2"; lock "$1" "$2" ro 2>/dev/null || lock "$1" "$2" ro,nos
 lock() {{ mount --rbind -o "$3" "$1" "{root}$2"; }}
 empty() {{ mkdir -p "{root}$1"; mount -t tmpfs -o mode=1777 weft "{root}$1"; }}
 {lines}
+while read -r _ _ _ _ point _; do
+  case $point in
+  {kept}) ;;
+  {read}) mount -o remount,bind,ro "$point" 2>/dev/null || mount -o remount,bind,ro,nosuid,nodev "$point" ;;
+  esac
+done < /proc/self/mountinfo
 ip link set lo up 2>/dev/null || :
 cd {root}
 mkdir .host
@@ -177,9 +183,12 @@ PATH=$weft_path {setpriv} --no-new-privs --bounding-set=-all --inh-caps=-all -- 
 """
 """Script that mounts the files below ``/sys``, which it hides, and makes that the root directory.
 
-The shell remains process 1 of the namespace, which ignores SIGTERM; the program is its child.
+Mounts inside a directory that may be read are made read-only one by one. The shell remains process 1 of the
+namespace, which ignores SIGTERM; the program is its child.
 """
 _ROOT = "/sys"
+_WRITTEN = ("write", "proc", "dev")
+"""Kinds of mounts inside which other mounts stay as they are."""
 _PROGRAMS = "/usr/sbin:/usr/bin:/sbin:/bin"
 """Where programs for administrators are, which are not on the path of most users."""
 
@@ -190,10 +199,16 @@ def _find_program(name: str) -> str:
 
 
 def _start_unshare(mounts: Iterable[Mount], network: bool, workdir: str) -> list[str]:
+    mounts = list(mounts)
     lines = [line for mount in mounts for line in _script_lines(mount)]
+    kept = [shlex.quote(_ROOT + mount.path) for mount in mounts if mount.kind != "read"]
+    kept += [f"{shlex.quote(_ROOT + mount.path)}/*" for mount in mounts if mount.kind in _WRITTEN]
+    read = [f"{shlex.quote(_ROOT + mount.path)}/*" for mount in mounts if mount.kind == "read"]
     script = _SCRIPT.format(
         root=_ROOT,
         lines="\n".join(lines),
+        kept=" | ".join(kept),
+        read=" | ".join(read),
         workdir=shlex.quote(workdir),
         system=_PROGRAMS,
         setpriv=_find_program("setpriv"),
