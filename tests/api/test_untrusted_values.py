@@ -151,6 +151,30 @@ def test_pickle_of_an_isolated_task_is_not_read_by_another_task(marker: Path) ->
     assert counting(trust_pickle=True)(handle).result() == 1
 
 
+@pytest.mark.parametrize(
+    "record",
+    [
+        '{"module": "builtins", "name": "ExceptionGroup", "text": "x", "args": ["x", [1]]}',
+        '{"module": "builtins", "name": "SystemExit", "text": "x", "args": [0]}',
+        '{"module": "builtins", "name": "eval", "text": "x", "args": ["1"]}',
+        '{"module": "os", "name": "system", "text": "x", "args": ["touch marker"]}',
+        "[" * 100_000,
+        "not JSON",
+    ],
+)
+def test_forged_exception_raises_nothing_but_a_failure(marker: Path, record: str) -> None:
+    @task(retries=0)
+    def fail(record):
+        import sys
+
+        sys.stderr.write(f"weft-exception: {record}\n")
+        sys.exit(1)
+
+    with pytest.raises(TaskFailed):
+        fail(record).result()
+    assert not marker.exists()
+
+
 def test_isolated_function_of_a_module_needs_its_folder() -> None:
     need_isolation("bubblewrap")
     with pytest.raises(TaskFailed) as caught:

@@ -336,7 +336,7 @@ def _record(text: str) -> dict[str, Any] | None:
     lines = [line for line in text.splitlines() if line.startswith(EXCEPTION)]
     try:
         found = json.loads(lines[-1].removeprefix(EXCEPTION)) if lines else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) and {"module", "name", "text"} <= found.keys() else None
 
@@ -348,7 +348,7 @@ def _exception(record: dict[str, Any]) -> Exception | None:
         return None
     try:
         return kind(*record["args"])
-    except TypeError:
+    except (TypeError, ValueError):
         return None
 
 
