@@ -137,3 +137,32 @@ def test_failure_of_a_deferred_record_calls_its_callback(made: AttemptRecords, t
     made.write_pending()
     assert len(reported) == 1
     assert str(_records(tmp_path, 1)) in reported[0]
+
+
+def test_directory_that_exists_is_not_used_as_a_working_directory(
+    made: AttemptRecords, tmp_path: Path
+) -> None:
+    for attempt in (1, 2):  # the first takes the slow path, the second the fast one
+        workdir = _workdir(tmp_path, attempt)
+        workdir.mkdir(parents=True)
+        (workdir / "planted").write_text("by somebody else")
+        with pytest.raises(StagingProblem, match="cannot be created: File exists"):
+            made.make_workdir(str(workdir))
+        assert (workdir / "planted").exists()
+        made.make_workdir(str(_workdir(tmp_path, 9 + attempt)))
+
+
+def test_directory_that_an_earlier_engine_has_prepared_is_emptied(
+    made: AttemptRecords, tmp_path: Path
+) -> None:
+    for attempt in (1, 2):
+        workdir = _workdir(tmp_path, attempt)
+        (workdir / "folder").mkdir(parents=True)
+        (workdir / "folder" / "input").write_text("staged in part")
+        made.make_workdir(str(workdir), recovered=True)
+        assert list(workdir.iterdir()) == []
+
+
+def test_other_users_cannot_enter_the_directory_of_the_project(made: AttemptRecords, tmp_path: Path) -> None:
+    made.make_workdir(str(_workdir(tmp_path, 1)))
+    assert (tmp_path / "sandbox" / "project").stat().st_mode & 0o777 == 0o700
