@@ -44,7 +44,7 @@ from weft.backends.local.processes import (
     mark_prefix,
     marked_attempt,
     read_process,
-    read_variable,
+    read_variables,
     signal_exactly,
     signal_group,
 )
@@ -176,27 +176,38 @@ class RunnerScope:
         These are runners of this execution with another token, and programs of any execution whose attempt
         (execution, number, nonce) is not known.
         """
-        user = os.geteuid()
-        for process in list_processes():
-            if not _belongs_to(process.pid, user):
+        seal = _token_seal(token)
+        for pid in [int(name) for name in os.listdir("/proc") if name.isdecimal()]:  # noqa: PTH208
+            runner, mark = read_variables(pid, RUNNER_MARK, MARK)
+            if not (self._is_foreign_runner(runner, seal) or self._is_unknown_program(mark, is_known)):
                 continue
-            scope, _, seal = read_variable(process.pid, RUNNER_MARK).partition(".")
-            if scope == str(self) and seal != _token_seal(token):
+            process = read_process(pid)
+            if process is not None and _is_own(pid):
                 yield process
-            mark = read_variable(process.pid, MARK).split(".")
-            home, _, execution = mark[-1].partition("-")
-            if home == self.home and execution.isdecimal() and len(mark) == _MARK_PARTS:
-                attempt, nonce = mark[2:4]
-                if nonce and attempt.isdecimal() and not is_known(int(execution), int(attempt), nonce):
-                    yield process
+
+    def _is_foreign_runner(self, runner: str, own_seal: str) -> bool:
+        scope, _, seal = runner.partition(".")
+        return scope == str(self) and seal != own_seal
+
+    def _is_unknown_program(self, mark: str, is_known: Callable[[int, int, str], bool]) -> bool:
+        _, _, attempt, nonce, scope = mark.split(".") if mark.count(".") == _MARK_DOTS else ("",) * 5
+        home, _, execution = scope.partition("-")
+        return (
+            home == self.home
+            and bool(nonce)
+            and attempt.isdecimal()
+            and execution.isdecimal()
+            and not is_known(int(execution), int(attempt), nonce)
+        )
 
 
-_MARK_PARTS = 5
+_MARK_DOTS = 4
 
 
-def _belongs_to(pid: int, user: int) -> bool:
+def _is_own(pid: int) -> bool:
+    """Return whether a process belongs to the user of this one."""
     try:
-        return os.stat(f"/proc/{pid}").st_uid == user  # noqa: PTH116 -- for every process
+        return Path(f"/proc/{pid}").stat().st_uid == os.geteuid()
     except OSError:
         return False
 

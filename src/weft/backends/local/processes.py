@@ -116,18 +116,17 @@ def marked_attempt(pid: int, mark: str) -> int | None:
     limit = _read_field(f"/proc/{pid}/limits", b"Max file locks")
     if limit.isdigit() and int(limit) >> _ATTEMPT_BITS == _limit_mark(mark, 0) >> _ATTEMPT_BITS:
         return int(limit) & _ATTEMPT_MASK
-    if not (found := read_variable(pid, MARK)).startswith(mark):
+    if not (found := read_variables(pid, MARK)[0]).startswith(mark):
         return None
     number = found.removeprefix(mark).partition(".")[0]
     return int(number) if number.isdecimal() else None
 
 
-def read_variable(pid: int, name: str) -> str:
-    """Return the value of a variable in the environment in which a process was started; "" if unset."""
-    for variable in _read(f"/proc/{pid}/environ").split(b"\0"):
-        if variable.startswith(f"{name}=".encode()):
-            return variable.partition(b"=")[2].decode(errors="replace")
-    return ""
+def read_variables(pid: int, *names: str) -> list[str]:
+    """Return the values of variables in the environment in which a process was started; "" if unset."""
+    text = b"\0" + _read(f"/proc/{pid}/environ")
+    values = (text.partition(f"\0{name}=".encode())[2].partition(b"\0")[0] for name in names)
+    return [value.decode(errors="replace") for value in values]
 
 
 def _limit_mark(mark: str, attempt: int) -> int:
