@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 
 from cli.projects import Project
+from weft.backends.attempt import backend
+from weft.backends.attempt.attempt import AttemptRecords
+from weft.backends.layout import ProjectLayout
 
 # The program finds files that another attempt has left in its directory.
 WORKFLOW = """\
@@ -100,3 +103,17 @@ def test_paths_carry_project_and_attempt_and_others_cannot_enter(project: Projec
     records = [path.name for path in (one.folder / ".weft/attempts/1").iterdir()]
     assert place.name in records
     assert one.weft("logs", "find", "--project", str(one.folder)).code == 0
+
+
+def test_sandboxes_without_identities_are_noticed(
+    project: Project, sandbox: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With numbers alone, as weft once named directories, the second project finds files of the first."""
+    monkeypatch.setattr(ProjectLayout, "own_sandbox", lambda self, machine, _: self.sandbox(machine))
+    monkeypatch.setattr(backend, "attempt_folder", lambda attempt, _: str(attempt))
+    monkeypatch.setattr(
+        AttemptRecords, "make_workdir", lambda _, path, **__: Path(path).mkdir(parents=True, exist_ok=True)
+    )
+    for name in ("one", "two"):
+        run(make_project(project, name, sandbox))
+    assert (sandbox / "1" / "0" / "found").read_text() == "found\nkept\nleft\n"

@@ -17,6 +17,7 @@ import pytest
 
 from backend_project import BackendProject
 from backends.local.runner_bench import is_running, wait_until
+from weft.backends.attempt.attempt import AttemptRecords
 from weft.backends.local.link import RunnerLink, RunnerUnresponsive
 from weft.backends.local.records import SealedRecords
 from weft.engine import messages as cm
@@ -192,3 +193,20 @@ def test_runner_of_another_version_is_replaced(project: BackendProject, tmp_path
     assert project.end().exit_code == 3
     assert not is_running(before)
     older.close()
+
+
+def test_attempts_without_a_nonce_are_noticed(
+    project: BackendProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With numbers alone, as weft once identified attempts, the old record answers for another task."""
+    monkeypatch.setattr(os, "urandom", lambda _: b"")
+    monkeypatch.setattr(RunnerLink, "_discard_unknown", lambda _, here, *__: here)
+    monkeypatch.setattr(
+        AttemptRecords, "make_workdir", lambda _, path, **__: Path(path).mkdir(parents=True, exist_ok=True)
+    )
+    project.start(0, "quick")
+    project.wait_for_file(0, "out")
+    project.lose_journal()
+    project.start(0, "failing")
+    assert project.nonces == {0: ""}
+    assert project.end().exit_code == 0, "the task has not run"
