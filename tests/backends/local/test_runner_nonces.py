@@ -6,7 +6,8 @@ import os
 import signal
 from typing import Any
 
-from backends.local.runner_bench import Bench, is_running, wait_until
+from backends.local.runner_bench import TOKEN, Bench, is_running, wait_until
+from weft.backends.local.records import RecordLog, SealedRecords, encode_record
 
 OLD, NEW = "0123456789abcdef" * 2, "fedcba9876543210" * 2
 
@@ -120,3 +121,15 @@ def test_records_of_a_dead_runner_are_matched_by_nonce(bench: Bench) -> None:
 def test_nonce_that_is_no_word_is_refused(bench: Bench) -> None:
     bench.sh(1, "exit 2", nonce='a","attempt":7,"x":"')
     assert "nonce" in bench.wait_for("problem", 1)["text"]
+
+
+def test_records_of_an_older_version_belong_to_attempts_without_a_nonce(bench: Bench) -> None:
+    bench.link.kill()
+    records = SealedRecords(str(bench.directory), TOKEN)
+    ends = RecordLog(records, "ends")
+    for attempt in (7, 8):
+        ends.add(encode_record({"is": "ended", "attempt": attempt, "code": 2}))
+    records.close()
+    here = reconnect(bench, known={7: ""})
+    assert [(each["attempt"], each["code"]) for each in here["ended"]] == [(7, 2)]
+    assert set(bench.records("ends")) == {7}

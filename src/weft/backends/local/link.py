@@ -375,11 +375,9 @@ class RunnerLink:
 
     def _discard_unknown(self, here: _Message, known: Mapping[int, str], end_s: float) -> _Message:
         """Let the runner discard all attempts except ``known``; return its ``here`` message without them."""
-        waiting = {
-            (each["attempt"], each["nonce"])
-            for each in (*here["running"], *here["ended"])
-            if known.get(each["attempt"]) != each["nonce"]
-        }
+        # Records of an older version of weft have no nonce.
+        found = {(each["attempt"], each.get("nonce", "")) for each in (*here["running"], *here["ended"])}
+        waiting = {(attempt, nonce) for attempt, nonce in found if known.get(attempt) != nonce}
         if waiting:
             self.send({"do": "discard", "attempts": sorted(waiting)})
         while waiting:
@@ -387,7 +385,7 @@ class RunnerLink:
             if time.monotonic() > end_s:
                 self.disconnect()
                 raise RunnerUnresponsive(f"the runner in {self.directory} does not end unknown programs")
-            select.select([self], [], [], 0.1)
+            time.sleep(0.002)
             try:
                 messages = self.receive()
             except RunnerGone as error:
