@@ -117,25 +117,21 @@ def lost_programs_end_first(history: History) -> Iterator[str]:
 
 
 def completions_have_evidence(history: History) -> Iterator[str]:
-    """An attempt claimed as ended by itself has a program that ended with this code, of the same task."""
+    """The last program of an attempt claimed as ended by itself has ended with this code, for the same task."""
     names = {(each.execution, each.attempt): each for each in history.claims.products}
     for attempt in history.claims.attempts.values():
         end = attempt.completed
         if end is None or end.taken_over is not None:
             continue
-        ended = [
-            run for run in history.runs_of(attempt) if run.ended is not None and run.code == end.exit_code
-        ]
-        if not ended and end.exit_code and history.evidence.faults & _ALLOWED["error"]:
-            continue  # the interpreter could not read the program
-        if not ended:
-            yield f"{attempt.label} is claimed as ended with {end.exit_code}; no program did"
+        run = next(iter(history.runs_of(attempt)[-1:]), None)
+        if run is None or run.ended is None or run.code != end.exit_code:
+            # The interpreter may not be able to read the program.
+            if not end.exit_code or not history.evidence.faults & _ALLOWED["error"]:
+                yield f"{attempt.label} is claimed as ended with {end.exit_code}; no program did"
             continue
         product = names.get((attempt.execution, attempt.number))
-        if product is not None and all(
-            (run.task, run.iteration) != (product.name, product.iteration) for run in ended
-        ):
-            yield f"{attempt.label} is claimed for {product.name}; its program was {ended[-1].key}"
+        if product is not None and (run.task, run.iteration) != (product.name, product.iteration):
+            yield f"{attempt.label} is claimed for {product.name}; its program was {run.key}"
 
 
 def attempts_end_once(history: History) -> Iterator[str]:
@@ -240,10 +236,10 @@ def products_have_the_witnessed_content(history: History) -> Iterator[str]:
 
 
 def _sources(history: History, attempt: ClaimedAttempt, product: ClaimedProduct) -> list[ProgramRun]:
-    """Return the programs that can have made a product: those of its attempt, or of its task if it is reused."""
+    """Return the programs that can have made a product: the last of its attempt, or all of its task if it is reused."""
     end = attempt.completed
     if end is None or end.taken_over is None:
-        return history.runs_of(attempt)
+        return history.runs_of(attempt)[-1:]
     key = product.name, product.iteration
     return [run for run in history.evidence.runs if (run.task, run.iteration) == key]
 

@@ -8,12 +8,12 @@ written in two halves, so that a reader of an incomplete file gets a different r
 
 Kinds: ``plain``; ``stubborn`` ignores SIGTERM; ``mule`` does too, with a child that keeps the lock, and never
 ends at its first start; ``steps`` writes a restart file; ``lines`` writes names for a sweep; ``halve`` halves
-the number in its input; ``below`` exits with 0 if the number is below 1, else with 1; ``silent`` writes nothing
-if its input is "silence". With CHAOS_JITTER set,
+the number in its input; ``below`` exits with 0 if the number is below 1, else with 1; ``quiet`` has no
+output; ``gate`` has none either, and ends when the file ``open`` exists in CHAOS_DIRECTORY; ``silent`` writes nothing if its input is "silence". With CHAOS_JITTER set,
 the time is multiplied by a random factor between 0 and 2, so that attempts end in a different order each time.
 """
 
-# ruff: noqa: PTH104, PTH109, PTH123
+# ruff: noqa: PTH104, PTH109, PTH110, PTH123
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def takes_lock(path: str) -> bool:
 
 def writes(kind: str, texts: list[str]) -> bool:
     """Return whether a program that succeeds has an output."""
-    return kind != "below" and (kind != "silent" or texts != ["silence\n"])
+    return kind not in ("below", "quiet", "gate") and (kind != "silent" or texts != ["silence\n"])
 
 
 def is_first(mark: str) -> bool:
@@ -136,6 +136,8 @@ def work(kind: str, name: str, output: str, seconds: float, texts: list[str]) ->
         time.sleep(seconds / _STEPS)
         if kind == "steps":
             keep(step + 1)
+    while kind == "gate" and not os.path.exists(f"{os.environ['CHAOS_DIRECTORY']}/open"):
+        time.sleep(0.01)
     if writes(kind, texts):
         write(output, made(kind, name, texts))
     return 0

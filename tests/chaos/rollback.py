@@ -38,24 +38,36 @@ def lose_tail(scene: Scene, rnd: random.Random, *, whole: bool) -> bool:
 
     ``whole``: the other files of ``.weft`` are restored too.
     """
-    state, copy = scene.project / ".weft", scene.notes.parent / "copy"
     if not _dies(scene, f"committed:{rnd.randint(2, 6)}"):
         return False
-    shutil.rmtree(copy, ignore_errors=True)
-    copy.mkdir()
-    for name in [path.name for path in state.iterdir()] if whole else _DATABASE:
-        _copy(state / name, copy / name)
+    copy_database(scene, whole=whole)
     if not _dies(scene, f"committed:{rnd.randint(2, 9)}"):
         return False
     time.sleep(0.1 + 0.2 * rnd.random())  # the runners process the orders of the dead engine
     add_loss(scene.notes, "restored")
+    restore_database(scene)
+    return True
+
+
+def copy_database(scene: Scene, *, whole: bool = False) -> None:
+    """Copy the database of a scene without engine; ``whole``: with all other files of ``.weft``."""
+    state, copy = scene.project / ".weft", scene.notes.parent / "copy"
+    shutil.rmtree(copy, ignore_errors=True)
+    copy.mkdir()
+    for name in [path.name for path in state.iterdir()] if whole else _DATABASE:
+        _copy(state / name, copy / name)
+
+
+def restore_database(scene: Scene) -> None:
+    """Replace the database, and what else was copied, by the copy."""
+    state, copy = scene.project / ".weft", scene.notes.parent / "copy"
     for name in _DATABASE:
         (state / name).unlink(missing_ok=True)
     for path in copy.iterdir():
         if path.name not in ("runners", "sandbox", "lock"):  # sockets and directories of running programs
-            shutil.rmtree(state / path.name) if path.is_dir() else None
+            if path.is_dir():
+                shutil.rmtree(state / path.name)
             _copy(path, state / path.name)
-    return True
 
 
 def _dies(scene: Scene, failpoint: str) -> bool:

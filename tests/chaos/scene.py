@@ -94,6 +94,15 @@ tasks:
     outputs: ["part.{{chunk}}"]
   sum: {{after: part, command: "{_RUN} plain sum sum.txt 0.05 {{inputs}}", inputs: ["part.*"], outputs: [sum.txt]}}
 """,
+    "pairs": f"""weft: 1
+name: pairs
+{_FORGIVING}
+tasks:
+  a: {{command: "{_RUN} gate a - 0 seed.txt", inputs: [seed.txt]}}
+  b: {{command: "{_RUN} quiet b - 0 seed.txt", inputs: [seed.txt]}}
+  after-a: {{after: a, command: "{_RUN} quiet after-a - 0 seed.txt", inputs: [seed.txt]}}
+  after-b: {{after: b, command: "{_RUN} quiet after-b - 0 seed.txt", inputs: [seed.txt]}}
+""",
     "silent": f"""weft: 1
 name: silent
 tasks:
