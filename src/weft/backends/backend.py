@@ -84,6 +84,8 @@ class ProjectContext(BackendContext):
     "" for an attempt that an older version of weft assigned."""
     is_known: Callable[[int, int, str], bool]
     """Returns whether the journal of an execution has an attempt with a number and a nonce."""
+    check_claim: Callable[[], None] = lambda: None
+    """Raises Locked if another engine has taken over the project."""
     workflow_folder: Callable[[int], str]
     """Returns the folder of a run's workflow file, the base of relative paths in it."""
     products: ProductStore

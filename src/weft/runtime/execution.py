@@ -511,6 +511,7 @@ class Execution:
                 execution=self.number,
                 attempt_nonce=self.attempt_nonce,
                 is_known=self._store.is_known,
+                check_claim=self._database.check_claim,
                 machines=tuple(platform.machines),
                 instance=self.engine.instance,
                 compiled_workflow=lambda run: self.engine.state.runs[run].compiled,

@@ -22,6 +22,7 @@ from weft.backends.local.link import RunnerLink, RunnerUnresponsive
 from weft.backends.local.records import SealedRecords
 from weft.engine import messages as cm
 from weft.engine import messages as ev
+from weft.errors import Locked
 
 TASKS = {
     "quick": {"command": "echo quick > out", "outputs": ["out"]},
@@ -210,3 +211,22 @@ def test_attempts_without_a_nonce_are_noticed(
     project.start(0, "failing")
     assert project.nonces == {0: ""}
     assert project.end().exit_code == 0, "the task has not run"
+
+
+def test_engine_that_was_replaced_does_not_connect_again(project: BackendProject) -> None:
+    """Regression: it had discarded the programs of the engine that had taken over the project."""
+    program = started(project, 0, "endless")
+    transport = project.backend._transport
+
+    def refuse() -> None:
+        raise Locked("another engine has taken over this project")
+
+    transport._context = replace(transport._context, check_claim=refuse)
+    folder = project.layout.runner(1, project.platform.machines[0])
+    other = RunnerLink(folder, "secret", environment={})
+    assert [each["attempt"] for each in other.connect()["running"]] == [0]
+    with pytest.raises(Locked):
+        project.poll_for(30.0)
+    assert is_running(program)
+    assert other.connected
+    other.close()

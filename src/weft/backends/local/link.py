@@ -715,6 +715,8 @@ class RunnerPool:
         Orphans of a dead runner are killed and reported as lost; an unresponsive runner is killed. Raises
         RunnerFailed.
         """
+        # The runner may serve the engine that has taken over; its programs would be discarded as unknown.
+        self._context.check_claim()
         self._end_unknown()
         link = self._link(machine)
         self._unregister(machine)
