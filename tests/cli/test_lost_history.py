@@ -168,18 +168,18 @@ def test_copy_of_a_running_project_does_not_end_its_programs(
     """The copy has the same identity and lacks the last attempt, but its programs are in another directory."""
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     lost = LostHistory(project, elsewhere / "box")
-    engine = lost.begin("first")
-    (old,) = lost.programs("first")
-    copy = elsewhere / "copy"
-    shutil.copytree(
-        lost.folder, copy, ignore=shutil.ignore_patterns("socket", "lock", "ran-*", "weft.db-shm")
-    )
-    with sqlite3.connect(copy / ".weft/weft.db") as database:
-        for table in ("attempt", "entry", "execution", "kept", "run"):
-            database.execute(f"DELETE FROM {table}")
-    database.close()
-    (copy / "w.yaml").write_text("weft: 1\nname: w\ntasks: {w: {command: echo ok > ok, outputs: [ok]}}\n")
     try:
+        engine = lost.begin("first")
+        (old,) = lost.programs("first")
+        copy = elsewhere / "copy"
+        shutil.copytree(
+            lost.folder, copy, ignore=shutil.ignore_patterns("socket", "lock", "ran-*", "weft.db-shm")
+        )
+        with sqlite3.connect(copy / ".weft/weft.db") as database:
+            for table in ("attempt", "entry", "execution", "kept", "run"):
+                database.execute(f"DELETE FROM {table}")
+        database.close()
+        (copy / "w.yaml").write_text("weft: 1\nname: w\ntasks: {w: {command: echo ok > ok, outputs: [ok]}}\n")
         done = project.weft("run", str(copy / "w.yaml"), "--on", "only.yaml", "--project", str(copy))
         assert done.code == 0, done
         assert read_process(old) is not None
