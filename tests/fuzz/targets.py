@@ -21,9 +21,13 @@ from typing import Any, NamedTuple
 
 from architecture.package import ROOT
 from registries.test_formats import COMPANIONS, SAMPLES
+from weft.api.functions.values import UnsupportedValue, decode_value, encode_value
 from weft.api.journal import explain_task, explanation_lines, replay_journal
+from weft.api.pareto import front_path, load_front, save_front
+from weft.backends.attempt.checkpoints import find_maker, list_checkpoint, restore_checkpoint
 from weft.backends.attempt.command import render_job
 from weft.backends.attempt.task_files import parse_demand, parse_progress, read_result
+from weft.backends.local.link import read_message
 from weft.backends.local.processes import StartOrder
 from weft.backends.local.records import RecordLog, SealedRecords, encode_record
 from weft.backends.local.runner_loop import EngineSocket
@@ -91,6 +95,10 @@ def _targets() -> Iterator[Target]:
     )
     yield Target("runner-records", _read_runner_records, _RECORDS)
     yield Target("socket", _read_socket, _MESSAGES)
+    yield Target("runner-messages", _read_runner_messages, _REPORTS)
+    yield Target("checkpoint", _read_checkpoint, _POINTERS)
+    yield Target("front", _read_front, _front_seeds())
+    yield Target("python-value", _read_python_value, _value_seeds())
     yield Target("command", _render_command, _COMMANDS)
     yield Target(
         "options",
@@ -497,6 +505,85 @@ def _receive_all(runner: EngineSocket) -> Iterator[dict[str, Any]]:
     while ready := runner.poll.poll(0):
         for number, _ in ready:
             yield from runner.receive(number)
+
+
+_REPORTS = tuple(
+    json.dumps(message).encode()
+    for message in (
+        {
+            "is": "here", "protocol": 2, "pid": 7, "problem": "", "ended": [{"attempt": 1, "nonce": "a", "code": 0}],
+            "running": [{"attempt": 2, "nonce": "b", "pid": 8, "at": 1.0}], "starts": [{"attempt": 2, "nonce": "b"}],
+        },
+        {"is": "ended", "attempt": 3, "nonce": "c", "code": 1, "signal": None, "cause": "", "text": ""},
+        {"is": "problem", "attempt": None, "text": "x"},
+    )
+)  # fmt: skip
+
+
+def _read_runner_messages(data: bytes) -> None:
+    for line in data.split(b"\n"):
+        with contextlib.suppress(ValueError, RecursionError):  # the engine takes the runner for gone
+            message = read_message(line)
+            assert isinstance(message["is"], str)
+
+
+_POINTERS = (
+    json.dumps(
+        {
+            "directory": "3", "attempt": 4, "nonce": "d",
+            "files": [{"name": "a", "size_bytes": 3, "digest": "ff", "modified_ns": 5}],
+        }
+    ).encode(),
+)  # fmt: skip
+
+
+def _read_checkpoint(data: bytes) -> None:
+    kept, workdir = _folder() / "kept", _folder() / "restored"
+    for folder in (kept, workdir):
+        folder.mkdir(exist_ok=True)
+    (kept / "current").write_bytes(data)
+    find_maker(kept)
+    list_checkpoint(kept)
+    with contextlib.suppress(WeftError):
+        restore_checkpoint(kept, workdir)
+
+
+@cache
+def _front_workflow() -> Workflow:
+    return _read_workflow(
+        b"weft: 1\nname: f\ntasks:\n  a: {work: 5}\n  b: {work: 3, after: a}\n  c: {work: 2}\n"
+    )
+
+
+def _front_seeds() -> tuple[bytes, ...]:
+    import weft
+
+    front = weft.pareto(_front_workflow(), on=_platform(), plan_steps=20)
+    return (save_front(front, _folder() / "fronts").read_bytes(),)
+
+
+def _read_front(data: bytes) -> None:
+    folder = _folder() / "fronts"
+    folder.mkdir(exist_ok=True)
+    front_path(_front_workflow(), _platform(), folder).write_bytes(data)
+    load_front(_front_workflow(), on=_platform(), folder=folder)
+
+
+def _value_seeds() -> tuple[bytes, ...]:
+    import numpy as np
+
+    values = (
+        [1, 2.5, "a", None, {"k": [True]}],
+        (1, 2, {3}),
+        np.arange(4.0),
+        {"a": np.ones((2, 2)), "b": b"x"},
+    )
+    return tuple(encode_value(value) for value in values)
+
+
+def _read_python_value(data: bytes) -> None:
+    with contextlib.suppress(UnsupportedValue):  # pickles are refused: they are code
+        decode_value(data, lambda _: None)
 
 
 # Commands and options.

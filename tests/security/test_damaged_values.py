@@ -15,8 +15,13 @@ import pytest
 
 from architecture.package import environment
 from cli.shell import weft
+from weft.api.pareto import front_path, load_front
+from weft.backends.attempt.checkpoints import list_checkpoint
+from weft.backends.attempt.safe_paths import StagingProblem
+from weft.backends.local.link import read_message
 from weft.backends.local.records import RecordLog, SealedRecords
 from weft.engine.stored_fields import decode_number
+from weft.formats.files import load_platform, load_workflow
 from weft.runtime.lock import LockOwner
 
 READING = (("ls",), ("status",), ("report",), ("explain", "a"), ("logs", "a"), ("clean", "--dry-run"))
@@ -146,3 +151,37 @@ def test_every_command_that_shows_a_log_reads_only_its_end(tmp_path: Path) -> No
         )  # fmt: skip
         assert done.returncode in (0, 1), (words, done.stderr[-500:])
         assert b"MemoryError" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"x", b"[]", b"{}", b"[" * 100_000, b'{"is": 3}', b'{"is": "ended"}', b'{"is": "ended", "attempt": "1"}',
+     b'{"is": "here", "pid": null}', b'{"is": "here", "pid": 1, "running": {}}', b'{"is": "here", "pid": 1, "ended": [1]}',
+     b'{"is": "ended", "attempt": 1, "nonce": 5}', b"\xff"],
+)  # fmt: skip
+def test_lines_that_no_runner_sends_are_refused(line: bytes) -> None:
+    with pytest.raises((ValueError, RecursionError)):
+        read_message(line)
+
+
+def test_messages_of_a_runner_are_read() -> None:
+    assert read_message(b'{"is": "ended", "attempt": 1, "nonce": "a"}')["attempt"] == 1
+    assert read_message(b'{"is": "problem", "attempt": null, "text": "x"}')["text"] == "x"
+
+
+@pytest.mark.parametrize(
+    "content", [b"[]", b"[" * 100_000, b'{"directory": "1", "files": [{"name": 3}]}', b'{"attempt": 1e999}']
+)
+def test_pointers_of_checkpoints_that_weft_did_not_write_are_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "current").write_bytes(content)
+    with pytest.raises(StagingProblem, match="not written by weft"):
+        list_checkpoint(tmp_path)
+
+
+def test_a_stored_front_that_is_damaged_is_ignored(tmp_path: Path) -> None:
+    (tmp_path / "w.yaml").write_text("weft: 1\nname: w\ntasks: {a: {work: 3}}\n")
+    workflow = load_workflow(tmp_path / "w.yaml")
+    platform = load_platform("identical:2")
+    for content in (b"[" * 100_000, b'{"weft-front": 1, "deadline_s": 1e999}', b"3"):
+        front_path(workflow, platform, tmp_path).write_bytes(content)
+        assert load_front(workflow, on=platform, folder=tmp_path) is None

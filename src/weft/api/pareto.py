@@ -20,6 +20,7 @@ import numpy as np
 
 from weft.api.plan import PlannedWorkflow, measure_plan, open_pool
 from weft.api.request import Request, load_request
+from weft.engine.stored_fields import DAMAGE
 from weft.errors import InvalidInput, WeftError
 from weft.instance.instance import Instance
 from weft.planners.decoding import Genome
@@ -437,11 +438,11 @@ def load_front(
     try:
         path = front_path(instance.graph.workflow, instance.platform, folder)
         known = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     try:
         front = _read_front(known, instance)
-    except (WeftError, LookupError, TypeError, ValueError):
+    except (WeftError, *DAMAGE):
         return None  # damaged or from another version: search again
     front.verify()
     return front

@@ -32,6 +32,7 @@ from weft.backends.attempt.safe_paths import (
 from weft.backends.attempt.staging import atomic_file, clone_or_copy, file_record, is_intact
 from weft.backends.attempt.trees import match_names, remove_tree
 from weft.backends.backend import FileRecord
+from weft.engine.stored_fields import DAMAGE, decode_record, decode_text
 from weft.private_files import FILE_MODE, make_folder
 
 _POINTER = "current"
@@ -146,12 +147,13 @@ def _read_pointer(kept: Path) -> tuple[str, CheckpointMaker, tuple[FileRecord, .
             record = json.loads(os.pread(fd, _LONGEST_POINTER_BYTES, 0))
         # An older version of weft wrote no attempt.
         maker = int(record.get("attempt", -1)), str(record.get("nonce", ""))
-        return str(record["directory"]), maker, tuple(FileRecord(**file) for file in record["files"])
+        files = tuple(decode_record(FileRecord, file) for file in record["files"])
+        return decode_text(record["directory"]), maker, files
     except StagingProblem as problem:
         if problem.number == errno.ENOENT:
             return "", NO_MAKER, ()
         raise
-    except (ValueError, KeyError, TypeError) as error:
+    except DAMAGE as error:
         why = "its content was not written by weft"
         raise StagingProblem("cannot be read", str(kept / _POINTER), why) from error
 

@@ -49,7 +49,7 @@ from weft.backends.local.processes import (
     signal_group,
 )
 from weft.backends.local.records import Record, RecordLog, SealedRecords, encode_record
-from weft.errors import WeftError
+from weft.errors import WeftError, shorten
 from weft.private_files import FOLDER_MODE, make_folder
 from weft.records import dataclass
 
@@ -255,6 +255,30 @@ class RunnerUnresponsive(WeftError):
 
 class RunnerFailed(WeftError):
     """A runner could not be started, or the orphans of a dead one could not be killed."""
+
+
+_ABOUT_ATTEMPTS = ("ended", "started", "stopped", "continued", "signalled", "discarded")
+
+
+def read_message(line: bytes) -> _Message:
+    """Return the message in a line of a runner; raise ValueError if a runner does not send such a line."""
+    message = _decode(line.decode())
+    if not isinstance(message, dict) or not isinstance(message.get("is"), str):
+        raise ValueError("it is not an object with the key 'is'")
+    records = [message] if message["is"] in _ABOUT_ATTEMPTS else []
+    if message["is"] == "here":
+        if not isinstance(message.get("pid"), int):
+            raise ValueError("it contains no process number")
+        for key in ("running", "ended", "starts"):
+            if not isinstance(found := message.get(key, []), list):
+                raise ValueError(f"{key!r} is not a list")
+            records += found
+    for record in records:
+        if not isinstance(record, dict) or not isinstance(record.get("attempt"), int):
+            raise ValueError("a record contains no attempt number")
+        if not isinstance(record.get("nonce", ""), str):
+            raise ValueError("a nonce is not a text")
+    return message
 
 
 class RunnerLink:
@@ -503,7 +527,12 @@ class RunnerLink:
             raise RunnerGone(f"the runner in {self.directory} has exited, or serves another engine")
         if lines:
             self._received_at_s = time.monotonic()
-        return [_decode(line.decode()) for line in lines]
+        try:
+            return [read_message(line) for line in lines]
+        except (ValueError, RecursionError) as error:
+            self.disconnect()
+            what = f"the runner in {self.directory} sent a line that is not a message: {shorten(str(error))}"
+            raise RunnerGone(what) from None
 
     def end(self) -> None:
         """Request the runner to exit when no task runs; a stopped runner gets SIGCONT."""
