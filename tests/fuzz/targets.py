@@ -51,9 +51,11 @@ from weft.repository.journal_store import read_journal_file
 from weft.runtime.lock import LockOwner
 from weft.units import format_seconds, parse_bytes, parse_rate, parse_seconds
 from weft.workflow.checks import check
+from weft.workflow.quantity import list_points
 from weft.workflow.unfold import try_unfold
-from weft.workflow.workflow import Workflow
+from weft.workflow.workflow import Workflow, evaluate_params
 
+_MOST_POINTS = 10_000
 _MOST_TASKS = 300
 """Larger graphs are read, but not planned or simulated: the time per case is limited."""
 
@@ -66,9 +68,10 @@ class Target(NamedTuple):
     seeds: tuple[bytes, ...]
 
 
-def all_targets() -> list[Target]:
+@cache
+def all_targets() -> tuple[Target, ...]:
     """Return the targets of all readers; the names of the formats start with ``format-``."""
-    return [*_format_targets(), *_targets()]
+    return (*_format_targets(), *_targets())
 
 
 def _targets() -> Iterator[Target]:
@@ -140,6 +143,7 @@ def _read_format(reader: Any, data: bytes) -> None:
         with contextlib.suppress(WeftError):
             reader.read_platform(source)
     workflow = reader.read(source)
+    _refuse_large(workflow)
     check(workflow)
     try_unfold(workflow)
     if reader.writes:
@@ -155,8 +159,17 @@ def _write_format(writer: Any, data: bytes) -> None:
 
 def _read_workflow(data: bytes) -> Workflow:
     workflow = WeftYaml().read(SourceFile(name="input", data=data))
+    _refuse_large(workflow)
     check(workflow)
     return workflow
+
+
+def _refuse_large(workflow: Workflow) -> None:
+    """Raise InvalidInput for a sweep of many points: to unfold a million takes longer than a case may."""
+    params, _ = evaluate_params(workflow.params)
+    for task in workflow.tasks:
+        if task.sweep is not None and len(list_points(task.sweep, params)) > _MOST_POINTS:
+            raise InvalidInput("too many points for this target")
 
 
 def _read_platform(data: bytes) -> None:

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.expressions import parse
+from weft.workflow import subtasks
 from weft.workflow.quantity import MAX_POINTS, Range, Sweep, growth_file, is_growing, list_points
 from workflow.workflow_texts import edges, graph_of, messages_of
 
@@ -152,3 +153,11 @@ def test_the_order_of_points_equals_row_major_order():
     grid = np.stack(np.meshgrid([1, 2], [3, 4, 5], [6, 7], indexing="ij"), axis=-1).reshape(-1, 3)
     assert [list(point) for point in list_points(sweep, {})] == grid.tolist()
     assert MAX_POINTS == 1_000_000
+
+
+def test_sweeps_with_too_many_points_together_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every sweep was allowed alone; a thousand of them exhausted the memory."""
+    monkeypatch.setattr(subtasks, "_MAX_SUBTASKS", 35)
+    tasks = "\n".join(f"  t{number}: {{sweep: {{i: 1..10}}, work: 1}}" for number in range(50))
+    (message,) = messages_of(f"name: w\ntasks:\n{tasks}\n")
+    assert message == "40 subtasks with those of the tasks before it"

@@ -30,6 +30,7 @@ _Points = list[tuple[Value, ...]]
 
 _NO_POINT: tuple[Value, ...] = ()
 _ONE_NODE: tuple[int, ...] = (1,)
+_MAX_SUBTASKS = 3_000_000
 _MAX_NODES = 10_000_000
 _FEW = 32
 """Minimum number of points from which a formula is evaluated over arrays, not point by point."""
@@ -44,6 +45,8 @@ class SubtaskTable:
         self.problems: list[Problem] = []
         self.failed: set[int] = set()
         """Tasks whose sweep could not be evaluated."""
+        self.is_full = False
+        """Whether the sweeps together have too many points; further sweeps are not expanded."""
         self.first: list[int] = []
         """Per task: its first row; the last entry is the number of rows."""
         self.names: list[str] = []
@@ -135,8 +138,16 @@ _SINGLE: _Points = [_NO_POINT]
 
 def _points(rows: SubtaskTable, index: int, task: Task) -> _Points:
     assert task.sweep is not None
+    if rows.is_full:
+        rows.failed.add(index)
+        return []
     try:
-        return list_points(task.sweep, rows.params)
+        points = list_points(task.sweep, rows.params)
+        if len(rows.names) + len(points) > _MAX_SUBTASKS:
+            rows.is_full = True
+            what = f"{len(rows.names) + len(points):,} subtasks with those of the tasks before it"
+            raise InvalidInput(what, rule=f"a workflow has at most {_MAX_SUBTASKS:,} subtasks")
+        return points
     except InvalidInput as error:
         path: DocumentPath = ("tasks", task.name, "sweep")
         rows.problems += [replace(problem, path=(*path, *problem.path)) for problem in error.problems]

@@ -180,6 +180,8 @@ def try_unfold(workflow: Workflow, *, strictly: bool = False) -> tuple[TaskGraph
     if problems:
         return None, problems
     rows = expand_tasks(workflow.tasks, params)
+    if rows.is_full:
+        return None, rows.problems
     edges = EdgeList()
     connect_tasks(rows, workflow.loops, edges)
     files = FileDependencies(rows, edges)

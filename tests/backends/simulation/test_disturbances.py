@@ -7,15 +7,18 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import weft
 from weft.backends.simulation.disturbances import Disturbance, DisturbanceKind, generate_disturbances
 from weft.backends.simulation.scenario import CompetingLoad, Failure, Perturbation, Scenario, Silence, Span
 from weft.backends.simulation.state import HostSpeed
+from weft.errors import InvalidInput
 from weft.platform.short_forms import parse_short_form
 
 MACHINES = parse_short_form("identical:20").machines
@@ -213,3 +216,13 @@ def test_disturbances_are_ordered_and_end_after_they_begin(scenario, seed):
             case DisturbanceKind.UNLOADED:
                 speed.unload(int(item.value), item.at_s)
         assert 0 < speed.share <= 1
+
+
+def test_simulations_in_which_nothing_can_end_are_refused(tmp_path: Path) -> None:
+    """Slowdowns that overlap left a machine a share of 1e-14 of its speed: the simulation did not end."""
+    (tmp_path / "w.yaml").write_text("weft: 1\nname: w\ntasks: {a: {work: 100, command: 'true'}}\n")
+    (tmp_path / "s.yaml").write_text(
+        "weft: 1\nperturbations: [{machines: '*', every: 5s, slowdown: 8, lasting: 200s}]\n"
+    )
+    with pytest.raises(InvalidInput, match="no task made progress"):
+        weft.simulate(tmp_path / "w.yaml", on="identical:1", scenario=tmp_path / "s.yaml")

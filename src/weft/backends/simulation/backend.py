@@ -20,8 +20,11 @@ from weft.backends.simulation.transfers import DataStaging
 from weft.engine import messages as cm
 from weft.engine import messages as ev
 from weft.engine.states import Cause
+from weft.errors import InvalidInput
 from weft.platform.machine import Machine
 
+_MAX_DISTURBANCES = 100_000
+"""Number of disturbances without an event of a task after which a simulation would not end."""
 _MAX_SILENT_DISTURBANCES = 10_000
 """Successive disturbances without an event after which an otherwise empty queue counts as exhausted."""
 
@@ -64,6 +67,8 @@ class SimulationBackend:
         self._denied = frozenset(match_positions(scenario.denied, names))
         self.clock = self._queue = EventQueue()
         """The virtual clock."""
+        self._disturbed = 0
+        """Number of disturbances since the last event of a task or machine."""
         self._staging = DataStaging(self._queue, scenario, instance)
         self._programs = ProgramSimulator(
             self._queue,
@@ -119,6 +124,8 @@ class SimulationBackend:
                 staging.arrive()
             elif queued < math.inf:
                 if (event := queue.take()) is not None:
+                    if not isinstance(event, ev.TimerFired):
+                        self._disturbed = 0
                     return [event]
             else:
                 return []
@@ -207,6 +214,11 @@ class SimulationBackend:
     def _disturb(self) -> None:
         item = self._next
         assert item is not None
+        self._disturbed += 1
+        if self._disturbed > _MAX_DISTURBANCES:
+            what = f"{_MAX_DISTURBANCES:,} disturbances until {item.at_s:g} s, while no task made progress"
+            advice = "shorten `lasting`, lengthen `every`, or state `until`"
+            raise InvalidInput(what, rule="slowdowns and failures must leave the tasks time", advice=advice)
         self._next = next(self._disturbances, None)
         host, now = self._hosts[item.machine], self._queue.now_s
         match item.what:
