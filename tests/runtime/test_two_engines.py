@@ -96,6 +96,7 @@ tasks:
         assert "has taken over this project" in said
         assert "stops and changes nothing more" in said
     finally:
+        go.touch()  # the program must end also if the test fails
         first.kill()
         first.communicate()
     if second[0] != "resume":
