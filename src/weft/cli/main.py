@@ -151,10 +151,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = list(sys.argv[1:] if arguments is None else arguments)
     # Imports create many objects and no garbage; frequent collections took an eighth of a short run.
     gc.set_threshold(_GC_THRESHOLD, *gc.get_threshold()[1:])
+    if _COMPLETING in os.environ:  # before the streams are replaced: click writes bytes for the shell
+        weft.main(args=given, prog_name="weft", complete_var=_COMPLETING)
     prepare_streams()
     sys.excepthook = _print_crash
-    if _COMPLETING in os.environ:
-        weft.main(args=given, prog_name="weft", complete_var=_COMPLETING)
     code = _run(given)
     gc.freeze()  # otherwise the interpreter traverses all objects several times while it exits
     sys.exit(code)
