@@ -12,6 +12,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 _URL = re.compile(r"[a-z][a-z0-9+.-]+://|file:", re.IGNORECASE)
 _CONTROL = re.compile(r"[\0-\x1f\x7f]")
+_STATE = ".weft"
 _UP = ".."
 
 
@@ -38,6 +39,12 @@ def redirects(word: str) -> bool:
         form.startswith(("/", "\\")) or "://" in form or is_url(form) or _UP in re.split(r"[/\\?#]", form)
         for form in (word, unquote(word))
     )
+
+
+def names_state(text: str) -> bool:
+    """Return whether a path or URL names the state of a project, ``.weft``, or the whole folder of one."""
+    forms = [re.split(r"[:/\\?#]", form) for form in (text, unquote(text))]
+    return any(_STATE in parts or not set(parts) - {"", "."} for parts in forms)
 
 
 def find_base(text: str) -> tuple[object, ...]:

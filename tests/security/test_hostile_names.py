@@ -171,6 +171,35 @@ def test_result_cannot_overwrite_the_state_of_weft(place: Place) -> None:
     ]
 
 
+@pytest.mark.parametrize("written", [".weft/weft.db", "./.weft/key", ".weft/reports/1/report.html", "."])
+@pytest.mark.parametrize("field", ["to", "from"])
+def test_line_of_a_file_cannot_name_the_state_of_weft(place: Place, field: str, written: str) -> None:
+    described = (
+        {"command": "echo evil > o", "outputs": {"o": {"to": "{chunk}"}}}
+        if field == "to"
+        else {"command": "true", "inputs": [{"file": "o", "from": "{chunk}"}]}
+    )
+    place.run(
+        {
+            "split": {"command": f"echo {written} > parts", "outputs": ["parts"]},
+            "part": {"sweep": {"chunk": "lines(split.parts)"}, **described},
+        }
+    )
+    reported = [getattr(entry.event, "problem", "") for entry in place.journal().entries]
+    assert any("{chunk} was written by a task" in problem for problem in reported if problem)
+
+
+@pytest.mark.parametrize(
+    "target", [".weft/a", "file:.weft/b", "x/../.weft/c", "{project}/.weft/d", "file://{project}/.weft/e"]
+)
+def test_outputs_are_not_published_into_the_state_of_weft(place: Place, target: str) -> None:
+    stated = target.replace("{project}", str(place.project))
+    place.run({"a": {"command": "echo evil > o", "outputs": {"o": {"to": stated}}}})
+    reported = [entry.event.problem for entry in place.journal().entries if type(entry.event) is StagedOut]
+    assert any(reported)
+    assert not [name for name in "abcde" if (place.project / ".weft" / name).exists()]
+
+
 @pytest.mark.parametrize("evil", ["../outside/canary", "{outside}/canary", "file://{outside}/canary"])
 def test_task_output_cannot_redirect_reads(place: Place, evil: str) -> None:
     line = evil.replace("{outside}", str(place.outside))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -170,6 +171,17 @@ def test_a_missing_secret_stops_before_anything_starts(project: Project, monkeyp
     assert "no run yet" in project.weft("status").err
     for words in (("check", "w.yaml"), ("plan", "w.yaml"), ("run", "w.yaml", "-n"), ("simulate", "w.yaml")):
         assert project.weft(*words).code == 0
+
+
+@pytest.mark.parametrize(
+    ("file", "why"),
+    [("pipe", "is not a regular file"), ("/dev/zero", "is not a regular file"), ("large", "is larger than")],
+)
+def test_a_secret_is_read_only_from_a_small_regular_file(project: Project, file: str, why: str) -> None:
+    os.mkfifo(project.folder / "pipe")
+    project.write("large", "x" * 70_000)
+    project.write("w.yaml", f"weft: 1\nsecrets: {{KEY: {{file: {file}}}}}\ntasks: {{a: {{command: 'true'}}}}")
+    refused(project.weft("run", "w.yaml"), 2, "secret KEY: the file", why)
 
 
 def test_a_resumed_run_needs_its_secrets_and_uses_their_new_values(

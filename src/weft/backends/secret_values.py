@@ -7,8 +7,10 @@ receives them as environment variables in its start order. Fingerprints contain 
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
+import stat
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import field
@@ -115,7 +117,7 @@ def _read_value(secret: Secret, folder: Path) -> str | Problem:
         path = folder / Path(secret.file).expanduser()
         where, advice = f"the file '{path}'", "write the value into it"
         try:
-            text = path.read_bytes()[:_MOST_BYTES].decode(errors="surrogateescape").rstrip("\r\n")
+            text = _read_secret_file(path).decode(errors="surrogateescape").rstrip("\r\n")
         except OSError as error:
             return Problem(what=f"secret {secret.name}: {where}: {error.strerror}", advice=advice)
     if not text or "\0" in text:
@@ -124,6 +126,19 @@ def _read_value(secret: Secret, folder: Path) -> str | Problem:
         )
         return Problem(what=what, rule="a run needs every secret of its workflow", advice=advice)
     return text
+
+
+def _read_secret_file(path: Path) -> bytes:
+    """Return the content of a small regular file; a pipe or a device could block, or never end."""
+    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+        if len(content := os.read(file, _MOST_BYTES + 1)) > _MOST_BYTES:
+            raise OSError(errno.EFBIG, f"it is larger than {_MOST_BYTES} bytes", str(path))
+        return content
+    finally:
+        os.close(file)
 
 
 def _keyed_digest(value: str, key: bytes) -> str:

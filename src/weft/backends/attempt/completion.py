@@ -21,7 +21,7 @@ from weft.backends.attempt.external_files import publish, publish_as
 from weft.backends.attempt.file_sync import sync_files
 from weft.backends.attempt.fingerprint import WRITER
 from weft.backends.attempt.inputs import fill_secrets, output_names, refuse_redirection, start_values
-from weft.backends.attempt.safe_paths import StagingProblem, split_name
+from weft.backends.attempt.safe_paths import StagingProblem
 from weft.backends.attempt.staging import collect_outputs
 from weft.backends.attempt.substitution import JobProblem
 from weft.backends.attempt.task_files import Observation, TaskFiles, read_result, read_sweep_lines
@@ -323,9 +323,6 @@ class AttemptFinisher:
                         goal = fill_secrets(target, values, secrets) or fill_template(target, values)
                         publish(directory, file, goal, folder=folder)
                     elif _is_result(file.name, results):
-                        if split_name(file.name)[0] == ".weft":
-                            why = "weft keeps its own state there"
-                            raise StagingProblem("is not copied to the project", file.name, why, lasting=True)
                         publish_as(directory, file, file.name, folder=folder)
         except Interrupted:
             story = "the run was cancelled while its outputs were copied"

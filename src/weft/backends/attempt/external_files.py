@@ -22,7 +22,7 @@ import errno
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, field, replace
 from pathlib import Path
@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
 
+_STATE = ".weft"
 _WEB = ("http", "https")
 _CONNECT_S = 30.0
 _SILENCE_S = 120.0
@@ -561,15 +562,25 @@ def publish(directory: Path, file: FileRecord, target: str, *, folder: Path) -> 
     if path is None:
         return _upload(directory, file, target)
     if path.startswith("/"):
+        _refuse_state(path, Path(path).parts)
         folder, path = _resolve_target(path)
+        _refuse_state(f"{folder}/{path}", folder.parts)
     return publish_as(directory, file, path, folder=folder)
 
 
 def publish_as(directory: Path, file: FileRecord, name: str, *, folder: Path) -> int:
     """Copy an output to a name below ``folder``, which is never a URL; return the bytes copied."""
+    _refuse_state(name, split_name(name))
     if _is_published(folder, name, file):
         return 0
     return clone_or_copy(directory, file.name, folder, name, digest=file.digest, modes="own", synced=True)
+
+
+def _refuse_state(target: str, parts: Collection[str]) -> None:
+    """Raise StagingProblem if an output would be written into the state of a project."""
+    if _STATE in parts:
+        why = "weft keeps its own state there"
+        raise StagingProblem("is not copied to the project", target, why, lasting=True)
 
 
 def _resolve_target(path: str) -> tuple[Path, str]:

@@ -21,7 +21,7 @@ from weft.engine.state.compiled import CompiledWorkflow
 from weft.expressions import Value
 from weft.platform.machine import Machine
 from weft.records import dataclass
-from weft.urls import find_base, is_below, is_url, redirects
+from weft.urls import find_base, is_below, is_url, names_state, redirects
 from weft.workflow.task import Task
 from weft.workflow.task_graph import TaskGraph
 from weft.workflow.templates import fill_template, format_value, list_fields, split_template
@@ -43,6 +43,8 @@ def refuse_redirection(task: Task, text: str, values: Mapping[str, Value]) -> No
     filled = fill_template(text, {**values, **words})
     if away is not None:
         raise _redirection(words[away], f"{{{away}}}")
+    if names_state(filled):
+        raise _redirection(filled, " and ".join(f"{{{name}}}" for name in fields))
     plain = _fill_plainly(text, values, fields)
     if find_base(filled) != find_base(plain) or not is_below(_stated_folder(text, values, fields), filled):
         raise _redirection(filled, " and ".join(f"{{{name}}}" for name in fields))
