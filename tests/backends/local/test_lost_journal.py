@@ -224,9 +224,11 @@ def test_engine_that_was_replaced_does_not_connect_again(project: BackendProject
     transport._context = replace(transport._context, check_claim=refuse)
     folder = project.layout.runner(1, project.platform.machines[0])
     other = RunnerLink(folder, "secret", environment={})
-    assert [each["attempt"] for each in other.connect()["running"]] == [0]
-    with pytest.raises(Locked):
-        project.poll_for(30.0)
-    assert is_running(program)
-    assert other.connected
-    other.close()
+    try:
+        assert [each["attempt"] for each in other.connect()["running"]] == [0]
+        with pytest.raises(Locked):
+            project.poll_for(30.0)
+        assert is_running(program)
+        assert other.connected
+    finally:
+        other.kill()
