@@ -22,7 +22,7 @@ import errno
 import hashlib
 import json
 import os
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, field, replace
 from pathlib import Path
@@ -73,6 +73,7 @@ if TYPE_CHECKING:
 
 
 _STATE = ".weft"
+_VALUES = (_STATE, "values")
 _WEB = ("http", "https")
 _CONNECT_S = 30.0
 _SILENCE_S = 120.0
@@ -564,7 +565,7 @@ def publish(directory: Path, file: FileRecord, target: str, *, folder: Path) -> 
     if path.startswith("/"):
         _refuse_state(path, Path(path).parts)
         folder, path = _resolve_target(path)
-        _refuse_state(f"{folder}/{path}", folder.parts)
+        _refuse_state(f"{folder}/{path}", (*folder.parts, path))
     return publish_as(directory, file, path, folder=folder)
 
 
@@ -576,9 +577,12 @@ def publish_as(directory: Path, file: FileRecord, name: str, *, folder: Path) ->
     return clone_or_copy(directory, file.name, folder, name, digest=file.digest, modes="own", synced=True)
 
 
-def _refuse_state(target: str, parts: Collection[str]) -> None:
-    """Raise StagingProblem if an output would be written into the state of a project."""
-    if _STATE in parts:
+def _refuse_state(target: str, parts: tuple[str, ...]) -> None:
+    """Raise StagingProblem if an output would be written into the state of a project.
+
+    Values of task functions are published there; they are believed only with the digest of their attempt.
+    """
+    if _STATE in parts and parts[-3:-1] != _VALUES:
         why = "weft keeps its own state there"
         raise StagingProblem("is not copied to the project", target, why, lasting=True)
 
