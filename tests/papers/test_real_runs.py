@@ -1,4 +1,4 @@
-"""Disturbance of runs in real time: load on the same core is noticed, also in threads that have ended."""
+"""Disturbance of runs in real time: processes that use the same cores are noticed."""
 
 from __future__ import annotations
 
@@ -44,6 +44,6 @@ def busy_core():
 
 @pytest.mark.usefixtures("busy_core")
 @pytest.mark.parametrize("run", [compute, compute_in_thread])
-def test_waiting_for_a_busy_core_is_measured(run, monkeypatch):
+def test_load_of_other_processes_is_measured(run, monkeypatch):
     monkeypatch.setattr("weft.papers.runs._REPETITIONS", 0)
     assert repeat_if_disturbed(run)[1] > DISTURBANCE_LIMIT

@@ -12,4 +12,4 @@ __all__ = ["require_quiet_host"]
 def require_quiet_host(share: float) -> None:
     """Skip a test that judges durations and mark it as disturbed if other load disturbed its run."""
     if share > DISTURBANCE_LIMIT:
-        pytest.skip(f"disturbed: {share:.0%} of its time the engine waited for a core, in four runs")
+        pytest.skip(f"disturbed: other processes used {share:.0%} of the cores, in four runs")

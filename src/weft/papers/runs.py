@@ -1,12 +1,12 @@
 """Single runs for experiments: a simulation with its history, and an execution on this host.
 
 An execution in real time is judged by its durations only if other load did not disturb it. The measure is the
-run queue delay of this process: the share of the time it needed a core in which it had to wait for one.
+share of the cores that processes used which were running before.
 """
 
 from __future__ import annotations
 
-import threading
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -30,9 +30,8 @@ from weft.runtime.execution import Execution, open_project
 from weft.runtime.simulation import Simulation
 from weft.workflow.workflow import Workflow
 
-_READING_S = 0.1
 DISTURBANCE_LIMIT = 0.25
-"""Share of run queue delay above which the durations of an execution are not judged."""
+"""Share of the cores used by other processes above which the durations of an execution are not judged."""
 _REPETITIONS = 3
 
 _Result = TypeVar("_Result")
@@ -126,9 +125,9 @@ def run_locally(
 
 
 def repeat_if_disturbed(run: Callable[[], _Result]) -> tuple[_Result, float]:
-    """Call ``run``; repeat it up to three times if it was disturbed. Return the last result and delay.
+    """Call ``run``; repeat it up to three times if it was disturbed. Return the last result and its load.
 
-    The delay is the share of time that threads waited for a core, from 0 to 1. A run with a delay above
+    The load is the share of the cores that other processes used, from 0 to 1. A run with a load above
     ``DISTURBANCE_LIMIT`` was disturbed; this may be true of the last one, too.
     """
     for _ in range(_REPETITIONS):
@@ -139,33 +138,26 @@ def repeat_if_disturbed(run: Callable[[], _Result]) -> tuple[_Result, float]:
 
 
 def _measure_disturbance(run: Callable[[], _Result]) -> tuple[_Result, float]:
-    """Call ``run``; return its result and the share of time that threads waited for a core.
+    """Call ``run``; return its result and the share of the cores that older processes used meanwhile.
 
-    The kernel drops the delay of a thread when the thread ends, so the delays are read ten times a second.
+    Processes that ``run`` starts are younger.
     """
-    ran_s, first, over = time.process_time(), _read_delays_ns(), threading.Event()
-    last = dict(first)
-
-    def read() -> None:
-        while not over.wait(_READING_S):
-            last.update(_read_delays_ns())
-
-    reader = threading.Thread(target=read)
-    reader.start()
-    try:
-        result = run()
-    finally:
-        over.set()
-        reader.join()
-    last.update(_read_delays_ns())
-    waited_s = (sum(last.values()) - sum(first.values())) / 1e9
-    return result, waited_s / (time.process_time() - ran_s + waited_s) if waited_s > 0.0 else 0.0
+    began_s, before = time.monotonic(), _read_foreign_ticks()
+    result = run()
+    passed_s, after = time.monotonic() - began_s, _read_foreign_ticks()
+    used = sum(after[process] - before[process] for process in before.keys() & after.keys())
+    cores = len(os.sched_getaffinity(0))
+    return result, used / os.sysconf("SC_CLK_TCK") / (passed_s * cores)
 
 
-def _read_delays_ns() -> dict[str, int]:
-    """Return, by thread, the nanoseconds that it has waited for a core since it started."""
-    found = {}
-    for file in Path("/proc/self/task").glob("*/schedstat"):
-        with suppress(OSError):  # the thread has ended meanwhile
-            found[file.parent.name] = int(file.read_text(encoding="ascii").split()[1])
+def _read_foreign_ticks() -> dict[tuple[str, str], int]:
+    """Return the processor time of all processes but this one, in clock ticks, by number and start time."""
+    found, own = {}, str(os.getpid())
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        if file.parent.name == own:
+            continue
+        with suppress(OSError):  # the process has ended meanwhile
+            fields = file.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+            # Fields 14, 15 and 22 of proc(5). Not the time of ended children: runners become those of init.
+            found[file.parent.name, fields[19]] = int(fields[11]) + int(fields[12])
     return found
