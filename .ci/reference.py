@@ -17,9 +17,11 @@ from typing import Any
 
 from weft.backends.simulation.scenario_reader import SCENARIO_RECORDS
 from weft.fields import Field, Record
+from weft.formats.profiles import PROFILE_RECORDS
 from weft.formats.schema import KINDS, build_schema
 from weft.platform.file_format import PLATFORM_RECORDS
 from weft.workflow.file_format import WORKFLOW_RECORDS
+from weft.workflow.settings import SETTING_RECORDS
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "reference"
@@ -27,6 +29,7 @@ SCHEMAS = ROOT / "src" / "weft" / "formats" / "schema"
 PAGES: dict[str, Mapping[str, Record]] = {
     "file-format.md": {**WORKFLOW_RECORDS, **PLATFORM_RECORDS},
     "scenario.md": SCENARIO_RECORDS,
+    "settings.md": {**SETTING_RECORDS, **PROFILE_RECORDS},
 }
 
 

@@ -32,7 +32,7 @@ import numpy as np
 
 from measurement import calibration_s, disk_folder, run_command
 from weft.backends.simulation.scenario import Arrival
-from weft.engine.settings import EngineSettings
+from weft.workflow.settings import RunSettings
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.formats.files import load_platform, save_workflow
 from weft.instance.compilation import compile_instance
@@ -85,7 +85,7 @@ def independent(tasks: int) -> Workflow:
 def _simulation(instance: Instance) -> Simulation:
     library = WorkflowLibrary({"workflow": instance})
     return Simulation(
-        library, [Arrival(workflow="workflow")], make_policy("fcfs:intra=index"), EngineSettings()
+        library, [Arrival(workflow="workflow")], make_policy("fcfs:intra=index"), RunSettings()
     )
 
 

@@ -10,7 +10,6 @@ from weft.engine import messages as ev
 from weft.engine.engine import Engine
 from weft.engine.invariants import check_engine
 from weft.engine.journal import note_fields
-from weft.engine.settings import EngineSettings
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.engine.states import TaskState
 from weft.instance.compilation import compile_instance
@@ -20,6 +19,7 @@ from weft.policies.policy import make_policy
 from weft.runtime.simulation import Simulation
 from weft.workflow.builder import Builder
 from weft.workflow.checks import check_and_unfold
+from weft.workflow.settings import RunSettings
 
 __all__ = ["DrivenEngine", "Simulated", "command_texts", "one_task", "platform_of", "simulated", "stages"]
 
@@ -44,7 +44,7 @@ class DrivenEngine:
     def __init__(self, workflow, platform, settings=None, policy="fcfs"):
         instance = compile_instance(check_and_unfold(workflow), platform)
         self.engine = Engine(
-            WorkflowLibrary({"w": instance}), instance, make_policy(policy), settings or EngineSettings()
+            WorkflowLibrary({"w": instance}), instance, make_policy(policy), settings or RunSettings()
         )
         self.now = 0.0
         self.first = self.handle(ev.Submitted(run=0, workflow="w"))
@@ -108,7 +108,7 @@ def simulated(workflow, platform, scenario=UNDISTURBED, settings=None, policy="f
         library=WorkflowLibrary({"w": instance}),
         arrivals=[Arrival(workflow="w")],
         policy=make_policy(policy),
-        settings=settings or EngineSettings(),
+        settings=settings or RunSettings(),
         scenario=scenario,
     ).run(record=entries.append, check=check_engine)
     return Simulated(engine, entries)

@@ -21,18 +21,21 @@ from weft.backends.simulation.scenario import (
     Span,
     Suspension,
 )
-from weft.engine.settings import PRESETS, ReplanRule
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.errors import Infeasible, InvalidInput
 from weft.expressions import parse
+from weft.formats.profiles import list_presets, preset_settings
 from weft.instance.compilation import compile_instance
 from weft.platform.machine import QUEUES, Machine
 from weft.platform.platform import Link, Platform, Share
 from weft.policies import POLICIES
 from weft.policies.policy import make_policy
+from weft.runtime.budget import PlanningBudget
 from weft.runtime.simulation import Simulation
 from weft.workflow.builder import Builder
 from weft.workflow.checks import check_and_unfold
+from weft.workflow.settings import REPLAN_WHEN
+from weft.workflow.task import CAUSES
 
 __all__ = ["platforms", "scenarios", "settings_drawn", "simulations", "workflows"]
 
@@ -273,9 +276,7 @@ def scenarios(draw):
 @st.composite
 def settings_drawn(draw):
     """Draw a preset, perhaps with changes."""
-    found = PRESETS[draw(st.sampled_from(sorted(PRESETS)))]
-    if found.replanning is not None:
-        found = replace(found, replanning=replace(found.replanning, planner="heft"))
+    found = replace(preset_settings(draw(st.sampled_from(sorted(list_presets())))), replan_planner="heft")
     changes = {
         "contract": st.sampled_from([0.0, 0.5]),
         "iteration_limit_s": st.just(0.5),
@@ -290,16 +291,12 @@ def settings_drawn(draw):
         "fetch_every_s": st.sampled_from([None, 3.0]),
         "authorise": st.booleans(),
         "bound_ancestors": st.sampled_from(["always", "lost"]),
-        "retries": st.sampled_from([0, 1, 3]),
+        "retries": st.sampled_from([0, 1, 3]).map(lambda count: dict.fromkeys(CAUSES, count)),
         "on_failure": st.sampled_from(["hold", "reschedule", "stop", "continue"]),
         "strict_plan": st.booleans(),
-        "replanning": st.builds(
-            ReplanRule,
-            planner=st.just("heft"),
-            violators=st.sampled_from([None, 0.0, 0.5]),
-            on_iteration=st.booleans(),
-            every_s=st.sampled_from([None, 0.0, 3.0]),
-        ),
+        "replan_when": st.lists(st.sampled_from(REPLAN_WHEN), unique=True).map(tuple),
+        "replan_share": st.sampled_from([0.0, 0.5]),
+        "replan_every_s": st.sampled_from([None, 0.0, 3.0]),
     }
     chosen = draw(st.lists(st.sampled_from(sorted(changes)), max_size=5, unique=True))
     return replace(found, **{key: draw(changes[key]) for key in chosen})
@@ -328,6 +325,6 @@ def simulations(draw):
         settings=draw(settings_drawn()),
         scenario=draw(scenarios()),
         planner=draw(PLANNERS),
-        plan_steps=20,
+        budget=PlanningBudget(steps=20),
         seed=draw(st.integers(0, 3)),
     )

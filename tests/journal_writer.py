@@ -16,7 +16,6 @@ from pathlib import Path
 
 from weft.backends.backend import FileRecord, Product
 from weft.backends.simulation.scenario import UNDISTURBED, Arrival
-from weft.engine.settings import PRESETS
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.formats.files import load_platform, load_workflow
 from weft.instance.compilation import compile_instance
@@ -28,6 +27,7 @@ from weft.repository.journal_store import JournalStore
 from weft.repository.products import ProductTable
 from weft.runtime.simulation import Simulation
 from weft.workflow.checks import check_and_unfold
+from weft.workflow.settings import DEFAULTS
 
 __all__ = ["COMMIT_EVERY", "header", "journal", "product", "write"]
 
@@ -50,14 +50,14 @@ def journal() -> Journal:
         library=WorkflowLibrary({"wien2k": compile_instance(check_and_unfold(flow), platform)}),
         arrivals=[Arrival(workflow="wien2k")],
         policy=make_policy("plan"),
-        settings=PRESETS["default"],
+        settings=DEFAULTS,
         scenario=UNDISTURBED,
         planner="heft",
     )
     engine = simulation.run(record=entries.append)
     stated = JournalHeader(
         policy="plan",
-        settings=simulation.settings,
+        settings=simulation.settings.base,
         seed=simulation.seed,
         planner="heft",
         platform=platform,

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from weft.backends.simulation.scenario import UNDISTURBED, Arrival
 from weft.engine import messages as cm
 from weft.engine import messages as ev
-from weft.engine.settings import EngineSettings
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.policies.policy import make_policy
 from weft.runtime.simulation import Simulation
+from weft.workflow.settings import RunSettings
 
 __all__ = ["Line", "PolicyRunResult", "run_all"]
 
@@ -71,7 +71,7 @@ def run_all(instances, arrivals, policy, scenario=UNDISTURBED, settings=None, **
         library=WorkflowLibrary(dict(instances)),
         arrivals=[Arrival(workflow=key, at_s=float(time)) for time, key in arrivals],
         policy=make_policy(policy) if isinstance(policy, str) else policy,
-        settings=settings or EngineSettings(),
+        settings=settings or RunSettings(),
         scenario=scenario,
         **options,
     )

@@ -12,9 +12,9 @@ from architecture.package import ROOT
 from state_digest import digest_state
 from weft.api.journal import explain_task, explanation_lines, replay_journal
 from weft.engine.replay import rebuild
-from weft.engine.settings import PRESETS
 from weft.errors import InvalidInput
 from weft.formats.files import load_platform, load_workflow
+from weft.formats.profiles import list_presets, preset_settings
 from weft.repository.journal import JournalHeader
 from weft.repository.journal_store import read_journal_file as read_journal
 
@@ -90,7 +90,7 @@ def test_workflow_and_platform_of_every_example_are_restored_from_the_journal_he
     except InvalidInput:
         pytest.skip("a platform")
     platform = load_platform(EXAMPLES / "grid.yaml")
-    for settings in PRESETS.values():
+    for settings in map(preset_settings, list_presets()):
         header = JournalHeader(
             policy="fcfs",
             settings=settings,

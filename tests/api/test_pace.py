@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from weft.api.run import set_poll_interval
-from weft.engine.settings import EngineSettings
 from weft.instance import compile_instance
 from weft.platform.short_forms import parse_short_form
 from weft.workflow.builder import Builder
 from weft.workflow.checks import check_and_unfold
+from weft.workflow.settings import RunSettings, SettingsLayers
 
 
 def compiled(**works):
@@ -37,14 +35,16 @@ def compiled(**works):
 )
 def test_poll_interval_is_a_fifth_of_the_shortest_task_with_a_contract(works, every_s):
     assert (
-        set_poll_interval(EngineSettings(), [compiled(free_too=1), compiled(**works)]).poll_every_s == every_s
+        set_poll_interval(SettingsLayers(), [compiled(free_too=1), compiled(**works)]).base.poll_every_s
+        == every_s
     )
 
 
 def test_a_contract_in_the_settings_applies_to_every_task():
-    assert set_poll_interval(replace(EngineSettings(), contract=1.0), [compiled(free=20)]).poll_every_s == 2.0
+    layers = SettingsLayers(overrides={"contract": 1.0})
+    assert set_poll_interval(layers, [compiled(free=20)]).base.poll_every_s == 2.0
 
 
 def test_poll_interval_is_kept_when_it_is_shorter_than_needed():
-    requested = replace(EngineSettings(), poll_every_s=0.1)
+    requested = SettingsLayers(base=RunSettings(poll_every_s=0.1))
     assert set_poll_interval(requested, [compiled(owing=20)]) == requested

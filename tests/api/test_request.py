@@ -17,6 +17,7 @@ from patience import PATIENCE_S
 from weft.api.pareto import choose
 from weft.api.request import Request, compile_request, load_request
 from weft.errors import Infeasible, InvalidInput
+from weft.workflow.settings import SettingsLayers
 
 COUNTER = """
 import json, sys, threading
@@ -111,6 +112,7 @@ def test_infeasible_error_names_the_workflow(folder: Path) -> None:
 
 def test_an_unknown_planner_is_rejected(folder: Path) -> None:
     request: Request = load_request(folder / "hello.yaml", on="identical:2")
-    request.check_planner("heft")
+    assert request.choose_planning(SettingsLayers()).planner == "auto"
+    assert request.choose_planning(SettingsLayers(overrides={"planner": "heft"})).planner == "heft"
     with pytest.raises(InvalidInput, match="unknown planner"):
-        request.check_planner("no-such-planner")
+        request.choose_planning(SettingsLayers(overrides={"planner": "no-such-planner"}))

@@ -13,7 +13,6 @@ from weft.engine.engine import Engine
 from weft.engine.history import History
 from weft.engine.journal import JournalEntry
 from weft.engine.replan.remainder import prepare_replan
-from weft.engine.settings import EngineSettings
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.engine.states import TaskState
 from weft.instance.compilation import compile_instance
@@ -22,6 +21,7 @@ from weft.policies.policy import make_policy
 from weft.randomness import generator
 from weft.workflow.builder import Builder
 from weft.workflow.checks import check_and_unfold
+from weft.workflow.settings import RunSettings
 
 
 class CountedEngine:
@@ -29,7 +29,7 @@ class CountedEngine:
 
     def __init__(self, workflow, *, predictor=None):
         instance = compile_instance(check_and_unfold(workflow), platform_of(1), predictor=predictor)
-        settings = EngineSettings(begins_at_once=True)
+        settings = RunSettings(begins_at_once=True)
         self.engine = Engine(WorkflowLibrary({"w": instance}), instance, make_policy("plan"), settings)
         self.progress = ExecutionProgress(History(), self.engine.state)
         self.entries = 0

@@ -19,6 +19,7 @@ from patience import PATIENCE_S
 from weft.backends.simulation.scenario import Scenario
 from weft.backends.simulation.scenario_reader import load_scenario
 from weft.formats.files import load_platform, load_workflow
+from weft.formats.profiles import load_profile
 from weft.workflow.unfold import unfold
 
 ALL_PAGES = pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
@@ -61,6 +62,8 @@ def test_complete_files_in_the_documentation_are_valid(page: Path, tmp_path: Pat
             path.write_text(block.text, encoding="utf-8")
             if re.search(r"^machines:", block.text, re.MULTILINE):
                 assert load_platform(path).machines
+            elif re.search(r"^profile:", block.text, re.MULTILINE):
+                assert load_profile(path).settings
             elif not re.search(r"^tasks:", block.text, re.MULTILINE):
                 assert load_scenario(path) != Scenario(name=path.stem)
             else:

@@ -9,13 +9,13 @@ import pytest
 
 from architecture.package import ROOT, load_tool
 from weft.cli.main import COMMANDS, weft
-from weft.engine.settings import DEFAULT_RETRIES
 from weft.expressions.operations import FUNCTIONS
 from weft.expressions.values import UNITS
 from weft.planners import PLANNERS
 from weft.policies import POLICIES
 from weft.registry import Registry, list_options
 from weft.workflow.generators import GENERATORS
+from weft.workflow.settings import DEFAULT_RETRIES
 
 FORMAT = (ROOT / "docs" / "reference" / "file-format.md").read_text(encoding="utf-8")
 USAGE = (ROOT / "docs" / "reference" / "commands.md").read_text(encoding="utf-8")

@@ -10,6 +10,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -265,8 +266,9 @@ class Scene:
         found = {}
         for name in os.listdir("/proc"):  # noqa: PTH208
             if name.isdecimal() and self._is_ours(int(name)):
-                with_spaces = Path("/proc", name, "cmdline").read_bytes().replace(b"\0", b" ")
-                found[int(name)] = with_spaces.decode(errors="replace")
+                with suppress(OSError):  # it has ended since it was listed
+                    with_spaces = Path("/proc", name, "cmdline").read_bytes().replace(b"\0", b" ")
+                    found[int(name)] = with_spaces.decode(errors="replace")
         return found
 
     def _is_ours(self, pid: int) -> bool:
@@ -282,7 +284,8 @@ class Scene:
             if not engine.over:
                 engine.kill()
         for pid in self.processes():
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it has ended since it was listed
+                os.kill(pid, signal.SIGKILL)
 
     # Results.
 

@@ -67,7 +67,7 @@ def test_only_the_owner_may_enter_the_state_folder(
 def test_a_dry_run_plans_without_writing(project: Project) -> None:
     shown = project.weft("run", "tiny.yaml", "-n", "-j", "1")
     assert shown.code == 0
-    assert shown.out.startswith("tiny: 5 tasks, 6 edges on local; heft took ")
+    assert shown.out.startswith("tiny: 5 tasks, 6 edges on local; auto took ")
     assert not (project.folder / ".weft").exists()
     assert re.search(r"^  makespan +unknown; 5 s with placeholders$", shown.out, re.MULTILINE)
     (record,) = project.json("run", "tiny.yaml", "-n", "-j", "1")

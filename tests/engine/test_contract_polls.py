@@ -6,7 +6,7 @@ import pytest
 
 from driven_engine import DrivenEngine, one_task, platform_of
 from weft.engine import messages as ev
-from weft.engine.settings import EngineSettings
+from weft.workflow.settings import RunSettings
 
 EAGER = {"migrate": "always", "poll_every_s": 100.0}
 FACETS = {"progress": "steps"}
@@ -25,14 +25,14 @@ def iterations(last_s, done, of=100, attempt=0):
 
 
 def test_only_attempts_with_a_contract_are_polled():
-    assert running(EngineSettings()).engine.state.timers == {}
-    engine = running(EngineSettings(contract=0.5, **EAGER))
+    assert running(RunSettings()).engine.state.timers == {}
+    engine = running(RunSettings(contract=0.5, **EAGER))
     assert engine.handle(ev.TimerFired(timer="watch"), at=100) == ["probe progress 0"]
 
 
 def test_iteration_is_compared_with_its_expected_time_on_the_machine():
     # 100 units of work in 100 iterations: 0.5 s each on m0, 1 s each on m1.
-    settings = EngineSettings(contract=1.0, **EAGER)
+    settings = RunSettings(contract=1.0, **EAGER)
     engine = running(settings)
     assert engine.handle(iterations(1.0, 0.2), at=10) == ["note believed"]
     words = engine.handle(iterations(1.01, 0.21), at=11)
@@ -44,7 +44,7 @@ def test_iteration_is_compared_with_its_expected_time_on_the_machine():
 
 
 def test_seconds_of_an_iteration_may_be_limited_for_all_machines():
-    engine = running(EngineSettings(iteration_limit_s=8.0, **EAGER))
+    engine = running(RunSettings(iteration_limit_s=8.0, **EAGER))
     assert engine.handle(iterations(8.0, 0.2), at=10) == ["note believed"]
     assert "cancel 0 m0: performance" in engine.handle(iterations(8.01, 0.3), at=20)
 
@@ -53,18 +53,18 @@ def test_seconds_of_an_iteration_may_be_limited_for_all_machines():
     ("evaluator", "moves"), [("0.5", True), ("2.0", False), ("0.9s", True), ("5s", False), ("none", False)]
 )
 def test_task_may_have_its_own_evaluator(evaluator, moves):
-    engine = running(EngineSettings(**EAGER), evaluator=evaluator)
+    engine = running(RunSettings(**EAGER), evaluator=evaluator)
     words = engine.handle(iterations(1.0, 0.2), at=12)
     assert ("cancel 0 m0: performance" in words) == moves
 
 
 def test_evaluator_that_is_a_program_gives_no_contract():
-    engine = running(EngineSettings(**EAGER), evaluator="./monitor --gently")
+    engine = running(RunSettings(**EAGER), evaluator="./monitor --gently")
     assert engine.engine.state.timers == {}
 
 
 def test_progress_of_an_attempt_sets_the_speed_of_its_machine_until_it_expires():
-    engine = running(EngineSettings(contract=0.5, poll_every_s=10.0, belief_s=50.0), speeds=(2,))
+    engine = running(RunSettings(contract=0.5, poll_every_s=10.0, belief_s=50.0), speeds=(2,))
     engine.handle(ev.Progressed(attempt=0, work_done=0.1), at=10)
     machine = engine.engine.state.machines[0]
     assert machine.speed_factor == pytest.approx(0.5)
@@ -76,7 +76,7 @@ def test_progress_of_an_attempt_sets_the_speed_of_its_machine_until_it_expires()
 
 def test_restarted_attempt_is_judged_by_its_remaining_work():
     facets = {"checkpoint": {"files": ["restart"]}, "outputs": {"r": 5}}
-    engine = running(EngineSettings(contract=0.5, **EAGER), **facets)
+    engine = running(RunSettings(contract=0.5, **EAGER), **facets)
     engine.handle(ev.RequestReceived(what="migrate", run=0, task=0, machine=1), at=25)
     engine.handle(ev.Checkpointed(attempt=0, work_done=0.5))
     engine.handle(ev.Ended(attempt=0, exit_code=None, cause="cancelled", work_done=0.5))

@@ -10,16 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.engine.reactions.contracts import (
-    NO_CONTRACT,
     Breach,
     PerformanceContract,
     PerformanceSample,
     compute_ratio,
     find_breach,
     next_check_s,
-    resolve_contract,
 )
-from weft.workflow import task
 
 HALF = PerformanceContract(limit=0.5)
 STRICT = PerformanceContract(limit=0.5, grace_s=0)
@@ -103,8 +100,8 @@ def test_progress_too_small_for_a_double_gives_an_infinite_ratio():
 
 def test_attempt_without_a_limit_is_never_late():
     watched = running(done=0.01, last_iteration_s=50, expected_iteration_s=1)
-    assert find_breach(watched, NO_CONTRACT, 1e9) is None
-    assert next_check_s(watched, NO_CONTRACT, 0) is None
+    assert find_breach(watched, PerformanceContract(limit=None), 1e9) is None
+    assert next_check_s(watched, PerformanceContract(limit=None), 0) is None
 
 
 # Periodic reports.
@@ -182,19 +179,6 @@ def test_suspended_attempt_is_a_waiting_breach():
     suspended = running(waiting_since_s=1500)
     assert find_breach(suspended, contract, 1505) is Breach.PERFORMANCE
     assert find_breach(suspended, contract, 1511) is Breach.WAITING
-
-
-# Sources of a contract.
-
-
-def test_contract_of_a_task_replaces_the_default_of_the_run():
-    default = PerformanceContract(limit=0.2, grace_s=3, waiting_limit_s=600)
-    assert resolve_contract(None, default) == default
-    assert resolve_contract(None) == NO_CONTRACT
-    own = resolve_contract(task.ContractTerms(factor=0.7, grace_s=12), default)
-    assert own == PerformanceContract(limit=0.7, grace_s=12, waiting_limit_s=600)
-    assert resolve_contract(task.ContractTerms()) == PerformanceContract(limit=0.5)
-    assert resolve_contract(task.ContractTerms(factor=None)).limit is None
 
 
 # Properties.

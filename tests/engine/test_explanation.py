@@ -7,9 +7,9 @@ import pytest
 from weft.backends.simulation.scenario import Arrival, Failure, Scenario
 from weft.engine.engine import Engine
 from weft.engine.explanation import describe_standstill, explain
-from weft.engine.settings import PRESETS, EngineSettings
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.errors import InvalidInput
+from weft.formats.profiles import preset_settings
 from weft.instance.compilation import compile_instance
 from weft.platform.machine import Machine
 from weft.platform.platform import Platform
@@ -17,6 +17,7 @@ from weft.policies.policy import make_policy
 from weft.runtime.simulation import Simulation
 from weft.workflow.builder import Builder
 from weft.workflow.checks import check_and_unfold
+from weft.workflow.settings import RunSettings
 
 MACHINES = (
     Machine(name="small", speed=4.0, memory=1e9, services=("run",)),
@@ -38,7 +39,7 @@ def flow():
 class Recorded:
     """A simulated run with the explanation of its tasks."""
 
-    def __init__(self, policy="fcfs", scenario=Scenario(), how=EngineSettings()):  # noqa: B008
+    def __init__(self, policy="fcfs", scenario=Scenario(), how=RunSettings()):  # noqa: B008
         instance = compile_instance(check_and_unfold(flow()), Platform(name="grid", machines=MACHINES))
         arrivals = [Arrival(workflow="flow")]
         self.simulation = Simulation(
@@ -107,7 +108,7 @@ def test_free_capacity_is_a_condition_of_a_placement():
 
 
 def test_selection_steps_are_conditions_of_a_placement():
-    recorded = Recorded(policy="rank", scenario=Scenario(denied=("quick",)), how=PRESETS["s3"])
+    recorded = Recorded(policy="rank", scenario=Scenario(denied=("quick",)), how=preset_settings("s3"))
     judged = by_name(recorded.explain("first", at_s=30.0).choice.candidates)
     assert failing(judged["quick"]) == ["access"]
     names = [condition.name for condition in judged["slow"].conditions if condition.name != "demands"]

@@ -8,11 +8,11 @@ from driven_engine import DrivenEngine, one_task, platform_of, simulated
 from weft.backends.simulation.scenario import Scenario
 from weft.engine import messages as cm
 from weft.engine import messages as ev
-from weft.engine.settings import EngineSettings
 from weft.engine.states import TaskState
 from weft.platform.machine import Machine
 from weft.platform.platform import Platform
 from weft.workflow.builder import Builder
+from weft.workflow.settings import RunSettings
 from weft.workflow.task import CAUSES
 
 GB = 1e9
@@ -292,7 +292,7 @@ def test_continue_rule_runs_tasks_that_do_not_depend_on_the_failure():
 
 
 def test_retries_of_the_run_apply_to_tasks_without_their_own():
-    engine = DrivenEngine(one_task(), platform_of(1), EngineSettings(retries_by_cause={"error": 2}))
+    engine = DrivenEngine(one_task(), platform_of(1), RunSettings(retries={"error": 2}))
     for attempt in range(3):
         started(engine, attempt)
         words = engine.handle(failing(exit_code=1, attempt=attempt))

@@ -21,7 +21,6 @@ from weft.engine.history import (
     measure_machines,
     replicated_share,
 )
-from weft.engine.settings import EngineSettings
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.instance.compilation import compile_instance
 from weft.platform.machine import Machine
@@ -30,6 +29,7 @@ from weft.policies.policy import make_policy
 from weft.runtime.simulation import Simulation
 from weft.workflow.builder import Builder
 from weft.workflow.checks import check_and_unfold
+from weft.workflow.settings import RunSettings
 
 
 def simulate_history(
@@ -39,7 +39,7 @@ def simulate_history(
     scenario=Scenario(),  # noqa: B008
     policy="fcfs",
     arrivals=None,
-    how=EngineSettings(),  # noqa: B008
+    how=RunSettings(),  # noqa: B008
 ):
     """Return the history of the simulated workflows."""
     platform = Platform(
@@ -136,7 +136,7 @@ def test_work_in_a_checkpoint_survives_a_migration():
             ),
         )
     )
-    how = EngineSettings(poll_every_s=1.0, migrate="always")
+    how = RunSettings(poll_every_s=1.0, migrate="always")
     history = simulate_history({"one": flow}, {"a": {}, "b": {"speed": 0.999}}, scenario=scenario, how=how)
     old, new = history.attempts.values()
     assert (old.ending, old.left_for, old.machine, new.machine, new.ending) == (

@@ -18,8 +18,13 @@ from weft.engine.state.ready import EarlyTasks, PlanCursor, PlannedTasks
 from weft.engine.state.run import PromisedWork, RunState, UnfinishedTasks
 from weft.engine.states import TaskState
 from weft.policies.orders import ByRank
+from weft.workflow.settings import SettingsLayers, WorkflowSettings
 
 PLACES = st.integers(0, 5_000)
+
+
+def settings_of(known):
+    return WorkflowSettings(SettingsLayers(), known.graph.workflow)
 
 
 @given(st.lists(st.tuples(st.booleans(), PLACES), max_size=60), PLACES)
@@ -177,7 +182,7 @@ def test_binding_updates_the_kind_of_early_tasks():
     known = chain_and_sweep()
     stored = store_schedule(planned(known.instance), known, planner="heft", steps=0)
     plan = RunPlan(stored, known, stored.key)
-    run = RunState(0, known, ByRank(), owner="", now=0.0, planned=True)
+    run = RunState(0, known, ByRank(), owner="", now=0.0, planned=True, settings=settings_of(known))
     move, b = known.graph.index("move"), known.graph.index("b")
     run.early.add(b)
     kinds = run.early.by_plan(plan, known).kind
@@ -214,7 +219,9 @@ def test_task_is_promised_when_it_is_ready_or_its_transfer_has_started():
     def handle(machine, units):
         reported[machine] += units
 
-    run = RunState(0, known, ByRank(), owner="", now=0.0, planned=False, promise=handle)
+    run = RunState(
+        0, known, ByRank(), owner="", now=0.0, planned=False, settings=settings_of(known), promise=handle
+    )
     first, move, last = (known.graph.index(name) for name in ("a[1]", "move", "b"))
     run.bind(first, 0)
     ready_s = sum(known.seconds(known.graph.index(f"a[{k}]"), 0, 1) for k in range(1, 9))

@@ -14,11 +14,11 @@ from weft.engine import messages as ev
 from weft.engine.engine import Engine
 from weft.engine.invariants import InvariantViolation, check_engine
 from weft.engine.journal import JournalEntry
-from weft.engine.settings import EngineSettings
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.engine.states import Stage, TaskState
 from weft.policies.policy import make_policy
 from weft.runtime.simulation import Simulation
+from weft.workflow.settings import RunSettings
 
 TASKS = {
     "a": {"work": 4, "machine": "A", "memory": "1GB", "outputs": {"x": 1e6}},
@@ -32,7 +32,7 @@ WHERE = platform({"nodes": 2, "memory": 4e9}, {"nodes": 1, "memory": 4e9})
 def engine():
     """Return an engine during a run: a has completed, two tasks of b run, one is ready."""
     made = instance(TASKS, WHERE)
-    found = Engine(WorkflowLibrary({"w": made}), made, make_policy("fcfs"), EngineSettings())
+    found = Engine(WorkflowLibrary({"w": made}), made, make_policy("fcfs"), RunSettings())
     found.handle(ev.Submitted(run=0, workflow="w"), 0.0)
     found.handle(ev.Ended(attempt=0), 4.0)
     check_engine(found)
@@ -141,7 +141,7 @@ def journal():
         library=WorkflowLibrary({"w": made}),
         arrivals=[Arrival(workflow="w")],
         policy=make_policy("fcfs"),
-        settings=EngineSettings(),
+        settings=RunSettings(),
         scenario=Scenario(cancellations=(Cancellation(task="c", at_s=12.5),)),
     )
     engine = simulation.run(record=entries.append)

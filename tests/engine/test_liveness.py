@@ -9,9 +9,9 @@ from journal_audit import audit_journal
 from weft.backends.simulation.scenario import Failure, Scenario
 from weft.engine import messages as cm
 from weft.engine import messages as ev
-from weft.engine.settings import EngineSettings
+from weft.workflow.settings import RunSettings
 
-POLLED = EngineSettings(ladder_every_s=30.0)
+POLLED = RunSettings(ladder_every_s=30.0)
 FACETS = {"checkpoint": {"files": ["restart"], "every": 10}, "outputs": {"result": 10}}
 
 
@@ -101,7 +101,7 @@ def test_end_of_a_job_between_two_probes_is_recorded():
 
 
 def test_no_probes_are_sent_without_the_liveness_setting():
-    engine = DrivenEngine(one_task(**FACETS), platform_of(2, 1), EngineSettings())
+    engine = DrivenEngine(one_task(**FACETS), platform_of(2, 1), RunSettings())
     engine.handle(ev.Started(attempt=0), at=10)
     assert engine.engine.state.timers == {}
 

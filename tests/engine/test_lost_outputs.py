@@ -5,7 +5,7 @@ from __future__ import annotations
 from driven_engine import platform_of, simulated
 from weft.backends.simulation.scenario import Failure, Scenario
 from weft.engine import messages as cm
-from weft.engine.settings import find_settings
+from weft.formats.profiles import preset_settings
 from weft.workflow.builder import Builder
 
 
@@ -76,7 +76,7 @@ def test_bound_ancestors_of_a_failed_task_run_again_under_the_rule_always():
     flow.task("b", work=20, after=["a"], machine="here", retries=1)
     workflow = flow.build()
     scenario = Scenario(exit_codes={"b": (1, 0)})
-    settings = find_settings("s1")
+    settings = preset_settings("s1")
     literal = simulated(workflow, platform_of(1.0, 1.0), scenario, settings, policy="plan")
     ours = simulated(workflow, platform_of(1.0, 1.0), scenario, policy="plan")
     assert len(runs_of(literal, "a")) == 2

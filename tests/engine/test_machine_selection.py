@@ -8,11 +8,12 @@ from driven_engine import DrivenEngine, one_task, platform_of, simulated
 from weft.engine import messages as cm
 from weft.engine import messages as ev
 from weft.engine.reactions.dispatch import PolicyError
-from weft.engine.settings import EngineSettings, find_settings
+from weft.formats.profiles import preset_settings
 from weft.policies.orders import ByIndex
 from weft.policies.policy import Place
+from weft.workflow.settings import RunSettings
 
-CACHED = EngineSettings(discover_every_s=300.0, fetch_every_s=30.0, authorise=True)
+CACHED = RunSettings(discover_every_s=300.0, fetch_every_s=30.0, authorise=True)
 
 
 def begun(settings=CACHED, speeds=(1, 2, 3), **facets):
@@ -60,7 +61,7 @@ def test_machine_that_does_not_answer_in_time_is_skipped():
 
 
 def test_answer_of_a_machine_expires():
-    engine = begun(EngineSettings(fetch_every_s=30.0), speeds=(1, 2))
+    engine = begun(RunSettings(fetch_every_s=30.0), speeds=(1, 2))
     assert engine.first == ["fetch m0", "fetch m1"]
     engine.handle(fetched(0), fetched(1))
     state = engine.engine.state
@@ -71,13 +72,13 @@ def test_answer_of_a_machine_expires():
 
 
 def test_speed_fetched_by_the_selection_is_used():
-    engine = begun(EngineSettings(fetch_every_s=30.0), speeds=(2, 1))
+    engine = begun(RunSettings(fetch_every_s=30.0), speeds=(2, 1))
     # Three competing processes leave a quarter of m0.
     assert engine.handle(fetched(0, 0.25), fetched(1)) == ["assign 0 m1", "start 0 m1 from 0"]
 
 
 def test_machine_list_and_machine_state_have_separate_refresh_intervals():
-    engine = begun(EngineSettings(discover_every_s=50.0, fetch_every_s=30.0), speeds=(1,))
+    engine = begun(RunSettings(discover_every_s=50.0, fetch_every_s=30.0), speeds=(1,))
     engine.handle(ev.Discovered(machines=(0,)), fetched(0), ev.Started(attempt=0))
     requested = []
     for _ in range(12):
@@ -99,7 +100,7 @@ def test_machine_listed_later_passes_all_selection_steps():
 
 
 def test_no_queries_without_selection_settings():
-    assert begun(EngineSettings(), speeds=(1, 2)).first == ["assign 0 m1", "start 0 m1 from 0"]
+    assert begun(RunSettings(), speeds=(1, 2)).first == ["assign 0 m1", "start 0 m1 from 0"]
 
 
 class Careless:
@@ -123,7 +124,7 @@ def test_policy_that_uses_a_machine_without_access_raises():
 
 def test_plan_may_use_machines_that_have_not_answered():
     """No machine has answered at the submission; the plan is followed once they have answered."""
-    done = simulated(one_task(), platform_of(1.0, 2.0), settings=find_settings("s3"), policy="plan")
+    done = simulated(one_task(), platform_of(1.0, 2.0), settings=preset_settings("s3"), policy="plan")
     assert done.run.ending == "completed"
     ((_, assigned),) = done.commands(cm.Assign)
     assert assigned.machine == 1

@@ -9,11 +9,11 @@ import pytest
 from driven_engine import DrivenEngine, one_task, platform_of
 from weft.engine import messages as ev
 from weft.engine.reactions.dispatch import PolicyError
-from weft.engine.settings import EngineSettings
 from weft.platform.machine import Machine
 from weft.platform.platform import Platform
 from weft.policies.orders import ByIndex
 from weft.policies.policy import Migrate, Place
+from weft.workflow.settings import RunSettings
 
 CHECKPOINT = {"files": ["restart"], "every": 10}
 NEEDS_M1 = 'name == "m1"'
@@ -68,7 +68,7 @@ def test_restart_files_written_during_the_cancellation_are_used():
 
 
 def test_restart_files_are_ignored_when_checkpoints_are_disabled():
-    engine = running(settings=EngineSettings(checkpoints=False))
+    engine = running(settings=RunSettings(checkpoints=False))
     engine.handle(ev.Checkpointed(attempt=0, work_done=0.2), at=10)
     moving(engine)
     assert engine.handle(cancelled(), ev.CleanedUp(attempt=0)) == ["clean-up 0 m0", "start 1 m1 from 0"]

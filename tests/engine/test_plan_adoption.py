@@ -21,18 +21,18 @@ from weft.backends.simulation.scenario import (
 from weft.engine import messages as cm
 from weft.engine import messages as ev
 from weft.engine.invariants import check_engine
-from weft.engine.settings import PRESETS, EngineSettings, ReplanRule
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.engine.state.plan import PlanLine, RunPlan, StoredPlan
 from weft.engine.states import TaskState
+from weft.formats.profiles import preset_settings
 from weft.instance.compilation import compile_instance
 from weft.papers.dynamic_grid import grid_testbed, wien2k
 from weft.policies.policy import make_policy
 from weft.runtime.simulation import Simulation
+from weft.workflow.settings import RunSettings
 from weft.workflow.unfold import unfold
 
-HEFT = ReplanRule(planner="heft", violators=0.0)
-S1 = replace(PRESETS["s1"], poll_every_s=5.0, replanning=HEFT)
+S1 = replace(preset_settings("s1"), poll_every_s=5.0, replan_every_s=None, replan_planner="heft")
 
 
 class Done:
@@ -142,7 +142,7 @@ def test_plans_are_made_at_the_replan_interval_or_back_to_back(every_s, seconds_
     """
     tasks = {"a": {"work": 20}, "b": {"work": 10, "after": "a"}, "c": {"work": 2, "after": "b"}}
     made = instance(tasks, platform({}))
-    settings = EngineSettings(poll_every_s=5.0, replanning=ReplanRule(planner="heft", every_s=every_s))
+    settings = RunSettings(poll_every_s=5.0, replan_every_s=every_s)
     done = Done(made, settings, replace(UNDISTURBED, replanning_s_per_point=seconds_per_point))
     requested = [now for now, command in done.commands(cm.Replan) if command.reason == "interval"]
     assert requested == [at for at in expected if at < done.run.ended_s]
@@ -162,7 +162,7 @@ def test_waiting_attempts_follow_the_new_plan():
     }
     made = instance(tasks, platform({}, {}))
     down = Failure(machines=("m1",), at_s=1.0, repair_s=4.0)
-    settings = EngineSettings(replanning=ReplanRule(planner="heft", on_machines=True))
+    settings = RunSettings(replan_when=("machines",))
     done = Done(made, settings, replace(UNDISTURBED, failures=(down,)))
     assert done.run.ending == "completed"
     assert done.machines() == {"a": [1, 1], "b": [0], "c": [0], "d": [0]}
@@ -172,7 +172,7 @@ def test_waiting_attempts_follow_the_new_plan():
 def test_abstract_machine_leaves_a_lost_machine():
     made = instance(PAIR, platform({"speed": 2}, {}))
     lost = replace(UNDISTURBED, failures=(Failure(machines=("m0",), at_s=12.0),))
-    done = Done(made, EngineSettings(), lost)
+    done = Done(made, RunSettings(), lost)
     assert done.run.ending == "completed"
     assert done.machines()["use"] == [0, 1]
     # Its output was lost with the machine; nothing else makes it run twice.
@@ -215,7 +215,7 @@ def test_next_iteration_of_a_loop_causes_a_new_plan():
     tasks = {"first": {"work": 5, **WATCHED}, "last": {"work": 5, "after": "first", **WATCHED}}
     loops = {"again": {"last": "last", "first": "first", "until": "last.exit_code == 0", "max_iterations": 9}}
     made = instance(tasks, platform({}, {}), loops=loops)
-    settings = replace(S1, replanning=replace(HEFT, on_iteration=True))
+    settings = replace(S1, replan_when=(*S1.replan_when, "iteration"))
     done = Done(made, settings, replace(UNDISTURBED, iterations={"again": 4}))
     reasons = [command.reason for _, command in done.commands(cm.Replan)]
     assert reasons == ["submitted", "next iteration", "next iteration", "next iteration"]
@@ -229,7 +229,7 @@ def test_run_that_can_never_be_planned_ends_with_the_reason():
         library=WorkflowLibrary({"w": made}),
         arrivals=[Arrival(workflow="w")],
         policy=make_policy("plan"),
-        settings=EngineSettings(),
+        settings=RunSettings(),
         planner="heft",
     )
     engine = simulation.run()
@@ -259,7 +259,7 @@ def test_wien2k_completes_under_random_disturbances(settings, seed):
         failures=(Failure(machines=("A*",), mtbf_s=1500.0, repair_s=100.0),),
         iterations={"scf": 2},
     )
-    chosen = replace(S1, poll_every_s=30.0, replanning=replace(HEFT, every_s=30.0))
+    chosen = replace(S1, poll_every_s=30.0, replan_every_s=30.0)
     chosen = (
         replace(chosen, migrate="pays") if settings == "pays" else replace(chosen, bound_ancestors=settings)
     )

@@ -11,7 +11,6 @@ from unsure_predictor import Unsure
 from weft.backends.simulation.scenario import Arrival
 from weft.engine.replan.promise import Promise, compute_promise, derive_promise, list_untimed_kinds
 from weft.engine.replan.remainder import prepare_replan
-from weft.engine.settings import EngineSettings
 from weft.engine.state.compiled import CompiledWorkflow, WorkflowLibrary
 from weft.engine.state.plan import store_schedule
 from weft.engine.stored_fields import decode_record
@@ -24,6 +23,7 @@ from weft.predictors.chain import default_chain
 from weft.randomness import generator
 from weft.runtime.simulation import Simulation
 from weft.schedule.schedule import expected_total_seconds
+from weft.workflow.settings import RunSettings
 from weft.workflow.unfold import unfold
 
 LOOP = {
@@ -161,7 +161,7 @@ class TestArrivingLate:
             library=WorkflowLibrary(made),
             arrivals=[Arrival(workflow="first"), Arrival(workflow="w", at_s=30.0)],
             policy=make_policy("plan"),
-            settings=EngineSettings(),
+            settings=RunSettings(),
         )
         state = simulation.run(stop=lambda engine: len(engine.state.runs) == 2).state
         assert state.now == 30.0

@@ -15,12 +15,12 @@ from weft.engine import messages as cm
 from weft.engine import messages as ev
 from weft.engine.engine import Engine
 from weft.engine.invariants import check_engine
-from weft.engine.settings import EngineSettings
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.expressions import parse
 from weft.platform.platform import Link
 from weft.policies.policy import make_policy
 from weft.runtime.simulation import Simulation
+from weft.workflow.settings import RunSettings
 
 
 def simulate(tasks, on, policy="fcfs", scenario=None, settings=None, loops=(), **options):
@@ -35,7 +35,7 @@ def simulate_all(instances, arrivals, policy="fcfs", scenario=None, settings=Non
         library=WorkflowLibrary(instances),
         arrivals=arrivals,
         policy=make_policy(policy),
-        settings=settings or EngineSettings(),
+        settings=settings or RunSettings(),
         scenario=scenario or Scenario(),
         **options,
     )
@@ -171,7 +171,7 @@ def test_machine_waits_for_a_late_task_only_until_the_planned_start(strict, late
         "later": {"seconds": {"m0": 6, "m1": 20}},
     }
     slow = Scenario(durations=Durations(tasks={"far": Durations(bias=10.0)}))
-    settings = EngineSettings(strict_plan=strict)
+    settings = RunSettings(strict_plan=strict)
     engine, entries = simulate(tasks, platform({}, {}), "plan", slow, settings)
     began = starts(engine, entries)
     assert began["near"] == 41.0
@@ -193,7 +193,7 @@ def test_task_is_not_placed_again_on_a_machine_that_it_excludes(policy):
 
 
 def test_task_that_is_slow_on_every_machine_stops_migrating():
-    settings = EngineSettings(contract=1.0, poll_every_s=10.0, migrate="always", gain_growth=1.0, better_every_s=25.0, fetch_every_s=20.0)  # fmt: skip
+    settings = RunSettings(contract=1.0, poll_every_s=10.0, migrate="always", gain_growth=1.0, better_every_s=25.0, fetch_every_s=20.0)  # fmt: skip
     engine, _ = simulate(
         {"a": {"work": 40, "progress": "steps"}},
         platform({}, {}),

@@ -11,11 +11,11 @@ import pytest
 from driven_engine import DrivenEngine, one_task, platform_of, simulated
 from weft.backends.simulation.scenario import CompetingLoad, Perturbation, Scenario, Span
 from weft.engine import messages as ev
-from weft.engine.settings import EngineSettings
+from weft.workflow.settings import RunSettings
 
 WATCHED = {"checkpoint": {"files": ["restart"], "every": 5}, "outputs": {"result": 10}, "progress": "steps"}
 SWEPT = WATCHED | {"sweep": {"i": "1..2"}, "outputs": {"result.{i}": 10}}
-EAGER = EngineSettings(contract=0.5, migrate="always")
+EAGER = RunSettings(contract=0.5, migrate="always")
 
 
 def running(settings, platform=None, **facets):
@@ -46,7 +46,7 @@ def test_task_without_a_violation_is_not_migrated():
 
 
 def test_default_rule_migrates_only_when_time_is_saved():
-    settings = EngineSettings(contract=0.5)
+    settings = RunSettings(contract=0.5)
     # At a quarter of the speed 180 s remain here, and 90 s there from the last restart files (10 %).
     engine = running(settings)
     engine.handle(ev.Checkpointed(attempt=0, work_done=0.1), at=20)
@@ -58,13 +58,13 @@ def test_default_rule_migrates_only_when_time_is_saved():
 
 
 def test_restart_cost_is_subtracted_from_the_gain():
-    engine = running(EngineSettings(contract=0.5, restart_cost_s=60.0))
+    engine = running(RunSettings(contract=0.5, restart_cost_s=60.0))
     engine.handle(ev.Checkpointed(attempt=0, work_done=0.1), at=20)
     assert engine.handle(slow(), at=20)[-1] == "note stay"
 
 
 def test_required_gain_rises_with_every_migration():
-    settings = EngineSettings(contract=0.5, gain=0.4, gain_growth=1.5)
+    settings = RunSettings(contract=0.5, gain=0.4, gain_growth=1.5)
     engine = running(settings, platform_of(2, 1, 1))
     engine.handle(ev.Checkpointed(attempt=0, work_done=0.1), at=20)
     # 180 s here, 90 s there: half is saved, 40 % is required.
@@ -104,7 +104,7 @@ def test_one_free_machine_is_assigned_to_one_task():
 
 
 def test_task_migrates_to_a_better_machine_that_saves_the_required_share():
-    settings = EngineSettings(better_every_s=60.0, gain=0.2)
+    settings = RunSettings(better_every_s=60.0, gain=0.2)
     engine = DrivenEngine(one_task(**SWEPT), platform_of(2, 1), settings)
     engine.handle(ev.Started(attempt=0), ev.Started(attempt=1))
     engine.handle(ev.Checkpointed(attempt=1, work_done=0.45), ev.Ended(attempt=0), at=50)
@@ -114,14 +114,14 @@ def test_task_migrates_to_a_better_machine_that_saves_the_required_share():
 
 
 def test_task_does_not_migrate_to_a_better_machine_that_saves_too_little():
-    engine = DrivenEngine(one_task(**SWEPT), platform_of(2, 1), EngineSettings(better_every_s=60.0, gain=0.4))
+    engine = DrivenEngine(one_task(**SWEPT), platform_of(2, 1), RunSettings(better_every_s=60.0, gain=0.4))
     engine.handle(ev.Started(attempt=0), ev.Started(attempt=1))
     engine.handle(ev.Checkpointed(attempt=1, work_done=0.45), ev.Ended(attempt=0), at=50)
     assert engine.handle(ev.TimerFired(timer="better"), at=60) == []
 
 
 def test_suspended_task_migrates_after_the_suspension_timeout():
-    engine = running(EngineSettings(suspension_timeout_s=100.0))
+    engine = running(RunSettings(suspension_timeout_s=100.0))
     engine.handle(ev.Suspended(attempt=0), at=10)
     assert engine.state() == "SUSPENDED"
     engine.handle(ev.Resumed(attempt=0), at=60)
@@ -132,7 +132,7 @@ def test_suspended_task_migrates_after_the_suspension_timeout():
 
 
 def test_task_in_a_machine_queue_migrates_after_the_waiting_timeout():
-    settings = EngineSettings(waiting_timeout_s=100.0)
+    settings = RunSettings(waiting_timeout_s=100.0)
     engine = DrivenEngine(one_task(), platform_of(2, 1), settings)
     words = engine.handle(ev.TimerFired(timer="waiting:0"), at=100)
     assert words == ["cancel 0 m0: waiting", "assign 1 m1 after 0: waiting"]
@@ -142,7 +142,7 @@ def test_task_in_a_machine_queue_migrates_after_the_waiting_timeout():
 
 
 def test_preempted_attempt_continues_elsewhere_from_its_files():
-    engine = running(EngineSettings())
+    engine = running(RunSettings())
     engine.handle(ev.Checkpointed(attempt=0, work_done=0.4), at=20)
     words = engine.handle(ev.Ended(attempt=0, exit_code=None, cause="preempted", work_done=0.5), at=25)
     assert words == [
@@ -153,7 +153,7 @@ def test_preempted_attempt_continues_elsewhere_from_its_files():
 
 
 def test_optional_change_of_requirements_causes_no_migration():
-    engine = running(EngineSettings())
+    engine = running(RunSettings())
     assert (
         engine.handle(ev.RequirementsChanged(attempt=0, requirements="speed < 2", mandatory=False), at=5)
         == []
@@ -161,14 +161,14 @@ def test_optional_change_of_requirements_causes_no_migration():
 
 
 def test_invalid_requirement_is_recorded_and_causes_no_migration():
-    engine = running(EngineSettings())
+    engine = running(RunSettings())
     words = engine.handle(ev.RequirementsChanged(attempt=0, requirements="__import__('os')"), at=5)
     assert words == ["note requirement"]
     assert engine.state() == "RUNNING"
 
 
 def test_invalid_requirement_keeps_the_last_valid_one():
-    engine = running(EngineSettings(), platform_of(1, 2, 1))
+    engine = running(RunSettings(), platform_of(1, 2, 1))
     assert engine.first[0] == "assign 0 m1"
     engine.handle(ev.RequirementsChanged(attempt=0, requirements="speed < 2", mandatory=False), at=5)
     words = engine.handle(ev.RequirementsChanged(attempt=0, requirements="speed <<< 2"), at=6)
@@ -178,7 +178,7 @@ def test_invalid_requirement_keeps_the_last_valid_one():
 
 
 def test_changed_rank_expression_selects_the_target():
-    engine = running(EngineSettings(), platform_of(1, 3, 2, 1), rank="speed")
+    engine = running(RunSettings(), platform_of(1, 3, 2, 1), rank="speed")
     assert engine.first[0] == "assign 0 m1"
     words = engine.handle(ev.RequirementsChanged(attempt=0, requirements="speed < 3", rank="-speed"), at=5)
     assert words == ["cancel 0 m1: self-migration", "assign 1 m0 after 0: self-migration"]
@@ -202,14 +202,14 @@ def test_task_stops_migrating_between_machines_that_are_slow_in_turn(migrate):
         )
         for number in range(200)
     )
-    settings = EngineSettings(contract=0.2, poll_every_s=10.0, migrate=migrate, belief_s=30.0)
+    settings = RunSettings(contract=0.2, poll_every_s=10.0, migrate=migrate, belief_s=30.0)
     ran = simulated(flow, platform_of(1, 1), Scenario(perturbations=slowed), settings)
     assert ran.run.ending == "completed"
     assert 1 <= len(ran.moves()) <= {"pays": 5, "always": 10}[migrate]
 
 
 def test_undisturbed_tasks_do_not_move():
-    settings = EngineSettings(contract=0.5, poll_every_s=5.0, better_every_s=10.0, gain=0.9)
+    settings = RunSettings(contract=0.5, poll_every_s=5.0, better_every_s=10.0, gain=0.9)
     ran = simulated(one_task(**SWEPT | {"sweep": {"i": "1..6"}}), platform_of(1, 1, 2), settings=settings)
     assert ran.run.ending == "completed"
     assert ran.moves() == []
@@ -219,7 +219,7 @@ def test_task_leaves_a_loaded_machine_and_ends_sooner():
     scenario = Scenario(loads=(CompetingLoad(machines=("m0",), processes=9, at_s=20.0),))
     ends = {}
     for migrate in ("never", "pays"):
-        settings = EngineSettings(contract=0.5, poll_every_s=10.0, migrate=migrate)
+        settings = RunSettings(contract=0.5, poll_every_s=10.0, migrate=migrate)
         ends[migrate] = simulated(
             one_task(work=200, **WATCHED), platform_of(2, 1), scenario, settings
         ).run.ended_s
@@ -228,7 +228,7 @@ def test_task_leaves_a_loaded_machine_and_ends_sooner():
 
 
 def test_performance_complaint_of_a_program_migrates_its_task_without_a_contract():
-    engine = DrivenEngine(one_task(progress="steps"), platform_of(1, 1), EngineSettings(migrate="always"))
+    engine = DrivenEngine(one_task(progress="steps"), platform_of(1, 1), RunSettings(migrate="always"))
     engine.handle(ev.Started(attempt=0))
     words = engine.handle(ev.Progressed(attempt=0, work_done=0.1, degraded="8.5 s per step"), at=10)
     assert any(word.startswith("cancel 0 m0: performance") for word in words)

@@ -8,14 +8,13 @@ import pytest
 
 from planning_examples import instance, planned, platform
 from weft.backends.simulation.scenario import UNDISTURBED, Arrival, CompetingLoad, Failure
-from weft.engine.replan.remainder import build_remainder, carry_over_plan, plan_remaining
-from weft.engine.settings import EngineSettings
+from weft.engine.replan.remainder import build_remainder, carry_over_plan, prepare_replan
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.errors import Infeasible
-from weft.planners.planner import make_planner
 from weft.policies.policy import make_policy
 from weft.randomness import generator
 from weft.runtime.simulation import Simulation
+from weft.workflow.settings import RunSettings, SettingsLayers, WorkflowSettings
 
 
 def stopped(instances, at_s, *, arrivals=("w",), scenario=UNDISTURBED, settings=None, policy="plan"):
@@ -24,7 +23,7 @@ def stopped(instances, at_s, *, arrivals=("w",), scenario=UNDISTURBED, settings=
         library=WorkflowLibrary(instances),
         arrivals=[Arrival(workflow=key) for key in arrivals],
         policy=make_policy(policy),
-        settings=settings or EngineSettings(),
+        settings=settings or RunSettings(),
         scenario=scenario,
     )
     return simulation.run(stop=lambda engine: engine.state.now >= at_s).state
@@ -56,7 +55,7 @@ def test_remainder_of_a_new_run_is_the_whole_workflow():
         library=WorkflowLibrary({"w": made}),
         arrivals=[Arrival(workflow="w")],
         policy=make_policy("plan"),
-        settings=EngineSettings(),
+        settings=RunSettings(),
     )
     simulation.run(stop=lambda engine: plans.extend(engine.state.plans.values()) or bool(plans))
     assert set(plans[0].lines) == set(CHAIN)
@@ -115,7 +114,7 @@ def test_attempts_of_other_runs_occupy_machines():
     made = {
         key: instance({key: {"work": 10}, f"{key}2": {"work": 1, "after": key}}, platform({})) for key in "vw"
     }
-    state = stopped(made, 4.0, arrivals="vw", settings=EngineSettings(contract=0.5, poll_every_s=4.0))
+    state = stopped(made, 4.0, arrivals="vw", settings=RunSettings(contract=0.5, poll_every_s=4.0))
     found = build_remainder(state, state.runs[1])
     taken = [(busy.start_s, busy.finish_s) for busy in found.instance.busy]
     assert taken[0] == (0.0, pytest.approx(6.0))
@@ -134,7 +133,7 @@ def test_restart_files_save_work_and_are_transferred():
         "last": {"work": 1, "after": "first"},
     }
     made = instance(tasks, platform({}, {}))
-    settings = EngineSettings(contract=0.5, migrate="always", poll_every_s=1000.0)
+    settings = RunSettings(contract=0.5, migrate="always", poll_every_s=1000.0)
     state = stopped({"w": made}, 40.0, settings=settings)
     run = state.runs[0]
     assert run.facts_of(0).restart_files.share == pytest.approx(0.4)
@@ -149,18 +148,18 @@ def test_restart_files_save_work_and_are_transferred():
     assert found.instance.pinned == {
         int(graph.variable[graph.index("restart files of first")]): run.facts_of(0).restart_files.machine
     }
-    without = replace(state.settings, checkpoints=False)
-    state.settings = without
+    state.layers = SettingsLayers(base=replace(state.settings, checkpoints=False))
+    run._settings = WorkflowSettings(state.layers, run.compiled.graph.workflow)
     again = build_remainder(state, run).instance
     assert again.modes(again.graph.index("first")).seconds.tolist() == [100.0, 100.0]
 
 
 def test_remainder_without_tasks_is_infeasible():
     made = instance({"only": {"work": 10}}, platform({}))
-    settings = EngineSettings(contract=0.5, poll_every_s=4.0)
+    settings = RunSettings(contract=0.5, poll_every_s=4.0)
     state = stopped({"w": made}, 4.0, settings=settings)
     with pytest.raises(Infeasible, match="no task of 'w' is left to plan"):
-        plan_remaining(state, 0, make_planner("heft"), steps=1, rng=generator(0, "plan"))
+        prepare_replan(state, 0)
 
 
 def test_infeasible_remainder_names_the_task():
@@ -206,7 +205,7 @@ def test_running_task_on_a_slow_machine_ends_later():
     tasks = {"a": {"work": 40, "progress": "p"}, "b": {"work": 1, "after": "a"}}
     made = instance(tasks, platform({}))
     slowed = CompetingLoad(machines=("m0",), processes=1)
-    settings = EngineSettings(contract=5.0, poll_every_s=10.0, migrate="never")
+    settings = RunSettings(contract=5.0, poll_every_s=10.0, migrate="never")
     state = stopped({"w": made}, 20.0, scenario=replace(UNDISTURBED, loads=(slowed,)), settings=settings)
     found = build_remainder(state, state.runs[0])
     assert state.machines[0].speed_factor == pytest.approx(0.5)

@@ -16,7 +16,6 @@ from weft.engine.history import History
 from weft.engine.journal import JournalEntry
 from weft.engine.messages import Assign
 from weft.engine.replay import rebuild, replay
-from weft.engine.settings import EngineSettings
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.instance.compilation import compile_instance
 from weft.platform.machine import Machine
@@ -25,6 +24,7 @@ from weft.policies.policy import make_policy
 from weft.runtime.simulation import Simulation
 from weft.workflow.builder import Builder
 from weft.workflow.checks import check_and_unfold
+from weft.workflow.settings import RunSettings
 
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
 """A failing run is not shrunk: that takes minutes, and its journal shows what happened."""
@@ -98,7 +98,7 @@ def chain_on_two():
     machines = (Machine(name="fast", speed=2.0), Machine(name="slow", speed=1.0))
     instance = compile_instance(check_and_unfold(flow.build()), Platform(name="two", machines=machines))
     return Simulation(
-        WorkflowLibrary({"four": instance}), [Arrival(workflow="four")], make_policy("fcfs"), EngineSettings()
+        WorkflowLibrary({"four": instance}), [Arrival(workflow="four")], make_policy("fcfs"), RunSettings()
     )
 
 
@@ -129,7 +129,7 @@ def test_replay_detects_a_missing_command(chain_on_two):
 def test_replay_with_another_policy_returns_the_first_difference(chain_on_two):
     entries, _, _, engine = recorded(chain_on_two)
     first = chain_on_two.library["four"]
-    other = Engine(chain_on_two.library, first.instance, make_policy("plan"), EngineSettings())
+    other = Engine(chain_on_two.library, first.instance, make_policy("plan"), RunSettings())
     found = replay(other, entries, engine.state.plans)
     assert found.entries == 1, "it requests a plan where the other placed tasks"
     assert type(found.differences[0].got).__name__ == "Replan"

@@ -44,7 +44,7 @@ def run_copy(name, tmp_path, **options):
 
 @pytest.fixture(scope="module")
 def converged(tmp_path_factory):
-    return run_copy("convergence", tmp_path_factory.mktemp("run"), params=QUICK)
+    return run_copy("convergence", tmp_path_factory.mktemp("run"), params=QUICK, planner="heft")
 
 
 def expected_by_calls(folder, monkeypatch):

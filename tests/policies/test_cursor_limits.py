@@ -7,11 +7,11 @@ import pytest
 from planning_examples import instance, platform
 from policies.test_policy_costs import sweep
 from weft.backends.simulation.scenario import Arrival, Durations, Failure, Scenario
-from weft.engine.settings import EngineSettings
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.engine.state.ready import PlanCursor
 from weft.policies.policy import make_policy
 from weft.runtime.simulation import Simulation
+from weft.workflow.settings import RunSettings
 
 MACHINES, PER_MACHINE = 96, 6
 
@@ -56,7 +56,7 @@ def simulate(policy, scene, look):
         library,
         [Arrival(workflow=key) for key in "vw"],
         make_policy(policy),
-        EngineSettings(),
+        RunSettings(),
         Scenario(durations=Durations(noise=0.3), failures=failures),
     )
     return simulation.run(check=look)

@@ -22,10 +22,10 @@ from policies.test_policy_costs import (
 )
 from weft.backends.simulation.scenario import Arrival, Failure, Scenario
 from weft.engine.engine import Engine
-from weft.engine.settings import EngineSettings
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.policies.policy import make_policy
 from weft.runtime.simulation import Simulation
+from weft.workflow.settings import RunSettings
 
 __all__ = ["little_looked_at"]
 
@@ -82,7 +82,7 @@ class Scene:
     down: tuple[int, ...] = ()
     """Which of every four machines fail permanently."""
     happening: Scenario = SURPRISES
-    agreed: EngineSettings = USUAL
+    agreed: RunSettings = USUAL
 
     def scenario(self, machines):
         """Return the events for a number of machines."""

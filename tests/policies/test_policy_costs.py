@@ -15,13 +15,13 @@ import weft
 from planning_examples import instance, platform
 from weft.backends.simulation.scenario import Arrival, Durations, Failure, RequirementChange, Scenario
 from weft.engine.engine import Engine
-from weft.engine.settings import EngineSettings
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.expressions import parse
 from weft.platform.platform import Link
 from weft.policies import POLICIES
 from weft.policies.policy import make_policy
 from weft.runtime.simulation import Simulation
+from weft.workflow.settings import RunSettings
 
 FEW, MANY = 300, 1_500
 """Numbers of waiting tasks that are compared."""
@@ -91,8 +91,8 @@ DEMANDING = Scenario(
     durations=Durations(noise=0.2),
     requirements=(RequirementChange(task="a", after=0.5, requirements=parse("speed > 2")),),
 )
-USUAL = EngineSettings()
-ASKING = EngineSettings(discover_every_s=300.0, fetch_every_s=4.0, authorise=True)
+USUAL = RunSettings()
+ASKING = RunSettings(discover_every_s=300.0, fetch_every_s=4.0, authorise=True)
 
 
 class Lines:

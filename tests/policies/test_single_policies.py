@@ -10,10 +10,10 @@ from weft.backends.simulation.scenario import Failure, Scenario
 from weft.engine import messages as cm
 from weft.engine import messages as ev
 from weft.engine.engine import Engine
-from weft.engine.settings import EngineSettings
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.platform.platform import Link
 from weft.policies.policy import make_policy
+from weft.workflow.settings import RunSettings
 
 CHAIN = {
     "a": {"work": 4, "outputs": {"x": "6MB"}},
@@ -148,7 +148,7 @@ def test_fastest_count_that_is_free_is_used():
 @pytest.mark.parametrize("name", ["fcfs", "g-heft", "foft", "rank", "pm-s"])
 def test_only_the_first_of_many_equal_ready_tasks_is_evaluated(name):
     made = instance({"t": {"sweep": {"k": "1..500"}, "work": "1 + k % 3"}}, "identical:2")
-    engine = Engine(WorkflowLibrary({"w": made}), made, make_policy(name), EngineSettings())
+    engine = Engine(WorkflowLibrary({"w": made}), made, make_policy(name), RunSettings())
     requested, modes = [], engine._view.modes
 
     def counting(run, task, **options):

@@ -18,6 +18,7 @@ from weft.errors import Infeasible
 from weft.instance import compile_instance
 from weft.planners.planner import make_planner
 from weft.platform.platform import Link
+from weft.runtime.budget import PlanningBudget
 from weft.workflow.generators.sweep_graphs import SweepLayers, build_layered_sweeps
 from weft.workflow.unfold import unfold
 
@@ -71,7 +72,7 @@ def instances(draw):
 
 def follow(made, planner):
     """Return the lines of a plan, and the result of the simulation that follows it."""
-    ran = run_all({"w": made}, [(0, "w")], "plan", planner=planner, plan_steps=30)
+    ran = run_all({"w": made}, [(0, "w")], "plan", planner=planner, budget=PlanningBudget(steps=30))
     (run,) = ran.engine.state.runs
     assert run.ending == "completed"
     return run.plan.stored.lines, ran

@@ -10,10 +10,11 @@ from driven_engine import one_task, platform_of, simulated
 from weft.backends.simulation.scenario import Cancellation, Failure, RequirementChange, Scenario, Silence
 from weft.engine import messages as cm
 from weft.engine import messages as ev
-from weft.engine.settings import PRESETS, EngineSettings
 from weft.expressions import parse
+from weft.formats.profiles import preset_settings
+from weft.workflow.settings import RunSettings
 
-POLLED = EngineSettings(ladder_every_s=10.0)
+POLLED = RunSettings(ladder_every_s=10.0)
 CHECKPOINTS = {"checkpoint": {"files": ["restart"], "every": "15s"}, "outputs": {"result": "1kB"}}
 
 
@@ -118,7 +119,7 @@ def test_a3_9_job_without_a_checkpoint_restarts_from_zero(kept, reason):
 
 
 def test_the_preset_has_the_intervals_of_the_paper():
-    preset = PRESETS["s3"]
+    preset = preset_settings("s3")
     assert (preset.discover_every_s, preset.fetch_every_s, preset.authorise) == (300.0, 30.0, True)
     assert (preset.migrate, preset.gain, preset.gain_growth) == ("always", 0.2, 1.0)
     assert (preset.suspension_timeout_s, preset.waiting_timeout_s) == (600.0, 600.0)

@@ -10,12 +10,12 @@ from driven_engine import simulated
 from weft.backends.simulation.scenario import Failure, Scenario
 from weft.engine import messages as cm
 from weft.engine import messages as ev
-from weft.engine.settings import EngineSettings
 from weft.formats.files import read_workflow_file
 from weft.papers.adaptive_jobs import array_job, grid
 from weft.platform.machine import Machine
 from weft.platform.platform import Link, Platform
 from weft.workflow.builder import Builder
+from weft.workflow.settings import RunSettings
 
 TEMPLATE = """\
 EXECUTABLE = search.${GW_ARCH}
@@ -76,7 +76,7 @@ def test_a3_7_a_failed_host_loses_its_cached_files():
     flow.task("search", sweep={"i": "1..2"}, work=10, inputs=[item])
     platform = Platform(machines=(Machine(name="m0"),), default_link=Link(bandwidth_Bps=1e6))
     scenario = Scenario(failures=(Failure(machines=("m0",), at_s=21.0, repair_s=5.0),))
-    ran = simulated(flow.build(), platform, scenario, EngineSettings())
+    ran = simulated(flow.build(), platform, scenario, RunSettings())
     assert bytes_by_machine(ran) == {0: 20e6}
     assert ran.run.ending == "completed"
 

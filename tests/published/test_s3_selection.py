@@ -9,7 +9,7 @@ import pytest
 from driven_engine import one_task, platform_of, simulated
 from weft.backends.simulation.scenario import CompetingLoad, Scenario
 from weft.engine import messages as cm
-from weft.engine.settings import PRESETS
+from weft.formats.profiles import preset_settings
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +19,7 @@ def ran():
         stage_latency_s=7.3, loads=(CompetingLoad(machines=("m1",), processes=1, at_s=200.0),)
     )
     return simulated(
-        one_task(sweep={"i": "1..40"}), platform_of(1, 1, 1), scenario, PRESETS["s3"], policy="rank"
+        one_task(sweep={"i": "1..40"}), platform_of(1, 1, 1), scenario, preset_settings("s3"), policy="rank"
     )
 
 
@@ -44,7 +44,7 @@ def test_a3_6_machine_state_is_queried_at_most_once_in_half_a_minute(ran, machin
 def test_a_machine_that_denies_access_is_never_used():
     scenario = Scenario(denied=("m2",))
     ran = simulated(
-        one_task(sweep={"i": "1..6"}), platform_of(1, 1, 9), scenario, PRESETS["s3"], policy="rank"
+        one_task(sweep={"i": "1..6"}), platform_of(1, 1, 9), scenario, preset_settings("s3"), policy="rank"
     )
     assert ran.run.ending == "completed"
     assert {assign.machine for _, assign in ran.commands(cm.Assign)} == {0, 1}
@@ -52,6 +52,6 @@ def test_a_machine_that_denies_access_is_never_used():
 
 
 def test_no_job_is_placed_before_all_machines_have_answered():
-    ran = simulated(one_task(), platform_of(1, 2), settings=PRESETS["s3"], policy="rank")
+    ran = simulated(one_task(), platform_of(1, 2), settings=preset_settings("s3"), policy="rank")
     words = [each for _, each in ran.words()]
     assert words.index("assign 0 m1") > max(words.index("fetch m0"), words.index("fetch m1"))

@@ -8,10 +8,10 @@ from itertools import count
 import pytest
 
 from weft.engine.invariants import check_engine
-from weft.engine.settings import EngineSettings
 from weft.papers.reproduction import Results
 from weft.papers.runs import run_simulation
 from weft.papers.unified import VARIANTS, UnifiedStudy, make_simulation
+from weft.workflow.settings import RunSettings
 
 WHOLE, STAYING, G_HEFT = VARIANTS
 SEED = 1
@@ -93,7 +93,7 @@ def test_settings_of_the_variants_match_their_names():
         True,
     )
     assert staying.settings.migrate == "never"
-    assert g_heft.settings == whole.settings != EngineSettings()
+    assert g_heft.settings == whole.settings != RunSettings()
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from weft.backends.simulation.scenario_reader import load_arrival_workflows, loa
 from weft.engine.engine import Engine
 from weft.engine.history import History
 from weft.engine.journal import JournalEntry
-from weft.engine.settings import EngineSettings
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.engine.state.plan import StoredPlan
 from weft.engine.state.state import EngineState
@@ -24,6 +23,7 @@ from weft.reports.execution import ExecutedRun, build_executed_run
 from weft.reports.execution_records import NO_RECORDS, ExecutionRecords
 from weft.runtime.simulation import Simulation
 from weft.workflow.checks import check_and_unfold
+from weft.workflow.settings import RunSettings
 from weft.workflow.workflow import Workflow
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -85,7 +85,7 @@ def journal_of(
     scenario: Scenario = UNDISTURBED,
     policy: str = "plan",
     arrivals: Sequence[float] = (),
-    settings: EngineSettings | None = None,
+    settings: RunSettings | None = None,
 ) -> Written:
     """Return the journal of simulated workflows that arrive at 0 s or at the given times."""
     listed = [flows] if isinstance(flows, Workflow) else list(flows)
@@ -110,7 +110,7 @@ def _simulated(
     scenario: Scenario,
     arrivals: Sequence[Arrival],
     policy: str,
-    settings: EngineSettings | None,
+    settings: RunSettings | None,
     *,
     seed: int = 0,
 ) -> Written:
@@ -121,7 +121,7 @@ def _simulated(
         library=library,
         arrivals=arrivals,
         policy=make_policy(policy),
-        settings=settings or EngineSettings(),
+        settings=settings or RunSettings(),
         scenario=scenario,
         seed=seed,
     )

@@ -17,7 +17,6 @@ from weft.engine.engine import Engine
 from weft.engine.history import History
 from weft.engine.journal import JournalEntry
 from weft.engine.replan.promise import Promise
-from weft.engine.settings import EngineSettings
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.errors import InvalidInput
 from weft.instance.compilation import compile_instance
@@ -34,6 +33,7 @@ from weft.reports.execution_page import (
 )
 from weft.reports.execution_records import AttemptLogs, ExecutionRecords, ProcessUsage
 from weft.workflow.checks import check_and_unfold
+from weft.workflow.settings import RunSettings
 
 
 def three_in_a_row():
@@ -197,7 +197,7 @@ def reuse_journal():
         WorkflowLibrary({"row": instance}),
         instance,
         make_policy("fcfs"),
-        EngineSettings(begins_at_once=False),
+        RunSettings(begins_at_once=False),
         policy_named=make_policy,
     )
     history = History()

@@ -11,11 +11,11 @@ from weft.backends.backend import Capabilities
 from weft.engine import messages as cm
 from weft.engine import messages as ev
 from weft.engine.engine import Engine
-from weft.engine.settings import EngineSettings
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.policies.policy import make_policy
 from weft.runtime import driver
 from weft.runtime.driver import DriverLoop
+from weft.workflow.settings import RunSettings
 
 
 class ScriptedBackend:
@@ -114,7 +114,7 @@ def backend(parts):
 def loop(parts, backend):
     made = instance({"a": {"work": 4}}, platform({}))
     library = WorkflowLibrary({"w": made})
-    engine = Engine(library, made, make_policy("fcfs"), EngineSettings(begins_at_once=True))
+    engine = Engine(library, made, make_policy("fcfs"), RunSettings(begins_at_once=True))
     return DriverLoop(engine, backend, parts, parts, journal=parts, sequence=7)
 
 

@@ -12,10 +12,10 @@ from weft.backends.backend import Capabilities
 from weft.engine import messages as cm
 from weft.engine import messages as ev
 from weft.engine.engine import Engine
-from weft.engine.settings import EngineSettings
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.policies.policy import make_policy
 from weft.runtime.driver import DriverLoop, HeldCommands
+from weft.workflow.settings import RunSettings
 
 
 class RecordingBackend(ScriptedBackend):
@@ -57,7 +57,7 @@ def drive(tasks, backend, journal, *, nodes=2, loops=(), **settings):
         WorkflowLibrary({"w": made}),
         made,
         make_policy("fcfs"),
-        EngineSettings(begins_at_once=True, **settings),
+        RunSettings(begins_at_once=True, **settings),
     )
     loop = DriverLoop(engine, backend, journal, journal, journal=journal)
     loop.expect([(0.0, ev.Submitted(run=0, workflow="w"))])
@@ -145,7 +145,7 @@ def test_retry_waits_for_the_end_of_the_attempt_before_it(backend, journal):
 
 def test_later_iteration_of_a_loop_waits_for_the_ends_of_the_run(backend, journal):
     made = instance({"a": {"work": 4}, "b": {"work": 4}}, platform({"nodes": 2}))
-    engine = Engine(WorkflowLibrary({"w": made}), made, make_policy("fcfs"), EngineSettings())
+    engine = Engine(WorkflowLibrary({"w": made}), made, make_policy("fcfs"), RunSettings())
     engine.handle(ev.Submitted(run=0, workflow="w"), 0.0)
     held = HeldCommands(engine.state)
     held.add_end(3, 0, (0, 0))

@@ -13,7 +13,6 @@ from unsure_predictor import Unsure
 from weft.engine import messages as cm
 from weft.engine import messages as ev
 from weft.engine.engine import Engine
-from weft.engine.settings import EngineSettings
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.errors import InvalidInput
 from weft.planners.forecast import forecast_schedule
@@ -24,14 +23,13 @@ from weft.randomness import generator
 from weft.runtime import driver
 from weft.runtime.budget import DEFAULT_PLAN_TIME_S, PlanningBudget, find_deadline
 from weft.runtime.driver import PlannerThread
+from weft.workflow.settings import RunSettings
 
 TASKS = {"a": {"work": 4}, "b": {"work": 6, "after": "a"}}
 
 
 def engine_of(made):
-    engine = Engine(
-        WorkflowLibrary({"w": made}), made, make_policy("plan"), EngineSettings(begins_at_once=True)
-    )
+    engine = Engine(WorkflowLibrary({"w": made}), made, make_policy("plan"), RunSettings(begins_at_once=True))
     (command,) = [
         each for each in engine.handle(ev.Submitted(run=0, workflow="w"), 0.0) if isinstance(each, cm.Replan)
     ]

@@ -188,6 +188,7 @@ KEYS = {
     "retries: 2": {"recovery": Recovery(retries=2)},
     "retries: {oom: 3, timeout: 1}": {"recovery": Recovery(retries_by_cause={"oom": 3, "timeout": 1})},
     "on_failure: reschedule": {"recovery": Recovery(on_failure="reschedule")},
+    "settings: {migration: {gain: 0.1}}": {"settings": {"gain": 0.1}},
     "outcomes: [0, 1]": {"outcomes": (0, 1)},
 }
 

@@ -502,6 +502,19 @@ def choose(
     Infeasible if the plan exceeds the deadline or the maximal cost.
     """
     request = load_request(workflow, on=on, params=params)
+    return choose_point(request, number, deadline_s=deadline_s, max_cost=max_cost, folder=folder, **search)
+
+
+def choose_point(
+    request: Request,
+    number: int,
+    *,
+    deadline_s: float | None = None,
+    max_cost: float | None = None,
+    folder: Path = FRONTS,
+    **search: Any,
+) -> PlannedWorkflow:
+    """Return the plan of a point of the last front of a request (see ``choose``)."""
     if (front := load_front(request, folder=folder)) is None:
         front = pareto(request, deadline_s=deadline_s, max_cost=max_cost, **search)
         # Storing is optional: without the file the next call searches again.

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
-from weft.api.request import Request, load_request
+from weft.api.request import DEFAULT_PLANNER, PlanningChoice, Request, load_request
 from weft.engine.replan.promise import Promise, compute_promise
+from weft.engine.state.plan import StoredPlan, store_schedule
 from weft.errors import Infeasible, InvalidInput
+from weft.formats.files import open_source
 from weft.instance.instance import Instance
 from weft.planners.evaluation import compute_bounds
 from weft.planners.forecast import PlanForecast, forecast_schedule
@@ -37,6 +40,7 @@ from weft.schedule.schedule import Schedule, expected_total_seconds
 from weft.schedule.verification import Violation, check_foreign, verify
 from weft.search.pool import INLINE_POOL, Pool
 from weft.units import format_count, format_seconds
+from weft.workflow.settings import SettingsLayers, merge_layers
 from weft.workflow.task_graph import COMPUTE, TaskGraph
 from weft.workflow.workflow import Workflow
 
@@ -66,9 +70,6 @@ def open_pool(
 
     with make_pool(name) as opened:
         yield opened
-
-
-DEFAULT_PLANNER = "auto"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -358,6 +359,193 @@ def measure_plan(
         seed=seed,
         **spent,
     )
+
+
+def prepare_plans(
+    request: Request,
+    layers: SettingsLayers,
+    chosen: PlanningChoice,
+    *,
+    plan_file: str | Path | None,
+    choose: int | None,
+    seed: int,
+) -> tuple[dict[str, StoredPlan], SettingsLayers]:
+    """Return the plans that are made before a run, by workflow, and the layers with their objectives.
+
+    A plan is made before the run if the user names one (a file, or a point of a front), or if a workflow has
+    a deadline or a maximal cost: then nothing starts unless the plan keeps them. Raises Infeasible if it does
+    not, InvalidInput if a plan is named that does not fit.
+    """
+    if plan_file is not None or choose is not None:
+        planned = _load_named_plan(request, plan_file, choose)
+        goal = planned.objective
+        stated = {
+            "objective": goal.name, "alpha": goal.alpha if goal.has_alpha else None,
+            "deadline_s": goal.deadline_s, "max_cost": goal.max_cost,
+        }  # fmt: skip
+        layers = replace(layers, overrides=merge_layers(stated, layers.overrides))
+        found = {next(iter(request.instances)): planned}
+    else:
+        found = dict(_plan_limited(request, layers, chosen, seed))
+    if found and not chosen.plans:
+        what = f"policy {chosen.policy!r} follows no plan"
+        rule = "--plan, --choose, a deadline and a maximal cost need a policy that follows plans"
+        raise InvalidInput(what, rule=rule, advice="use --policy plan, or omit them")
+    return {key: _store_plan(request, key, planned) for key, planned in found.items()}, layers
+
+
+def plan_request(
+    request: Request,
+    layers: SettingsLayers,
+    *,
+    plan_file: str | Path | None = None,
+    choose: int | None = None,
+    seed: int = 0,
+) -> PlannedWorkflow:
+    """Return the first plan of a run of one workflow with these settings."""
+    if plan_file is not None or choose is not None:
+        return _load_named_plan(request, plan_file, choose)
+    return _plan_with_settings(request, layers, request.choose_planning(layers), seed)
+
+
+def _load_named_plan(request: Request, plan_file: str | Path | None, choose: int | None) -> PlannedWorkflow:
+    if plan_file is not None and choose is not None:
+        raise InvalidInput("both a plan file and a point of a front", advice="omit --plan or --choose")
+    if len(request.instances) > 1:
+        what = f"a plan for {len(request.instances)} workflows"
+        raise InvalidInput(what, rule="a named plan is for one workflow")
+    if plan_file is not None:
+        return load_plan(plan_file, request)
+    from weft.api.pareto import choose_point
+
+    assert choose is not None
+    return choose_point(request, choose)
+
+
+def _plan_limited(
+    request: Request, layers: SettingsLayers, chosen: PlanningChoice, seed: int
+) -> Iterator[tuple[str, PlannedWorkflow]]:
+    """Yield the plan of every workflow with a deadline or a maximal cost, alone on empty machines."""
+    for key, instance in request.instances.items():
+        settings = layers.of_workflow(instance.graph.workflow)
+        if settings.deadline_s is not None or settings.max_cost is not None:
+            alone = replace(request, instances={key: instance})
+            yield key, _plan_with_settings(alone, layers, chosen, seed)
+
+
+def _plan_with_settings(
+    request: Request, layers: SettingsLayers, chosen: PlanningChoice, seed: int
+) -> PlannedWorkflow:
+    settings = layers.of_workflow(request.instance.graph.workflow)
+    return plan(
+        request,
+        planner=settings.planner or chosen.planner,
+        objective=settings.objective,
+        alpha=settings.alpha,
+        deadline_s=settings.deadline_s,
+        max_cost=settings.max_cost,
+        seed=seed,
+        plan_time_s=chosen.budget.time_s,
+        plan_steps=chosen.budget.steps,
+    )
+
+
+def _store_plan(request: Request, key: str, planned: PlannedWorkflow) -> StoredPlan:
+    return store_schedule(
+        planned.schedule, request.library[key], planner=planned.planner, steps=planned.plan.steps
+    )
+
+
+def load_plan(file: str | Path, request: Request) -> PlannedWorkflow:
+    """Return the plan in a file of ``weft plan --out FILE.json``.
+
+    Raises InvalidInput if it is a plan of other tasks or machines, or if it is not valid any more.
+    """
+    record = _read_plan_record(file)
+    instance = request.instance
+    schedule = _read_schedule(file, record["schedule"], instance)
+    goal = make_objective(
+        record["objective"], record["alpha"], deadline_s=record["deadline_s"], max_cost=record["max_cost"]
+    )
+    if violations := verify(schedule, instance.graph, instance.platform):
+        what = f"the plan in {str(file)!r} is not valid: {violations[0]}"
+        rule = "times, sizes or machines have changed since it was made"
+        raise InvalidInput(what, rule=rule, advice="plan again: weft plan --out FILE.json")
+    made = Plan(schedule=schedule, steps=record["steps"], by=record["found_by"])
+    return measure_plan(
+        instance, goal, made, planner=record["planner"], seed=record["seed"], planning_s=record["planning_s"]
+    )
+
+
+_PLAN_FIELDS: Mapping[str, tuple[type, ...]] = {
+    "schedule": (list,),
+    "planner": (str,),
+    "objective": (str,),
+    "alpha": (float, int, type(None)),
+    "deadline_s": (float, int, type(None)),
+    "max_cost": (float, int, type(None)),
+    "seed": (int,),
+    "steps": (int,),
+    "found_by": (str,),
+    "planning_s": (float, int),
+}
+"""The fields of a plan file that are read, with their types."""
+
+
+def _read_plan_record(file: str | Path) -> dict[str, Any]:
+    source = open_source(file)
+    advice = "write one: weft plan WORKFLOW --out FILE.json"
+    try:
+        record: Any = json.loads(source.text())
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(f"{str(file)!r} is not JSON: {error}", advice=advice) from None
+    wrong = [
+        name
+        for name, kinds in _PLAN_FIELDS.items()
+        if not isinstance(record, dict) or not isinstance(record.get(name, ...), kinds)
+    ]
+    if wrong:
+        what = f"{str(file)!r} is not a plan: {wrong[0]!r} is missing or has a wrong type"
+        raise InvalidInput(what, advice=advice)
+    return dict(record)
+
+
+def _read_schedule(file: str | Path, rows: Sequence[Any], instance: Instance) -> Schedule:
+    names, machines = instance.graph.names, {each.name: i for i, each in enumerate(instance.machines)}
+    try:
+        lines = {str(row["task"]): row for row in rows}
+        times = {name: (float(row["start_s"]), float(row["finish_s"])) for name, row in lines.items()}
+        nodes = {name: int(row["nodes"]) for name, row in lines.items()}
+        places = {name: str(row["machine"]) for name, row in lines.items()}
+    except (TypeError, KeyError, ValueError, OverflowError):
+        what = f"the schedule in {str(file)!r} is damaged"
+        rule = "every row has task, machine, nodes, start_s and finish_s"
+        raise InvalidInput(what, rule=rule) from None
+    for kind, missing, unknown in (
+        ("task", set(names) - lines.keys(), lines.keys() - set(names)),
+        ("machine", set[str](), set(places.values()) - machines.keys()),
+    ):
+        if missing or unknown:
+            _refuse_other(file, kind, missing, unknown, instance)
+    return Schedule(
+        tasks=tuple(names),
+        machines=tuple(machines),
+        machine=np.array([machines[places[name]] for name in names], dtype=np.uint32),
+        nodes=np.array([max(0, nodes[name]) for name in names], dtype=np.uint32),
+        start_s=np.array([times[name][0] for name in names]),
+        finish_s=np.array([times[name][1] for name in names]),
+    )
+
+
+def _refuse_other(
+    file: str | Path, kind: str, missing: set[str], unknown: set[str], instance: Instance
+) -> NoReturn:
+    """Raise InvalidInput for a plan of another workflow or platform."""
+    here = instance.graph.workflow.name if kind == "task" else instance.platform.name
+    found = [f"it has no {kind} {min(missing)!r}"] if missing else []
+    found += [f"{here!r} has no {kind} {min(unknown)!r}"] if unknown else []
+    what = f"the plan in {str(file)!r} is for another {'workflow' if kind == 'task' else 'platform'}"
+    raise InvalidInput(f"{what}: {'; '.join(found)}", advice="plan again: weft plan --out FILE.json")
 
 
 _ROUNDING = 1e-9

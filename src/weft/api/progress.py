@@ -22,13 +22,13 @@ import numpy as np
 from weft.engine.history import AttemptRecord, FailureRecord, History
 from weft.engine.journal import JournalEntry
 from weft.engine.kind_counts import KindCount, count_kinds
-from weft.engine.replan.promise import Promise, mark_untimed_tasks
+from weft.engine.replan.promise import Promise
 from weft.engine.state.compiled import LoopState
 from weft.engine.state.plan import PlanLine
 from weft.engine.state.run import RunState
 from weft.engine.state.state import EngineState
 from weft.engine.states import FINAL, TaskState
-from weft.instance.instance import Instance
+from weft.instance.instance import Instance, mark_untimed_tasks
 from weft.records import dataclass
 from weft.units import format_count, format_seconds
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from weft.engine.state.compiled import WorkflowLibrary
+from weft.engine.state.plan import StoredPlan
 from weft.errors import Infeasible, InvalidInput, nearest
 from weft.formats.files import STDIN, load_platform, read_workflow_file
 from weft.formats.native import replace_unwritable_names
@@ -18,12 +19,15 @@ from weft.instance.compilation import compile_instance
 from weft.instance.instance import Instance
 from weft.planners.planner import make_planner
 from weft.platform.platform import Platform
+from weft.policies.policy import make_policy
 from weft.predictors.chain import PredictorChain, default_chain
 from weft.predictors.predictor import Predictor
 from weft.randomness import generator
 from weft.records import dataclass
+from weft.runtime.budget import PlanningBudget
 from weft.schedule.objective import make_objective
 from weft.workflow.checks import check_and_unfold
+from weft.workflow.settings import SettingsLayers
 from weft.workflow.task import Isolation
 from weft.workflow.workflow import Workflow, set_params
 
@@ -33,8 +37,19 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-DEFAULT_POLICY, DEFAULT_PLANNER = "plan", "heft"
-"""Default policy and planner of ``run`` and ``simulate``."""
+DEFAULT_POLICY, DEFAULT_PLANNER = "plan", "auto"
+"""Default policy of ``run`` and ``simulate``, and default planner of these and of ``plan``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanningChoice:
+    """Policy, planner and budget that the settings of an execution select."""
+
+    policy: str
+    planner: str
+    budget: PlanningBudget
+    plans: bool
+    """Whether the policy follows plans."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -67,10 +82,47 @@ class Request:
         """Return the workflows in the form that an engine reads."""
         return WorkflowLibrary(self.instances)
 
-    def check_planner(self, planner: str) -> None:
-        """Raise InvalidInput if the planner cannot minimise the makespan of every workflow."""
-        goal, chosen = make_objective("makespan"), make_planner(planner)
+    def choose_planning(self, layers: SettingsLayers) -> PlanningChoice:
+        """Return the policy, planner and budget of the settings; raise InvalidInput if they do not fit."""
+        common = layers.of_execution(self.workflows.values())
+        policy = common.policy or DEFAULT_POLICY
+        planner = common.planner or DEFAULT_PLANNER
+        plans = make_policy(policy).needs_plan
+        if plans:
+            self._check_planners(layers, planner)
+        budget = PlanningBudget(time_s=common.plan_time_s, steps=common.plan_steps)
+        return PlanningChoice(policy=policy, planner=planner, budget=budget, plans=plans)
+
+    def prepare_plans(
+        self,
+        layers: SettingsLayers,
+        chosen: PlanningChoice,
+        *,
+        plan_file: str | Path | None,
+        choose: int | None,
+        seed: int,
+    ) -> tuple[dict[str, StoredPlan], SettingsLayers]:
+        """Return the plans that are made before the run, by workflow (see ``api.plan.prepare_plans``)."""
+        each = (layers.of_workflow(flow) for flow in self.workflows.values())
+        limited = any((one.deadline_s, one.max_cost) != (None, None) for one in each)
+        if plan_file is None and choose is None and not limited:
+            return {}, layers
+        from weft.api.plan import prepare_plans  # with the bounds of schedules, which a run does not need
+
+        return prepare_plans(self, layers, chosen, plan_file=plan_file, choose=choose, seed=seed)
+
+    def _check_planners(self, layers: SettingsLayers, default: str) -> None:
+        """Raise InvalidInput if the planner of a workflow does not support its objective."""
         for key, instance in self.instances.items():
+            settings = layers.of_workflow(instance.graph.workflow)
+            goal = make_objective(
+                settings.objective,
+                settings.alpha,
+                deadline_s=settings.deadline_s,
+                max_cost=settings.max_cost,
+            )
+            planner = settings.planner or default
+            chosen = make_planner(planner)
             if (refusal := chosen.supports(instance, goal)) is not None:
                 what = f"planner {planner!r} cannot plan {key!r}: {refusal.reason}"
                 raise InvalidInput(what, advice="`weft planners` lists the others")

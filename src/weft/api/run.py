@@ -19,25 +19,23 @@ import numpy as np
 from weft.api.project import OpenProject, find_project, require_project
 from weft.api.report import ExecutionReport, read_report, reports_folder, write_reports
 from weft.api.request import (
-    DEFAULT_PLANNER,
-    DEFAULT_POLICY,
     WorkflowSource,
     compile_request,
     load_arrivals,
     load_machines,
     load_workflows,
 )
+from weft.api.settings import ProfileSource, SettingsSource, find_profile, load_layers, stated_options
 from weft.backends.attempt.isolation import check_isolation
 from weft.backends.layout import ProjectLayout
 from weft.engine.engine import Engine
 from weft.engine.journal import JournalEntry
 from weft.engine.messages import Submitted
-from weft.engine.settings import EngineSettings, find_settings
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.errors import InvalidInput
+from weft.formats.profiles import DEFAULT_PRESET
 from weft.instance.instance import Instance
 from weft.platform.platform import Platform
-from weft.policies.policy import make_policy
 from weft.records import dataclass
 from weft.redaction import redact
 from weft.reports.execution_page import execution_facts, execution_lines, kind_table
@@ -45,12 +43,12 @@ from weft.reports.text import TextTable
 from weft.repository.database import Database, open_database
 from weft.repository.journal import JournalHeader
 from weft.repository.runs import UNFINISHED, RunRecord, RunTable
-from weft.runtime.budget import PlanningBudget
 from weft.runtime.driver import Listener
 from weft.runtime.execution import Execution, ExecutionOutcome, check_backend, open_project
 from weft.runtime.lock import Lock, user_name
 from weft.workflow.file_format import make_isolation
-from weft.workflow.task import Isolation
+from weft.workflow.settings import SettingsLayers, WorkflowSettings, merge_layers
+from weft.workflow.task import CAUSES, Isolation
 from weft.workflow.workflow import isolate_tasks
 
 if TYPE_CHECKING:
@@ -145,23 +143,25 @@ _POLLS_PER_TASK = 5
 _MIN_POLL_S = 0.5
 
 
-def set_poll_interval(settings: EngineSettings, instances: Iterable[Instance]) -> EngineSettings:
-    """Return settings with a poll interval so short that every task with a contract is polled several times.
+def set_poll_interval(layers: SettingsLayers, instances: Iterable[Instance]) -> SettingsLayers:
+    """Return layers with a poll interval so short that every task with a contract is polled several times.
 
-    The default of half a minute suits tasks of hours; a task of seconds would end before its first poll.
+    The default of half a minute suits tasks of hours; a task of seconds would end before its first poll. An
+    interval that a workflow, a profile or the user states wins.
     """
-    shortest_s = [least_s for each in instances for least_s in _shortest_contract_task(each, settings)]
+    shortest_s = [least_s for each in instances for least_s in _shortest_contract_task(each, layers)]
     if not shortest_s:
-        return settings
+        return layers
     poll_every_s = max(_MIN_POLL_S, min(shortest_s) / _POLLS_PER_TASK)
-    return replace(settings, poll_every_s=min(settings.poll_every_s, poll_every_s))
+    base = layers.base
+    return replace(layers, base=replace(base, poll_every_s=min(base.poll_every_s, poll_every_s)))
 
 
-def _shortest_contract_task(instance: Instance, settings: EngineSettings) -> Iterator[float]:
+def _shortest_contract_task(instance: Instance, layers: SettingsLayers) -> Iterator[float]:
     """Yield the estimated seconds of the shortest task with a contract, if there is one."""
-    all_owe = settings.contract is not None or settings.iteration_limit_s is not None
     graph = instance.graph
-    owing = [all_owe or task.recovery.contract is not None for task in graph.workflow.tasks]
+    settings = WorkflowSettings(layers, graph.workflow)
+    owing = [settings.of(task).has_contract for task in graph.workflow.tasks]
     if not any(owing):
         return
     seconds = instance.shortest_s()[np.asarray(owing)[graph.template]]
@@ -220,14 +220,21 @@ Watcher = Callable[[Execution], Sequence[Listener]]
 def run(
     workflows: WorkflowSource | Sequence[WorkflowSource] = (),
     *,
-    on: Platform | str | Path = "local",
+    on: Platform | str | Path | None = None,
     project: str | Path | None = None,
-    policy: str = DEFAULT_POLICY,
-    planner: str = DEFAULT_PLANNER,
+    policy: str | None = None,
+    planner: str | None = None,
+    objective: str | None = None,
+    alpha: float | None = None,
+    deadline_s: float | None = None,
+    max_cost: float | None = None,
+    plan: str | Path | None = None,
+    choose: int | None = None,
     plan_time_s: float | None = None,
     plan_steps: int | None = None,
-    preset: str = "default",
-    settings: EngineSettings | None = None,
+    preset: str = DEFAULT_PRESET,
+    profile: ProfileSource = None,
+    settings: SettingsSource = None,
     params: Mapping[str, Any] | None = None,
     until: Sequence[str] = (),
     most_nodes: int | None = None,
@@ -249,6 +256,10 @@ def run(
     earlier runs are reused, unless ``fresh``. ``until`` names the last tasks to run; ``most_nodes`` limits
     the nodes of every machine; ``keep_going`` continues with tasks that do not depend on a failed one. Search
     planners use ``plan_time_s`` (default 2) or ``plan_steps`` for the first plan and for each re-planning.
+    ``objective``, ``alpha``, ``deadline_s`` and ``max_cost`` are those of ``plan``; the first plan and all
+    later ones keep them. ``plan`` is a file with the first plan, ``choose`` a point of the last front.
+    ``settings`` is a mapping with the keys of `settings:` in a workflow file; it wins over the workflow and
+    over ``profile``, a file or name that may also state the platform.
     ``isolate`` isolates the tasks that do not state it themselves: ``"bubblewrap"``, ``"unshare"``, or a
     mapping as in a workflow file.
 
@@ -258,7 +269,18 @@ def run(
 
     Raises InvalidInput, Infeasible, or Locked if another engine uses the project.
     """
-    spending = PlanningBudget(time_s=plan_time_s, steps=plan_steps)
+    found = find_profile(profile)
+    options = stated_options(
+        policy=policy, planner=planner, plan_time_s=plan_time_s, plan_steps=plan_steps,
+        objective=objective, alpha=alpha, deadline_s=deadline_s, max_cost=max_cost,
+    )  # fmt: skip
+    layers = load_layers(preset=preset, profile=found, settings=settings, options=options)
+    defaults = stated_options(
+        on_failure="continue" if keep_going else None,
+        retries=None if retries is None else dict.fromkeys(CAUSES, retries),
+    )
+    # What a task states wins over these two options.
+    layers = replace(layers, profile=merge_layers(layers.profile, defaults))
     layout = find_project(project)
     isolation = None if isolate is None else make_isolation(isolate)
     loaded = load_workflows(workflows, layout, params or {}, format_name, until, isolate=isolation)
@@ -268,19 +290,20 @@ def run(
         flows = {key: isolate_tasks(flow, isolation) for key, flow in flows.items()}
     if not flows:
         raise InvalidInput("no workflow to run", advice="name a workflow, or a file with arrivals")
-    platform = load_machines(on, most_nodes)
+    platform = load_machines(on or (found.on if found else None) or "local", most_nodes)
     check_backend(platform)
     check_isolation(flows.values())
-    chosen = make_policy(policy)
     request = compile_request(flows, platform, {**loaded.folders, **more.folders})
-    if chosen.needs_plan:
-        request.check_planner(planner)
-    adapted = _settings(settings or find_settings(preset), keep_going=keep_going, retries=retries)
+    layers = set_poll_interval(_suit_real_runs(layers), request.instances.values())
+    chosen = request.choose_planning(layers)
+    plans, layers = request.prepare_plans(layers, chosen, plan_file=plan, choose=choose, seed=seed)
     header = JournalHeader(
-        policy=policy,
-        settings=set_poll_interval(adapted, request.instances.values()),
+        policy=chosen.policy,
+        settings=layers.base,
+        profile=layers.profile,
+        overrides=layers.overrides,
         seed=seed,
-        planner=planner,
+        planner=chosen.planner,
         platform=platform,
         workflows=request.workflows,
         folders=request.folders,
@@ -299,7 +322,8 @@ def run(
             begun = replace(header, started_at_s=time.time())
             execution = Execution.begin(
                 layout, lock, database, begun, expected,
-                compiled=request.library, budget=spending, fresh=fresh,
+                compiled=request.library, budget=chosen.budget, fresh=fresh,
+                plans={each.run: plans[each.workflow] for _, each in expected if each.workflow in plans},
             )  # fmt: skip
         else:
             execution = _resume_execution(layout, lock, database, unfinished.number, compiled=request.library)
@@ -404,15 +428,9 @@ def _raise_interrupt(number: int) -> NoReturn:  # noqa: ARG001 -- it was Ctrl-C
     raise KeyboardInterrupt
 
 
-def _settings(settings: EngineSettings, *, keep_going: bool, retries: int | None) -> EngineSettings:
-    """Return settings adapted to real execution and to the options ``keep_going`` and ``retries``."""
-    return replace(
-        settings,
-        begins_at_once=True,
-        brings_results=True,
-        on_failure="continue" if keep_going else settings.on_failure,
-        retries=settings.retries if retries is None else retries,
-    )
+def _suit_real_runs(layers: SettingsLayers) -> SettingsLayers:
+    """Return layers with what real backends do: programs start at once, and results are published."""
+    return replace(layers, base=replace(layers.base, begins_at_once=True, brings_results=True))
 
 
 def cancel_unfinished(opened: OpenProject, run: RunRecord, *, interrupted: Callable[[], bool]) -> RunRecord:
@@ -450,21 +468,30 @@ def _mark_cancelled(runs: RunTable, run: RunRecord) -> None:
 def plan_dry_run(
     workflows: WorkflowSource | Sequence[WorkflowSource],
     *,
-    on: Platform | str | Path,
-    project: str | Path | None,
-    params: Mapping[str, Any],
-    until: Sequence[str],
-    most_nodes: int | None,
-    format_name: str | None,
-    **planning: Any,
+    on: Platform | str | Path | None = None,
+    project: str | Path | None = None,
+    params: Mapping[str, Any] | None = None,
+    until: Sequence[str] = (),
+    most_nodes: int | None = None,
+    format_name: str | None = None,
+    preset: str = DEFAULT_PRESET,
+    profile: ProfileSource = None,
+    settings: SettingsSource = None,
+    seed: int = 0,
+    plan: str | Path | None = None,
+    choose: int | None = None,
+    **options: Any,
 ) -> list[PlannedWorkflow]:
-    """Return the plan that ``run`` would make for each workflow alone on empty machines; run nothing.
+    """Return the first plan that ``run`` would follow for each workflow alone on empty machines; run nothing.
 
-    ``planning``: planner, budget and seed, as for ``plan``.
+    ``options``: policy, planner, objective, limits and budget, as for ``run``.
     """
-    from weft.api.plan import plan  # with the bounds of schedules, which a run does not need
+    from weft.api.plan import plan_request  # with the bounds of schedules, which a run does not need
 
-    platform = load_machines(on, most_nodes)
+    found = find_profile(profile)
+    layers = load_layers(preset=preset, profile=found, settings=settings, options=stated_options(**options))
+    platform = load_machines(on or (found.on if found else None) or "local", most_nodes)
     check_backend(platform)
-    loaded = load_workflows(workflows, find_project(project), params, format_name, until)
-    return [plan(compile_request({key: flow}, platform), **planning) for key, flow in loaded.flows.items()]
+    loaded = load_workflows(workflows, find_project(project), params or {}, format_name, until)
+    requests = [compile_request({key: flow}, platform) for key, flow in loaded.flows.items()]
+    return [plan_request(each, layers, plan_file=plan, choose=choose, seed=seed) for each in requests]

@@ -9,7 +9,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from weft.api.request import DEFAULT_PLANNER, DEFAULT_POLICY, Request, compile_request, unique_key
+from weft.api.request import (
+    DEFAULT_PLANNER,
+    DEFAULT_POLICY,
+    Request,
+    compile_request,
+    load_machines,
+    unique_key,
+)
+from weft.api.settings import ProfileSource, SettingsSource, find_profile, load_layers, stated_options
 from weft.backends.simulation.scenario import UNDISTURBED, Arrival, Scenario, draw_arrivals
 from weft.backends.simulation.scenario_checks import check_scenario
 from weft.backends.simulation.scenario_reader import load_arrival_workflows, load_scenario
@@ -25,10 +33,11 @@ from weft.engine.history import (
     replicated_share,
 )
 from weft.engine.journal import JournalEntry
-from weft.engine.settings import EngineSettings, find_settings
+from weft.engine.state.plan import StoredPlan
 from weft.errors import InvalidInput
-from weft.formats.files import load_platform, read_workflow_file
+from weft.formats.files import read_workflow_file
 from weft.formats.native import replace_unwritable_names
+from weft.formats.profiles import DEFAULT_PRESET
 from weft.instance.instance import Instance
 from weft.papers.statistics import Summary, summarise
 from weft.planners.evaluation import compute_bounds
@@ -38,14 +47,15 @@ from weft.randomness import generator
 from weft.reports.simulation import SimulationView, simulation_html
 from weft.repository.journal import JournalHeader
 from weft.repository.journal_store import JournalFileWriter, open_journal_file
+from weft.runtime.budget import PlanningBudget
 from weft.runtime.simulation import Simulation
 from weft.units import format_count, format_seconds
+from weft.workflow.settings import RunSettings, SettingsLayers
 from weft.workflow.workflow import Workflow, set_params
 
 __all__ = [
     "DEFAULT_PLANNER",
     "DEFAULT_POLICY",
-    "DEFAULT_STEPS",
     "MEASURES",
     "MOST_ITERATIONS",
     "SimulatedRun",
@@ -272,33 +282,41 @@ class SimulationRecorder:
         return bool(self.endless)
 
 
-DEFAULT_STEPS = 200
-"""Step budget of a search planner for the first plan and for each re-planning."""
-
 _Source = Workflow | str | Path
 
 
 def simulate(
     workflows: _Source | Sequence[_Source] = (),
     *,
-    on: Platform | str | Path = "local",
-    policy: str = DEFAULT_POLICY,
-    planner: str = DEFAULT_PLANNER,
+    on: Platform | str | Path | None = None,
+    policy: str | None = None,
+    planner: str | None = None,
+    objective: str | None = None,
+    alpha: float | None = None,
+    deadline_s: float | None = None,
+    max_cost: float | None = None,
+    plan: str | Path | None = None,
+    choose: int | None = None,
     scenario: Scenario | str | Path | None = None,
-    preset: str = "default",
-    settings: EngineSettings | None = None,
+    preset: str = DEFAULT_PRESET,
+    profile: ProfileSource = None,
+    settings: SettingsSource = None,
     seed: int = 0,
     repeat: int = 1,
     params: Mapping[str, Any] | None = None,
-    plan_steps: int = DEFAULT_STEPS,
+    plan_time_s: float | None = None,
+    plan_steps: int | None = None,
     format_name: str | None = None,
     journal: str | Path | None = None,
     progress: SimulationProgress | None = None,
 ) -> SimulatedRuns:
     """Simulate workflows (records or files) that arrive at time 0 and those that arrive in a scenario.
 
+    ``objective``, ``alpha``, ``deadline_s``, ``max_cost``, ``plan``, ``choose``, ``plan_time_s`` and
+    ``plan_steps`` are those of ``run``; with ``plan_steps`` the simulation is reproducible.
     ``policy`` and ``planner`` may carry options (``"foft:intra=priority"``); the planner serves policies that
-    follow plans, and re-planning. ``settings`` control how the engine adapts; ``preset`` names a set of them.
+    follow plans, and re-planning. ``settings`` is a mapping with the keys of `settings:` in a workflow file;
+    ``profile`` is a file or name with settings, ``preset`` a profile that ships with weft.
     ``repeat`` simulates the seeds ``seed``, ``seed + 1``, ... ``journal`` is a file for the journal.
 
     Raises Infeasible if some task can run on no machine. A failed or stuck run raises nothing; see
@@ -312,7 +330,13 @@ def simulate(
     if seed < 0:
         raise InvalidInput(f"seed {seed}", rule="must be at least 0")
     truth = _load_scenario(scenario)
-    platform = on if isinstance(on, Platform) else load_platform(on)
+    found = find_profile(profile)
+    options = stated_options(
+        policy=policy, planner=planner, plan_time_s=plan_time_s, plan_steps=plan_steps,
+        objective=objective, alpha=alpha, deadline_s=deadline_s, max_cost=max_cost,
+    )  # fmt: skip
+    layers = load_layers(preset=preset, profile=found, settings=settings, options=options)
+    platform = load_machines(on or (found.on if found else None) or "local", None)
     first = _load_first(workflows, params or {}, format_name)
     arriving = {key: replace_unwritable_names(flow) for key, flow in load_arrival_workflows(truth).items()}
     _check_clash(first, arriving)
@@ -321,24 +345,26 @@ def simulate(
         advice = "name a workflow, or a scenario with arrivals"
         raise InvalidInput("no workflow to simulate", advice=advice)
     check_scenario(truth, platform, flows)
+    request = compile_request(flows, platform)
+    chosen = request.choose_planning(layers)
+    plans, layers = request.prepare_plans(layers, chosen, plan_file=plan, choose=choose, seed=seed)
     prepared = _PreparedSimulation(
-        request=compile_request(flows, platform),
+        request=request,
         scenario=truth,
-        policy=policy,
-        planner=planner,
-        settings=find_settings(preset) if settings is None else settings,
-        plan_steps=plan_steps,
+        policy=chosen.policy,
+        planner=chosen.planner,
+        layers=layers,
+        budget=chosen.budget,
+        plans=plans,
         first=tuple(first),
     )
-    if prepared.plans:
-        prepared.request.check_planner(planner)
     runs = [prepared.run(seed + number, journal, progress) for number in range(repeat)]
     return SimulatedRuns(
         platform=platform,
-        policy=policy,
-        planner=planner if prepared.plans else None,
+        policy=chosen.policy,
+        planner=chosen.planner if chosen.plans else None,
         scenario=truth.name,
-        preset=preset if settings is None else "given",
+        preset=preset if not isinstance(settings, RunSettings) else "given",
         runs=tuple(runs),
     )
 
@@ -378,25 +404,27 @@ class _PreparedSimulation:
     scenario: Scenario
     policy: str
     planner: str
-    settings: EngineSettings
-    plan_steps: int
+    layers: SettingsLayers
+    budget: PlanningBudget
+    plans: Mapping[str, StoredPlan]
     first: tuple[str, ...]
-
-    @property
-    def plans(self) -> bool:
-        """Return whether the policy uses a planner."""
-        return make_policy(self.policy).needs_plan
 
     def run(self, seed: int, journal: str | Path | None, progress: SimulationProgress | None) -> SimulatedRun:
         """Simulate with one seed and return the result."""
+        arrivals = list(self._arrivals(seed))
         simulation = Simulation(
             library=self.request.library,
-            arrivals=list(self._arrivals(seed)),
+            arrivals=arrivals,
             policy=make_policy(self.policy),
-            settings=self.settings,
+            settings=self.layers,
             scenario=self.scenario,
             planner=self.planner,
-            plan_steps=self.plan_steps,
+            budget=self.budget,
+            given={
+                run: self.plans[each.workflow]
+                for run, each in enumerate(arrivals)
+                if each.workflow in self.plans
+            },
             seed=seed,
         )
         opened = nullcontext() if journal is None else open_journal_file(journal, self._header(simulation))
@@ -425,7 +453,9 @@ class _PreparedSimulation:
     def _header(self, simulation: Simulation) -> JournalHeader:
         return JournalHeader(
             policy=self.policy,
-            settings=simulation.settings,
+            settings=simulation.layers.base,
+            profile=simulation.layers.profile,
+            overrides=simulation.layers.overrides,
             seed=simulation.seed,
             planner=self.planner,
             platform=self.request.platform,

@@ -29,7 +29,7 @@ _TASKS_KEY = re.compile(r"^tasks\s*:", re.MULTILINE)
 )
 @options.as_json
 def command(files: tuple[str, ...], platform: str | None, as_json: bool) -> None:
-    """Report all problems of workflow, platform and scenario files.
+    """Report all problems of workflow, platform, scenario and profile files.
 
     This includes what `weft run` would reject: file names outside the task directory, and settings of local
     machines. Input files that do not exist and that no task produces are noted, and URLs with a password, a
@@ -92,6 +92,8 @@ def _check_file(name: str, machines: Platform | None) -> dict[str, Any]:
         return {"file": name, "kind": "platform", "summary": summary}
     if (scenario := _check_scenario(source, machines)) is not None:
         return scenario
+    if (profile := _check_profile(source)) is not None:
+        return profile
     reader = detect_format(source)
     graph = check_and_unfold(reader.read(source))
     notes = _check_names(graph, name) if reader.name == WeftYaml.name else []
@@ -131,6 +133,25 @@ def _check_names(graph: TaskGraph, name: str) -> list[str]:
     check_file_names(graph.workflow)
     folder = Path() if name == STDIN else Path(name).parent
     return [str(problem) for problem in find_missing_inputs(graph, folder)]
+
+
+def _check_profile(source: SourceFile) -> dict[str, object] | None:
+    """Check a profile and the platform it names; return None if the file is not a profile."""
+    from weft.formats.files import load_platform
+    from weft.formats.native import WeftYaml
+    from weft.formats.profiles import read_profile
+    from weft.formats.yaml_document import parse_document
+
+    if not WeftYaml().recognises(source) or _TASKS_KEY.search(source.head):
+        return None
+    root = parse_document(source.text(), source.name).root
+    if root is None or not isinstance(root.value, dict) or "profile" not in root.value:
+        return None
+    profile = read_profile(source)
+    if profile.on is not None:
+        load_platform(profile.on)
+    summary = f"a profile of {format_count(len(profile.settings), 'setting')}; no problems"
+    return {"file": source.name, "kind": "profile", "summary": summary}
 
 
 def _check_scenario(source: SourceFile, machines: Platform | None) -> dict[str, object] | None:

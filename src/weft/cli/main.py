@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "cancel": "Cancel a run: stop its programs and keep its results.",
-    "check": "Report all problems of workflow, platform and scenario files.",
+    "check": "Report all problems of workflow, platform, scenario and profile files.",
     "clean": "Remove sandboxes, records and checkpoints of finished runs.",
     "compare": "Compare planners on workflows.",
     "completion": "Print the completion script of a shell.",
@@ -48,6 +48,7 @@ COMMANDS = {
     "resume": "Resume an interrupted or stopped run.",
     "run": "Run workflows on this computer and reuse valid results.",
     "schema": "Print the JSON Schema of the file formats, for editors.",
+    "settings": "Show the settings of a run, where each comes from, and what it means.",
     "show": "Show the shape of a workflow: tasks, edges, width, depth, work.",
     "simulate": "Simulate runs with perturbed machines and arriving workflows.",
     "status": "Show the progress of a run: tasks by kind, running tasks, time left.",

@@ -29,12 +29,19 @@ def _combine(*decorators: _Decorator) -> _Decorator:
 workflow_argument: _Decorator = click.argument("workflow", type=click.Path(path_type=str))
 
 
-def _on_option(meaning: str) -> _Decorator:
-    return click.option("--on", default="local", show_default=True, metavar="PLATFORM", help=meaning)
-
-
-on_platform = _on_option("A platform file, or identical:N, cluster:N, local, random:N.")
-on_backend = _on_option("Platform file whose machines have a `backend`, or local: this computer.")
+_PLATFORM_HELP = "A platform file, or identical:N, cluster:N, local, random:N"
+on_platform: _Decorator = click.option(
+    "--on", default="local", show_default=True, metavar="PLATFORM", help=f"{_PLATFORM_HELP}."
+)
+on_simulated: _Decorator = click.option(
+    "--on", metavar="PLATFORM", help=f"{_PLATFORM_HELP} (default: that of the profile, else local)."
+)
+on_backend: _Decorator = click.option(
+    "--on",
+    metavar="PLATFORM",
+    help="Platform file whose machines have a `backend`, or local: this computer (default: that of the "
+    "profile, else local).",
+)
 project: _Decorator = click.option(
     "--project",
     metavar="DIR",
@@ -56,24 +63,13 @@ read_format: _Decorator = click.option(
 )
 policy: _Decorator = click.option(
     "--policy",
-    default="plan",
-    show_default=True,
     metavar="NAME[:OPTION=VALUE...]",
-    help="Policy that makes the decisions; `weft policies` lists them.",
+    help="Policy that makes the decisions; `weft policies` lists them (default: plan).",
 )
 planner: _Decorator = click.option(
     "--planner",
-    default="heft",
-    show_default=True,
     metavar="NAME[:OPTION=VALUE...]",
-    help="Planner for policies that follow a plan; `weft planners` lists them.",
-)
-preset: _Decorator = click.option(
-    "--preset",
-    default="default",
-    show_default=True,
-    metavar="NAME",
-    help="Adaptation settings: default, patient (no migration of slow tasks), s1, s3.",
+    help="Planner for policies that follow a plan; `weft planners` lists them (default: auto).",
 )
 quiet: _Decorator = click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
 execution_files = _combine(
@@ -130,6 +126,92 @@ def parameters(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(params=_read_params(params, params_file), **others)
 
     return read
+
+
+def settings(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--preset``, ``--profile`` and ``--set``; the command gets one mapping ``settings``."""
+
+    @click.option(
+        "--preset",
+        default="default",
+        show_default=True,
+        metavar="NAME",
+        help="Settings that ship with weft: default, patient (no migration of slow tasks), s1, s3.",
+    )
+    @click.option(
+        "--profile",
+        metavar="FILE",
+        help="File with settings, or its name in the folder for profiles (see `weft settings --help`).",
+    )
+    @click.option(
+        "--set",
+        "assignments",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Change a setting, such as migration.gain=0.1; `weft settings` lists them; may be repeated.",
+    )
+    @functools.wraps(function)
+    def read(*, assignments: tuple[str, ...], **others: Any) -> Any:
+        return function(settings=_read_assignments(assignments), **others)
+
+    return read
+
+
+def _read_assignments(assignments: tuple[str, ...]) -> dict[str, Any] | None:
+    if not assignments:
+        return None  # avoid loading the YAML parser
+    from weft.formats.profiles import read_assignments
+    from weft.workflow.settings import write_settings
+
+    return write_settings(read_assignments(assignments))
+
+
+_OBJECTIVE_HELP = """Objective of the plan: makespan, cost, local, on-demand, static, static-literal,
+static-idle-fraction, speedup, efficiency, communication, synchronisation, overhead, lost-parallelism,
+throughput. It is an error if the planner does not support it (default: makespan)."""
+
+
+def objective(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--objective``, ``--alpha``, ``--deadline`` and ``--max-cost``."""
+    add = _combine(
+        click.option("--objective", metavar="NAME", help=_OBJECTIVE_HELP),
+        click.option(
+            "--alpha",
+            type=float,
+            metavar="NUMBER",
+            help="Weight of time (1) against cost (0) in on-demand and static objectives (default: 0.5).",
+        ),
+        click.option(
+            "--deadline",
+            "deadline_s",
+            callback=read_seconds,
+            metavar="TIME",
+            help="Maximal makespan: 90, 1h30m or D-HH:MM:SS; exit code 3 if exceeded.",
+        ),
+        click.option(
+            "--max-cost",
+            type=float,
+            metavar="PRICE",
+            help="Maximal price of all node-hours; exit code 3 if exceeded.",
+        ),
+    )
+    return add(function)
+
+
+def named_plan(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--plan`` and ``--choose``, which name the first plan of a run."""
+    add = _combine(
+        click.option(
+            "--plan", metavar="FILE.json", help="First plan: a file of `weft plan --out`, for one WORKFLOW."
+        ),
+        click.option(
+            "--choose",
+            type=click.IntRange(min=1),
+            metavar="POINT",
+            help="First plan: this point of the front last shown by `weft pareto`, for one WORKFLOW.",
+        ),
+    )
+    return add(function)
 
 
 def seed(meaning: str) -> _Decorator:

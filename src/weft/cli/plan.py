@@ -15,11 +15,6 @@ if TYPE_CHECKING:
     from weft.workflow.workflow import Workflow
 
 
-_OBJECTIVE_HELP = """Objective of the plan: makespan, cost, local, on-demand, static, static-literal,
-static-idle-fraction, speedup, efficiency, communication, synchronisation, overhead, lost-parallelism,
-throughput. It is an error if the planner does not support it."""
-
-
 @click.command("plan")
 @options.workflow_argument
 @options.on_platform
@@ -30,26 +25,7 @@ throughput. It is an error if the planner does not support it."""
     metavar="NAME[:OPTION=VALUE...]",
     help="Planner; `weft planners` lists them, `weft planners NAME` lists its options.",
 )
-@click.option("--objective", default="makespan", metavar="NAME", show_default=True, help=_OBJECTIVE_HELP)
-@click.option(
-    "--alpha",
-    type=float,
-    metavar="NUMBER",
-    help="Weight of time (1) against cost (0) in on-demand and static objectives (default: 0.5).",
-)
-@click.option(
-    "--deadline",
-    "deadline_s",
-    callback=options.read_seconds,
-    metavar="TIME",
-    help="Maximal makespan: 90, 1h30m or D-HH:MM:SS; exit code 3 if exceeded.",
-)
-@click.option(
-    "--max-cost",
-    type=float,
-    metavar="PRICE",
-    help="Maximal price of all node-hours; exit code 3 if exceeded.",
-)
+@options.objective
 @options.seed("Seed of randomised planners.")
 @click.option(
     "--choose",
@@ -72,7 +48,7 @@ def command(
     *,
     on: str,
     planner: str,
-    objective: str,
+    objective: str | None,
     alpha: float | None,
     choose: int | None,
     out: str | None,
@@ -90,7 +66,7 @@ def command(
     the deadline or the maximal cost; the message says by how much.
     """
     options.check_plan_streams(workflow, on, out, html, as_json=as_json)
-    if choose is not None and (planner, objective, alpha) != ("auto", "makespan", None):
+    if choose is not None and (planner, objective, alpha) != ("auto", None, None):
         raise click.UsageError("--choose uses a stored plan: omit --planner, --objective and --alpha.")
     with stage("loading"):
         from weft.api.plan import plan
@@ -102,7 +78,12 @@ def command(
     if choose is None:
         with stage(f"planning {len(loaded.tasks)} task descriptions with {planner}") as line:
             planned = plan(
-                loaded, planner=planner, objective=objective, alpha=alpha, **how, progress=line.news
+                loaded,
+                planner=planner,
+                objective=objective or "makespan",
+                alpha=alpha,
+                **how,
+                progress=line.news,
             )
     else:
         planned = _choose_plan(loaded, choose, how)

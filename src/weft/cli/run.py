@@ -42,7 +42,9 @@ from weft.cli.terminal import stage
 )
 @options.policy
 @options.planner
-@options.preset
+@options.objective
+@options.named_plan
+@options.settings
 @options.planning_budget()
 @options.seed("Seed of randomised planners and of arrivals.")
 @options.parameters
@@ -60,8 +62,10 @@ def command(
     keep_going: bool,
     retries: int | None,
     isolate: str | None,
-    policy: str,
+    policy: str | None,
     preset: str,
+    profile: str | None,
+    settings: dict[str, Any] | None,
     fresh: bool,
     report: str | None,
     trace: str | None,
@@ -81,15 +85,16 @@ def command(
     outputs = {"--json": as_json, "--report -": report == "-", "--trace -": trace == "-"}
     options.check_streams((), "", outputs)
     if dry_run:
-        _dry(workflows, as_json=as_json, **planning)
+        chosen = {"policy": policy, "preset": preset, "profile": profile, "settings": settings}
+        _dry(workflows, as_json=as_json, **chosen, **planning)
         return
     with stage("loading"):
         from weft.api.run import run
         from weft.cli.driver import drive_run
     drive_run(
         run, as_json=as_json, quiet=quiet, report=report, trace=trace, workflows=workflows, policy=policy,
-        preset=preset, arrivals=arrivals, keep_going=keep_going, retries=retries, fresh=fresh,
-        isolate=isolate, **planning,
+        preset=preset, profile=profile, settings=settings, arrivals=arrivals, keep_going=keep_going,
+        retries=retries, fresh=fresh, isolate=isolate, **planning,
     )  # fmt: skip
 
 

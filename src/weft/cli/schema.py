@@ -6,9 +6,9 @@ import click
 
 
 @click.command("schema")
-@click.argument("kind", type=click.Choice(["workflow", "platform", "scenario"]))
+@click.argument("kind", type=click.Choice(["workflow", "platform", "profile", "scenario"]))
 def command(kind: str) -> None:
-    """Print the JSON Schema of workflow, platform or scenario files.
+    """Print the JSON Schema of workflow, platform, profile or scenario files.
 
     For an editor with the YAML language server, put this above the file: # yaml-language-server:
     $schema=workflow.json

@@ -20,16 +20,18 @@ _SHOWN = 20
 
 @click.command("simulate")
 @options.workflows_argument()
-@options.on_platform
+@options.on_simulated
 @options.policy
 @options.planner
+@options.objective
+@options.named_plan
 @click.option(
     "--scenario",
     metavar="FILE",
     help="Scenario with the actual behaviour (default: times as estimated, all exit codes 0; a loop until a "
     "success then runs once).",
 )
-@options.preset
+@options.settings
 @options.seed("Seed of the scenario and of randomised planners.")
 @click.option(
     "--repeat",
@@ -39,14 +41,7 @@ _SHOWN = 20
     metavar="NUMBER",
     help="Number of consecutive seeds; shows median and spread.",
 )
-@click.option(
-    "--plan-steps",
-    type=click.IntRange(min=1),
-    default=200,
-    show_default=True,
-    metavar="NUMBER",
-    help="Step budget of search planners for each plan.",
-)
+@options.planning_budget(result="simulation")
 @options.parameters
 @click.option("--journal", metavar="FILE", help="Write the journal, for `weft replay` and `weft explain`.")
 @click.option("--html", metavar="FILE", help="Write charts and tables as an HTML page.")
@@ -58,7 +53,7 @@ _SHOWN = 20
 def command(
     workflows: tuple[str, ...],
     *,
-    on: str,
+    on: str | None,
     scenario: str | None,
     repeat: int,
     journal: str | None,

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from weft.engine.messages import Cancel, Command, SetTimer, Settle
-from weft.engine.settings import EngineSettings
 from weft.engine.state.run import RunState
 from weft.engine.state.state import EngineState
 from weft.engine.states import Attempt, Cause, TaskState
@@ -17,13 +16,12 @@ from weft.policies.policy import Policy
 class DecisionContext:
     """Engine state, settings and policy for the reactions, with methods that emit commands."""
 
-    __slots__ = ("commands", "monitors_all", "policy", "selectors", "settings", "state")
+    __slots__ = ("commands", "policy", "selectors", "settings", "state")
 
     def __init__(
         self,
         state: EngineState,
         policy: Policy,
-        settings: EngineSettings,
         selectors: Mapping[str, Policy] | None = None,
     ) -> None:
         self.state = state
@@ -31,14 +29,8 @@ class DecisionContext:
         """The policy that makes the decisions."""
         self.selectors = selectors or {}
         """By selector name: the policy that places the jobs that state this selector."""
-        self.settings = settings
-        self.monitors_all = not (
-            settings.contract is None
-            and settings.iteration_limit_s is None
-            and settings.waiting_timeout_s is None
-            and settings.replanning is None
-        )
-        """Whether attempts are monitored even if their tasks state no contract."""
+        self.settings = state.settings
+        """The settings that all runs share; ``RunState.settings_of`` returns those of a task."""
         self.commands: list[Command] = []
 
     @contextmanager
@@ -52,10 +44,7 @@ class DecisionContext:
 
     def count_retries(self, run: RunState, task: int, cause: Cause) -> int:
         """Return how often a task may be retried after failures with this cause."""
-        recovery = run.compiled.description(task).recovery
-        if cause in recovery.retries_by_cause:
-            return recovery.retries_by_cause[cause]
-        return self.settings.retries_of(cause) if recovery.retries is None else recovery.retries
+        return run.settings_of(task).retries.get(cause, 0)
 
     def settle(
         self,

@@ -14,7 +14,6 @@ from weft.engine.messages import Command, Event, RequestReceived, Submitted
 from weft.engine.reactions import machines
 from weft.engine.reactions.dispatch import dispatch, start_prepared_attempts
 from weft.engine.reactions.lifecycle import finish_runs, react
-from weft.engine.settings import EngineSettings
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.engine.state.state import EngineState
 from weft.engine.states import TimerKind
@@ -23,6 +22,7 @@ from weft.engine.view import EngineView
 from weft.errors import InvalidInput, WeftError
 from weft.instance.instance import Instance
 from weft.policies.policy import Policy
+from weft.workflow.settings import DEFAULTS, RunSettings, SettingsLayers
 
 _MAY_BEGIN = (Submitted, RequestReceived)
 """Events after which a run may be active; the engine then sets the periodic timers."""
@@ -36,7 +36,7 @@ class Engine:
         library: WorkflowLibrary,
         instance: Instance,
         policy: Policy,
-        settings: EngineSettings | None = None,
+        settings: SettingsLayers | RunSettings | None = None,
         *,
         policy_named: Callable[[str], Policy] | None = None,
     ) -> None:
@@ -44,7 +44,9 @@ class Engine:
 
         ``policy_named`` returns the policy for the ``selector`` of a job.
         """
-        self.settings = settings or EngineSettings()
+        layers = (
+            settings if isinstance(settings, SettingsLayers) else SettingsLayers(base=settings or DEFAULTS)
+        )
         self.policy = policy
         self.instance = instance
         self.state = EngineState(
@@ -52,9 +54,10 @@ class Engine:
             instance,
             policy.order,
             planned=policy.needs_plan,
-            settings=self.settings,
+            layers=layers,
         )
-        self._context = DecisionContext(self.state, policy, self.settings, _selectors(library, policy_named))
+        self.settings = self.state.settings
+        self._context = DecisionContext(self.state, policy, _selectors(library, policy_named))
         self._view = EngineView(self.state)
 
     def handle(self, event: Event, now: float) -> list[Command]:
@@ -98,8 +101,8 @@ class Engine:
         state, settings, context = self.state, self.settings, self._context
         if not state.active:
             return
-        if settings.better_every_s is not None and TimerKind.BETTER not in state.timers:
-            context.set_timer(TimerKind.BETTER, state.now + settings.better_every_s)
+        if (every_s := state.search_interval_s) is not None and TimerKind.BETTER not in state.timers:
+            context.set_timer(TimerKind.BETTER, state.now + every_s)
         if settings.ladder_every_s is not None and TimerKind.LADDER not in state.timers:
             context.set_timer(TimerKind.LADDER, state.now + settings.ladder_every_s)
         machines.refresh_inquiries(context)

@@ -351,6 +351,9 @@ class Cancel(_OnMachine):
     reason: str = ""
 
 
+SUBMITTED = "submitted"
+"""Reason of the first Replan command of a run."""
+
 STOPPED = "stopped"
 """Reason of a Cancel command for an attempt of a stopped run, whose outputs are not needed."""
 

@@ -309,10 +309,10 @@ def _list_allowed(run: RunState, task: int, bound: int | None) -> Sequence[int]:
     return found
 
 
-def spared_share(state: EngineState, run: RunState, task: int, count: int) -> float:
+def spared_share(run: RunState, task: int, count: int) -> float:
     """Return the share of a task's work that restart files save on ``count`` nodes; 0: none."""
     files = run.facts_of(task).restart_files
-    if files is None or not state.settings.checkpoints:
+    if files is None or not run.settings_of(task).checkpoints:
         return 0.0
     return files.share if _fits_count(run, task, files.node_count, count) else 0.0
 
@@ -322,9 +322,9 @@ def spared_share_if_ended(state: EngineState, run: RunState, attempt: Attempt, c
 
     An attempt with checkpoints on demand writes its restart files when it is ended.
     """
-    share = spared_share(state, run, attempt.task, count)
+    share = spared_share(run, attempt.task, count)
     checkpoint = run.compiled.description(attempt.task).recovery.checkpoint
-    if checkpoint is None or checkpoint.every is not None or not state.settings.checkpoints:
+    if checkpoint is None or checkpoint.every is not None or not run.settings_of(attempt.task).checkpoints:
         return share
     return (
         max(share, estimate_work_done(state, attempt))

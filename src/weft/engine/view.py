@@ -320,7 +320,7 @@ class EngineView:
                 continue
             if ready_s is None:
                 ready_s = state.now + self.staging_s(run, task, index)
-            left = 1.0 - spared_share(state, run, task, count) if run.facts else 1.0
+            left = 1.0 - spared_share(run, task, count) if run.facts else 1.0
             seconds = compiled.seconds(task, index, count) * left / machine.speed_factor
             if free:
                 found.append(Mode(index, count, nodes, seconds, ready_s, ready_s + seconds))

@@ -1,4 +1,4 @@
-"""JSON Schemas of workflow and platform files for editors, written by ``.ci/reference.py``."""
+"""JSON Schemas of workflow, platform and profile files for editors, written by ``.ci/reference.py``."""
 
 from __future__ import annotations
 
@@ -7,10 +7,15 @@ from importlib.resources import files
 
 from weft.errors import InvalidInput, suggest
 from weft.fields import Shape
+from weft.formats.profiles import profile_schema
 from weft.platform.file_format import platform_schema
 from weft.workflow.file_format import workflow_schema
 
-_BUILDERS: dict[str, Callable[[], Shape]] = {"workflow": workflow_schema, "platform": platform_schema}
+_BUILDERS: dict[str, Callable[[], Shape]] = {
+    "workflow": workflow_schema,
+    "platform": platform_schema,
+    "profile": profile_schema,
+}
 
 KINDS = tuple(_BUILDERS)
 """The kinds of files whose schemas are stored in this package."""

@@ -16,6 +16,7 @@ from weft.platform.arrays import Network
 from weft.platform.machine import Machine
 from weft.platform.platform import Platform
 from weft.predictors.seconds import ClassSeconds, RelatedSeconds, Seconds
+from weft.predictors.work import AssumedWork
 from weft.workflow.task_graph import COMPUTE, Floats, Indices, TaskGraph
 
 _CHUNK = 1_000_000
@@ -292,3 +293,12 @@ def number_rows(first: NDArray[Any], *others: NDArray[Any]) -> NDArray[np.int64]
         kinds, number = np.unique(column, return_inverse=True)
         found = np.unique(found * len(kinds) + number, return_inverse=True)[1].astype(np.int64)
     return found
+
+
+def mark_untimed_tasks(instance: Instance) -> NDArray[np.bool_]:
+    """Return, for each task, whether it is a compute task whose time is a placeholder."""
+    seconds = instance.seconds
+    if AssumedWork.source not in seconds.sources:
+        return np.zeros(len(instance), dtype=np.bool_)
+    guessed = seconds.source == seconds.sources.index(AssumedWork.source)
+    return np.asarray(guessed & (instance.graph.kind == COMPUTE))

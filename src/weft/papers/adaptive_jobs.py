@@ -35,9 +35,9 @@ from weft.backends.simulation.scenario import Arrival, CompetingLoad, Requiremen
 from weft.engine import messages as cm
 from weft.engine import messages as ev
 from weft.engine.journal import JournalEntry
-from weft.engine.settings import PRESETS
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.engine.states import TaskState
+from weft.formats.profiles import preset_settings
 from weft.instance import compile_instance
 from weft.papers.reproduction import (
     ExperimentCell,
@@ -197,7 +197,7 @@ def run_jobs(units: int, scenario: Scenario, *, poll_every_s: float) -> StageLog
         library=WorkflowLibrary({_WORKFLOW: instance}),
         arrivals=[Arrival(workflow=_WORKFLOW)],
         policy=make_policy("rank"),
-        settings=replace(PRESETS["s3"], poll_every_s=poll_every_s, restart_cost_s=MOVING_S),
+        settings=replace(preset_settings("s3"), poll_every_s=poll_every_s, restart_cost_s=MOVING_S),
         scenario=scenario,
     ).run(record=entries.append)
     return read_stage_log(entries, [machine.name for machine in instance.machines])

@@ -31,8 +31,8 @@ from weft.engine import messages as ev
 from weft.engine.engine import Engine
 from weft.engine.history import History
 from weft.engine.journal import JournalEntry
-from weft.engine.settings import PRESETS, EngineSettings, ReplanRule
 from weft.engine.state.compiled import WorkflowLibrary
+from weft.formats.profiles import preset_settings
 from weft.instance.compilation import compile_instance
 from weft.papers.dynamic_grid import FAST_MACHINES, grid_testbed, lapw1_stage, wien2k
 from weft.papers.reproduction import (
@@ -45,7 +45,9 @@ from weft.papers.reproduction import (
     mean_row,
 )
 from weft.policies.policy import make_policy
+from weft.runtime.budget import PlanningBudget
 from weft.runtime.simulation import Simulation
+from weft.workflow.settings import RunSettings
 from weft.workflow.unfold import unfold
 from weft.workflow.workflow import Workflow
 
@@ -68,17 +70,18 @@ class Strategy:
     """Whether migrated tasks continue from checkpoints; else they restart from zero."""
     bound_ancestors: str = "always"
 
-    def settings(self, planner: str) -> EngineSettings:
+    def settings(self, planner: str) -> RunSettings:
         """Return the engine settings: the preset ``s1``; with migration, also periodic scheduling events."""
         if not self.migrates:
-            return replace(PRESETS["s1"], migrate="never", replanning=None)
-        rule = ReplanRule(planner=planner, violators=0.0, on_iteration=True, every_s=EVENT_S)
+            return replace(preset_settings("s1"), migrate="never", replan_when=(), replan_every_s=None)
         return replace(
-            PRESETS["s1"],
+            preset_settings("s1"),
             poll_every_s=EVENT_S,
             checkpoints=self.restarts,
             bound_ancestors=self.bound_ancestors,
-            replanning=rule,
+            replan_when=("violated", "machines", "iteration"),
+            replan_every_s=EVENT_S,
+            replan_planner=planner,
         )
 
 
@@ -137,7 +140,7 @@ def execute_strategy(
         settings=way.settings(planner),
         scenario=scenario,
         planner=planner,
-        plan_steps=_PLAN_STEPS,
+        budget=PlanningBudget(steps=_PLAN_STEPS),
         seed=seed,
     )
     watch = _ExecutionObserver()

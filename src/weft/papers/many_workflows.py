@@ -26,7 +26,6 @@ import numpy as np
 
 from weft.backends.simulation.scenario import Arrival, Scenario
 from weft.engine.history import History, StepFunction, list_slowdowns
-from weft.engine.settings import EngineSettings
 from weft.engine.state.compiled import CompiledWorkflow, WorkflowLibrary
 from weft.instance.compilation import compile_instance
 from weft.instance.instance import Instance
@@ -39,6 +38,7 @@ from weft.policies.policy import make_policy
 from weft.runtime.simulation import Simulation
 from weft.workflow.builder import Builder
 from weft.workflow.checks import check_and_unfold
+from weft.workflow.settings import RunSettings
 from weft.workflow.workflow import Workflow
 
 SERVERS = 4
@@ -180,7 +180,7 @@ def run_policy(
             library=WorkflowLibrary(compile_applications(servers)),
             arrivals=arrivals,
             policy=make_policy(policy),
-            settings=EngineSettings(),
+            settings=RunSettings(),
             scenario=Scenario(overhead_per_task_s=overhead_s),
         )
     )

@@ -23,7 +23,6 @@ from typing import ClassVar, Literal, get_args
 import numpy as np
 
 from weft.backends.simulation.scenario import Arrival
-from weft.engine.settings import EngineSettings
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.instance.compilation import compile_instance
 from weft.instance.instance import Instance
@@ -48,6 +47,7 @@ from weft.workflow.generators.sweep_graphs import (
     SweepLayers,
     build_layered_sweeps,
 )
+from weft.workflow.settings import RunSettings
 from weft.workflow.unfold import unfold
 
 ALGORITHMS = ("xDCP", "M-S", "pM-S")
@@ -78,7 +78,7 @@ def simulated_s(policy: str, instance: Instance) -> float:
         library=WorkflowLibrary({"sweeps": instance}),
         arrivals=[Arrival(workflow="sweeps")],
         policy=make_policy(policy),
-        settings=EngineSettings(),
+        settings=RunSettings(),
     ).run()
     return engine.state.now
 

@@ -19,7 +19,6 @@ from weft.engine.engine import Engine
 from weft.engine.history import History
 from weft.engine.journal import JournalEntry
 from weft.engine.messages import Submitted
-from weft.engine.settings import EngineSettings
 from weft.engine.state.state import EngineState
 from weft.platform.machine import Machine
 from weft.platform.platform import Platform
@@ -28,6 +27,7 @@ from weft.repository.journal import JournalHeader
 from weft.runtime.driver import Listener
 from weft.runtime.execution import Execution, open_project
 from weft.runtime.simulation import Simulation
+from weft.workflow.settings import RunSettings
 from weft.workflow.workflow import Workflow
 
 DISTURBANCE_LIMIT = 0.25
@@ -83,7 +83,7 @@ def run_locally(
     *,
     project: Path,
     policy: str,
-    settings: EngineSettings,
+    settings: RunSettings,
     listeners: Sequence[Listener] = (),
 ) -> LocalRun:
     """Execute workflows on this host until all have ended; ``project`` is the folder with their files."""

@@ -25,7 +25,6 @@ from weft.backends.simulation.scenario_reader import load_arrival_workflows, loa
 from weft.engine.engine import Engine
 from weft.engine.history import measure_machines, replicated_share
 from weft.engine.invariants import InvariantViolation, check_engine
-from weft.engine.settings import EngineSettings, ReplanRule
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.formats.files import load_platform
 from weft.instance.compilation import compile_instance
@@ -43,15 +42,19 @@ from weft.papers.runs import SimulationHistory, run_simulation
 from weft.papers.statistics import summarise
 from weft.policies.policy import make_policy
 from weft.randomness import generator
+from weft.runtime.budget import PlanningBudget
 from weft.runtime.simulation import Simulation
 from weft.workflow.checks import check_and_unfold
+from weft.workflow.settings import RunSettings
 
 _SEEDS, _QUICK_SEEDS = 10, 3
 _PLANNER = "genetic"
 _PLAN_STEPS = 200
-_ADAPTIVE = EngineSettings(
+_ADAPTIVE = RunSettings(
     poll_every_s=60.0,
-    replanning=ReplanRule(planner=_PLANNER, violators=0.25, on_machines=True, on_iteration=True),
+    replan_when=("violated", "machines", "iteration"),
+    replan_share=0.25,
+    replan_planner=_PLANNER,
 )
 
 
@@ -59,7 +62,7 @@ class UnifiedVariant(NamedTuple):
     """Policy and settings of one variant."""
 
     policy: str
-    settings: EngineSettings
+    settings: RunSettings
     checked: bool = False
     """Whether invariants are checked after every event, which doubles the run time."""
 
@@ -123,7 +126,7 @@ def make_simulation(variant: str, seed: int) -> Simulation:
         settings=settings,
         scenario=scenario,
         planner=_PLANNER,
-        plan_steps=_PLAN_STEPS,
+        budget=PlanningBudget(steps=_PLAN_STEPS),
         seed=seed,
     )
 

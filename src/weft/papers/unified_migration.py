@@ -40,7 +40,7 @@ import numpy as np
 from weft.engine.engine import Engine
 from weft.engine.journal import JournalEntry
 from weft.engine.messages import Progressed
-from weft.engine.settings import PRESETS, EngineSettings
+from weft.formats.profiles import preset_settings
 from weft.papers import adaptive_jobs
 from weft.papers.adaptive_jobs import JOBS, LATENCY_S, MOVING_S, StageLog, grid, read_stage_log
 from weft.papers.reproduction import (
@@ -56,6 +56,7 @@ from weft.papers.runs import DISTURBANCE_LIMIT, place_locally, repeat_if_disturb
 from weft.platform.machine import Machine
 from weft.platform.platform import Platform
 from weft.workflow.builder import Builder
+from weft.workflow.settings import RunSettings
 from weft.workflow.workflow import Workflow
 
 _PROGRAM = """
@@ -252,14 +253,14 @@ def _platform(core: int, *, computing: bool) -> Platform:
     return replace(grid(), machines=tuple(machines))
 
 
-def _settings(case: JobCase, scale: float) -> EngineSettings:
+def _settings(case: JobCase, scale: float) -> RunSettings:
     """Return the preset ``s3``, scaled and without its information service, which machines of this host do
     not need.
 
     The estimated speed of a slow machine never expires, since nothing else reports its speed.
     """
     return replace(
-        PRESETS["s3"],
+        preset_settings("s3"),
         contract=case.contract,
         poll_every_s=case.poll_every_s * scale,
         better_every_s=_BETTER_EVERY_S * scale,

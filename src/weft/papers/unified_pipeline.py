@@ -19,7 +19,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from weft.engine.settings import EngineSettings
 from weft.papers.reproduction import (
     ExperimentCell,
     Figure,
@@ -33,6 +32,7 @@ from weft.papers.reproduction import (
 from weft.papers.runs import DISTURBANCE_LIMIT, LocalRun, place_locally, repeat_if_disturbed, run_locally
 from weft.platform.platform import Platform
 from weft.workflow.generators.sweep_graphs import SweepLayers, build_layered_sweeps
+from weft.workflow.settings import RunSettings
 from weft.workflow.task import JobSpec, Task
 
 EXPECTED: dict[str, dict[str, float]] = {
@@ -88,7 +88,7 @@ class PipelineStudy:
                 [(0.0, "layers")],
                 project=Path(project),
                 policy=policy,
-                settings=EngineSettings(),
+                settings=RunSettings(),
             )
 
     def _sleeping(self, task: Task, lengths: Sequence[float]) -> Task:

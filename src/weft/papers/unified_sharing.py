@@ -22,7 +22,6 @@ import numpy as np
 
 from weft.backends.simulation.scenario import Arrival
 from weft.engine.history import list_slowdowns
-from weft.engine.settings import EngineSettings
 from weft.papers.many_workflows import (
     ALONE_S,
     BOUND_S,
@@ -44,6 +43,7 @@ from weft.papers.runs import DISTURBANCE_LIMIT, LocalRun, place_locally, repeat_
 from weft.papers.statistics import summarise
 from weft.platform.machine import Machine
 from weft.platform.platform import Platform
+from weft.workflow.settings import RunSettings
 from weft.workflow.task import JobSpec, Task
 from weft.workflow.workflow import Workflow
 
@@ -87,7 +87,7 @@ class SharingStudy:
                 [(arrival.at_s * self._scale, arrival.workflow) for arrival in arrivals],
                 project=Path(project),
                 policy=policy,
-                settings=EngineSettings(),
+                settings=RunSettings(),
             )
 
     def _sleeping(self, flow: Workflow) -> Workflow:

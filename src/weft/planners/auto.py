@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from weft.errors import Infeasible
-from weft.instance.instance import Instance
+from weft.instance.instance import Instance, mark_untimed_tasks
 from weft.planners import PLANNERS
 from weft.planners.evaluation import compute_bounds
 from weft.planners.exact.exact_instance import count_terms, is_communication_free
@@ -16,6 +16,7 @@ from weft.planners.planner import BasePlanner, Budget, ClockSlice, Plan, Planner
 from weft.planners.portfolio import Contender, Incumbent, PortfolioSearch
 from weft.planners.problem import compile_problem
 from weft.schedule.objective import Objective
+from weft.workflow.task_graph import COMPUTE
 
 _ANY = 2**62
 LIST_PLANNERS: tuple[tuple[str, int], ...] = (
@@ -54,6 +55,7 @@ _LIST_SHARE = 0.25
 """Share of the planning time; once it has passed, no further list planner starts."""
 _SMALL_TERMS = 500
 """Largest number of terms of an exact model that is usually solved within a second (a few dozen tasks)."""
+_UNTIMED = "no task has an estimated time, so no better plan is searched for"
 _INTERRUPTED = "the search was interrupted: this is the best plan so far"
 
 
@@ -63,7 +65,8 @@ class Auto(BasePlanner):
 
     List planners build the first plans. If none is as short as the lower bound, ``weave`` continues from the
     best of them, and so does ``cp-sat`` if its model is small enough; every better plan or bound is passed to
-    the others. The search ends when plan and bound meet, when the budget is spent, or with Ctrl-C. The plan
+    the others. Without any estimated time there is no search: it would optimise placeholders. The search
+    ends when plan and bound meet, when the budget is spent, or with Ctrl-C. The plan
     is never worse than that of any planner in the portfolio. A planner that fails is dropped, and a note of
     the plan says so.
 
@@ -116,6 +119,8 @@ class Auto(BasePlanner):
         budget = request.budget
         if incumbent.is_settled or not budget.allows(incumbent.steps):
             return incumbent.plan(cut=_is_out_of_time(budget, incumbent), notes=())
+        if mark_untimed_tasks(request.instance).sum() == (request.instance.graph.kind == COMPUTE).sum():
+            return incumbent.plan(cut=False, notes=(_UNTIMED,))
         search = PortfolioSearch(request, incumbent, _contenders(request.instance, request.objective))
         try:
             search.run(self.islands or request.pool.workers)

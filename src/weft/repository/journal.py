@@ -27,7 +27,6 @@ from weft.engine.engine import Engine
 from weft.engine.journal import READABLE_SCHEMAS, SCHEMA, JournalEntry, encode_fields
 from weft.engine.messages import TYPE_NAMES, Parcel
 from weft.engine.replay import rebuild
-from weft.engine.settings import EngineSettings
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.engine.state.plan import StoredPlan
 from weft.engine.state.snapshot import restore_snapshot
@@ -49,6 +48,14 @@ from weft.policies.policy import Policy, make_policy
 from weft.records import dataclass
 from weft.workflow.checks import check_and_unfold
 from weft.workflow.file_format import read_workflow, workflow_document
+from weft.workflow.settings import (
+    DEFAULT_RETRIES,
+    RunSettings,
+    SettingsLayer,
+    SettingsLayers,
+    make_settings,
+    write_settings,
+)
 from weft.workflow.workflow import Workflow
 
 _dumps = json.JSONEncoder(separators=(",", ":")).encode
@@ -158,12 +165,17 @@ class JournalHeader:
     """The first record of a journal: workflows, platform and everything that determines decisions."""
 
     policy: str
-    settings: EngineSettings
+    settings: RunSettings
+    """The defaults with a preset."""
     seed: int
     planner: str
     platform: Platform
     workflows: Mapping[str, Workflow]
     """Workflows by key, with the parameters of the run."""
+    profile: SettingsLayer = field(default_factory=dict)
+    """Settings of the user's profile."""
+    overrides: SettingsLayer = field(default_factory=dict)
+    """Settings that the user stated for this run."""
     scenario: str = ""
     """Name of the scenario; its content does not affect the engine."""
     folders: Mapping[str, str] = field(default_factory=dict)
@@ -174,6 +186,11 @@ class JournalHeader:
     started_at_s: float = 0.0
     """Wall-clock time of the start."""
     version: str = __version__
+
+    @property
+    def layers(self) -> SettingsLayers:
+        """Return the layers of settings from which those of a run or task are resolved."""
+        return SettingsLayers(base=self.settings, profile=self.profile, overrides=self.overrides)
 
     @property
     def fingerprint(self) -> str:
@@ -199,9 +216,14 @@ class JournalHeader:
             "started_at_s": self.started_at_s,
             "folders": dict(self.folders),
             "settings": asdict(self.settings),
+            **{name: write_settings(layer) for name, layer in self._stated().items()},
             "platform": platform_document(self.platform),
             "workflows": {key: workflow_document(workflow) for key, workflow in self.workflows.items()},
         }
+
+    def _stated(self) -> dict[str, SettingsLayer]:
+        named = {"profile": self.profile, "overrides": self.overrides}
+        return {name: layer for name, layer in named.items() if layer}
 
     @classmethod
     def of_record(cls, record: Mapping[str, Any]) -> JournalHeader:
@@ -211,6 +233,8 @@ class JournalHeader:
         return cls(
             policy=decode_text(record["policy"]),
             settings=_read_settings(record["settings"]),
+            profile=make_settings(record.get("profile", {})),
+            overrides=make_settings(record.get("overrides", {})),
             seed=decode_whole(record["seed"]),
             planner=decode_text(record["planner"]),
             platform=read_platform(from_python(record["platform"])),
@@ -235,13 +259,36 @@ def read_header(record: Mapping[str, Any]) -> JournalHeader:
     return JournalHeader.of_record(record)
 
 
-def _read_settings(record: Mapping[str, Any]) -> EngineSettings:
-    known = {field.name for field in fields(EngineSettings)}
-    stated = dict(record)
+def _read_settings(record: Mapping[str, Any]) -> RunSettings:
+    known = {field.name for field in fields(RunSettings)}
+    stated = _convert_settings(dict(record))
     if unknown := sorted(stated.keys() - known):
         what = f"the journal has unknown settings: {', '.join(unknown)}"
         raise InvalidInput(what, advice="read it with the version of weft that wrote it")
-    return decode_record(EngineSettings, stated)
+    return decode_record(RunSettings, stated)
+
+
+def _convert_settings(stated: dict[str, Any]) -> dict[str, Any]:
+    """Return settings with the names of this version.
+
+    Earlier versions had one number of retries beside those by cause, and a record for re-planning.
+    """
+    if "retries_by_cause" in stated:
+        count = stated.pop("retries")
+        counts = DEFAULT_RETRIES if count is None else dict.fromkeys(DEFAULT_RETRIES, count)
+        stated["retries"] = {**counts, **stated.pop("retries_by_cause")}
+    if "replanning" in stated and (rule := stated.pop("replanning")) is not None:
+        share = rule["violators"]
+        moments = {
+            "violated": share is not None,
+            "machines": rule["on_machines"],
+            "iteration": rule["on_iteration"],
+        }
+        stated["replan_when"] = [word for word, holds in moments.items() if holds]
+        stated["replan_share"] = share or 0.0
+        stated["replan_every_s"] = rule["every_s"]
+        stated["replan_planner"] = rule["planner"]
+    return stated
 
 
 def _read_workflow(key: str, document: Mapping[str, Any]) -> Workflow:
@@ -277,7 +324,7 @@ class Journal:
         """Return a new engine without runs, with the journal's policy or with ``policy``."""
         first = self.library[next(iter(self.library))]
         chosen = make_policy(self.header.policy) if policy is None else policy
-        return Engine(self.library, first.instance, chosen, self.header.settings, policy_named=make_policy)
+        return Engine(self.library, first.instance, chosen, self.header.layers, policy_named=make_policy)
 
     def rebuilt(self, entries: int) -> Engine:
         """Return an engine in the state after the first ``entries`` entries, using the last snapshot."""

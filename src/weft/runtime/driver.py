@@ -17,25 +17,27 @@ import math
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from itertools import count
 from typing import Any, Protocol
+
+import numpy as np
 
 from weft.backends.backend import Backend
 from weft.engine import messages as cm
 from weft.engine import messages as ev
 from weft.engine.engine import Engine
 from weft.engine.journal import JournalEntry
-from weft.engine.messages import PlanReady, Replan
+from weft.engine.messages import SUBMITTED, PlanReady, Replan
 from weft.engine.replan.promise import Promise
 from weft.engine.replan.remainder import ReplanRequest, prepare_replan
 from weft.engine.state.plan import StoredPlan
 from weft.engine.state.state import EngineState
 from weft.engine.states import TaskState
 from weft.errors import Infeasible
-from weft.planners.planner import make_planner
+from weft.planners.planner import Planner, make_planner
 from weft.randomness import generator
 from weft.runtime.budget import Deadline, PlanningBudget, exclude_compilation, find_deadline
 
@@ -506,10 +508,21 @@ class ExecutionClock:
         return found
 
 
-def planner_name(engine: Engine, first: str, command: Replan) -> str:
-    """Return the name of the planner for a request: ``first``, or for later plans that of the settings."""
-    rule = engine.settings.replanning
-    return first if rule is None or command.reason == "submitted" else rule.planner
+def planner_name(engine: Engine, default: str, command: Replan) -> str:
+    """Return the name of the planner for a request; ``default``: for runs whose settings name none."""
+    settings = engine.state.runs[command.run].settings
+    first = settings.planner or default
+    return first if command.reason == SUBMITTED else settings.replan_planner or first
+
+
+def planning_generator(seed: int, planner: Planner, command: Replan, number: int) -> np.random.Generator:
+    """Return the random generator of a plan; the first plan of a run equals that of ``weft plan``.
+
+    ``number`` is that of the request, which distinguishes later plans.
+    """
+    if command.reason == SUBMITTED:
+        return generator(seed, "planner", planner.name)
+    return generator(seed, "planner", str(command.run), str(number))
 
 
 _PlanAnswer = tuple[StoredPlan, Promise | None]
@@ -523,14 +536,25 @@ class PlannerThread:
     """
 
     def __init__(
-        self, engine: Engine, *, planner: str, budget: PlanningBudget, seed: int, wake: Callable[[], None]
+        self,
+        engine: Engine,
+        *,
+        planner: str,
+        budget: PlanningBudget,
+        seed: int,
+        wake: Callable[[], None],
+        given: Mapping[int, StoredPlan] | None = None,
     ) -> None:
-        """Create the service; ``wake`` is called from its thread when an answer is ready."""
+        """Create the service; ``wake`` is called from its thread when an answer is ready.
+
+        ``given``: by run, a first plan that was made before.
+        """
         self._engine = engine
         self._planner = planner
         self._budget = budget
         self._seed = seed
         self._requested = 0
+        self._given = given or {}
         self._wake = wake
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="planning")
         self._pending: list[tuple[Replan, Future[_PlanAnswer]]] = []
@@ -558,14 +582,17 @@ class PlannerThread:
         self._pending.append((command, future))
 
     def _plan(self, request: ReplanRequest, command: Replan, number: int, arrival_s: float) -> _PlanAnswer:
+        first = command.version == 0
+        if first and (given := self._given.get(command.run)) is not None:
+            plan = request.given_plan(given)
+            return request.adopted(given), request.promise(plan, arrival_s=arrival_s, seed=self._seed)
         planner = make_planner(planner_name(self._engine, self._planner, command))
-        rng = generator(self._seed, "planner", str(command.run), str(number))
-        budget = self._budget.budget(planner, first=command.reason == "submitted")
+        rng = planning_generator(self._seed, planner, command, number)
+        budget = self._budget.budget(planner, first=command.reason == SUBMITTED)
         self._deadline = find_deadline(budget)
         self._end_search()
         with exclude_compilation(budget):
             plan = request.planned(planner, budget, rng)
-        first = command.version == 0
         promise = request.promise(plan, arrival_s=arrival_s, seed=self._seed) if first else None
         return request.kept(planner, plan), promise
 

@@ -29,6 +29,7 @@ from weft.engine.journal import JournalEntry
 from weft.engine.messages import Refuse, RequestReceived
 from weft.engine.replan.promise import Promise
 from weft.engine.state.compiled import WorkflowLibrary
+from weft.engine.state.plan import StoredPlan
 from weft.engine.state.run import RunState
 from weft.engine.state.state import EngineState
 from weft.engine.states import RequestKind, Stage
@@ -189,12 +190,13 @@ def find_pending_plans(state: EngineState) -> Iterable[cm.Replan]:
     """Yield a Replan command for every plan that the engine is waiting for."""
     for run in state.active.values():
         if run.plan_wanted:
-            yield cm.Replan(run=run.index, version=run.version, reason="" if run.plan else "submitted")
+            yield cm.Replan(run=run.index, version=run.version, reason="" if run.plan else cm.SUBMITTED)
 
 
 _TOKEN = "token"  # noqa: S105 -- the key it is kept under
 _ARRIVALS, _FRESH = "arrivals", "fresh"
 _TIME, _STEPS = "plan_time_s", "plan_steps"
+_PLANS = "plans"
 _DEFAULT_BUDGET = PlanningBudget()
 _GRACE_S = 5.0
 _COLLECTION_THRESHOLD = 50_000
@@ -257,6 +259,7 @@ class Execution:
         token: str,
         budget: PlanningBudget,
         secrets: Mapping[str, SecretValues],
+        plans: Mapping[int, StoredPlan] | None = None,
         fresh: bool = False,
         listeners: Sequence[Listener] = (),
     ) -> None:
@@ -290,8 +293,9 @@ class Execution:
         """Whether the outcome is recorded; ``close`` then stops the runners too."""
         self.backend = self._make_backend(token, secrets, fresh=fresh)
         self._planning = PlannerThread(
-            engine, planner=header.planner, budget=budget, seed=header.seed, wake=self.backend.wake
-        )
+            engine, planner=header.planner, budget=budget, seed=header.seed, wake=self.backend.wake,
+            given=plans,
+        )  # fmt: skip
         self.loop = DriverLoop(
             engine,
             self.backend,
@@ -315,11 +319,13 @@ class Execution:
         *,
         compiled: WorkflowLibrary | None = None,
         budget: PlanningBudget = _DEFAULT_BUDGET,
+        plans: Mapping[int, StoredPlan] | None = None,
         fresh: bool = False,
         listeners: Sequence[Listener] = (),
     ) -> Self:
         """Create a new execution and store it in the database; ``run`` then drives it.
 
+        ``plans``: by run, a first plan that was made before, with times from the arrival of the run.
         ``fresh``: results of earlier executions are not reused, and all inputs are read again. Raises
         InvalidInput, before anything is stored, if a secret of a workflow is missing.
         """
@@ -328,11 +334,14 @@ class Execution:
         token = os.urandom(32).hex()
         kept = {_TOKEN: token, _ARRIVALS: _arrivals_to_json(arrivals), _FRESH: str(int(fresh))}
         spent = {_TIME: str(budget.time_s or ""), _STEPS: str(budget.steps or "")}
+        if plans:
+            kept[_PLANS] = json.dumps({str(run): plan.as_record() for run, plan in plans.items()})
         store.begin(header, {**kept, **spent})
         engine = Journal(header=header, plans={}, entries=(), compiled=compiled).engine()
         made = cls(
             layout, lock, database, store, header, engine,
-            sequence=0, token=token, budget=budget, secrets=secrets, fresh=fresh, listeners=listeners,
+            sequence=0, token=token, budget=budget, secrets=secrets, plans=plans, fresh=fresh,
+            listeners=listeners,
         )  # fmt: skip
         made.loop.expect(arrivals)
         return made
@@ -359,6 +368,7 @@ class Execution:
             layout, lock, database, store, rebuilt.header, rebuilt.engine,
             sequence=rebuilt.entries, token=token, secrets=secrets, listeners=listeners,
             budget=_read_budget(runs.stored_value(number, _TIME), runs.stored_value(number, _STEPS)),
+            plans=_read_plans(runs.stored_value(number, _PLANS)),
             fresh=runs.stored_value(number, _FRESH) == "1",
         )  # fmt: skip
         begun = len(rebuilt.engine.state.runs)
@@ -541,6 +551,10 @@ def _infrequent_collection() -> Iterator[None]:
 
 def _read_budget(time_s: str | None, steps: str | None) -> PlanningBudget:
     return PlanningBudget(time_s=float(time_s) if time_s else None, steps=int(steps) if steps else None)
+
+
+def _read_plans(text: str | None) -> dict[int, StoredPlan]:
+    return {int(run): StoredPlan.of_record(record) for run, record in json.loads(text or "{}").items()}
 
 
 def _arrivals_to_json(arrivals: Sequence[ScheduledArrival]) -> str:

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from weft.backends.backend import BackendContext
 from weft.backends.simulation.backend import SimulationBackend
 from weft.backends.simulation.scenario import UNDISTURBED, Arrival, Scenario
 from weft.engine.engine import Engine
 from weft.engine.journal import JournalEntry
-from weft.engine.messages import PlanReady, Replan, Submitted
-from weft.engine.replan.remainder import plan_remaining
-from weft.engine.settings import EngineSettings
+from weft.engine.messages import SUBMITTED, PlanReady, Replan, Submitted
+from weft.engine.replan.remainder import ReplanRequest, prepare_replan
 from weft.engine.state.compiled import WorkflowLibrary
+from weft.engine.state.plan import StoredPlan
 from weft.errors import Infeasible
 from weft.planners.planner import make_planner
 from weft.policies.policy import Policy, make_policy
-from weft.randomness import generator
-from weft.runtime.driver import Clock, DriverLoop, Listener, planner_name
+from weft.runtime.budget import PlanningBudget, exclude_compilation
+from weft.runtime.driver import Clock, DriverLoop, Listener, planner_name, planning_generator
+from weft.workflow.settings import RunSettings, SettingsLayers
+
+_BUDGET = PlanningBudget(steps=200)
 
 
 @dataclass(slots=True)
@@ -29,17 +32,27 @@ class Simulation:
     arrivals: Sequence[Arrival]
     """Arrivals ordered by time; each names a workflow of the library."""
     policy: Policy
-    settings: EngineSettings
+    settings: SettingsLayers | RunSettings
     scenario: Scenario = UNDISTURBED
     planner: str = "heft"
-    plan_steps: int = 200
-    """Steps of each plan, for planners that search."""
+    budget: PlanningBudget = _BUDGET
+    """Budget of each plan, for planners that search."""
+    given: Mapping[int, StoredPlan] = field(default_factory=dict)
+    """By run: a first plan that was made before."""
     seed: int = 0
 
     def __post_init__(self) -> None:
         """Set ``begins_at_once``: without stage latency, programs start at once and report no start."""
         at_once = self.scenario.stage_latency_s == 0
-        self.settings = replace(self.settings, begins_at_once=at_once)
+        if isinstance(self.settings, RunSettings):
+            self.settings = SettingsLayers(base=self.settings)
+        self.settings = replace(self.settings, base=replace(self.settings.base, begins_at_once=at_once))
+
+    @property
+    def layers(self) -> SettingsLayers:
+        """Return the settings as layers."""
+        assert isinstance(self.settings, SettingsLayers), "__post_init__ converts settings"
+        return self.settings
 
     def run(
         self,
@@ -62,7 +75,7 @@ class Simulation:
             ),
             scenario=self.scenario,
             seed=self.seed,
-            reports_machines=self.settings.ladder_every_s is None,
+            reports_machines=engine.settings.ladder_every_s is None,
         )
         listeners: list[Listener] = []
         if record is not None:
@@ -93,12 +106,11 @@ class _SimulatedPlanner:
     def request(self, command: Replan) -> None:
         """Compute the plan now, and schedule the answer after the simulated planning time."""
         simulation, state = self._simulation, self._engine.state
-        planner = make_planner(planner_name(self._engine, simulation.planner, command))
-        rng = generator(simulation.seed, "planner", str(command.run), str(self._requested))
+        number = self._requested
         self._requested += 1
         key, steps, problem = "", 0, ""
         try:
-            stored = plan_remaining(state, command.run, planner, steps=simulation.plan_steps, rng=rng)
+            stored = self._plan(prepare_replan(state, command.run), command, number)
         except Infeasible as error:
             problem = str(error)
         else:
@@ -107,6 +119,16 @@ class _SimulatedPlanner:
         ready = PlanReady(plan=key, run=command.run, version=command.version, steps=steps, problem=problem)
         at_s = self._clock.now() + steps * simulation.scenario.replanning_s_per_point
         self._clock.schedule(ready, at_s)
+
+    def _plan(self, request: ReplanRequest, command: Replan, number: int) -> StoredPlan:
+        simulation = self._simulation
+        if command.version == 0 and (given := simulation.given.get(command.run)) is not None:
+            return request.adopted(given)
+        planner = make_planner(planner_name(self._engine, simulation.planner, command))
+        rng = planning_generator(simulation.seed, planner, command, number)
+        budget = simulation.budget.budget(planner, first=command.reason == SUBMITTED)
+        with exclude_compilation(budget):
+            return request.answered(planner, budget, rng)
 
     def answers(self) -> Sequence[PlanReady]:
         """Return an empty sequence, because the clock delivers the answers."""

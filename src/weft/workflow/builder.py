@@ -54,6 +54,7 @@ class Builder:
         defaults: Mapping[str, object] | None = None,
         budgets: Mapping[str, object] | None = None,
         secrets: Mapping[str, object] | Sequence[str] | None = None,
+        settings: Mapping[str, object] | None = None,
         description: str | None = None,
         owner: str | None = None,
     ) -> None:
@@ -64,6 +65,7 @@ class Builder:
             "defaults": defaults,
             "budgets": budgets,
             "secrets": list(secrets) if isinstance(secrets, tuple) else secrets,
+            "settings": settings,
             "description": description,
             "owner": owner,
         }

@@ -38,6 +38,7 @@ from weft.fields import (
 )
 from weft.units import parse_bytes, parse_seconds
 from weft.workflow.quantity import Amount, Quantity, Range, Sweep, Values
+from weft.workflow.settings import read_settings, settings_shape, write_settings
 from weft.workflow.task import (
     ALL,
     CAUSES,
@@ -837,6 +838,10 @@ _CONTRACT = ValueType(
     _write_contract,
 )
 _RETRIES = ValueType("whole number, or by cause", any_of(_RETRIES_SHAPE, _CAUSES_SHAPE), _read_retries)
+_TASK_SETTINGS = ValueType(
+    "mapping", settings_shape(scope="task"), partial(read_settings, scope="task"), write_settings
+)
+_SETTINGS = ValueType("mapping", settings_shape(), read_settings, write_settings)
 _OUTCOMES = ValueType("list of exit codes", list_shape(_CODE_SHAPE), _read_outcomes, list)
 _ATTRIBUTES = ValueType("mapping", mapping_shape(ANY_SHAPE), _read_attributes)
 
@@ -915,6 +920,7 @@ TASK = Record("a task", (
     Field("on_failure", choice(ON_FAILURE), "action when the retries are used up",
           attribute="recovery.on_failure", default_text="`stop`"),
     Field("time_limit", _SECONDS, "an attempt is ended after this time", attribute="recovery.time_limit"),
+    Field("settings", _TASK_SETTINGS, "settings of this task alone: `{migration: {gain: 0.1}}`", default={}),
     Field("outcomes", _OUTCOMES, "exit codes that are results, not failures", default=()),
     Field("attributes", _ATTRIBUTES, "values kept for other systems; weft does not read them",
           attribute="attributes.*",
@@ -1105,6 +1111,8 @@ WORKFLOW = Record("a workflow", (
     Field("budgets", _BUDGETS, "amounts by name that all tasks together may consume", default={}),
     Field("secrets", _SECRETS,
           "values that programs receive as environment variables, and that weft writes nowhere", default=()),
+    Field("settings", _SETTINGS,
+          "how the run is planned and adapted: contracts, migration, retries, re-planning", default={}),
     Field("tasks", _TASKS, "the tasks by name", required=True, advice="add `tasks:` with at least one task"),
     Field("loops", _LOOPS, "the loops by name", default=()),
 ))

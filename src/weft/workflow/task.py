@@ -387,6 +387,8 @@ class Task:
     transfer: Transfer | None = None
     job: JobSpec | None = None
     recovery: Recovery = NO_RECOVERY
+    settings: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
+    """The settings that this task states, by attribute of ``RunSettings``."""
     outcomes: tuple[int, ...] = ()
     """Exit codes that are results, not failures."""
     attributes: Mapping[str, object] = field(default_factory=lambda: _NOTHING)

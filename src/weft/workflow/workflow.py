@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from itertools import pairwise
+from typing import Any
 
 from weft.documents import Document
 from weft.errors import InvalidInput, Problem, suggest
@@ -93,6 +94,8 @@ class Workflow:
     budgets: Mapping[str, Quantity] = field(default_factory=dict)
     """Amounts that all tasks together may consume; they are never released."""
     secrets: tuple[Secret, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """The settings that the workflow states, by attribute of ``RunSettings``."""
     description: str | None = None
     owner: str | None = None
     document: Document | None = field(default=None, compare=False, repr=False)

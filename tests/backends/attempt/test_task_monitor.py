@@ -10,12 +10,12 @@ from weft.api.journal import explain_task, explanation_lines
 from weft.api.run import run
 from weft.engine import messages as cm
 from weft.engine import messages as ev
-from weft.engine.settings import EngineSettings
 from weft.platform.machine import Machine
 from weft.platform.platform import Platform
 from weft.workflow.builder import Builder
+from weft.workflow.settings import RunSettings
 
-ASKING = replace(EngineSettings(), poll_every_s=0.02, contract=1000.0)
+ASKING = replace(RunSettings(), poll_every_s=0.02, contract=1000.0)
 """Settings with progress polls that are far more frequent than the periodic observation of files."""
 DEMAND = """
 [ "$1" = large ] && exit 0

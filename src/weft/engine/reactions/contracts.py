@@ -28,7 +28,6 @@ rule, not only while no work is done.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from enum import Enum
 
 from weft.engine import messages
@@ -37,8 +36,6 @@ from weft.engine.reactions import migration, replanning
 from weft.engine.selection import accepts_machine, check_requirement
 from weft.engine.states import Attempt, MigrationReason, ProbeTarget, Stage, TaskState, TimerKind
 from weft.records import dataclass
-from weft.units import parse_seconds
-from weft.workflow import task
 
 _GRACE_SHARE = 0.1
 """Share of the predicted time before an attempt is checked (docs/papers/dynamic-grid.md, section 9)."""
@@ -112,36 +109,6 @@ class PerformanceContract:
     """Seconds an iteration may take; None: (1 + ``limit``) times the expected seconds."""
     waiting_limit_s: float | None = None
     """Seconds it may wait or be suspended; None: no limit."""
-
-
-NO_CONTRACT = PerformanceContract(limit=None)
-"""A contract without limits."""
-
-
-def resolve_contract(
-    facet: task.ContractTerms | None,
-    default: PerformanceContract = NO_CONTRACT,
-    *,
-    evaluator: str | None = None,
-) -> PerformanceContract:
-    """Return the contract of a task: the terms in ``facet``, else those of ``default``.
-
-    ``evaluator`` replaces terms of ``default``; it is the module of a job in adaptive-jobs.md: ``none``, a
-    factor (``0.5``), or the seconds an iteration may take (``8s``). Other texts (a program) are ignored.
-    """
-    if evaluator is not None:
-        default = _apply_evaluator(evaluator.strip(), default)
-    return default if facet is None else replace(default, limit=facet.factor, grace_s=facet.grace_s)
-
-
-def _apply_evaluator(text: str, default: PerformanceContract) -> PerformanceContract:
-    if text == "none":
-        return NO_CONTRACT
-    try:
-        return replace(default, limit=float(text))
-    except ValueError:
-        iteration_s = parse_seconds(text)
-    return default if iteration_s is None else replace(default, iteration_limit_s=iteration_s)
 
 
 def compute_ratio(watched: PerformanceSample, now_s: float) -> float | None:
@@ -264,16 +231,12 @@ def start_monitoring(context: DecisionContext, attempt: Attempt) -> None:
 
 def _find_contract(context: DecisionContext, attempt: Attempt) -> PerformanceContract | None:
     """Return the performance contract of an attempt; None: it has no limits."""
-    settings, compiled = context.settings, context.state.runs[attempt.run].compiled
-    if settings.contract is None and settings.iteration_limit_s is None and not compiled.has_contracts:
+    settings = context.state.runs[attempt.run].settings_of(attempt.task)
+    if not settings.has_contract:
         return None
-    recovery = compiled.description(attempt.task).recovery
-    default = PerformanceContract(
+    return PerformanceContract(
         limit=settings.contract, grace_s=settings.grace_s, iteration_limit_s=settings.iteration_limit_s
     )
-    job = compiled.description(attempt.task).job
-    contract = resolve_contract(recovery.contract, default, evaluator=None if job is None else job.evaluator)
-    return contract if contract.limit is not None or contract.iteration_limit_s is not None else None
 
 
 def poll_attempts(context: DecisionContext) -> None:
@@ -375,14 +338,16 @@ def _update_speed_estimate(context: DecisionContext, attempt: Attempt, behind: f
 def handle_suspension(context: DecisionContext, event: messages.Suspended) -> None:
     """Set a timer to migrate an attempt that stays suspended (suspension timeout of adaptive-jobs.md)."""
     attempt = context.state.attempts.get(event.attempt)
-    timeout_s = context.settings.suspension_timeout_s
-    if attempt is not None and timeout_s is not None and attempt.suspended_since_s is not None:
+    if attempt is None or attempt.suspended_since_s is None:
+        return
+    timeout_s = context.state.runs[attempt.run].settings_of(attempt.task).suspension_timeout_s
+    if timeout_s is not None:
         context.set_timer(TimerKind.SUSPENDED.name_of(attempt.number), context.state.now + timeout_s)
 
 
 def limit_waiting(context: DecisionContext, attempt: Attempt) -> None:
     """Set a timer to migrate an attempt that stays in its machine's own queue."""
-    timeout_s = context.settings.waiting_timeout_s
+    timeout_s = context.state.runs[attempt.run].settings_of(attempt.task).waiting_timeout_s
     if timeout_s is not None:
         context.set_timer(TimerKind.WAITING.name_of(attempt.number), context.state.now + timeout_s)
 

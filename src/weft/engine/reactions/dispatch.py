@@ -110,7 +110,7 @@ def _place(context: DecisionContext, place: Place) -> None:
     nodes = _check_placement(context, run, place)
     attempt = state.next_attempt
     left = run.left_behind.get(task) if run.left_behind else None
-    restart_from = spared_share(state, run, task, place.count) if run.facts else 0.0
+    restart_from = spared_share(run, task, place.count) if run.facts else 0.0
     context.emit(
         messages.Assign(
             attempt=attempt,
@@ -420,12 +420,12 @@ def _start_attempt(context: DecisionContext, attempt: Attempt) -> None:
             count=attempt.count,
             iteration=attempt.iteration,
             tries=run.tried(task) if run.facts else 1,
-            restart_from=spared_share(context.state, run, task, attempt.count) if run.facts else 0.0,
+            restart_from=spared_share(run, task, attempt.count) if run.facts else 0.0,
             time_limit_s=limit,
             memory_bytes=memory,
         )
     )
-    if compiled.has_contracts or context.monitors_all:
+    if run.settings_of(task).is_monitored:
         if context.settings.begins_at_once:
             contracts.start_monitoring(context, attempt)
             replanning.schedule_replan(context, run)

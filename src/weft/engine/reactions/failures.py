@@ -43,7 +43,7 @@ def rerun_lost(context: DecisionContext, attempt: Attempt, machines: Container[i
 
 def _rerun_bound_ancestors(context: DecisionContext, run: RunState, task: int) -> None:
     """Rerun the completed ancestors on a failed task's abstract machine, if the settings require it."""
-    if context.settings.bound_ancestors == "always":
+    if run.settings.bound_ancestors == "always":
         for before in _list_bound_ancestors(run, task):
             context.reopen(run, before, f"its abstract machine moves with {run.name(task)}, which failed")
 
@@ -140,7 +140,7 @@ def fail_task(
 
 def _grow_limit(context: DecisionContext, run: RunState, task: int, cause: Cause) -> float | None:
     """Return the new factor on the exceeded memory or time limit; None: no such limit was exceeded."""
-    wanted = run.facts_of(task).growth.get(cause, 1.0) * context.settings.growth
+    wanted = run.facts_of(task).growth.get(cause, 1.0) * run.settings_of(task).growth
     if cause == Cause.TIMEOUT:
         return wanted
     if cause != Cause.OUT_OF_MEMORY or not run.compiled.demands:
@@ -174,7 +174,7 @@ def _retry_task(
 
 
 def _give_up(context: DecisionContext, run: RunState, task: int, cause: Cause, reason: str) -> None:
-    wish = run.compiled.description(task).recovery.on_failure or context.settings.on_failure
+    wish = run.settings_of(task).on_failure
     if wish == "hold":
         context.settle(run, task, TaskState.STOPPED, cause=cause, reason=reason)
     elif wish == "reschedule" and _has_other_machine(context, run, task, cause):

@@ -176,7 +176,7 @@ def _find_outcome(run: RunState) -> RunOutcome:
 def _on_submitted(context: DecisionContext, event: messages.Submitted) -> None:
     run = context.state.runs[event.run]
     if run.planned:
-        context.emit(messages.Replan(run=run.index, version=run.version, reason="submitted"))
+        context.emit(messages.Replan(run=run.index, version=run.version, reason=messages.SUBMITTED))
 
 
 def _on_started(context: DecisionContext, event: messages.Started) -> None:

@@ -55,7 +55,7 @@ def migrate_attempt(
             reserve=machine != attempt.machine and fits,
             order=attempt.order,
             replaces=attempt.number,
-            restart_from=spared_share(state, run, task, count),
+            restart_from=spared_share(run, task, count),
             reason=reason,
         )
     )
@@ -163,11 +163,6 @@ _MANDATORY_REASONS = frozenset(
 
 _MAX_GAIN = 0.95
 
-_MAX_MOVES = 50
-"""Number of migrations after which a task is not moved to a better machine. The paper has no limit, but a
-task without restart files that is slower than estimated on every machine could move forever.
-"""
-
 
 def relocate_attempt(
     context: DecisionContext, attempt: Attempt, reason: str, *, behind: float | None = None
@@ -177,8 +172,8 @@ def relocate_attempt(
     ``behind``: ratio of the attempt (``contracts.compute_ratio``); None: unknown.
     """
     run = context.state.runs[attempt.run]
-    must = reason in _MANDATORY_REASONS
-    if not must and context.settings.migrate == "never":
+    must, settings = reason in _MANDATORY_REASONS, run.settings_of(attempt.task)
+    if not must and settings.migrate == "never":
         return
     allowed = context.count_retries(run, attempt.task, Cause.CONTRACT)
     if (
@@ -196,7 +191,7 @@ def relocate_attempt(
     target, there_s = found
     if (
         must
-        or context.settings.migrate == "always"
+        or settings.migrate == "always"
         or is_worth_moving(context, attempt, reason, there_s, behind=behind)
     ):
         migrate_attempt(context, attempt, target.machine, target.count, reason)
@@ -207,7 +202,7 @@ def is_worth_moving(
 ) -> bool:
     """Return whether a move to a mode that needs ``there_s`` saves enough time; if not, record that."""
     here_s = time_left_s(context, attempt, behind)
-    wanted = _required_gain(context, context.state.runs[attempt.run], attempt.task)
+    wanted = _required_gain(context.state.runs[attempt.run], attempt.task)
     if there_s < (1.0 - wanted) * here_s:
         return True
     text = f"{here_s:.6g} s left here, {there_s:.6g} s there: less than {wanted:.0%} saved"
@@ -215,9 +210,9 @@ def is_worth_moving(
     return False
 
 
-def _required_gain(context: DecisionContext, run: RunState, task: int) -> float:
+def _required_gain(run: RunState, task: int) -> float:
     """Return the share of its remaining time that a task's migration must save; it grows with each one."""
-    settings = context.settings
+    settings = run.settings_of(task)
     return min(_MAX_GAIN, settings.gain * settings.gain_growth ** run.facts_of(task).migrations)
 
 
@@ -280,30 +275,43 @@ def _time_there_s(context: DecisionContext, run: RunState, attempt: Attempt, mod
         if share
         else 0.0
     )
-    moving_s = mode.ready_s - state.now + files_s + context.settings.restart_cost_s
+    moving_s = mode.ready_s - state.now + files_s + run.settings_of(task).restart_cost_s
     return moving_s + seconds / state.machines[mode.machine].speed_factor
 
 
 def move_to_better_machines(context: DecisionContext) -> None:
     """Migrate running attempts to machines on which they end enough earlier (opportunistic migration)."""
-    state, every_s = context.state, context.settings.better_every_s
-    if every_s is None:
+    state = context.state
+    if (tick_s := state.search_interval_s) is None:
         return
     for attempt in list(state.attempts.values()):
-        if attempt.stage != Stage.RUNNING or attempt.cancelled or context.settings.migrate == "never":
-            continue
         run = state.runs[attempt.run]
-        if run.facts_of(attempt.task).migrations >= _MAX_MOVES:
+        settings = run.settings_of(attempt.task)
+        if attempt.stage != Stage.RUNNING or attempt.cancelled or settings.migrate == "never":
+            continue
+        if run.facts_of(attempt.task).migrations >= settings.migration_limit:
+            continue
+        if not _is_search_due(attempt, settings.better_every_s, tick_s, state.now):
             continue
         found = _find_best_mode(context, run, attempt)
         here = time_left_s(context, attempt)
-        if (
-            found is not None
-            and here > 0.0
-            and (here - found[1]) / here > _required_gain(context, run, attempt.task)
-        ):
+        if found is not None and here > 0.0 and (here - found[1]) / here > _required_gain(run, attempt.task):
             migrate_attempt(
                 context, attempt, found[0].machine, found[0].count, MigrationReason.BETTER_MACHINE
             )
     if state.active:
-        context.set_timer(TimerKind.BETTER, state.now + every_s)
+        context.set_timer(TimerKind.BETTER, state.now + tick_s)
+
+
+def _is_search_due(attempt: Attempt, every_s: float | None, tick_s: float, now_s: float) -> bool:
+    """Return whether a better machine is searched for an attempt now; None: it is never searched.
+
+    The timer fires every ``tick_s``, the shortest interval of all tasks. An attempt with a longer interval is
+    due at the first of these times after each of its intervals has passed, counted from its start.
+    """
+    if every_s is None:
+        return False
+    if every_s <= tick_s:
+        return True
+    passed_s = now_s - (attempt.started_s or 0.0)
+    return passed_s // every_s > (passed_s - tick_s) // every_s

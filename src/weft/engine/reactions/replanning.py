@@ -39,13 +39,13 @@ def schedule_replan(context: DecisionContext, run: RunState) -> None:
     With interval 0 a plan is requested as soon as the last one has arrived (the paper's maximal frequency);
     if planning takes no time, after the poll interval.
     """
-    rule, state = context.settings.replanning, context.state
-    if rule is None or rule.every_s is None or not run.planned or run.plan_wanted:
+    every_s, state = run.settings.replan_every_s, context.state
+    if every_s is None or not run.planned or run.plan_wanted:
         return
     timer = TimerKind.REPLAN.name_of(run.index)
     if timer in state.timers or run.index not in state.active or not run.attempt_of:
         return
-    wait_s = rule.every_s
+    wait_s = every_s
     if wait_s == 0.0 and state.now <= run.plan_asked_s:
         wait_s = context.settings.poll_every_s
     context.set_timer(timer, state.now + wait_s)
@@ -61,16 +61,14 @@ def handle_replan_timer(context: DecisionContext, index: int) -> None:
 
 def replan_on_machine_change(context: DecisionContext, event: messages.MachineChanged) -> None:
     """Request a plan for every active run if a machine went down or came back."""
-    rule = context.settings.replanning
-    if rule is not None and rule.on_machines and event.up is not None:
-        for run in list(context.state.active.values()):
+    for run in list(context.state.active.values()) if event.up is not None else ():
+        if "machines" in run.settings.replan_when:
             _request_plan(context, run, "machines changed")
 
 
 def replan_on_iteration(context: DecisionContext, run: RunState) -> None:
     """Request a plan if the settings require one per loop iteration."""
-    rule = context.settings.replanning
-    if rule is not None and rule.on_iteration:
+    if "iteration" in run.settings.replan_when:
         _request_plan(context, run, "next iteration")
 
 
@@ -85,9 +83,8 @@ def replan_on_violation(context: DecisionContext, attempt: Attempt) -> bool:
 
     The timer fires at the current time, after all progress reports of this time: one plan covers them all.
     """
-    rule = context.settings.replanning
     run = context.state.runs[attempt.run]
-    if rule is None or rule.violators is None or not run.planned:
+    if "violated" not in run.settings.replan_when or not run.planned:
         return False
     if not attempt.violating:
         context.emit(messages.MarkViolating(run=run.index, task=attempt.task, attempt=attempt.number))
@@ -95,7 +92,7 @@ def replan_on_violation(context: DecisionContext, attempt: Attempt) -> bool:
         1 for number in run.attempt_of.values() if context.state.attempts[number].stage == Stage.RUNNING
     )
     slow = len(find_violators(context.state, run))
-    if slow and slow >= rule.violators * running and not run.plan_wanted:
+    if slow and slow >= run.settings.replan_share * running and not run.plan_wanted:
         context.set_timer(TimerKind.REPLAN.name_of(run.index), context.state.now)
     return True
 
@@ -154,8 +151,9 @@ def _migrate_violators(context: DecisionContext, run: RunState, plan: RunPlan) -
 
 def _is_worthwhile(context: DecisionContext, attempt: Attempt, line: PlanLine) -> bool:
     """Return whether a violating task may migrate: always, or if the planned end saves enough time."""
-    if context.settings.migrate != "pays":
-        return context.settings.migrate == "always"
+    when = context.state.runs[attempt.run].settings_of(attempt.task).migrate
+    if when != "pays":
+        return when == "always"
     return migration.is_worth_moving(
         context, attempt, MigrationReason.PERFORMANCE, line.finish_s - context.state.now
     )

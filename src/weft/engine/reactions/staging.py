@@ -76,7 +76,7 @@ def _list_restart_parcels(context: DecisionContext, run: RunState, attempt: Atte
     If the machine that has them is down, the copy of the project is used.
     """
     files = run.facts_of(attempt.task).restart_files
-    if files is None or not spared_share(context.state, run, attempt.task, attempt.count):
+    if files is None or not spared_share(run, attempt.task, attempt.count):
         return []
     place = files.machine
     host = run.instance.network.host

@@ -16,11 +16,10 @@ import numpy as np
 
 from weft.engine.state.plan import StoredPlan
 from weft.errors import Infeasible
-from weft.instance.instance import Instance
+from weft.instance.instance import Instance, mark_untimed_tasks
 from weft.planners.decoding import APPEND, decode, encode_schedule
 from weft.planners.forecast import PlanForecast
 from weft.predictors.predictor import Flags
-from weft.predictors.work import AssumedWork
 from weft.records import dataclass
 from weft.schedule.schedule import Schedule, expected_executions, total_seconds
 from weft.workflow.task_graph import COMPUTE, LoopBody, TaskGraph
@@ -153,15 +152,6 @@ def derive_promise(plan: StoredPlan, instance: Instance, arrival_s: float) -> Pr
 def list_untimed_kinds(instance: Instance) -> tuple[str, ...]:
     """Return the program names of the tasks whose time is a placeholder."""
     return _list_kinds(instance.graph, mark_untimed_tasks(instance))
-
-
-def mark_untimed_tasks(instance: Instance) -> Flags:
-    """Return, for each task, whether it is a compute task whose time is a placeholder."""
-    seconds = instance.seconds
-    if AssumedWork.source not in seconds.sources:
-        return np.zeros(len(instance), dtype=np.bool_)
-    guessed = seconds.source == seconds.sources.index(AssumedWork.source)
-    return np.asarray(guessed & (instance.graph.kind == COMPUTE))
 
 
 def map_loops(graph: TaskGraph, tasks: Sequence[int]) -> tuple[LoopBody, ...]:

@@ -26,6 +26,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import field, replace
 
 import numpy as np
 
@@ -43,7 +44,7 @@ from weft.engine.replan.window import (
 from weft.engine.selection import spared_share, spared_share_if_ended
 from weft.engine.state.compiled import CompiledWorkflow, LoopState
 from weft.engine.state.machines import MachineState
-from weft.engine.state.plan import PlanLine, StoredPlan, store_schedule
+from weft.engine.state.plan import PlanLine, StoredPlan, restore_schedule, store_schedule
 from weft.engine.state.run import RunState
 from weft.engine.state.state import EngineState
 from weft.engine.states import FINAL, Attempt, Demand, Stage, TaskState
@@ -51,10 +52,11 @@ from weft.errors import Infeasible
 from weft.instance.compilation import extract_part
 from weft.instance.instance import BusyInterval, Instance
 from weft.planners.decoding import decode
+from weft.planners.evaluation import evaluate_loss
 from weft.planners.forecast import forecast_schedule
 from weft.planners.planner import Budget, Plan, Planner, PlanRequest
 from weft.records import dataclass
-from weft.schedule.objective import make_objective
+from weft.schedule.objective import Objective, make_objective
 from weft.schedule.schedule import Schedule
 from weft.schedule.verification import check_foreign
 from weft.workflow.task_graph import (
@@ -232,7 +234,7 @@ class Remainder:
 
 def build_remainder(state: EngineState, run: RunState) -> Remainder:
     """Return the part of a run that must be planned again, as an instance."""
-    situation = _describe_situation(state, run, migrating=state.settings.migrate != "never")
+    situation = _describe_situation(state, run, migrating=run.settings.migrate != "never")
     return _RemainderBuilder(state, run, situation, build_window(situation)).remainder()
 
 
@@ -267,7 +269,7 @@ class _RemainderBuilder:
             return False
         if self.run.state[task] != TaskState.COMPLETED:
             return True
-        return not (task in self.window.moving and self.state.settings.bound_ancestors == "always")
+        return not (task in self.window.moving and self.run.settings.bound_ancestors == "always")
 
     def remainder(self) -> Remainder:
         """Return the remainder; call this once."""
@@ -348,7 +350,7 @@ class _RemainderBuilder:
             return min(spared_share_if_ended(state, run, attempt, count) for count in self._counts(task))
         if run.facts_of(task).restart_files is None:
             return 0.0
-        return min(spared_share(state, run, task, count) for count in self._counts(task))
+        return min(spared_share(run, task, count) for count in self._counts(task))
 
     def _counts(self, task: int) -> set[int]:
         """Return all possible node counts of a task."""
@@ -565,17 +567,48 @@ class ReplanRequest:
     """Rest of the run; None: nothing has started, and the whole workflow is planned."""
     old: Schedule | None = None
     """Rest of the current plan with new times; None: there is none, or it cannot be followed."""
+    objective: Objective = field(default_factory=lambda: make_objective("makespan"))
+    """What the plan optimises; its limits are what is left of those of the run."""
 
-    def answered(self, planner: Planner, *, steps: int, rng: np.random.Generator) -> StoredPlan:
+    def answered(self, planner: Planner, budget: Budget, rng: np.random.Generator) -> StoredPlan:
         """Plan, and return the better of the new and the current plan; raise Infeasible if there is none."""
-        return self.kept(planner, self.planned(planner, Budget(steps=steps), rng))
+        return self.kept(planner, self.planned(planner, budget, rng))
+
+    def adopted(self, given: StoredPlan) -> StoredPlan:
+        """Return a plan that was made before the run, with times from now on."""
+        return store_schedule(
+            restore_schedule(given, self.compiled),
+            self.compiled,
+            planner=given.planner,
+            steps=given.steps,
+            offset_s=self.offset_s,
+        )
+
+    def given_plan(self, given: StoredPlan) -> Plan:
+        """Return a plan that was made before the run in the form of a planner's result."""
+        schedule = restore_schedule(given, self.compiled)
+        return Plan(schedule=schedule, steps=given.steps, by=given.planner)
 
     def planned(self, planner: Planner, budget: Budget, rng: np.random.Generator) -> Plan:
         """Run the planner without comparing with the current plan; raise Infeasible if there is no plan."""
-        made = _make_plan(planner, self.instance, self.compiled, budget, rng)
+        made = self._make_plan(planner, budget, rng)
         if self.remainder is None:  # graph and platform do not state the speeds and times of a remainder
             check_foreign(planner, made.schedule, self.instance.graph, self.instance.platform)
         return made
+
+    def _make_plan(self, planner: Planner, budget: Budget, rng: np.random.Generator) -> Plan:
+        """Run the planner; the rest of a run is planned without its limits if they cannot be kept."""
+        goal = self.objective
+        if (refusal := planner.supports(self.instance, goal)) is not None:
+            raise Infeasible(f"planner {planner.name!r} cannot plan {self.compiled.key!r}: {refusal.reason}")
+        request = PlanRequest(instance=self.instance, objective=goal, budget=budget, rng=rng)
+        try:
+            return planner.plan(request)
+        except Infeasible:
+            if self.remainder is None or (goal.deadline_s, goal.max_cost) == (None, None):
+                raise
+            free = replace(goal, deadline_s=None, max_cost=None)
+            return planner.plan(replace(request, objective=free))
 
     def kept(self, planner: Planner, made: Plan) -> StoredPlan:
         """Return the new plan ``made``, or the rest of the current plan if that is not worse."""
@@ -584,7 +617,7 @@ class ReplanRequest:
             return store_schedule(
                 made.schedule, self.compiled, planner=planner.name, steps=made.steps, offset_s=self.offset_s
             )
-        new = old is None or _is_better(made.schedule, old, moves=bool(remainder.moving))
+        new = old is None or self._is_better(made.schedule, old, moves=bool(remainder.moving))
         return store_schedule(
             made.schedule if new or old is None else old,
             self.compiled,
@@ -596,6 +629,15 @@ class ReplanRequest:
             moving=remainder.moving if new else (),
             again=remainder.again if new else (),
         )
+
+    def _is_better(self, new: Schedule, old: Schedule, *, moves: bool) -> bool:
+        """Return whether plan ``new`` is better than ``old``; with ``moves``, whether it is not worse."""
+        fresh = evaluate_loss(self.instance, self.objective, new)
+        known = evaluate_loss(self.instance, self.objective, old)
+        if fresh.excess != known.excess:
+            return fresh.excess < known.excess
+        slack = _ROUNDING * abs(known.value)
+        return fresh.value <= known.value + slack if moves else fresh.value < known.value - slack
 
     def promise(self, made: Plan, *, arrival_s: float, seed: int) -> Promise:
         """Return the promise for a run from its first plan ``made``."""
@@ -615,31 +657,35 @@ def prepare_replan(state: EngineState, index: int) -> ReplanRequest:
     """
     run = state.runs[index]
     if _is_untouched(state, run):
-        return ReplanRequest(compiled=run.compiled, instance=run.instance, offset_s=state.now)
+        goal = find_objective(state, run)
+        return ReplanRequest(compiled=run.compiled, instance=run.instance, offset_s=state.now, objective=goal)
     remainder = build_remainder(state, run)
     if not remainder.tasks:
         raise Infeasible(f"no task of {run.compiled.key!r} is left to plan")
-    must = bool(remainder.moving) and state.settings.migrate == "always"
+    must = bool(remainder.moving) and run.settings.migrate == "always"
     return ReplanRequest(
         compiled=run.compiled,
         instance=remainder.instance,
         offset_s=state.now,
         remainder=remainder,
         old=None if must else carry_over_plan(state, run, remainder),
+        objective=find_objective(state, run),
     )
 
 
-def plan_remaining(
-    state: EngineState, index: int, planner: Planner, *, steps: int, rng: np.random.Generator
-) -> StoredPlan:
-    """Return a plan for the rest of a run from now on; its times are on the engine's clock."""
-    return prepare_replan(state, index).answered(planner, steps=steps, rng=rng)
+_LEAST_LIMIT = 1e-9
+"""Limit that stands for one that is used up; a plan then exceeds it by as little as possible."""
 
 
-def _is_better(new: Schedule, old: Schedule, *, moves: bool) -> bool:
-    """Return whether plan ``new`` ends earlier than ``old``; with ``moves``, whether it ends not later."""
-    slack = _ROUNDING * old.makespan_s
-    return new.makespan_s <= old.makespan_s + slack if moves else new.makespan_s < old.makespan_s - slack
+def find_objective(state: EngineState, run: RunState) -> Objective:
+    """Return what the plans of a run optimise; its limits are reduced by the time and cost up to now."""
+    settings = run.settings
+    deadline_s, max_cost = settings.deadline_s, settings.max_cost
+    if deadline_s is not None:
+        deadline_s = max(_LEAST_LIMIT, deadline_s - (state.now - run.arrival_s))
+    if max_cost is not None:
+        max_cost = max(_LEAST_LIMIT, max_cost - run.spent) if run.spent else max_cost
+    return make_objective(settings.objective, settings.alpha, deadline_s=deadline_s, max_cost=max_cost)
 
 
 def _is_untouched(state: EngineState, run: RunState) -> bool:
@@ -651,12 +697,3 @@ def _is_untouched(state: EngineState, run: RunState) -> bool:
         and all(found in _UNTOUCHED for found in run.state)
         and all(body.iteration == 1 for body in run.loops.bodies)
     )
-
-
-def _make_plan(
-    planner: Planner, instance: Instance, compiled: CompiledWorkflow, budget: Budget, rng: np.random.Generator
-) -> Plan:
-    goal = make_objective("makespan")
-    if (refusal := planner.supports(instance, goal)) is not None:
-        raise Infeasible(f"planner {planner.name!r} cannot plan {compiled.key!r}: {refusal.reason}")
-    return planner.plan(PlanRequest(instance=instance, objective=goal, budget=budget, rng=rng))

@@ -118,11 +118,6 @@ class CompiledWorkflow:
         """Whether some task has a time limit."""
         self.checkpoints = any(task.recovery.checkpoint is not None for task in graph.workflow.tasks)
         """Whether some task writes restart files."""
-        self.has_contracts = any(
-            task.recovery.contract is not None or (task.job is not None and task.job.evaluator is not None)
-            for task in graph.workflow.tasks
-        )
-        """Whether some task states a contract."""
         self.has_targets = any(
             item.target is not None for task in graph.workflow.tasks for item in task.outputs
         )

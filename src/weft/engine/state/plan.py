@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from weft.engine.state.compiled import CompiledWorkflow
 from weft.engine.stored_fields import decode_index, decode_number, decode_text
 from weft.records import dataclass
@@ -128,6 +130,23 @@ def store_schedule(
         running_until_s=running_until_s,
         moving=moving,
         again=again,
+    )
+
+
+def restore_schedule(stored: StoredPlan, compiled: CompiledWorkflow) -> Schedule:
+    """Return the schedule of a stored plan that has a line for every task of a workflow."""
+    lines = [stored.lines[name] for name in compiled.names]
+    nodes = [
+        compiled.options(task).nodes[line.machine, line.count] if compiled.group[task] >= 0 else 0
+        for task, line in enumerate(lines)
+    ]
+    return Schedule(
+        tasks=tuple(compiled.names),
+        machines=tuple(machine.name for machine in compiled.instance.machines),
+        machine=np.array([line.machine for line in lines], dtype=np.uint32),
+        nodes=np.array(nodes, dtype=np.uint32),
+        start_s=np.array([line.start_s for line in lines]),
+        finish_s=np.array([line.finish_s for line in lines]),
     )
 
 

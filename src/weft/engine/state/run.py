@@ -23,6 +23,7 @@ from weft.errors import WeftError
 from weft.expressions import Value
 from weft.policies.policy import TaskOrder
 from weft.records import dataclass
+from weft.workflow.settings import RunSettings, WorkflowSettings
 from weft.workflow.task_graph import COMPUTE, TRANSFER, VIRTUAL
 
 _Share = tuple[int, int, int]
@@ -251,11 +252,13 @@ class RunState:
         owner: str,
         now: float,
         planned: bool,
+        settings: WorkflowSettings,
         promise: Callable[[int, int], None] | None = None,
     ) -> None:
         """Create a run; ``promise`` is called with a machine and the change of its bound work in units."""
         self.index = index
         self.compiled = compiled
+        self._settings = settings
         self.instance = compiled.instance
         self.owner = owner
         self.lines: dict[str, tuple[str, ...]] = {}
@@ -296,6 +299,8 @@ class RunState:
         """Time of the last plan request."""
         self.referenced = _find_referenced_tasks(compiled)
         self.unfinished = len(compiled)
+        self.spent = 0.0
+        """Price of the node-seconds of its ended attempts."""
         self.failed = 0
         self.stopping = ""
         """Why no attempt is started any more; "": not stopping."""
@@ -307,6 +312,20 @@ class RunState:
 
     def __len__(self) -> int:
         return len(self.state)
+
+    @property
+    def settings(self) -> RunSettings:
+        """Return the settings of the run, for what concerns no single task."""
+        return self._settings.common
+
+    def settings_of(self, task: int) -> RunSettings:
+        """Return the settings of a task."""
+        return self._settings.of(self.compiled.description(task))
+
+    @property
+    def search_interval_s(self) -> float | None:
+        """Return the shortest interval between searches for a better machine; None: no task has one."""
+        return self._settings.search_interval_s
 
     def facts_of(self, task: int) -> TaskFacts:
         """Return the facts of a task; the caller must not change them."""

@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 
-from weft.engine.settings import EngineSettings
 from weft.engine.state.compiled import CompiledWorkflow, WorkflowLibrary
 from weft.engine.state.indexes import ChangeLog, SharedFileCopies
 from weft.engine.state.machines import MachineStates
@@ -22,6 +21,7 @@ from weft.engine.state.run import RunState
 from weft.engine.states import Attempt, Stage
 from weft.instance.instance import Instance
 from weft.policies.policy import TaskOrder
+from weft.workflow.settings import RunSettings, SettingsLayers, WorkflowSettings
 
 
 class InquiryAgenda:
@@ -120,7 +120,7 @@ _PATIENCE_S = 30.0
 class MachineInquiries:
     """Queries to the information service and the machines, and their answers."""
 
-    def __init__(self, settings: EngineSettings, machines: MachineStates, changes: ChangeLog) -> None:
+    def __init__(self, settings: RunSettings, machines: MachineStates, changes: ChangeLog) -> None:
         self.needed = (
             settings.authorise or settings.discover_every_s is not None or settings.fetch_every_s is not None
         )
@@ -320,10 +320,15 @@ class EngineState:
         order: TaskOrder,
         *,
         planned: bool,
-        settings: EngineSettings | None = None,
+        layers: SettingsLayers,
     ) -> None:
-        self.settings = settings or EngineSettings()
-        """Never changed after creation."""
+        self.layers = layers
+        """The settings of the execution; never changed after creation."""
+        workflows = [library[key].graph.workflow for key in library]
+        self.settings = layers.of_execution(workflows)
+        """The settings that all runs share."""
+        self._settings_of: dict[str, WorkflowSettings] = {}
+        """By workflow: its settings, resolved on first use."""
         self.library = library
         self.order = order
         self.planned = planned
@@ -332,6 +337,9 @@ class EngineState:
         """Plans by content hash; added before the event that names them is handled."""
         self.now = 0.0
         self.machines = MachineStates(instance)
+        self.prices: list[float] = instance.price_per_node_s.tolist()
+        """By machine: the price of a node-second."""
+        self.priced = any(self.prices)
         self.changes = ChangeLog()
         """Machines whose free capacity has increased, or that went down or came back."""
         self.runs: list[RunState] = []
@@ -358,8 +366,21 @@ class EngineState:
         self, index: int, compiled: CompiledWorkflow, *, owner: str, now: float, planned: bool
     ) -> RunState:
         """Return a new run, which is not part of the state yet."""
-        promise = self.machines.promise
-        return RunState(index, compiled, self.order, owner=owner, now=now, planned=planned, promise=promise)
+        return RunState(
+            index, compiled, self.order, owner=owner, now=now, planned=planned,
+            settings=self._workflow_settings(compiled), promise=self.machines.promise,
+        )  # fmt: skip
+
+    def _workflow_settings(self, compiled: CompiledWorkflow) -> WorkflowSettings:
+        if compiled.key not in self._settings_of:
+            self._settings_of[compiled.key] = WorkflowSettings(self.layers, compiled.graph.workflow)
+        return self._settings_of[compiled.key]
+
+    @property
+    def search_interval_s(self) -> float | None:
+        """Return the shortest interval between searches for a better machine; None: no task has one."""
+        intervals = (run.search_interval_s for run in self.active.values())
+        return min((each_s for each_s in intervals if each_s is not None), default=None)
 
     def find_attempt(self, number: int | None) -> Attempt | None:
         """Return the attempt with this number; None: it is over, or ``number`` is None."""

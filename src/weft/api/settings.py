@@ -1,0 +1,111 @@
+"""Settings of a command: preset, profile, the caller's settings and single options as layers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from weft.errors import InvalidInput, suggest
+from weft.formats.profiles import DEFAULT_PRESET, Profile, load_preset, load_profile
+from weft.records import dataclass
+from weft.workflow.settings import (
+    DEFAULTS,
+    RunSettings,
+    Setting,
+    SettingsLayer,
+    SettingsLayers,
+    complete_layer,
+    explain_settings,
+    make_settings,
+    merge_layers,
+    task_layer,
+    write_settings,
+)
+from weft.workflow.workflow import Workflow
+
+ProfileSource = Profile | str | Path | None
+SettingsSource = RunSettings | SettingsLayers | Mapping[str, Any] | None
+"""Complete settings, layers, or a mapping with the keys of a file (``{"migration": {"gain": 0.1}}``)."""
+
+
+def find_profile(profile: ProfileSource) -> Profile | None:
+    """Return a profile, loaded if it is a file or a name."""
+    return profile if profile is None or isinstance(profile, Profile) else load_profile(profile)
+
+
+def load_layers(
+    *,
+    preset: str = DEFAULT_PRESET,
+    profile: ProfileSource = None,
+    settings: SettingsSource = None,
+    options: SettingsLayer | None = None,
+) -> SettingsLayers:
+    """Return the layers of a run; ``options`` are values of single options, which win.
+
+    Complete settings replace defaults and preset.
+    """
+    if isinstance(settings, SettingsLayers):
+        return settings
+    base = settings if isinstance(settings, RunSettings) else DEFAULTS.with_layers(load_preset(preset))
+    stated = make_settings(settings) if isinstance(settings, Mapping) else {}
+    found = find_profile(profile)
+    return SettingsLayers(
+        base=base,
+        profile={} if found is None else found.settings,
+        overrides=merge_layers(stated, options or {}),
+    )
+
+
+def stated_options(**values: Any) -> SettingsLayer:
+    """Return the options that were stated, by attribute of ``RunSettings``; None: not stated."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingRow:
+    """One setting of a run: its value, and which layer states it."""
+
+    key: str
+    value: Any
+    """Plain value, as in a file."""
+    origin: str
+    help: str
+    scope: str
+
+
+def list_settings(
+    layers: SettingsLayers,
+    *,
+    preset: str = DEFAULT_PRESET,
+    profile: Profile | None = None,
+    workflow: Workflow | None = None,
+    task: str | None = None,
+) -> list[SettingRow]:
+    """Return every setting of a run or, with ``task``, of one of its tasks."""
+    named: list[tuple[str, SettingsLayer]] = [("default", complete_layer(DEFAULTS))]
+    named.append((f"preset {preset}", load_preset(preset)))
+    if workflow is not None:
+        named.append((f"workflow {workflow.name}", workflow.settings))
+    named.append((f"profile {profile.name if profile else ''}", layers.profile))
+    if task is not None:
+        named.append((f"task {task}", task_layer(_find_task(workflow, task))))
+    named.append(("--set", layers.overrides))
+    return [_row(*each) for each in explain_settings(named)]
+
+
+def _row(setting: Setting, value: Any, origin: str) -> SettingRow:
+    plain = write_settings({setting.attribute: value})
+    for part in setting.key.split("."):
+        plain = plain[part]
+    return SettingRow(key=setting.key, value=plain, origin=origin, help=setting.help, scope=setting.scope)
+
+
+def _find_task(workflow: Workflow | None, name: str) -> Any:
+    if workflow is None:
+        raise InvalidInput(f"settings of task {name!r}", advice="name the workflow: weft settings WORKFLOW")
+    tasks = {task.name: task for task in workflow.tasks}
+    if name not in tasks:
+        what = f"no task {name!r} in {workflow.name!r}"
+        raise InvalidInput(what, advice=suggest(name, tasks, f"tasks: {', '.join(list(tasks)[:20])}"))
+    return tasks[name]
