@@ -6,6 +6,7 @@ import pytest
 
 from driven_engine import DrivenEngine, one_task, platform_of
 from weft.engine import messages as ev
+from weft.workflow.builder import Builder
 from weft.workflow.settings import RunSettings
 
 EAGER = {"migrate": "always", "poll_every_s": 100.0}
@@ -86,3 +87,55 @@ def test_restarted_attempt_is_judged_by_its_remaining_work():
     assert engine.handle(ev.Progressed(attempt=1, work_done=0.7), at=50) == []
     words = engine.handle(ev.Progressed(attempt=1, work_done=0.72), at=70)
     assert "note violation" in words
+
+
+def test_late_task_without_reports_moves_to_an_idle_machine():
+    engine = running(RunSettings(contract=0.5, poll_every_s=1e6), speeds=(1, 1))
+    assert engine.handle(ev.Progressed(attempt=0), at=150) == []
+    words = engine.handle(ev.Progressed(attempt=0), at=151)
+    assert "cancel 0 m0: performance" in words
+    assert "assign 1 m1 after 0: performance" in words
+
+
+def test_late_task_without_reports_moves_less_and_less_often():
+    """It is slow everywhere: the required saving grows with each move, up to 95 %."""
+    engine, moves, now_s = running(RunSettings(contract=0.5, poll_every_s=1e6), speeds=(1,) * 9), [], 0.0
+    for attempt in range(9):
+        began_s = now_s
+        while now_s - began_s < 5_000:
+            now_s += 10
+            words = engine.handle(ev.Progressed(attempt=attempt), at=now_s)
+            if any(word.startswith("cancel") for word in words):
+                break
+        else:
+            break
+        moves.append(now_s - began_s)
+        ended = ev.Ended(attempt=attempt, exit_code=None, cause="cancelled")
+        engine.handle(ended, ev.CleanedUp(attempt=attempt), ev.Started(attempt=attempt + 1))
+    assert moves[:6] == [160, 160, 190, 310, 2000, 2000]
+
+
+def test_age_of_a_report_does_not_count_against_a_task_on_schedule():
+    for age_s, every_s, late in ((20, 25, False), (None, None, True), (20, 5, True)):
+        engine = running(RunSettings(contract=0.5, poll_every_s=1e6), speeds=(1, 1))
+        report = ev.Progressed(attempt=0, work_done=0.25, age_s=age_s, every_s=every_s)
+        words = engine.handle(report, at=45)
+        assert ("note violation" in words) == late
+
+
+def untimed():
+    """Return a workflow with one task that states no time."""
+    flow = Builder("one")
+    flow.task("job")
+    return flow.build()
+
+
+def test_contract_needs_an_estimate():
+    settings = RunSettings(contract=1.0)
+    engine = DrivenEngine(untimed(), platform_of(1, 1), settings)
+    engine.handle(ev.Started(attempt=0))
+    assert engine.engine.state.timers == {}
+    assert engine.handle(ev.Progressed(attempt=0, work_done=0.01), at=1_000) == []
+    limited = DrivenEngine(untimed(), platform_of(1, 1), RunSettings(iteration_limit_s=8.0))
+    limited.handle(ev.Started(attempt=0))
+    assert "watch" in limited.engine.state.timers

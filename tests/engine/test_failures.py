@@ -60,7 +60,77 @@ def test_permanent_staging_failure_is_not_retried(event, lasting):
     else:
         engine.handle(ev.StagedIn(attempt=0, part=0), ev.Started(attempt=0), ev.Ended(attempt=0))
         words = engine.handle(ev.StagedOut(**problem))
-    assert words[0] == f"settle 0 {'FAILED' if lasting else 'READY'} (staging)"
+    retried = "settle 0 READY (staging)" if event is ev.StagedIn else "note postponed"
+    assert words[0] == ("settle 0 FAILED (staging)" if lasting else retried)
+
+
+def staging_out(retries=2, **facets):
+    """Return an engine whose only task has ended and whose outputs are being copied."""
+    workflow = one_task(outputs={"y": {"to": "z"}}, retries={"staging": retries}, **facets)
+    engine = DrivenEngine(workflow, platform_of(1, 1))
+    engine.handle(ev.Started(attempt=0))
+    assert engine.handle(ev.Ended(attempt=0), at=10.0)[-1] == "epilog 0 m0"
+    return engine
+
+
+def test_outputs_are_copied_again_after_growing_pauses():
+    engine = staging_out()
+    refused = ev.StagedOut(attempt=0, problem="disk full")
+    for pause_s in (1.0, 2.0):
+        engine.handle(refused)
+        (timer,) = [each for each in engine.engine.state.timers if each.startswith("stage-out")]
+        assert engine.engine.state.timers[timer] == engine.now + pause_s
+        again = engine.handle(ev.TimerFired(timer=timer), at=engine.now + pause_s)
+        assert again == ["epilog 0 m0"]
+    assert engine.handle(ev.StagedOut(attempt=0))[0] == "settle 0 COMPLETED"
+    assert engine.run.facts_of(0).failures == {}
+
+
+def test_program_does_not_run_again_if_its_outputs_cannot_be_copied():
+    engine = staging_out(retries=1)
+    engine.handle(ev.StagedOut(attempt=0, problem="disk full"))
+    engine.handle(ev.TimerFired(timer="stage-out:0"), at=11.0)
+    words = engine.handle(ev.StagedOut(attempt=0, problem="disk full"))
+    assert words[0] == "settle 0 FAILED (staging)"
+    assert not any(word.startswith(("start", "assign")) for word in words)
+
+
+def test_run_can_be_cancelled_during_a_pause():
+    engine = staging_out()
+    engine.handle(ev.StagedOut(attempt=0, problem="disk full"))
+    words = engine.handle(ev.RequestReceived(what="cancel", run=0))
+    assert words[-1] == "finish cancelled"
+
+
+RESCHEDULED = {"on_failure": "reschedule", "retries": 0, "memory": "1GB"}
+
+
+@pytest.mark.parametrize("policy", ["plan", "shared-plans", "fcfs"])
+def test_rescheduled_task_runs_on_another_machine(policy):
+    """The planned machine is void after the task failed there; the other one is idle."""
+    truth = Scenario(exit_codes={"job": (1, 0)})
+    ran = simulated(one_task(**RESCHEDULED), platform_of(2, 1, memory=8e9), truth, policy=policy)
+    assert [command.machine for _, command in ran.commands(cm.Start)] == [0, 1]
+    assert ran.run.ending == "completed"
+    reasons = [command.reason for _, command in ran.commands(cm.Settle) if command.cause]
+    assert reasons == ["exit code 1; no retry left (0 for error); another machine is tried next"]
+
+
+@pytest.mark.parametrize("cause", ["oom", "timeout", "staging"])
+def test_rescheduled_task_avoids_the_machine_whatever_the_cause(cause):
+    engine = DrivenEngine(one_task(**RESCHEDULED), platform_of(2, 1, memory=8e9))
+    started(engine)
+    engine.handle(failing(cause))
+    assert [attempt.machine for attempt in engine.engine.state.attempts.values()] == [1]
+
+
+def test_exit_code_99_discards_restart_files_and_85_uses_them():
+    for code, expected in ((85, 0.5), (99, 0.0)):
+        engine = DrivenEngine(one_task(checkpoint={"files": ["r"]}), platform_of(1))
+        started(engine)
+        engine.handle(ev.Checkpointed(attempt=0, work_done=0.5), at=5.0)
+        engine.handle(ev.Ended(attempt=0, exit_code=code), at=6.0)
+        assert engine.engine.state.attempts[1].restart_from == expected
 
 
 def test_missing_exit_code_is_a_failure():

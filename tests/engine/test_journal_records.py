@@ -90,8 +90,8 @@ def test_stored_names_never_change() -> None:
         "RequirementsChanged MachineChanged Answered Discovered Fetched PlanReady TimerFired TasksAdded Asked "
         "Assign StageIn Start Signal Cancel StageOut CleanUp Probe Discover Fetch Replan SetTimer Drop Return "
         "Settle Repeat Leave Finish StopRun EstimateSpeed MarkMachine AbandonAttempt LoseAttempt CountRequeue "
-        "MarkViolating Unbind AdoptPlan Refuse ReportCondition ReportViolation KeepAttempt IgnoreRequirement "
-        "ReattachJob ReportTargetLoss ReportLateCancel"
+        "MarkViolating Unbind AdoptPlan Refuse ReportCondition ReportViolation KeepAttempt PostponeStaging "
+        "IgnoreRequirement ReattachJob ReportTargetLoss ReportLateCancel"
     )
     assert " ".join(TYPE_NAMES.values()) == names
 
@@ -218,8 +218,17 @@ def test_note_of_schema_1_is_read_as_a_command(
 
 
 def test_every_recording_command_replaces_a_note_of_schema_1() -> None:
-    assert {type(command) for _, command in NOTES} == messages.RECORDS
+    later = {messages.PostponeStaging}
+    assert {type(command) for _, command in NOTES} == messages.RECORDS - later
     assert note_fields(messages.CloseAttempt(attempt=0)) is None
+
+
+CORRECTED = {
+    "contract": {16: "the text says that another machine is tried next, not that it was tried"},
+    "replanning": {26: "a plan is void on a machine where the task failed"},
+    "requeue": {15: "exit code 99 discards the restart files"},
+}
+"""By journal: the entry at which a rule has been corrected since it was written; the replay ends there."""
 
 
 @pytest.mark.parametrize("file", OLD_JOURNALS, ids=lambda file: file.stem)
@@ -228,15 +237,27 @@ def test_old_journal_gives_the_same_commands_when_replayed(file: Path) -> None:
     assert json.loads(text.splitlines()[0])["schema"] == 1 < SCHEMA
     journal = read_journal_file(file)
     found = replay(journal.engine(), journal.entries, journal.plans)
-    assert found.differences == ()
-    assert found.entries == text.count('\n{"n":')
+    differing = {each.sequence for each in found.differences}
+    assert differing == CORRECTED.get(file.stem, {}).keys()
+    last = next(iter(differing), found.total - 1)
+    assert found.entries == last + 1 <= found.total == text.count('\n{"n":')
 
 
 @pytest.mark.parametrize("file", OLD_JOURNALS, ids=lambda file: file.stem)
 def test_snapshot_of_an_old_journal_gives_the_state_of_its_entries(file: Path) -> None:
     journal = read_journal_file(file)
     whole = rebuild(journal.engine(), journal.entries, journal.plans)
-    assert digest_state(journal.rebuilt(len(journal.entries)).state) == digest_state(whole.state)
+    restored = digest_state(journal.rebuilt(len(journal.entries)).state)
+    assert _without_later_facts(restored) == _without_later_facts(digest_state(whole.state))
+
+
+def _without_later_facts(digest: dict[str, typing.Any]) -> dict[str, typing.Any]:
+    """Return a digest without what snapshots of that time did not contain."""
+    for run in digest["runs"]:
+        run.pop("spent")
+        for facts in run["facts"].values():
+            facts.pop("failed_on", None)
+    return digest
 
 
 def test_stored_old_journals_contain_snapshots_and_most_kinds_of_notes() -> None:

@@ -56,7 +56,9 @@ def values_of(setting):
         return st.sampled_from(["heft", "auto:islands=2"])
     if label == "whole number":
         return st.integers(1, 99)
-    return st.floats(1.0, 1.0) if setting.attribute in ("gain", "replan_share") else st.floats(1.0, 1e6)
+    return (
+        st.floats(1.0, 1.0) if setting.attribute in ("gain", "replan_share", "alpha") else st.floats(1.0, 1e6)
+    )
 
 
 @st.composite

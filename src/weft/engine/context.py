@@ -57,6 +57,8 @@ class DecisionContext:
         again: bool = False,
         keep: bool = False,
         growth: float | None = None,
+        avoid: bool = False,
+        fresh: bool = False,
     ) -> None:
         """Emit a Settle command, which sets the state of a task."""
         self.emit(
@@ -69,12 +71,19 @@ class DecisionContext:
                 again=again,
                 keep=keep,
                 growth=growth,
+                avoid=avoid,
+                fresh=fresh,
             )
         )
 
-    def reopen(self, run: RunState, task: int, reason: str, *, keep: bool = False) -> None:
-        """Make a task ready or waiting again without counting a failure; ``keep``: keep its files."""
-        self.settle(run, task, run.open_state(task), reason=reason, again=True, keep=keep)
+    def reopen(
+        self, run: RunState, task: int, reason: str, *, keep: bool = False, fresh: bool = False
+    ) -> None:
+        """Make a task ready or waiting again without counting a failure.
+
+        ``keep``: keep its files; ``fresh``: its restart files are not used.
+        """
+        self.settle(run, task, run.open_state(task), reason=reason, again=True, keep=keep, fresh=fresh)
 
     def cancel(self, attempt: Attempt, reason: str) -> None:
         """Emit a Cancel command for an attempt."""

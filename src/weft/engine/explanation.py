@@ -172,6 +172,7 @@ def _check_capacity(
 
 _SHOWN_RECORDS = (
     messages.KeepAttempt,
+    messages.PostponeStaging,
     messages.ReportViolation,
     messages.Refuse,
     messages.IgnoreRequirement,

@@ -166,7 +166,7 @@ _STAGES: dict[TaskState, tuple[Stage, ...]] = {
     _S.PROLOG: (Stage.ASSIGNED,),
     _S.SUBMITTED: (Stage.SUBMITTED,),
     _S.RUNNING: (Stage.RUNNING,),
-    _S.EPILOG: (Stage.STAGING_OUT,),
+    _S.EPILOG: (Stage.STAGING_OUT, Stage.ENDED),  # ENDED: copying is tried again after a pause
     _S.MIGRATING: (Stage.ASSIGNED,),
     _S.SUSPENDED: (Stage.SUBMITTED, Stage.RUNNING),
 }

@@ -166,12 +166,13 @@ _NOTES: Mapping[str, _NoteKind] = {
     "condition": _NoteKind(messages.ReportCondition, text="reason"),
     "violation": _NoteKind(messages.ReportViolation, value="ratio", text="reason"),
     "stay": _NoteKind(messages.KeepAttempt, text="reason"),
+    "postponed": _NoteKind(messages.PostponeStaging, text="reason"),
     "requirement": _NoteKind(messages.IgnoreRequirement, text="reason"),
     "reattached": _NoteKind(messages.ReattachJob),
     "target-lost": _NoteKind(messages.ReportTargetLoss, text="reason"),
     "too-late": _NoteKind(messages.ReportLateCancel, text="reason"),
 }
-"""The kinds of Note of schema 1."""
+"""The kinds of Note of schema 1, and those of later records."""
 
 
 def _convert_note(fields: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

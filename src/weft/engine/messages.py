@@ -148,6 +148,10 @@ class Progressed:
     """Number of iterations that the application will do in total."""
     degraded: str = ""
     """The application's own complaint about its performance; "": none."""
+    age_s: float | None = None
+    """Seconds since the program reported ``work_done``; None: it is current."""
+    every_s: float | None = None
+    """Longest time between two reports of the program so far; None: unknown."""
 
 
 @stored_as("Checkpointed")
@@ -438,6 +442,10 @@ class Settle:
     """Whether the files of the task's attempt stay until its next attempt is prepared."""
     growth: float | None = None
     """New factor by which the exceeded memory or time limit is multiplied."""
+    avoid: bool = False
+    """Whether the task must not use this machine again if it can use another, whatever the cause."""
+    fresh: bool = False
+    """Whether the next attempt does not use the restart files."""
 
 
 @stored_as("Repeat")
@@ -576,6 +584,13 @@ class KeepAttempt(_OfAttempt):
     reason: str = ""
 
 
+@stored_as("PostponeStaging")
+class PostponeStaging(_OfAttempt):
+    """Record that the outputs of an attempt could not be copied, and when that is tried again."""
+
+    reason: str = ""
+
+
 @stored_as("IgnoreRequirement")
 class IgnoreRequirement:
     """Record a requirement of an application that cannot be evaluated."""
@@ -641,6 +656,7 @@ Record = (
     | ReportCondition
     | ReportViolation
     | KeepAttempt
+    | PostponeStaging
     | IgnoreRequirement
     | ReattachJob
     | ReportTargetLoss

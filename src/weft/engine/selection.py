@@ -299,6 +299,15 @@ def _list_usable(state: EngineState, run: RunState, task: int, bound: int | None
     return [machine for machine in found if machine not in avoided] or found
 
 
+def avoids_machine(state: EngineState, run: RunState, task: int, machine: int) -> bool:
+    """Return whether a task failed on a machine and can run on another one that is usable now."""
+    facts = run.facts_of(task)
+    if machine not in facts.failed_on:
+        return False
+    avoided = facts.avoid
+    return any(other not in avoided for other in _list_usable(state, run, task, run.bound_machine(task)))
+
+
 def _list_allowed(run: RunState, task: int, bound: int | None) -> Sequence[int]:
     """Return the candidate machines of a task; with a binding at most the bound machine."""
     if bound is not None:

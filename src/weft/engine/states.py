@@ -202,6 +202,8 @@ class TimerKind(enum.StrEnum):
     """Serve a queue after all events of one time; per machine."""
     SUSPENDED = "suspended"
     """Migrate an attempt that was suspended for too long; per attempt."""
+    STAGE_OUT = "stage-out"
+    """Copy the outputs of an attempt again; per attempt."""
     WAITING = "waiting"
     """Migrate an attempt that was in a machine's own queue for too long; per attempt."""
 
@@ -267,9 +269,15 @@ class Attempt:
     all_iterations: int | None = None
     """Total iterations of its application; None: unknown."""
     reported_s: float | None = None
-    """Time of the last progress report."""
+    """Time of the last progress report, or of the last answer to a probe if its age is unknown."""
+    reports_every_s: float | None = None
+    """Longest time between two progress reports of the program; None: unknown."""
+    dated: bool = False
+    """Whether ``reported_s`` is the time at which the program reported."""
     probed_s: float | None = None
     """Time of the last probe."""
+    stage_failures: int = 0
+    """How often its outputs could not be copied."""
     suspended_since_s: float | None = None
     ratio: float | None = None
     violating: bool = False

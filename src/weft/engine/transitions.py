@@ -205,6 +205,7 @@ def _on_staged_out(state: EngineState, event: messages.StagedOut) -> None:
     attempt = state.attempts.get(event.attempt)
     if attempt is not None and attempt.stage == Stage.STAGING_OUT:
         attempt.stage = Stage.ENDED
+        attempt.stage_failures += bool(event.problem)
 
 
 def _on_cleaned_up(state: EngineState, event: messages.CleanedUp) -> None:
@@ -231,7 +232,9 @@ def _on_progressed(state: EngineState, event: messages.Progressed) -> None:
         attempt.last_iteration_s = event.last_iteration_s
     if event.all_iterations is not None:
         attempt.all_iterations = event.all_iterations
-    attempt.reported_s = state.now
+    attempt.reported_s = state.now - (event.age_s or 0.0)
+    attempt.dated = event.age_s is not None
+    attempt.reports_every_s = event.every_s
 
 
 def _on_checkpointed(state: EngineState, event: messages.Checkpointed) -> None:
@@ -433,6 +436,8 @@ def _is_partly_ready(run: RunState, task: int) -> bool:
 
 _NOT_OF_THE_MACHINE = (Cause.OUT_OF_MEMORY, Cause.TIMEOUT, Cause.CANCELLED)
 """Causes of failure after which the task may use the same machine again."""
+_OF_THE_MACHINE = (Cause.LOST, Cause.PREEMPTED)
+"""Causes of failure that say nothing about the task: a plan may use the machine again when it is back."""
 
 _REASONS: Mapping[Cause, str] = {Cause.LOST: MigrationReason.FAILURE}
 """Reason of a migration by cause of failure, where the two names differ."""
@@ -620,14 +625,19 @@ def _settle(state: EngineState, command: messages.Settle) -> None:
     attempt = state.attempt_of(run, task)
     if command.cause:
         _count_failure(run, task, command.cause)
-        if attempt is not None and command.cause not in _NOT_OF_THE_MACHINE:
+        if attempt is not None and (command.avoid or command.cause not in _NOT_OF_THE_MACHINE):
             run.change_facts(task).avoid.add(attempt.machine)
+            if command.avoid or command.cause not in _OF_THE_MACHINE:
+                run.change_facts(task).failed_on.add(attempt.machine)
         if command.growth is not None:
             run.change_facts(task).growth[command.cause] = command.growth
+    if command.fresh and run.facts_of(task).restart_files is not None:
+        run.change_facts(task).restart_files = None
+        run.drop_facts(task)
     if wanted not in FINAL and run.state[task] in (TaskState.STOPPED, TaskState.FAILED):
         # The user resumes it: earlier failures no longer count.
         facts = run.change_facts(task)
-        facts.failures, facts.avoid = {}, set()
+        facts.failures, facts.avoid, facts.failed_on = {}, set(), set()
         run.drop_facts(task)
         if run.ending:
             _resume_run(state, run)

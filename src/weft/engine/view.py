@@ -8,6 +8,7 @@ from itertools import islice
 
 from weft.engine.selection import (
     accepts_machine,
+    avoids_machine,
     external_staging_s,
     list_candidate_machines,
     may_use,
@@ -292,11 +293,18 @@ class EngineView:
                     seconds = compiled.seconds(task, index, count) / state.speed_factor
                     found.append(Mode(index, count, nodes, seconds, now, now + seconds))
 
-    def mode(self, run: RunView, task: int, machine: int, count: int, *, free: bool = False) -> Mode | None:
-        """Return a mode of a task; None if it cannot run there or, with ``free``, cannot start there now."""
+    def mode(
+        self, run: RunView, task: int, machine: int, count: int, *, free: bool = False, again: bool = True
+    ) -> Mode | None:
+        """Return a mode of a task; None if it cannot run there or, with ``free``, cannot start there now.
+
+        ``again`` False: None also if it failed there and another machine can run it.
+        """
         found: list[Mode] = []
         inner, state = self._state.runs[run.index], self._state
         possible = may_use(inner, task, machine) and state.machines.is_usable(machine)
+        if not again and inner.facts and avoids_machine(state, inner, task, machine):
+            return None
         if possible and accepts_machine(state, inner, task, machine):
             self._add_modes(found, inner, task, machine, free)
         return next((mode for mode in found if mode.count == count), None)

@@ -17,9 +17,9 @@ class PlanFollower:
 
     A plan is a preference with a check (docs/papers/unified.md, section 7, C6). A task is sent to its planned
     machine when it is ready, or earlier if some of its data can already move there, and is queued there by
-    its planned start. If the machine is down or cannot run the task any more, the task runs where it finishes
-    first; with ``strict`` it waits for the planned machine, as papers on static plans assume. Tasks without a
-    planned machine run where they finish first.
+    its planned start. If the machine is down or cannot run the task any more, or if the task failed there and
+    can run elsewhere, it runs where it finishes first; with ``strict`` it waits for the planned machine, as
+    papers on static plans assume. Tasks without a planned machine run where they finish first.
 
     A task that was sent is not considered again. Tasks that wait for a machine that is down are skipped; of
     tasks with equal modes that no machine can run, one is tried per event. An event therefore costs O(sent
@@ -57,7 +57,7 @@ class PlanFollower:
 
     def _planned(self, view: View, run: RunView, plan: PlanView, task: int, early: bool) -> Place | None:
         if (line := plan.line.get(task)) is not None:
-            if (mode := view.mode(run, task, line.machine, line.count)) is not None:
+            if (mode := view.mode(run, task, line.machine, line.count, again=self.strict)) is not None:
                 return Place(
                     run=run.index,
                     task=task,

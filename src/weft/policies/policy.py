@@ -342,8 +342,13 @@ class View(Protocol):
         except for their load, only the 16 that are free first are listed.
         """
 
-    def mode(self, run: RunView, task: int, machine: int, count: int, *, free: bool = False) -> Mode | None:
-        """Return a mode of a task; None if it is impossible, the machine is down or (``free``) busy."""
+    def mode(
+        self, run: RunView, task: int, machine: int, count: int, *, free: bool = False, again: bool = True
+    ) -> Mode | None:
+        """Return a mode of a task; None if it is impossible, the machine is down or (``free``) busy.
+
+        ``again`` False: None also if the task failed there and another machine can run it.
+        """
 
     def rank(self, run: RunView, task: int, machine: int) -> float | None:
         """Return the value of the task's rank expression for a machine; None if the task has none."""

@@ -159,7 +159,7 @@ class SharedPlans:
         """
         elsewhere = ModePlacer(sizing=self.sizing)
         line = None if run.plan is None else run.plan.line.get(task)
-        planned = None if line is None else view.mode(run, task, line.machine, line.count)
+        planned = None if line is None else view.mode(run, task, line.machine, line.count, again=False)
         if line is None or planned is None:
             place = elsewhere.place(view, run, task)
             return place, place is None

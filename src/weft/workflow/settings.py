@@ -96,6 +96,11 @@ class RunSettings:
     """
     retries: Mapping[str, int] = field(default_factory=lambda: DEFAULT_RETRIES)
     """Allowed retries by cause of failure."""
+    pause_s: float = 1.0
+    """Seconds before outputs that could not be copied are copied again, after the first failure."""
+    pause_growth: float = 2.0
+    """Factor on ``pause_s`` after each further failure."""
+    longest_pause_s: float = 300.0
     growth: float = 2.0
     """Factor by which a memory or time limit is multiplied after an attempt exceeded it."""
     on_failure: str = "stop"
@@ -334,6 +339,11 @@ SETTINGS: tuple[Setting, ...] = (
             help="`true`: access to a machine is tested before it is used"),
     Setting(key="retries", attribute="retries", type=_RETRIES,
             help="retries of a failed attempt, for all causes or by cause"),
+    Setting(key="pauses.first", attribute="pause_s", type=_TIME,
+            help="time before outputs that could not be copied are copied again"),
+    Setting(key="pauses.growth", attribute="pause_growth", type=_number(1.0),
+            help="factor on the pause after each further failure"),
+    Setting(key="pauses.longest", attribute="longest_pause_s", type=_TIME, help="longest pause"),
     Setting(key="limit_growth", attribute="growth", type=_number(1.0),
             help="factor on a memory or time limit after an attempt exceeded it"),
     Setting(key="on_failure", attribute="on_failure", type=choice(ON_FAILURE),
@@ -396,6 +406,7 @@ _GROUPS = {
     "contract": "performance that attempts must deliver: the factor, or a mapping",
     "migration": "when and how attempts move to another machine",
     "timeouts": "how long attempts may wait on a machine",
+    "pauses": "pauses between tries to copy outputs",
     "replan": "when the rest of a run is planned again",
 }
 _SHORT = {"contract": "contract.factor", "replan": "replan.when"}

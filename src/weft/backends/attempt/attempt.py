@@ -94,6 +94,17 @@ class ActiveAttempt:
     """Observer of the files written by the program; None: not observed yet."""
     done: float | None = None
     """Completed share of the work as last reported by the program."""
+    reported_at: float | None = None
+    """Wall-clock time of the program's last progress report; None: there is none."""
+    reports_every_s: float | None = None
+    """Longest time between two reports, or from the start to the first; None: there is none."""
+
+    def note_report(self, at: float) -> None:
+        """Record a progress report of the program that was written at this wall-clock time."""
+        since = self.began_at if self.reported_at is None else self.reported_at
+        if self.began_at:
+            self.reports_every_s = max(self.reports_every_s or 0.0, at - since)
+        self.reported_at = at
 
     @property
     def workdir(self) -> Path:

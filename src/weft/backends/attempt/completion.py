@@ -81,6 +81,8 @@ class TaskMonitor:
             last_iteration_s=seen.last_iteration_s,
             iterations=seen.iterations,
             all_iterations=seen.all_iterations,
+            age_s=None if attempt.reported_at is None else max(0.0, time.time() - attempt.reported_at),
+            every_s=attempt.reports_every_s,
         )
         return [*self._events(attempt, seen), answer]
 
@@ -95,6 +97,8 @@ class TaskMonitor:
         seen = files.observe()
         if seen.done is not None:
             attempt.done = min(1.0, max(0.0, seen.done))
+        if seen.reported_at is not None:
+            attempt.note_report(min(seen.reported_at, time.time()))
         return seen
 
     def _events(self, attempt: ActiveAttempt, seen: Observation) -> list[ev.Event]:

@@ -284,7 +284,11 @@ def _opener(first: bytes, name: str) -> Callable[[IO[bytes]], Any]:
         return _zstandard(name)
     why = "it is not in one of the formats gzip, bzip2, xz, zstandard"
     raise StagingProblem(
-        "cannot be decompressed", name, why, advice="remove `compressed` if the file is not compressed"
+        "cannot be decompressed",
+        name,
+        why,
+        lasting=True,
+        advice="remove `compressed` if the file is not compressed",
     )
 
 
@@ -302,7 +306,8 @@ def _zstandard(name: str) -> Callable[[IO[bytes]], Any]:
 
         return lambda raw: backport.ZstdFile(raw)
     advice = "install the Python package 'backports.zstd', or compress it with gzip, bzip2 or xz"
-    raise StagingProblem("cannot be decompressed", name, "this Python cannot read zstandard", advice=advice)
+    why = "this Python cannot read zstandard"
+    raise StagingProblem("cannot be decompressed", name, why, advice=advice, lasting=True)
 
 
 _LASTING = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EACCES)

@@ -204,8 +204,8 @@ _LONGEST_TEXT = 200
 class Observation(ReportedProgress):
     """The latest progress of a task, and everything that changed since the previous observation."""
 
-    progressed: bool = False
-    """Whether the progress file changed."""
+    reported_at: float | None = None
+    """Wall-clock time at which the progress file was written; None: it has not changed."""
     requirements: str | None = None
     """New requirement in weft's language; "": withdrawn; None: unchanged."""
     rank: str | None = None
@@ -252,7 +252,7 @@ class TaskFiles:
         self._progress = progress or self._progress
         return Observation(
             **asdict(self._progress),
-            progressed=progress is not None,
+            reported_at=None if progress is None else self._modified_at(self._progress_file),
             requirements=None if requirement is None else requirement[0],
             rank=None if rank is None else rank[0],
             mandatory=requirement is None or requirement[1],
@@ -275,6 +275,11 @@ class TaskFiles:
         except JobProblem as problem:
             problems.append(str(problem))
             return None
+
+    def _modified_at(self, name: str) -> float | None:
+        """Return the modification time of a file at its last observation, as wall-clock time."""
+        signature = self._signatures.get(name)
+        return None if signature is None else signature[2] / 1e9
 
     def _restart_state(self) -> tuple[Signature | None, ...]:
         return tuple(read_signature(self._workdir, name) for name in self.restart_files)

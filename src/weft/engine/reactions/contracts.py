@@ -231,11 +231,16 @@ def start_monitoring(context: DecisionContext, attempt: Attempt) -> None:
 
 def _find_contract(context: DecisionContext, attempt: Attempt) -> PerformanceContract | None:
     """Return the performance contract of an attempt; None: it has no limits."""
-    settings = context.state.runs[attempt.run].settings_of(attempt.task)
+    run = context.state.runs[attempt.run]
+    settings = run.settings_of(attempt.task)
     if not settings.has_contract:
         return None
+    # Without an estimate there is nothing to compare with; a placeholder is not an estimate.
+    limit = None if run.compiled.is_untimed(attempt.task) else settings.contract
+    if limit is None and settings.iteration_limit_s is None:
+        return None
     return PerformanceContract(
-        limit=settings.contract, grace_s=settings.grace_s, iteration_limit_s=settings.iteration_limit_s
+        limit=limit, grace_s=settings.grace_s, iteration_limit_s=settings.iteration_limit_s
     )
 
 
@@ -308,6 +313,8 @@ def _sample_attempt(attempt: Attempt) -> PerformanceSample:
         predicted_s=attempt.seconds,
         work=1.0 - attempt.restart_from,
         done=done,
+        reported_s=attempt.reported_s if attempt.dated else None,
+        reports_every_s=attempt.reports_every_s,
         last_iteration_s=attempt.last_iteration_s,
         expected_iteration_s=_expected_iteration_s(attempt),
         waiting_since_s=attempt.suspended_since_s,

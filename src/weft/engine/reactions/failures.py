@@ -20,7 +20,7 @@ from weft.engine.context import DecisionContext
 from weft.engine.messages import STOPPED, CountRequeue, Ended, StopRun
 from weft.engine.reactions.migration import rebind_members
 from weft.engine.state.run import RunState
-from weft.engine.states import FINAL, Attempt, Cause, Stage, TaskState
+from weft.engine.states import FINAL, Attempt, Cause, Stage, TaskState, TimerKind
 
 
 def rerun_lost(context: DecisionContext, attempt: Attempt, machines: Container[int]) -> bool:
@@ -68,8 +68,9 @@ def _list_bound_ancestors(run: RunState, task: int) -> list[int]:
     return sorted(found)
 
 
-_RERUN_CODES = (85, 99)
-"""Exit codes with which a task requests to be run again (85: from its restart files)."""
+_FROM_RESTART_FILES, _FROM_THE_START = 85, 99
+_RERUN_CODES = (_FROM_RESTART_FILES, _FROM_THE_START)
+"""Exit codes with which a task requests to be run again."""
 
 _MAX_REQUEUES = 100
 """Maximal number of requested reruns in a row without progress."""
@@ -99,8 +100,11 @@ def requests_rerun(event: Ended) -> bool:
 def rerun_task(context: DecisionContext, run: RunState, attempt: Attempt, event: Ended) -> None:
     """Rerun a task that requests it; fail the task after too many reruns without progress."""
     task = attempt.task
-    reason = f"exit code {event.exit_code}: asks to be run again"
-    further, requeues = attempt.checkpoint > attempt.restart_from, run.facts_of(task).requeues
+    fresh = event.exit_code == _FROM_THE_START and not event.story
+    where = "the start" if fresh else "its restart files"
+    reason = f"exit code {event.exit_code}: it asks to be run again from {where}"
+    further = not fresh and attempt.checkpoint > attempt.restart_from
+    requeues = run.facts_of(task).requeues
     times = 0 if further else requeues + 1
     if event.story:
         # Interruptions by the backend do not count against the task.
@@ -112,15 +116,23 @@ def rerun_task(context: DecisionContext, run: RunState, attempt: Attempt, event:
         return
     if times != requeues:
         context.emit(CountRequeue(run=run.index, task=task, attempt=attempt.number, times=times))
-    context.reopen(run, task, reason)
+    context.reopen(run, task, reason, fresh=fresh)
 
 
 def fail_task(
-    context: DecisionContext, run: RunState, task: int, cause: Cause, reason: str, *, lasting: bool = False
+    context: DecisionContext,
+    run: RunState,
+    task: int,
+    cause: Cause,
+    reason: str,
+    *,
+    lasting: bool = False,
+    tries: int | None = None,
 ) -> None:
     """Retry a failed task, or apply its ``on_failure`` rule if no retry is left.
 
-    ``lasting``: a retry would fail in the same way, so the task is not retried.
+    ``lasting``: a retry would fail in the same way, so the task is not retried. ``tries``: all retries that
+    are allowed have been made without running the program again.
     """
     allowed = context.count_retries(run, task, cause)
     before = run.facts_of(task).failures.get(cause, 0)
@@ -130,7 +142,7 @@ def fail_task(
     growth = _grow_limit(context, run, task, cause)
     if lasting:
         _give_up(context, run, task, cause, f"{reason}; not tried again, since it would not change")
-    elif before >= allowed:
+    elif before >= allowed or tries is not None:
         _give_up(context, run, task, cause, f"{reason}; no retry left ({allowed} for {cause})")
     elif growth is not None and growth <= run.facts_of(task).growth.get(cause, 1.0):
         _give_up(context, run, task, cause, f"{reason}; no machine has more memory for it")
@@ -163,12 +175,24 @@ def _grow_limit(context: DecisionContext, run: RunState, task: int, cause: Cause
 
 
 def _retry_task(
-    context: DecisionContext, run: RunState, task: int, cause: Cause, reason: str, growth: float | None = None
+    context: DecisionContext,
+    run: RunState,
+    task: int,
+    cause: Cause,
+    reason: str,
+    growth: float | None = None,
+    *,
+    avoid: bool = False,
 ) -> None:
-    """Make a failed task ready or waiting again; tasks of its abstract machine not started yet follow it."""
+    """Make a failed task ready or waiting again; tasks of its abstract machine not started yet follow it.
+
+    ``avoid``: another machine is used, whatever the cause.
+    """
     attempt = context.state.attempt_of(run, task)
     keep = cause in _RESUMABLE and attempt is not None and attempt.started_s is not None
-    context.settle(run, task, run.open_state(task), cause=cause, reason=reason, keep=keep, growth=growth)
+    context.settle(
+        run, task, run.open_state(task), cause=cause, reason=reason, keep=keep, growth=growth, avoid=avoid
+    )
     rebind_members(context, run, task, None)
     _rerun_bound_ancestors(context, run, task)
 
@@ -178,7 +202,7 @@ def _give_up(context: DecisionContext, run: RunState, task: int, cause: Cause, r
     if wish == "hold":
         context.settle(run, task, TaskState.STOPPED, cause=cause, reason=reason)
     elif wish == "reschedule" and _has_other_machine(context, run, task, cause):
-        _retry_task(context, run, task, cause, f"{reason}; tried on another machine")
+        _retry_task(context, run, task, cause, f"{reason}; another machine is tried next", avoid=True)
     elif wish == "continue":
         _fail_permanently(context, run, task, cause, reason)
     else:
@@ -234,7 +258,8 @@ def _cancel_attempt(context: DecisionContext, run: RunState, task: int) -> None:
     """Cancel the current attempt of a task; settle the task if nothing was sent to the machine."""
     if (attempt := context.state.attempt_of(run, task)) is None:
         return
-    if attempt.stage == Stage.ASSIGNED and not attempt.staging:
+    waits = TimerKind.STAGE_OUT.name_of(attempt.number) in context.state.timers
+    if waits or (attempt.stage == Stage.ASSIGNED and not attempt.staging):
         context.settle(run, task, TaskState.CANCELLED, reason="its run was stopped")
     elif not attempt.cancelled:
         context.cancel(attempt, STOPPED)

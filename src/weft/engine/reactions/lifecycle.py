@@ -64,6 +64,8 @@ def _handle_timer(context: DecisionContext, event: messages.TimerFired) -> None:
             contracts.end_suspension(context, number)
         case TimerKind.WAITING:
             contracts.end_waiting(context, number)
+        case TimerKind.STAGE_OUT:
+            _stage_out_again(context, number)
 
 
 def _handle_request(context: DecisionContext, event: messages.RequestReceived) -> None:
@@ -292,11 +294,35 @@ def _on_staged_out(context: DecisionContext, event: messages.StagedOut) -> None:
     if attempt is None or attempt.stage != Stage.ENDED:
         return
     run = context.state.runs[attempt.run]
-    if event.problem:
-        reason = f"staging out failed: {event.problem}"
-        fail_task(context, run, attempt.task, Cause.STAGING, reason, lasting=event.lasting)
-    else:
+    if not event.problem:
         _complete_attempt(context, run, attempt.task)
+        return
+    reason = f"staging out failed: {event.problem}"
+    allowed = context.count_retries(run, attempt.task, Cause.STAGING)
+    if event.lasting or run.stopping:
+        fail_task(context, run, attempt.task, Cause.STAGING, reason, lasting=event.lasting)
+    elif attempt.stage_failures > allowed:
+        fail_task(context, run, attempt.task, Cause.STAGING, reason, tries=allowed)
+    else:
+        _postpone_stage_out(context, run, attempt, f"{reason}; retry {attempt.stage_failures} of {allowed}")
+
+
+def _postpone_stage_out(context: DecisionContext, run: RunState, attempt: Attempt, reason: str) -> None:
+    """Copy the outputs of an attempt again after a pause, which grows with each failure."""
+    settings = run.settings_of(attempt.task)
+    pause_s = settings.pause_s * settings.pause_growth ** (attempt.stage_failures - 1)
+    pause_s = min(pause_s, settings.longest_pause_s)
+    text = f"{reason} in {pause_s:g} s"
+    context.emit(
+        messages.PostponeStaging(run=run.index, task=attempt.task, attempt=attempt.number, reason=text)
+    )
+    context.set_timer(TimerKind.STAGE_OUT.name_of(attempt.number), context.state.now + pause_s)
+
+
+def _stage_out_again(context: DecisionContext, number: int) -> None:
+    attempt = context.state.attempts.get(number)
+    if attempt is not None and attempt.stage == Stage.ENDED and not attempt.cancelled:
+        context.emit(messages.StageOut(attempt=attempt.number, machine=attempt.machine))
 
 
 def _on_answered(context: DecisionContext, event: messages.ProbeAnswered) -> None:

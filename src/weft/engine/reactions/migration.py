@@ -236,9 +236,14 @@ def time_left_s(context: DecisionContext, attempt: Attempt, behind: float | None
     whole = 1.0 - attempt.restart_from
     if attempt.started_s is None or whole <= 0.0:
         return attempt.seconds * pace
-    if attempt.work_done is None and behind is not None and behind > 0.0:
-        # Only the delay is known: assume at least the estimated seconds once more.
-        return max(pace * attempt.seconds - (state.now - attempt.started_s), attempt.seconds)
+    passed_s = state.now - attempt.started_s
+    if (
+        attempt.work_done is None
+        and passed_s > attempt.seconds / state.machines[attempt.machine].speed_factor
+    ):
+        # Only the delay is known. How long a late program still runs is unknown, but the longer it has
+        # run beyond its estimate, the less the estimate says: assume as long again.
+        return passed_s
     return (1.0 - estimate_work_done(state, attempt)) / whole * attempt.seconds * pace
 
 

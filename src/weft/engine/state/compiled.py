@@ -21,7 +21,7 @@ from weft.engine.states import Demand
 from weft.errors import InvalidInput
 from weft.expressions import Expression, parse
 from weft.instance.compilation import compile_instance
-from weft.instance.instance import Instance, number_rows
+from weft.instance.instance import Instance, mark_untimed_tasks, number_rows
 from weft.planners.planner import Budget, PlanRequest, make_planner
 from weft.planners.ranks import mean_seconds, order_by_rank, upward_ranks
 from weft.platform.platform import Platform
@@ -155,6 +155,14 @@ class CompiledWorkflow:
         """Return the description of a task in the workflow file."""
         description: Task = self._tasks[self._template[task]]
         return description
+
+    @cached_property
+    def _untimed(self) -> memoryview[Any]:
+        return _view_column(mark_untimed_tasks(self.instance).astype(np.uint8))
+
+    def is_untimed(self, task: int) -> bool:
+        """Return whether the seconds of a task are a placeholder, because nothing states them."""
+        return bool(self._untimed[task])
 
     def _read_seconds(self) -> None:
         seconds = self.instance.seconds

@@ -218,6 +218,8 @@ class TaskFacts:
     """How often in a row the task requested to be run again without making progress."""
     requirements: tuple[str | None, str | None] | None = None
     """Requirement and rank set by the application; None: not changed."""
+    failed_on: set[int] = field(default_factory=set)
+    """Machines on which it failed by itself, or which it must not use again: plans are void there."""
     avoid: set[int] = field(default_factory=set)
     """Machines on which it has failed."""
     reopened: bool = False
@@ -232,7 +234,7 @@ class TaskFacts:
         """Remove the facts that are needed only until the task completes."""
         self.tries = self.requeues = 0
         self.restart_files = self.requirements = None
-        self.growth, self.avoid = {}, set()
+        self.growth, self.avoid, self.failed_on = {}, set(), set()
         self.reopened = False
 
 

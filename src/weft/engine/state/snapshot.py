@@ -188,6 +188,7 @@ def _restore_facts(fields: Mapping[str, Any]) -> TaskFacts:
     for name in ("failures", "growth"):
         setattr(facts, name, {Cause(cause): value for cause, value in fields.get(name, {}).items()})
     facts.avoid = set(fields.get("avoid", ()))
+    facts.failed_on = set(fields.get("failed_on", ()))
     if "restart_files" in fields:
         facts.restart_files = RestartFiles(*fields["restart_files"])
     if "requirements" in fields:
