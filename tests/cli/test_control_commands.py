@@ -45,7 +45,7 @@ def test_tasks_are_held_released_and_moved(project: Project, engine) -> None:
     )
     refused(project.weft("hold", "bb"), 1, "there is no task 'bb'; did you mean 'b'?")
     refused(project.weft("release", "a"), 1, "it is not held")
-    refused(project.weft("migrate", "b[1]"), 1, "error: migrate b[1] of run 1: it does not run")
+    refused(project.weft("migrate", "b[1]"), 1, "error: migrate b[1] of run 1: it is held, not running")
     refused(
         project.weft("migrate", "a", "--to", "rihgt"), 1, "there is no machine 'rihgt'; did you mean 'right'?"
     )

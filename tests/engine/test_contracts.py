@@ -279,4 +279,4 @@ def test_breach_is_a_ratio_above_the_limit(watched, contract, now_s):
         return
     near = abs(found - contract.limit) <= 1e-6 * (1 + contract.limit)
     if now_s >= watched.grace_end_s(contract.grace_s) and not near:
-        assert find_breach(watched, contract, now_s) == (found > contract.limit) is not None
+        assert (find_breach(watched, contract, now_s) is not None) == (found > contract.limit)

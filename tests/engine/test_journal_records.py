@@ -90,8 +90,8 @@ def test_stored_names_never_change() -> None:
         "RequirementsChanged MachineChanged Answered Discovered Fetched PlanReady TimerFired TasksAdded Asked "
         "Assign StageIn Start Signal Cancel StageOut CleanUp Probe Discover Fetch Replan SetTimer Drop Return "
         "Settle Repeat Leave Finish StopRun EstimateSpeed MarkMachine AbandonAttempt LoseAttempt CountRequeue "
-        "MarkViolating Unbind AdoptPlan Refuse ReportCondition ReportViolation KeepAttempt PostponeStaging "
-        "IgnoreRequirement ReattachJob ReportTargetLoss ReportLateCancel"
+        "MarkViolating Unbind AdoptPlan Refuse ReportCondition ReportViolation AwaitMachine KeepAttempt "
+        "PostponeStaging IgnoreRequirement ReattachJob ReportTargetLoss ReportLateCancel"
     )
     assert " ".join(TYPE_NAMES.values()) == names
 
@@ -218,7 +218,7 @@ def test_note_of_schema_1_is_read_as_a_command(
 
 
 def test_every_recording_command_replaces_a_note_of_schema_1() -> None:
-    later = {messages.PostponeStaging}
+    later = {messages.PostponeStaging, messages.AwaitMachine}
     assert {type(command) for _, command in NOTES} == messages.RECORDS - later
     assert note_fields(messages.CloseAttempt(attempt=0)) is None
 

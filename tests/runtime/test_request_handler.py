@@ -73,7 +73,7 @@ def test_a_request_for_a_task_kind_applies_to_all_its_tasks_and_is_answered_once
         ({"what": "hold", "task": "first"}, "hold: it is submitted"),
         ({"what": "hold", "task": "frist"}, "there is no task 'frist'; did you mean 'first'?"),
         ({"what": "migrate", "task": "first", "machine": "m7"}, "there is no machine 'm7'"),
-        ({"what": "migrate", "task": "many[1]"}, "migrate: it does not run"),
+        ({"what": "migrate", "task": "many[1]"}, "migrate: it is waiting, not running"),
         ({"what": "dance"}, "unknown request 'dance'; known: cancel, hold, release, migrate, resume"),
         (
             {"what": "cancel", "run": 3},

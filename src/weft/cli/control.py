@@ -71,7 +71,9 @@ def release(tasks: tuple[str, ...], run: int | None, project: str | None, as_jso
 def migrate(task: str, machine: str | None, run: int | None, project: str | None, as_json: bool) -> None:
     """Move the running TASK to another machine, where it restarts from its last checkpoint.
 
-    Exit code 1: the task is not running, cannot run there, or no engine is running.
+    If MACHINE is busy, the task continues where it is; nodes of MACHINE that become free are kept for it, and
+    it moves when there are enough. Exit code 1: the task is not running, no other machine can run it now, it
+    cannot run on MACHINE, or no engine is running; then nothing changes.
     """
     where = f"is moved to {machine}" if machine else "is moved to another machine"
     _request(project, "migrate", run, (task,), machine=machine, as_json=as_json, done=where)
@@ -149,7 +151,7 @@ def _send_requests(
                 advice = "; only a task that has not started can be held"
             click.echo(f"error: {what} {of}: {reason}{advice}", err=True)
         elif not as_json:
-            click.echo(f"{of} {done}")
+            click.echo(f"{of}: {answer.text}" if answer.text != "done" else f"{of} {done}")
     if not all(answer.granted for _, answer in answers):
         raise click.exceptions.Exit(1)
 

@@ -171,6 +171,7 @@ def _check_capacity(
 
 
 _SHOWN_RECORDS = (
+    messages.AwaitMachine,
     messages.KeepAttempt,
     messages.PostponeStaging,
     messages.ReportViolation,

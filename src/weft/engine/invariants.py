@@ -84,6 +84,9 @@ def check_machines(state: EngineState, instance: Instance) -> None:
             queued[attempt.machine].append(attempt.turn)
             require(attempt.stage == Stage.ASSIGNED, "a started attempt is not in a queue", description)
             require(not attempt.holds, "an attempt in a queue holds no nodes", description)
+        if attempt.awaited_machine is not None:
+            listed_there = attempt.number in state.machines[attempt.awaited_machine].awaited_by
+            require(listed_there and attempt.live, "a running attempt may wait for a machine", description)
         if attempt.stage in (Stage.SUBMITTED, Stage.RUNNING):
             require(attempt.holds, "a running attempt holds nodes", description)
         if attempt.stage in _HOLDING:
@@ -94,6 +97,10 @@ def check_machines(state: EngineState, instance: Instance) -> None:
         _check_capacity(state, machine, instance)
         where = f"machine {machine.name!r} at {state.now} s"
         holding, waiting = sorted(holders[machine.index]), sorted(queued[machine.index])
+        for number in machine.awaited_by:
+            waiting_for = state.find_attempt(number)
+            rule = f"attempt {number} waits for it"
+            require(waiting_for is not None and waiting_for.awaited_machine == machine.index, rule, where)
         listed = sorted(machine.holders)
         require(listed == holding, f"attempts {holding} hold nodes, but {listed} are listed", where)
         require(machine.queue == waiting, f"{waiting} are queued, but the queue is {machine.queue}", where)

@@ -165,6 +165,7 @@ _NOTES: Mapping[str, _NoteKind] = {
     "refused": _NoteKind(messages.Refuse, text="reason"),
     "condition": _NoteKind(messages.ReportCondition, text="reason"),
     "violation": _NoteKind(messages.ReportViolation, value="ratio", text="reason"),
+    "awaits": _NoteKind(messages.AwaitMachine, text="reason"),
     "stay": _NoteKind(messages.KeepAttempt, text="reason"),
     "postponed": _NoteKind(messages.PostponeStaging, text="reason"),
     "requirement": _NoteKind(messages.IgnoreRequirement, text="reason"),

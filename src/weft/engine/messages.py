@@ -577,6 +577,17 @@ class ReportViolation(_OfAttempt):
     reason: str = ""
 
 
+@stored_as("AwaitMachine")
+class AwaitMachine(_OfAttempt):
+    """Keep the nodes of a machine that become free for a running attempt, which then migrates there."""
+
+    machine: int | None = None
+    """The machine; None: the attempt waits no longer."""
+    count: int = 1
+    """Node count of the mode there."""
+    reason: str = ""
+
+
 @stored_as("KeepAttempt")
 class KeepAttempt(_OfAttempt):
     """Record why an attempt does not migrate."""
@@ -655,6 +666,7 @@ Record = (
     | Refuse
     | ReportCondition
     | ReportViolation
+    | AwaitMachine
     | KeepAttempt
     | PostponeStaging
     | IgnoreRequirement

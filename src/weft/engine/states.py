@@ -287,6 +287,9 @@ class Attempt:
     left_for: str = ""
     """Why its task needs another machine while its files are kept; "": not the case."""
     replaced_by: int | None = None
+    awaited_machine: int | None = None
+    """Machine to which it migrates when ``awaited_count`` nodes are free there; None: it does not wait."""
+    awaited_count: int = 1
     reason: str = ""
 
     @property

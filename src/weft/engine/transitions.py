@@ -168,6 +168,7 @@ def _on_ended(state: EngineState, event: messages.Ended) -> None:
         return
     attempt.stage = _STAGE_ENDED
     attempt.ended_s = state.now
+    state.stop_waiting(attempt)
     if event.work_done is not None:
         attempt.work_done = event.work_done
     if attempt.queued:
@@ -480,6 +481,7 @@ def _assign(state: EngineState, command: messages.Assign) -> None:
     state.next_attempt = attempt.number + 1
     if command.replaces is not None:
         state.attempts[command.replaces].replaced_by = attempt.number
+        state.stop_waiting(state.attempts[command.replaces])
         run.change_facts(task).migrations += 1
         run.left_behind.pop(task, None)
         if command.reason == MigrationReason.PERFORMANCE:
@@ -545,6 +547,15 @@ def _cancel(state: EngineState, command: messages.Cancel) -> None:
         attempt.cancelled = command.reason or "cancelled"
     if state.unknown:
         state.unknown.get(command.machine, {}).pop(command.attempt, None)
+
+
+def _await_machine(state: EngineState, command: messages.AwaitMachine) -> None:
+    attempt = state.attempts[command.attempt]
+    state.stop_waiting(attempt)
+    if command.machine is not None:
+        attempt.awaited_count = command.count
+        state.machines.await_nodes(attempt, command.machine)
+        state.touch(command.machine)
 
 
 def _stage_out(state: EngineState, command: messages.StageOut) -> None:
@@ -833,6 +844,7 @@ ENACT: Mapping[type, Callable[[EngineState, Any], None]] = {
     messages.RepeatLoop: _repeat_loop,
     messages.EndLoop: _end_loop,
     messages.FinishRun: _finish_run,
+    messages.AwaitMachine: _await_machine,
     messages.StopRun: _stop_run,
     messages.EstimateSpeed: _estimate_speed,
     messages.MarkMachine: _mark_machine,

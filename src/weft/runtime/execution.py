@@ -92,7 +92,9 @@ class RequestHandler:
             self._refusals.setdefault(number, refusals[0])
         if not self._taken or self._taken[0][0] != number:
             refusal = self._refusals.pop(number, "")
-            self._requests.done(number, refusal or "done", granted=not refusal)
+            waits = [command.reason for command in entry.commands if isinstance(command, cm.AwaitMachine)]
+            text = refusal or (waits[0] if waits else "done")
+            self._requests.done(number, text, granted=not refusal)
 
     def _events(self, request: UserRequest) -> list[RequestReceived]:
         if request.what not in RequestKind.__members__.values():

@@ -21,7 +21,7 @@ from weft.engine import messages
 from weft.engine.context import DecisionContext
 from weft.engine.messages import Settle, Start
 from weft.engine.reactions import contracts, replanning
-from weft.engine.reactions.migration import migrate_attempt, prepare_successor, rebind_members
+from weft.engine.reactions.migration import admit_awaited, migrate_attempt, prepare_successor, rebind_members
 from weft.engine.reactions.staging import request_data
 from weft.engine.selection import spared_share
 from weft.engine.state.machines import MachineState
@@ -390,7 +390,9 @@ def _defer_service(context: DecisionContext, machine: MachineState) -> bool:
 def _serve_queue(context: DecisionContext, index: int) -> None:
     """Start attempts from a machine's queue."""
     machine = context.state.machines[index]
-    if not machine.queue or not machine.up or _defer_service(context, machine):
+    if not machine.up or (machine.awaited_by and not admit_awaited(context, machine)):
+        return
+    if not machine.queue or _defer_service(context, machine):
         return
     while machine.queue:
         number = _select_next(context, machine, lambda attempt: _can_start(context, attempt))

@@ -28,6 +28,7 @@ from weft.engine.reactions.migration import (
     settle_cancelled,
 )
 from weft.engine.reactions.staging import request_data
+from weft.engine.selection import accepts_machine
 from weft.engine.state.run import RunState
 from weft.engine.state.state import pop_first
 from weft.engine.states import (
@@ -117,17 +118,48 @@ def _release(context: DecisionContext, run: RunState, task: int, *, alone: bool)
 
 
 def _migrate(context: DecisionContext, run: RunState, task: int, machine: int | None) -> None:
+    """Move a task to a machine, or to the best free one; if that is not possible, change nothing."""
     attempt = context.state.attempt_of(run, task)
-    if attempt is None or attempt.stage > Stage.RUNNING or attempt.cancelled or attempt.replaces is not None:
-        _refuse(context, run.index, "migrate: it does not run", task)
+    if attempt is None or attempt.stage > Stage.RUNNING:
+        word = TaskState(run.state[task]).name.lower()
+        _refuse(context, run.index, f"migrate: it is {word}, not running", task)
+    elif attempt.cancelled or attempt.replaces in context.state.attempts:
+        _refuse(context, run.index, "migrate: it is being moved or ended already", task)
     elif machine is None:
-        migration.relocate_attempt(context, attempt, MigrationReason.USER)
+        if (found := migration.find_best_mode(context, run, attempt)) is None:
+            _refuse(context, run.index, "migrate: no other machine can run it now", task)
+        else:
+            migrate_attempt(context, attempt, found[0].machine, found[0].count, MigrationReason.USER)
     elif machine == attempt.machine:
         _refuse(context, run.index, "migrate: it is there already", task, machine)
-    elif not run.is_mode(task, machine, attempt.count) or not context.state.machines[machine].up:
-        _refuse(context, run.index, "migrate: it cannot run there", task, machine)
+    elif obstacle := _find_obstacle(context, run, attempt, machine):
+        _refuse(context, run.index, f"migrate: {obstacle}", task, machine)
     else:
-        migrate_attempt(context, attempt, machine, attempt.count, MigrationReason.USER)
+        _migrate_to(context, run, attempt, machine)
+
+
+def _find_obstacle(context: DecisionContext, run: RunState, attempt: Attempt, machine: int) -> str:
+    """Return why a task cannot run on a machine, whatever its load; "": it can."""
+    state, name = context.state, context.state.machines[machine].name
+    if why := state.obstacle(machine):
+        return f"{name}: {why}"
+    if not run.compiled.options(attempt.task).counts.get(machine):
+        return f"{name} cannot run it: nodes, cores, memory, service or requirements do not fit"
+    if not accepts_machine(state, run, attempt.task, machine):
+        return f"{name} does not meet its requirements"
+    return ""
+
+
+def _migrate_to(context: DecisionContext, run: RunState, attempt: Attempt, machine: int) -> None:
+    """Migrate an attempt to a machine now, or when enough nodes are free there."""
+    counts, task = run.compiled.options(attempt.task).counts[machine], attempt.task
+    fastest = min(counts, key=lambda count: run.compiled.seconds(task, machine, count))
+    count = attempt.count if attempt.count in counts else fastest
+    nodes = run.compiled.options(task).nodes[machine, count]
+    if context.state.machines.fits(machine, nodes, run.demand(task, machine, count)):
+        migrate_attempt(context, attempt, machine, count, MigrationReason.USER)
+    else:
+        migration.await_machine(context, attempt, machine, count)
 
 
 def react(context: DecisionContext, event: messages.Event) -> None:

@@ -116,6 +116,9 @@ def handle_machine_return(context: DecisionContext, machine: int) -> None:
 def handle_machine_loss(context: DecisionContext, machine: int) -> None:
     """Retry the tasks that had attempts on a lost machine, and unbind abstract machines from it."""
     state = context.state
+    for number in list(state.machines[machine].awaited_by):
+        attempt, text = state.attempts[number], f"it does not move: {state.machines[machine].name} is lost"
+        context.emit(messages.AwaitMachine(run=attempt.run, task=attempt.task, attempt=number, reason=text))
     for attempt in list(state.attempts.values()):
         if attempt.machine == machine and attempt.number in state.attempts:
             _lose_attempt(context, attempt)

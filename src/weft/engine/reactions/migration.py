@@ -25,6 +25,7 @@ from weft.engine import messages
 from weft.engine.context import DecisionContext
 from weft.engine.reactions.staging import request_data
 from weft.engine.selection import estimate_work_done, spared_share, spared_share_if_ended
+from weft.engine.state.machines import MachineState
 from weft.engine.state.run import RunState
 from weft.engine.states import Attempt, Cause, MigrationReason, Stage, TaskState, TimerKind
 from weft.engine.view import EngineView
@@ -63,6 +64,36 @@ def migrate_attempt(
     if not begun:
         context.emit(messages.CloseAttempt(attempt=attempt.number))
         request_data(context, state.attempts[new], first=True)
+
+
+def await_machine(context: DecisionContext, attempt: Attempt, machine: int, count: int) -> None:
+    """Let a running attempt migrate to a busy machine when enough nodes are free there."""
+    nodes = context.state.runs[attempt.run].compiled.options(attempt.task).nodes[machine, count]
+    name = context.state.machines[machine].name
+    context.emit(
+        messages.AwaitMachine(
+            run=attempt.run,
+            task=attempt.task,
+            attempt=attempt.number,
+            machine=machine,
+            count=count,
+            reason=f"it moves when {nodes} nodes of {name} are free" if nodes > 1
+            else f"it moves when a node of {name} is free",
+        )
+    )  # fmt: skip
+
+
+def admit_awaited(context: DecisionContext, machine: MachineState) -> bool:
+    """Migrate the attempts that wait for a machine, as far as they fit; return whether none waits."""
+    state = context.state
+    for number in list(machine.awaited_by):
+        attempt = state.attempts[number]
+        run, count = state.runs[attempt.run], attempt.awaited_count
+        nodes = run.compiled.options(attempt.task).nodes[machine.index, count]
+        if not state.machines.fits(machine.index, nodes, run.demand(attempt.task, machine.index, count)):
+            return False
+        migrate_attempt(context, attempt, machine.index, count, MigrationReason.USER)
+    return True
 
 
 def rebind_members(context: DecisionContext, run: RunState, task: int, machine: int | None) -> None:
@@ -171,6 +202,8 @@ def relocate_attempt(
 
     ``behind``: ratio of the attempt (``contracts.compute_ratio``); None: unknown.
     """
+    if attempt.awaited_machine is not None:
+        return  # the user has chosen where it goes
     run = context.state.runs[attempt.run]
     must, settings = reason in _MANDATORY_REASONS, run.settings_of(attempt.task)
     if not must and settings.migrate == "never":
@@ -182,7 +215,7 @@ def relocate_attempt(
     ):
         _record_stay(context, attempt, reason, f"it has moved {allowed} times for that")
         return
-    if (found := _find_best_mode(context, run, attempt)) is None:
+    if (found := find_best_mode(context, run, attempt)) is None:
         if must:
             context.cancel(attempt, reason)
         else:
@@ -247,7 +280,7 @@ def time_left_s(context: DecisionContext, attempt: Attempt, behind: float | None
     return (1.0 - estimate_work_done(state, attempt)) / whole * attempt.seconds * pace
 
 
-def _find_best_mode(context: DecisionContext, run: RunState, attempt: Attempt) -> tuple[Mode, float] | None:
+def find_best_mode(context: DecisionContext, run: RunState, attempt: Attempt) -> tuple[Mode, float] | None:
     """Return the best free mode of a task on another machine, and its estimated seconds; None: none.
 
     Modes are compared by the task's rank for their machine, then by these seconds (move included).
@@ -294,11 +327,13 @@ def move_to_better_machines(context: DecisionContext) -> None:
         settings = run.settings_of(attempt.task)
         if attempt.stage != Stage.RUNNING or attempt.cancelled or settings.migrate == "never":
             continue
+        if attempt.awaited_machine is not None:
+            continue
         if run.facts_of(attempt.task).migrations >= settings.migration_limit:
             continue
         if not _is_search_due(attempt, settings.better_every_s, tick_s, state.now):
             continue
-        found = _find_best_mode(context, run, attempt)
+        found = find_best_mode(context, run, attempt)
         here = time_left_s(context, attempt)
         if found is not None and here > 0.0 and (here - found[1]) / here > _required_gain(run, attempt.task):
             migrate_attempt(

@@ -36,6 +36,7 @@ class MachineState:
     __slots__ = (
         "_served",
         "amounts",
+        "awaited_by",
         "believed_at_s",
         "free_nodes",
         "has_amounts",
@@ -79,6 +80,8 @@ class MachineState:
         self.believed_at_s = 0.0
         self.holders: dict[int, Attempt] = {}
         """The attempts that hold nodes, in order of allocation."""
+        self.awaited_by: dict[int, None] = {}
+        """The running attempts that migrate here when enough nodes are free; free nodes are kept for them."""
         self.queue: list[tuple[float, int]] = []
         """(order, attempt number) of the attempts assigned to it that hold no nodes yet."""
         self.waiting_units = 0
@@ -98,7 +101,7 @@ class MachineState:
     def free_capacity(self) -> FreeCapacity | None:
         """Return the free capacity of the machine; None: not usable, or no free node."""
         nodes = self.nodes if self.unlimited else self.free_nodes
-        if nodes <= 0 or not self.usable:
+        if nodes <= 0 or not self.usable or self.awaited_by:
             return None
         if self.speed_factor == 1.0 and not self.has_amounts:
             return nodes
@@ -314,6 +317,17 @@ class MachineStates:
             if name in state.amounts:
                 state.amounts[name] += amount
         self._update(state)
+
+    def await_nodes(self, attempt: Attempt, machine: int | None) -> None:
+        """Keep nodes that become free on a machine for an attempt; None: it waits no longer."""
+        if attempt.awaited_machine is not None:
+            before = self.all[attempt.awaited_machine]
+            before.awaited_by.pop(attempt.number, None)
+            self._update(before)
+        attempt.awaited_machine = machine
+        if machine is not None:
+            self.all[machine].awaited_by[attempt.number] = None
+            self._update(self.all[machine])
 
     def set_up(self, index: int, up: bool) -> None:
         """Set whether a machine is up."""

@@ -60,6 +60,9 @@ def restore_snapshot(state: EngineState, record: Mapping[str, Any]) -> None:
     state.attempts.update((attempt.number, attempt) for attempt in attempts)
     for machine, kept in zip(state.machines, record["machines"], strict=True):
         _restore_machine(state, machine, kept)
+    for attempt in attempts:
+        if attempt.awaited_machine is not None:
+            state.machines.await_nodes(attempt, attempt.awaited_machine)
     state.machines.rebuild()
     _restore_inquiries(state, record)
     for index, kept in enumerate(record["runs"]):

@@ -400,8 +400,8 @@ class EngineState:
         return self.inquiries.obstacle(machine, self.now)
 
     def touch(self, machine: int) -> None:
-        """Add a machine to ``pending.queues`` if its queue is not empty."""
-        if self.machines.all[machine].queue:
+        """Add a machine to ``pending.queues`` if attempts wait for it."""
+        if self.machines.all[machine].queue or self.machines.all[machine].awaited_by:
             self.pending.queues[machine] = None
 
     def release_nodes(self, attempt: Attempt) -> None:
@@ -409,8 +409,16 @@ class EngineState:
         self.machines.release_nodes(attempt)
         self.changes.note(attempt.machine)
 
+    def stop_waiting(self, attempt: Attempt) -> None:
+        """Keep no nodes of another machine for an attempt any longer."""
+        if (machine := attempt.awaited_machine) is not None:
+            self.machines.await_nodes(attempt, None)
+            self.changes.note(machine)
+            self.touch(machine)
+
     def close(self, attempt: Attempt) -> None:
         """Remove an attempt that is over."""
+        self.stop_waiting(attempt)
         if attempt.holds:
             self.release_nodes(attempt)
         if attempt.queued:
