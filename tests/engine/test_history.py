@@ -222,11 +222,11 @@ def test_work_is_conserved_and_nodes_are_never_allocated_twice(simulation):
     shares = defaultdict(float)
     for attempt in history.attempts.values():
         assert attempt.useful_s <= attempt.ran_s * (1 + 1e-9)
-        shares[attempt.run, attempt.task, attempt.iteration] += attempt.useful_share
+        shares[attempt.run, attempt.task, attempt.counters] += attempt.useful_share
         if attempt.started_s is not None and attempt.ended_s is not None:
             assert attempt.assigned_s <= attempt.started_s <= attempt.ended_s
     completed = {
-        (each.run, each.task, each.iteration)
+        (each.run, each.task, each.counters)
         for each in history.attempts.values()
         if each.ending == "completed"
     }

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from weft.papers.runs import DISTURBANCE_LIMIT, repeat_if_disturbed
+from weft.papers.runs import DISTURBANCE_LIMIT, _LoadMeter, repeat_if_disturbed
 
 COMPUTING_S = 0.5
 
@@ -47,3 +47,30 @@ def busy_core():
 def test_load_of_other_processes_is_measured(run, monkeypatch):
     monkeypatch.setattr("weft.papers.runs._REPETITIONS", 0)
     assert repeat_if_disturbed(run)[1] > DISTURBANCE_LIMIT
+
+
+@pytest.mark.usefixtures("busy_core")
+def test_load_that_begins_during_the_run_is_measured(monkeypatch):
+    monkeypatch.setattr("weft.papers.runs._REPETITIONS", 0)
+    # Not inherited: an empty environment, as of a process of another user.
+    loop = [sys.executable, "-c", "while True: pass"]
+    started: list[subprocess.Popen[bytes]] = []
+
+    def run() -> None:
+        started.extend(subprocess.Popen(loop, env={}) for _ in range(2))
+        compute()
+
+    try:
+        assert repeat_if_disturbed(run)[1] > DISTURBANCE_LIMIT
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+def test_processes_of_the_run_are_no_disturbance():
+    meter = _LoadMeter()
+    with meter:
+        subprocess.run([sys.executable, "-c", "sum(range(20_000_000))"], check=True)
+    own = [key for key in meter._own if key[0] != str(os.getpid())]
+    assert own

@@ -75,7 +75,7 @@ def test_moved_project_keeps_its_products(tmp_path):
 
 def test_absolute_directories_of_products_are_kept(database):
     database.queue_insert(
-        "INSERT INTO product VALUES (9, 1, 0, 9, 't', 'k', 'w', 0, 1, 'm', ?, 0, '{}', 'f', '{}', 0.0, '')",
+        "INSERT INTO product VALUES (9, 1, 0, 9, 't', 'k', 'w', 0, 1, 'm', ?, 0, '{}', 'f', '{}', 0.0, '', '[]')",
         (str(database.path.parent / "box"),),
     )
     database.commit()

@@ -12,6 +12,7 @@ from typing import Any
 from weft.engine.explanation import Candidate, Explanation, PlacementChoice, explain
 from weft.engine.history import AttemptRecord
 from weft.engine.replay import ReplayResult, replay
+from weft.engine.states import format_counters
 from weft.policies.policy import make_policy
 from weft.repository.database import open_database
 from weft.repository.journal import Journal
@@ -64,7 +65,8 @@ def _name_source(found: SelectedJournal, attempt: AttemptRecord) -> str:
 def explanation_lines(found: Explanation, *, verbose: bool = False) -> Iterator[str]:
     """Yield an explanation as lines of text; ``verbose``: all machines and the whole history."""
     most = len(found.story) + _MOST_MACHINES if verbose else _SHOWN
-    iteration = f", iteration {found.iteration}" if found.iteration > 1 else ""
+    later = any(count > 1 for count in found.counters)
+    iteration = f", iteration {format_counters(found.counters)}" if later else ""
     yield (
         f"{found.task} of run {found.run} ({found.workflow}){iteration} is {found.state} "
         f"at {format_seconds(found.at_s)}"

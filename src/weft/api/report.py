@@ -20,6 +20,7 @@ from weft.backends.local.records import RecordLog, SealedRecords
 from weft.engine.history import AttemptRecord
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.engine.state.run import RunState as RunState
+from weft.engine.states import format_counters
 from weft.errors import InvalidInput, nearest
 from weft.formats.files import save_text
 from weft.platform.machine import Machine
@@ -199,11 +200,12 @@ def find_attempt(followed: JournalFollower, run: RunRecord, name: str, number: i
     """Return an attempt of a task by its number, from 1; None: the last attempt.
 
     For a run that is not running, the last attempt that started is returned. The name of a task description
-    selects its only task; ``NAME#2`` selects the second iteration of a task in a loop.
+    selects its only task; ``NAME#2`` selects the second iteration of a task in a loop, ``NAME#2.1``
+    the first iteration of an inner loop in the second one of the outer loop.
     """
     state = followed.state.runs[run.position]
     tried = [each for each in followed.history.attempts.values() if each.run == run.position]
-    own = [each for each in tried if name in (each.task, f"{each.task}#{each.iteration}")]
+    own = [each for each in tried if name in (each.task, f"{each.task}#{format_counters(each.counters)}")]
     if not own:
         names = list(state.compiled.names)
         kinds = list(dict.fromkeys(state.compiled.description(task).program for task in range(len(names))))

@@ -49,6 +49,8 @@ class RecoveredAttempt:
     nodes: int
     count: int
     iteration: int
+    counters: tuple[int, ...] = ()
+    """Iterations of all loops around the task, outermost first."""
     stage: str
     """``assigned`` (inputs may be in transfer), ``started``, ``ended`` (outputs may be in transfer)."""
     nonce: str = ""
@@ -171,6 +173,8 @@ class Product:
     workflow: str
     attempt: int
     iteration: int = 1
+    counters: tuple[int, ...] = ()
+    """Iterations of all loops around the task, outermost first."""
     machine: str = ""
     directory: str = ""
     """Directory of the files."""
@@ -195,6 +199,9 @@ class ProductStore(Protocol):
 
     def of(self, execution: int, run: int, task: int) -> Product | None:
         """Return the last product of a task of a run."""
+
+    def previous(self, product: Product) -> Product | None:
+        """Return the product of the same task of the same run before the iteration of a product."""
 
     def find_by_fingerprint(self, fingerprint: str, besides: int | None = None) -> Product | None:
         """Return the newest product with a fingerprint; ``besides``: ignore this execution."""

@@ -402,6 +402,8 @@ class Explanation:
     workflow: str
     task: str
     iteration: int
+    counters: tuple[int, ...]
+    """Iterations of all loops around the task, outermost first."""
     at_s: float
     state: str
     waits_for: tuple[str, ...]
@@ -478,6 +480,7 @@ def explain(
         workflow=there.compiled.key,
         task=task,
         iteration=there.loops.iteration(position),
+        counters=there.loops.counters(position),
         at_s=engine.state.now if math.isinf(at_s) else at_s,
         state=TaskState(there.state[position]).name.lower(),
         waits_for=()

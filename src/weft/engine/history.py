@@ -23,7 +23,7 @@ from weft.engine.journal import JournalEntry
 from weft.engine.reactions.failures import requests_rerun
 from weft.engine.state.compiled import LoopState
 from weft.engine.state.state import EngineState
-from weft.engine.states import TaskState
+from weft.engine.states import TaskState, format_counters
 from weft.records import dataclass
 from weft.workflow.task_graph import COMPUTE
 
@@ -36,12 +36,15 @@ class AttemptRecord:
     run: int
     task: str
     iteration: int
+    """Iteration of the innermost loop; 1 outside of loops."""
     kind: str
     """The program or task description that the points of a sweep share."""
     machine: int
     nodes: int
     count: int
     assigned_s: float
+    counters: tuple[int, ...] = ()
+    """Iterations of all loops around the task, outermost first."""
     reason: str = ""
     """Reason of the decision to assign the task to this machine."""
     replaces: int | None = None
@@ -108,6 +111,12 @@ class AttemptRecord:
         self.started_s = max(earliest_s, self.ended_s - seconds)
 
     @property
+    def label(self) -> str:
+        """Return the name of the task, with its iterations after the first: ``solve#3``, ``solve#2.1``."""
+        later = any(count > 1 for count in self.counters)
+        return f"{self.task}#{format_counters(self.counters)}" if later else self.task
+
+    @property
     def ran_s(self) -> float:
         """Return the seconds the program ran; for a transfer, the seconds of copying; 0: not ended."""
         if self.started_s is None or self.ended_s is None:
@@ -159,6 +168,8 @@ class MigrationRecord:
     run: int
     task: str
     iteration: int
+    label: str
+    """Name of the task, with its iterations (see ``AttemptRecord.label``)."""
     source: int
     target: int
     reason: str
@@ -292,10 +303,10 @@ class StepFunction:
 
 def _assign_useful_shares(attempts: Iterable[AttemptRecord]) -> None:
     """Set ``useful_share`` of every attempt; the shares of the attempts of a completed task add up to 1."""
-    first: dict[tuple[int, str, int], AttemptRecord] = {}
-    repeated: dict[tuple[int, str, int], list[AttemptRecord]] = {}  # few tasks need a list
+    first: dict[tuple[int, str, tuple[int, ...]], AttemptRecord] = {}
+    repeated: dict[tuple[int, str, tuple[int, ...]], list[AttemptRecord]] = {}  # few tasks need a list
     for attempt in attempts:
-        key = attempt.run, attempt.task, attempt.iteration
+        key = attempt.run, attempt.task, attempt.counters
         if (before := first.setdefault(key, attempt)) is not attempt:
             repeated.setdefault(key, [before]).append(attempt)
     for key, attempt in first.items():
@@ -551,6 +562,7 @@ class History:
             run=command.run,
             task=name,
             iteration=iteration,
+            counters=run.loops.counters(task),
             kind=compiled.graph.description(task).program,
             machine=command.machine,
             nodes=command.nodes,
@@ -564,7 +576,7 @@ class History:
         if before is not None:
             tried.task_attempt = max(before.task_attempt, self._newest.get((command.run, name), 0)) + 1
         self.attempts[command.attempt] = last[name] = tried
-        if before is not None and before.iteration == iteration:
+        if before is not None and before.counters == tried.counters:
             self._note_move(before, tried, command)
 
     def _note_move(self, before: AttemptRecord, tried: AttemptRecord, command: messages.Assign) -> None:
@@ -583,6 +595,7 @@ class History:
                 run=tried.run,
                 task=tried.task,
                 iteration=tried.iteration,
+                label=tried.label,
                 source=before.machine,
                 target=tried.machine,
                 reason=reason,

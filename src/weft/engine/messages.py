@@ -320,6 +320,8 @@ class StageIn:
     machine: int
     parcels: tuple[Parcel, ...]
     iteration: int = 1
+    counters: tuple[int, ...] = ()
+    """Iterations of all loops around the task, outermost first; (): it is in one loop at most."""
 
 
 @stored_as("Start")
@@ -333,6 +335,9 @@ class Start:
     nodes: int
     count: int
     iteration: int = 1
+    """Iteration of the innermost loop."""
+    counters: tuple[int, ...] = ()
+    """Iterations of all loops around the task, outermost first; (): it is in one loop at most."""
     tries: int = 1
     """Which start of its task this is, in this iteration."""
     restart_from: float = 0.0

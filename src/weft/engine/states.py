@@ -225,6 +225,11 @@ Demand = tuple[tuple[str, float], ...]
 """Names and amounts of countable resources; workflows may list them in different orders."""
 
 
+def format_counters(counters: tuple[int, ...]) -> str:
+    """Return the iterations of nested loops, outermost first, as text: ``2.1``."""
+    return ".".join(map(str, counters))
+
+
 @dataclass(slots=True)
 class Attempt:
     """The state of one attempt."""
@@ -244,6 +249,8 @@ class Attempt:
     """Estimated seconds of the remaining work at nominal speed."""
     assigned_s: float
     demand: Demand = ()
+    counters: tuple[int, ...] = ()
+    """Iterations of all loops around its task, outermost first."""
     stage: Stage = Stage.ASSIGNED
     holds: bool = False
     """Whether it holds nodes of the machine."""

@@ -459,6 +459,7 @@ def _assign(state: EngineState, command: messages.Assign) -> None:
         if compiled.demands:
             demand = run.demand(task, machine, command.count)
     iteration = run.loops.iteration(task) if run.loops.around else 1
+    counters = run.loops.counters(task) if run.loops.around else ()
     attempt = Attempt(
         command.attempt,
         command.run,
@@ -474,6 +475,7 @@ def _assign(state: EngineState, command: messages.Assign) -> None:
         seconds,
         state.now,
         demand,
+        counters,
         checkpoint=command.restart_from,
         reason=command.reason,
     )

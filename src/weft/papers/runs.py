@@ -1,18 +1,19 @@
 """Single runs for experiments: a simulation with its history, and an execution on this host.
 
 An execution in real time is judged by its durations only if other load did not disturb it. The measure is the
-share of the cores that processes used which were running before.
+share of the cores that foreign processes used.
 """
 
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Self, TypeVar
 
 from weft.backends.layout import ProjectLayout
 from weft.engine.engine import Engine
@@ -138,26 +139,73 @@ def repeat_if_disturbed(run: Callable[[], _Result]) -> tuple[_Result, float]:
 
 
 def _measure_disturbance(run: Callable[[], _Result]) -> tuple[_Result, float]:
-    """Call ``run``; return its result and the share of the cores that older processes used meanwhile.
+    """Call ``run``; return its result and the share of the cores that foreign processes used meanwhile."""
+    meter = _LoadMeter()
+    with meter:
+        result = run()
+    return result, meter.share
 
-    Processes that ``run`` starts are younger.
+
+_READING_S = 0.2
+_OWN_VARIABLE = "WEFT_MEASURED_RUN"
+"""Environment variable that the processes of a measured run inherit."""
+
+
+class _LoadMeter:
+    """Context manager that measures the share of the cores which processes of others use.
+
+    Processes are read several times a second, since many end before the run does. Those that inherit the
+    environment of this process while the run is measured are its own: runners, programs and their children.
     """
-    began_s, before = time.monotonic(), _read_foreign_ticks()
-    result = run()
-    passed_s, after = time.monotonic() - began_s, _read_foreign_ticks()
-    used = sum(after[process] - before[process] for process in before.keys() & after.keys())
-    cores = len(os.sched_getaffinity(0))
-    return result, used / os.sysconf("SC_CLK_TCK") / (passed_s * cores)
 
+    def __init__(self) -> None:
+        self._used_ticks = 0
+        self._began_s = self._passed_s = 0.0
+        self._last: dict[tuple[str, str], int] = {}
+        self._own: set[tuple[str, str]] = set()
+        self._mark = f"{_OWN_VARIABLE}={os.urandom(8).hex()}".encode()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._read_all, daemon=True)
 
-def _read_foreign_ticks() -> dict[tuple[str, str], int]:
-    """Return the processor time of all processes but this one, in clock ticks, by number and start time."""
-    found, own = {}, str(os.getpid())
-    for file in Path("/proc").glob("[0-9]*/stat"):
-        if file.parent.name == own:
-            continue
-        with suppress(OSError):  # the process has ended meanwhile
-            fields = file.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-            # Fields 14, 15 and 22 of proc(5). Not the time of ended children: runners become those of init.
-            found[file.parent.name, fields[19]] = int(fields[11]) + int(fields[12])
-    return found
+    def __enter__(self) -> Self:
+        name, _, value = self._mark.decode().partition("=")
+        os.environ[name] = value
+        self._read(first=True)
+        self._began_s = time.monotonic()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+        self._passed_s = time.monotonic() - self._began_s
+        self._read()
+        del os.environ[_OWN_VARIABLE]
+
+    @property
+    def share(self) -> float:
+        """Return the share of the cores that foreign processes used, from 0 to 1."""
+        cores = len(os.sched_getaffinity(0))
+        return self._used_ticks / os.sysconf("SC_CLK_TCK") / max(self._passed_s * cores, 1e-9)
+
+    def _read_all(self) -> None:
+        while not self._over.wait(_READING_S):
+            self._read()
+
+    def _read(self, *, first: bool = False) -> None:
+        """Add the processor time of foreign processes since the last reading."""
+        for file in Path("/proc").glob("[0-9]*/stat"):
+            with suppress(OSError, ValueError, IndexError):  # the process has ended meanwhile
+                fields = file.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+                # Fields 14, 15 and 22 of proc(5); not the time of ended children, which were read before.
+                key, ticks = (file.parent.name, fields[19]), int(fields[11]) + int(fields[12])
+                if key not in self._last and self._is_own(file.parent):
+                    self._own.add(key)
+                if key not in self._own:
+                    self._used_ticks += 0 if first else ticks - self._last.get(key, 0)
+                self._last[key] = ticks
+
+    def _is_own(self, process: Path) -> bool:
+        if process.name == str(os.getpid()):
+            return True
+        return self._mark in (process / "environ").read_bytes().split(b"\0")

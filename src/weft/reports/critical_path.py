@@ -154,10 +154,10 @@ class _CriticalPathSearch:
         if (task := self._task(run, attempt)) is not None:
             for before in find_sources(run, task, lambda each: (run.index, names[each]) in self._of_task):
                 yield from self._last_ended("data", attempt.run, names[before], by_s)
-            if attempt.iteration > 1:
-                for index in run.loops.around.get(task, ())[:1]:
-                    for other in run.loops.bodies[index].lasts:
-                        yield from self._last_ended("iteration", attempt.run, names[other], by_s)
+            # Outermost first, as the counters: each loop that is not in its first iteration was repeated.
+            for index, count in zip(reversed(run.loops.around.get(task, ())), attempt.counters, strict=False):
+                for other in run.loops.bodies[index].lasts if count > 1 else ():
+                    yield from self._last_ended("iteration", attempt.run, names[other], by_s)
         yield from self._last_ended("retry", attempt.run, attempt.task, by_s)
 
     def _task(self, run: RunState, attempt: AttemptRecord) -> int | None:

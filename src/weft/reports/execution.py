@@ -230,6 +230,8 @@ class Deviation:
     run: int
     task: str
     iteration: int
+    label: str
+    """Name of the task, with its iterations after the first."""
     planned_machine: int
     machine: int
     planned_s: float
@@ -257,6 +259,7 @@ def find_deviations(attempts: Iterable[AttemptRecord], planned: Mapping[str, Pla
             run=attempt.run,
             task=attempt.task,
             iteration=attempt.iteration,
+            label=attempt.label,
             planned_machine=line.machine,
             machine=attempt.machine,
             planned_s=line.finish_s - line.start_s,
@@ -269,7 +272,8 @@ def find_deviations(attempts: Iterable[AttemptRecord], planned: Mapping[str, Pla
 
 def _line(planned: Mapping[str, PlanLine], attempt: AttemptRecord) -> PlanLine | None:
     numbered = planned.get(f"{attempt.task}#{attempt.iteration}")
-    return numbered if numbered is not None or attempt.iteration > 1 else planned.get(attempt.task)
+    later = any(count > 1 for count in attempt.counters)
+    return numbered if numbered is not None or later else planned.get(attempt.task)
 
 
 _WORST_FIRST = ("failed", "stopped", "cancelled", "", "completed")

@@ -58,7 +58,7 @@ def deviation_table(executed: ExecutedRun) -> TextTable:
     names = executed.machine_names
     rows = [
         (
-            _label(each.task, each.iteration),
+            each.label,
             names[each.planned_machine],
             names[each.machine] if each.machine != each.planned_machine else "as planned",
             format_seconds(each.planned_s),
@@ -105,13 +105,9 @@ def _span(seconds: float) -> str:
     return format_seconds(seconds) if seconds > 0 else _NOTHING
 
 
-def _label(task: str, iteration: int) -> str:
-    return task if iteration == 1 else f"{task}#{iteration}"
-
-
 def attempt_label(attempt: AttemptRecord, executed: ExecutedRun) -> str:
     """Return the task name of an attempt, with its run number unless the report covers only that run."""
-    label = _label(attempt.task, attempt.iteration)
+    label = attempt.label
     own = not executed.several and attempt.run == executed.run_summaries[0].index
     return label if own else f"{executed.number(attempt.run)}:{label}"
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from weft.engine.history import AttemptRecord, History, MachineUse, MigrationRecord, RunSummary
+from weft.engine.states import format_counters
 from weft.papers.statistics import Summary
 from weft.records import dataclass
 from weft.reports.charts import box_plots, steps_chart
@@ -98,7 +99,7 @@ def _label(attempt: AttemptRecord, *, several: bool, looping: bool) -> str:
     """Return the name of an attempt in the chart: its task, with run, iteration and mark where needed."""
     name = f"{attempt.run}:{attempt.task}" if several else attempt.task
     if looping:
-        name += f"#{attempt.iteration}"
+        name += f"#{format_counters(attempt.counters)}"
     return f"{name} {_MARKS[attempt.ending]}" if attempt.ending in _MARKS else name
 
 
@@ -193,7 +194,7 @@ def migration_table(moves: Iterable[MigrationRecord], machines: tuple[str, ...])
     rows = [
         (
             str(move.run),
-            move.task if move.iteration == 1 else f"{move.task}#{move.iteration}",
+            move.label,
             machines[move.source],
             machines[move.target],
             f"{move.reason} (called off)" if move.off else move.reason,

@@ -32,10 +32,10 @@ _UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
 
 def trace_tsv(executed: ExecutedRun, *, raw: bool = False) -> str:
     """Return a line per attempt, by number; ``raw``: times in milliseconds, sizes in bytes, as Nextflow."""
-    tries: dict[tuple[int, str, int], int] = {}
+    tries: dict[tuple[int, str, tuple[int, ...]], int] = {}
     lines = ["\t".join(TRACE_COLUMNS)]
     for attempt in executed.attempts:
-        task = (attempt.run, attempt.task, attempt.iteration)
+        task = (attempt.run, attempt.task, attempt.counters)
         tries[task] = tries.get(task, 0) + 1
         cells = _cells(executed, attempt, tries[task], raw=raw)
         lines.append("\t".join(printable(cells.get(column) or _NOTHING) for column in TRACE_COLUMNS))
@@ -83,7 +83,7 @@ def _cells(executed: ExecutedRun, attempt: AttemptRecord, number: int, *, raw: b
 
 
 def _name(executed: ExecutedRun, attempt: AttemptRecord) -> str:
-    name = attempt.task if attempt.iteration == 1 else f"{attempt.task}#{attempt.iteration}"
+    name = attempt.label
     return f"{executed.number(attempt.run)}:{name}" if executed.several else name
 
 

@@ -104,29 +104,18 @@ class _Executed:
             if attempt.run == self._run.index and attempt.task in index:
                 tries.setdefault(index[attempt.task], []).append(attempt)
         for task in sorted(tries):
-            for group in self._groups(task, tries[task]):
+            for group in self._groups(tries[task]):
                 done = [each for each in group if each.completed_n is not None]
                 if done:
                     self._add(task, group, done)
 
-    def _groups(self, task: int, tries: list[AttemptRecord]) -> Iterator[list[AttemptRecord]]:
-        """Yield the attempts of each execution of a task.
-
-        In a single loop they are grouped by iteration. In nested loops, where iterations restart, each
-        completed attempt ends an execution.
-        """
-        if len(self._run.loops.around.get(task, ())) <= 1:
-            groups: dict[int, list[AttemptRecord]] = {}
-            for attempt in tries:
-                groups.setdefault(attempt.iteration, []).append(attempt)
-            yield from groups.values()
-            return
-        group: list[AttemptRecord] = []
+    @staticmethod
+    def _groups(tries: list[AttemptRecord]) -> Iterator[list[AttemptRecord]]:
+        """Yield the attempts of each execution of a task, one per iteration of the loops around it."""
+        groups: dict[tuple[int, ...], list[AttemptRecord]] = {}
         for attempt in tries:
-            group.append(attempt)
-            if attempt.completed_n is not None:
-                yield group
-                group = []
+            groups.setdefault(attempt.counters, []).append(attempt)
+        yield from groups.values()
 
     def _add(self, task: int, tries: list[AttemptRecord], done: list[AttemptRecord]) -> None:
         # The order is that of the first completion, even if lost outputs were produced again.

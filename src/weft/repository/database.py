@@ -40,11 +40,14 @@ _log = logging.getLogger(__name__)
 APPLICATION_ID = 0x77656674
 """SQLite's ``application_id``: the letters "weft"."""
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """SQLite's ``user_version``; incremented when the tables change."""
 
 _FIRST_VERSION = 1
 """The oldest version that is read, and converted when an engine opens it."""
+
+_WITH_IDENTITIES = 2
+"""The first version with the tables ``attempt`` and ``project``."""
 
 _NEW_TABLES = (
     # The nonce identifies an attempt, because after a lost tail of the journal its number is used again.
@@ -61,11 +64,13 @@ _NEW_TABLES = (
 )
 """Tables that version 1 did not have."""
 
-_NEW_COLUMNS = {
-    "product": ("boot TEXT NOT NULL DEFAULT ''",),
-    "made_file": ("inode INTEGER NOT NULL DEFAULT 0", "changed_ns INTEGER NOT NULL DEFAULT 0"),
-}
-"""By table: the columns that version 1 did not have, as declared."""
+_NEW_COLUMNS: tuple[tuple[int, str, str], ...] = (
+    (2, "product", "boot TEXT NOT NULL DEFAULT ''"),
+    (2, "made_file", "inode INTEGER NOT NULL DEFAULT 0"),
+    (2, "made_file", "changed_ns INTEGER NOT NULL DEFAULT 0"),
+    (3, "product", "counters TEXT NOT NULL DEFAULT '[]'"),
+)
+"""Version, table and declaration of the columns that the first version did not have."""
 
 TABLES = (
     *_NEW_TABLES,
@@ -138,7 +143,8 @@ TABLES = (
         fingerprint TEXT NOT NULL,
         parts TEXT NOT NULL,
         seconds REAL NOT NULL,
-        boot TEXT NOT NULL DEFAULT ''
+        boot TEXT NOT NULL DEFAULT '',
+        counters TEXT NOT NULL DEFAULT '[]'
     )""",
     "CREATE INDEX product_by_task ON product (execution, run, task)",
     "CREATE INDEX product_by_name ON product (workflow, name)",
@@ -642,12 +648,14 @@ def _create(connection: sqlite3.Connection) -> None:
 
 
 def _convert(connection: sqlite3.Connection) -> None:
-    for statement in _NEW_TABLES:
+    before = _query_number(connection, _VERSION)
+    for statement in _NEW_TABLES if before < _WITH_IDENTITIES else ():
         connection.execute(statement)
-    for table, columns in _NEW_COLUMNS.items():
-        for column in columns:
+    for version, table, column in _NEW_COLUMNS:
+        if before < version:
             connection.execute(f"ALTER TABLE {table} ADD COLUMN {column}")
-    _draw_identity(connection)
+    if before < _WITH_IDENTITIES:
+        _draw_identity(connection)
     connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
 
 
@@ -667,9 +675,16 @@ def _make_views(connection: sqlite3.Connection) -> None:
     SQLite prefers a temporary view to the table of the same name.
     """
     connection.execute("PRAGMA temp_store=MEMORY")
-    connection.execute("CREATE TEMP VIEW attempt AS SELECT 0 AS execution, 0 AS number, '' AS nonce WHERE 0")
-    connection.execute("CREATE TEMP VIEW project AS SELECT '' AS key, '' AS value WHERE 0")
-    for table, columns in _NEW_COLUMNS.items():
+    before = _query_number(connection, _VERSION)
+    if before < _WITH_IDENTITIES:
+        none = "SELECT 0 AS execution, 0 AS number, '' AS nonce WHERE 0"
+        connection.execute(f"CREATE TEMP VIEW attempt AS {none}")
+        connection.execute("CREATE TEMP VIEW project AS SELECT '' AS key, '' AS value WHERE 0")
+    missing: dict[str, list[str]] = {}
+    for version, table, column in _NEW_COLUMNS:
+        if before < version:
+            missing.setdefault(table, []).append(column)
+    for table, columns in missing.items():
         added = [f"{column.rpartition(' ')[2]} AS {column.partition(' ')[0]}" for column in columns]
         # Only names of tables and columns are formatted into the statement.
         connection.execute(f"CREATE TEMP VIEW {table} AS SELECT *, {', '.join(added)} FROM main.{table}")  # noqa: S608

@@ -18,7 +18,7 @@ from weft.repository.journal import encode_json
 
 _COLUMNS = (
     "execution", "run", "task", "name", "kind", "workflow", "attempt", "iteration", "machine", "directory",
-    "exit_code", "result", "fingerprint", "parts", "seconds", "boot",
+    "exit_code", "result", "fingerprint", "parts", "seconds", "boot", "counters",
 )  # fmt: skip
 # Only column names are formatted into statements.
 _PRODUCT = f"INSERT INTO product VALUES (?{', ?' * len(_COLUMNS)})"  # noqa: S608
@@ -27,6 +27,7 @@ _NEWEST = f"SELECT number, {', '.join(_COLUMNS)} FROM product WHERE %s ORDER BY 
 _FILE_COLUMNS = ("name", "size_bytes", "digest", "modified_ns", "inode", "changed_ns")
 _FILES = f"SELECT {', '.join(_FILE_COLUMNS)} FROM made_file WHERE product = ? ORDER BY position"  # noqa: S608
 _BY_TASK = _NEWEST % "execution = ? AND run = ? AND task = ?"
+_EARLIER = _NEWEST % "execution = ? AND run = ? AND task = ? AND (iteration <> ? OR counters <> ?)"
 _BY_FINGERPRINT = _NEWEST % "fingerprint = ? AND fingerprint <> ''"
 _OF_OTHERS = _NEWEST % "fingerprint = ? AND fingerprint <> '' AND execution <> ?"
 _BY_NAME = _NEWEST % "workflow = ? AND name = ?"
@@ -80,6 +81,11 @@ class ProductTable:
         """Return the last product of a task of a run; None: it has no product."""
         return self._newest(_BY_TASK, (execution, run, task))
 
+    def previous(self, product: Product) -> Product | None:
+        """Return the product of the same task of the same run before the iteration of a product."""
+        here = (product.execution, product.run, product.task)
+        return self._stored(_EARLIER, (*here, product.iteration, encode_json(list(product.counters))))
+
     def find_by_fingerprint(self, fingerprint: str, besides: int | None = None) -> Product | None:
         """Return the newest product with a fingerprint, or None; ``besides``: execution to ignore."""
         if not fingerprint or (besides is not None and (self._first or besides == self._only)):
@@ -113,7 +119,7 @@ class ProductTable:
         if (row := self._database.row(question, key)) is None:
             return None
         what, decode = f"product {row[0]}", self._database.decode
-        found = decode(what, Product, _COLUMNS, row[1:], "result", "parts")
+        found = decode(what, Product, _COLUMNS, row[1:], "result", "parts", "counters")
         made = self._database.rows(_FILES, (row[0],))
         files = tuple([decode(f"a file of {what}", FileRecord, _FILE_COLUMNS, each) for each in made])
         return replace(found, directory=self._absolute(found.directory), files=files)
@@ -157,5 +163,10 @@ def _keys(product: Product) -> list[_Key]:
 
 def _row(number: int, product: Product, directory: str) -> list[Any]:
     result = encode_json(dict(product.result)) if product.result else "{}"
-    stated = {"directory": directory, "result": result, "parts": encode_json(dict(product.parts))}
+    stated = {
+        "directory": directory,
+        "result": result,
+        "parts": encode_json(dict(product.parts)),
+        "counters": encode_json(list(product.counters)) if product.counters else "[]",
+    }
     return [number, *(storable(stated.get(name, getattr(product, name))) for name in _COLUMNS)]

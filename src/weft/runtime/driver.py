@@ -274,7 +274,7 @@ class HeldCommands:
         if isinstance(command, _INPUTS):
             run = task[0]
             tasks |= {(run, each) for each in self._state.runs[run].compiled.before(task[1])}
-            if command.iteration > 1:
+            if command.iteration > 1 or any(count > 1 for count in command.counters):
                 tasks |= {each for each in self._position_of if each[0] == run}
         return max(self._position_of.get(each, 0) for each in tasks)
 

@@ -411,6 +411,7 @@ class Execution:
             nodes=attempt.nodes,
             count=attempt.count,
             iteration=attempt.iteration,
+            counters=attempt.counters,
             stage=stage,
             nonce=self.attempt_nonce(number),
             cancelled=bool(attempt.cancelled),

@@ -94,13 +94,15 @@ def _cut_loops(rows: SubtaskTable, merged: MergedEdges, loops: tuple[Loop, ...])
 
     A declared back edge is not an edge of the graph. A file that a later task of the body writes and an
     earlier task reads comes from the previous iteration; the depth-first search from the first task finds its
-    edge.
+    edge. The search begins with the outermost loop: from an inner one, the edges that enter the inner loop
+    would seem to lead back.
     """
     if not loops or merged.order() is not None:
         return
     successors = merged.successors()
     predecessors = reversed_edges(successors)
-    heads = [row for loop in loops for row in _rows_named(rows, loop.first)]
+    by_size = sorted(loops, key=lambda loop: -_count_inside(rows, successors, loop))
+    heads = [row for loop in by_size for row in _rows_named(rows, loop.first)]
     inside = np.zeros(len(rows.names), dtype=bool)
     for loop in loops:
         forward = reachable(successors, _rows_named(rows, loop.first))
@@ -110,6 +112,14 @@ def _cut_loops(rows: SubtaskTable, merged: MergedEdges, loops: tuple[Loop, ...])
     pairs = zip(merged.source.tolist(), merged.target.tolist(), strict=True)
     back = np.asarray([pair in removed for pair in pairs], dtype=bool)
     merged.keep(~(back & merged.only_data & inside[merged.source] & inside[merged.target]))
+
+
+def _count_inside(rows: SubtaskTable, successors: list[list[int]], loop: Loop) -> int:
+    """Return the number of rows in one iteration of a loop, found before back edges are removed."""
+    firsts = set(_rows_named(rows, loop.first))
+    forward = [[row for row in after if row not in firsts] for after in successors]
+    body = reachable(forward, firsts) & reachable(reversed_edges(forward), _rows_named(rows, loop.last))
+    return len(body)
 
 
 def _find_loop_bodies(

@@ -155,6 +155,7 @@ def test_environment_states_the_allocation(tmp_path):
         "WEFT_CORES": "36",
         "WEFT_MEM_MB": "3500",
         "WEFT_ITERATION": "2",
+        "WEFT_ITERATIONS": "2",
         "WEFT_RESTART": "1",
         "WEFT_CHECKPOINT_DIR": work,
         "WEFT_CHECKPOINT_FILES": "r1\nr2",

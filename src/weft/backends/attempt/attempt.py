@@ -56,6 +56,8 @@ class ActiveAttempt:
     workdir_path: str
     records_path: str
     iteration: int = 1
+    counters: tuple[int, ...] = ()
+    """Iterations of all loops around the task, outermost first; (): it is in one loop at most."""
     recovered: bool = False
     """Whether an earlier engine had assigned it."""
     has_workdir: bool = False

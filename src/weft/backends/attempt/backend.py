@@ -203,7 +203,7 @@ class ProgramBackend:
         if command.part in attempt.staged_parts:
             return
         attempt.staged_parts.add(command.part)
-        attempt.iteration = command.iteration
+        attempt.iteration, attempt.counters = command.iteration, command.counters
         self._threads.run(lambda: self._preparer.stage_in(attempt, command), self._report)
 
     def _start(self, command: cm.Start) -> None:
@@ -212,7 +212,7 @@ class ProgramBackend:
             return
         number, survivors = attempt.number, self._survivors
         attempt.start = command
-        attempt.iteration = command.iteration
+        attempt.iteration, attempt.counters = command.iteration, command.counters
         attempt.began_at = time.time()
         attempt.inherited = number in self._inherited
         survivors.restore(attempt)

@@ -44,6 +44,7 @@ from weft.backends.attempt.substitution import (
 )
 from weft.engine.messages import Start
 from weft.engine.state.compiled import CompiledWorkflow
+from weft.engine.states import format_counters
 from weft.errors import shorten
 from weft.expressions import Value
 from weft.platform.machine import Machine
@@ -576,8 +577,13 @@ def render_job(
         isolation=template.isolation,
         outputs=tuple(renderer.outputs),
         version=template.job.version or "",
-        identity=f"{relative}:{compiled.names[start.task]}:{start.iteration}",
+        identity=f"{relative}:{compiled.names[start.task]}:{_iteration_text(start)}",
     )
+
+
+def _iteration_text(start: Start) -> str:
+    """Return the iterations of all loops around a task, outermost first: ``2.1``."""
+    return format_counters(start.counters or (start.iteration,))
 
 
 def _is_long(rendered: RenderedCommand) -> bool:
@@ -819,6 +825,7 @@ class _CommandRenderer:
             "WEFT_NODES": str(start.count),
             "WEFT_CORES": str(self.cores),
             "WEFT_ITERATION": str(start.iteration),
+            "WEFT_ITERATIONS": _iteration_text(start),
             "WEFT_CHECKPOINT_DIR": work,
             "WEFT_PROGRESS_FILE": f"{work}/{progress}",
             "WEFT_RESULT_FILE": f"{work}/{RESULT_FILE}",

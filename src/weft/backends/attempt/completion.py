@@ -289,6 +289,7 @@ class AttemptFinisher:
             workflow=compiled.key,
             attempt=attempt.number,
             iteration=attempt.start.iteration,
+            counters=attempt.start.counters,
             machine=self._context.machines[attempt.machine].name,
             directory=attempt.workdir_path,
             files=files,

@@ -228,7 +228,7 @@ class RunProducts:
         if not product.files and not product.result and not product.exit_code:
             return
         key = product.run, product.task
-        if (old := self._last.get(key)) is not None and old.iteration < product.iteration:
+        if (old := self._last.get(key)) is not None and _loop_counters(old) < _loop_counters(product):
             self._before[key] = old
         self._last[key] = product
 
@@ -239,22 +239,35 @@ class RunProducts:
         return found
 
     def for_input(
-        self, compiled: CompiledWorkflow, run: int, task: int, iteration: int, item: DeclaredInput
+        self, compiled: CompiledWorkflow, run: int, task: int, counters: tuple[int, ...], item: DeclaredInput
     ) -> list[Product]:
         """Return the products from which an input is staged; [] if none exists yet.
 
-        A producer that precedes the task in the loop body provides its last product. A producer that comes
-        later in the body provides the product of the previous iteration.
+        ``counters`` are the iterations of the loops around the task, outermost first. A producer that
+        precedes the task in the loop body provides its last product. A producer that comes later in the body
+        provides the product of the previous iteration, of the loops around both tasks.
         """
         found = []
         before = compiled.before(task) if item.producers else ()
         for producer in item.producers:
             product = self.of(run, producer)
-            if product is not None and producer not in before and product.iteration >= iteration:
-                product = self._before.get((run, producer))
+            if product is not None and producer not in before:
+                common = max(1, _count_common_loops(compiled, producer, task))
+                if _loop_counters(product)[:common] >= counters[:common]:
+                    product = self._before.get((run, producer)) or self._products.previous(product)
             if product is not None:
                 found.append(product)
         return found
+
+
+def _loop_counters(product: Product) -> tuple[int, ...]:
+    """Return the iterations of the loops around a task, outermost first; they increase during a run."""
+    return product.counters or (product.iteration,)
+
+
+def _count_common_loops(compiled: CompiledWorkflow, one: int, other: int) -> int:
+    """Return the number of loops around both of two tasks."""
+    return sum(1 for body in compiled.graph.loops if one in body.tasks and other in body.tasks)
 
 
 def select_files(product: Product, name: str) -> list[FileRecord]:

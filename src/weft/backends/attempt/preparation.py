@@ -185,7 +185,8 @@ class AttemptPreparer:
     def _stage(self, attempt: ActiveAttempt, item: DeclaredInput) -> tuple[list[str], float]:
         """Stage one declared input; return the names of its files and the bytes copied."""
         compiled = self._context.compiled_workflow(attempt.run)
-        products = self._products.for_input(compiled, attempt.run, attempt.task, attempt.iteration, item)
+        counters = attempt.counters or (attempt.iteration,)
+        products = self._products.for_input(compiled, attempt.run, attempt.task, counters, item)
         if products:
             return self._stage_products(attempt, item, products)
         source = InputSource(
@@ -288,6 +289,7 @@ class AttemptPreparer:
             workflow=compiled.key,
             attempt=attempt.number,
             iteration=attempt.iteration,
+            counters=attempt.counters,
             machine=context.machines[attempt.machine].name,
             boot=self._boot,
         )

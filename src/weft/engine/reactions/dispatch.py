@@ -421,6 +421,7 @@ def _start_attempt(context: DecisionContext, attempt: Attempt) -> None:
             nodes=attempt.nodes,
             count=attempt.count,
             iteration=attempt.iteration,
+            counters=attempt.counters if len(attempt.counters) > 1 else (),
             tries=run.tried(task) if run.facts else 1,
             restart_from=spared_share(run, task, attempt.count) if run.facts else 0.0,
             time_limit_s=limit,

@@ -37,6 +37,7 @@ def request_data(context: DecisionContext, attempt: Attempt, *, first: bool = Fa
                 machine=attempt.machine,
                 parcels=tuple(parcels),
                 iteration=attempt.iteration,
+                counters=attempt.counters if len(attempt.counters) > 1 else (),
             )
         )
 

@@ -466,6 +466,10 @@ class Loops:
         around = self.around.get(task)
         return self.bodies[around[0]].iteration if around else 1
 
+    def counters(self, task: int) -> tuple[int, ...]:
+        """Return the current iterations of all loops around a task, outermost first; (): it is in none."""
+        return tuple(self.bodies[index].iteration for index in reversed(self.around.get(task, ())))
+
     def held_back_by(self, task: int, successor: int) -> int | None:
         """Return the outermost body that contains a task but not its successor; None: there is none."""
         beyond = self.around.get(successor, ())

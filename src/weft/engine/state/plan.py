@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from functools import cached_property
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -192,8 +193,9 @@ class RunPlan:
             if lines := by_name.get(name, ()):
                 now = iteration_of(task)
                 past = [each for each in lines if each[0] <= now]
-                if past:
-                    self.line[task] = max(past, key=lambda each: each[0])[1]
+                # An inner loop that starts again follows the plan of its first planned iteration.
+                chosen = max(past, key=itemgetter(0)) if past else min(lines, key=itemgetter(0))
+                self.line[task] = chosen[1]
         self._turn: dict[int, list[int]] = {}
         """By machine: the compute tasks planned on it, by planned start."""
         self._ended: dict[int, int] = {}

@@ -18,7 +18,16 @@ from weft.engine.state.compiled import CompiledWorkflow, Loops, bind_expression,
 from weft.engine.state.indexes import IndexSet, to_seconds, to_units
 from weft.engine.state.plan import RunPlan
 from weft.engine.state.ready import EarlyTasks, ReadyTasks
-from weft.engine.states import FINAL, TRANSITIONS, Attempt, Cause, Demand, RunOutcome, TaskState
+from weft.engine.states import (
+    FINAL,
+    TRANSITIONS,
+    Attempt,
+    Cause,
+    Demand,
+    RunOutcome,
+    TaskState,
+    format_counters,
+)
 from weft.errors import WeftError
 from weft.expressions import Value
 from weft.policies.policy import TaskOrder
@@ -365,9 +374,9 @@ class RunState:
         self.ready.add_all([task for task in tasks if task not in self.virtual] if self.virtual else tasks)
 
     def name(self, task: int) -> str:
-        """Return the name of a task, with its iteration if it is in a loop."""
+        """Return the name of a task; in loops with the iteration of each, outermost first: ``solve#2.1``."""
         name = self.compiled.names[task]
-        return f"{name}#{self.loops.iteration(task)}" if task in self.loops.around else name
+        return f"{name}#{format_counters(self.loops.counters(task))}" if task in self.loops.around else name
 
     def kind_of(self, task: int) -> tuple[int, ...]:
         """Return the key shared by tasks that can be placed on the same machines.

@@ -96,6 +96,7 @@ def _restore_attempt(kept: Mapping[str, Any]) -> Attempt:
             "stage": Stage(kept["stage"]),
             "sent_for": frozenset(kept["sent_for"]),
             "demand": tuple((name, amount) for name, amount in kept["demand"]),
+            "counters": tuple(kept.get("counters", ())),
         }
     )
 
