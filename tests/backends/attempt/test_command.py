@@ -275,9 +275,9 @@ def test_files_of_the_workflow_folder_in_a_command_are_staged(tmp_path):
         f"{tmp_path}/lapw0 .weft/secret missing >log",
     )  # fmt: skip
     job = rendered(known, tmp_path, "job[3]", inputs=["in.dat"])
-    assert job.words == ("lapw0", "train.py", "conf.yaml", "run-3.sh", "sub/tool", "env.txt")
+    assert tuple(job.words) == ("lapw0", "train.py", "conf.yaml", "run-3.sh", "sub/tool", "env.txt")
     listed = with_task(command=["./lapw0", "--x", "train.py", "conf.yaml2"])
-    assert rendered(listed, tmp_path).words == ("lapw0", "train.py")
+    assert tuple(rendered(listed, tmp_path).words) == ("lapw0", "train.py")
 
 
 def test_task_without_command_has_no_program(tmp_path):
@@ -437,7 +437,7 @@ def test_values_are_passed_into_a_container(tmp_path):
 def test_conda_environment_is_created_once_in_the_sandbox(tmp_path):
     (tmp_path / "env.yaml").write_text("dependencies: [x]")
     job = rendered(with_task(command=["prog", "a b"], environment={"conda": "env.yaml"}), tmp_path)
-    assert job.words == ("env.yaml",)
+    assert tuple(job.words) == ("env.yaml",)
     create = 'echo "conda $*" >&2; [ "$1" != env ] || mkdir -p "$5/conda-meta"'
     job.env["PATH"] = program_on_path(tmp_path / "d", "conda", create)
     first, second = run_job(job).stderr.decode(), run_job(job).stderr.decode()
@@ -479,7 +479,7 @@ def test_python_function_is_called(tmp_path):
     )
     known = with_task(params={"label": "a'b"}, sweep={"k": [3]}, call="calc:add", inputs=["x"])
     job = rendered(known, tmp_path, "job[3]", inputs=["x"], count=2, nodes=2)
-    assert job.words == ("calc.py",)
+    assert tuple(job.words) == ("calc.py",)
     done = run_job(job)
     assert done.stdout.decode() == "3 a'b 2 ['x'] 5\n", done.stderr
     assert json.loads((tmp_path / "box/1/7" / RESULT_FILE).read_text()) == {"total": 8}

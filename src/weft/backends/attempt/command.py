@@ -30,7 +30,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from weft.backends.attempt.inputs import output_names, refuse_redirection
+from weft.backends.attempt.external_files import check_links
+from weft.backends.attempt.inputs import output_names, refuse_redirection, stated_folder
 from weft.backends.attempt.safe_paths import StagingProblem
 from weft.backends.attempt.substitution import (
     ALLOCATED,
@@ -73,8 +74,10 @@ class RenderedJob:
     stderr: str
     streams: tuple[str, ...] = ()
     """Stream files inside the task's directory; their parent directories are created before the start."""
-    words: tuple[str, ...] = ()
-    """Files of the workflow's folder named in the command; they are staged under these names."""
+    words: Mapping[str, str | None]
+    """Files of the workflow's folder named in the command, which are staged under these names; each with the
+    folder that the user states for a name with values of tasks (``stated_folder``).
+    """
     body: str | None = None
     """Shell script of the command; None: it runs without a shell."""
     variables: Mapping[str, str]
@@ -153,18 +156,23 @@ def _may_name_file(word: str) -> bool:
     )
 
 
-def find_command_files(words: Iterable[str], folder: str, declared: Collection[str]) -> tuple[str, ...]:
-    """Return the words that name files of the workflow's folder, without the files declared by the task."""
-    found: dict[str, None] = {}
-    for word in words:
+def find_command_files(
+    words: Mapping[str, str | None], folder: str, declared: Collection[str]
+) -> dict[str, str | None]:
+    """Return the words that name files of the workflow's folder, without the files declared by the task.
+
+    Each word has the folder that the user states for it, see ``stated_folder``.
+    """
+    found: dict[str, str | None] = {}
+    for word, below in words.items():
         if "\0" in word or not os.path.isfile(f"{folder}/{word}"):  # noqa: PTH113 -- a Path costs more than the question
             continue
         name = posixpath.normpath(word)
         parts = name.split("/")
         if name.startswith("/") or parts[0] in ("..", _OWN) or _is_declared(name, declared):
             continue
-        found[name] = None
-    return tuple(found)
+        found[name] = None if below is None else found.get(name, below)
+    return found
 
 
 def _is_declared(name: str, declared: Collection[str]) -> bool:
@@ -543,7 +551,7 @@ def render_job(
     env["WEFT_RESTART"] = "1" if restart else "0"
     stdin, stdout, stderr = renderer.streams()
     own = tuple(name for name in (stdout, stderr) if name and not name.startswith("/"))
-    words: tuple[str, ...] = ()
+    words: Mapping[str, str | None] = {}
     if template.words and template.runs:
         declared = {*inputs, *renderer.outputs, *restarts, progress, *own}
         words = find_command_files(renderer.words(), str(folder), declared)
@@ -681,10 +689,21 @@ class _CommandRenderer:
             "task": self.compiled.names[start.task],
         }
 
-    def words(self) -> Sequence[str]:
-        """Return the substituted words that may name files."""
-        words = self.template.words
-        return words if self.template.fixed else [self.values.text(word) for word in words]
+    def words(self) -> dict[str, str | None]:
+        """Return the substituted words that may name files, with the folders that the user states."""
+        if self.template.fixed:
+            return dict.fromkeys(self.template.words)
+        found: dict[str, str | None] = {}
+        for word in self.template.words:
+            text, below = self.values.text(word), self._stated_folder(word)
+            # The user may also write the word as it is.
+            found[text] = None if below is None else found.get(text, below)
+        return found
+
+    def _stated_folder(self, text: str) -> str | None:
+        if "{" not in text:
+            return None
+        return stated_folder(self.compiled.description(self.start.task), text, self._external_values())
 
     def rendered(self, workdir: str) -> RenderedCommand:
         """Render the command with its environment."""
@@ -786,7 +805,7 @@ class _CommandRenderer:
             name = text and (text if self.template.fixed else self.values.text(text))
             found[key] = name or None
             if text:
-                self._refuse_astray(text)
+                self._refuse_astray(text, name or "")
             if name and (".." in name.split("/") or "\0" in name or name.endswith("/")):
                 rule = "a stream is a file in the task's own directory, or has an absolute path"
                 raise JobProblem(f"{key} is {shorten(repr(name))}", rule=rule)
@@ -795,9 +814,12 @@ class _CommandRenderer:
                 raise JobProblem(f"{key} is {shorten(repr(name))}, an input", rule=rule)
         return found["stdin"], found["stdout"], found["stderr"]
 
-    def _refuse_astray(self, text: str) -> None:
+    def _refuse_astray(self, text: str, name: str) -> None:
         try:
             refuse_redirection(self.compiled.description(self.start.task), text, self._external_values())
+            below = self._stated_folder(text)
+            if below is not None and name.startswith("/"):
+                check_links(name, Path(os.path.realpath(name)), self.folder, below)
         except StagingProblem as problem:
             raise JobProblem(str(problem)) from None
 

@@ -20,7 +20,13 @@ from weft.backends.attempt.digests import boot_id
 from weft.backends.attempt.external_files import publish, publish_as
 from weft.backends.attempt.file_sync import sync_files
 from weft.backends.attempt.fingerprint import WRITER
-from weft.backends.attempt.inputs import fill_secrets, output_names, refuse_redirection, start_values
+from weft.backends.attempt.inputs import (
+    fill_secrets,
+    output_names,
+    refuse_redirection,
+    start_values,
+    stated_folder,
+)
 from weft.backends.attempt.safe_paths import StagingProblem
 from weft.backends.attempt.staging import collect_outputs
 from weft.backends.attempt.substitution import JobProblem
@@ -325,7 +331,8 @@ class AttemptFinisher:
                     if (target := targets.get(file.name)) is not None:
                         refuse_redirection(description, target, values)
                         goal = fill_secrets(target, values, secrets) or fill_template(target, values)
-                        publish(directory, file, goal, folder=folder)
+                        below = stated_folder(description, target, {**values, **secrets})
+                        publish(directory, file, goal, folder=folder, below=below)
                     elif _is_result(file.name, results):
                         publish_as(directory, file, file.name, folder=folder)
         except Interrupted:

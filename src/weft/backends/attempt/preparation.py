@@ -195,6 +195,7 @@ class AttemptPreparer:
             max_bytes=item.max_bytes,
             is_name=not item.source and not item.is_url,
             location=item.location,
+            below=item.below,
         )
         name = "/".join(split_name(source.staged_name(item.name)))
         if name in attempt.input_digests:
@@ -249,8 +250,10 @@ class AttemptPreparer:
         """Copy the files of the workflow's folder that the command names; return their digests."""
         folder = self._folder(attempt.run)
         return {
-            word: fetch(InputSource(word, folder, is_name=True), attempt.workdir, word).file.digest
-            for word in job.words
+            word: fetch(
+                InputSource(word, folder, is_name=True, below=below), attempt.workdir, word
+            ).file.digest
+            for word, below in job.words.items()
         }
 
     def _results(self, attempt: ActiveAttempt, needed: Mapping[str, int]) -> dict[str, dict[str, Value]]:
