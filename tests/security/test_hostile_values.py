@@ -39,6 +39,12 @@ def _say(place: Place) -> dict[str, str]:
         pytest.param("eval echo {say.result.text}", id="eval"),
         pytest.param("trap 'echo {say.result.text}' EXIT", id="trap"),
         pytest.param("python3 -c \"print('{say.result.text}')\"", id="text for Python"),
+        pytest.param("python3 -u -W ignore -c \"print('{say.result.text}')\"", id="text after options"),
+        pytest.param("python3 -Ic \"print('{say.result.text}')\"", id="text after combined options"),
+        pytest.param(
+            "bash -eo pipefail -c \"echo '{say.result.text}'\"", id="text after an option with a value"
+        ),
+        pytest.param("python3 {say.result.text}", id="first argument, which may be an option"),
         pytest.param("echo {say.result.text:raw}", id="raw"),
         pytest.param(["sh", "-c", "echo '{say.result.text}'"], id="text for a shell in a list"),
     ],

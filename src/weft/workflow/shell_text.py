@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from weft.records import dataclass
 from weft.workflow.code_arguments import (
     ASSIGNMENT,
+    EXPANSION_MARK,
     FIELD_MARK,
     STANDARD_INPUT,
     Scope,
@@ -95,8 +96,6 @@ def expansion(place: FieldPlace, variable: str) -> str:
 _RAW = "x"
 """Stands for a field ``{name:raw}``: its value is text of the command, in which no place is checked."""
 _FIELD = FIELD_MARK
-_EXPANDED = "\1"
-"""Stands for an expansion in the literal text of a word."""
 _BRACES = {"{{": "{", "}}": "}"}
 _IN_PARAMETER = re.compile(r"(?<!\{)\{([A-Za-z_]\w*(?:\.\w+)*)(?::raw)?\}\Z")
 
@@ -186,7 +185,7 @@ class _Source:
             what = "inside ${...}, where fields are not replaced"
             advice = f"write `value={{{inner[1]}}};` before it and use $value"
             self.refused.append(self.refusal(inner[1], offset + inner.start(), what, advice))
-        return literal.replace(_FIELD, _EXPANDED)
+        return literal.replace(_FIELD, EXPANSION_MARK)
 
     def refusal(
         self, name: str, offset: int, what: str, advice: str, scope: Scope = Scope.ALL
@@ -260,7 +259,7 @@ class _Scanner:
 
     def scan(self) -> None:
         """Read the whole text."""
-        if (control := self.text.find(_EXPANDED)) >= 0:
+        if (control := self.text.find(EXPANSION_MARK)) >= 0:
             raise _Unreadable(control, "the command contains a control character", "remove it")
         self._commands(())
         if self._documents:
@@ -505,7 +504,7 @@ class _Scanner:
             strips_tabs = self._take("-")
             self._skip_blanks()
             delimiter = self._word()
-            if delimiter.fields or _EXPANDED in delimiter.literal:
+            if delimiter.fields or EXPANSION_MARK in delimiter.literal:
                 raise _Unreadable(start, "the end mark of a here-document must be a fixed word")
             document = _Document(delimiter.literal, not delimiter.is_plain, strips_tabs, words)
             self._documents.append(document)
@@ -595,7 +594,7 @@ class _Scanner:
             return self._escaped()
         if mark == "`":
             self._backquotes()
-            return _EXPANDED
+            return EXPANSION_MARK
         if mark == "$":
             return self._dollar(in_double=in_double)
         return self._plain(mark, _PLAIN_QUOTED)
@@ -649,7 +648,7 @@ class _Scanner:
             fields = range(first, len(self.places))
             self._refuse(fields, f"in ${mark}...{mark}", f"write {mark}...{mark}")
         self._levels -= 1
-        return _EXPANDED
+        return EXPANSION_MARK
 
     def _substitution(self, start: int) -> None:
         """Read ``$(...)`` or ``$((...))`` from the parenthesis."""
