@@ -150,6 +150,7 @@ _INTERPRETERS = {
     "octave": _Interpreter(values="p", long_code=("--eval",), long_values=("--path",)),
 }
 """Programs that read some of their arguments as program text, by name without a version."""
+_INPUT_NAMES = ("-", "/dev/stdin")
 _SHELL_VALUES = "oO"
 """Short options of shells whose argument is the next word (``bash -eo pipefail``)."""
 _SHELL_LONG_VALUES = ("--rcfile", "--init-file")
@@ -166,11 +167,6 @@ _VARIABLE_NAME = "write the name of the variable itself"
 _ARGUMENT = "pass it as an argument: sh -c '... \"$1\"' sh {name}"
 STANDARD_INPUT = "pass it as input: printf '%s\\n' {name} | ssh HOST 'read -r value; ...'"
 _DATA_ARGUMENT = "pass it as an argument or in a variable, such as `awk -v value={name}`"
-
-
-def is_shell(word: ShellWord) -> bool:
-    """Return whether a word names a program that reads shell code."""
-    return word.base_name in _SHELLS or word.base_name in _REMOTE_SHELLS
 
 
 def replaces_parameters(words: Sequence[ShellWord]) -> bool:
@@ -234,32 +230,69 @@ def _find_interpreted(
     name: str, program: _Interpreter, arguments: Sequence[ShellWord], *, is_command: bool
 ) -> Iterator[_Refused]:
     """Yield the fields in program text of an interpreter, and those that may be an option with such text."""
+    found = _parse_arguments(program, arguments)
+    for option, word, argument in found.options:
+        if argument is not None and (program.reads_code(option.name) or program.makes_statement(option.name)):
+            yield _in_program_text(name, argument)
+        elif FIELD_MARK in option.name:
+            what = f"in an option of `{name}`, which may contain program text"
+            yield word.fields, what, "write the option as fixed text", Scope.DATA
+    if not is_command or found.has_text or found.operand is None:
+        return
+    if program.files is not None:
+        yield _in_program_text(name, found.operand)
+    elif not found.has_ended and found.operand.literal.startswith(FIELD_MARK):
+        what = f"as the first argument of `{name}`, which may be an option with program text"
+        yield found.operand.fields, what, f"write `{name} -- {{name}}`", Scope.DATA
+
+
+def find_input_reader(words: Sequence[ShellWord]) -> tuple[str, str, Scope] | None:
+    """Return what reads the input of a command as code, advice, and the refused fields; None if nothing."""
+    if any(word.base_name in _SHELLS or word.base_name in _REMOTE_SHELLS for word in words):
+        return "a shell reads", STANDARD_INPUT, Scope.ALL
+    command = list(dropwhile(_is_runner_word, words))
+    name = command[0].base_name if command else ""
+    program = _INTERPRETERS.get(name.rstrip("0123456789."))
+    if program is None or program.files is not None:
+        return None
+    found = _parse_arguments(program, command[1:])
+    if found.has_text or (found.operand is not None and found.operand.literal not in _INPUT_NAMES):
+        return None
+    return f"`{name}` reads as program text", _DATA_ARGUMENT, Scope.DATA
+
+
+class _Arguments(NamedTuple):
+    """The arguments of an interpreter."""
+
+    options: list[tuple[_Option, ShellWord, ShellWord | None]]
+    """Each option, its word, and the word that contains its argument."""
+    operand: ShellWord | None
+    """The first word that is no option."""
+    has_text: bool
+    """Whether an option states the program text, its file or its module."""
+    has_ended: bool
+    """Whether ``--`` precedes the operand."""
+
+
+def _parse_arguments(program: _Interpreter, arguments: Sequence[ShellWord]) -> _Arguments:
+    options = list[tuple[_Option, ShellWord, ShellWord | None]]()
     has_text, has_ended = False, False
     words = iter(arguments)
     for word in words:
-        if word.literal == "--" and not has_ended:
+        if has_ended or not _is_option(word):
+            return _Arguments(options, word, has_text, has_ended)
+        if word.literal == "--":
             has_ended = True
-        elif has_ended or not _is_option(word):
-            if not is_command or has_text:
-                return
-            if program.files is not None:
-                yield _in_program_text(name, word)
-            elif not has_ended and word.literal.startswith(FIELD_MARK):
-                what = f"as the first argument of `{name}`, which may be an option with program text"
-                yield word.fields, what, f"write `{name} -- {{name}}`", Scope.DATA
-            return
-        else:
-            option = _parse_option(program, word.literal)
-            argument = word if option.argument else next(words, None) if option.argument == "" else None
-            is_code = program.reads_code(option.name)
-            if argument is not None and (is_code or program.makes_statement(option.name)):
-                yield _in_program_text(name, argument)
-            elif FIELD_MARK in option.name:
-                what = f"in an option of `{name}`, which may contain program text"
-                yield word.fields, what, "write the option as fixed text", Scope.DATA
-            has_text = has_text or is_code or option.name in (program.files or ())
-            if option.name[1:] in tuple(program.last):
-                return
+            continue
+        option = _parse_option(program, word.literal)
+        argument = word if option.argument else next(words, None) if option.argument == "" else None
+        options.append((option, word, argument))
+        is_last = option.name[1:] in tuple(program.last)
+        has_file = option.name in (program.files or ())
+        has_text = has_text or is_last or has_file or program.reads_code(option.name)
+        if is_last:
+            break
+    return _Arguments(options, None, has_text, has_ended)
 
 
 class _Option(NamedTuple):

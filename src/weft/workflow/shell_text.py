@@ -23,12 +23,11 @@ from weft.workflow.code_arguments import (
     ASSIGNMENT,
     EXPANSION_MARK,
     FIELD_MARK,
-    STANDARD_INPUT,
     Scope,
     ShellWord,
     find_code_arguments,
+    find_input_reader,
     find_program_text,
-    is_shell,
     replaces_parameters,
 )
 from weft.workflow.templates import TemplateField, split_template
@@ -249,6 +248,8 @@ class _Scanner:
         self._known: set[tuple[int, Scope]] = set()
         self._documents: list[_Document] = []
         """Here-documents whose text follows the next newline."""
+        self._here_strings: list[tuple[Sequence[int], list[ShellWord]]] = []
+        """Fields after ``<<<``, and the words of the command that reads them."""
         self._levels = 0
         self._functions = 0
         self._loops = 0
@@ -262,6 +263,8 @@ class _Scanner:
         if (control := self.text.find(EXPANSION_MARK)) >= 0:
             raise _Unreadable(control, "the command contains a control character", "remove it")
         self._commands(())
+        for fields, reader in self._here_strings:
+            self._refuse_input("after <<<, which", fields, reader)
         if self._documents:
             raise _Unreadable(self.end, "a here-document has no text")
 
@@ -517,6 +520,8 @@ class _Scanner:
             # bash expands the value of such a word a second time if it is not a number.
             advice = "write the number of the descriptor, or `> {name} 2>&1`"
             self._refuse(target.fields, f"after {operator}, where its value may be expanded again", advice)
+        elif operator == "<<<":
+            self._here_strings.append((target.fields, words))
 
     # Words (2.2, 2.6).
 
@@ -706,10 +711,14 @@ class _Scanner:
             while mark := self._peek():
                 self._quoted_character(mark)
             self.end = end
-        if any(map(is_shell, document.reader)):
-            what = "in a here-document that a shell reads"
-            self._refuse(range(first, len(self.places)), what, STANDARD_INPUT)
+        self._refuse_input("in a here-document that", range(first, len(self.places)), document.reader)
         self.at = after
+
+    def _refuse_input(self, where: str, fields: Sequence[int], words: Sequence[ShellWord]) -> None:
+        """Refuse fields in the input of a command that reads it as code."""
+        if (found := find_input_reader(words)) is not None:
+            reader, advice, scope = found
+            self._refuse(fields, f"{where} {reader}", advice, scope)
 
     def _find_end(self, document: _Document) -> tuple[int, int]:
         """Return the offset of the line with the end mark, and that of the line after it."""
