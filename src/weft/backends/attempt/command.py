@@ -652,7 +652,7 @@ class _CommandRenderer:
 
     @functools.cached_property
     def outputs(self) -> list[str]:
-        return output_names(self.compiled, self.start.task, self.start.iteration)
+        return output_names(self.compiled, self.start.task, self.machine, self.start.iteration)
 
     @functools.cached_property
     def memory_mb(self) -> int | None:

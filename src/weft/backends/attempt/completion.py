@@ -9,6 +9,7 @@ from __future__ import annotations
 import fnmatch
 import signal
 import time
+from collections.abc import Sequence
 from dataclasses import field, replace
 from pathlib import Path
 
@@ -23,8 +24,8 @@ from weft.backends.attempt.fingerprint import WRITER
 from weft.backends.attempt.inputs import (
     fill_secrets,
     output_names,
+    placed_values,
     refuse_redirection,
-    start_values,
     stated_folder,
 )
 from weft.backends.attempt.safe_paths import StagingProblem
@@ -230,12 +231,12 @@ class AttemptFinisher:
         if ended.exit_code != 0 and ended.exit_code not in compiled.outcomes(attempt.task):
             return
         try:
-            files = self._collect_files(attempt, compiled, all_required=ended.exit_code == 0)
+            machine = self._context.machines[attempt.machine]
+            names = output_names(compiled, attempt.task, machine, attempt.iteration)
+            files = self._collect_files(attempt, names, all_required=ended.exit_code == 0)
             silent = not attempt.launched or self._records.has_no_result(attempt.workdir_path)
             result = {} if silent else read_result(attempt.workdir)
-            finished.lines = dict(
-                read_sweep_lines(compiled, attempt.task, attempt.workdir_path, attempt.iteration)
-            )
+            finished.lines = dict(read_sweep_lines(compiled, attempt.task, attempt.workdir_path, names))
         except Interrupted:
             raise
         except (StagingProblem, JobProblem) as problem:
@@ -258,9 +259,9 @@ class AttemptFinisher:
         finished.product = self._product(attempt, report, compiled, files, result)
 
     def _collect_files(
-        self, attempt: ActiveAttempt, compiled: CompiledWorkflow, *, all_required: bool
+        self, attempt: ActiveAttempt, names: Sequence[str], *, all_required: bool
     ) -> tuple[FileRecord, ...]:
-        if not (names := output_names(compiled, attempt.task, attempt.iteration)):
+        if not names:
             return ()
         return collect_outputs(attempt.workdir, names, missing_ok=not all_required, read_only=True)
 
@@ -316,7 +317,8 @@ class AttemptFinisher:
             return ev.StagedOut(attempt=attempt.number, problem="the record of its outputs is missing")
         compiled = self._context.compiled_workflow(attempt.run)
         folder, directory = Path(self._context.workflow_folder(attempt.run)), Path(product.directory)
-        values = start_values(compiled, attempt.task, attempt.iteration)
+        machine = self._context.machines[attempt.machine]
+        values = placed_values(compiled, attempt.task, machine, attempt.iteration)
         secrets = self._context.secrets_of(attempt.run).values
         description = compiled.description(attempt.task)
         targets = {

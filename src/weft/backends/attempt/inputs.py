@@ -131,24 +131,21 @@ def placed_values(
 ) -> dict[str, Value]:
     """Return the values of the fields that file names of a task on a machine may contain."""
     return {
-        **start_values(compiled, task, iteration),
+        **compiled.graph.context(task),
+        "iteration": iteration,
+        "task": compiled.names[task],
         "machine.name": machine.name,
         "machine.arch": machine.arch or "",
         "machine.os": machine.os or "",
     }
 
 
-def start_values(compiled: CompiledWorkflow, task: int, iteration: int) -> dict[str, Value]:
-    """Return the values of the fields that file names of a task on any machine may contain."""
-    return {**compiled.graph.context(task), "iteration": iteration, "task": compiled.names[task]}
-
-
-def output_names(compiled: CompiledWorkflow, task: int, iteration: int = 1) -> list[str]:
-    """Return the output names of a task; wildcards and directories as declared."""
+def output_names(compiled: CompiledWorkflow, task: int, machine: Machine, iteration: int = 1) -> list[str]:
+    """Return the output names of a task on a machine; wildcards and directories as declared."""
     outputs = compiled.description(task).outputs
     if not outputs:
         return []
-    names = start_values(compiled, task, iteration)
+    names = placed_values(compiled, task, machine, iteration)
     return [fill_template(output.file, names) for output in outputs]
 
 

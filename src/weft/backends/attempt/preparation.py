@@ -242,7 +242,8 @@ class AttemptPreparer:
     def _is_rewritten(self, attempt: ActiveAttempt, name: str) -> bool:
         """Return whether the task overwrites an input, so that it needs permission to write it."""
         compiled = self._context.compiled_workflow(attempt.run)
-        outputs = output_names(compiled, attempt.task, attempt.iteration)
+        machine = self._context.machines[attempt.machine]
+        outputs = output_names(compiled, attempt.task, machine, attempt.iteration)
         written = [*outputs, *monitored_files(compiled, attempt.task)[1]]
         return any(fnmatch.fnmatchcase(name, f"{each}*" if each.endswith("/") else each) for each in written)
 
@@ -273,7 +274,8 @@ class AttemptPreparer:
         if product is None:
             return None
         compiled = context.compiled_workflow(attempt.run)
-        names = output_names(compiled, attempt.task, attempt.iteration)
+        machine = context.machines[attempt.machine]
+        names = output_names(compiled, attempt.task, machine, attempt.iteration)
         directory = Path(product.directory)
         # Size, times and inode do not prove the content of a file that was measured before the last boot: a
         # power failure may have lost it.
@@ -291,10 +293,10 @@ class AttemptPreparer:
             workflow=compiled.key,
             attempt=attempt.number,
             iteration=attempt.iteration,
-            machine=context.machines[attempt.machine].name,
+            machine=machine.name,
             boot=self._boot,
         )
-        lines = dict(read_sweep_lines(compiled, attempt.task, product.directory, attempt.iteration))
+        lines = dict(read_sweep_lines(compiled, attempt.task, product.directory, names))
         return PreparedAttempt(reused=reused, reused_from=product.execution, lines=lines)
 
     def _staleness(self, attempt: ActiveAttempt, compiled: CompiledWorkflow) -> str:

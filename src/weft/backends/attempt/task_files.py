@@ -23,7 +23,6 @@ from typing import NoReturn, TypeVar
 from weakref import WeakKeyDictionary
 
 from weft.backends.attempt.command import RESULT_FILE, monitored_files
-from weft.backends.attempt.inputs import output_names
 from weft.backends.attempt.safe_paths import FileDescriptor, StagingProblem, open_inside
 from weft.backends.attempt.substitution import JobProblem
 from weft.engine.state.compiled import CompiledWorkflow
@@ -344,17 +343,17 @@ def _refuse_constant(word: str) -> NoReturn:
 
 
 def read_sweep_lines(
-    compiled: CompiledWorkflow, task: int, workdir: str, iteration: int = 1
+    compiled: CompiledWorkflow, task: int, workdir: str, outputs: Sequence[str]
 ) -> dict[str, tuple[str, ...]]:
     """Return the lines of the files that define sweeps and were written by this task, by file name.
 
-    ``lines(split.parts)`` refers to a file of that name, or to the output ``parts`` of the task ``split``.
+    ``outputs`` are the names of its outputs. ``lines(split.parts)`` refers to a file of that name, or to the
+    output ``parts`` of the task ``split``.
     """
     if (sweep_files := _SWEEP_FILES.get(compiled)) is None:
         sweep_files = _SWEEP_FILES[compiled] = find_growth_files(compiled.graph.workflow)
     if not sweep_files:
         return {}
-    outputs = output_names(compiled, task, iteration)
     name_of_task = compiled.description(task).name
     written = {
         name for other in compiled.graph.workflow.tasks for name in (out.file for out in other.outputs)
