@@ -75,6 +75,33 @@ def test_hostile_result_is_passed_literally_at_every_place(place: Place) -> None
     assert not _marker(place).exists()
 
 
+def test_hostile_result_in_an_environment_variable_is_data(place: Place) -> None:
+    command = 'printf %s "$TEXT" > shown; eval ": $NUMBER"'
+    env = {"TEXT": "<{say.result.text}>", "NUMBER": "{say.result.number}"}
+    tasks = {"say": _say(place), "do": {"after": "say", "command": command, "env": env, "outputs": ["shown"]}}
+    ran = place.run(tasks)
+    assert ran.completed, place.ends()
+    assert place.made("shown") == f"<{_evil(place)}>"
+    assert not _marker(place).exists()
+
+
+@pytest.mark.parametrize(
+    "described",
+    [
+        {"inputs": [{"file": "f", "from": "{say.result.text}"}]},
+        {"inputs": ["{say.result.text}"]},
+        {"outputs": ["{say.result.text}"]},
+        {"outputs": {"f": {"to": "{say.result.text}"}}},
+        {"env": {"LD_PRELOAD": "{say.result.text}"}},
+    ],
+)
+def test_result_at_a_place_without_results_is_refused_before_the_run(place: Place, described) -> None:
+    say = _say(place)
+    with pytest.raises(InvalidInput, match=r"\{say\.result\.text\} in"):
+        place.run({"say": say, "do": {"after": "say", "command": "true", **described}})
+    assert not (place.project / ".weft").exists()
+
+
 def test_text_in_arithmetic_is_refused(place: Place) -> None:
     tasks = {"say": _say(place), "do": {"after": "say", "command": "echo $(( {say.result.text} ))"}}
     place.run(tasks)

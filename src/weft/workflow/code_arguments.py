@@ -163,10 +163,21 @@ _DECLARATIONS = ("export", "readonly", "local")
 _OPERATOR_BUILTINS = ("[", "test", "printf", "wait")
 """Builtins with options that evaluate the next argument in bash."""
 
+_CODE_VARIABLES = re.compile(
+    r"PATH|IFS|ENV|BASH_\w+|BASHOPTS|SHELLOPTS|PS[0-4]|PROMPT_COMMAND|LD_\w+|PYTHON\w+|PERL5\w+|RUBYOPT|RUBYLIB|"
+    r"NODE_OPTIONS|NODE_PATH|LUA_\w+|R_\w+_USER|JULIA_\w+|AWKPATH"
+)
+"""Environment variables from which shells and interpreters read code, options, or the place of code."""
+
 _VARIABLE_NAME = "write the name of the variable itself"
 _ARGUMENT = "pass it as an argument: sh -c '... \"$1\"' sh {name}"
 STANDARD_INPUT = "pass it as input: printf '%s\\n' {name} | ssh HOST 'read -r value; ...'"
 _DATA_ARGUMENT = "pass it as an argument or in a variable, such as `awk -v value={name}`"
+
+
+def is_code_variable(name: str) -> bool:
+    """Return whether shells or interpreters read code from an environment variable."""
+    return _CODE_VARIABLES.fullmatch(name) is not None
 
 
 def replaces_parameters(words: Sequence[ShellWord]) -> bool:

@@ -182,9 +182,6 @@ def _is_declared(name: str, declared: Collection[str]) -> bool:
     return any(fnmatch.fnmatchcase(name, p + "*" if p.endswith("/") else p) for p in patterns)
 
 
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-
-
 _EMPTY_JOB = JobSpec()
 _SHELL = ("/bin/sh", "-eu", "-c")
 
@@ -256,6 +253,9 @@ class CommandTemplate:
     ready: RenderedCommand | None
     """The rendered command if no field has to be substituted."""
     env: dict[str, str]
+    """Environment variables as they are written."""
+    env_varies: bool
+    """Whether some of their values have fields or braces."""
 
 
 def compile_template(task: Task) -> CommandTemplate:
@@ -264,7 +264,7 @@ def compile_template(task: Task) -> CommandTemplate:
     for problem in command_problems(task):
         raise JobProblem(f"{task.name}: {problem.what}", rule=problem.rule, advice=problem.advice)
     texts = _template_texts(job)
-    names = template_names(texts)
+    names = template_names([*texts, *job.env.values()])
     calls = job.call is not None and job.command is None
     surroundings = any((job.environment, job.prolog, job.wrapper, job.epilog))
     runs = task.kind is TaskKind.COMPUTE and (calls or bool(job.command))
@@ -275,7 +275,7 @@ def compile_template(task: Task) -> CommandTemplate:
         job=job,
         runs=runs,
         names=names,
-        by_attempt=any(name in ALLOCATED or name.startswith("machine.") for name in names),
+        by_attempt=any(name in ALLOCATED or name.startswith("machine.") for name in template_names(texts)),
         fixed=fixed or not runs,
         surroundings=surroundings,
         calls=calls,
@@ -286,7 +286,8 @@ def compile_template(task: Task) -> CommandTemplate:
         words=_file_words(job),
         isolation=job.isolate if job.isolate is not None and job.isolate.tool in ISOLATED_BY else None,
         ready=_render_fixed(job) if fixed and runs else None if runs else NO_COMMAND,
-        env=_check_variables(job, task.name),
+        env=dict(job.env),
+        env_varies=any("{" in value or "}" in value for value in job.env.values()),
     )
 
 
@@ -333,15 +334,6 @@ def _module_files(call: str) -> list[str]:
     parts = call.partition(":")[0].split(".")
     packages = ["/".join([*parts[:depth], "__init__.py"]) for depth in range(1, len(parts) + 1)]
     return [*packages, "/".join(parts) + ".py"]
-
-
-def _check_variables(job: JobSpec, task: str) -> dict[str, str]:
-    for name, value in job.env.items():
-        if not _VARIABLE.fullmatch(name) or "\0" in value:
-            what = f"{task} sets the variable {shorten(repr(name))} to {shorten(repr(value))}"
-            rule = "a variable needs a name of letters, digits and _, and a value without NUL"
-            raise JobProblem(what, rule=rule)
-    return dict(job.env)
 
 
 _Point = tuple[Value, ...]
@@ -578,7 +570,7 @@ def render_job(
         needs_script=needs_script,
         command=rendered.meaning,
         values=rendered.values,
-        declared=template.env,
+        declared=renderer.declared(by_name=True),
         secrets=secrets,
         environment=template.job.environment,
         isolation=template.isolation,
@@ -832,11 +824,18 @@ class _CommandRenderer:
         }
         return {**self._filled_in(), **results}
 
+    def declared(self, *, by_name: bool) -> dict[str, str]:
+        """Return the variables that the task declares; ``by_name``: as they are in the fingerprint."""
+        if not self.template.env_varies:
+            return self.template.env
+        values = replace(self.values, by_name=by_name)
+        return {name: values.text(value) for name, value in self.template.env.items()}
+
     def environment(self, work: str, progress: str, restarts: Sequence[str]) -> dict[str, str]:
         """Return the environment variables of the attempt (docs/reference/programs.md)."""
         start = self.start
         env = {
-            **self.template.env,
+            **self.declared(by_name=False),
             "WEFT_TASK": self.compiled.names[start.task],
             "WEFT_NODES": str(start.count),
             "WEFT_CORES": str(self.cores),
