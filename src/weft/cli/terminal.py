@@ -173,7 +173,7 @@ class ProgressLine:
     def say(self, more: str = "") -> None:
         """Show the current step and the detail ``more``."""
         detail = f": {more}" if more else ""
-        step = escape_controls(f"{self.text[: max(0, _WIDTH - len(detail))]}{detail}")
+        step = escape_controls(f"{redact(self.text)[: max(0, _WIDTH - len(detail))]}{redact(detail)}")
         _write_error(f"{_CLEAR}{step} …")
 
     def compiling(self, kernel: str) -> Callable[[], None]:

@@ -48,7 +48,7 @@ def read_signature(workdir: Path, name: str) -> Signature | None:
 
 
 def read_task_file(workdir: Path, name: str, *, tail: bool = False, max_bytes: int = MAX_BYTES) -> str | None:
-    """Return the text of a file; None if it is missing. ``tail``: of a longer file, read only the end."""
+    """Return the text of a file; None if it is missing. ``tail``: of a longer file, only its last lines."""
     try:
         fd = open_inside(workdir, name)
     except StagingProblem as problem:
@@ -66,6 +66,11 @@ def read_task_file(workdir: Path, name: str, *, tail: bool = False, max_bytes: i
             content = os.pread(fd, max_bytes, max(0, status.st_size - max_bytes))
         except OSError as error:
             raise JobProblem(f"{shorten(name)} cannot be read: {error.strerror}") from None
+    if status.st_size > max_bytes:
+        # The first line is incomplete: a message could show the end of a secret in it.
+        _, newline, content = content.partition(b"\n")
+        if not newline:
+            raise JobProblem(f"the last line of {shorten(name)} has more than {max_bytes} bytes")
     return content.decode("utf-8", "replace")
 
 
