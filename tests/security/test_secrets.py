@@ -6,6 +6,7 @@ import hashlib
 import json
 import logging
 import os
+import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -274,6 +275,45 @@ def test_check_notes_urls_with_secrets(project: Project) -> None:
     assert len(notes) == 3
     assert all("declare `secrets: [TOKEN]`" in note for note in notes)
     assert not any(word in done.out for word in ("passw0rd", "s1gned", "t0ken"))
+
+
+def test_the_journal_of_a_simulation_is_private(project: Project) -> None:
+    url = "https://me:passw0rd@host/x?token=t0ken"
+    project.write("w.yaml", f"weft: 1\ntasks: {{a: {{command: c, inputs: [{{file: x, from: '{url}'}}]}}}}\n")
+    before = os.umask(0)
+    try:
+        assert project.weft("simulate", "w.yaml", "--on", "identical:1", "--journal", "j").code == 0
+    finally:
+        os.umask(before)
+    journal = project.folder / "j"
+    assert stat.S_IMODE(journal.stat().st_mode) == 0o600
+    assert "passw0rd" in journal.read_text(), "a replay needs the workflow as it is"
+    for words in (("replay", "j"), ("explain", "j", "a"), ("explain", "j", "a", "--json")):
+        done = project.weft(*words)
+        assert not any(word in done.out + done.err for word in ("passw0rd", "t0ken")), words
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("simulate", "--csv"),
+        ("simulate", "--html"),
+        ("plan", "--html"),
+        ("plan", "--out"),
+        ("compare", "--html", "--planner", "heft"),
+        ("compare", "--csv", "--planner", "heft"),
+        ("pareto", "--html", "--plan-steps", "5"),
+        ("pareto", "--out", "--plan-steps", "5"),
+    ],
+)
+def test_pages_and_tables_of_plans_contain_no_secrets(project: Project, words: tuple[str, ...]) -> None:
+    url = "https://me:passw0rd@host/x?token=t0ken"
+    project.write("w.yaml", f"weft: 1\nname: '{url}'\ntasks: {{a: {{sweep: {{u: ['{url}']}}, work: 1}}}}\n")
+    name, option, *more = words
+    done = project.weft(name, "w.yaml", "--on", "identical:2", option, "made.csv", *more)
+    assert done.code == 0, done
+    shown = done.out + (project.folder / "made.csv").read_text()
+    assert not any(word in shown for word in ("passw0rd", "t0ken"))
 
 
 LONG_TOKEN = "".join(f"p1ece{number:03}" for number in range(60))

@@ -60,16 +60,16 @@ def command(
 
 
 def _write(compared: PlannerComparison, csv_file: str | None, html_file: str | None) -> None:
-    from weft.formats.files import save_text
+    from weft.formats.files import save_report
 
     if csv_file is not None:
         from weft.reports.comparison import comparison_csv
 
-        save_text(comparison_csv(compared), csv_file)
+        save_report(comparison_csv(compared), csv_file)
     if html_file is not None:
         from weft.reports.comparison import comparison_html
 
-        save_text(comparison_html(compared), html_file)
+        save_report(comparison_html(compared), html_file)
 
 
 def _show(compared: PlannerComparison) -> None:

@@ -320,9 +320,9 @@ def print_pairs(pairs: Iterable[tuple[str, str]], indent: str = "") -> None:
 
 def save_result(out: str, *, csv: Callable[[], str], record: Callable[[], object]) -> None:
     """Write a result to a file: ``csv()`` if its suffix is ``.csv``, else ``record()`` as JSON."""
-    from weft.formats.files import save_text
+    from weft.formats.files import save_report
 
-    save_text(csv() if Path(out).suffix == ".csv" else json_text(record()) + "\n", out)
+    save_report(csv() if Path(out).suffix == ".csv" else json_text(record()) + "\n", out)
 
 
 def json_text(record: object) -> str:

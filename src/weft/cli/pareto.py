@@ -92,10 +92,10 @@ def command(
 
         options.save_result(out, csv=lambda: front_csv(front.view), record=front.as_record)
     if html is not None:
-        from weft.formats.files import save_text
+        from weft.formats.files import save_report
         from weft.reports.pareto import front_html
 
-        save_text(front_html(front.view), html)
+        save_report(front_html(front.view), html)
     if as_json:
         options.print_json(front.as_record())
     elif "-" not in (out, html):

@@ -93,9 +93,9 @@ def command(
         options.save_result(out, csv=lambda: schedule_csv(planned.schedule), record=planned.as_record)
     if html is not None:
         from weft.api.plan import render_plan
-        from weft.formats.files import save_text
+        from weft.formats.files import save_report
 
-        save_text(render_plan(planned), html)
+        save_report(render_plan(planned), html)
     if as_json:
         options.print_json(planned.as_record())
     elif "-" not in (out, html):

@@ -102,17 +102,17 @@ def _progress_callback(line: ProgressLine) -> SimulationProgress | None:
 
 
 def _write(simulated: SimulatedRuns, html: str | None, csv_file: str | None) -> None:
-    from weft.formats.files import save_text
+    from weft.formats.files import save_report
 
     if html is not None:
         from weft.api.simulation import render_simulation
 
-        save_text(render_simulation(simulated), html)
+        save_report(render_simulation(simulated), html)
     if csv_file is not None:
         from weft.reports.simulation import attempts_csv
 
         run = simulated.first
-        save_text(attempts_csv(run.history, run.machine_names), csv_file)
+        save_report(attempts_csv(run.history, run.machine_names), csv_file)
 
 
 def _show(simulated: SimulatedRuns, *, chart: bool, verbose: bool) -> None:

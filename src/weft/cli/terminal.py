@@ -148,9 +148,9 @@ class LiveDisplay:
     def _write(self, text: str, *, styled: bool = False) -> None:
         try:
             if styled:
-                write_styled(self._stream, redact(text))
+                write_styled(self._stream, text)
             else:
-                self._stream.write(redact(text))
+                self._stream.write(text)
             self._stream.flush()
         except OSError:
             self._quiet, self.drawn, self._lines = True, False, 0  # the terminal was closed
