@@ -57,6 +57,22 @@ def write_file(path: Path, content: bytes) -> None:
             raise
 
 
+def check_target(path: Path) -> None:
+    """Raise OSError if ``write_file`` could not write a file for the user now; an existing one is kept."""
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "it is a folder", str(path))
+    if not path.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, f"the folder '{path.parent}' does not exist", str(path))
+    if _is_special(path):
+        if not os.access(path, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return
+    with _open_folder(path.parent) as folder:
+        temporary, file = _create(folder, path)
+        os.close(file)
+        os.unlink(temporary, dir_fd=folder)
+
+
 def create_file(path: Path, content: bytes) -> None:
     """Write a private file that must not exist; raises FileExistsError if it does, else OSError."""
     with _open_folder(path.parent) as folder:

@@ -45,8 +45,8 @@ def command(
     Every schedule is verified. A planner that cannot plan a workflow is shown as - with the reason below. For
     WORKFLOW and --on, - is the standard input; for --csv and --html, the standard output.
     """
-    outputs = {"--json": as_json, "--csv -": csv_file == "-", "--html -": html_file == "-"}
-    options.check_streams((*workflows, on), "Only one of WORKFLOW... and --on can", outputs)
+    outputs = {"--csv": csv_file, "--html": html_file}
+    options.check_files((*workflows, on), "Only one of WORKFLOW... and --on can", outputs, as_json=as_json)
     with stage("loading"):
         from weft.api.compare import compare
     chosen = ",".join(planners) if planners else ()

@@ -73,7 +73,7 @@ def command(
     WORKFLOW --on PLATFORM --choose POINT`. Ctrl-C stops the search and shows the front found so far. Exit
     code 3: no plan meets the deadline or the maximal cost.
     """
-    options.check_plan_streams(workflow, on, out, html, as_json=as_json)
+    options.check_plan_files(workflow, on, out, html, as_json=as_json)
     with stage("loading"):
         from weft.api.pareto import pareto, save_front
         from weft.formats.files import load_platform, read_workflow_file

@@ -65,7 +65,7 @@ def command(
     best plan found is shown), or when the plan is optimal. Exit code 3: no plan exists, or the plan exceeds
     the deadline or the maximal cost; the message says by how much.
     """
-    options.check_plan_streams(workflow, on, out, html, as_json=as_json)
+    options.check_plan_files(workflow, on, out, html, as_json=as_json)
     if choose is not None and (planner, objective, alpha) != ("auto", None, None):
         raise click.UsageError("--choose uses a stored plan: omit --planner, --objective and --alpha.")
     with stage("loading"):

@@ -70,11 +70,11 @@ def command(
     and --csv, the standard output. With --repeat, --html and --csv show the first seed. Exit code 1: some run
     failed or cannot continue, and the notes say why; 3: some task can run on no machine.
     """
-    outputs = {"--json": as_json, "--html -": html == "-", "--csv -": csv_file == "-"}
-    inputs = (*workflows, on, scenario)
-    options.check_streams(inputs, "Only one of WORKFLOW..., --on and --scenario can", outputs)
     if journal is not None and (repeat > 1 or journal == "-"):
         raise click.UsageError("--journal needs a file and holds one simulation: omit --repeat.")
+    outputs = {"--journal": journal, "--html": html, "--csv": csv_file}
+    inputs = (*workflows, on, scenario)
+    options.check_files(inputs, "Only one of WORKFLOW..., --on and --scenario can", outputs, as_json=as_json)
     with stage("loading"):
         from weft.api.simulation import simulate
     with stage("simulating") as line:
