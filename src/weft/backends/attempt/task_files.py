@@ -25,6 +25,7 @@ from weakref import WeakKeyDictionary
 from weft.backends.attempt.command import RESULT_FILE, monitored_files
 from weft.backends.attempt.safe_paths import FileDescriptor, StagingProblem, open_inside
 from weft.backends.attempt.substitution import JobProblem
+from weft.backends.attempt.trees import match_names
 from weft.engine.state.compiled import CompiledWorkflow
 from weft.errors import InvalidInput, shorten
 from weft.expressions import Expression, Value, ValueKind, infer_kind, parse
@@ -37,6 +38,7 @@ MAX_BYTES = 65_536
 
 Signature = tuple[int, int, int, int]
 """Inode, size, modification time and status change time; it changes with the content."""
+_RestartState = list[dict[str, Signature]]
 
 
 def read_signature(workdir: Path, name: str) -> Signature | None:
@@ -237,7 +239,7 @@ class TaskFiles:
         self._progress_file = progress
         self.restart_files = tuple(restart)
         self._signatures: dict[str, Signature | None] = {}
-        self._restart: tuple[Signature | None, ...] | None = self._restart_state() if from_now else None
+        self._restart: _RestartState | None = self._restart_state() if from_now else None
         self._progress = ReportedProgress()
 
     @classmethod
@@ -285,14 +287,23 @@ class TaskFiles:
         signature = self._signatures.get(name)
         return None if signature is None else signature[2] / 1e9
 
-    def _restart_state(self) -> tuple[Signature | None, ...]:
-        return tuple(read_signature(self._workdir, name) for name in self.restart_files)
+    def _restart_state(self) -> _RestartState:
+        """Return the files of each declared name or wildcard with their signatures."""
+        found = []
+        for pattern in self.restart_files:
+            try:
+                names = match_names(self._workdir, pattern)
+            except StagingProblem:
+                names = []
+            signatures = ((name, read_signature(self._workdir, name)) for name in names)
+            found.append({name: signature for name, signature in signatures if signature is not None})
+        return found
 
     def _restart_changed(self) -> bool:
         """Return whether the restart files changed and all of them exist."""
         if not self.restart_files:
             return False
-        if (state := self._restart_state()) == self._restart or None in state:
+        if (state := self._restart_state()) == self._restart or not all(state):
             return False
         self._restart = state
         return True
