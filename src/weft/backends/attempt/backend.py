@@ -26,6 +26,7 @@ from weft.backends.attempt.completion import (
     add_measured_times,
     halted_event,
 )
+from weft.backends.attempt.digests import boot_id
 from weft.backends.attempt.inputs import RunProducts
 from weft.backends.attempt.preparation import AttemptPreparer, PreparedAttempt
 from weft.backends.backend import Capabilities, Product, ProjectContext, RecoveredAttempt
@@ -50,7 +51,7 @@ class SurvivingPrograms:
     running: set[int] = field(default_factory=set)
     """Attempts whose programs still run."""
     ends: dict[int, ProgramReport] = field(default_factory=dict)
-    """By attempt: the report on a program that has ended since."""
+    """By attempt: the report on a program that has ended since; ``boot`` is the boot in which it ran."""
     starts: dict[int, Mapping[str, Any]] = field(default_factory=dict)
     """By attempt: ``at`` (wall-clock time of the start) and ``reminder`` (see ``ActiveAttempt.save``)."""
 
@@ -221,7 +222,9 @@ class ProgramBackend:
             self._monitor.add(attempt)
         elif number in survivors.ends:
             attempt.launched = True
-            self._program_ended(attempt, survivors.ends.pop(number))
+            report = survivors.ends.pop(number)
+            attempt.rebooted = report.get("boot") != boot_id()
+            self._program_ended(attempt, report)
         elif self._preparer.needs_no_files(attempt):
             self._launch(attempt, self._preparer.prepare(attempt))
         else:

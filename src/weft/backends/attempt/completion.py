@@ -211,8 +211,10 @@ class AttemptFinisher:
         completed = not ended.cause and ended.exit_code not in (None, _RERUN_CODE, _CHECKPOINTED_CODE)
         if completed:
             self._collect(attempt, report, compiled, finished)
-        elif compiled.description(attempt.task).recovery.checkpoint and _keep_restart_files(
-            self._context, attempt
+        elif (
+            compiled.description(attempt.task).recovery.checkpoint
+            and not attempt.rebooted
+            and _keep_restart_files(self._context, attempt)
         ):
             finished.checkpoint = _work_done(self._context, attempt, ended=True)
         if strays := report.get("strays"):
