@@ -257,8 +257,8 @@ tasks:
     assert (failed.code, failed.out) == (1, "")
     lines = failed.err.splitlines()
     assert (
-        "input failed permanently (staging: 'missing.txt' cannot be fetched: No such file or directory)"
-        in lines
+        "input failed permanently (staging: 'missing.txt' cannot be fetched: No such file or directory in "
+        f"'{project.folder}')" in lines
     )
     assert any(
         line.startswith("output failed permanently (error: 'unwritten' was not written") for line in lines

@@ -58,9 +58,9 @@ def test_parameters_are_accepted_in_program_text_and_results_are_not():
     [
         ("{A=B: x}", "variable 'A=B' with the value 'x'"),
         ("{'': x}", "variable '' with the value 'x'"),
-        ("{PATH: '/bin:{a.result.v}'}", "{a.result.v} in the value of PATH"),
-        ("{BASH_ENV: '{a.result.v}'}", "{a.result.v} in the value of BASH_ENV"),
-        ("{PERL5OPT: '{task}'}", "{task} in the value of PERL5OPT"),
+        ("{PATH: '/bin:{a.result.v}'}", "{a.result.v} in '/bin:{a.result.v}', the value of PATH"),
+        ("{BASH_ENV: '{a.result.v}'}", "{a.result.v} in '{a.result.v}', the value of BASH_ENV"),
+        ("{PERL5OPT: '{task}'}", "{task} in '{task}', the value of PERL5OPT"),
         ("{A: '{unknown}'}", "{unknown} in '{unknown}' is unknown"),
         ("{A: '{a.code}'}", "{a.code} in '{a.code}' is unknown"),
     ],

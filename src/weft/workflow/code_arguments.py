@@ -172,7 +172,8 @@ _CODE_VARIABLES = re.compile(
 _VARIABLE_NAME = "write the name of the variable itself"
 _ARGUMENT = "pass it as an argument: sh -c '... \"$1\"' sh {name}"
 STANDARD_INPUT = "pass it as input: printf '%s\\n' {name} | ssh HOST 'read -r value; ...'"
-_DATA_ARGUMENT = "pass it as an argument or in a variable, such as `awk -v value={name}`"
+_DATA_ARGUMENT = "pass it as an argument of the program text, or in a variable of `env`"
+_DATA_VARIABLE = "pass it in a variable: `awk -v value={name}`"
 
 
 def is_code_variable(name: str) -> bool:
@@ -231,7 +232,7 @@ def find_program_text(words: Sequence[ShellWord]) -> Iterator[_Refused]:
             # The word after the text of ``sh -c TEXT NAME`` is only a name.
             start = at + count + 3
             yield from _find_shell_text(name, arguments[: count + 1], count, has_code=has_code, ended=ended)
-        elif (program := _INTERPRETERS.get(name.rstrip("0123456789."))) is not None:
+        elif (program := _INTERPRETERS.get(_base_name(name))) is not None:
             # Elsewhere the name may be an argument of another program.
             is_command = at == len(words) - len(command)
             yield from _find_interpreted(name, program, arguments, is_command=is_command)
@@ -263,7 +264,7 @@ def find_input_reader(words: Sequence[ShellWord]) -> tuple[str, str, Scope] | No
         return "a shell reads", STANDARD_INPUT, Scope.ALL
     command = list(dropwhile(_is_runner_word, words))
     name = command[0].base_name if command else ""
-    program = _INTERPRETERS.get(name.rstrip("0123456789."))
+    program = _INTERPRETERS.get(_base_name(name))
     if program is None or program.files is not None:
         return None
     found = _parse_arguments(program, command[1:])
@@ -332,8 +333,14 @@ def _parse_option(program: _Interpreter, literal: str) -> _Option:
     return _Option(literal, None)
 
 
+def _base_name(name: str) -> str:
+    """Return the name of a program without its version, such as of ``python3.11``."""
+    return name.rstrip("0123456789.")
+
+
 def _in_program_text(name: str, word: ShellWord) -> _Refused:
-    return word.fields, f"in the program text of `{name}`", _DATA_ARGUMENT, Scope.DATA
+    advice = _DATA_ARGUMENT if _INTERPRETERS[_base_name(name)].files is None else _DATA_VARIABLE
+    return word.fields, f"in the program text of `{name}`", advice, Scope.DATA
 
 
 def _is_option(word: ShellWord) -> bool:

@@ -104,8 +104,8 @@ def _variable_problems(task: Task, job: JobSpec) -> Iterator[Problem]:
         for field in list_fields(value) if is_code_variable(name) else ():
             if field.name in data:
                 yield Problem(
-                    what=f"{{{field.name}}} in the value of {name}",
-                    rule="shells and interpreters read code, or where it is, from this variable",
+                    what=f"{{{field.name}}} in {shorten(value)!r}, the value of {name}",
+                    rule="programs read code, or its place, from this variable; a program wrote the value",
                     advice="pass it in another variable",
                     path=("env", name),
                 )
@@ -155,6 +155,8 @@ def _refused(
         ):
             continue
         rule = "a shell would not expand it there, or would read its value as code" if refusal.name else ""
+        if refusal.scope is Scope.DATA:
+            rule = "a value that a program wrote must not be read as code"
         yield Problem(what=describe_refusal(refusal), rule=rule, advice=refusal.advice, path=path)
 
 

@@ -47,7 +47,6 @@ from weft.backends.attempt.safe_paths import (
     open_parent,
     split_name,
     staging_errors,
-    staging_problem,
 )
 from weft.backends.attempt.staging import (
     CopyPermissions,
@@ -326,8 +325,8 @@ def check_links(text: str, path: Path, folder: Path, below: str) -> None:
         with suppress(ValueError):
             if _STATE not in path.relative_to(os.path.realpath(root)).parts:
                 return
-    why = f"a part of it was written by a task, and a link leads from there to '{path}'"
-    advice = "write the folder of the files before the field, or put a file in the place of the link"
+    why = f"a part of it was written by a task, and a link leads from there to '{path}', in another folder"
+    advice = "state the folder in the workflow (`from: FOLDER/{name}`), or replace the link by a file"
     raise StagingProblem("is refused", text, why, advice=advice, lasting=True)
 
 
@@ -383,8 +382,10 @@ class InputSource:
         try:
             path = Path(os.path.realpath(self.folder / stated, strict=True))
         except OSError as error:
-            raise staging_problem(
-                "cannot be fetched", self.text, error, lasting=error.errno in _LASTING
+            where = "" if stated.startswith("/") else f" in '{self.folder}'"
+            why, lasting = f"{os.strerror(error.errno or 0)}{where}", error.errno in _LASTING
+            raise StagingProblem(
+                "cannot be fetched", self.text, why, number=error.errno, lasting=lasting
             ) from error
         if self.below is not None:
             check_links(self.text, path, self.folder, self.below)
