@@ -70,14 +70,23 @@ def test_state_is_private_whatever_the_umask(tmp_path: Path, umask: int, write) 
     assert mode(tmp_path / "a") == 0o777 & ~umask
 
 
-def test_a_users_file_follows_the_umask_and_keeps_its_permissions(tmp_path: Path, umask: int, write) -> None:
-    write(tmp_path / "new", b"text")
+def test_a_users_file_follows_the_umask_and_keeps_its_permissions(tmp_path: Path, umask: int) -> None:
+    write_file(tmp_path / "new", b"text")
     assert mode(tmp_path / "new") == 0o666 & ~umask
     (tmp_path / "new").chmod(0o640)
-    write(tmp_path / "new", b"more")
+    write_file(tmp_path / "new", b"more")
     assert mode(tmp_path / "new") == 0o640
     assert (tmp_path / "new").read_bytes() == b"more"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["new"]
+
+
+def test_a_stream_is_private_whatever_the_umask_and_the_replaced_file(tmp_path: Path, umask: int) -> None:
+    write_stream(tmp_path / "new", b"text")
+    assert mode(tmp_path / "new") == 0o600
+    (tmp_path / "new").chmod(0o644)
+    write_stream(tmp_path / "new", b"more")
+    assert mode(tmp_path / "new") == 0o600
+    assert (tmp_path / "new").read_bytes() == b"more"
 
 
 @pytest.mark.parametrize("plant", [Path.symlink_to, Path.hardlink_to])

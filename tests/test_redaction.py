@@ -10,7 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft import redaction
-from weft.redaction import HIDDEN, has_secret, hide_values, redact
+from weft.backends.attempt.safe_paths import quote_name
+from weft.errors import shorten
+from weft.redaction import (
+    HIDDEN,
+    has_secret,
+    hide_values,
+    redact,
+    redact_start,
+    redact_tail,
+    tail_bytes,
+)
+from weft.reports.text import fitted
 
 SECRET = "s3cr3t/Value+1=="
 URLS = [
@@ -117,3 +128,56 @@ def test_a_declared_value_never_remains(around: str, value: str) -> None:
 )
 def test_a_long_text_does_not_hang(text: str) -> None:
     assert redact(text + "https://h/?" + text)
+
+
+LONG = "".join(f"p{number:03}" for number in range(100))
+"""A secret that is longer than most messages, and in which every part can be recognised."""
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [
+        lambda text: shorten(text),
+        lambda text: shorten({"a": text}, 300),
+        quote_name,
+        lambda text: fitted(text, 40),
+    ],
+)
+@pytest.mark.parametrize(
+    "around", ["{}", "a {}", "https://me:{}@host/x", "https://h/?a={}", "{} {} {}", "x" * 50 + "{}"]
+)
+def test_a_text_is_redacted_before_it_is_shortened(cut, around: str) -> None:
+    hide_values([LONG])
+    shown = cut(around.replace("{}", LONG))
+    assert "p0" not in shown
+    assert HIDDEN in shown or len(shown) < 50 + len(HIDDEN)
+
+
+@pytest.mark.parametrize(
+    "url", ["https://me:{}@host", "https://host/?x=1&token={}", "Authorization: Bearer {}"]
+)
+def test_a_secret_of_a_known_form_is_redacted_before_a_text_is_shortened(url: str) -> None:
+    assert "p0" not in shorten(url.replace("{}", LONG), 40)
+
+
+@given(st.integers(0, 500), st.integers(0, 2000), st.integers(1, 600))
+def test_no_part_of_a_secret_remains_at_the_ends_of_a_part_of_a_text(
+    before: int, after: int, length: int
+) -> None:
+    redaction._declared = redaction._DeclaredValues()
+    redaction._declared.longest = len(LONG)
+    text = "." * before + LONG * 3 + "," * after
+    redaction._declared.add([LONG])
+    redaction._declared.longest = len(LONG)
+    assert "p" not in redact_start(text, length)
+    assert "p" not in redact_tail(text.encode()[-tail_bytes(length) :], length)
+    for end in (length, length + 50, length + 399):
+        assert "p" not in redact_start(text[:end], length, is_whole=False)
+    assert redact_start("," * 3000, length) == "," * length
+    assert redact_tail(b"," * tail_bytes(length), length) == "," * length
+
+
+def test_the_part_that_is_read_covers_the_longest_secret() -> None:
+    assert tail_bytes(10) == 65_546
+    hide_values(["ü" * 100_000])
+    assert tail_bytes(10) == 10 + 600_000

@@ -9,6 +9,7 @@ import difflib
 from collections.abc import Iterable, Sequence
 
 from weft.records import dataclass
+from weft.redaction import redact_start
 
 DocumentPath = tuple[str | int, ...]
 """Keys and indices that lead to a value inside a document: ``("tasks", "lapw1", "after", 0)``."""
@@ -27,7 +28,9 @@ def shorten(value: object, limit: int = 60) -> str:
     if isinstance(value, int) and value.bit_length() > 10_000:
         return f"a whole number of {value.bit_length()} bits"  # Python refuses to print such numbers
     text = value if isinstance(value, str) else repr(value)
-    text = text[: limit + 1].replace("\n", "\\n")
+    if len(text) > limit:
+        text = redact_start(text, limit + 1)  # a part of a secret would not be recognised later
+    text = text.replace("\n", "\\n")
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 

@@ -2,10 +2,10 @@
 
 A file is created exclusively under a temporary name and renamed, so that a link or a hard link under its
 final name is replaced and never written through. Below ``.weft`` no directory is entered through a link;
-files have mode 0600 and directories 0700, whatever the umask. A file for the user elsewhere keeps the
-permissions of the file it replaces, else has those of the umask. Its directory may be reached through links,
-because the user named it; a link as its last component is refused, because a task may have planted it.
-Devices, pipes and ``/dev/stdout`` are written in place.
+files have mode 0600 and directories 0700, whatever the umask; so has a journal, wherever it is. Another file
+for the user keeps the permissions of the file it replaces, else has those of the umask. Its directory may be
+reached through links, because the user named it; a link as its last component is refused, because a task may
+have planted it. Devices, pipes and ``/dev/stdout`` are written in place.
 """
 
 from __future__ import annotations
@@ -57,6 +57,22 @@ def write_file(path: Path, content: bytes) -> None:
             raise
 
 
+def check_target(path: Path) -> None:
+    """Raise OSError if ``write_file`` could not write a file for the user now; an existing one is kept."""
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "it is a folder", str(path))
+    if not path.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, f"the folder '{path.parent}' does not exist", str(path))
+    if _is_special(path):
+        if not os.access(path, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return
+    with _open_folder(path.parent) as folder:
+        temporary, file = _create(folder, path)
+        os.close(file)
+        os.unlink(temporary, dir_fd=folder)
+
+
 def create_file(path: Path, content: bytes) -> None:
     """Write a private file that must not exist; raises FileExistsError if it does, else OSError."""
     with _open_folder(path.parent) as folder:
@@ -66,11 +82,11 @@ def create_file(path: Path, content: bytes) -> None:
 
 
 def open_stream(path: Path) -> BinaryIO:
-    """Return a new file for writing, at once under its name, so that it can be followed. Raises OSError."""
+    """Return a new private file, at once under its name, so that it can be followed. Raises OSError."""
     if _is_special(path):
         return path.open("wb")
     with _open_folder(path.parent) as folder:
-        temporary, file = _create(folder, path)
+        temporary, file = _create(folder, path, is_private=True)
         try:
             os.rename(temporary, path.name, src_dir_fd=folder, dst_dir_fd=folder)
         except BaseException:
@@ -203,12 +219,12 @@ def _enter(above: int, path: Path, *, make: bool) -> int:
     return entered
 
 
-def _create(folder: int, path: Path) -> tuple[str, int]:
+def _create(folder: int, path: Path, *, is_private: bool = False) -> tuple[str, int]:
     """Return the temporary name and the descriptor of the file that will replace ``path``."""
     replaced = None if is_state(path) else _find_replaced(folder, path)
     name = f".weft-new-{os.urandom(8).hex()}"
-    file = os.open(name, _NEW, FILE_MODE if is_state(path) else 0o666, dir_fd=folder)
-    if replaced is not None:
+    file = os.open(name, _NEW, FILE_MODE if is_private or is_state(path) else 0o666, dir_fd=folder)
+    if replaced is not None and not is_private:
         os.fchmod(file, stat.S_IMODE(replaced.st_mode) & 0o777)
     return name, file
 

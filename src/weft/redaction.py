@@ -4,6 +4,9 @@ Two kinds are recognised: by their form (passwords in URLs, query parameters suc
 ``X-Amz-Signature``, Authorization headers), and by their value, if a workflow declares them under
 ``secrets:``. The values are kept in memory only, for the whole process, because a message may be written
 anywhere.
+
+A part of a secret is not recognised, so a text is redacted before it is shortened. Of a long text only the
+part that is shown is redacted, with as many characters beyond it as a secret may have.
 """
 
 from __future__ import annotations
@@ -16,6 +19,8 @@ from urllib.parse import quote, quote_plus
 HIDDEN = "***"
 _SHORTEST = 4
 """Values below this length are not searched in texts: every number and word would be replaced."""
+_LONGEST = 65_536
+"""Length up to which secrets are recognised by their form in a part of a long text."""
 
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://(?:[^\s\"'<>\\|`]|\\u0026)+", re.IGNORECASE)
 """A URL in a text, in JSON or in HTML; ``\\u0026`` is an ampersand in a script of a page."""
@@ -46,6 +51,8 @@ class _DeclaredValues:
     def __init__(self) -> None:
         self._forms: set[str] = set()
         self._pattern: re.Pattern[str] | None = None
+        self.longest = _LONGEST
+        """Maximal number of bytes of a secret."""
 
     def add(self, values: Iterable[str]) -> None:
         for value in values:
@@ -54,6 +61,7 @@ class _DeclaredValues:
         # The longest first: one value may be the beginning of another.
         ordered = sorted(self._forms, key=lambda form: (-len(form), form))
         self._pattern = re.compile("|".join(map(re.escape, ordered))) if ordered else None
+        self.longest = max([_LONGEST, *(len(form.encode(errors="surrogatepass")) for form in ordered)])
 
     def hide(self, text: str) -> str:
         return text if self._pattern is None else self._pattern.sub(HIDDEN, text)
@@ -84,6 +92,39 @@ def redact(text: str) -> str:
         text = _HEADER.sub(rf"\1\2{HIDDEN}", text)
         text = _BEARER.sub(rf"\1\2{HIDDEN}", text)
     return text
+
+
+def redact_start(text: str, length: int, *, is_whole: bool = True) -> str:
+    """Return the first ``length`` characters of a text without secrets.
+
+    ``is_whole``: whether the text ends with ``text``; if not, it may end in a part of a secret, which is
+    omitted.
+    """
+    longest, end = _declared.longest, length + _declared.longest
+    while end < len(text):
+        # The end of this part may contain the beginning of a secret.
+        if len(shown := redact(text[:end])) >= length + longest:
+            return shown[:length]
+        end *= 2
+    shown = redact(text)
+    return shown[: length if is_whole else min(length, max(0, len(shown) - longest))]
+
+
+def tail_bytes(length: int) -> int:
+    """Return how many bytes of the end of a log must be read to show ``length`` of them."""
+    return length + _declared.longest
+
+
+def redact_tail(data: bytes, length: int) -> str:
+    """Return the last ``length`` characters of a log without secrets.
+
+    ``data`` are its last ``tail_bytes(length)`` bytes, or all of them.
+    """
+    shown = redact(data.decode(errors="replace"))
+    if len(data) >= tail_bytes(length):
+        # The beginning may contain the end of a secret.
+        shown = shown[_declared.longest :]
+    return shown[-length:]
 
 
 def redact_words(words: Iterable[str]) -> list[str]:

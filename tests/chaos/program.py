@@ -162,8 +162,6 @@ def begun() -> int:
 def keep(step: int) -> None:
     with open("restart.new", "w") as file:
         file.write(str(step))
-        file.flush()
-        os.fsync(file.fileno())  # weft syncs what a program leaves at its end, not what it writes before
     os.rename("restart.new", "restart")
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 import pytest
 
+from cli.projects import Project
 from cli.shell import refused
 from cli.warm_process import weft
 
@@ -180,3 +182,66 @@ def test_files_without_permission_are_reported(folder: Path) -> None:
     (folder / "hello.yaml").chmod(0o600)
     folder.chmod(0o500)
     refused(weft(*PLAN, "--out", "x.json", folder=folder), 2, "x.json", "Permission denied")
+
+
+_WRITING = [
+    (("run", "tiny.yaml"), ("--report", "--trace")),
+    (("resume",), ("--report", "--trace")),
+    (("simulate", "tiny.yaml", "--on", "machines.yaml"), ("--journal", "--html", "--csv")),
+    (("plan", "tiny.yaml", "--on", "machines.yaml"), ("--out", "--html")),
+    (("compare", "tiny.yaml", "--on", "machines.yaml"), ("--csv", "--html")),
+    (("pareto", "tiny.yaml", "--on", "machines.yaml"), ("--out", "--html")),
+    (("report",), ("--html", "--trace", "--events", "--wfformat")),
+    (("generate", "montage"), ("--out", "--platform-out")),
+]
+
+
+@pytest.mark.parametrize(
+    ("command", "option"), [(command, option) for command, options in _WRITING for option in options]
+)
+def test_a_file_that_cannot_be_written_is_refused_before_the_work(
+    project: Project, command: tuple[str, ...], option: str
+) -> None:
+    (project.folder / "folder.json").mkdir()
+    (project.folder / "link.json").symlink_to("elsewhere")
+    (project.folder / ".weft").mkdir(mode=0o700)
+    (project.folder / "text").write_text("")
+    for file, why in [
+        ("no/such/file.json", "the folder 'no/such' does not exist; create it"),
+        ("text/file.json", "the folder 'text' does not exist"),
+        ("folder.json", "it is a folder"),
+        ("link.json", "it is a symbolic link to 'elsewhere'"),
+        (".weft/file.json", "weft keeps its own state in .weft"),
+        (f"{project.folder}/.weft/x.json", "weft keeps its own state in .weft"),
+        ("a\0.json", "null byte"),
+    ]:
+        refused(project.weft(*command, option, file), 2, f"{option}: cannot write {file!r}: ", why)
+    assert list((project.folder / ".weft").iterdir()) == []
+    assert not list(project.folder.glob(".weft-new-*"))
+
+
+def test_a_read_only_file_is_refused_before_the_run(project: Project, monkeypatch) -> None:
+    project.write("report.html", "old", 0o444)
+    # Root may write it nevertheless.
+    access = os.access
+    monkeypatch.setattr(
+        os, "access", lambda file, *how, **more: file != "report.html" and access(file, *how, **more)
+    )
+    refused(project.weft("run", "tiny.yaml", "--report", "report.html"), 2, "Permission denied")
+    assert (project.folder / "report.html").read_text() == "old"
+    assert not (project.folder / ".weft").exists()
+
+
+def test_two_options_cannot_write_one_file(project: Project) -> None:
+    words = ("run", "tiny.yaml", "--report", "x", "--trace", f"{project.folder}/x")
+    refused(project.weft(*words), 2, "--report and --trace cannot both write")
+    assert project.weft("run", "tiny.yaml", "--report", "/dev/null", "--trace", "/dev/null").code == 0
+
+
+def test_an_existing_file_is_kept_until_the_new_one_is_complete(project: Project) -> None:
+    project.write("report.html", "old", 0o640)
+    assert project.weft("run", "nothing.yaml", "--report", "report.html").code == 2
+    assert (project.folder / "report.html").read_text() == "old"
+    assert project.weft("run", "tiny.yaml", "--report", "report.html").code == 0
+    assert (project.folder / "report.html").read_text().startswith("<!")
+    assert stat.S_IMODE((project.folder / "report.html").stat().st_mode) == 0o640

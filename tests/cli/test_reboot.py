@@ -16,6 +16,10 @@ import pytest
 from architecture.package import environment
 from chaos.shim import Control, compiler
 from patience import PATIENCE_S
+from weft.engine.messages import Checkpointed
+from weft.errors import WeftError
+from weft.repository.database import open_database
+from weft.repository.journal_store import JournalStore
 
 WORKFLOW = """weft: 1
 name: one
@@ -66,3 +70,67 @@ def test_program_runs_again_only_after_a_reboot(tmp_path: Path, rebooted: bool) 
     control.close()
     assert done.returncode == 0, done.stderr
     assert log.read_text().splitlines() == ["started"] * (2 if rebooted else 1)
+
+
+def _is_checkpointed(folder: Path) -> bool:
+    """Return whether the journal contains a copy of restart files."""
+    if not (file := folder / ".weft" / "weft.db").exists():
+        return False
+    try:
+        with open_database(file) as database:
+            entries = JournalStore(database).read(1).entries
+    except WeftError:  # the run has not begun
+        return False
+    return any(isinstance(entry.event, Checkpointed) for entry in entries)
+
+
+RESTARTING = """weft: 1
+name: one
+tasks:
+  a:
+    command: |
+      echo started >> {log}
+      if [ "$WEFT_RESTART" = 1 ]; then cp restart x; exit; fi
+      echo kept > new; mv new restart
+      while [ ! -e {go} ]; do sleep 0.02; done
+      echo torn > new; mv new restart; touch {written}
+      while [ ! -e {over} ]; do sleep 0.02; done
+    outputs: [x]
+    checkpoint: [restart]
+"""
+
+
+@pytest.mark.parametrize("rebooted", [False, True], ids=["same boot", "reboot"])
+def test_after_a_reboot_only_restart_files_that_weft_has_synced_are_used(
+    tmp_path: Path, rebooted: bool
+) -> None:
+    if compiler() is None:
+        pytest.skip("no C compiler")
+    files = {name: tmp_path / name for name in ("log", "go", "written", "over")}
+    (tmp_path / "one.yaml").write_text(RESTARTING.format(**files))
+    weft = [sys.executable, "-m", "weft"]
+    engine = subprocess.Popen([*weft, "run", "one.yaml", "-q"], cwd=tmp_path, env=environment())
+    control = Control(tmp_path / "control")
+    try:
+        _wait(lambda: _is_checkpointed(tmp_path))
+        engine.kill()
+        engine.wait()
+        # Stands for a file that the program has not synced, and that a power failure has torn.
+        files["go"].touch()
+        _wait(files["written"].exists)
+        os.kill(_runner(tmp_path), signal.SIGKILL)
+        control.set(boot="11111111-2222-3333-4444-555555555555" if rebooted else "")
+        done = subprocess.run(
+            [*weft, "resume", "-q"],
+            cwd=tmp_path, env=environment() | control.environment(), capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+        )  # fmt: skip
+    finally:
+        # In the second case nothing ends the program, since process numbers of another boot mean nothing.
+        files["over"].touch()
+        files["go"].touch()
+        engine.kill()
+        engine.wait()
+        control.close()
+    assert done.returncode == 0, done.stderr
+    assert files["log"].read_text().splitlines() == ["started"] * 2
+    assert (tmp_path / "x").read_text() == ("kept\n" if rebooted else "torn\n")

@@ -64,6 +64,18 @@ def test_only_the_owner_may_enter_the_state_folder(
     assert stat.S_IMODE(state.stat().st_mode) == later, "an engine removes the permissions of others"
 
 
+def test_names_of_outputs_contain_the_machine(project: Project) -> None:
+    project.write(
+        "named.yaml",
+        "weft: 1\nname: named\ntasks:\n  a: {command: 'echo made > {outputs}', "
+        "outputs: {'x.{machine.name}': {to: 'to.{machine.name}'}}}\n",
+    )
+    project.write("one.yaml", "weft: 1\nmachines:\n  here: {backend: {kind: local}}\n")
+    assert project.weft("run", "named.yaml", "--on", "one.yaml").code == 0
+    assert (project.folder / "to.here").read_text() == "made\n"
+    assert "  a: 1 reused" in project.weft("run", "named.yaml", "--on", "one.yaml").out
+
+
 def test_a_dry_run_plans_without_writing(project: Project) -> None:
     shown = project.weft("run", "tiny.yaml", "-n", "-j", "1")
     assert shown.code == 0
@@ -245,8 +257,8 @@ tasks:
     assert (failed.code, failed.out) == (1, "")
     lines = failed.err.splitlines()
     assert (
-        "input failed permanently (staging: 'missing.txt' cannot be fetched: No such file or directory)"
-        in lines
+        "input failed permanently (staging: 'missing.txt' cannot be fetched: No such file or directory in "
+        f"'{project.folder}')" in lines
     )
     assert any(
         line.startswith("output failed permanently (error: 'unwritten' was not written") for line in lines

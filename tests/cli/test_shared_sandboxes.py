@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cli.projects import Project
+from cli.shell import refused
 from weft.backends.attempt import backend
 from weft.backends.attempt.attempt import AttemptRecords
 from weft.backends.layout import ProjectLayout
@@ -117,3 +118,103 @@ def test_sandboxes_without_identities_are_noticed(
     for name in ("one", "two"):
         run(make_project(project, name, sandbox))
     assert (sandbox / "1" / "0" / "found").read_text() == "found\nkept\nleft\n"
+
+
+def copy_of(made: Project, name: str) -> Project:
+    folder = made.folder.with_name(name)
+    shutil.copytree(made.folder, folder, symlinks=True, ignore=shutil.ignore_patterns("socket"))
+    return Project(folder, made._capture)
+
+
+def test_clean_in_a_copy_keeps_directories_of_the_original(project: Project, sandbox: Path) -> None:
+    original = make_project(project, "one", sandbox)
+    run(original)
+    copy = copy_of(original, "copy")
+    run(original, "--fresh")
+    files = {path: path.read_bytes() for path in sandbox.rglob("*") if path.is_file()}
+    done = copy.weft("clean", "--all", "--project", str(copy.folder))
+    assert done.code == 0, done
+    assert (
+        f"copied or moved from '{original.folder}', and the project there may use it; --force removes it"
+        in done.out
+    )
+    assert {path: path.read_bytes() for path in sandbox.rglob("*") if path.is_file()} == files
+    assert "2 of them reused" in run(original)
+    found = copy.json("clean", "--all", "-n", "--force", "--project", str(copy.folder))
+    assert (len(found["folders"]) > 0, found["shared"]) == (True, {})
+    assert copy.weft("clean", "--all", "--force", "--project", str(copy.folder)).code == 0
+    assert not [path for path in files if path.exists() and "/1/" in str(path)]
+
+
+def test_a_run_in_a_copy_has_directories_of_its_own(project: Project, sandbox: Path) -> None:
+    original = make_project(project, "one", sandbox)
+    run(original)
+    copy = copy_of(original, "copy")
+    assert "2 of them reused" in run(copy), "outputs of the original can be reused"
+    run(copy, "--fresh")
+    run(original, "--fresh")
+    first, second = sorted(sandbox.iterdir(), key=lambda path: not (path / "1").exists())
+    assert {path.name for path in first.iterdir()} >= {"1", "2"}
+    assert {path.name for path in second.iterdir()} >= {"3"}
+    done = copy.weft("clean", "--all", "--project", str(copy.folder))
+    assert (done.code, second.exists()) == (0, False)
+    assert f"kept '{first}'" in done.out
+    assert (first / "1").exists()
+    assert (first / "2").exists()
+    assert original.weft("clean", "--all", "--project", str(original.folder)).code == 0
+    assert not first.exists()
+
+
+def test_a_renamed_or_restored_project_is_no_copy(project: Project, sandbox: Path) -> None:
+    made = make_project(project, "one", sandbox)
+    run(made)
+    made.folder.rename(made.folder.with_name("two"))
+    moved = Project(made.folder.with_name("two"), made._capture)
+    run(moved, "--fresh")
+    saved = moved.folder.with_name("saved")
+    shutil.copytree(moved.folder / ".weft", saved, ignore=shutil.ignore_patterns("socket"))
+    shutil.rmtree(moved.folder / ".weft")
+    shutil.copytree(saved, moved.folder / ".weft")
+    run(moved, "--fresh")
+    assert len(list(sandbox.iterdir())) == 1
+    done = moved.weft("clean", "--all", "--project", str(moved.folder))
+    assert (done.code, "kept" in done.out) == (0, False)
+    assert list(sandbox.iterdir()) == []
+
+
+def test_a_copy_cleans_what_is_inside_of_it(project: Project) -> None:
+    original = make_project(project, "one", Path("box"))
+    run(original)
+    copy = copy_of(original, "copy")
+    run(copy, "--fresh")
+    assert copy.weft("clean", "--all", "--project", str(copy.folder)).code == 0
+    assert not list((copy.folder / "box").rglob("left"))
+    assert list((original.folder / "box").rglob("left"))
+
+
+def test_an_unfinished_run_of_a_living_original_is_not_resumed_in_a_copy(
+    project: Project, sandbox: Path
+) -> None:
+    original = make_project(project, "one", sandbox)
+    original.write(
+        "work.yaml", "weft: 1\nname: w\ntasks: {a: {command: exit 1, on_failure: hold, retries: 0}}\n"
+    )
+    files = str(original.folder / "work.yaml"), "--on", str(original.folder / "box.yaml")
+    assert original.weft("run", *files, "--project", str(original.folder)).code == 1
+    copy = copy_of(original, "copy")
+    for words in (
+        ("resume",),
+        ("run", str(copy.folder / "work.yaml"), "--on", str(copy.folder / "box.yaml")),
+    ):
+        refused(
+            copy.weft(*words, "--project", str(copy.folder)), 2,
+            f"run 1 was started in '{original.folder}', of which this project is a copy", str(sandbox), "weft run --fresh",
+        )  # fmt: skip
+    assert "may use it" not in copy.weft("clean", "--project", str(copy.folder)).out, (
+        "unfinished runs are kept"
+    )
+    fresh = "run", str(copy.folder / "work.yaml"), "--on", str(copy.folder / "box.yaml"), "--fresh"
+    assert copy.weft(*fresh, "--project", str(copy.folder)).code == 1
+    assert original.weft("resume", "--project", str(original.folder)).code == 1
+    shutil.rmtree(original.folder)
+    assert copy.weft("resume", "1", "--project", str(copy.folder)).code == 1, "it runs and fails as before"

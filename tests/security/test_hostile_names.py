@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -262,3 +263,95 @@ def test_requirement_file_is_parsed_and_not_executed(place: Place) -> None:
     )
     assert {end.code for end in place.ends().values()} == {0}
     assert list(place.project.rglob("PWNED")) == []
+
+
+_LINES = {"split": {"command": "cat list > parts", "outputs": ["parts"]}}
+_CHUNK = {"sweep": {"chunk": "lines(split.parts)"}}
+
+
+@pytest.mark.parametrize(
+    "described",
+    [
+        {"command": "cat got", "inputs": [{"file": "got", "from": "{chunk}"}]},
+        {"command": "cat got", "inputs": [{"file": "got", "from": "file:{chunk}"}]},
+        {"command": "cat got", "inputs": [{"file": "got", "from": "inner/{chunk}"}]},
+        {"command": "cat got", "inputs": [{"file": "got", "from": "{project}/{chunk}"}]},
+        {"command": "cat got", "inputs": [{"file": "got", "from": "{chunk}", "shared": True}]},
+        {"command": "cat {inputs}", "inputs": ["{chunk}"]},
+        {"command": "cat {chunk}"},
+        {"command": ["cat", "{chunk}"]},
+        {"command": "cat", "stdin": "{chunk}"},
+        {"command": "echo evil", "stdout": "{project}/{chunk}"},
+    ],
+)
+def test_line_of_a_file_cannot_lead_out_through_a_link(place: Place, described: dict[str, Any]) -> None:
+    (place.project / "list").write_text("door\nway/canary\n")
+    (place.project / "inner").mkdir()
+    for folder in (place.project, place.project / "inner"):
+        (folder / "door").symlink_to(place.outside / "canary")
+        (folder / "way").symlink_to(place.outside)
+    described = json.loads(json.dumps(described).replace("{project}", str(place.project)))
+    place.run({**_LINES, "part": {**_CHUNK, **described}})
+    ends = [end for name, end in place.ends().items() if name.startswith("part")]
+    assert len(ends) == 2
+    for end in ends:
+        assert "was written by a task, and a link leads from there to" in end.text
+    copied = [path for path in place.project.rglob(".weft/**/*") if path.is_file() and path.name != "weft.db"]
+    assert [path for path in copied if b"sings" in path.read_bytes()] == []
+
+
+def test_line_of_a_file_cannot_lead_an_output_out_through_a_link(place: Place) -> None:
+    (place.project / "way").symlink_to(place.outside)
+    place.run(
+        {
+            "split": {"command": "printf '%s\\n' way/new way/new/x > parts", "outputs": ["parts"]},
+            "part": {
+                **_CHUNK,
+                "command": "echo evil > o",
+                "outputs": {"o": {"to": f"{place.project}/{{chunk}}"}},
+            },
+        }
+    )
+    reported = [entry.event.problem for entry in place.journal().entries if type(entry.event) is StagedOut]
+    assert sum("a link leads from there to" in problem for problem in reported) == 2
+
+
+def test_name_of_a_subtask_cannot_lead_an_output_out_of_its_folder(place: Place) -> None:
+    place.run(
+        {
+            "split": {"command": "echo /../../../outside/new > parts", "outputs": ["parts"]},
+            "part": {
+                **_CHUNK,
+                "command": "echo evil > o",
+                "outputs": {"o": {"to": f"{place.project}/d/{{task}}"}},
+            },
+        }
+    )
+    reported = [entry.event.problem for entry in place.journal().entries if type(entry.event) is StagedOut]
+    assert any("{task} was written by a task" in problem for problem in reported)
+
+
+def test_line_of_a_file_may_name_files_below_a_link_that_the_user_states(place: Place) -> None:
+    (place.project / "way").symlink_to(place.outside)
+    (place.project / "near").symlink_to("inner/file")
+    (place.project / "inner").mkdir()
+    (place.project / "inner" / "file").write_text("near\n")
+    ran = place.run(
+        {
+            "split": {"command": "echo canary > parts; echo near > others", "outputs": ["parts", "others"]},
+            "part": {
+                **_CHUNK,
+                "command": "cat got way/{chunk} > x",
+                "inputs": [{"file": "got", "from": "way/{chunk}"}, "way/canary"],
+                "outputs": ["x"],
+            },
+            "other": {
+                "sweep": {"chunk": "lines(split.others)"},
+                "command": "cat {chunk} > y",
+                "outputs": ["y"],
+                "stdout": "{task}.log",
+            },
+        }
+    )
+    assert ran.completed, place.ends()
+    assert (place.made("x"), place.made("y")) == ("sings\nsings\n", "near\n")

@@ -39,6 +39,12 @@ def _say(place: Place) -> dict[str, str]:
         pytest.param("eval echo {say.result.text}", id="eval"),
         pytest.param("trap 'echo {say.result.text}' EXIT", id="trap"),
         pytest.param("python3 -c \"print('{say.result.text}')\"", id="text for Python"),
+        pytest.param("python3 -u -W ignore -c \"print('{say.result.text}')\"", id="text after options"),
+        pytest.param("python3 -Ic \"print('{say.result.text}')\"", id="text after combined options"),
+        pytest.param(
+            "bash -eo pipefail -c \"echo '{say.result.text}'\"", id="text after an option with a value"
+        ),
+        pytest.param("python3 {say.result.text}", id="first argument, which may be an option"),
         pytest.param("echo {say.result.text:raw}", id="raw"),
         pytest.param(["sh", "-c", "echo '{say.result.text}'"], id="text for a shell in a list"),
     ],
@@ -67,6 +73,33 @@ def test_hostile_result_is_passed_literally_at_every_place(place: Place) -> None
     evil = _evil(place)
     assert place.made("shown") == "\0".join([evil] * 4) + f"\0{evil}\n4\0"
     assert not _marker(place).exists()
+
+
+def test_hostile_result_in_an_environment_variable_is_data(place: Place) -> None:
+    command = 'printf %s "$TEXT" > shown; eval ": $NUMBER"'
+    env = {"TEXT": "<{say.result.text}>", "NUMBER": "{say.result.number}"}
+    tasks = {"say": _say(place), "do": {"after": "say", "command": command, "env": env, "outputs": ["shown"]}}
+    ran = place.run(tasks)
+    assert ran.completed, place.ends()
+    assert place.made("shown") == f"<{_evil(place)}>"
+    assert not _marker(place).exists()
+
+
+@pytest.mark.parametrize(
+    "described",
+    [
+        {"inputs": [{"file": "f", "from": "{say.result.text}"}]},
+        {"inputs": ["{say.result.text}"]},
+        {"outputs": ["{say.result.text}"]},
+        {"outputs": {"f": {"to": "{say.result.text}"}}},
+        {"env": {"LD_PRELOAD": "{say.result.text}"}},
+    ],
+)
+def test_result_at_a_place_without_results_is_refused_before_the_run(place: Place, described) -> None:
+    say = _say(place)
+    with pytest.raises(InvalidInput, match=r"\{say\.result\.text\} in"):
+        place.run({"say": say, "do": {"after": "say", "command": "true", **described}})
+    assert not (place.project / ".weft").exists()
 
 
 def test_text_in_arithmetic_is_refused(place: Place) -> None:

@@ -228,7 +228,7 @@ def test_sigterm_reaches_the_isolated_program(tmp_path: Path, tool: str) -> None
         trap = f"trap 'echo saved > saved; kill $!; exit 3' TERM; echo 1 > ready; sleep {_SLEEP} & wait"
         job = RenderedJob(
             task="a", argv=("/bin/sh", "-c", trap), env={}, workdir=str(bench.work), stdin=None, stdout="out",
-            stderr="err", variables={}, declared={}, isolation=Isolation(tool=tool),
+            stderr="err", words={}, variables={}, declared={}, isolation=Isolation(tool=tool),
         )  # fmt: skip
         argv, env = isolate_program(job, str(tmp_path))
         bench.start(1, *argv, env=env, isolated=True)

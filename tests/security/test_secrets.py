@@ -6,6 +6,7 @@ import hashlib
 import json
 import logging
 import os
+import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,8 +18,10 @@ from backends.attempt.web_server import Site, serving
 from cli.projects import Project
 from cli.shell import refused
 from weft import redaction
+from weft.api import report
 from weft.api.project import OpenProject
 from weft.api.run import resume, run
+from weft.cli import logs
 from weft.cli import main as command
 from weft.errors import InvalidInput
 from weft.private_files import write_file
@@ -272,6 +275,92 @@ def test_check_notes_urls_with_secrets(project: Project) -> None:
     assert len(notes) == 3
     assert all("declare `secrets: [TOKEN]`" in note for note in notes)
     assert not any(word in done.out for word in ("passw0rd", "s1gned", "t0ken"))
+
+
+def test_the_journal_of_a_simulation_is_private(project: Project) -> None:
+    url = "https://me:passw0rd@host/x?token=t0ken"
+    project.write("w.yaml", f"weft: 1\ntasks: {{a: {{command: c, inputs: [{{file: x, from: '{url}'}}]}}}}\n")
+    before = os.umask(0)
+    try:
+        assert project.weft("simulate", "w.yaml", "--on", "identical:1", "--journal", "j").code == 0
+    finally:
+        os.umask(before)
+    journal = project.folder / "j"
+    assert stat.S_IMODE(journal.stat().st_mode) == 0o600
+    assert "passw0rd" in journal.read_text(), "a replay needs the workflow as it is"
+    for words in (("replay", "j"), ("explain", "j", "a"), ("explain", "j", "a", "--json")):
+        done = project.weft(*words)
+        assert not any(word in done.out + done.err for word in ("passw0rd", "t0ken")), words
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("simulate", "--csv"),
+        ("simulate", "--html"),
+        ("plan", "--html"),
+        ("plan", "--out"),
+        ("compare", "--html", "--planner", "heft"),
+        ("compare", "--csv", "--planner", "heft"),
+        ("pareto", "--html", "--plan-steps", "5"),
+        ("pareto", "--out", "--plan-steps", "5"),
+    ],
+)
+def test_pages_and_tables_of_plans_contain_no_secrets(project: Project, words: tuple[str, ...]) -> None:
+    url = "https://me:passw0rd@host/x?token=t0ken"
+    project.write("w.yaml", f"weft: 1\nname: '{url}'\ntasks: {{a: {{sweep: {{u: ['{url}']}}, work: 1}}}}\n")
+    name, option, *more = words
+    done = project.weft(name, "w.yaml", "--on", "identical:2", option, "made.csv", *more)
+    assert done.code == 0, done
+    shown = done.out + (project.folder / "made.csv").read_text()
+    assert not any(word in shown for word in ("passw0rd", "t0ken"))
+
+
+LONG_TOKEN = "".join(f"p1ece{number:03}" for number in range(60))
+
+
+def test_no_part_of_a_long_secret_is_shown_or_stored(project: Project, monkeypatch: Any) -> None:
+    monkeypatch.setenv("TOKEN", LONG_TOKEN)
+    many = "head -c 70000 /dev/zero | tr '\\0' x"
+    commands = {
+        "result": 'printf "[\\"$TOKEN\\"]" > "$WEFT_RESULT_FILE"',
+        "progress": 'echo "$TOKEN" > "$WEFT_PROGRESS_FILE"; echo "$TOKEN ==" > gw_reqs; sleep 1.5',
+        "complaint": 'echo "$TOKEN" > gw_perf; sleep 1.5',
+        # The end that is read begins in the secret.
+        "tail": f'{{ printf %s "$TOKEN"; {many} | head -c 65200; }} > gw_perf; sleep 1.5',
+        "failed": 'printf %s "$TOKEN" >&2; printf %16200s . >&2; exit 3',
+    }
+    commands["tail"] = commands["tail"].replace("{", "{{").replace("}", "}}")
+    tasks = {name: {"command": command} for name, command in commands.items()}
+    described = {"weft": 1, "secrets": ["TOKEN"], "defaults": {"retries": 0}, "tasks": tasks}
+    project.write("w.yaml", json.dumps(described))
+    for words in (
+        ("run", "w.yaml", "--keep-going"),
+        ("report",),
+        ("report", "--json"),
+        ("report", "--html", "-"),
+        ("status", "--json"),
+        *(("explain", task, "-v") for task in commands),
+        ("logs", "failed", "--stderr", "--json"),
+    ):
+        done = project.weft(*words)
+        assert done.code in (0, 1), done
+        assert "p1ece" not in done.out + done.err, words
+    assert 'the result file contains ["***' in project.weft("explain", "result", "-v").out
+    for name, content in stored(project).items():
+        assert b"p1ece" not in content, name
+
+
+def test_a_log_is_redacted_where_its_output_is_cut(project: Project, monkeypatch: Any) -> None:
+    monkeypatch.setenv("TOKEN", LONG_TOKEN)
+    line = "head -c 900 /dev/zero | tr \\\\0 x; printf %s $TOKEN; head -c 200000 /dev/zero | tr \\\\0 y"
+    project.write("w.yaml", f"weft: 1\nsecrets: [TOKEN]\ntasks: {{a: {{command: '{line}'}}}}\n")
+    assert project.weft("run", "w.yaml").code == 0
+    monkeypatch.setattr(logs, "_MOST_BYTES", 1000)
+    monkeypatch.setattr(logs, "_LONGEST_LINE_BYTES", 1)
+    monkeypatch.setattr(report, "_AT_ONCE", 1000)
+    assert project.json("logs", "a")["out"].rstrip("y") == "x" * 900 + "***"
+    assert project.weft("logs", "a").out == "x" * 900 + "***" + "y" * 200_000
 
 
 def test_a_traceback_shows_no_secrets(project: Project, capsys: Any) -> None:

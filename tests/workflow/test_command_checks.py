@@ -54,6 +54,27 @@ def test_parameters_are_accepted_in_program_text_and_results_are_not():
 
 
 @pytest.mark.parametrize(
+    ("env", "what"),
+    [
+        ("{A=B: x}", "variable 'A=B' with the value 'x'"),
+        ("{'': x}", "variable '' with the value 'x'"),
+        ("{PATH: '/bin:{a.result.v}'}", "{a.result.v} in '/bin:{a.result.v}', the value of PATH"),
+        ("{BASH_ENV: '{a.result.v}'}", "{a.result.v} in '{a.result.v}', the value of BASH_ENV"),
+        ("{PERL5OPT: '{task}'}", "{task} in '{task}', the value of PERL5OPT"),
+        ("{A: '{unknown}'}", "{unknown} in '{unknown}' is unknown"),
+        ("{A: '{a.code}'}", "{a.code} in '{a.code}' is unknown"),
+    ],
+)
+def test_invalid_environment_variables_are_refused(env, what):
+    task = f"env: {env}\n    sweep: {{k: 'lines(s)'}}"
+    assert messages_of(TASK.format(task)) == [what]
+
+
+def test_values_of_environment_variables_may_contain_results_and_parameters():
+    assert messages_of(TASK.format("env: {A: '{x} {a.result.v} {nodes}', PATH: '{x}', B: '{{x}}'}")) == []
+
+
+@pytest.mark.parametrize(
     "field", ["{x:raw}", "{inputs:raw}", "{task:raw}", "{a.exit_code:raw}", "{machine.name:raw}"]
 )
 def test_raw_fields_of_the_user_are_accepted(field):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.workflow.templates import TemplateField, fill_template, format_value, is_late, list_fields
-from workflow.workflow_texts import graph_of, messages_of
+from workflow.workflow_texts import graph_of, messages_of, problems_in
 
 VALUES = {"k": 3, "t": 0.4, "name": "a b", "flag": True, "inputs": ["x y", "z"]}
 
@@ -85,6 +85,52 @@ def test_format_value_gives_the_text_of_a_value(value, text):
 def test_commands_may_use_every_late_name_and_results_of_tasks():
     command = "x {inputs} {outputs} {nodes} {cores} {memory_mb} {iteration} {task} {machine.name} {a.result.delta} {p:raw}"
     assert messages_of(f"params: {{p: 1}}\ntasks: {{a: , b: {{after: a, command: '{command}'}}}}") == []
+
+
+@pytest.mark.parametrize("field", ["a.result.delta", "a.exit_code", "nodes", "inputs", "machine.speed"])
+@pytest.mark.parametrize(
+    "key",
+    [
+        "inputs: ['{}']",
+        "inputs: [{file: f, from: 'x/{}'}]",
+        "outputs: ['x.{}']",
+        "outputs: {f: {to: '{}'}}",
+        "checkpoint: ['{}']",
+        "progress: '{}'",
+        "machine: '{}'",
+    ],
+)
+def test_names_without_a_value_at_a_place_are_refused_there(key, field):
+    text = key.replace("{}", "{" + field + "}")
+    (problem,) = problems_in(f"tasks: {{a: , b: {{after: a, command: c, {text}}}}}")
+    assert problem.what.startswith(f"{{{field}}} in ")
+    assert problem.what.endswith("has no value there")
+    assert problem.rule.startswith(
+        f"a text of `{key.partition(':')[0]}` may contain parameters, sweep variables"
+    )
+    assert problem.advice
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "version: '{p}'",
+        "call: 'm:{p}'",
+        "environment: {container: 'image:{p}'}",
+        "environment: {modules: ['{p}']}",
+        "isolate: {with: bubblewrap, read: ['/data/{p}']}",
+    ],
+)
+def test_field_is_refused_where_none_is_replaced(key):
+    command = "" if key.startswith("call") else "command: c, "
+    (message,) = messages_of(f"params: {{p: 1}}\ntasks: {{a: {{{command}{key}}}}}")
+    assert "would not be replaced" in message
+
+
+def test_file_names_may_contain_iteration_task_and_machine():
+    names = "{iteration}.{task}.{machine.name}.{machine.arch}.{machine.os}"
+    keys = f"inputs: ['i.{names}', {{file: j, from: '{names}'}}], outputs: {{'{names}': {{to: 'x/{names}'}}}}"
+    assert messages_of(f"tasks: {{a: {{command: c, {keys}}}}}") == []
 
 
 def test_shell_and_awk_braces_are_not_fields():

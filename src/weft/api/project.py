@@ -271,6 +271,10 @@ class CleanupResult:
     files: int = 0
     freed_bytes: int = 0
     """Bytes of the removed files that have no other hard link."""
+    shared: dict[str, str] = field(default_factory=dict)
+    """Directories that are kept because they may be used by the project of which this one is a copy, with the
+    folder of that project.
+    """
 
 
 def clean(
@@ -280,17 +284,20 @@ def clean(
     keep_results: bool = False,
     everything: bool = False,
     dry_run: bool = False,
+    force: bool = False,
     command: Sequence[str] = (),
 ) -> CleanupResult:
     """Remove the files of the executions that contain ``runs``; without ``runs``, of all finished ones.
 
     ``keep_results`` keeps the directories that hold outputs, so that later runs can reuse them;
-    ``everything`` also removes reports and input caches. Outputs that a kept run reuses are kept. Raises
-    Locked if an engine is running.
+    ``everything`` also removes reports and input caches. Outputs that a kept run reuses are kept. In a copy
+    of a project, directories of the original outside of the copy are kept without ``force``. Raises Locked if
+    an engine is running.
     """
     with Lock(opened.layout.lock, command):
         chosen, kept = _choose_executions(opened, runs)
         found, products = CleanupResult(kept=kept), ProductTable(opened.database)
+        shared = {} if force else _list_shared(opened)
         reused = _list_directories(
             products, {each.number for each in opened.runs.executions()} - {each.number for each in chosen}
         )
@@ -300,17 +307,31 @@ def clean(
             header = JournalStore(opened.database).header(execution.number)
             spared = reused | (_list_directories(products, {execution.number}) if keep_results else set())
             for root, name in _folders(opened, execution.number, header, spared):
-                _remove(root, name, found, dry_run=dry_run)
+                _remove(root, name, found, shared, dry_run=dry_run)
             for number in own if everything else ():
-                _remove(opened.layout.home, f"reports/{number}", found, dry_run=dry_run)
+                _remove(opened.layout.home, f"reports/{number}", found, {}, dry_run=dry_run)
         if everything and not keep_results and not runs:
             for root in _sandboxes(opened):
-                _remove(root, "cache", found, dry_run=dry_run)
-        for root in () if dry_run else (opened.layout.project, *_sandboxes(opened)):
+                _remove(root, "cache", found, shared, dry_run=dry_run)
+        own_sandboxes = [root for root in _sandboxes(opened) if str(root) not in shared]
+        for root in () if dry_run else (opened.layout.project, *own_sandboxes):
             remove_stale_below(root)
-        for root in () if dry_run else _sandboxes(opened):
+        for root in () if dry_run else own_sandboxes:
             with suppress(OSError):  # it is not empty, or does not exist
                 root.rmdir()
+    return found
+
+
+def _list_shared(opened: OpenProject) -> dict[str, str]:
+    """Return the directories that belong to the original of a copied project, with its folder."""
+    originals, layout = opened.database.list_originals(), opened.layout
+    store, found = JournalStore(opened.database), dict[str, str]()
+    for execution in opened.runs.executions() if originals else ():
+        identity = opened.database.identity_of(execution.number)
+        for machine in planned_machines(store.header(execution.number).platform):
+            root = layout.own_sandbox(machine, identity)
+            if identity in originals and not root.is_relative_to(layout.project) and root.exists():
+                found[str(root)] = originals[identity]
     return found
 
 
@@ -346,7 +367,7 @@ def _folders(
     """Yield (root, relative path) of each folder of an execution, except the directories in ``spared``."""
     number = str(execution)
     for machine in planned_machines(header.platform):
-        for sandbox in _own_sandboxes(opened, machine):
+        for sandbox in _own_sandboxes(opened, execution, machine):
             if not any(directory.startswith(f"{sandbox / number}/") for directory in spared):
                 yield sandbox, number
                 continue
@@ -357,12 +378,12 @@ def _folders(
         yield opened.layout.home, f"{name}/{number}"
 
 
-def _own_sandboxes(opened: OpenProject, machine: Machine) -> list[Path]:
-    """Return the directories on a machine that belong to this project.
+def _own_sandboxes(opened: OpenProject, execution: int, machine: Machine) -> list[Path]:
+    """Return the directories on a machine that belong to this project, or to that of a copied execution.
 
     An older version of weft worked in the sandbox itself, which is the project's own only inside ``.weft``.
     """
-    layout, identity = opened.layout, opened.database.identity
+    layout, identity = opened.layout, opened.database.identity_of(execution)
     sandbox = layout.sandbox(machine)
     own = [layout.own_sandbox(machine, identity)] if identity else []
     return [*own, sandbox] if sandbox.is_relative_to(layout.home) else own
@@ -381,12 +402,16 @@ def _sandboxes(opened: OpenProject) -> list[Path]:
     found: dict[Path, None] = {}
     for execution in opened.runs.executions():
         for machine in planned_machines(store.header(execution.number).platform):
-            found |= dict.fromkeys(_own_sandboxes(opened, machine))
+            found |= dict.fromkeys(_own_sandboxes(opened, execution.number, machine))
     return list(found)
 
 
-def _remove(root: Path, name: str, found: CleanupResult, *, dry_run: bool) -> None:
+def _remove(root: Path, name: str, found: CleanupResult, shared: Mapping[str, str], *, dry_run: bool) -> None:
+    """Remove a folder below a root, unless the root is in ``shared`` (see ``_list_shared``)."""
     if not os.path.lexists(root / name):
+        return
+    if str(root) in shared:
+        found.shared[str(root)] = shared[str(root)]
         return
     files, freed = _disk_usage(root / name)
     found.files += files

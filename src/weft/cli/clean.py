@@ -17,6 +17,11 @@ from weft.units import format_bytes, format_count
     "--keep-results", is_flag=True, help="Keep output directories, so that later runs can reuse them."
 )
 @click.option("--all", "everything", is_flag=True, help="Also remove reports and input caches.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="In a copied project: also remove directories that the original may use.",
+)
 @click.option("-n", "--dry-run", is_flag=True, help="Only print what would be removed.")
 @options.project
 @options.as_json
@@ -24,6 +29,7 @@ def command(
     runs: tuple[int, ...],
     keep_results: bool,
     everything: bool,
+    force: bool,
     dry_run: bool,
     project: str | None,
     as_json: bool,
@@ -45,6 +51,7 @@ def command(
                 keep_results=keep_results,
                 everything=everything,
                 dry_run=dry_run,
+                force=force,
                 command=command_line(),
             )
     if as_json:
@@ -65,3 +72,6 @@ def command(
         click.echo(
             f"kept unfinished run {', '.join(map(str, found.kept))}; `weft resume` or `weft cancel` ends it"
         )
+    for folder, original in found.shared.items():
+        copied = f"this project was copied or moved from '{original}', and the project there may use it"
+        click.echo(f"kept '{folder}': {copied}; --force removes it")

@@ -45,8 +45,8 @@ def command(
     Every schedule is verified. A planner that cannot plan a workflow is shown as - with the reason below. For
     WORKFLOW and --on, - is the standard input; for --csv and --html, the standard output.
     """
-    outputs = {"--json": as_json, "--csv -": csv_file == "-", "--html -": html_file == "-"}
-    options.check_streams((*workflows, on), "Only one of WORKFLOW... and --on can", outputs)
+    outputs = {"--csv": csv_file, "--html": html_file}
+    options.check_files((*workflows, on), "Only one of WORKFLOW... and --on can", outputs, as_json=as_json)
     with stage("loading"):
         from weft.api.compare import compare
     chosen = ",".join(planners) if planners else ()
@@ -60,16 +60,16 @@ def command(
 
 
 def _write(compared: PlannerComparison, csv_file: str | None, html_file: str | None) -> None:
-    from weft.formats.files import save_text
+    from weft.formats.files import save_report
 
     if csv_file is not None:
         from weft.reports.comparison import comparison_csv
 
-        save_text(comparison_csv(compared), csv_file)
+        save_report(comparison_csv(compared), csv_file)
     if html_file is not None:
         from weft.reports.comparison import comparison_html
 
-        save_text(comparison_html(compared), html_file)
+        save_report(comparison_html(compared), html_file)
 
 
 def _show(compared: PlannerComparison) -> None:

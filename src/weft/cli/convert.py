@@ -28,6 +28,7 @@ def command(
 
     The format of IN is detected by its content, that of OUT by its suffix; `weft formats` lists the formats.
     """
+    options.check_outputs({"OUT": target})
     from weft.formats.files import find_writer, load_workflow, save_text
     from weft.workflow.workflow import set_params
 

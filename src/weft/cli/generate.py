@@ -42,6 +42,7 @@ def command(
         return
     outputs = {"the workflow": out == "-", "--platform-out -": platform_out == "-", "--json": as_json}
     options.check_streams((), "", outputs, advice="; write the workflow with -o FILE")
+    options.check_outputs({"--out": out, "--platform-out": platform_out})
     given = _given(settings)
     with stage(f"generating {kind}"):
         from weft.api.generate import generate

@@ -10,7 +10,7 @@ import click
 
 from weft.cli import options
 from weft.cli.output import write_exactly
-from weft.redaction import redact
+from weft.redaction import redact, redact_start, tail_bytes
 
 if TYPE_CHECKING:
     from weft.api.project import JournalFollower, OpenProject
@@ -106,14 +106,15 @@ class _LogPrinter:
             lines, end, rest = (self._rest + data).rpartition(b"\n")
             self._rest = rest
             self._print(lines + end)
-            if len(rest) > _LONGEST_LINE_BYTES:
-                self._print_rest()
+            if len(rest) > tail_bytes(_LONGEST_LINE_BYTES):
+                # The end of this part may contain the beginning of a secret.
+                shown = redact(rest.decode(errors="surrogateescape"))
+                cut = max(0, len(shown) - tail_bytes(0))
+                self._rest = shown[cut:].encode(errors="surrogateescape")
+                self._print(shown[:cut].encode(errors="surrogateescape"))
         if last:
-            self._print_rest()
-
-    def _print_rest(self) -> None:
-        self._print(self._rest)
-        self._rest = b""
+            self._print(self._rest)
+            self._rest = b""
 
     def _print(self, data: bytes) -> None:
         text = redact(data.decode(errors="surrogateescape"))
@@ -148,12 +149,13 @@ def _record(
     names = tuple(machine.name for machine in followed.state.machines)
 
     def text(log: TaskLog) -> str:
-        found = b""
+        found, read_bytes = b"", tail_bytes(_MOST_BYTES)
         for data in log.more():
             found += data
-            if len(found) >= _MOST_BYTES:
+            if len(found) >= read_bytes:
                 break
-        return found[:_MOST_BYTES].decode("utf-8", errors="replace")
+        is_whole = len(found) < read_bytes
+        return redact_start(found.decode("utf-8", errors="replace"), _MOST_BYTES, is_whole=is_whole)
 
     followed.history.measure_useful_work()
     attempt = tried.as_record(names) | {"run": run.number}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -237,6 +238,18 @@ def planning_budget(
     )
 
 
+def check_files(
+    inputs: tuple[str | None, ...], names: str, outputs: Mapping[str, str | None], *, as_json: bool
+) -> None:
+    """Check the files of a command before its work: ``check_streams`` and ``check_outputs``.
+
+    ``outputs``: the files that the command writes, by option.
+    """
+    printed = {f"{option} -": file == "-" for option, file in outputs.items()}
+    check_streams(inputs, names, {"--json": as_json, **printed})
+    check_outputs(outputs)
+
+
 def check_streams(
     inputs: tuple[str | None, ...], names: str, outputs: Mapping[str, bool], *, advice: str = ""
 ) -> None:
@@ -252,12 +265,48 @@ def check_streams(
         raise click.UsageError(f"{' and '.join(printing)} cannot share the standard output{advice}.")
 
 
-def check_plan_streams(workflow: str, on: str, out: str | None, html: str | None, *, as_json: bool) -> None:
-    """Raise UsageError if streams of a planning command clash or the suffix of ``--out`` is unknown."""
-    outputs = {"--json": as_json, "--out -": out == "-", "--html -": html == "-"}
-    check_streams((workflow, on), "WORKFLOW and --on cannot both", outputs)
+def check_outputs(outputs: Mapping[str, str | None]) -> None:
+    """Raise InvalidInput if a file cannot be written, and UsageError if two options name one file.
+
+    It is called before the work of a command, which may take hours. ``outputs``: the files by option.
+    """
+    places: dict[str, str] = {}
+    for option, file in outputs.items():
+        if file is None or file == "-":
+            continue
+        _check_output(option, file)
+        other = places.setdefault(os.path.realpath(file), option)
+        if other != option and (Path(file).is_file() or not Path(file).exists()):
+            raise click.UsageError(f"{other} and {option} cannot both write {file!r}.")
+
+
+def _check_output(option: str, file: str) -> None:
+    """Raise InvalidInput if a file cannot be written, or lies in the state of weft."""
+    from weft.private_files import STATE_FOLDER, check_target
+
+    why = advice = ""
+    try:
+        place = Path(os.path.relpath(os.path.realpath(Path(file).parent)))
+        if STATE_FOLDER in (*place.parts, Path(file).name):
+            why, advice = f"weft keeps its own state in {STATE_FOLDER}", "name a file outside of it"
+        else:
+            check_target(Path(file))
+    except FileNotFoundError as error:
+        why, advice = error.strerror or str(error), "create it, or name a file in another folder"
+    except OSError as error:
+        why = error.strerror or str(error)
+    except ValueError as error:  # a NUL character
+        why = str(error)
+    if why:
+        raise InvalidInput(f"{option}: cannot write {file!r}: {why}", advice=advice)
+
+
+def check_plan_files(workflow: str, on: str, out: str | None, html: str | None, *, as_json: bool) -> None:
+    """Check the files of a planning command; raise UsageError if the suffix of ``--out`` is unknown."""
     if out not in (None, "-") and Path(str(out)).suffix not in (".json", ".csv"):
         raise click.UsageError(f"--out {out!r} must end in .json or .csv.")
+    outputs = {"--out": out, "--html": html}
+    check_files((workflow, on), "WORKFLOW and --on cannot both", outputs, as_json=as_json)
 
 
 def _read_params(params: tuple[str, ...], params_file: str | None) -> dict[str, Any]:
@@ -320,9 +369,9 @@ def print_pairs(pairs: Iterable[tuple[str, str]], indent: str = "") -> None:
 
 def save_result(out: str, *, csv: Callable[[], str], record: Callable[[], object]) -> None:
     """Write a result to a file: ``csv()`` if its suffix is ``.csv``, else ``record()`` as JSON."""
-    from weft.formats.files import save_text
+    from weft.formats.files import save_report
 
-    save_text(csv() if Path(out).suffix == ".csv" else json_text(record()) + "\n", out)
+    save_report(csv() if Path(out).suffix == ".csv" else json_text(record()) + "\n", out)
 
 
 def json_text(record: object) -> str:

@@ -1,8 +1,9 @@
-r"""Standard output and error of the command: names, paths and messages cannot control the terminal.
+r"""Standard output and error of the command, without secrets; names and messages cannot control the terminal.
 
 Names, values and file names may contain escape sequences that move the cursor, set the title or hide text.
-The streams of the command replace every control character by its escape (``\x1b``), whichever code prints
-it. Sequences of weft itself are written by ``write_styled``, data for other programs by ``write_exactly``.
+The streams of the command replace every control character by its escape (``\x1b``) and redact secrets,
+whichever code prints them. Sequences of weft itself are written by ``write_styled``, data for other programs
+by ``write_exactly``.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import os
 import re
 import sys
 from typing import Any, TextIO, cast
+
+from weft.redaction import redact
 
 _CONTROLS = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]"
@@ -34,7 +37,7 @@ def escape_json(text: str) -> str:
 
 
 class PrintableStream:
-    """A text stream that escapes control characters.
+    """A text stream that redacts secrets and escapes control characters.
 
     It has no attribute ``buffer``: click would write to it without the filter where the encoding is ASCII.
     """
@@ -43,8 +46,8 @@ class PrintableStream:
         self.unfiltered = stream
 
     def write(self, text: str) -> int:
-        """Write a text without its control characters; return the number of characters of ``text``."""
-        self.unfiltered.write(escape_controls(text))
+        """Write a text without secrets and control characters; return the number of its characters."""
+        self.unfiltered.write(escape_controls(redact(text)))
         return len(text)
 
     def writelines(self, lines: list[str]) -> None:
@@ -60,7 +63,7 @@ class PrintableStream:
 
 def write_styled(stream: TextIO, text: str) -> None:
     """Write a text with weft's own colours and cursor movements; names in it must be printable already."""
-    _unfiltered(stream).write(text)
+    _unfiltered(stream).write(redact(text))
 
 
 def write_exactly(data: bytes) -> None:
@@ -76,7 +79,7 @@ def _unfiltered(stream: TextIO) -> TextIO:
 
 
 def prepare_streams() -> None:
-    """Open streams that the caller has closed, and escape control characters in the output."""
+    """Open streams that the caller has closed; redact secrets and escape control characters in the output."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # closed by the caller: `weft ... >&-`
             setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115

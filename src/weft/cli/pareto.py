@@ -73,7 +73,7 @@ def command(
     WORKFLOW --on PLATFORM --choose POINT`. Ctrl-C stops the search and shows the front found so far. Exit
     code 3: no plan meets the deadline or the maximal cost.
     """
-    options.check_plan_streams(workflow, on, out, html, as_json=as_json)
+    options.check_plan_files(workflow, on, out, html, as_json=as_json)
     with stage("loading"):
         from weft.api.pareto import pareto, save_front
         from weft.formats.files import load_platform, read_workflow_file
@@ -92,10 +92,10 @@ def command(
 
         options.save_result(out, csv=lambda: front_csv(front.view), record=front.as_record)
     if html is not None:
-        from weft.formats.files import save_text
+        from weft.formats.files import save_report
         from weft.reports.pareto import front_html
 
-        save_text(front_html(front.view), html)
+        save_report(front_html(front.view), html)
     if as_json:
         options.print_json(front.as_record())
     elif "-" not in (out, html):

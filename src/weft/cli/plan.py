@@ -65,7 +65,7 @@ def command(
     best plan found is shown), or when the plan is optimal. Exit code 3: no plan exists, or the plan exceeds
     the deadline or the maximal cost; the message says by how much.
     """
-    options.check_plan_streams(workflow, on, out, html, as_json=as_json)
+    options.check_plan_files(workflow, on, out, html, as_json=as_json)
     if choose is not None and (planner, objective, alpha) != ("auto", None, None):
         raise click.UsageError("--choose uses a stored plan: omit --planner, --objective and --alpha.")
     with stage("loading"):
@@ -93,9 +93,9 @@ def command(
         options.save_result(out, csv=lambda: schedule_csv(planned.schedule), record=planned.as_record)
     if html is not None:
         from weft.api.plan import render_plan
-        from weft.formats.files import save_text
+        from weft.formats.files import save_report
 
-        save_text(render_plan(planned), html)
+        save_report(render_plan(planned), html)
     if as_json:
         options.print_json(planned.as_record())
     elif "-" not in (out, html):

@@ -30,8 +30,7 @@ def command(
     For --html, --trace, --events and --wfformat, - is the standard output. The run need not have ended.
     """
     files = {"--html": html, "--trace": trace, "--events": events, "--wfformat": wfformat}
-    outputs = {f"{name} -": file == "-" for name, file in files.items()}
-    options.check_streams((), "", outputs | {"--json": as_json})
+    options.check_files((), "", files, as_json=as_json)
     with stage("reading the journal"):
         from weft.api.project import OpenProject
         from weft.api.report import read_report

@@ -22,6 +22,7 @@ def command(
     Failed tasks that wait for the user (on_failure: hold) are retried. The options of the original `weft run`
     still hold; to change them, call `weft run` again. Exit codes are those of `weft run`.
     """
+    options.check_files((), "", {"--report": report, "--trace": trace}, as_json=as_json)
     with stage("loading"):
         from weft.api.project import OpenProject
         from weft.api.run import resume

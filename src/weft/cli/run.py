@@ -82,8 +82,7 @@ def command(
     """
     if not workflows and arrivals is None:
         raise click.UsageError("Give a WORKFLOW, or --arrivals FILE.")
-    outputs = {"--json": as_json, "--report -": report == "-", "--trace -": trace == "-"}
-    options.check_streams((), "", outputs)
+    options.check_files((), "", {"--report": report, "--trace": trace}, as_json=as_json)
     if dry_run:
         chosen = {"policy": policy, "preset": preset, "profile": profile, "settings": settings}
         _dry(workflows, as_json=as_json, **chosen, **planning)

@@ -70,11 +70,11 @@ def command(
     and --csv, the standard output. With --repeat, --html and --csv show the first seed. Exit code 1: some run
     failed or cannot continue, and the notes say why; 3: some task can run on no machine.
     """
-    outputs = {"--json": as_json, "--html -": html == "-", "--csv -": csv_file == "-"}
-    inputs = (*workflows, on, scenario)
-    options.check_streams(inputs, "Only one of WORKFLOW..., --on and --scenario can", outputs)
     if journal is not None and (repeat > 1 or journal == "-"):
         raise click.UsageError("--journal needs a file and holds one simulation: omit --repeat.")
+    outputs = {"--journal": journal, "--html": html, "--csv": csv_file}
+    inputs = (*workflows, on, scenario)
+    options.check_files(inputs, "Only one of WORKFLOW..., --on and --scenario can", outputs, as_json=as_json)
     with stage("loading"):
         from weft.api.simulation import simulate
     with stage("simulating") as line:
@@ -102,17 +102,17 @@ def _progress_callback(line: ProgressLine) -> SimulationProgress | None:
 
 
 def _write(simulated: SimulatedRuns, html: str | None, csv_file: str | None) -> None:
-    from weft.formats.files import save_text
+    from weft.formats.files import save_report
 
     if html is not None:
         from weft.api.simulation import render_simulation
 
-        save_text(render_simulation(simulated), html)
+        save_report(render_simulation(simulated), html)
     if csv_file is not None:
         from weft.reports.simulation import attempts_csv
 
         run = simulated.first
-        save_text(attempts_csv(run.history, run.machine_names), csv_file)
+        save_report(attempts_csv(run.history, run.machine_names), csv_file)
 
 
 def _show(simulated: SimulatedRuns, *, chart: bool, verbose: bool) -> None:

@@ -148,9 +148,9 @@ class LiveDisplay:
     def _write(self, text: str, *, styled: bool = False) -> None:
         try:
             if styled:
-                write_styled(self._stream, redact(text))
+                write_styled(self._stream, text)
             else:
-                self._stream.write(redact(text))
+                self._stream.write(text)
             self._stream.flush()
         except OSError:
             self._quiet, self.drawn, self._lines = True, False, 0  # the terminal was closed
@@ -173,7 +173,7 @@ class ProgressLine:
     def say(self, more: str = "") -> None:
         """Show the current step and the detail ``more``."""
         detail = f": {more}" if more else ""
-        step = escape_controls(f"{self.text[: max(0, _WIDTH - len(detail))]}{detail}")
+        step = escape_controls(f"{redact(self.text)[: max(0, _WIDTH - len(detail))]}{redact(detail)}")
         _write_error(f"{_CLEAR}{step} …")
 
     def compiling(self, kernel: str) -> Callable[[], None]:

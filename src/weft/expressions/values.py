@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
 from weft.errors import InvalidInput, Problem, shorten, suggest
+from weft.redaction import redact, redact_start
 from weft.units import BYTES, SECONDS
 
 _BEFORE, _AFTER = 30, 40
@@ -61,6 +62,8 @@ class Refusal(Exception):
 
 
 def _excerpt(text: str, column: int) -> str:
+    if (redacted := redact(text)) != text:
+        return shorten(redacted, _BEFORE + _AFTER)  # a part of a secret would not be recognised later
     start, stop = max(0, column - 1 - _BEFORE), column - 1 + _AFTER
     part = "".join(_visible(character) for character in text[start:stop])
     return f"{'…' if start > 0 else ''}{part}{'…' if stop < len(text) else ''}"
@@ -144,7 +147,7 @@ def describe(value: Value) -> str:
     if isinstance(value, int) and value.bit_length() > 200:
         return "a very large number"
     if isinstance(value, str):
-        return f"the string {shorten(repr(value[:80]), 40)}"
+        return f"the string {shorten(repr(redact_start(value, 80)), 40)}"
     if isinstance(value, list | Mapping):
         return f"a {kind.value} of {len(value)}"
     return f"the {kind.value} {value}"

@@ -10,6 +10,7 @@ from weft.formats import FORMATS
 from weft.formats.format import Format, PlatformReader, SourceFile
 from weft.platform.platform import Platform
 from weft.private_files import write_file
+from weft.redaction import redact
 from weft.workflow.checks import check
 from weft.workflow.workflow import Workflow
 
@@ -153,6 +154,11 @@ def save_workflow(workflow: Workflow, name: str | Path, *, format_name: str | No
     """Write a workflow to a file in the named format, by default in the format of its extension."""
     text = find_writer(name, format_name).write(workflow)
     save_text(text, name)
+
+
+def save_report(text: str, name: str | Path) -> None:
+    """Write a page or table as ``save_text`` does, without the secrets in names and values."""
+    save_text(redact(text), name)
 
 
 def save_text(text: str, name: str | Path) -> None:

@@ -365,7 +365,9 @@ class JobTemplate:
             value = match[2] if match[2] is not None else match[3]
             translated = variables.translate(entry, value, in_line=True)
             variables.environment[match[1]] = translated
-            (filled if "$" in value else fixed)[match[1]] = translated if "$" in value else value
+            (filled if "$" in value else fixed)[match[1]] = (
+                translated if "$" in value else escape_braces(value)
+            )
         return fixed, filled
 
     def _module(self, key: str, variables: _TemplateVariables, files: _JobFiles) -> str | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from weft.engine.history import AttemptRecord, StepFunction
+from weft.errors import shorten
 from weft.papers.statistics import Summary
 from weft.reports.execution import PromiseOutcome
 from weft.units import format_seconds
@@ -125,7 +126,7 @@ def _box(name: str, found: Summary, y: float, across: float) -> list[str]:
         f"{name}: {found.number} runs, {found.least:.3g} to {found.most:.3g}, "
         f"quartiles {found.lower_quartile:.3g} and {found.upper_quartile:.3g}, median {found.median:.3g}"
     )
-    shown = name if len(name) <= 22 else name[:21] + "…"
+    shown = shorten(name, 22)
     return [
         f'<g class="box"><title>{escape(tip)}</title>',
         f'<text x="{_NAME - 10}" y="{y + 4}" text-anchor="end">{escape(shown)}</text>',
@@ -167,7 +168,7 @@ def promise_chart(verdicts: Sequence[PromiseOutcome]) -> str:
 
 
 def _bars(each: PromiseOutcome, sure_s: float, top: int, across: float) -> list[str]:
-    shown = each.workflow if len(each.workflow) <= 14 else each.workflow[:13] + "…"
+    shown = shorten(each.workflow, 14)
     sure = sure_s * across
     late = "late" if each.word.startswith(("late", "broken")) else "kept"
     return [

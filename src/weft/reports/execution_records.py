@@ -21,7 +21,7 @@ from weft.backends.layout import ProjectLayout
 from weft.engine.replan.promise import Promise
 from weft.engine.stored_fields import LAST_MOMENT_S
 from weft.records import dataclass
-from weft.redaction import redact
+from weft.redaction import redact_tail, tail_bytes
 from weft.reports.text import printable
 
 _LINES = 10
@@ -60,11 +60,11 @@ class AttemptLogs:
 
 
 def _last_lines(data: bytes, most: int) -> tuple[str, ...]:
-    if not (text := data.decode("utf-8", "replace").rstrip()):
+    if not (text := redact_tail(data, _MOST_BYTES).rstrip()):
         return ()
     # A carriage return starts a new line, because programs use it to redraw progress displays.
     found = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")[-most:]
-    return tuple(printable(redact(line).expandtabs(4))[:_LONGEST] for line in found)
+    return tuple(printable(line.expandtabs(4))[:_LONGEST] for line in found)
 
 
 def _end_of(project: Path, path: str) -> bytes:
@@ -76,7 +76,8 @@ def _end_of(project: Path, path: str) -> bytes:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             return b""
-        return os.pread(descriptor, _MOST_BYTES, max(0, found.st_size - _MOST_BYTES))
+        read_bytes = tail_bytes(_MOST_BYTES)
+        return os.pread(descriptor, read_bytes, max(0, found.st_size - read_bytes))
     except OSError:
         return b""
     finally:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from weft.engine.history import AttemptRecord, describe_strays
 from weft.engine.replan.promise import Promise
 from weft.records import dataclass
+from weft.redaction import redact
 from weft.units import format_count, format_seconds
 
 _NAMED_TASKS = 4
@@ -32,6 +33,8 @@ def shown_width(text: str) -> int:
 
 def fitted(text: str, width: int, *, ascii_only: bool = False) -> str:
     """Return a text cut or padded to exactly ``width`` columns; a cut text ends in an ellipsis."""
+    if shown_width(text) > width:
+        text = redact(text)  # a part of a secret would not be recognised later
     if shown_width(text) <= width:
         return text + " " * (width - shown_width(text))
     mark = "~" if ascii_only else "…"

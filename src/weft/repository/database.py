@@ -9,6 +9,10 @@ missing, but the file is consistent and holds no transaction without all earlier
 An engine claims the database. Each of its transactions first checks that no other engine has claimed it
 since, because locks do not work on every file system. While another process has locked the database, an
 engine waits and says so.
+
+A copied project has the identity of the original, and with it the original's directories in sandboxes outside
+of the projects. An engine therefore records where the project is. In a copy it draws another identity; the
+executions before keep theirs, whose directories the copy does not remove.
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self, TypeVar
 from urllib.parse import quote
@@ -31,6 +36,7 @@ from weft.backends.attempt.file_sync import is_sync_enabled
 from weft.engine.stored_fields import DAMAGE, decode_record, describe_error
 from weft.errors import InvalidInput, Locked, SourceLocation, WeftError
 from weft.private_files import UnsafeFile, check_file, close_to_others, make_folder, prepare_file
+from weft.records import dataclass
 from weft.repository.group_commit import GroupCommit
 
 _Record = TypeVar("_Record")
@@ -239,6 +245,8 @@ _COUNT_TABLES = "SELECT count(*) FROM sqlite_master"
 _VERSION = "PRAGMA user_version"
 IDENTITY = "identity"
 """Key of the project's identity in table ``project``: 128 random bits, in hexadecimal."""
+_PLACE, _INHERITED = "place", "inherited"
+"""Keys of the project's place, and of the executions that a copy has from its original."""
 _WAL_PAGES = 4_000
 """Number of WAL pages (4 KiB) after which SQLite moves them into the database file."""
 
@@ -281,6 +289,63 @@ def wait_until_unlocked(path: Path, action: Callable[[], _Result]) -> _Result:
 def _log_path(path: Path) -> Path:
     """Return the path of the write-ahead log of a database."""
     return path.with_name(f"{path.name}-wal")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectPlace:
+    """Where a project is."""
+
+    folder: str
+    inode: int
+    device: int
+    host: str
+
+    @classmethod
+    def of(cls, database: Path) -> Self:
+        """Return the place of the project with this database, ``.weft/weft.db``."""
+        home = Path(os.path.realpath(database)).parent
+        found = home.stat()
+        return cls(folder=str(home.parent), inode=found.st_ino, device=found.st_dev, host=os.uname().nodename)
+
+    def is_same(self, other: ProjectPlace) -> bool:
+        """Return whether the project is at its place, also restored or on another host, or was renamed.
+
+        The device of a network file system may differ between hosts, and after a reboot.
+        """
+        if self.folder == other.folder:
+            return self.host == other.host or self.inode == other.inode
+        return (self.inode, self.device) == (other.inode, other.device)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InheritedExecutions:
+    """Executions that a copy of a project has from its original."""
+
+    identity: str
+    """Identity of the original, which is in the paths of their directories."""
+    folder: str
+    """Folder of the original."""
+    last_execution: int
+
+
+def _holds_project(folder: Path, database: Path, identity: str) -> bool:
+    """Return whether a folder contains the project with an identity; True if that cannot be determined."""
+    path = folder / database.parent.name / database.name
+    try:
+        path.stat()
+        if _log_path(path).exists():
+            return True  # an engine may be running; reading the log would create files
+        connection = _connect(path, "immutable=1", create=False)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except (OSError, sqlite3.Error, WeftError):
+        return True
+    try:
+        return bool(connection.execute("SELECT 1 FROM project WHERE instr(value, ?)", (identity,)).fetchall())
+    except sqlite3.Error:
+        return True
+    finally:
+        connection.close()
 
 
 class Database:
@@ -476,7 +541,73 @@ class Database:
     @property
     def identity(self) -> str:
         """Return the identity of the project; "" for a database of an older version."""
-        found = self.row("SELECT value FROM project WHERE key = ?", (IDENTITY,))
+        return self._read_text(IDENTITY)
+
+    def identity_of(self, execution: int) -> str:
+        """Return the identity of the project in which an execution was started."""
+        for inherited in self._inherited():
+            if execution <= inherited.last_execution:
+                return inherited.identity
+        return self.identity
+
+    def find_original(self) -> str:
+        """Return the folder of the project of which this one is a copy without runs of its own; "": none.
+
+        A project that was renamed, or restored from a backup at its place, is no copy. One that was moved to
+        another file system cannot be distinguished from a copy.
+        """
+        places = self._read_records(_PLACE, ProjectPlace)
+        here = ProjectPlace.of(self.path)
+        return "" if not places or places[0].is_same(here) else places[0].folder
+
+    def find_living_original(self, execution: int) -> str:
+        """Return the folder of the project that has the same execution, as this one is a copy; "": none."""
+        identity = self.identity_of(execution)
+        folder = self.list_originals().get(identity, "")
+        return folder if folder and _holds_project(Path(folder), self.path, identity) else ""
+
+    def list_originals(self) -> dict[str, str]:
+        """Return, by identity, the folders of the projects from which this one has copied executions."""
+        found = {inherited.identity: inherited.folder for inherited in self._inherited()}
+        original = self.find_original()
+        return {**found, self.identity: original} if original else found
+
+    def settle(self) -> None:
+        """Record the place of the project; draw another identity if it is a copy. Called by engines."""
+        here = ProjectPlace.of(self.path)
+        place = json.dumps([asdict(here)])
+        original = self.find_original()
+        if not original and self._read_text(_PLACE) == place:
+            return
+        with self.transaction():
+            if original:
+                ((last,),) = self.rows("SELECT coalesce(max(number), 0) FROM execution")
+                copied = InheritedExecutions(
+                    identity=self.identity, folder=original, last_execution=int(last)
+                )
+                inherited = [asdict(each) for each in (*self._inherited(), copied)]
+                self._store(_INHERITED, json.dumps(inherited))
+                self._store(IDENTITY, os.urandom(16).hex())
+            self._store(_PLACE, place)
+
+    def _store(self, key: str, value: str) -> None:
+        self.execute_now("INSERT OR REPLACE INTO project VALUES (?, ?)", (key, value))
+
+    def _inherited(self) -> list[InheritedExecutions]:
+        """Return the executions that a copy has from its originals, the oldest first."""
+        return self._read_records(_INHERITED, InheritedExecutions)
+
+    def _read_records(self, key: str, kind: type[_Record]) -> list[_Record]:
+        """Return the records stored under a key of the table ``project``."""
+        try:
+            found = json.loads(self._read_text(key) or "[]")
+            return [decode_record(kind, each) for each in found]
+        except DAMAGE as error:
+            what = f"database damaged at {key!r} of table project: {describe_error(error)}"
+            raise InvalidInput(what, advice=_RESTORE, location=SourceLocation(file=str(self.path))) from None
+
+    def _read_text(self, key: str) -> str:
+        found = self.row("SELECT value FROM project WHERE key = ?", (key,))
         return "" if found is None else str(found[0])
 
     @property

@@ -34,7 +34,7 @@ from weft.engine.state.run import RunState
 from weft.engine.state.state import EngineState
 from weft.engine.states import RequestKind, Stage
 from weft.errors import InvalidInput, nearest
-from weft.platform.platform import Platform
+from weft.platform.platform import Platform, planned_machines
 from weft.records import dataclass
 from weft.repository.database import Database, open_database
 from weft.repository.journal import Journal, JournalHeader
@@ -362,6 +362,7 @@ class Execution:
         """Rebuild the execution with this number from its journal; ``run`` then continues it."""
         store = JournalStore(database)
         rebuilt = store.resume(number, compiled)
+        _refuse_shared_sandboxes(layout, database, number, rebuilt.header.platform)
         runs = RunTable(database)
         secrets = read_secrets(layout, rebuilt.header.workflows, rebuilt.header.folders)
         token = runs.stored_value(number, _TOKEN) or os.urandom(32).hex()
@@ -520,7 +521,7 @@ class Execution:
         return made(
             ProjectContext(
                 layout=self.layout,
-                project=self._database.identity,
+                project=self._database.identity_of(self.number),
                 execution=self.number,
                 attempt_nonce=self.attempt_nonce,
                 is_known=self._store.is_known,
@@ -564,6 +565,21 @@ def _arrivals_to_json(arrivals: Sequence[ScheduledArrival]) -> str:
     return json.dumps([[at_s, event.run, event.workflow, event.owner] for at_s, event in arrivals])
 
 
+def _refuse_shared_sandboxes(
+    layout: ProjectLayout, database: Database, execution: int, platform: Platform
+) -> None:
+    """Raise InvalidInput if an execution of a copied project uses directories of the original."""
+    original = database.find_living_original(execution)
+    for machine in planned_machines(platform) if original else ():
+        if not (sandbox := layout.sandbox(machine)).is_relative_to(layout.project):
+            number = RunTable(database).of(execution)[0].number
+            raise InvalidInput(
+                f"run {number} was started in '{original}', of which this project is a copy",
+                rule=f"its programs work in the sandbox '{sandbox}', which both projects use",
+                advice="resume or cancel it there; `weft run --fresh` starts a new run here",
+            )
+
+
 def open_project(layout: ProjectLayout, command: Sequence[str] = ()) -> tuple[Lock, Database]:
     """Lock a project and open or create its database; return both."""
     lock = Lock(layout.lock, command)
@@ -571,6 +587,7 @@ def open_project(layout: ProjectLayout, command: Sequence[str] = ()) -> tuple[Lo
         database = open_database(layout.database, create=True)
         try:
             database.claim()
+            database.settle()
         except BaseException:
             database.close()
             raise

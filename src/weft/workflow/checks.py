@@ -28,6 +28,14 @@ from weft.workflow.workflow import Loop, Workflow
 _TEMPLATE_KEYS = ("stdin", "stdout", "stderr", "prolog", "wrapper", "epilog")
 _TEMPLATE_PATHS: tuple[DocumentPath, ...] = tuple((key,) for key in _TEMPLATE_KEYS)
 _template_texts = attrgetter(*_TEMPLATE_KEYS)
+_FILE_NAMES = ("iteration", "task", "machine.name", "machine.arch", "machine.os")
+_LATE_NAMES: Mapping[str | int, tuple[str, ...]] = {
+    **dict.fromkeys(("inputs", "outputs"), _FILE_NAMES),
+    **dict.fromkeys(("progress", "checkpoint"), ("task",)),
+    **dict.fromkeys(("machine", "from", "to", "file"), ()),
+}
+"""By key of a task: the names defined at its start that its texts may contain; other keys: all of them."""
+_VALUE_OF_TASK = re.compile(r"exit_code|result\.\w+(\.\w+)*")
 _NO_VARIABLES: Mapping[str, object] = {}
 
 
@@ -74,11 +82,12 @@ class _TaskChecks:
             for path, text in templates:
                 with_secrets = {**known, **self._secrets} if text in addresses else known
                 found += self._template_problems(text, with_secrets, ("tasks", task.name, *path))
-            if templates and task.job is not None:
-                found += self._command_problems(task)
             found += self._sweep_problems(task)
-        if task.job is not None and task.job.secrets:
-            found += self._secret_problems(task, task.job.secrets)
+        if task.job is not None:
+            if templates or task.job.env:
+                found += self._command_problems(task)
+            found += _fixed_text_problems(task.name, task.job)
+            found += self._secret_problems(task, task.job.secrets or ())
         return found + _size_problems(task)
 
     def _secret_problems(self, task: Task, names: Iterable[str]) -> Iterator[Problem]:
@@ -137,18 +146,63 @@ class _TaskChecks:
         self, text: str, known: Mapping[str, object], path: DocumentPath
     ) -> Iterator[Problem]:
         for field in list_fields(text):
-            head, dot, _ = field.name.partition(".")
-            if field.name in known or (is_late(field.name) and (not dot or head in ("machine", *self.names))):
+            head, dot, rest = field.name.partition(".")
+            if field.name in known:
                 continue
             if field.name in self._secrets:
                 yield _secret_in_text(field.name, text, path)
-                continue
-            close = nearest(field.name, known)
+            elif is_late(field.name) and (not dot or head in ("machine", *self.names)):
+                yield from _late_name_problems(field.name, text, path)
+                if dot and head != "machine" and not _VALUE_OF_TASK.fullmatch(rest):
+                    rule = "other tasks provide {TASK.exit_code} and {TASK.result.NAME}"
+                    what = f"{{{field.name}}} in {shorten(text)!r} is unknown"
+                    yield Problem(what=what, rule=rule, path=path)
+            else:
+                close = nearest(field.name, known)
+                yield Problem(
+                    what=f"{{{field.name}}} in {shorten(text)!r} is unknown",
+                    rule="names in braces are parameters, sweep variables or names that weft defines",
+                    advice=f"did you mean {{{close}}}?" if close else "write {{ and }} for literal braces",
+                    path=path,
+                )
+
+
+def _late_name_problems(name: str, text: str, path: DocumentPath) -> Iterator[Problem]:
+    """Yield a problem for a name that is defined at the start of a task, but not in texts of this key."""
+    if (allowed := _LATE_NAMES.get(path[2])) is None or name in allowed:
+        return
+    listed = ", ".join(f"{{{each}}}" for each in allowed)
+    also = f", and {listed}" if listed else ""
+    advice = "pass it to the program in `command` or `env`" if allowed else "write a parameter"
+    if path[2] == "inputs":
+        advice += ", or write the names to a file and sweep over its lines"
+    yield Problem(
+        what=f"{{{name}}} in {shorten(text)!r} has no value there",
+        rule=f"a text of `{path[2]}` may contain parameters, sweep variables{also}",
+        advice=advice,
+        path=path,
+    )
+
+
+def _fixed_text_problems(task: str, job: JobSpec) -> Iterator[Problem]:
+    """Yield a problem for each field in a text of a job in which none is replaced."""
+    environment = job.environment
+    if not (job.call or job.version or environment or job.isolate):
+        return
+    texts: list[tuple[DocumentPath, str | None]] = [(("call",), job.call), (("version",), job.version)]
+    if environment is not None:
+        texts += [(("environment", "container"), environment.container)]
+        texts += [(("environment", "conda"), environment.conda)]
+        texts += [(("environment", "modules"), name) for name in environment.modules]
+    if job.isolate is not None:
+        texts += [(("isolate", "read"), name) for name in job.isolate.read]
+    for path, text in texts:
+        for field in list_fields(text or ""):
             yield Problem(
-                what=f"{{{field.name}}} in {shorten(text)!r} is unknown",
-                rule="names in braces are parameters, sweep variables or names that weft defines",
-                advice=f"did you mean {{{close}}}?" if close else "write {{ and }} for literal braces",
-                path=path,
+                what=f"{{{field.name}}} in {shorten(text)!r} would not be replaced",
+                rule=f"a text of `{path[-1]}` has no fields",
+                advice="write the value itself",
+                path=("tasks", task, *path),
             )
 
 
@@ -240,6 +294,8 @@ def _job_templates(job: JobSpec) -> list[tuple[DocumentPath, str | None]]:
     found: list[tuple[DocumentPath, str | None]] = [(("command",), word) for word in words if "{" in word]
     if job.arguments:
         found += [(("arguments",), word) for word in job.arguments]
+    if job.env:
+        found += [(("env", name), value) for name, value in job.env.items()]
     texts = _template_texts(job)
     return found + list(zip(_TEMPLATE_PATHS, texts, strict=True)) if any(texts) else found
 

@@ -12,11 +12,14 @@ import posixpath
 import re
 from collections.abc import Iterator, Sequence
 from itertools import dropwhile, pairwise
+from typing import NamedTuple
 
 from weft.records import dataclass
 
 FIELD_MARK = "\0"
 """Stands for a field in the literal text of a word."""
+EXPANSION_MARK = "\1"
+"""Stands for an expansion of the shell in the literal text of a word."""
 ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=", re.ASCII)
 
 
@@ -53,20 +56,106 @@ _Refused = tuple[Sequence[int], str, str, Scope]
 _SHELLS = ("sh", "bash", "dash", "ash", "ksh", "mksh", "zsh", "fish", "csh", "tcsh")
 _REMOTE_SHELLS = ("ssh", "rsh", "pdsh", "clush", "su", "runuser", "parallel", "watch")
 """Programs that pass their arguments to a shell."""
-_FILTERS = ("awk", "gawk", "mawk", "nawk", "sed")
-"""Programs whose first operand is program text."""
-_LANGUAGES = {
-    "python": ("-c",),
-    "perl": ("-e", "-E", "-ne", "-pe"),
-    "ruby": ("-e",),
-    "node": ("-e", "-p"),
-    "php": ("-r",),
-    "Rscript": ("-e",),
-    "julia": ("-e", "-E"),
-    "lua": ("-e",),
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Interpreter:
+    """The options of a program that reads program text. Short options may be combined in one word."""
+
+    code: str = ""
+    """Short options whose argument, in the same word or the next, is program text."""
+    statements: str = ""
+    """Short options whose argument becomes a statement before the program text."""
+    values: str = ""
+    """Short options with another argument, in the same word or the next."""
+    attached: str = ""
+    """Short options whose argument is the rest of the same word; it may be empty."""
+    last: str = ""
+    """Short options after whose argument no options follow."""
+    long_code: tuple[str, ...] = ()
+    """Words whose argument, after ``=`` or in the next word, is program text."""
+    long_values: tuple[str, ...] = ()
+    """Words with another argument."""
+    files: tuple[str, ...] | None = None
+    """For programs whose first operand is program text: options that name a file with it instead."""
+
+    def reads_code(self, option: str) -> bool:
+        """Return whether the argument of an option is program text."""
+        return option in self.long_code or option[1:] in tuple(self.code)
+
+    def makes_statement(self, option: str) -> bool:
+        """Return whether the argument of an option becomes a statement."""
+        return option[1:] in tuple(self.statements)
+
+
+_AWK = _Interpreter(
+    code="e",
+    values="fFvEilW",
+    attached="dDLop",
+    long_code=("--source",),
+    long_values=("--file", "--exec", "--field-separator", "--assign", "--include", "--load"),
+    files=("-f", "-E", "--file", "--exec"),
+)
+_PYTHON = _Interpreter(code="c", values="mWXQ", last="cm", long_values=("--check-hash-based-pycs",))
+_NODE = _Interpreter(
+    long_code=("-e", "-p", "-pe", "--eval", "--print"),
+    long_values=("-r", "--require", "-C", "--conditions", "--import", "--loader", "--experimental-loader",
+                 "--input-type", "--title", "--icu-data-dir", "--redirect-warnings"),
+)  # fmt: skip
+_LUA = _Interpreter(code="e", values="lj", attached="O")
+_INTERPRETERS = {
+    **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), _AWK),
+    "sed": _Interpreter(
+        code="e",
+        values="fl",
+        attached="i",
+        long_code=("--expression",),
+        long_values=("--file", "--line-length"),
+        files=("-f", "--file"),
+    ),
+    **dict.fromkeys(("python", "pypy"), _PYTHON),
+    # ``:`` begins the argument of ``-d:Module``.
+    "perl": _Interpreter(code="eE", statements="Mm", values="I", attached="iFxDCV:"),
+    "ruby": _Interpreter(
+        code="e",
+        values="IrCXE",
+        attached="iFxKTW",
+        long_values=("--encoding", "--external-encoding", "--internal-encoding", "--enable", "--disable"),
+    ),
+    **dict.fromkeys(("node", "nodejs", "bun"), _NODE),
+    "php": _Interpreter(
+        code="rBRE",
+        values="cdfFStz",
+        long_code=("--run", "--process-begin", "--process-code", "--process-end"),
+        long_values=("--php-ini", "--define", "--file", "--process-file", "--server", "--docroot"),
+    ),
+    "Rscript": _Interpreter(code="e"),
+    "R": _Interpreter(code="e", values="fgd", long_values=("--file", "--gui", "--debugger")),
+    "julia": _Interpreter(
+        code="eE",
+        values="LptJHC",
+        attached="Og",
+        long_code=("--eval", "--print"),
+        long_values=(
+            "--load",
+            "--procs",
+            "--threads",
+            "--sysimage",
+            "--home",
+            "--machine-file",
+            "--cpu-target",
+        ),
+    ),
+    **dict.fromkeys(("lua", "luajit"), _LUA),
+    "octave": _Interpreter(values="p", long_code=("--eval",), long_values=("--path",)),
 }
-"""Interpreters and their options that take program text."""
-_RUNNERS = ("command", "builtin", "exec", "env", "nohup", "nice", "sudo", "timeout", "time")
+"""Programs that read some of their arguments as program text, by name without a version."""
+_INPUT_NAMES = ("-", "/dev/stdin")
+_SHELL_VALUES = "oO"
+"""Short options of shells whose argument is the next word (``bash -eo pipefail``)."""
+_SHELL_LONG_VALUES = ("--rcfile", "--init-file")
+_RUNNERS = ("command", "builtin", "exec", "env", "nohup", "nice", "sudo", "timeout", "time", "xargs",
+            "stdbuf", "setsid", "ionice", "busybox")  # fmt: skip
 """Programs and builtins that run the command in their arguments."""
 _CODE_BUILTINS = ("eval", "trap", "alias", "let", "declare", "typeset", "fc")
 _NAME_BUILTINS = ("unset", "read", "getopts", "mapfile", "readarray")
@@ -74,15 +163,22 @@ _DECLARATIONS = ("export", "readonly", "local")
 _OPERATOR_BUILTINS = ("[", "test", "printf", "wait")
 """Builtins with options that evaluate the next argument in bash."""
 
+_CODE_VARIABLES = re.compile(
+    r"PATH|IFS|ENV|BASH_\w+|BASHOPTS|SHELLOPTS|PS[0-4]|PROMPT_COMMAND|LD_\w+|PYTHON\w+|PERL5\w+|RUBYOPT|RUBYLIB|"
+    r"NODE_OPTIONS|NODE_PATH|LUA_\w+|R_\w+_USER|JULIA_\w+|AWKPATH"
+)
+"""Environment variables from which shells and interpreters read code, options, or the place of code."""
+
 _VARIABLE_NAME = "write the name of the variable itself"
 _ARGUMENT = "pass it as an argument: sh -c '... \"$1\"' sh {name}"
 STANDARD_INPUT = "pass it as input: printf '%s\\n' {name} | ssh HOST 'read -r value; ...'"
-_DATA_ARGUMENT = "pass it as an argument or in a variable, such as `awk -v value={name}`"
+_DATA_ARGUMENT = "pass it as an argument of the program text, or in a variable of `env`"
+_DATA_VARIABLE = "pass it in a variable: `awk -v value={name}`"
 
 
-def is_shell(word: ShellWord) -> bool:
-    """Return whether a word names a program that reads shell code."""
-    return word.base_name in _SHELLS or word.base_name in _REMOTE_SHELLS
+def is_code_variable(name: str) -> bool:
+    """Return whether shells or interpreters read code from an environment variable."""
+    return _CODE_VARIABLES.fullmatch(name) is not None
 
 
 def replaces_parameters(words: Sequence[ShellWord]) -> bool:
@@ -126,43 +222,167 @@ def find_program_text(words: Sequence[ShellWord]) -> Iterator[_Refused]:
     name = command[0].base_name if command else ""
     if name in _REMOTE_SHELLS:
         yield _fields(command[1:]), f"in text that `{name}` passes to a shell", STANDARD_INPUT, Scope.ALL
-    elif name in _FILTERS and (program := _first_operand(command[1:])) is not None:
-        yield program.fields, f"in the program text of `{name}`", _DATA_ARGUMENT, Scope.DATA
     start = 0
     for at, word in enumerate(words):
-        name = word.base_name
+        name, arguments = word.base_name, words[at + 1 :]
         if at < start:
             continue
         if name in _SHELLS:
-            options, operand = _options(words, at + 1)
+            count, has_code, ended = _read_shell_options(arguments)
             # The word after the text of ``sh -c TEXT NAME`` is only a name.
-            start = at + len(options) + 3
-            yield from _find_shell_text(name, options, operand)
-        elif (code_options := _LANGUAGES.get(name.rstrip("0123456789."))) is not None:
-            options, operand = _options(words, at + 1)
-            if operand is not None and options and options[-1].literal in code_options:
-                yield operand.fields, f"in the program text of `{name}`", _DATA_ARGUMENT, Scope.DATA
+            start = at + count + 3
+            yield from _find_shell_text(name, arguments[: count + 1], count, has_code=has_code, ended=ended)
+        elif (program := _INTERPRETERS.get(_base_name(name))) is not None:
+            # Elsewhere the name may be an argument of another program.
+            is_command = at == len(words) - len(command)
+            yield from _find_interpreted(name, program, arguments, is_command=is_command)
 
 
-def _options(words: Sequence[ShellWord], start: int) -> tuple[Sequence[ShellWord], ShellWord | None]:
-    """Return the options from a position on, and the first word after them, if there is one."""
-    end = start
-    while end < len(words) and words[end].literal[:1] in ("-", "+"):
-        end += 1
-    return words[start:end], words[end] if end < len(words) else None
+def _find_interpreted(
+    name: str, program: _Interpreter, arguments: Sequence[ShellWord], *, is_command: bool
+) -> Iterator[_Refused]:
+    """Yield the fields in program text of an interpreter, and those that may be an option with such text."""
+    found = _parse_arguments(program, arguments)
+    for option, word, argument in found.options:
+        if argument is not None and (program.reads_code(option.name) or program.makes_statement(option.name)):
+            yield _in_program_text(name, argument)
+        elif FIELD_MARK in option.name:
+            what = f"in an option of `{name}`, which may contain program text"
+            yield word.fields, what, "write the option as fixed text", Scope.DATA
+    if not is_command or found.has_text or found.operand is None:
+        return
+    if program.files is not None:
+        yield _in_program_text(name, found.operand)
+    elif not found.has_ended and found.operand.literal.startswith(FIELD_MARK):
+        what = f"as the first argument of `{name}`, which may be an option with program text"
+        yield found.operand.fields, what, f"write `{name} -- {{name}}`", Scope.DATA
+
+
+def find_input_reader(words: Sequence[ShellWord]) -> tuple[str, str, Scope] | None:
+    """Return what reads the input of a command as code, advice, and the refused fields; None if nothing."""
+    if any(word.base_name in _SHELLS or word.base_name in _REMOTE_SHELLS for word in words):
+        return "a shell reads", STANDARD_INPUT, Scope.ALL
+    command = list(dropwhile(_is_runner_word, words))
+    name = command[0].base_name if command else ""
+    program = _INTERPRETERS.get(_base_name(name))
+    if program is None or program.files is not None:
+        return None
+    found = _parse_arguments(program, command[1:])
+    if found.has_text or (found.operand is not None and found.operand.literal not in _INPUT_NAMES):
+        return None
+    return f"`{name}` reads as program text", _DATA_ARGUMENT, Scope.DATA
+
+
+class _Arguments(NamedTuple):
+    """The arguments of an interpreter."""
+
+    options: list[tuple[_Option, ShellWord, ShellWord | None]]
+    """Each option, its word, and the word that contains its argument."""
+    operand: ShellWord | None
+    """The first word that is no option."""
+    has_text: bool
+    """Whether an option states the program text, its file or its module."""
+    has_ended: bool
+    """Whether ``--`` precedes the operand."""
+
+
+def _parse_arguments(program: _Interpreter, arguments: Sequence[ShellWord]) -> _Arguments:
+    options = list[tuple[_Option, ShellWord, ShellWord | None]]()
+    has_text, has_ended = False, False
+    words = iter(arguments)
+    for word in words:
+        if has_ended or not _is_option(word):
+            return _Arguments(options, word, has_text, has_ended)
+        if word.literal == "--":
+            has_ended = True
+            continue
+        option = _parse_option(program, word.literal)
+        argument = word if option.argument else next(words, None) if option.argument == "" else None
+        options.append((option, word, argument))
+        is_last = option.name[1:] in tuple(program.last)
+        has_file = option.name in (program.files or ())
+        has_text = has_text or is_last or has_file or program.reads_code(option.name)
+        if is_last:
+            break
+    return _Arguments(options, None, has_text, has_ended)
+
+
+class _Option(NamedTuple):
+    """The last option of a word."""
+
+    name: str
+    argument: str | None
+    """Its argument; "": the next word; None: it has none that can be in another word."""
+
+
+def _parse_option(program: _Interpreter, literal: str) -> _Option:
+    head, equals, argument = literal.partition("=")
+    for option in (*program.long_code, *program.long_values):
+        # Programs of GNU accept the beginning of a long option.
+        if head == option or (len(head) > 2 and option.startswith(head)):
+            return _Option(option, argument if equals else "")
+    if literal.startswith(("--", EXPANSION_MARK)):
+        return _Option(head, None)
+    for at, letter in enumerate(literal[1:], 1):
+        if letter in program.code + program.statements + program.values:
+            return _Option(f"-{letter}", literal[at + 1 :])
+        if letter in program.attached:
+            return _Option(f"-{letter}", None)
+        if letter == FIELD_MARK:
+            break
+    return _Option(literal, None)
+
+
+def _base_name(name: str) -> str:
+    """Return the name of a program without its version, such as of ``python3.11``."""
+    return name.rstrip("0123456789.")
+
+
+def _in_program_text(name: str, word: ShellWord) -> _Refused:
+    advice = _DATA_ARGUMENT if _INTERPRETERS[_base_name(name)].files is None else _DATA_VARIABLE
+    return word.fields, f"in the program text of `{name}`", advice, Scope.DATA
+
+
+def _is_option(word: ShellWord) -> bool:
+    """Return whether a word is an option, or an expansion without quotes, which may give several options."""
+    if word.literal.startswith(EXPANSION_MARK):
+        return word.is_plain
+    return word.literal.startswith("-") and word.literal != "-"
+
+
+def _read_shell_options(arguments: Sequence[ShellWord]) -> tuple[int, bool, bool]:
+    """Return the number of words before the first operand of a shell, and whether ``-c`` and ``--`` occur."""
+    at, has_code, has_ended = 0, False, False
+    while at < len(arguments) and not has_ended:
+        literal = arguments[at].literal
+        if not _is_option(arguments[at]) and literal[:1] not in ("-", "+"):
+            break
+        at += 1
+        if literal.startswith("--"):
+            has_ended = literal == "--"
+            has_code = has_code or literal.startswith("--command")
+            at += literal in _SHELL_LONG_VALUES
+        elif not literal.startswith(EXPANSION_MARK):
+            has_ended = literal == "-"
+            has_code = has_code or "c" in literal
+            at += sum(literal.count(letter) for letter in _SHELL_VALUES)
+    return at, has_code, has_ended
 
 
 def _find_shell_text(
-    name: str, options: Sequence[ShellWord], operand: ShellWord | None
+    name: str, arguments: Sequence[ShellWord], count: int, *, has_code: bool, ended: bool
 ) -> Iterator[_Refused]:
-    if operand is None:
-        return
-    stated = [option.literal for option in options]
-    if any("c" in option and not option.startswith("--") for option in stated):
-        yield operand.fields, f"in text for another shell, `{name} -c`", _ARGUMENT, Scope.ALL
-    elif operand.literal.startswith(FIELD_MARK) and "--" not in stated:
-        what = f"as the first argument of `{name}`, which may be an option"
-        yield operand.fields, what, f"write `{name} -- {{name}}`", Scope.DATA
+    """Yield the fields in the options of a shell (``count`` words), and in the word after them."""
+    for word in arguments[:count]:
+        if word.literal[:1] in ("-", "+") and word.fields:
+            scope = Scope.ALL if has_code else Scope.DATA
+            yield word.fields, f"in an option of `{name}`", "write the option as fixed text", scope
+    for operand in arguments[count:]:
+        if has_code:
+            yield operand.fields, f"in text for another shell, `{name} -c`", _ARGUMENT, Scope.ALL
+        elif operand.literal.startswith(FIELD_MARK) and not ended:
+            what = f"as the first argument of `{name}`, which may be an option"
+            yield operand.fields, what, f"write `{name} -- {{name}}`", Scope.DATA
 
 
 def _without_prefix(words: Sequence[ShellWord]) -> Sequence[ShellWord]:
@@ -182,18 +402,3 @@ def _is_runner_word(word: ShellWord) -> bool:
 
 def _fields(words: Sequence[ShellWord]) -> list[int]:
     return [index for word in words for index in word.fields]
-
-
-def _first_operand(arguments: Sequence[ShellWord]) -> ShellWord | None:
-    """Return the first word that is no option; None if an option provides the program text."""
-    skips = False
-    for word in arguments:
-        if skips:
-            skips = False
-        elif word.literal[:1] != "-":
-            return word
-        elif word.literal in ("-f", "-e"):
-            return None
-        else:
-            skips = word.literal in ("-v", "-F")
-    return None

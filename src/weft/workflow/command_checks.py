@@ -7,11 +7,12 @@ interpreters other than shells, which is permitted for parameters.
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Container, Iterator
 
 from weft.errors import DocumentPath, Problem, shorten
-from weft.workflow.code_arguments import Scope
+from weft.workflow.code_arguments import Scope, is_code_variable
 from weft.workflow.quantity import is_growing
 from weft.workflow.shell_text import (
     ShellLiteral,
@@ -27,6 +28,7 @@ from weft.workflow.templates import TemplateField, is_pattern, list_fields, spli
 
 _LISTS = ("inputs", "outputs")
 _SURROUNDINGS = ("prolog", "wrapper", "epilog")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
 def shell_line(job: JobSpec) -> ShellPieces:
@@ -86,6 +88,27 @@ def command_problems(task: Task, lists: Container[str] = _LISTS) -> Iterator[Pro
         if text := getattr(job, key):
             yield from line_problems(task, split_template(text), (key,), lists)
     yield from _wrapper_problems(job)
+    yield from _variable_problems(task, job)
+
+
+def _variable_problems(task: Task, job: JobSpec) -> Iterator[Problem]:
+    """Yield the problems of the names and values of environment variables."""
+    data = DataFields(task)
+    for name, value in job.env.items():
+        if not _VARIABLE.fullmatch(name) or "\0" in value:
+            yield Problem(
+                what=f"variable {shorten(repr(name))} with the value {shorten(repr(value))}",
+                rule="a variable needs a name of letters, digits and _, and a value without NUL",
+                path=("env", name),
+            )
+        for field in list_fields(value) if is_code_variable(name) else ():
+            if field.name in data:
+                yield Problem(
+                    what=f"{{{field.name}}} in {shorten(value)!r}, the value of {name}",
+                    rule="programs read code, or its place, from this variable; a program wrote the value",
+                    advice="pass it in another variable",
+                    path=("env", name),
+                )
 
 
 def _wrapper_problems(job: JobSpec) -> Iterator[Problem]:
@@ -132,6 +155,8 @@ def _refused(
         ):
             continue
         rule = "a shell would not expand it there, or would read its value as code" if refusal.name else ""
+        if refusal.scope is Scope.DATA:
+            rule = "a value that a program wrote must not be read as code"
         yield Problem(what=describe_refusal(refusal), rule=rule, advice=refusal.advice, path=path)
 
 

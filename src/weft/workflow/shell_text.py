@@ -21,13 +21,13 @@ from collections.abc import Sequence
 from weft.records import dataclass
 from weft.workflow.code_arguments import (
     ASSIGNMENT,
+    EXPANSION_MARK,
     FIELD_MARK,
-    STANDARD_INPUT,
     Scope,
     ShellWord,
     find_code_arguments,
+    find_input_reader,
     find_program_text,
-    is_shell,
     replaces_parameters,
 )
 from weft.workflow.templates import TemplateField, split_template
@@ -95,8 +95,6 @@ def expansion(place: FieldPlace, variable: str) -> str:
 _RAW = "x"
 """Stands for a field ``{name:raw}``: its value is text of the command, in which no place is checked."""
 _FIELD = FIELD_MARK
-_EXPANDED = "\1"
-"""Stands for an expansion in the literal text of a word."""
 _BRACES = {"{{": "{", "}}": "}"}
 _IN_PARAMETER = re.compile(r"(?<!\{)\{([A-Za-z_]\w*(?:\.\w+)*)(?::raw)?\}\Z")
 
@@ -186,7 +184,7 @@ class _Source:
             what = "inside ${...}, where fields are not replaced"
             advice = f"write `value={{{inner[1]}}};` before it and use $value"
             self.refused.append(self.refusal(inner[1], offset + inner.start(), what, advice))
-        return literal.replace(_FIELD, _EXPANDED)
+        return literal.replace(_FIELD, EXPANSION_MARK)
 
     def refusal(
         self, name: str, offset: int, what: str, advice: str, scope: Scope = Scope.ALL
@@ -250,6 +248,8 @@ class _Scanner:
         self._known: set[tuple[int, Scope]] = set()
         self._documents: list[_Document] = []
         """Here-documents whose text follows the next newline."""
+        self._here_strings: list[tuple[Sequence[int], list[ShellWord]]] = []
+        """Fields after ``<<<``, and the words of the command that reads them."""
         self._levels = 0
         self._functions = 0
         self._loops = 0
@@ -260,9 +260,11 @@ class _Scanner:
 
     def scan(self) -> None:
         """Read the whole text."""
-        if (control := self.text.find(_EXPANDED)) >= 0:
+        if (control := self.text.find(EXPANSION_MARK)) >= 0:
             raise _Unreadable(control, "the command contains a control character", "remove it")
         self._commands(())
+        for fields, reader in self._here_strings:
+            self._refuse_input("after <<<, which", fields, reader)
         if self._documents:
             raise _Unreadable(self.end, "a here-document has no text")
 
@@ -505,7 +507,7 @@ class _Scanner:
             strips_tabs = self._take("-")
             self._skip_blanks()
             delimiter = self._word()
-            if delimiter.fields or _EXPANDED in delimiter.literal:
+            if delimiter.fields or EXPANSION_MARK in delimiter.literal:
                 raise _Unreadable(start, "the end mark of a here-document must be a fixed word")
             document = _Document(delimiter.literal, not delimiter.is_plain, strips_tabs, words)
             self._documents.append(document)
@@ -518,6 +520,8 @@ class _Scanner:
             # bash expands the value of such a word a second time if it is not a number.
             advice = "write the number of the descriptor, or `> {name} 2>&1`"
             self._refuse(target.fields, f"after {operator}, where its value may be expanded again", advice)
+        elif operator == "<<<":
+            self._here_strings.append((target.fields, words))
 
     # Words (2.2, 2.6).
 
@@ -595,7 +599,7 @@ class _Scanner:
             return self._escaped()
         if mark == "`":
             self._backquotes()
-            return _EXPANDED
+            return EXPANSION_MARK
         if mark == "$":
             return self._dollar(in_double=in_double)
         return self._plain(mark, _PLAIN_QUOTED)
@@ -649,7 +653,7 @@ class _Scanner:
             fields = range(first, len(self.places))
             self._refuse(fields, f"in ${mark}...{mark}", f"write {mark}...{mark}")
         self._levels -= 1
-        return _EXPANDED
+        return EXPANSION_MARK
 
     def _substitution(self, start: int) -> None:
         """Read ``$(...)`` or ``$((...))`` from the parenthesis."""
@@ -707,10 +711,14 @@ class _Scanner:
             while mark := self._peek():
                 self._quoted_character(mark)
             self.end = end
-        if any(map(is_shell, document.reader)):
-            what = "in a here-document that a shell reads"
-            self._refuse(range(first, len(self.places)), what, STANDARD_INPUT)
+        self._refuse_input("in a here-document that", range(first, len(self.places)), document.reader)
         self.at = after
+
+    def _refuse_input(self, where: str, fields: Sequence[int], words: Sequence[ShellWord]) -> None:
+        """Refuse fields in the input of a command that reads it as code."""
+        if (found := find_input_reader(words)) is not None:
+            reader, advice, scope = found
+            self._refuse(fields, f"{where} {reader}", advice, scope)
 
     def _find_end(self, document: _Document) -> tuple[int, int]:
         """Return the offset of the line with the end mark, and that of the line after it."""

@@ -112,6 +112,19 @@ def test_end_of_a_long_progress_file_is_read(tmp_path):
     assert TaskFiles(tmp_path, "progress").observe().done == 0.75
 
 
+def test_restart_files_of_a_wildcard_are_reported_when_they_change(tmp_path):
+    files = TaskFiles(tmp_path, "progress", ["state.*"])
+    assert not files.observe().restart_changed
+    (tmp_path / "state.1").write_text("a")
+    assert files.observe().restart_changed
+    assert not files.observe().restart_changed
+    (tmp_path / "state.2").write_text("b")
+    assert files.observe().restart_changed
+    (tmp_path / "state.1").unlink()
+    assert files.observe().restart_changed
+    assert not files.observe().restart_changed
+
+
 def test_restart_files_are_reported_when_complete(tmp_path):
     for name in ("r1", "r2"):
         (tmp_path / name).write_text("old")

@@ -73,10 +73,10 @@ def growing(file, outputs):
 def test_lines_of_a_sweep_are_read(file, outputs, written, tmp_path):
     known, split, work = growing(file, outputs)
     with pytest.raises(JobProblem, match="was not written"):
-        read_sweep_lines(known, split, str(tmp_path))
+        read_sweep_lines(known, split, str(tmp_path), outputs)
     (tmp_path / written).write_text("a b\r\n\n  c'd\nlast")
-    assert read_sweep_lines(known, split, str(tmp_path)) == {file.strip('"'): ("a b", "c'd", "last")}
-    assert read_sweep_lines(known, work, str(tmp_path)) == {}
+    assert read_sweep_lines(known, split, str(tmp_path), outputs) == {file.strip('"'): ("a b", "c'd", "last")}
+    assert read_sweep_lines(known, work, str(tmp_path), []) == {}
 
 
 @pytest.mark.parametrize(
@@ -92,4 +92,4 @@ def test_invalid_lines_are_refused(content, words, tmp_path):
     known, split, _ = growing("split.parts", ["split.parts"])
     (tmp_path / "split.parts").write_bytes(content)
     with pytest.raises(JobProblem, match=words):
-        read_sweep_lines(known, split, str(tmp_path))
+        read_sweep_lines(known, split, str(tmp_path), ["split.parts"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,10 @@ from pathlib import Path
 import pytest
 
 from architecture.package import environment
+from cli.projects import Project
 from cli.shell import weft
+from weft.backends.attempt import completion
+from weft.backends.attempt.completion import find_fork_failure
 
 _RUNNER = """
 import json, os, resource, sys, time
@@ -80,7 +84,6 @@ def test_a_start_that_waits_can_be_ended(open_folder: Path, ends: str) -> None:
 @pytest.fixture
 def open_folder() -> Path:
     """Return a folder that another user can reach: pytest's own folders are private."""
-    import shutil
     import tempfile
 
     made = Path(tempfile.mkdtemp(prefix="weft-exhausted-"))
@@ -105,3 +108,89 @@ def test_an_engine_without_threads_says_so(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
     assert "the limit of processes is reached" in done.stderr
     assert weft("resume", folder=tmp_path).code == 0
+
+
+_MESSAGES = [
+    (2, "/bin/sh: 1: Cannot fork\n"),
+    (2, "output of a program\n/bin/sh: 0: Cannot fork\n"),
+    (2, "/records/3-abc/command.sh: 12: Cannot fork\n"),
+    (2, "sh: can't fork: Resource temporarily unavailable\n"),
+    (2, "/bin/sh: line 3: can't fork: Cannot allocate memory\n"),
+    (
+        254,
+        "/bin/sh: fork: retry: Resource temporarily unavailable\n/bin/sh: fork: Resource temporarily unavailable\n",
+    ),
+    (254, "/bin/sh: line 1: fork: Cannot allocate memory\n"),
+]
+
+
+@pytest.mark.parametrize(("code", "text"), _MESSAGES)
+def test_messages_of_shells_without_processes_are_recognised(code: int, text: str) -> None:
+    assert find_fork_failure(code, text) == text.splitlines()[-1]
+    assert find_fork_failure(1, text) == ""
+    assert find_fork_failure(code, f"{text}more\n") == ""
+    assert find_fork_failure(code, text.replace("sh: ", "make: ")) == ""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become a user whose processes are limited")
+@pytest.mark.parametrize("shell", [["/bin/sh"], ["dash"], ["busybox", "sh"]])
+@pytest.mark.parametrize("line", ["ls /; echo", "x=$(ls /)", "ls / | cat"])
+def test_shells_print_these_messages(shell: list[str], line: str) -> None:
+    if shutil.which(shell[0]) is None:
+        pytest.skip(f"no {shell[0]}")
+    limited = (
+        "import os, resource, sys; os.setgroups([]); os.setgid(64322); os.setuid(64322)\n"
+        "resource.setrlimit(resource.RLIMIT_NPROC, (1, 1)); os.execvp(sys.argv[1], sys.argv[1:])"
+    )
+    command = ["/usr/bin/env", "python3", "-I", "-c", limited, *shell, "-eu", "-c", line]
+    done = subprocess.run(command, cwd="/", capture_output=True, text=True, check=False)
+    if os.path.realpath("/bin/sh").endswith("bash") and shell == ["/bin/sh"]:
+        pytest.skip("bash tries again for 15 s")
+    assert find_fork_failure(done.returncode, done.stderr.replace("dash: ", "/bin/sh: ")) != ""
+
+
+def test_a_shell_that_cannot_fork_is_no_error_of_the_task(tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(completion, "_FIRST_PAUSE_S", 0.01)
+    monkeypatch.chdir(tmp_path)
+    project = Project(tmp_path, capsys)
+    fails = "echo '/bin/sh: 1: Cannot fork' >&2; exit 2"
+    tasks = {
+        "shell": {
+            "command": f'[ "$WEFT_ATTEMPT" -gt 3 ] || {{{{ {fails}; }}}}; echo done > x',
+            "outputs": ["x"],
+        },
+        "program": {"command": ["sh", "-c", fails]},
+        "stream": {"command": fails, "stderr": "err"},
+        "other": {"command": "echo '/bin/sh: 1: Cannot fork' >&2; exit 3"},
+    }
+    described = {"weft": 1, "name": "w", "defaults": {"retries": {"error": 0, "lost": 5}}, "tasks": tasks}
+    project.write("w.yaml", json.dumps(described))
+    assert project.weft("run", "w.yaml", "--keep-going").code == 1
+    causes: dict[str, list[str]] = {}
+    for attempt in project.json("report")["attempts"]:
+        causes.setdefault(attempt["task"], []).append(attempt["cause"])
+    assert causes == {
+        "shell": ["lost"] * 3 + [""],
+        "program": ["error"],
+        "stream": ["error"],
+        "other": ["error"],
+    }
+    assert (
+        "the host could not start a process of its shell: '/bin/sh: 1: Cannot fork'"
+        in project.weft("explain", "shell", "-v").out
+    )
+
+
+def test_an_attempt_that_waits_for_the_host_is_cancelled_at_once(tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(completion, "_FIRST_PAUSE_S", 1000.0)
+    monkeypatch.setattr(completion, "_LONGEST_PAUSE_S", 1000.0)
+    monkeypatch.chdir(tmp_path)
+    project = Project(tmp_path, capsys)
+    tasks = {
+        "shell": {"command": "echo '/bin/sh: 1: Cannot fork' >&2; exit 2"},
+        "failed": {"command": "sleep 1; exit 1", "on_failure": "stop"},
+    }
+    project.write(
+        "w.yaml", json.dumps({"weft": 1, "name": "w", "defaults": {"retries": {"error": 0}}, "tasks": tasks})
+    )
+    assert project.weft("run", "w.yaml").code == 1

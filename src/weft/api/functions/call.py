@@ -57,6 +57,7 @@ from weft.backends.layout import ProjectLayout
 from weft.errors import InvalidInput, WeftError
 from weft.formats.files import save_text
 from weft.private_files import make_folder, write_file
+from weft.redaction import redact_tail, tail_bytes
 from weft.repository.products import ProductTable
 from weft.workflow.builder import Builder
 from weft.workflow.file_format import make_isolation
@@ -321,9 +322,10 @@ def load_exception(ran: RunResult) -> BaseException | None:
         return None
     first = failures[0]
     log = TaskLog(ran.records(first.failed.attempt) / "err")
-    text = log.tail(_MOST_LOG_BYTES).decode(errors="replace")
-    record = _record(text)
-    shown = "\n".join(line for line in text.splitlines() if not line.startswith(EXCEPTION))
+    data = log.tail(tail_bytes(_MOST_LOG_BYTES))
+    record = _record(data[-_MOST_LOG_BYTES:].decode(errors="replace"))
+    lines = redact_tail(data, _MOST_LOG_BYTES).splitlines()
+    shown = "\n".join(line for line in lines if not line.startswith(EXCEPTION))
     made = _exception(record) if record is not None else None
     if made is None:
         text = f"{record['name']}: {record['text']}" if record else first.failed.reason

@@ -80,6 +80,10 @@ class ActiveAttempt:
     """Whether its end was reported, or is being processed."""
     inherited: bool = False
     """Whether an earlier engine had decided to start it."""
+    rebooted: bool = False
+    """Whether the computer may have been restarted since its program ran: what the program wrote and nobody
+    synced may be lost.
+    """
     began_at: float = 0.0
     """Wall-clock time of the start."""
     end: ProgramReport | None = None

@@ -26,6 +26,7 @@ from weft.backends.attempt.completion import (
     add_measured_times,
     halted_event,
 )
+from weft.backends.attempt.digests import boot_id
 from weft.backends.attempt.inputs import RunProducts
 from weft.backends.attempt.preparation import AttemptPreparer, PreparedAttempt
 from weft.backends.backend import Capabilities, Product, ProjectContext, RecoveredAttempt
@@ -50,7 +51,7 @@ class SurvivingPrograms:
     running: set[int] = field(default_factory=set)
     """Attempts whose programs still run."""
     ends: dict[int, ProgramReport] = field(default_factory=dict)
-    """By attempt: the report on a program that has ended since."""
+    """By attempt: the report on a program that has ended since; ``boot`` is the boot in which it ran."""
     starts: dict[int, Mapping[str, Any]] = field(default_factory=dict)
     """By attempt: ``at`` (wall-clock time of the start) and ``reminder`` (see ``ActiveAttempt.save``)."""
 
@@ -138,6 +139,8 @@ class ProgramBackend:
         self._survivors = SurvivingPrograms()
         self._finishing: set[int] = set()
         """Attempts whose outputs are being collected in a thread."""
+        self._paused: dict[int, tuple[float, FinishedAttempt]] = {}
+        """By attempt: the monotonic time at which its end is reported, and the end."""
         self._unconfirmed: dict[int, int] = {}
         """By attempt: its machine. The transport keeps the end of its program until it is confirmed."""
         self._threads = _StagingThreads()
@@ -221,7 +224,9 @@ class ProgramBackend:
             self._monitor.add(attempt)
         elif number in survivors.ends:
             attempt.launched = True
-            self._program_ended(attempt, survivors.ends.pop(number))
+            report = survivors.ends.pop(number)
+            attempt.rebooted = report.get("boot") != boot_id()
+            self._program_ended(attempt, report)
         elif self._preparer.needs_no_files(attempt):
             self._launch(attempt, self._preparer.prepare(attempt))
         else:
@@ -280,6 +285,7 @@ class ProgramBackend:
         if attempt.cancelled:
             return
         attempt.cancelled = stopped or not attempt.over
+        self._end_pause(attempt.number)
         if attempt.over:
             return
         if attempt.launched:
@@ -349,6 +355,7 @@ class ProgramBackend:
             else:
                 self._process(self._transport.receive(descriptor))
         self._threads.deliver()
+        self._report_paused(time.monotonic())
         if self._monitor.remaining_s() <= 0.0:
             self._events.extend(self._monitor.check())
             self._process(self._transport.check())
@@ -390,7 +397,23 @@ class ProgramBackend:
                 lambda: self._finisher.finish(attempt, report), partial(self._finished, attempt)
             )
 
+    def _report_paused(self, now_s: float) -> None:
+        """Report the ends whose pause is over."""
+        for number in [number for number, (due_s, _) in self._paused.items() if due_s <= now_s]:
+            _, finished = self._paused.pop(number)
+            finished.pause_s = 0.0
+            self._finished(self._attempts[number], finished)
+
+    def _end_pause(self, number: int) -> None:
+        """Report the end of an attempt at the next poll, if it is paused."""
+        if (paused := self._paused.get(number)) is not None:
+            self._paused[number] = 0.0, paused[1]
+
     def _finished(self, attempt: ActiveAttempt, finished: FinishedAttempt) -> None:
+        if finished.pause_s > 0.0 and not attempt.cancelled:
+            self._finishing.add(attempt.number)
+            self._paused[attempt.number] = time.monotonic() + finished.pause_s, finished
+            return
         self._finishing.discard(attempt.number)
         if finished.interrupted and not attempt.cancelled:
             return  # The engine stops; the next one finds the end of the program and its outputs.
@@ -432,6 +455,8 @@ class ProgramBackend:
 
     def halt(self, grace_s: float) -> None:
         """Terminate all programs; they are reported with the exit code that requests another run."""
+        for number in list(self._paused):
+            self._end_pause(number)
         for attempt in list(self._attempts.values()):
             # A program that still runs may write restart files, which are kept.
             if attempt.over or not attempt.launched:

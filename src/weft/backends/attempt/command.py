@@ -30,7 +30,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from weft.backends.attempt.inputs import output_names, refuse_redirection
+from weft.backends.attempt.external_files import check_links
+from weft.backends.attempt.inputs import output_names, refuse_redirection, stated_folder
 from weft.backends.attempt.safe_paths import StagingProblem
 from weft.backends.attempt.substitution import (
     ALLOCATED,
@@ -74,8 +75,10 @@ class RenderedJob:
     stderr: str
     streams: tuple[str, ...] = ()
     """Stream files inside the task's directory; their parent directories are created before the start."""
-    words: tuple[str, ...] = ()
-    """Files of the workflow's folder named in the command; they are staged under these names."""
+    words: Mapping[str, str | None]
+    """Files of the workflow's folder named in the command, which are staged under these names; each with the
+    folder that the user states for a name with values of tasks (``stated_folder``).
+    """
     body: str | None = None
     """Shell script of the command; None: it runs without a shell."""
     variables: Mapping[str, str]
@@ -154,18 +157,23 @@ def _may_name_file(word: str) -> bool:
     )
 
 
-def find_command_files(words: Iterable[str], folder: str, declared: Collection[str]) -> tuple[str, ...]:
-    """Return the words that name files of the workflow's folder, without the files declared by the task."""
-    found: dict[str, None] = {}
-    for word in words:
+def find_command_files(
+    words: Mapping[str, str | None], folder: str, declared: Collection[str]
+) -> dict[str, str | None]:
+    """Return the words that name files of the workflow's folder, without the files declared by the task.
+
+    Each word has the folder that the user states for it, see ``stated_folder``.
+    """
+    found: dict[str, str | None] = {}
+    for word, below in words.items():
         if "\0" in word or not os.path.isfile(f"{folder}/{word}"):  # noqa: PTH113 -- a Path costs more than the question
             continue
         name = posixpath.normpath(word)
         parts = name.split("/")
         if name.startswith("/") or parts[0] in ("..", _OWN) or _is_declared(name, declared):
             continue
-        found[name] = None
-    return tuple(found)
+        found[name] = None if below is None else found.get(name, below)
+    return found
 
 
 def _is_declared(name: str, declared: Collection[str]) -> bool:
@@ -173,9 +181,6 @@ def _is_declared(name: str, declared: Collection[str]) -> bool:
         return True
     patterns = [given for given in declared if given.endswith("/") or "*" in given or "?" in given]
     return any(fnmatch.fnmatchcase(name, p + "*" if p.endswith("/") else p) for p in patterns)
-
-
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
 _EMPTY_JOB = JobSpec()
@@ -249,6 +254,9 @@ class CommandTemplate:
     ready: RenderedCommand | None
     """The rendered command if no field has to be substituted."""
     env: dict[str, str]
+    """Environment variables as they are written."""
+    env_varies: bool
+    """Whether some of their values have fields or braces."""
 
 
 def compile_template(task: Task) -> CommandTemplate:
@@ -257,7 +265,7 @@ def compile_template(task: Task) -> CommandTemplate:
     for problem in command_problems(task):
         raise JobProblem(f"{task.name}: {problem.what}", rule=problem.rule, advice=problem.advice)
     texts = _template_texts(job)
-    names = template_names(texts)
+    names = template_names([*texts, *job.env.values()])
     calls = job.call is not None and job.command is None
     surroundings = any((job.environment, job.prolog, job.wrapper, job.epilog))
     runs = task.kind is TaskKind.COMPUTE and (calls or bool(job.command))
@@ -268,7 +276,7 @@ def compile_template(task: Task) -> CommandTemplate:
         job=job,
         runs=runs,
         names=names,
-        by_attempt=any(name in ALLOCATED or name.startswith("machine.") for name in names),
+        by_attempt=any(name in ALLOCATED or name.startswith("machine.") for name in template_names(texts)),
         fixed=fixed or not runs,
         surroundings=surroundings,
         calls=calls,
@@ -279,7 +287,8 @@ def compile_template(task: Task) -> CommandTemplate:
         words=_file_words(job),
         isolation=job.isolate if job.isolate is not None and job.isolate.tool in ISOLATED_BY else None,
         ready=_render_fixed(job) if fixed and runs else None if runs else NO_COMMAND,
-        env=_check_variables(job, task.name),
+        env=dict(job.env),
+        env_varies=any("{" in value or "}" in value for value in job.env.values()),
     )
 
 
@@ -326,15 +335,6 @@ def _module_files(call: str) -> list[str]:
     parts = call.partition(":")[0].split(".")
     packages = ["/".join([*parts[:depth], "__init__.py"]) for depth in range(1, len(parts) + 1)]
     return [*packages, "/".join(parts) + ".py"]
-
-
-def _check_variables(job: JobSpec, task: str) -> dict[str, str]:
-    for name, value in job.env.items():
-        if not _VARIABLE.fullmatch(name) or "\0" in value:
-            what = f"{task} sets the variable {shorten(repr(name))} to {shorten(repr(value))}"
-            rule = "a variable needs a name of letters, digits and _, and a value without NUL"
-            raise JobProblem(what, rule=rule)
-    return dict(job.env)
 
 
 _Point = tuple[Value, ...]
@@ -544,7 +544,7 @@ def render_job(
     env["WEFT_RESTART"] = "1" if restart else "0"
     stdin, stdout, stderr = renderer.streams()
     own = tuple(name for name in (stdout, stderr) if name and not name.startswith("/"))
-    words: tuple[str, ...] = ()
+    words: Mapping[str, str | None] = {}
     if template.words and template.runs:
         declared = {*inputs, *renderer.outputs, *restarts, progress, *own}
         words = find_command_files(renderer.words(), str(folder), declared)
@@ -571,7 +571,7 @@ def render_job(
         needs_script=needs_script,
         command=rendered.meaning,
         values=rendered.values,
-        declared=template.env,
+        declared=renderer.declared(by_name=True),
         secrets=secrets,
         environment=template.job.environment,
         isolation=template.isolation,
@@ -650,7 +650,7 @@ class _CommandRenderer:
 
     @functools.cached_property
     def outputs(self) -> list[str]:
-        return output_names(self.compiled, self.start.task, self.start.iteration)
+        return output_names(self.compiled, self.start.task, self.machine, self.start.iteration)
 
     @functools.cached_property
     def memory_mb(self) -> int | None:
@@ -687,10 +687,21 @@ class _CommandRenderer:
             "task": self.compiled.names[start.task],
         }
 
-    def words(self) -> Sequence[str]:
-        """Return the substituted words that may name files."""
-        words = self.template.words
-        return words if self.template.fixed else [self.values.text(word) for word in words]
+    def words(self) -> dict[str, str | None]:
+        """Return the substituted words that may name files, with the folders that the user states."""
+        if self.template.fixed:
+            return dict.fromkeys(self.template.words)
+        found: dict[str, str | None] = {}
+        for word in self.template.words:
+            text, below = self.values.text(word), self._stated_folder(word)
+            # The user may also write the word as it is.
+            found[text] = None if below is None else found.get(text, below)
+        return found
+
+    def _stated_folder(self, text: str) -> str | None:
+        if "{" not in text:
+            return None
+        return stated_folder(self.compiled.description(self.start.task), text, self._external_values())
 
     def rendered(self, workdir: str) -> RenderedCommand:
         """Render the command with its environment."""
@@ -792,7 +803,7 @@ class _CommandRenderer:
             name = text and (text if self.template.fixed else self.values.text(text))
             found[key] = name or None
             if text:
-                self._refuse_astray(text)
+                self._refuse_astray(text, name or "")
             if name and (".." in name.split("/") or "\0" in name or name.endswith("/")):
                 rule = "a stream is a file in the task's own directory, or has an absolute path"
                 raise JobProblem(f"{key} is {shorten(repr(name))}", rule=rule)
@@ -801,9 +812,12 @@ class _CommandRenderer:
                 raise JobProblem(f"{key} is {shorten(repr(name))}, an input", rule=rule)
         return found["stdin"], found["stdout"], found["stderr"]
 
-    def _refuse_astray(self, text: str) -> None:
+    def _refuse_astray(self, text: str, name: str) -> None:
         try:
             refuse_redirection(self.compiled.description(self.start.task), text, self._external_values())
+            below = self._stated_folder(text)
+            if below is not None and name.startswith("/"):
+                check_links(name, Path(os.path.realpath(name)), self.folder, below)
         except StagingProblem as problem:
             raise JobProblem(str(problem)) from None
 
@@ -816,11 +830,18 @@ class _CommandRenderer:
         }
         return {**self._filled_in(), **results}
 
+    def declared(self, *, by_name: bool) -> dict[str, str]:
+        """Return the variables that the task declares; ``by_name``: as they are in the fingerprint."""
+        if not self.template.env_varies:
+            return self.template.env
+        values = replace(self.values, by_name=by_name)
+        return {name: values.text(value) for name, value in self.template.env.items()}
+
     def environment(self, work: str, progress: str, restarts: Sequence[str]) -> dict[str, str]:
         """Return the environment variables of the attempt (docs/reference/programs.md)."""
         start = self.start
         env = {
-            **self.template.env,
+            **self.declared(by_name=False),
             "WEFT_TASK": self.compiled.names[start.task],
             "WEFT_NODES": str(start.count),
             "WEFT_CORES": str(self.cores),

@@ -7,8 +7,10 @@ section 2). After its end the cause is determined, and outputs and result are co
 from __future__ import annotations
 
 import fnmatch
+import re
 import signal
 import time
+from collections.abc import Sequence
 from dataclasses import field, replace
 from pathlib import Path
 
@@ -20,11 +22,23 @@ from weft.backends.attempt.digests import boot_id
 from weft.backends.attempt.external_files import publish, publish_as
 from weft.backends.attempt.file_sync import sync_files
 from weft.backends.attempt.fingerprint import WRITER
-from weft.backends.attempt.inputs import fill_secrets, output_names, refuse_redirection, start_values
+from weft.backends.attempt.inputs import (
+    fill_secrets,
+    output_names,
+    placed_values,
+    refuse_redirection,
+    stated_folder,
+)
 from weft.backends.attempt.safe_paths import StagingProblem
 from weft.backends.attempt.staging import collect_outputs
 from weft.backends.attempt.substitution import JobProblem
-from weft.backends.attempt.task_files import Observation, TaskFiles, read_result, read_sweep_lines
+from weft.backends.attempt.task_files import (
+    Observation,
+    TaskFiles,
+    read_result,
+    read_sweep_lines,
+    read_task_file,
+)
 from weft.backends.attempt.trees import remove_tree
 from weft.backends.backend import FileRecord, Product, ProjectContext
 from weft.engine import messages as ev
@@ -42,6 +56,15 @@ _LEAST, _MOST = 1e-6, 0.999
 """Bounds of the share of the work that restart files are estimated to hold: above 0, below 1."""
 _EXTERNAL_SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 """Signals that programs do not send to themselves: the program was removed from the machine."""
+_SHELL_NAME = r"(?:/bin/sh|sh|\S*/command\.sh): (?:(?:line )?\d+: )?"
+_FORK_FAILURES = {
+    2: re.compile(_SHELL_NAME + r"(?:Cannot fork|can't fork: .+)"),
+    254: re.compile(_SHELL_NAME + r"fork: (?!retry).+"),
+}
+"""By exit code: the last message of a shell (dash and busybox; bash) that could not start a process."""
+_MOST_MESSAGE_BYTES = 4096
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
+"""Pause before a task is tried again because the host lacked processes; it doubles with each try."""
 
 
 class TaskMonitor:
@@ -166,6 +189,8 @@ class FinishedAttempt:
     """Lines of files that define sweeps, by file name."""
     interrupted: bool = False
     """Whether the attempt was abandoned before its files were collected."""
+    pause_s: float = 0.0
+    """Seconds after which the end is reported, because the host needs time to recover."""
 
 
 class AttemptFinisher:
@@ -201,16 +226,40 @@ class AttemptFinisher:
             )
         ended = _classify_end(attempt, report)
         finished = FinishedAttempt(ended)
+        if not ended.cause and (message := self._read_fork_failure(attempt, compiled, ended.exit_code)):
+            story = f"the host could not start a process of its shell: {message!r}"
+            ended = ev.Ended(attempt=attempt.number, exit_code=None, cause=Cause.LOST, story=story)
+            tries = attempt.start.tries if attempt.start is not None else 1
+            pause_s = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0 ** min(tries - 1, 10))
+            finished = FinishedAttempt(ended, pause_s=pause_s)
         completed = not ended.cause and ended.exit_code not in (None, _RERUN_CODE, _CHECKPOINTED_CODE)
         if completed:
             self._collect(attempt, report, compiled, finished)
-        elif compiled.description(attempt.task).recovery.checkpoint and _keep_restart_files(
-            self._context, attempt
+        elif (
+            compiled.description(attempt.task).recovery.checkpoint
+            and not attempt.rebooted
+            and _keep_restart_files(self._context, attempt)
         ):
             finished.checkpoint = _work_done(self._context, attempt, ended=True)
         if strays := report.get("strays"):
             finished.ended = replace(finished.ended, strays=strays)
         return finished
+
+    def _read_fork_failure(self, attempt: ActiveAttempt, compiled: CompiledWorkflow, code: int | None) -> str:
+        """Return the message of a command's own shell that it could not start a process; "" if there is none.
+
+        Other programs may print the same; only a command line without a file for its standard error is
+        considered.
+        """
+        job = compiled.description(attempt.task).job
+        if code not in _FORK_FAILURES or job is None or not isinstance(job.command, str) or job.stderr:
+            return ""
+        try:
+            records = Path(attempt.records_path)
+            text = read_task_file(records, "err", tail=True, max_bytes=_MOST_MESSAGE_BYTES)
+        except JobProblem:
+            return ""
+        return find_fork_failure(code, text or "")
 
     def _collect(
         self,
@@ -224,12 +273,12 @@ class AttemptFinisher:
         if ended.exit_code != 0 and ended.exit_code not in compiled.outcomes(attempt.task):
             return
         try:
-            files = self._collect_files(attempt, compiled, all_required=ended.exit_code == 0)
+            machine = self._context.machines[attempt.machine]
+            names = output_names(compiled, attempt.task, machine, attempt.iteration)
+            files = self._collect_files(attempt, names, all_required=ended.exit_code == 0)
             silent = not attempt.launched or self._records.has_no_result(attempt.workdir_path)
             result = {} if silent else read_result(attempt.workdir)
-            finished.lines = dict(
-                read_sweep_lines(compiled, attempt.task, attempt.workdir_path, attempt.iteration)
-            )
+            finished.lines = dict(read_sweep_lines(compiled, attempt.task, attempt.workdir_path, names))
         except Interrupted:
             raise
         except (StagingProblem, JobProblem) as problem:
@@ -252,9 +301,9 @@ class AttemptFinisher:
         finished.product = self._product(attempt, report, compiled, files, result)
 
     def _collect_files(
-        self, attempt: ActiveAttempt, compiled: CompiledWorkflow, *, all_required: bool
+        self, attempt: ActiveAttempt, names: Sequence[str], *, all_required: bool
     ) -> tuple[FileRecord, ...]:
-        if not (names := output_names(compiled, attempt.task, attempt.iteration)):
+        if not names:
             return ()
         return collect_outputs(attempt.workdir, names, missing_ok=not all_required, read_only=True)
 
@@ -311,7 +360,8 @@ class AttemptFinisher:
             return ev.StagedOut(attempt=attempt.number, problem="the record of its outputs is missing")
         compiled = self._context.compiled_workflow(attempt.run)
         folder, directory = Path(self._context.workflow_folder(attempt.run)), Path(product.directory)
-        values = start_values(compiled, attempt.task, attempt.iteration)
+        machine = self._context.machines[attempt.machine]
+        values = placed_values(compiled, attempt.task, machine, attempt.iteration)
         secrets = self._context.secrets_of(attempt.run).values
         description = compiled.description(attempt.task)
         targets = {
@@ -326,7 +376,8 @@ class AttemptFinisher:
                     if (target := targets.get(file.name)) is not None:
                         refuse_redirection(description, target, values)
                         goal = fill_secrets(target, values, secrets) or fill_template(target, values)
-                        publish(directory, file, goal, folder=folder)
+                        below = stated_folder(description, target, {**values, **secrets})
+                        publish(directory, file, goal, folder=folder, below=below)
                     elif _is_result(file.name, results):
                         publish_as(directory, file, file.name, folder=folder)
         except Interrupted:
@@ -351,6 +402,17 @@ class AttemptFinisher:
             text = f"{code}\n" if code is not None else f"signal {report.get('signal')}\n"
             # A failure to write is ignored: the journal has the exit code too.
             self._records.write_later(attempt.records_path, "exitcode", text.encode, lambda _: None)
+
+
+def find_fork_failure(code: int, text: str) -> str:
+    """Return the last line of a shell's standard error if it could not start a process; else "".
+
+    >>> find_fork_failure(2, "/bin/sh: 1: Cannot fork"), find_fork_failure(1, "/bin/sh: 1: Cannot fork")
+    ('/bin/sh: 1: Cannot fork', '')
+    """
+    line = text.rstrip("\n").rpartition("\n")[2]
+    pattern = _FORK_FAILURES.get(code)
+    return line if pattern is not None and pattern.fullmatch(line) else ""
 
 
 def add_measured_times(attempt: ActiveAttempt, ended: ev.Ended) -> ev.Ended:

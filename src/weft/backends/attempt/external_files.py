@@ -1,8 +1,9 @@
 """Inputs fetched from, and outputs published to, paths and URLs outside the sandboxes.
 
 A relative path starts at the workflow's folder. A path is named by the user, so it may be anywhere and
-contain links; links inside a named directory must not lead out of it. URLs are opened with fsspec, which is
-imported on first use. A compressed input is decompressed; its format is detected from the first bytes.
+contain links; links inside a named directory must not lead out of it, and links in the part of a path that a
+task wrote must not lead out of the folder that the user named. URLs are opened with fsspec, which is imported
+on first use. A compressed input is decompressed; its format is detected from the first bytes.
 
 Every input is a clone or a copy. Shared and compressed inputs of a machine are fetched once into a cache,
 stored by content, and copied from there. The version of a source (inode, size and times, or a validator sent
@@ -46,7 +47,6 @@ from weft.backends.attempt.safe_paths import (
     open_parent,
     split_name,
     staging_errors,
-    staging_problem,
 )
 from weft.backends.attempt.staging import (
     CopyPermissions,
@@ -314,6 +314,22 @@ _LASTING = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.
 """Path errors that only the user can resolve."""
 
 
+def check_links(text: str, path: Path, folder: Path, below: str) -> None:
+    """Raise StagingProblem if links lead a name with values of tasks to a folder that the user has not named.
+
+    ``path`` is the absolute path with links resolved. It may be in the workflow's ``folder``, apart from the
+    state of weft, or in ``below``, which the user's text states before the first value of a task.
+    """
+    stated = file_url_path(f"{below}/") if is_url(below) else below
+    for root in (folder, folder / (stated or "")):
+        with suppress(ValueError):
+            if _STATE not in path.relative_to(os.path.realpath(root)).parts:
+                return
+    why = f"a part of it was written by a task, and a link leads from there to '{path}', in another folder"
+    advice = "state the folder in the workflow (`from: FOLDER/{name}`), or replace the link by a file"
+    raise StagingProblem("is refused", text, why, advice=advice, lasting=True)
+
+
 @dataclass(frozen=True, slots=True)
 class InputSource:
     """The location of an input as stated by the user."""
@@ -329,6 +345,8 @@ class InputSource:
     """Whether the text is a name, which may come from a task: it is no URL and stays below the folder."""
     location: str = field(default="", repr=False)
     """The text with its secrets, which is opened and never shown; "": the text has none."""
+    below: str | None = None
+    """Folder that the user states for a text with values of tasks; None: the text has none."""
 
     @property
     def opened(self) -> str:
@@ -362,11 +380,16 @@ class InputSource:
         if not stated.strip() or "\0" in stated:
             raise StagingProblem("cannot be fetched", self.text, "it is not a file name", lasting=True)
         try:
-            return Path(os.path.realpath(self.folder / stated, strict=True))
+            path = Path(os.path.realpath(self.folder / stated, strict=True))
         except OSError as error:
-            raise staging_problem(
-                "cannot be fetched", self.text, error, lasting=error.errno in _LASTING
+            where = "" if stated.startswith("/") else f" in '{self.folder}'"
+            why, lasting = f"{os.strerror(error.errno or 0)}{where}", error.errno in _LASTING
+            raise StagingProblem(
+                "cannot be fetched", self.text, why, number=error.errno, lasting=lasting
             ) from error
+        if self.below is not None:
+            check_links(self.text, path, self.folder, self.below)
+        return path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -556,11 +579,12 @@ def _content_name(digest: str) -> str:
     return f"content/{digest}"
 
 
-def publish(directory: Path, file: FileRecord, target: str, *, folder: Path) -> int:
+def publish(directory: Path, file: FileRecord, target: str, *, folder: Path, below: str | None = None) -> int:
     """Copy an output to a name below ``folder``, an absolute path or a URL; return the bytes copied.
 
     A target ending with ``/`` is a directory for the output. A target with the same content is left alone; an
-    existing directory is merged.
+    existing directory is merged. ``below`` is the folder that the user states for a target with values of
+    tasks.
     """
     if target.endswith("/"):
         target += split_name(file.name)[-1]
@@ -569,6 +593,8 @@ def publish(directory: Path, file: FileRecord, target: str, *, folder: Path) -> 
         return _upload(directory, file, target)
     if path.startswith("/"):
         _refuse_state(path, Path(path).parts)
+        if below is not None:
+            check_links(target, Path(os.path.realpath(Path(path).parent)), folder, below)
         folder, path = _resolve_target(path)
         _refuse_state(f"{folder}/{path}", (*folder.parts, path))
     return publish_as(directory, file, path, folder=folder)

@@ -62,7 +62,7 @@ def compute_fingerprint(
         sorted(inputs.items()) if inputs else [],
         sorted(scripts.items()) if scripts else [],
     )
-    parts = {"task": job.identity, "command": _stored_command(job.command)}
+    parts = {"task": job.identity, "command": _stored_text(job.command)}
     if job.isolation is not None:
         # Without isolation a program may have read undeclared files.
         parts[ISOLATION] = str(job.isolation)
@@ -70,7 +70,7 @@ def compute_fingerprint(
     if job.version:
         parts["version"] = job.version
     if job.outputs:
-        parts["outputs"] = _shorten_text(" ".join(sorted(job.outputs)))
+        parts["outputs"] = _stored_text(" ".join(sorted(job.outputs)))
     for part, found in (("inputs", inputs), ("scripts", scripts), ("environment", environment_digests)):
         if found:
             parts[part] = _encode_digests(found)
@@ -121,8 +121,8 @@ def _digest(text: str) -> str:
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=20).hexdigest()
 
 
-def _stored_command(text: str) -> str:
-    """Return a command without secrets; a digest shows a change of what is left out."""
+def _stored_text(text: str) -> str:
+    """Return a text without secrets; a digest shows a change of what is left out."""
     shown = redact(text)
     return _shorten_text(text) if shown == text else f"{_shorten_text(shown)} {_digest(text)[:_SHORT]}"
 

@@ -4,7 +4,7 @@ Producers of a file are determined before the run. If several iterations of a lo
 product is used; before the first one, the user's own file (the initial guess of a calculation).
 
 A path named by the user may be anywhere. A value written by a task (a sweep line or a result) that is
-substituted into such a path must not redirect it to another folder.
+substituted into such a path must not redirect it to another folder, neither by itself nor by a link.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from weft.workflow.task_graph import TaskGraph
 from weft.workflow.templates import fill_template, format_value, list_fields, split_template
 
 _PLAIN_WORD = "x"
+_NAME_FIELD = "task"
+"""The field for the name of a task, in which the values of its sweep variables are."""
 
 
 def refuse_redirection(task: Task, text: str, values: Mapping[str, Value]) -> None:
@@ -39,7 +41,8 @@ def refuse_redirection(task: Task, text: str, values: Mapping[str, Value]) -> No
     if not (fields := _fields_from_tasks(task, text)):
         return
     words = {name: format_value(values[name]) for name in fields if name in values}
-    away = next((name for name, word in words.items() if redirects(word)), None)
+    # The name of a subtask has a fixed beginning, so a URL in it is harmless.
+    away = next((name for name, word in words.items() if name != _NAME_FIELD and redirects(word)), None)
     filled = fill_template(text, {**values, **words})
     if away is not None:
         raise _redirection(words[away], f"{{{away}}}")
@@ -50,11 +53,21 @@ def refuse_redirection(task: Task, text: str, values: Mapping[str, Value]) -> No
         raise _redirection(filled, " and ".join(f"{{{name}}}" for name in fields))
 
 
+def stated_folder(task: Task, text: str, values: Mapping[str, Value]) -> str | None:
+    """Return the folder that the user states for a file whose name has values of tasks.
+
+    It is "" for the workflow's folder, and None if the user states the whole name.
+    """
+    fields = _fields_from_tasks(task, text)
+    return _stated_folder(text, values, fields) if fields else None
+
+
 def _stated_folder(text: str, values: Mapping[str, Value], fields: Collection[str]) -> str:
     """Return the folder that a template names before the first value written by a task; "": none."""
     before = takewhile(lambda piece: isinstance(piece, str) or piece.name not in fields, split_template(text))
     template = "".join(piece if isinstance(piece, str) else f"{{{piece.name}}}" for piece in before)
-    return fill_template(template, values).rpartition("/")[0]
+    folder, slash, _ = fill_template(template, values).rpartition("/")
+    return folder or slash
 
 
 def _redirection(text: str, fields: str) -> StagingProblem:
@@ -72,8 +85,9 @@ def is_url_of_user(task: Task, text: str, values: Mapping[str, Value]) -> bool:
 def _fields_from_tasks(task: Task, text: str) -> list[str]:
     """Return the fields of a template whose values were written by tasks: results and lines of files."""
     from_file = task.sweep.from_file if task.sweep is not None else ()
+    written = (*from_file, _NAME_FIELD) if from_file else ()
     names = [field.name for field in list_fields(text)]
-    return [name for name in names if name in from_file or ("." in name and not name.startswith("machine."))]
+    return [name for name in names if name in written or ("." in name and not name.startswith("machine."))]
 
 
 def _fill_plainly(text: str, values: Mapping[str, Value], fields: Iterable[str]) -> str:
@@ -98,6 +112,8 @@ class DeclaredInput:
     """Whether the user has stated a URL, in place of the name if there is no ``source``."""
     location: str = ""
     """The source with its secrets, which is opened and never shown; "": it has none."""
+    below: str | None = None
+    """Folder that the user states for a name with values of tasks, see ``stated_folder``."""
 
 
 def fill_secrets(text: str, values: Mapping[str, Value], secrets: Mapping[str, str]) -> str:
@@ -115,24 +131,21 @@ def placed_values(
 ) -> dict[str, Value]:
     """Return the values of the fields that file names of a task on a machine may contain."""
     return {
-        **start_values(compiled, task, iteration),
+        **compiled.graph.context(task),
+        "iteration": iteration,
+        "task": compiled.names[task],
         "machine.name": machine.name,
         "machine.arch": machine.arch or "",
         "machine.os": machine.os or "",
     }
 
 
-def start_values(compiled: CompiledWorkflow, task: int, iteration: int) -> dict[str, Value]:
-    """Return the values of the fields that file names of a task on any machine may contain."""
-    return {**compiled.graph.context(task), "iteration": iteration, "task": compiled.names[task]}
-
-
-def output_names(compiled: CompiledWorkflow, task: int, iteration: int = 1) -> list[str]:
-    """Return the output names of a task; wildcards and directories as declared."""
+def output_names(compiled: CompiledWorkflow, task: int, machine: Machine, iteration: int = 1) -> list[str]:
+    """Return the output names of a task on a machine; wildcards and directories as declared."""
     outputs = compiled.description(task).outputs
     if not outputs:
         return []
-    names = start_values(compiled, task, iteration)
+    names = placed_values(compiled, task, machine, iteration)
     return [fill_template(output.file, names) for output in outputs]
 
 
@@ -205,8 +218,9 @@ class TaskInputs:
             if not source:
                 producers = tuple(self._producers.of(fill_template(item.file, context, last=False)))
             stated = is_url_of_user(described, text, {**names, **self._secrets})
+            below = stated_folder(described, text, {**names, **self._secrets})
             yield DeclaredInput(
-                name, producers, source, item.shared, item.compressed, item.max_bytes, stated, location
+                name, producers, source, item.shared, item.compressed, item.max_bytes, stated, location, below
             )
 
 

@@ -196,6 +196,7 @@ class AttemptPreparer:
             max_bytes=item.max_bytes,
             is_name=not item.source and not item.is_url,
             location=item.location,
+            below=item.below,
         )
         name = "/".join(split_name(source.staged_name(item.name)))
         if name in attempt.input_digests:
@@ -242,7 +243,8 @@ class AttemptPreparer:
     def _is_rewritten(self, attempt: ActiveAttempt, name: str) -> bool:
         """Return whether the task overwrites an input, so that it needs permission to write it."""
         compiled = self._context.compiled_workflow(attempt.run)
-        outputs = output_names(compiled, attempt.task, attempt.iteration)
+        machine = self._context.machines[attempt.machine]
+        outputs = output_names(compiled, attempt.task, machine, attempt.iteration)
         written = [*outputs, *monitored_files(compiled, attempt.task)[1]]
         return any(fnmatch.fnmatchcase(name, f"{each}*" if each.endswith("/") else each) for each in written)
 
@@ -250,8 +252,10 @@ class AttemptPreparer:
         """Copy the files of the workflow's folder that the command names; return their digests."""
         folder = self._folder(attempt.run)
         return {
-            word: fetch(InputSource(word, folder, is_name=True), attempt.workdir, word).file.digest
-            for word in job.words
+            word: fetch(
+                InputSource(word, folder, is_name=True, below=below), attempt.workdir, word
+            ).file.digest
+            for word, below in job.words.items()
         }
 
     def _results(self, attempt: ActiveAttempt, needed: Mapping[str, int]) -> dict[str, dict[str, Value]]:
@@ -271,7 +275,8 @@ class AttemptPreparer:
         if product is None:
             return None
         compiled = context.compiled_workflow(attempt.run)
-        names = output_names(compiled, attempt.task, attempt.iteration)
+        machine = context.machines[attempt.machine]
+        names = output_names(compiled, attempt.task, machine, attempt.iteration)
         directory = Path(product.directory)
         # Size, times and inode do not prove the content of a file that was measured before the last boot: a
         # power failure may have lost it.
@@ -290,10 +295,10 @@ class AttemptPreparer:
             attempt=attempt.number,
             iteration=attempt.iteration,
             counters=attempt.counters,
-            machine=context.machines[attempt.machine].name,
+            machine=machine.name,
             boot=self._boot,
         )
-        lines = dict(read_sweep_lines(compiled, attempt.task, product.directory, attempt.iteration))
+        lines = dict(read_sweep_lines(compiled, attempt.task, product.directory, names))
         return PreparedAttempt(reused=reused, reused_from=product.execution, lines=lines)
 
     def _staleness(self, attempt: ActiveAttempt, compiled: CompiledWorkflow) -> str:

@@ -22,7 +22,7 @@ from typing import Self
 
 from weft.errors import WeftError
 from weft.records import dataclass
-from weft.redaction import redact
+from weft.redaction import redact, redact_start
 
 _LONGEST_NAME = 200
 
@@ -62,6 +62,8 @@ class StagingProblem(WeftError):
 def quote_name(name: str) -> str:
     """Return a file name for a message: quoted, on one line, shortened, with any bytes escaped."""
     text = repr(name)
+    if len(text) > _LONGEST_NAME:
+        text = repr(redact_start(name, _LONGEST_NAME))
     return text if len(text) <= _LONGEST_NAME else f"{text[: _LONGEST_NAME - 2]}…{text[0]}"
 
 

@@ -23,9 +23,9 @@ from typing import NoReturn, TypeVar
 from weakref import WeakKeyDictionary
 
 from weft.backends.attempt.command import RESULT_FILE, monitored_files
-from weft.backends.attempt.inputs import output_names
 from weft.backends.attempt.safe_paths import FileDescriptor, StagingProblem, open_inside
 from weft.backends.attempt.substitution import JobProblem
+from weft.backends.attempt.trees import match_names
 from weft.engine.state.compiled import CompiledWorkflow
 from weft.errors import InvalidInput, shorten
 from weft.expressions import Expression, Value, ValueKind, infer_kind, parse
@@ -38,6 +38,7 @@ MAX_BYTES = 65_536
 
 Signature = tuple[int, int, int, int]
 """Inode, size, modification time and status change time; it changes with the content."""
+_RestartState = list[dict[str, Signature]]
 
 
 def read_signature(workdir: Path, name: str) -> Signature | None:
@@ -49,7 +50,7 @@ def read_signature(workdir: Path, name: str) -> Signature | None:
 
 
 def read_task_file(workdir: Path, name: str, *, tail: bool = False, max_bytes: int = MAX_BYTES) -> str | None:
-    """Return the text of a file; None if it is missing. ``tail``: of a longer file, read only the end."""
+    """Return the text of a file; None if it is missing. ``tail``: of a longer file, only its last lines."""
     try:
         fd = open_inside(workdir, name)
     except StagingProblem as problem:
@@ -67,6 +68,11 @@ def read_task_file(workdir: Path, name: str, *, tail: bool = False, max_bytes: i
             content = os.pread(fd, max_bytes, max(0, status.st_size - max_bytes))
         except OSError as error:
             raise JobProblem(f"{shorten(name)} cannot be read: {error.strerror}") from None
+    if status.st_size > max_bytes:
+        # The first line is incomplete: a message could show the end of a secret in it.
+        _, newline, content = content.partition(b"\n")
+        if not newline:
+            raise JobProblem(f"the last line of {shorten(name)} has more than {max_bytes} bytes")
     return content.decode("utf-8", "replace")
 
 
@@ -233,7 +239,7 @@ class TaskFiles:
         self._progress_file = progress
         self.restart_files = tuple(restart)
         self._signatures: dict[str, Signature | None] = {}
-        self._restart: tuple[Signature | None, ...] | None = self._restart_state() if from_now else None
+        self._restart: _RestartState | None = self._restart_state() if from_now else None
         self._progress = ReportedProgress()
 
     @classmethod
@@ -281,14 +287,23 @@ class TaskFiles:
         signature = self._signatures.get(name)
         return None if signature is None else signature[2] / 1e9
 
-    def _restart_state(self) -> tuple[Signature | None, ...]:
-        return tuple(read_signature(self._workdir, name) for name in self.restart_files)
+    def _restart_state(self) -> _RestartState:
+        """Return the files of each declared name or wildcard with their signatures."""
+        found = []
+        for pattern in self.restart_files:
+            try:
+                names = match_names(self._workdir, pattern)
+            except StagingProblem:
+                names = []
+            signatures = ((name, read_signature(self._workdir, name)) for name in names)
+            found.append({name: signature for name, signature in signatures if signature is not None})
+        return found
 
     def _restart_changed(self) -> bool:
         """Return whether the restart files changed and all of them exist."""
         if not self.restart_files:
             return False
-        if (state := self._restart_state()) == self._restart or None in state:
+        if (state := self._restart_state()) == self._restart or not all(state):
             return False
         self._restart = state
         return True
@@ -344,17 +359,17 @@ def _refuse_constant(word: str) -> NoReturn:
 
 
 def read_sweep_lines(
-    compiled: CompiledWorkflow, task: int, workdir: str, iteration: int = 1
+    compiled: CompiledWorkflow, task: int, workdir: str, outputs: Sequence[str]
 ) -> dict[str, tuple[str, ...]]:
     """Return the lines of the files that define sweeps and were written by this task, by file name.
 
-    ``lines(split.parts)`` refers to a file of that name, or to the output ``parts`` of the task ``split``.
+    ``outputs`` are the names of its outputs. ``lines(split.parts)`` refers to a file of that name, or to the
+    output ``parts`` of the task ``split``.
     """
     if (sweep_files := _SWEEP_FILES.get(compiled)) is None:
         sweep_files = _SWEEP_FILES[compiled] = find_growth_files(compiled.graph.workflow)
     if not sweep_files:
         return {}
-    outputs = output_names(compiled, task, iteration)
     name_of_task = compiled.description(task).name
     written = {
         name for other in compiled.graph.workflow.tasks for name in (out.file for out in other.outputs)

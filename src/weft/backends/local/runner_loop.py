@@ -286,8 +286,9 @@ class RunnerTasks:
         for attempt, start in starts.items():
             self.starts[attempt] = encode_record(start)
             if attempt not in self.ended:
-                text, nonce = "it was killed together with its runner", _nonce(start)
-                self._record_end(_end_record(attempt, nonce, start.get("at"), cause="lost", text=text))
+                lost = {"cause": "lost", "text": "it was killed together with its runner"}
+                boot = start.get("boot", "")
+                self._record_end(_end_record(attempt, _nonce(start), start.get("at"), boot=boot, **lost))
 
     @property
     def busy(self) -> bool:
@@ -309,7 +310,7 @@ class RunnerTasks:
         if self._report_again(attempt, nonce):
             return
         self._nonces[attempt] = nonce
-        name = f'"attempt":{attempt},"nonce":"{nonce}"'
+        name = f'"attempt":{attempt},"nonce":"{nonce}","boot":"{_BOOT}"'
         began, began_s, before_s = time.time(), time.monotonic(), _since_boot_s()
         # Recorded first: if the runner dies in between, the program may have run and must not run again.
         self._record_start(attempt, f'{{{name},"pid":null,"at":{began!r}}}')
