@@ -32,7 +32,6 @@ import numpy as np
 
 from measurement import calibration_s, disk_folder, run_command
 from weft.backends.simulation.scenario import Arrival
-from weft.workflow.settings import RunSettings
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.formats.files import load_platform, save_workflow
 from weft.instance.compilation import compile_instance
@@ -41,6 +40,7 @@ from weft.policies.policy import make_policy
 from weft.runtime.simulation import Simulation
 from weft.workflow.checks import check_and_unfold
 from weft.workflow.quantity import Sweep
+from weft.workflow.settings import RunSettings
 from weft.workflow.task import Dependency, Task
 from weft.workflow.workflow import Workflow
 
@@ -84,9 +84,7 @@ def independent(tasks: int) -> Workflow:
 
 def _simulation(instance: Instance) -> Simulation:
     library = WorkflowLibrary({"workflow": instance})
-    return Simulation(
-        library, [Arrival(workflow="workflow")], make_policy("fcfs:intra=index"), RunSettings()
-    )
+    return Simulation(library, [Arrival(workflow="workflow")], make_policy("fcfs:intra=index"), RunSettings())
 
 
 def engine_s(instance: Instance) -> tuple[float, float]:
