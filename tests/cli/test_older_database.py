@@ -10,6 +10,7 @@ import pytest
 
 from architecture.package import ROOT
 from cli.projects import Project
+from weft.repository.database import SCHEMA_VERSION
 
 DUMP = ROOT / "tests" / "repository" / "version_1.sql"
 MADE = {"1/0/x": "hello\n", "1/1/y": "hello\nmore\n", "2/0/one": "one\n"}
@@ -74,7 +75,7 @@ def test_older_project_is_read_and_not_changed(older: Project) -> None:
 def test_older_run_is_resumed_and_its_results_are_used(older: Project) -> None:
     done = older.weft("resume")
     assert done.code == 0, done
-    assert version(older) == 2
+    assert version(older) == SCHEMA_VERSION
     # The older version had assigned the attempt, so it has no nonce.
     (made,) = older.folder.glob(".weft/sandbox/m/*/2/2/two")
     assert made.read_text() == "one\n"
@@ -102,3 +103,20 @@ def test_clean_removes_directories_of_the_older_version_inside_the_project(older
     assert older.weft("clean", "1").code == 0
     assert not (older.folder / ".weft/sandbox/m/1").exists()
     assert (older.folder / ".weft/sandbox/m/2/0/one").exists()
+
+
+def test_database_of_the_version_before_is_read_and_then_converted(project: Project) -> None:
+    """The version before lacks one column; a finished run of it is shown, and a new run reuses its results."""
+    for name, text in FILES.items():
+        project.write(name, text)
+    assert project.weft("run", "tiny.yaml", "--on", "m.yaml").code == 0
+    with sqlite3.connect(database(project)) as opened:
+        opened.execute("ALTER TABLE product DROP COLUMN counters")
+        opened.execute("PRAGMA user_version=2")
+    opened.close()
+    assert [run["state"] for run in project.json("ls")] == ["completed"]
+    assert project.weft("report", "1").code == 0
+    assert version(project) == 2
+    done = project.weft("run", "tiny.yaml", "--on", "m.yaml")
+    assert (done.code, "2 of them reused" in done.out) == (0, True), done
+    assert version(project) == SCHEMA_VERSION

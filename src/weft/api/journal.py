@@ -79,13 +79,16 @@ def explanation_lines(found: Explanation, *, verbose: bool = False) -> Iterator[
         yield "now:"
         yield from _candidate_lines(found.candidates, most, chosen="")
     yield "history:"
-    skipped = len(found.story) - most
+    story = [step for step in found.story if verbose or not step.routine]
+    skipped = len(story) - most
     if skipped > 0:
         yield f"  … {format_count(skipped, 'earlier step')}"
-    for step in found.story[-most:]:
+    for step in story[-most:]:
         yield f"  {format_seconds(step.now):>10}  {step.text}"
-    if not found.story:
+    if not story:
         yield "  nothing yet"
+    if hidden := len(found.story) - len(story):
+        yield f"  {format_count(hidden, 'report')} of progress and checkpoints: -v shows them"
 
 
 def _choice_lines(choice: PlacementChoice, most: int) -> Iterator[str]:

@@ -97,8 +97,9 @@ class ExecutionProgress:
         self.ran[key] += 1
         if attempt.story:
             self.stale.setdefault(key, Counter())[attempt.story] += 1
-        seconds = (1.0 - attempt.restart_from) * attempt.seconds
-        if seconds > 0:
+        seconds = attempt.seconds
+        # A restarted attempt says little: the share of the work in its restart files is an estimate, too.
+        if seconds > 0 and not attempt.restart_from:
             took_s = attempt.measured_s
             if took_s is None:
                 took_s = (attempt.ended_s or 0.0) - (attempt.submitted_s or 0.0)
@@ -330,15 +331,21 @@ def _to_come(run: RunState, body: LoopState) -> tuple[int, int] | None:
 def _reached_s(
     run: RunState, progress: ExecutionProgress, task: int, line: PlanLine, now_s: float, pace: float
 ) -> float:
-    """Return the planned time that corresponds to the progress of a task: its start, if it does not run."""
+    """Return the planned time that corresponds to the progress of a task: its start, if it does not run.
+
+    It is as long before the planned end of the task as the attempt still takes where it runs.
+    """
     number = run.attempt_of.get(task)
     began_s = None if number is None else progress.began_s(number)
     if number is None or began_s is None:
         return line.start_s
-    attempt = progress.state.attempts.get(number)
-    if attempt is not None and attempt.work_done is not None:
-        share = attempt.work_done
+    if (attempt := progress.state.attempts.get(number)) is None:
+        return line.start_s
+    whole = 1.0 - attempt.restart_from
+    if attempt.work_done is not None and whole > 0.0:
+        share = (attempt.work_done - attempt.restart_from) / whole
     else:
-        planned_s = max(1e-9, line.finish_s - line.start_s)
-        share = (now_s - began_s) / (planned_s * pace)
-    return line.start_s + min(1.0, max(0.0, share)) * (line.finish_s - line.start_s)
+        share = (now_s - began_s) / max(1e-9, attempt.seconds * pace)
+    # The attempt may run on another machine than planned, and may have begun with restart files.
+    speed = progress.state.machines[attempt.machine].speed_factor
+    return line.finish_s - (1.0 - min(1.0, max(0.0, share))) * attempt.seconds / speed

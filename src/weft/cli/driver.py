@@ -55,7 +55,7 @@ class RunDriver:
         self.execution: Execution | None = None
         self.live = LiveDisplay(self._block, self._line, quiet=quiet)
         self._only_errors = quiet and errors
-        self._printed_failures = 0
+        self._printed_failures = self._printed_moves = 0
         self._interrupt_printed = False
 
     def watch(self, execution: Execution) -> Sequence[Listener]:
@@ -75,6 +75,7 @@ class RunDriver:
             promises=execution.promises,
         )
         self._printed_failures = len(self.view.progress.history.failures)
+        self._printed_moves = len(self.view.progress.history.moves)
         return [self._record_entry]
 
     def interrupted(self) -> bool:
@@ -100,6 +101,10 @@ class RunDriver:
                 for line in self.view.describe_failure(failure):
                     self.live.say(line, error=self._only_errors)
         self._printed_failures = len(failures)
+        moves = self.view.progress.history.moves
+        for move in moves[self._printed_moves :] if not self._only_errors else ():
+            self.live.say(self.view.describe_migration(move))
+        self._printed_moves = len(moves)
 
     def _block(self, columns: int, rows: int) -> list[str]:
         if self.view is None or self.execution is None or not self.view.progress.state.runs:

@@ -17,7 +17,7 @@ from weft.units import format_count, format_seconds
 
 if TYPE_CHECKING:
     from weft.api.progress import ExecutionProgress, TimeLeft
-    from weft.engine.history import FailureRecord
+    from weft.engine.history import FailureRecord, MigrationRecord
     from weft.engine.kind_counts import KindCount
     from weft.engine.replan.promise import Promise
     from weft.engine.state.run import RunState
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _COLUMNS = ("kind", "waiting", "running", "done", "reused", "failed")
 _FAILURES = 3
+_MIGRATIONS = 2
 _LOG_LINES = 2
 _AT_LEAST = 3
 """Minimal number of rows of the table of kinds."""
@@ -89,15 +90,33 @@ class RunDisplay:
             number = sum(getattr(each, name) for each in counts)
             if number:
                 parts.append(f"{number} {name}")
+        if moves := len(self._moves()):
+            parts.append(f"{moves} migrated")
         so_far = format_seconds(round(now_s - self.began_s))
         return f"{so_far}: {', '.join(parts)}; {self.left_text(now_s)}"
+
+    def _moves(self) -> list[MigrationRecord]:
+        moves = self.progress.history.moves
+        return [each for each in moves if not each.off and self.run in (None, each.run)]
+
+    def migration_lines(self, most: int = _MIGRATIONS) -> list[str]:
+        """Return lines about the last ``most`` migrations: task, machines and reason."""
+        return [self.describe_migration(each) for each in self._moves()[-most:]]
+
+    def describe_migration(self, each: MigrationRecord) -> str:
+        """Return a line about one migration."""
+        machines = self.progress.state.machines
+        source, target = machines[each.source].name, machines[each.target].name
+        saved = f", from {each.restart_from:.0%} of its work" if each.restart_from else ""
+        return f"{each.label} migrates from {source} to {target} ({each.reason}{saved})"
 
     def block(self, now_s: float, columns: int, rows: int) -> list[str]:
         """Return the lines of the display, limited to the size of the terminal."""
         failures = self.failure_lines()[-max(0, rows - _AT_LEAST - 3) :]
         promise = self.promise_line() if rows > _LOW else ""
-        lines = self.kind_lines(max(_AT_LEAST, rows - 2 - bool(promise) - len(failures)))
-        lines += [self.line(now_s), *([promise] if promise else [])]
+        moves = self.migration_lines() if rows > _LOW else []
+        lines = self.kind_lines(max(_AT_LEAST, rows - 2 - bool(promise) - len(failures) - len(moves)))
+        lines += [self.line(now_s), *([promise] if promise else []), *moves]
         shown = [
             fitted(printable(line), columns, ascii_only=ascii_only(sys.stderr)).rstrip()
             for line in (*lines, *failures)

@@ -171,10 +171,6 @@ def _check_capacity(
 
 
 _SHOWN_RECORDS = (
-    messages.AwaitMachine,
-    messages.KeepAttempt,
-    messages.PostponeStaging,
-    messages.ReportViolation,
     messages.Refuse,
     messages.IgnoreRequirement,
     messages.ReportLateCancel,
@@ -225,6 +221,8 @@ class _MessageText:
             case messages.Assign():
                 machine = self.state.machines[command.machine].name
                 how = "bound to" if command.reserve else "sent to the queue of"
+                if command.replaces is not None:
+                    how = f"migrates from {self._machine_of(command.replaces)} to"
                 why = f" ({command.reason})" if command.reason else ""
                 saved = f", from {command.restart_from:.0%} of the work" if command.restart_from else ""
                 return f"{self._attempt(command.attempt)}: {how} {machine}{why}{saved}"
@@ -243,11 +241,21 @@ class _MessageText:
                 return "its migration was called off"
             case messages.CleanUp():
                 return f"{self._attempt(command.attempt)}: removal of its files was requested"
+            case messages.ReportViolation(ratio=ratio, reason=reason):
+                late = "" if ratio is None else f": projected to take {1.0 + ratio:.2f} times its estimate"
+                return f"it violates its contract{late}{f': {reason}' if reason else ''}"
+            case messages.KeepAttempt(reason=reason):
+                return f"it stays on its machine: {reason}"
+            case messages.AwaitMachine(reason=reason) | messages.PostponeStaging(reason=reason):
+                return reason
             case _ if isinstance(command, _SHOWN_RECORDS) and (note := note_fields(command)) is not None:
                 value = "" if note.value is None else f" ({note.value:.2f})"
                 return f"{note.kind}{value}{': ' if note.text else ''}{note.text}"
             case _:
                 return ""
+
+    def _machine_of(self, number: int) -> str:
+        return self.state.machines[self.history.attempts[number].machine].name
 
     def _attempt(self, number: int) -> str:
         return f"attempt {self.history.attempts[number].task_attempt}"
@@ -374,6 +382,8 @@ class ExplanationStep:
     entry: int
     now: float
     text: str
+    routine: bool = False
+    """Whether it is a report of progress or a checkpoint, of which a task may have very many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -473,7 +483,8 @@ def explain(
         with refuse_damage(entry):
             text = describe(message)
         if text:
-            story.append(ExplanationStep(entry=entry.sequence, now=entry.now, text=text))
+            routine = isinstance(message, messages.Progressed | messages.Checkpointed)
+            story.append(ExplanationStep(entry=entry.sequence, now=entry.now, text=text, routine=routine))
     waiting = there.state[position] in (TaskState.READY, TaskState.WAITING, TaskState.HELD)
     return Explanation(
         run=shown,
