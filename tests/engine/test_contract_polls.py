@@ -92,7 +92,8 @@ def test_restarted_attempt_is_judged_by_its_remaining_work():
 def test_late_task_without_reports_moves_to_an_idle_machine():
     engine = running(RunSettings(contract=0.5, poll_every_s=1e6), speeds=(1, 1))
     assert engine.handle(ev.Progressed(attempt=0), at=150) == []
-    words = engine.handle(ev.Progressed(attempt=0), at=151)
+    assert engine.handle(ev.Progressed(attempt=0), at=151) == ["note violation", "note stay"]
+    words = engine.handle(ev.Progressed(attempt=0), at=226)
     assert "cancel 0 m0: performance" in words
     assert "assign 1 m1 after 0: performance" in words
 
@@ -112,7 +113,7 @@ def test_late_task_without_reports_moves_less_and_less_often():
         moves.append(now_s - began_s)
         ended = ev.Ended(attempt=attempt, exit_code=None, cause="cancelled")
         engine.handle(ended, ev.CleanedUp(attempt=attempt), ev.Started(attempt=attempt + 1))
-    assert moves[:6] == [160, 160, 190, 310, 2000, 2000]
+    assert moves[:6] == [230, 250, 290, 410, 2100, 2100]
 
 
 def test_age_of_a_report_does_not_count_against_a_task_on_schedule():

@@ -19,7 +19,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from weft.api.plan import PlannedWorkflow, measure_plan, open_pool
-from weft.api.request import Request, load_request
+from weft.api.request import PredictionFiles, Request, load_request
 from weft.engine.stored_fields import DAMAGE
 from weft.errors import InvalidInput, WeftError
 from weft.instance.instance import Instance
@@ -282,6 +282,7 @@ def pareto(
     seed: int = 0,
     params: Mapping[str, Any] | None = None,
     predictor: Predictor | None = None,
+    predictions: PredictionFiles = (),
     plan_time_s: float | None = None,
     plan_steps: int | None = None,
     workers: int = 1,
@@ -302,7 +303,8 @@ def pareto(
     if plan_time_s is None and plan_steps is None and preset is None:
         plan_time_s = DEFAULT_FRONT_TIME_S
     goal = make_objective("makespan", deadline_s=deadline_s, max_cost=max_cost)
-    instance = load_request(workflow, on=on, params=params, predictor=predictor).instance
+    loaded = load_request(workflow, on=on, params=params, predictor=predictor, predictions=predictions)
+    instance = loaded.instance
     refuse_impossible_limits(goal, instance, compute_bounds(instance).best_s)
     tradeoff = make_tradeoff(against, instance, max_cost=max_cost)
     _check_preset(instance, tradeoff, goal, preset)
@@ -491,6 +493,7 @@ def choose(
     *,
     on: Platform | str | Path = "local",
     params: Mapping[str, Any] | None = None,
+    predictions: PredictionFiles = (),
     deadline_s: float | None = None,
     max_cost: float | None = None,
     folder: Path = FRONTS,
@@ -501,7 +504,7 @@ def choose(
     If no front is stored, search for one with the options ``search`` of ``pareto`` and store it. Raises
     Infeasible if the plan exceeds the deadline or the maximal cost.
     """
-    request = load_request(workflow, on=on, params=params)
+    request = load_request(workflow, on=on, params=params, predictions=predictions)
     return choose_point(request, number, deadline_s=deadline_s, max_cost=max_cost, folder=folder, **search)
 
 

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from weft.api.request import DEFAULT_PLANNER, PlanningChoice, Request, load_request
+from weft.api.request import DEFAULT_PLANNER, PlanningChoice, PredictionFiles, Request, load_request
 from weft.engine.replan.promise import Promise, compute_promise
 from weft.engine.state.plan import StoredPlan, store_schedule
 from weft.errors import Infeasible, InvalidInput
@@ -273,6 +273,7 @@ def plan(
     params: Mapping[str, Any] | None = None,
     pinned: Mapping[str, str] | None = None,
     predictor: Predictor | None = None,
+    predictions: PredictionFiles = (),
     plan_time_s: float | None = None,
     plan_steps: int | None = None,
     workers: int = 1,
@@ -282,9 +283,9 @@ def plan(
 ) -> PlannedWorkflow:
     """Plan a workflow (record, file of any format, or request) on a platform (record, file or short form).
 
-    ``planner`` may carry options (``"heft:averaging=self-loops"``). ``predictor`` has precedence over the
-    estimates in the workflow. Raises Infeasible if no plan exists, or if the plan exceeds the deadline or the
-    maximal cost.
+    ``planner`` may carry options (``"heft:averaging=self-loops"``). ``predictor`` and the files
+    ``predictions`` have precedence over the estimates in the workflow. Raises Infeasible if no plan exists,
+    or if the plan exceeds the deadline or the maximal cost.
 
     Search planners stop after ``plan_time_s`` (default 2) or, deterministically, after ``plan_steps``. They
     use ``workers`` local processes, a Dask ``cluster`` (``"tcp://host:8786"``) or any other ``pool``;
@@ -297,7 +298,9 @@ def plan(
     goal = make_objective(objective, alpha, deadline_s=deadline_s, max_cost=max_cost)
     if seed < 0:
         raise InvalidInput(f"seed {seed}", rule="must be at least 0")
-    request = load_request(workflow, on=on, params=params, pinned=pinned, predictor=predictor)
+    request = load_request(
+        workflow, on=on, params=params, pinned=pinned, predictor=predictor, predictions=predictions
+    )
     instance = request.instance
     with open_pool(workers=workers, cluster=cluster, pool=pool) as opened, exclude_compilation(budget):
         if (refusal := chosen.supports(instance, goal)) is not None:

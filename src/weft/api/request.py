@@ -20,13 +20,14 @@ from weft.instance.instance import Instance
 from weft.planners.planner import make_planner
 from weft.platform.platform import Platform
 from weft.policies.policy import make_policy
-from weft.predictors.chain import PredictorChain, default_chain
+from weft.predictions import unresolved_files
+from weft.predictors.chain import chain_for
 from weft.predictors.predictor import Predictor
 from weft.randomness import generator
 from weft.records import dataclass
 from weft.runtime.budget import PlanningBudget
 from weft.schedule.objective import make_objective
-from weft.workflow.checks import check_and_unfold
+from weft.workflow.checks import check_and_unfold, find_prediction_problems
 from weft.workflow.settings import SettingsLayers
 from weft.workflow.task import Isolation
 from weft.workflow.workflow import Workflow, set_params
@@ -128,6 +129,23 @@ class Request:
                 raise InvalidInput(what, advice="`weft planners` lists the others")
 
 
+PredictionFiles = str | Path | Sequence[str | Path]
+"""One file of predictions or several."""
+
+
+def add_predictions(workflow: Workflow, files: PredictionFiles = ()) -> Workflow:
+    """Return a workflow with the predictions of files, which win over its own, all of them read."""
+    names = [files] if isinstance(files, str | Path) else list(files)
+    if not names and not unresolved_files(workflow.predictions):
+        return workflow
+    from weft.formats.predictions import resolve_predictions
+
+    found = resolve_predictions(workflow, Path(), names)
+    if problems := list(find_prediction_problems(found)):
+        raise InvalidInput(problems)
+    return found
+
+
 def load_request(
     workflow: Workflow | str | Path | Request,
     *,
@@ -135,17 +153,19 @@ def load_request(
     params: Mapping[str, Any] | None = None,
     pinned: Mapping[str, str] | None = None,
     predictor: Predictor | None = None,
+    predictions: PredictionFiles = (),
 ) -> Request:
     """Load and compile one workflow; a request is returned unchanged.
 
-    ``predictor`` has precedence over the estimates in the workflow.
+    ``predictor`` has precedence over files of ``predictions``, and these over the estimates in the workflow.
     """
     if isinstance(workflow, Request):
         return workflow
     loaded = workflow if isinstance(workflow, Workflow) else read_workflow_file(workflow)
+    loaded = add_predictions(loaded, predictions)
     platform = on if isinstance(on, Platform) else load_platform(on)
     graph = check_and_unfold(set_params(loaded, params or {}))
-    chain = None if predictor is None else PredictorChain((predictor, *default_chain().predictors))
+    chain = None if predictor is None else chain_for(graph.workflow, platform, predictor)
     started = time.perf_counter()
     instance = compile_instance(graph, platform, predictor=chain, pinned=pinned)
     took_s = time.perf_counter() - started
@@ -255,6 +275,7 @@ def load_workflows(
     format_name: str | None,
     until: Sequence[str],
     isolate: Isolation | None = None,
+    predictions: PredictionFiles = (),
 ) -> LoadedWorkflows:
     """Return the workflows to run now, by name; a number is added to a name that occurs again.
 
@@ -267,7 +288,7 @@ def load_workflows(
     )
     found = LoadedWorkflows({}, {})
     for source in sources:
-        loaded = _load_source(source, layout, format_name, isolate)
+        loaded = add_predictions(_load_source(source, layout, format_name, isolate), predictions)
         flow = select_until(replace_unwritable_names(set_params(loaded, params)), until)
         check_file_names(flow)
         key = unique_key(flow.name, found.flows)

@@ -19,6 +19,7 @@ import numpy as np
 from weft.api.project import OpenProject, find_project, require_project
 from weft.api.report import ExecutionReport, read_report, reports_folder, write_reports
 from weft.api.request import (
+    PredictionFiles,
     WorkflowSource,
     compile_request,
     load_arrivals,
@@ -236,6 +237,7 @@ def run(
     profile: ProfileSource = None,
     settings: SettingsSource = None,
     params: Mapping[str, Any] | None = None,
+    predictions: PredictionFiles = (),
     until: Sequence[str] = (),
     most_nodes: int | None = None,
     keep_going: bool = False,
@@ -258,6 +260,7 @@ def run(
     planners use ``plan_time_s`` (default 2) or ``plan_steps`` for the first plan and for each re-planning.
     ``objective``, ``alpha``, ``deadline_s`` and ``max_cost`` are those of ``plan``; the first plan and all
     later ones keep them. ``plan`` is a file with the first plan, ``choose`` a point of the last front.
+    ``predictions`` are files with measured times.
     ``settings`` is a mapping with the keys of `settings:` in a workflow file; it wins over the workflow and
     over ``profile``, a file or name that may also state the platform.
     ``isolate`` isolates the tasks that do not state it themselves: ``"bubblewrap"``, ``"unshare"``, or a
@@ -283,7 +286,9 @@ def run(
     layers = replace(layers, profile=merge_layers(layers.profile, defaults))
     layout = find_project(project)
     isolation = None if isolate is None else make_isolation(isolate)
-    loaded = load_workflows(workflows, layout, params or {}, format_name, until, isolate=isolation)
+    loaded = load_workflows(
+        workflows, layout, params or {}, format_name, until, isolate=isolation, predictions=predictions
+    )
     coming, more = load_arrivals(arrivals, layout, seed)
     flows = {**loaded.flows, **more.flows}
     if isolation is not None:
@@ -474,6 +479,7 @@ def plan_dry_run(
     until: Sequence[str] = (),
     most_nodes: int | None = None,
     format_name: str | None = None,
+    predictions: PredictionFiles = (),
     preset: str = DEFAULT_PRESET,
     profile: ProfileSource = None,
     settings: SettingsSource = None,
@@ -492,6 +498,8 @@ def plan_dry_run(
     layers = load_layers(preset=preset, profile=found, settings=settings, options=stated_options(**options))
     platform = load_machines(on or (found.on if found else None) or "local", most_nodes)
     check_backend(platform)
-    loaded = load_workflows(workflows, find_project(project), params or {}, format_name, until)
+    loaded = load_workflows(
+        workflows, find_project(project), params or {}, format_name, until, predictions=predictions
+    )
     requests = [compile_request({key: flow}, platform) for key, flow in loaded.flows.items()]
     return [plan_request(each, layers, plan_file=plan, choose=choose, seed=seed) for each in requests]

@@ -12,7 +12,9 @@ from typing import Any
 from weft.api.request import (
     DEFAULT_PLANNER,
     DEFAULT_POLICY,
+    PredictionFiles,
     Request,
+    add_predictions,
     compile_request,
     load_machines,
     unique_key,
@@ -304,6 +306,7 @@ def simulate(
     seed: int = 0,
     repeat: int = 1,
     params: Mapping[str, Any] | None = None,
+    predictions: PredictionFiles = (),
     plan_time_s: float | None = None,
     plan_steps: int | None = None,
     format_name: str | None = None,
@@ -312,8 +315,8 @@ def simulate(
 ) -> SimulatedRuns:
     """Simulate workflows (records or files) that arrive at time 0 and those that arrive in a scenario.
 
-    ``objective``, ``alpha``, ``deadline_s``, ``max_cost``, ``plan``, ``choose``, ``plan_time_s`` and
-    ``plan_steps`` are those of ``run``; with ``plan_steps`` the simulation is reproducible.
+    ``objective``, ``alpha``, ``deadline_s``, ``max_cost``, ``plan``, ``choose``, ``plan_time_s``,
+    ``plan_steps`` and ``predictions`` are those of ``run``; with ``plan_steps`` simulations are reproducible.
     ``policy`` and ``planner`` may carry options (``"foft:intra=priority"``); the planner serves policies that
     follow plans, and re-planning. ``settings`` is a mapping with the keys of `settings:` in a workflow file;
     ``profile`` is a file or name with settings, ``preset`` a profile that ships with weft.
@@ -337,7 +340,7 @@ def simulate(
     )  # fmt: skip
     layers = load_layers(preset=preset, profile=found, settings=settings, options=options)
     platform = load_machines(on or (found.on if found else None) or "local", None)
-    first = _load_first(workflows, params or {}, format_name)
+    first = _load_first(workflows, params or {}, format_name, predictions)
     arriving = {key: replace_unwritable_names(flow) for key, flow in load_arrival_workflows(truth).items()}
     _check_clash(first, arriving)
     flows = {**first, **arriving}
@@ -376,7 +379,10 @@ def _load_scenario(given: Scenario | str | Path | None) -> Scenario:
 
 
 def _load_first(
-    workflows: _Source | Sequence[_Source], params: Mapping[str, Any], format_name: str | None
+    workflows: _Source | Sequence[_Source],
+    params: Mapping[str, Any],
+    format_name: str | None,
+    predictions: PredictionFiles,
 ) -> dict[str, Workflow]:
     """Return the workflows that arrive at 0, by name; a number is added to a name that occurs again."""
     sources = [workflows] if isinstance(workflows, Workflow | str | Path) else list(workflows)
@@ -385,7 +391,7 @@ def _load_first(
         loaded = (
             source if isinstance(source, Workflow) else read_workflow_file(source, format_name=format_name)
         )
-        flow = replace_unwritable_names(set_params(loaded, params))
+        flow = replace_unwritable_names(set_params(add_predictions(loaded, predictions), params))
         found[unique_key(flow.name, found)] = flow
     return found
 

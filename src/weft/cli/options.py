@@ -215,6 +215,14 @@ def named_plan(function: Callable[..., Any]) -> Callable[..., Any]:
     return add(function)
 
 
+predictions: _Decorator = click.option(
+    "--predictions",
+    multiple=True,
+    metavar="FILE",
+    help="CSV or YAML file with measured times, which win over those of WORKFLOW; may be repeated.",
+)
+
+
 def seed(meaning: str) -> _Decorator:
     """Return a decorator that adds the option ``--seed`` with this help text."""
     return click.option(

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 @options.planning_budget("Search time for all points together: 30 or 1m30s (default: 10).", result="front")
 @options.planning_workers
 @options.parameters
+@options.predictions
 @click.option(
     "--out", metavar="FILE", help="Write the front: .json (everything) or .csv (one line per point)."
 )

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 @options.planning_budget()
 @options.planning_workers
 @options.parameters
+@options.predictions
 @click.option(
     "--out", metavar="FILE", help="Write the schedule: .json (everything) or .csv (one line per task)."
 )

@@ -48,6 +48,7 @@ from weft.cli.terminal import stage
 @options.planning_budget()
 @options.seed("Seed of randomised planners and of arrivals.")
 @options.parameters
+@options.predictions
 @click.option("--fresh", is_flag=True, help="Start a new run: reuse no results and resume no unfinished run.")
 @options.execution_files
 @options.project

@@ -43,6 +43,7 @@ _SHOWN = 20
 )
 @options.planning_budget(result="simulation")
 @options.parameters
+@options.predictions
 @click.option("--journal", metavar="FILE", help="Write the journal, for `weft replay` and `weft explain`.")
 @click.option("--html", metavar="FILE", help="Write charts and tables as an HTML page.")
 @click.option("--csv", "csv_file", metavar="FILE", help="Write one line per attempt (CSV).")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 from weft.documents import Document
 from weft.errors import InvalidInput
@@ -83,7 +84,11 @@ class WeftYaml:
         workflow, reader = read_workflow(document, default_name=source.stem)
         if reader.problems:
             raise InvalidInput(find_problems(workflow, reader.problems))
-        return workflow
+        if not workflow.predictions:
+            return workflow
+        from weft.formats.predictions import resolve_predictions
+
+        return resolve_predictions(workflow, Path(source.name).parent)
 
     def write(self, workflow: Workflow) -> str:
         """Return a workflow as YAML; task names that a key cannot hold are replaced."""
@@ -118,7 +123,12 @@ def read_platform_file(source: SourceFile) -> Platform:
         what = "this file describes tasks, not machines"
         raise InvalidInput(what, advice="name a platform file after --on", location=document.location(()))
     assert document.root is not None, "parse_document returns a root or raises"
-    return read_platform(document.root, document)
+    platform = read_platform(document.root, document)
+    if not platform.predictions:
+        return platform
+    from weft.formats.predictions import resolve_predictions
+
+    return resolve_predictions(platform, Path(source.name).parent)
 
 
 def write_platform(platform: Platform) -> str:

@@ -14,7 +14,7 @@ from weft.instance.instance import BusyInterval, Instance, check_budgets, group_
 from weft.platform.arrays import compile_network
 from weft.platform.machine import Machine
 from weft.platform.platform import Platform, planned_machines
-from weft.predictors.chain import default_chain
+from weft.predictors.chain import chain_for
 from weft.predictors.predictor import Predictor
 from weft.predictors.seconds import rescale_seconds
 from weft.workflow.task_graph import COMPUTE, Floats, Indices, TaskGraph
@@ -35,7 +35,7 @@ def compile_instance(
     ``pinned`` binds variables to machines, both by name.
     """
     machines = planned_machines(platform)
-    seconds = (predictor or default_chain()).table(graph, machines)
+    seconds = (predictor or chain_for(graph.workflow, platform)).table(graph, machines)
     shapes = number_mode_shapes(seconds, len(graph))
     amounts = _resource_totals(machines, graph.resource_names)
     candidates = find_candidates(graph, machines, seconds, shapes, amounts)

@@ -28,6 +28,7 @@ from weft.fields import (
 )
 from weft.platform.machine import OCCUPANCIES, QUEUES, Attribute, Machine
 from weft.platform.platform import DEFAULT_LINK, Link, NamedPair, Platform, Share
+from weft.predictions import PREDICTIONS
 from weft.units import parse_bytes, parse_rate, parse_seconds
 
 _Item = TypeVar("_Item")
@@ -286,6 +287,8 @@ PLATFORM = Record("a platform", (
     Field("virtual", _VIRTUAL,
           "nodes of machines set aside for one service; each share is a machine of its own in plans",
           default=()),
+    Field("predictions", PREDICTIONS,
+          "predicted or measured times of tasks on its machines: a CSV or YAML file, or rows", default=()),
 ), null_is_absent=True)
 # fmt: on
 

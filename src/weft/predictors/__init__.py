@@ -13,6 +13,7 @@ PREDICTORS = Registry(
         "assumed": "weft.predictors.work:AssumedWork",
         "default": "weft.predictors.chain:default_chain",
         "explicit": "weft.predictors.explicit:ExplicitSeconds",
+        "measurements": "weft.predictors.measurements:Measurements",
         "performance": "weft.predictors.performance:PerformanceTable",
         "regression": "weft.predictors.regression:Regression",
         "work": "weft.predictors.work:WorkOverSpeed",

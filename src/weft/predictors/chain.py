@@ -10,8 +10,12 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.errors import InvalidInput
 from weft.platform.machine import Machine
+from weft.platform.platform import Platform
+from weft.predictions import unresolved_files
 from weft.predictors.explicit import ExplicitSeconds
+from weft.predictors.measurements import Measurements
 from weft.predictors.predictor import Estimate, Flags, Predictor, PredictorInputs, TaskFeatures, WorkModel
 from weft.predictors.seconds import RelatedSeconds, Seconds
 from weft.predictors.speedups import relate_work
@@ -19,6 +23,7 @@ from weft.predictors.tabulation import tabulate
 from weft.predictors.work import AssumedWork, WorkOverSpeed
 from weft.records import dataclass
 from weft.workflow.task_graph import COMPUTE, TaskGraph
+from weft.workflow.workflow import Workflow
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,3 +93,17 @@ class PredictorChain:
 def default_chain() -> PredictorChain:
     """Return the default chain: explicit seconds, then work over speed, then an assumed work of 1 second."""
     return PredictorChain((ExplicitSeconds(), WorkOverSpeed(), AssumedWork()))
+
+
+def chain_for(workflow: Workflow, platform: Platform, first: Predictor | None = None) -> PredictorChain:
+    """Return the chain for a workflow on a platform: ``first``, the predictions of both, the default chain.
+
+    Predictions of the workflow win over those of the platform.
+    """
+    before: list[Predictor] = [] if first is None else [first]
+    for rows in (workflow.predictions, platform.predictions):
+        if files := unresolved_files(rows):
+            raise InvalidInput(f"the predictions in {files[0]!r} have not been read")
+        if rows:
+            before.append(Measurements([row for row in rows if not isinstance(row, str)]))
+    return PredictorChain((*before, *default_chain().predictors))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import field
@@ -12,8 +13,10 @@ from numpy.typing import NDArray
 
 from weft.expressions import Value
 from weft.platform.machine import Machine
+from weft.predictions import INPUT_BYTES
 from weft.predictors.seconds import Seconds
 from weft.records import dataclass
+from weft.workflow.quantity import evaluate_quantity
 from weft.workflow.task import SpeedUp, Task
 from weft.workflow.task_graph import COMPUTE, Floats, TaskGraph
 
@@ -65,13 +68,29 @@ class TaskFeatures:
     """Parameters of the workflow and the values of the task's sweep variables."""
 
 
-def task_features(graph: TaskGraph, task: int) -> TaskFeatures:
-    """Return the features of one task of a graph."""
+@functools.lru_cache(maxsize=1)
+def measure_inputs(graph: TaskGraph) -> Floats:
+    """Return the stated bytes of all inputs of each task; nan: nothing is stated. O(v + e), cached."""
+    sizes = np.zeros(len(graph))
+    target = np.repeat(np.arange(len(graph)), np.diff(graph.predecessor_pointer))
+    np.add.at(sizes, target, graph.edge_bytes)
+    for task in range(len(graph)):
+        inputs = graph.description(task).inputs
+        stated = [item.size for item in inputs if item.size is not None and item.source is not None]
+        if stated:
+            context = graph.context(task)
+            sizes[task] += sum(float(evaluate_quantity(size, context)) for size in stated)
+    return np.where(sizes > 0, sizes, np.nan)
+
+
+def task_features(graph: TaskGraph, task: int, reads: PredictorInputs | None = None) -> TaskFeatures:
+    """Return the features of one task of a graph, with its input size if ``reads`` names it."""
     description = graph.description(task)
+    parameters: dict[str, Value] = graph.context(task)
+    if reads is not None and INPUT_BYTES in reads.parameters:
+        parameters.setdefault(INPUT_BYTES, float(measure_inputs(graph)[task]))
     if graph.kind[task] != COMPUTE:
-        return TaskFeatures(
-            name=graph.names[task], kind=description.name, work=0.0, parameters=graph.context(task)
-        )
+        return TaskFeatures(name=graph.names[task], kind=description.name, work=0.0, parameters=parameters)
     row = slice(graph.explicit_pointer[task], graph.explicit_pointer[task + 1])
     named = zip(graph.explicit_machine[row].tolist(), graph.explicit_seconds[row].tolist(), strict=True)
     return TaskFeatures(
@@ -82,7 +101,7 @@ def task_features(graph: TaskGraph, task: int) -> TaskFeatures:
         law=description.speedup,
         counts=graph.count_sets[graph.counts[task]],
         service=description.service,
-        parameters=graph.context(task),
+        parameters=parameters,
     )
 
 

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.platform.machine import Machine
-from weft.predictors.predictor import Flags, Predictor, PredictorInputs, task_features
+from weft.predictions import INPUT_BYTES
+from weft.predictors.predictor import Flags, Predictor, PredictorInputs, measure_inputs, task_features
 from weft.predictors.seconds import MAX_ENTRIES, ClassSeconds, TableSeconds, check_entries
 from weft.predictors.speedups import NO_WORK, UNKNOWN, largest_count, law_key
 from weft.records import dataclass
@@ -109,6 +110,8 @@ def _explicit_rows(graph: TaskGraph) -> Integers:
 
 def _parameter(graph: TaskGraph, name: str) -> Integers:
     """Return for each task the number of its value of a parameter; values are compared by ``repr``."""
+    if name == INPUT_BYTES and name not in graph.params:
+        return np.unique(measure_inputs(graph), return_inverse=True)[1].astype(np.int64)
     positions = [
         task.sweep.names.index(name) if task.sweep is not None and name in task.sweep.names else None
         for task in graph.workflow.tasks
@@ -264,7 +267,7 @@ def _check_queries(graph: TaskGraph, tasks: _Grouping, groups: _Grouping) -> Non
 def _query_predictor(
     predictor: Predictor, graph: TaskGraph, task: int, machines: Sequence[Machine], builder: _SecondsBuilder
 ) -> None:
-    features = task_features(graph, task)
+    features = task_features(graph, task, predictor.reads)
     for index, machine in enumerate(machines):
         for count in features.counts:
             if count > machine.nodes:

@@ -18,7 +18,7 @@ from weft.expressions import Expression, evaluate_boolean
 from weft.platform.arrays import machine_columns
 from weft.platform.machine import Machine
 from weft.platform.platform import Platform, link_between, planned_machines
-from weft.predictors.chain import default_chain
+from weft.predictors.chain import chain_for
 from weft.predictors.predictor import Predictor, task_features
 from weft.records import dataclass
 from weft.schedule.schedule import Schedule
@@ -41,7 +41,7 @@ def verify(
     schedule: Schedule, graph: TaskGraph, platform: Platform, *, predictor: Predictor | None = None
 ) -> list[Violation]:
     """Return all violations of rules by a schedule; an empty list means that it is valid."""
-    checker = _ScheduleVerifier(schedule, graph, platform, predictor or default_chain())
+    checker = _ScheduleVerifier(schedule, graph, platform, predictor or chain_for(graph.workflow, platform))
     if complete := list(checker.completeness()):
         return complete
     return [
@@ -194,7 +194,9 @@ class _ScheduleVerifier:
             what = f"{name} takes {nodes} nodes of {machine.name}; allowed are {shorten(allowed)}"
             yield Violation(rule="count", what=what)
             return
-        estimate = self.predictor.predict(task_features(self.graph, task), machine, count)
+        estimate = self.predictor.predict(
+            task_features(self.graph, task, self.predictor.reads), machine, count
+        )
         seconds = math.inf if estimate is None else estimate.p50_s
         yield from self._lasts(task, seconds, f"{name} on {machine.name}")
 

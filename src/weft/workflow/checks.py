@@ -17,6 +17,7 @@ from operator import attrgetter
 from weft.documents import locate_problems
 from weft.errors import DocumentPath, InvalidInput, Problem, nearest, shorten, suggest
 from weft.expressions import Expression, find_unknown_names, limit_document_entries
+from weft.predictions import find_parameter_problems
 from weft.workflow.command_checks import command_problems
 from weft.workflow.quantity import COUNT_NAME, Range, constant_value, is_growing, stated_quantities
 from weft.workflow.task import NO_RECOVERY, Dependency, IndexRange, Input, JobSpec, Task
@@ -435,6 +436,15 @@ def _static_problems(workflow: Workflow) -> Iterator[Problem]:
     yield from _loop_problems(workflow)
     yield from _budget_problems(workflow)
     yield from _secret_problems(workflow)
+    yield from find_prediction_problems(workflow)
+
+
+def find_prediction_problems(workflow: Workflow) -> Iterator[Problem]:
+    """Yield the columns of predictions that are no parameters of their task."""
+    names = {
+        task.name: (*workflow.params, *(task.sweep.names if task.sweep else ())) for task in workflow.tasks
+    }
+    yield from find_parameter_problems(workflow.predictions, names)
 
 
 def _duplicates(tasks: Iterable[Task]) -> Iterator[Problem]:

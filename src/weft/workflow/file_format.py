@@ -36,6 +36,7 @@ from weft.fields import (
     never_written,
     version_field,
 )
+from weft.predictions import PREDICTIONS
 from weft.units import parse_bytes, parse_seconds
 from weft.workflow.quantity import Amount, Quantity, Range, Sweep, Values
 from weft.workflow.settings import read_settings, settings_shape, write_settings
@@ -1111,6 +1112,8 @@ WORKFLOW = Record("a workflow", (
     Field("budgets", _BUDGETS, "amounts by name that all tasks together may consume", default={}),
     Field("secrets", _SECRETS,
           "values that programs receive as environment variables, and that weft writes nowhere", default=()),
+    Field("predictions", PREDICTIONS,
+          "predicted or measured times of its tasks: a CSV or YAML file, or rows", default=()),
     Field("settings", _SETTINGS,
           "how the run is planned and adapted: contracts, migration, retries, re-planning", default={}),
     Field("tasks", _TASKS, "the tasks by name", required=True, advice="add `tasks:` with at least one task"),

@@ -17,6 +17,7 @@ from weft.documents import Document
 from weft.errors import InvalidInput, Problem, suggest
 from weft.expressions import Expression, Value, evaluate
 from weft.expressions.tree import Compare, ExpressionNode, ListOf, Literal, Name, walk
+from weft.predictions import Prediction
 from weft.records import dataclass
 from weft.workflow.cycles import find_cycle, topological_order
 from weft.workflow.quantity import Quantity, Sweep, constant_value, growth_file
@@ -94,6 +95,8 @@ class Workflow:
     budgets: Mapping[str, Quantity] = field(default_factory=dict)
     """Amounts that all tasks together may consume; they are never released."""
     secrets: tuple[Secret, ...] = ()
+    predictions: tuple[Prediction | str, ...] = ()
+    """Predicted times of its tasks; a text is the name of a file that is not read yet."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """The settings that the workflow states, by attribute of ``RunSettings``."""
     description: str | None = None

@@ -269,14 +269,11 @@ def time_left_s(context: DecisionContext, attempt: Attempt, behind: float | None
     whole = 1.0 - attempt.restart_from
     if attempt.started_s is None or whole <= 0.0:
         return attempt.seconds * pace
-    passed_s = state.now - attempt.started_s
-    if (
-        attempt.work_done is None
-        and passed_s > attempt.seconds / state.machines[attempt.machine].speed_factor
-    ):
-        # Only the delay is known. How long a late program still runs is unknown, but the longer it has
-        # run beyond its estimate, the less the estimate says: assume as long again.
-        return passed_s
+    passed_s, speed = state.now - attempt.started_s, state.machines[attempt.machine].speed_factor
+    if attempt.work_done is None and passed_s > attempt.seconds / speed:
+        # Only the delay is known, and it is the only measure of how wrong the estimate is: assume that the
+        # program takes as long again as it is late.
+        return passed_s - attempt.seconds / speed
     return (1.0 - estimate_work_done(state, attempt)) / whole * attempt.seconds * pace
 
 

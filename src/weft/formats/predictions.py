@@ -1,0 +1,111 @@
+"""Files of predictions: CSV with a header, or YAML with a list of rows."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+from weft.documents import Reader
+from weft.errors import InvalidInput, Problem, SourceLocation, suggest
+from weft.formats.files import open_source
+from weft.formats.format import SourceFile
+from weft.platform.platform import Platform
+from weft.predictions import COLUMNS, PREDICTIONS, Prediction, make_prediction, unresolved_files
+from weft.workflow.workflow import Workflow
+
+_Holder = TypeVar("_Holder", Workflow, Platform)
+_MOST_ROWS = 1_000_000
+
+
+def read_predictions(file: str | Path) -> tuple[Prediction, ...]:
+    """Return the rows of a file; raise InvalidInput with all its problems."""
+    source = open_source(file)
+    if Path(source.name).suffix in (".yaml", ".yml", ".json"):
+        return _read_yaml(source)
+    return _read_csv(source)
+
+
+def resolve_predictions(holder: _Holder, folder: Path, first: Iterable[str | Path] = ()) -> _Holder:
+    """Return a workflow or platform with the rows of its files, relative to ``folder``.
+
+    ``first``: files relative to the current directory; for a kind of task of which they have a row, their
+    rows replace the others.
+    """
+    if not (first := list(first)) and not unresolved_files(holder.predictions):
+        return holder
+    rows = [row for file in first for row in read_predictions(file)]
+    replaced = {row.kind for row in rows}
+    for item in holder.predictions:
+        own = [item] if isinstance(item, Prediction) else read_predictions(folder / item)
+        rows += [row for row in own if row.kind not in replaced]
+    return replace(holder, predictions=tuple(rows))
+
+
+def _read_yaml(source: SourceFile) -> tuple[Prediction, ...]:
+    from weft.formats.yaml_document import parse_document
+
+    document = parse_document(source.text(), source.name)
+    root = document.root
+    assert root is not None, "parse_document returns a root or raises"
+    reader = Reader()
+    entries = reader.mapping(root, ("weft", "predictions"))
+    rows = PREDICTIONS.read(reader, entries["predictions"]) if "predictions" in entries else ()
+    if not rows and not reader.problems:
+        reader.add_problem(root, "no predictions", advice="add `predictions:` with a list of rows")
+    reader.finish(document)
+    if files := unresolved_files(rows):
+        what = f"the row {files[0]!r} is a text"
+        location = SourceLocation(file=source.name)
+        raise InvalidInput(what, rule="a row is a mapping such as {kind: a, seconds: 5}", location=location)
+    return tuple(rows)
+
+
+def _read_csv(source: SourceFile) -> tuple[Prediction, ...]:
+    lines = source.text().splitlines()
+    used = [(number, line) for number, line in enumerate(lines, start=1) if line.strip()]
+    used = [(number, line) for number, line in used if not line.lstrip().startswith("#")]
+    if len(used) > _MOST_ROWS:
+        what = f"{len(used):,} rows"
+        raise InvalidInput(what, rule=f"at most {_MOST_ROWS:,}", location=SourceLocation(file=source.name))
+    table = csv.reader((line for _, line in used), skipinitialspace=True)
+    names = [name.strip() for name in next(table, [])]
+    problems = list(_header_problems(source, names, used[0][0] if used else 1))
+    if problems:
+        raise InvalidInput(problems)
+    rows: list[Prediction] = []
+    for (number, _), cells in zip(used[1:], table, strict=False):
+        location = SourceLocation(file=source.name, line=number)
+        if len(cells) != len(names):
+            what = f"{len(cells)} cells"
+            rule = f"the header has {len(names)} columns"
+            problems.append(Problem(what=what, rule=rule, location=location))
+            continue
+        # An empty optional cell is not stated; an empty parameter is a hole, which is an error.
+        stated = {
+            name: cell.strip()
+            for name, cell in zip(names, cells, strict=True)
+            if cell.strip() or name not in ("machine", "nodes", "p90_seconds", "memory_bytes")
+        }
+        row, found = make_prediction(stated, "")
+        problems += [replace(problem, location=location, path=()) for problem in found]
+        rows += [] if row is None else [replace(row, place=f"{source.name}:{number}: ")]
+    if not rows and not problems:
+        problems.append(Problem(what="no predictions", location=SourceLocation(file=source.name)))
+    if problems:
+        raise InvalidInput(problems[:20])
+    return tuple(rows)
+
+
+def _header_problems(source: SourceFile, names: list[str], line: int) -> Iterator[Problem]:
+    location = SourceLocation(file=source.name, line=line)
+    for name in ("kind", "seconds"):
+        if name not in names:
+            near = suggest(name, names, f"write the header: {','.join(COLUMNS)}")
+            yield Problem(what=f"there is no column {name!r}", advice=near, location=location)
+    for name in names:
+        if not name or names.count(name) > 1:
+            yield Problem(what=f"column {name!r} twice or without a name", location=location)
+            return
