@@ -105,10 +105,10 @@ def _check_file(name: str, machines: Platform | None) -> dict[str, Any]:
         f"({reader.name}); no problems"
     )
     if machines is not None:
+        from weft.api.request import compile_graph
         from weft.backends.attempt.isolation import check_isolation
-        from weft.instance.compilation import compile_instance
 
-        compile_instance(graph, machines)
+        compile_graph(graph, machines)
         if all("kind" in machine.backend for machine in machines.machines):
             check_isolation([graph.workflow])
         summary += f"; every task can run on {machines.name}"
