@@ -22,8 +22,6 @@ from typing import ClassVar, Literal, get_args
 
 import numpy as np
 
-from weft.backends.simulation.scenario import Arrival
-from weft.engine.state.compiled import WorkflowLibrary
 from weft.instance.compilation import compile_instance
 from weft.instance.instance import Instance
 from weft.papers.reproduction import (
@@ -36,9 +34,8 @@ from weft.papers.reproduction import (
     mean_row,
 )
 from weft.planners.planner import Budget, PlanRequest, make_planner
-from weft.policies.policy import make_policy
 from weft.randomness import generator
-from weft.runtime.simulation import Simulation
+from weft.runtime.simulation import simulate_policy
 from weft.schedule.objective import make_objective
 from weft.workflow.generators.sweep_graphs import (
     RandomSweeps,
@@ -47,7 +44,6 @@ from weft.workflow.generators.sweep_graphs import (
     SweepLayers,
     build_layered_sweeps,
 )
-from weft.workflow.settings import RunSettings
 from weft.workflow.unfold import unfold
 
 ALGORITHMS = ("xDCP", "M-S", "pM-S")
@@ -72,22 +68,11 @@ def planned_s(planner: str, instance: Instance) -> float:
     return result.schedule.makespan_s
 
 
-def simulated_s(policy: str, instance: Instance) -> float:
-    """Return the makespan of a simulated run under a policy in seconds."""
-    engine = Simulation(
-        library=WorkflowLibrary({"sweeps": instance}),
-        arrivals=[Arrival(workflow="sweeps")],
-        policy=make_policy(policy),
-        settings=RunSettings(),
-    ).run()
-    return engine.state.now
-
-
 def measure_percents(layers: SweepLayers) -> dict[str, float]:
     """Return the makespans of all algorithms on one graph in percent of shuffle's."""
     instance = compile_layers(layers)
     found = {"xDCP": planned_s("xdcp", instance)}
-    found.update({name: simulated_s(policy, instance) for name, policy in _POLICIES.items()})
+    found.update({name: simulate_policy(instance, policy).makespan_s for name, policy in _POLICIES.items()})
     percent_s = planned_s("shuffle", instance) / 100.0
     return {name: taken_s / percent_s for name, taken_s in found.items()}
 

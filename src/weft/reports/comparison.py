@@ -1,6 +1,9 @@
-"""Comparison of planners: results per workflow, standings, tables, HTML page and CSV.
+"""Comparison of planners and policies: results per workflow, standings, tables, HTML page and CSV.
 
-In tables ``-`` means that a planner made no plan, and ``*`` marks the best makespan of a workflow.
+In tables ``-`` means that a planner made no plan, and ``*`` marks the best makespan of a workflow. ASE and
+BDT are the measures of T. Ma, R. Buyya (docs/papers/parameter-sweeps.md, section 6): the mean makespan in
+percent of that of a baseline (in the paper shuffle), and the number of workflows on which a planner is the
+best (wins).
 """
 
 from __future__ import annotations
@@ -14,19 +17,22 @@ from weft.reports.page import render_page
 from weft.reports.text import TextTable, csv_text
 from weft.units import format_count, format_seconds
 
+POLICY_MARK = "policy:"
+"""Start of the name of a policy in a comparison, as planners and policies may have the same name."""
 _TIE = 1e-9
 """Relative difference below which makespans count as equal, because of rounding errors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannerResult:
-    """Result of one planner for one workflow."""
+    """Result of one planner, or of a simulated run under a policy, for one workflow."""
 
     planner: str
+    """Name of the planner with options; for a policy, the name after ``POLICY_MARK``."""
     makespan_s: float | None
-    """Makespan of the plan; None if the planner made no plan."""
+    """Makespan of the plan, or of the simulated run; None if there is none."""
     planning_s: float | None = None
-    """Seconds of planning, without compilation."""
+    """Seconds of planning, without compilation; for a policy, of the whole simulation."""
     reason: str = ""
     """Why the planner made no plan; "" if it made one."""
 
@@ -42,6 +48,8 @@ class WorkflowResults:
     """Lower bound of the makespan of every schedule."""
     results: tuple[PlannerResult, ...]
     """Results in the order of ``PlannerComparison.planners``."""
+    baseline: str | None = None
+    """The planner or policy whose makespan is 100 %; None: there is none."""
 
     @property
     def best_makespan_s(self) -> float | None:
@@ -58,6 +66,11 @@ class WorkflowResults:
         if best <= 0:
             return 1.0 if result.makespan_s <= 0 else math.inf
         return result.makespan_s / best
+
+    def percent(self, result: PlannerResult) -> float | None:
+        """Return the makespan in percent of the baseline's; None if one of them is missing or 0."""
+        base = next((other.makespan_s for other in self.results if other.planner == self.baseline), None)
+        return None if not base or result.makespan_s is None else 100.0 * result.makespan_s / base
 
     def wins(self, result: PlannerResult) -> bool:
         """Return whether no other planner has a shorter plan; ties count as wins."""
@@ -84,7 +97,9 @@ class WorkflowResults:
             "results": [
                 {
                     "planner": result.planner,
+                    "kind": "policy" if result.planner.startswith(POLICY_MARK) else "planner",
                     "makespan_s": result.makespan_s,
+                    "baseline_percent": self.percent(result),
                     "gap": self.gap(result),
                     "ratio": self.ratio(result),
                     "wins": self.wins(result),
@@ -108,16 +123,20 @@ class PlannerStanding:
     mean_ratio: float | None
     """Geometric mean of makespan divided by shortest makespan; None if the planner made no plan."""
     planning_s: float
+    ase_percent: float | None = None
+    """Mean of the makespans in percent of the baseline's (ASE); None without a baseline."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannerComparison:
-    """Results of several planners for several workflows on one platform."""
+    """Results of several planners and policies for several workflows on one platform."""
 
     platform: str
     seed: int
     planners: tuple[str, ...]
     workflows: tuple[WorkflowResults, ...]
+    baseline: str | None = None
+    """The planner or policy whose makespan is 100 %; None: there is none."""
 
     @property
     def standings(self) -> tuple[PlannerStanding, ...]:
@@ -128,12 +147,14 @@ class PlannerComparison:
     def _standing(self, index: int) -> PlannerStanding:
         rows = [(row, row.results[index]) for row in self.workflows]
         ratios = [ratio for row, result in rows if (ratio := row.ratio(result)) is not None]
+        percents = [percent for row, result in rows if (percent := row.percent(result)) is not None]
         return PlannerStanding(
             planner=self.planners[index],
             planned=len(ratios),
             wins=sum(row.wins(result) for row, result in rows),
             mean_ratio=math.exp(math.fsum(map(math.log, ratios)) / len(ratios)) if ratios else None,
             planning_s=math.fsum(result.planning_s or 0.0 for _, result in rows),
+            ase_percent=math.fsum(percents) / len(percents) if percents else None,
         )
 
     @property
@@ -151,6 +172,7 @@ class PlannerComparison:
         return {
             "platform": self.platform,
             "seed": self.seed,
+            "baseline": self.baseline,
             "planners": [asdict(standing) for standing in self.standings],
             "workflows": [row.as_record() for row in self.workflows],
         }
@@ -164,9 +186,13 @@ _NOTHING = "-"
 
 
 def comparison_title(comparison: PlannerComparison) -> str:
-    """Return a title: the number of workflows, the platform, and the number of planners."""
+    """Return a title: the numbers of workflows, planners and policies, and the platform."""
     workflows = format_count(len(comparison.workflows), "workflow")
-    return f"{workflows} on {comparison.platform}, {format_count(len(comparison.planners), 'planner')}"
+    policies = sum(name.startswith(POLICY_MARK) for name in comparison.planners)
+    planners = len(comparison.planners) - policies
+    shown = [format_count(planners, "planner")] if planners else []
+    shown += [f"{policies} {'policy' if policies == 1 else 'policies'}"] if policies else []
+    return f"{workflows} on {comparison.platform}, {' and '.join(shown)}"
 
 
 def result_table(comparison: PlannerComparison) -> TextTable:
@@ -176,21 +202,28 @@ def result_table(comparison: PlannerComparison) -> TextTable:
         size = f"{row.workflow} ({format_count(row.tasks, 'task')})"
         for index, result in enumerate(row.results):
             rows.append((size if index == 0 else "", result.planner, *_cells(row, result)))
-    heading = ("workflow", "planner", "makespan", "", "gap", "ratio", "time")
+    base = () if comparison.baseline is None else (f"of {comparison.baseline}",)
+    heading = ("workflow", "planner", "makespan", "", "gap", "ratio", *base, "time")
     return TextTable(heading=heading, rows=tuple(rows), texts=2)
 
 
 def _cells(row: WorkflowResults, result: PlannerResult) -> tuple[str, ...]:
     makespan_s, ratio, gap = result.makespan_s, row.ratio(result), row.gap(result)
+    percent = () if row.baseline is None else (_percent(row.percent(result)),)
     if makespan_s is None or ratio is None:
-        return (_NOTHING, "", _NOTHING, _NOTHING, _NOTHING)
+        return (_NOTHING, "", _NOTHING, _NOTHING, *percent, _NOTHING)
     return (
         f"{makespan_s:.6g} s",
         "*" if row.wins(result) else "",
         "unknown" if gap is None else f"{gap:.1%}",
         f"{ratio:.3f}",
+        *percent,
         _time(result.planning_s),
     )
+
+
+def _percent(percent: float | None) -> str:
+    return _NOTHING if percent is None else f"{percent:.1f}%"
 
 
 def _time(seconds: float | None) -> str:
@@ -198,19 +231,22 @@ def _time(seconds: float | None) -> str:
 
 
 def standing_table(comparison: PlannerComparison) -> TextTable:
-    """Return a table with a row per planner: wins, mean ratio to the best, number of plans, time."""
+    """Return a table with a row per planner: wins, mean ratio to the best, ASE, number of plans, time."""
     total = len(comparison.workflows)
+    has_base = comparison.baseline is not None
     rows = tuple(
         (
             standing.planner,
             str(standing.wins),
             _NOTHING if standing.mean_ratio is None else f"{standing.mean_ratio:.3f}",
+            *([_percent(standing.ase_percent)] if has_base else []),
             f"{standing.planned} of {total}",
             _time(standing.planning_s if standing.planned else None),
         )
         for standing in comparison.standings
     )
-    return TextTable(heading=("planner", "wins", "mean ratio", "planned", "time"), rows=rows, texts=1)
+    wins, ase = ("wins (BDT)", ("ASE",)) if has_base else ("wins", ())
+    return TextTable(heading=("planner", wins, "mean ratio", *ase, "planned", "time"), rows=rows, texts=1)
 
 
 def refusal_lines(comparison: PlannerComparison) -> list[str]:
@@ -233,10 +269,13 @@ def comparison_html(comparison: PlannerComparison) -> str:
         standings=standing_table(comparison),
         results=result_table(comparison),
         refusals=refusal_lines(comparison),
+        baseline=comparison.baseline,
     )
 
 
-_COLUMNS = ("planner", "makespan_s", "gap", "ratio", "wins", "planning_s", "reason")
+_COLUMNS = (
+    "planner", "makespan_s", "gap", "ratio", "wins", "planning_s", "reason", "kind", "baseline_percent",
+)  # fmt: skip
 
 
 def comparison_csv(comparison: PlannerComparison) -> str:
