@@ -207,6 +207,34 @@ class TestPolicies:
         assert compared(many, on="cluster:2", baseline="heft").standings[0].ase_percent == 100
 
 
+class TestObjectives:
+    def test_planners_are_compared_by_another_objective(self):
+        grid = platform({"price_per_node_hour": 3600.0}, {"speed": 4.0, "price_per_node_hour": 36000.0})
+        found = compared(SWEEPS, on=grid, planners="genetic,weave,heft", policies="m-s",
+                         objective="makespan + cost", plan_steps=400)  # fmt: skip
+        (results,) = found.workflows
+        assert found.objective == "makespan + cost"
+        values = {result.planner: result.value for result in results.results}
+        assert values["heft"] is None
+        assert values["genetic"] == pytest.approx(min(value for value in values.values() if value))
+        assert results.best_value == min(value for value in values.values() if value)
+        assert all(results.gap(result) is None for result in results.results)
+        assert "makespan + cost" in found.refusals[0][2]
+
+    def test_larger_values_of_a_maximised_objective_win(self):
+        found = compared(SWEEPS, planners="genetic", policies="m-s,fcfs", objective="efficiency",
+                         plan_steps=200)  # fmt: skip
+        (results,) = found.workflows
+        winners = [result for result in results.results if results.wins(result)]
+        assert {result.value for result in winners} == {results.best_value}
+        assert results.best_value == max(result.value for result in results.results)
+
+    def test_options_of_planners_may_be_separated_by_commas(self):
+        found = compared(CHAIN, planners="heft,genetic:population=6,generations=2,xdcp:threshold=0.5",
+                         plan_steps=50)  # fmt: skip
+        assert found.planners == ("heft", "genetic:population=6,generations=2", "xdcp:threshold=0.5")
+
+
 class TestWorkflows:
     def test_compare_accepts_files_and_workflow_records(self, tmp_path):
         (tmp_path / "flow.yaml").write_text("weft: 1\nname: flow\ntasks: {a: {work: 3}}\n")

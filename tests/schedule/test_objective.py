@@ -178,3 +178,41 @@ def test_invalid_values_are_refused(arguments, limits, message):
     with pytest.raises(InvalidInput) as caught:
         make_objective(*arguments, **limits)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("makespan + kost", "unknown name 'kost'.*did you mean 'cost'"),
+        ("makespann", "unknown objective 'makespann'; did you mean 'makespan'"),
+        ("lost-paralelism", "unknown objective 'lost-paralelism'; did you mean 'lost-parallelism'"),
+        ("makespan > 3", "'makespan > 3' is no number"),
+        ("2*t_max", r"'2\*t_max' is the same for all schedules"),
+        ("makespan +", "cannot be read"),
+        ("'a' + makespan", "between a string and a number"),
+        (3, "the objective 3; must be a name, a formula or a function"),
+    ],
+)
+def test_invalid_formulas_are_refused(text, problem):
+    with pytest.raises(InvalidInput, match=problem):
+        make_objective(text)
+
+
+def test_formulas_are_values_of_quantities(moldable):
+    schedule, made = moldable
+    found = measure_schedule(schedule, made)
+    assert value("makespan-3", moldable) == 6
+    assert value("node_seconds", moldable) == 18
+    assert value("1-efficiency", moldable) == 1 - found.efficiency
+    assert value("(nodes_used + machines_used) * length_ratio", moldable) == 3 * found.length_ratio
+    assert value("t_max / nodes + c_min + local", moldable) == 15 / 4 + 15 + 9
+    with pytest.raises(InvalidInput, match="division by zero"):
+        value("makespan / cost", moldable)
+
+
+def test_formulas_have_names_limits_and_no_alpha():
+    goal = make_objective("makespan+cost", deadline_s=3.0, max_cost=4.0)
+    assert (goal.name, goal.sense, goal.deadline_s, goal.max_cost) == ("makespan + cost", "minimise", 3, 4)
+    assert pickle.loads(pickle.dumps(goal)) == goal
+    with pytest.raises(InvalidInput, match="has no alpha"):
+        make_objective("makespan+cost", 0.3)

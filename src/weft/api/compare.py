@@ -21,12 +21,13 @@ from weft.planners.problem import compile_problem
 from weft.platform.platform import Platform
 from weft.policies import POLICIES
 from weft.policies.policy import make_policy
-from weft.registry import Registry
+from weft.registry import Registry, split_names
 from weft.reports.comparison import POLICY_MARK, PlannerComparison, PlannerResult, WorkflowResults
 from weft.runtime.budget import DEFAULT_PLAN_TIME_S, exclude_compilation, is_search, make_budget
 from weft.runtime.simulation import simulate_policy
 from weft.schedule.bounds import lower_bounds
-from weft.schedule.objective import make_objective
+from weft.schedule.objective import Formula, Objective, make_objective
+from weft.schedule.schedule import Schedule
 from weft.schedule.verification import refuse_invalid
 from weft.search.pool import INLINE_POOL
 from weft.workflow.workflow import Workflow, set_params
@@ -52,6 +53,8 @@ def compare(
     planners: str | Iterable[str] = (),
     policies: str | Iterable[str] = (),
     baseline: str | None = None,
+    objective: str | Formula | Objective = "makespan",
+    alpha: float | None = None,
     seed: int = 0,
     params: Mapping[str, Any] | None = None,
     format_name: str | None = None,
@@ -69,8 +72,10 @@ def compare(
     ``policies`` is the same for policies; in the comparison their names begin with ``policy:``. They make
     their decisions in a simulated run on the same platform, in which estimates are true and loops run once;
     those that follow a plan follow that of HEFT. ``baseline`` names a planner, or a policy with ``policy:``,
-    whose makespan is 100 % (ASE); the default is ``shuffle`` if it is compared and can plan.
+    whose value is 100 % (ASE); the default is ``shuffle`` if it is compared and can plan. ``objective`` and
+    ``alpha`` as for ``weft.plan``: planners optimise it, and simulated runs are measured by it.
     """
+    goal = make_objective(objective, alpha)
     spending = partial(_budget, plan_time_s, plan_steps)
     make_budget(plan_time_s=plan_time_s, plan_steps=plan_steps)  # validate the budget before any work
     if seed < 0:
@@ -86,9 +91,10 @@ def compare(
         seed=seed,
         planners=tuple(chosen),
         workflows=tuple(
-            _compare_on(label, workflow, platform, chosen, seed, spending, progress)
+            _compare_on(label, workflow, platform, chosen, goal, seed, spending, progress)
             for label, workflow in zip(_labels(listed, found), found, strict=True)
         ),
+        objective=goal.name,
     )
     _require_a_plan(made)
     made = made if planners or policies else _drop_unable(made)
@@ -126,8 +132,7 @@ def _load_contestants(
 
 
 def _split(names: str | Iterable[str]) -> list[str]:
-    texts = names.split(",") if isinstance(names, str) else list(names)
-    return [text.strip() for text in texts]
+    return split_names(names) if isinstance(names, str) else [name.strip() for name in names]
 
 
 def _registered(registry: Registry) -> list[str]:
@@ -168,6 +173,7 @@ def _compare_on(
     workflow: Workflow,
     platform: Platform,
     contestants: Mapping[str, _Contestant],
+    goal: Objective,
     seed: int,
     spending: _BudgetFactory,
     progress: Progress,
@@ -181,16 +187,18 @@ def _compare_on(
     for name, contestant in contestants.items():
         if isinstance(contestant, str):
             with progress(f"simulating {label} under {contestant}"):
-                trials.append((_try_policy(name, contestant, instance, label, seed), 0.0))
+                trials.append((_try_policy(name, contestant, instance, goal, label, seed), 0.0))
         else:
             with progress(f"planning {label} with {name}"):
-                trials.append(_try_planner(name, contestant, instance, label, seed, spending))
+                trials.append(_try_planner(name, contestant, instance, goal, label, seed, spending))
     return WorkflowResults(
         workflow=label,
         tasks=len(instance.graph),
         edges=instance.graph.edge_count,
         lower_bound_s=max([bound_s, *(proven_s for _, proven_s in trials)]),
         results=tuple(result for result, _ in trials),
+        objective=goal.name,
+        maximised=goal.sense == "maximise",
     )
 
 
@@ -202,10 +210,15 @@ def _budget(plan_time_s: float | None, plan_steps: int | None, planner: Planner)
 
 
 def _try_planner(
-    name: str, planner: Planner, instance: Instance, label: str, seed: int, spending: _BudgetFactory
+    name: str,
+    planner: Planner,
+    instance: Instance,
+    objective: Objective,
+    label: str,
+    seed: int,
+    spending: _BudgetFactory,
 ) -> tuple[PlannerResult, float]:
     """Run one planner; return its result and the lower bound of the makespan that it proved (0: none)."""
-    objective = make_objective("makespan")
     if (refusal := planner.supports(instance, objective)) is not None:
         return PlannerResult(planner=name, makespan_s=None, reason=refusal.reason), 0.0
     budget = spending(planner)
@@ -216,11 +229,19 @@ def _try_planner(
         return PlannerResult(planner=name, makespan_s=None, reason=str(error)), 0.0
     what = f"{name} on {label} gives an invalid schedule"
     refuse_invalid(made.schedule, instance.graph, instance.platform, what)
-    result = PlannerResult(planner=name, makespan_s=made.schedule.makespan_s, planning_s=planning_s)
-    return result, made.bound_s
+    return _measure(name, made.schedule, instance, objective, planning_s), made.bound_s
 
 
-def _try_policy(name: str, policy: str, instance: Instance, label: str, seed: int) -> PlannerResult:
+def _measure(
+    name: str, schedule: Schedule, instance: Instance, objective: Objective, taken_s: float
+) -> PlannerResult:
+    value = None if objective.is_makespan else objective.value(schedule, instance)
+    return PlannerResult(planner=name, makespan_s=schedule.makespan_s, value=value, planning_s=taken_s)
+
+
+def _try_policy(
+    name: str, policy: str, instance: Instance, objective: Objective, label: str, seed: int
+) -> PlannerResult:
     """Simulate a workflow under a policy and return the result."""
     started = time.perf_counter()
     try:
@@ -230,7 +251,7 @@ def _try_policy(name: str, policy: str, instance: Instance, label: str, seed: in
     taken_s = time.perf_counter() - started
     what = f"the simulated run of {label} under {policy} gives an invalid schedule"
     refuse_invalid(schedule, instance.graph, instance.platform, what)
-    return PlannerResult(planner=name, makespan_s=schedule.makespan_s, planning_s=taken_s)
+    return _measure(name, schedule, instance, objective, taken_s)
 
 
 def _require_a_plan(made: PlannerComparison) -> None:

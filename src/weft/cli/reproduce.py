@@ -100,14 +100,14 @@ def _run_reproduction(
                 runs=runs,
                 seed=seed,
                 pool=pool,
-                report=_progress_callback(line),
+                report=repetition_progress(line),
             )
         except KeyboardInterrupt:
             click.echo(f"completed runs are stored ({ledger.path}); the same command continues", err=True)
             raise
 
 
-def _progress_callback(line: ProgressLine) -> Callable[[ReproductionProgress], None] | None:
+def repetition_progress(line: ProgressLine) -> Callable[[ReproductionProgress], None] | None:
     """Return a callback that shows the completed runs and the time left; None without a terminal."""
     if line.news is None:
         return None

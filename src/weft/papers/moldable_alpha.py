@@ -15,7 +15,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cache
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -39,11 +38,12 @@ from weft.papers.reproduction import (
     ToleranceBand,
     median_row,
 )
-from weft.papers.search import run_search
-from weft.planners.moldable_genetic import NodeCountEncoding
+from weft.planners.moldable_genetic import MoldableGeneticPlanner, NodeCountEncoding
+from weft.planners.planner import PlanRequest
+from weft.planners.tuning import run_trial
+from weft.randomness import generator
 from weft.schedule.metrics import measure_schedule
-from weft.schedule.objective import make_objective
-from weft.search.genetic import GeneticSettings
+from weft.schedule.objective import Objective, make_objective
 from weft.search.operators import Selection
 
 ALPHAS = (0.95, 0.8, 0.5, 0.2, 0.05)
@@ -309,20 +309,19 @@ class AlphaStudy:
         """Run one search and return its measures."""
         given: dict[str, Any] = dict(cell.settings)
         case = AlphaCase(**given)
-        instance = _instance(case)
-        counts = _counts(instance, case.objective, case.alpha)
-        counts.values(counts.space.draw(rng, 1))  # compile or load the kernels before measuring
+        instance, goal = _instance(case), make_objective(case.objective, case.alpha)
+        warm_up(instance, goal)
         begun_s = time.process_time()
-        found = run_search(_settings(case), counts.space, counts.values, rng)
+        found = run_trial(_planner(case), PlanRequest(instance=instance, objective=goal, rng=rng))
         taken_s = time.process_time() - begun_s
-        plan, local = measure_schedule(counts.schedule(found.best), instance), local_metrics(instance)
+        plan, local = measure_schedule(found.schedule, instance), local_metrics(instance)
         return {
             "makespan_s": plan.makespan_s,
             "makespan_percent": 100.0 * (plan.makespan_s / local.makespan_s - 1.0),
             "node_seconds": plan.node_seconds,
             "cost_percent": 100.0 * (plan.node_seconds / local.node_seconds - 1.0),
             "idle_percent": 100.0 * plan.idle_share,
-            "evaluations_to_best": case.population * (found.generation_of_best + 1),
+            "evaluations_to_best": found.evaluations_to_best,
             "visited": found.visited,
             "cpu_s": taken_s,
         }
@@ -339,13 +338,17 @@ def _instance(case: AlphaCase) -> Instance:
     return independent_instance(case.tasks)
 
 
-@cache
-def _counts(instance: Instance, objective: str, alpha: float) -> NodeCountEncoding:
-    return NodeCountEncoding(instance, make_objective(objective, alpha), queue=QUEUE)
+def warm_up(instance: Instance, goal: Objective) -> None:
+    """Compile or load the kernels, whose time is not that of a search."""
+    counts = NodeCountEncoding(instance, goal, queue=QUEUE)
+    counts.values(counts.space.draw(generator(0, "warm-up"), 1))
 
 
-def _settings(case: AlphaCase) -> GeneticSettings:
-    return GeneticSettings(
+def _planner(case: AlphaCase) -> MoldableGeneticPlanner:
+    """Return the planner that a user would name ``moldable-genetic:preset=s2-recommended,queue=fifo,...``."""
+    return MoldableGeneticPlanner(
+        preset="s2-recommended",
+        queue="fifo",
         population=case.population,
         generations=case.generations,
         selection=case.selection,

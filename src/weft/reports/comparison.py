@@ -19,6 +19,7 @@ from weft.units import format_count, format_seconds
 
 POLICY_MARK = "policy:"
 """Start of the name of a policy in a comparison, as planners and policies may have the same name."""
+_MAKESPAN = "makespan"
 _TIE = 1e-9
 """Relative difference below which makespans count as equal, because of rounding errors."""
 
@@ -31,6 +32,8 @@ class PlannerResult:
     """Name of the planner with options; for a policy, the name after ``POLICY_MARK``."""
     makespan_s: float | None
     """Makespan of the plan, or of the simulated run; None if there is none."""
+    value: float | None = None
+    """Value of the objective; None without a plan, or if the objective is the makespan."""
     planning_s: float | None = None
     """Seconds of planning, without compilation; for a policy, of the whole simulation."""
     reason: str = ""
@@ -49,7 +52,10 @@ class WorkflowResults:
     results: tuple[PlannerResult, ...]
     """Results in the order of ``PlannerComparison.planners``."""
     baseline: str | None = None
-    """The planner or policy whose makespan is 100 %; None: there is none."""
+    """The planner or policy whose value is 100 %; None: there is none."""
+    objective: str = _MAKESPAN
+    maximised: bool = False
+    """Whether larger values of the objective are better."""
 
     @property
     def best_makespan_s(self) -> float | None:
@@ -58,28 +64,46 @@ class WorkflowResults:
             (found for result in self.results if (found := result.makespan_s) is not None), default=None
         )
 
+    def score(self, result: PlannerResult) -> float | None:
+        """Return the value of the objective of a result; None without a plan."""
+        return result.makespan_s if self.objective == _MAKESPAN else result.value
+
+    @property
+    def best_value(self) -> float | None:
+        """Return the best value of the objective; None if no planner made a plan."""
+        found = [value for result in self.results if (value := self.score(result)) is not None]
+        return None if not found else max(found) if self.maximised else min(found)
+
     def ratio(self, result: PlannerResult) -> float | None:
-        """Return the makespan of a result divided by the shortest makespan; None without a plan."""
-        best = self.best_makespan_s
-        if result.makespan_s is None or best is None:
+        """Return by which factor a result is worse than the best, from 1; None without a plan.
+
+        It is infinite if the values have no ratio because the better one is not positive.
+        """
+        best, own = self.best_value, self.score(result)
+        if best is None or own is None:
             return None
-        if best <= 0:
-            return 1.0 if result.makespan_s <= 0 else math.inf
-        return result.makespan_s / best
+        if own == best:
+            return 1.0
+        better, worse = (own, best) if self.maximised else (best, own)
+        return worse / better if better > 0 else math.inf
 
     def percent(self, result: PlannerResult) -> float | None:
-        """Return the makespan in percent of the baseline's; None if one of them is missing or 0."""
-        base = next((other.makespan_s for other in self.results if other.planner == self.baseline), None)
-        return None if not base or result.makespan_s is None else 100.0 * result.makespan_s / base
+        """Return the value in percent of the baseline's; None if one is missing or that is not positive."""
+        base = next((self.score(other) for other in self.results if other.planner == self.baseline), None)
+        own = self.score(result)
+        return None if base is None or base <= 0 or own is None else 100.0 * own / base
 
     def wins(self, result: PlannerResult) -> bool:
-        """Return whether no other planner has a shorter plan; ties count as wins."""
+        """Return whether no other planner has a better plan; ties count as wins."""
         ratio = self.ratio(result)
         return ratio is not None and ratio <= 1.0 + _TIE
 
     def gap(self, result: PlannerResult) -> float | None:
-        """Return makespan / lower bound - 1, at least 0; None without a plan or a positive lower bound."""
-        if result.makespan_s is None:
+        """Return makespan / lower bound - 1, at least 0; None without a plan or a positive lower bound.
+
+        It is also None for objectives other than the makespan.
+        """
+        if result.makespan_s is None or self.objective != _MAKESPAN:
             return None
         if self.lower_bound_s <= 0:
             return 0.0 if result.makespan_s <= 0 else None
@@ -94,11 +118,13 @@ class WorkflowResults:
             "edges": self.edges,
             "lower_bound_s": self.lower_bound_s,
             "best_makespan_s": self.best_makespan_s,
+            "best_value": self.best_value,
             "results": [
                 {
                     "planner": result.planner,
                     "kind": "policy" if result.planner.startswith(POLICY_MARK) else "planner",
                     "makespan_s": result.makespan_s,
+                    "value": self.score(result),
                     "baseline_percent": self.percent(result),
                     "gap": self.gap(result),
                     "ratio": self.ratio(result),
@@ -136,7 +162,9 @@ class PlannerComparison:
     planners: tuple[str, ...]
     workflows: tuple[WorkflowResults, ...]
     baseline: str | None = None
-    """The planner or policy whose makespan is 100 %; None: there is none."""
+    """The planner or policy whose value is 100 %; None: there is none."""
+    objective: str = _MAKESPAN
+    """What is compared: the makespan, or another objective."""
 
     @property
     def standings(self) -> tuple[PlannerStanding, ...]:
@@ -173,6 +201,7 @@ class PlannerComparison:
             "platform": self.platform,
             "seed": self.seed,
             "baseline": self.baseline,
+            "objective": self.objective,
             "planners": [asdict(standing) for standing in self.standings],
             "workflows": [row.as_record() for row in self.workflows],
         }
@@ -192,7 +221,8 @@ def comparison_title(comparison: PlannerComparison) -> str:
     planners = len(comparison.planners) - policies
     shown = [format_count(planners, "planner")] if planners else []
     shown += [f"{policies} {'policy' if policies == 1 else 'policies'}"] if policies else []
-    return f"{workflows} on {comparison.platform}, {' and '.join(shown)}"
+    by = "" if comparison.objective == _MAKESPAN else f", by {comparison.objective}"
+    return f"{workflows} on {comparison.platform}, {' and '.join(shown)}{by}"
 
 
 def result_table(comparison: PlannerComparison) -> TextTable:
@@ -203,23 +233,28 @@ def result_table(comparison: PlannerComparison) -> TextTable:
         for index, result in enumerate(row.results):
             rows.append((size if index == 0 else "", result.planner, *_cells(row, result)))
     base = () if comparison.baseline is None else (f"of {comparison.baseline}",)
-    heading = ("workflow", "planner", "makespan", "", "gap", "ratio", *base, "time")
+    gap = "gap" if comparison.objective == _MAKESPAN else "objective"
+    heading = ("workflow", "planner", "makespan", "", gap, "ratio", *base, "time")
     return TextTable(heading=heading, rows=tuple(rows), texts=2)
 
 
 def _cells(row: WorkflowResults, result: PlannerResult) -> tuple[str, ...]:
-    makespan_s, ratio, gap = result.makespan_s, row.ratio(result), row.gap(result)
+    makespan_s, ratio = result.makespan_s, row.ratio(result)
     percent = () if row.baseline is None else (_percent(row.percent(result)),)
     if makespan_s is None or ratio is None:
         return (_NOTHING, "", _NOTHING, _NOTHING, *percent, _NOTHING)
     return (
         f"{makespan_s:.6g} s",
         "*" if row.wins(result) else "",
-        "unknown" if gap is None else f"{gap:.1%}",
-        f"{ratio:.3f}",
+        _gap_text(row.gap(result)) if row.objective == _MAKESPAN else f"{row.score(result):.6g}",
+        _NOTHING if math.isinf(ratio) else f"{ratio:.3f}",
         *percent,
         _time(result.planning_s),
     )
+
+
+def _gap_text(gap: float | None) -> str:
+    return "unknown" if gap is None else f"{gap:.1%}"
 
 
 def _percent(percent: float | None) -> str:
@@ -238,7 +273,7 @@ def standing_table(comparison: PlannerComparison) -> TextTable:
         (
             standing.planner,
             str(standing.wins),
-            _NOTHING if standing.mean_ratio is None else f"{standing.mean_ratio:.3f}",
+            _NOTHING if math.isinf(_or_infinity(standing.mean_ratio)) else f"{standing.mean_ratio:.3f}",
             *([_percent(standing.ase_percent)] if has_base else []),
             f"{standing.planned} of {total}",
             _time(standing.planning_s if standing.planned else None),
@@ -275,6 +310,7 @@ def comparison_html(comparison: PlannerComparison) -> str:
 
 _COLUMNS = (
     "planner", "makespan_s", "gap", "ratio", "wins", "planning_s", "reason", "kind", "baseline_percent",
+    "value",
 )  # fmt: skip
 
 
