@@ -141,9 +141,7 @@ class _SimulatedPlanner:
         return ()
 
 
-def simulate_policy(
-    instance: Instance, policy: str, *, planner: str = "heft", seed: int = 0
-) -> Schedule:
+def simulate_policy(instance: Instance, policy: str, *, planner: str = "heft", seed: int = 0) -> Schedule:
     """Return the schedule of a simulated run under a policy, in which estimates are true and loops run once.
 
     ``planner`` serves policies that follow a plan. Raises Infeasible if the run cannot continue or fails.
