@@ -24,6 +24,9 @@ from weft.instance import compile_instance
 from weft.instance.instance import Instance
 from weft.papers.dynamic_grid import FAST_MACHINES, grid_testbed, wien2k
 from weft.papers.reproduction import (
+    JUDGED_BELOW,
+    NO_FIGURE,
+    ONLY_WORDS,
     ExperimentCell,
     Figure,
     Measures,
@@ -31,6 +34,7 @@ from weft.papers.reproduction import (
     Results,
     ToleranceBand,
     Value,
+    give_reasons,
     mean_row,
 )
 from weft.papers.statistics import improvement_percent, precision_percent, summarise
@@ -329,6 +333,14 @@ def _grid_rows(results: Results, grid: Sequence[str]) -> list[ResultRow]:
     return [*rows, replace(_mean_row(results.of(best, _P), best), table="P, best experiment of the grid")]
 
 
+_REASONS = {
+    "chosen settings": NO_FIGURE,
+    "P, steady share alone": ONLY_WORDS,
+    "P, crossover rate alone": ONLY_WORDS,
+    "P, mean of the grid": ONLY_WORDS,
+    "P, best experiment": NO_FIGURE,
+    "P, ": JUDGED_BELOW,
+}
 _RUNS = 30
 """Runs of every experiment in the paper."""
 _JUDGED_RUNS, _OTHER_RUNS = 12, 3
@@ -380,7 +392,8 @@ class TuningStudy:
         for factor in FACTORS:
             rows += _factor_rows(results, factor)
         rows += [*_trend_rows(results), *_variant_rows(results)]
-        return [*rows, *_grid_rows(results, grid)] if full else rows
+        rows += _grid_rows(results, grid) if full else []
+        return give_reasons(rows, ONLY_WORDS, _REASONS)
 
 
 def grid_cells() -> list[ExperimentCell]:

@@ -21,6 +21,8 @@ import numpy as np
 from weft.instance import compile_instance
 from weft.instance.instance import Instance
 from weft.papers.reproduction import (
+    FEW_RUNS,
+    ONLY_WORDS,
     ExperimentCell,
     Figure,
     Measures,
@@ -28,6 +30,7 @@ from weft.papers.reproduction import (
     Results,
     ToleranceBand,
     Value,
+    give_reasons,
     median_row,
 )
 from weft.papers.statistics import share_percent
@@ -231,7 +234,8 @@ class LocalOptimumStudy:
         rows = _judged_rows(results) + _idle_rows(results)
         for selection in SELECTIONS:
             rows += _plain_rows(results, selection, full=full)
-        return rows
+        # The paper states one range for all selections.
+        return give_reasons(rows, ONLY_WORDS if full else FEW_RUNS)
 
 
 def _planner(settings: Mapping[str, Value]) -> MoldableGeneticPlanner:

@@ -184,6 +184,11 @@ class ReproductionResult:
         return [row for row in self.rows if row.within is False]
 
     @property
+    def by_chance(self) -> list[ResultRow]:
+        """Return the rows that were not judged because few runs may have put them outside their tolerance."""
+        return [row for row in self.rows if row.by_chance]
+
+    @property
     def disturbed(self) -> list[ResultRow]:
         """Return the rows that were not judged because other load disturbed their runs."""
         return [row for row in self.rows if row.disturbed and row.band is not None]
@@ -255,8 +260,10 @@ def reproduce(
     results, number, reused = repeat_cells(
         reproduction, cells, ledger, runs=runs, seed=seed, pool=pool, report=report
     )
+    rows = reproduction.rows(results, full=full)
     return ReproductionResult(
-        rows=reproduction.rows(results, full=full),
+        # The tolerances are those of the complete form; with fewer runs chance has a say.
+        rows=rows if full else [row.left_to_chance() for row in rows],
         runs=number,
         reused=reused,
         charts=reproduction.charts(results, full=full)
