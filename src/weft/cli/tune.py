@@ -89,7 +89,7 @@ def command(
     found, as the tuning studies of the papers. Every run is stored in .weft/tune when it ends, so an
     interrupted command continues where it stopped.
     """
-    options.check_plan_streams(workflow, on, out, None, as_json=as_json)
+    options.check_plan_files(workflow, on, out, None, as_json=as_json)
     with stage("loading"):
         from weft.api.tune import tune
         from weft.backends.layout import refuse_links
