@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.engine.state.plan import StoredPlan
-from weft.errors import Infeasible, InvalidInput, nearest
+from weft.errors import Infeasible, InvalidInput, nearest, shorten
 from weft.formats.files import STDIN, describes_machines, load_platform, read_workflow_file
 from weft.formats.native import replace_unwritable_names
 from weft.instance.compilation import compile_instance
@@ -116,6 +116,7 @@ class Request:
         """Raise InvalidInput if the planner of a workflow does not support its objective."""
         for key, instance in self.instances.items():
             settings = layers.of_workflow(instance.graph.workflow)
+            refuse_functions(settings.objective)
             goal = make_objective(
                 settings.objective,
                 settings.alpha,
@@ -127,6 +128,14 @@ class Request:
             if (refusal := chosen.supports(instance, goal)) is not None:
                 what = f"planner {planner!r} cannot plan {key!r}: {refusal.reason}"
                 raise InvalidInput(what, advice="`weft planners` lists the others")
+
+
+def refuse_functions(objective: object) -> None:
+    """Raise InvalidInput if the objective of a run is a Python function, which no journal can record."""
+    if not isinstance(objective, str):
+        what = f"the objective {getattr(objective, '__qualname__', shorten(objective))}"
+        rule = "a run records its objective: it must be a name or a formula"
+        raise InvalidInput(what, rule=rule, advice="functions can be planned, compared and tuned")
 
 
 def load_request(
