@@ -19,6 +19,7 @@ from weft.backends.simulation.scenario_reader import SCENARIO_RECORDS
 from weft.fields import Field, Record
 from weft.formats.profiles import PROFILE_RECORDS
 from weft.formats.schema import KINDS, build_schema
+from weft.planners.tuning import TUNING_RECORDS
 from weft.platform.file_format import PLATFORM_RECORDS
 from weft.workflow.file_format import WORKFLOW_RECORDS
 from weft.workflow.settings import SETTING_RECORDS
@@ -30,6 +31,7 @@ PAGES: dict[str, Mapping[str, Record]] = {
     "file-format.md": {**WORKFLOW_RECORDS, **PLATFORM_RECORDS},
     "scenario.md": SCENARIO_RECORDS,
     "settings.md": {**SETTING_RECORDS, **PROFILE_RECORDS},
+    "tuning.md": TUNING_RECORDS,
 }
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from weft.api.plan import PlannedWorkflow, plan
     from weft.api.run import RunResult, resume, run
     from weft.api.simulation import SimulatedRuns, simulate
+    from weft.api.tune import tune
     from weft.errors import Infeasible, InvalidInput, Problem, WeftError
     from weft.formats.files import load_platform, load_workflow, save_workflow
     from weft.workflow.builder import Builder
@@ -48,6 +49,7 @@ __all__ = [
     "run",
     "save_workflow",
     "simulate",
+    "tune",
     "unfold",
 ]
 
@@ -74,6 +76,7 @@ _MODULES = {
     "run": "weft.api.run",
     "save_workflow": "weft.formats.files",
     "simulate": "weft.api.simulation",
+    "tune": "weft.api.tune",
     "unfold": "weft.workflow.unfold",
 }
 

@@ -9,10 +9,11 @@ the command line, the documentation and studies read.
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import Field, fields, is_dataclass
-from types import TracebackType
+from types import NoneType, TracebackType
 from typing import Any, get_args, get_type_hints
 
 from weft.errors import InvalidInput, nearest, suggest
@@ -116,8 +117,11 @@ class Registry:
 
 
 def make_by_name(registry: Registry, text: str) -> Any:
-    """Return an instance of the registry entry that ``name:option=value:...`` describes."""
-    name, *settings = text.split(":")
+    """Return an instance of the registry entry that ``name:option=value:...`` describes.
+
+    Options after the first may also be separated by commas.
+    """
+    name, *settings = _SEPARATOR.split(text)
     kind = registry.load(name)
     known = {field.name: field for field in list_options(kind)}
     types = get_type_hints(kind) if known and settings else {}
@@ -131,9 +135,27 @@ def make_by_name(registry: Registry, text: str) -> Any:
     return kind(**given)
 
 
+_SEPARATOR = re.compile(r":|,(?=\s*[\w-]+\s*=)")
+"""Separates the name and its options."""
+
+
+def split_names(text: str) -> list[str]:
+    """Return the names in a list such as ``heft,genetic:population=50,scaling=2``, each with its options."""
+    return [part.strip() for part in _BETWEEN_NAMES.split(text)]
+
+
+_BETWEEN_NAMES = re.compile(r",(?!\s*[\w-]+\s*=)")
+
+
 def list_options(kind: type) -> tuple[Field[Any], ...]:
     """Return the options of an entry: the fields of its dataclass."""
     return fields(kind) if is_dataclass(kind) else ()
+
+
+def option_type(kind: Any) -> Any:
+    """Return the type of the values of an option: that of the field, without None."""
+    parts = [part for part in get_args(kind) if part is not NoneType]
+    return parts[0] if NoneType in get_args(kind) and len(parts) == 1 else kind
 
 
 def _unknown_option(whose: str, setting: str, known: list[str]) -> InvalidInput:
@@ -145,6 +167,7 @@ def _unknown_option(whose: str, setting: str, known: list[str]) -> InvalidInput:
 
 def _parse_option(kind: Any, text: str, where: str) -> Any:
     """Return the value of an option, converted to the type of its field."""
+    kind = option_type(kind)
     if words := get_args(kind):
         if text not in words:
             raise InvalidInput(where, rule=f"must be one of {', '.join(map(str, words))}")
@@ -156,4 +179,5 @@ def _parse_option(kind: Any, text: str, where: str) -> Any:
     try:
         return kind(text)
     except ValueError:
-        raise InvalidInput(where, rule=f"must be a number, not {text!r}") from None
+        noun = "a whole number" if kind is int else "a number"
+        raise InvalidInput(where, rule=f"must be {noun}, not {text!r}") from None

@@ -148,6 +148,93 @@ class TestPlanners:
             compared({"a": {"work": 1}}, CHAIN, planners="heft,invalid")
 
 
+SWEEPS = {
+    "a": {"work": "1 + j", "sweep": {"j": "1..6"}},
+    "b": {"work": 2, "sweep": {"j": "1..6"}, "after": "a[j]"},
+}
+
+
+class TestPolicies:
+    def test_policies_are_simulated_beside_planners(self):
+        found = compared(SWEEPS, planners="shuffle,heft", policies=["m-s", "plan"])
+        assert found.planners == ("shuffle", "heft", "policy:m-s", "policy:plan")
+        assert row(found, "policy:plan").makespan_s == row(found, "heft").makespan_s
+        simulated = weft.simulate(named("w1", SWEEPS), on="identical:2", policy="m-s")
+        assert row(found, "policy:m-s").makespan_s == pytest.approx(simulated.end_s)
+
+    def test_loops_are_simulated_once_as_they_are_planned(self):
+        flow = weft.Builder("loop")
+        flow.task("a", work=3)
+        flow.task("b", work=4, after="a")
+        flow.loop("l", first="a", last="b", until="b.exit_code == 0", max_iterations=9)
+        found = weft.compare(flow.build(), on="identical:1", planners="heft", policies="m-s")
+        assert [result.makespan_s for result in found.workflows[0].results] == [7, 7]
+
+    def test_only_policies_and_the_baseline_are_compared_if_no_planner_is_named(self):
+        assert compared(SWEEPS, planners=(), policies="pm-s").planners == ("policy:pm-s",)
+        found = compared(SWEEPS, planners=(), policies="pm-s", baseline="shuffle")
+        assert found.planners == ("policy:pm-s", "shuffle")
+
+    def test_unknown_policies_and_baselines_are_reported_with_unknown_planners(self):
+        with pytest.raises(weft.InvalidInput) as refused:
+            compared(SWEEPS, planners="hefty", policies="m-ss", baseline="policy:pm-z")
+        assert [problem.what for problem in refused.value.problems] == [
+            "unknown planner 'hefty'", "unknown policy 'm-ss'", "unknown policy 'pm-z'",
+        ]  # fmt: skip
+
+    def test_ase_is_the_mean_percentage_of_the_baseline_and_wins_are_bdt(self):
+        found = compared(SWEEPS, FORK, planners="shuffle,xdcp", policies="m-s")
+        assert found.baseline == "shuffle"
+        standings = {standing.planner: standing for standing in found.standings}
+        for name, standing in standings.items():
+            percents = [
+                100 * row(found, name, place).makespan_s / row(found, "shuffle", place).makespan_s
+                for place in (0, 1)
+            ]
+            assert standing.ase_percent == pytest.approx(sum(percents) / 2)
+        assert standings["shuffle"].ase_percent == 100
+        best = [results.best_makespan_s for results in found.workflows]
+        for name, standing in standings.items():
+            assert standing.wins == sum(
+                row(found, name, place).makespan_s <= best[place] * (1 + 1e-9) for place in (0, 1)
+            )
+
+    def test_there_is_no_ase_without_a_baseline_that_can_plan(self):
+        many = {"a": {"work": 1, "nodes": [1, 2]}}
+        found = compared(many, on="cluster:2", planners="heft,shuffle")
+        assert found.baseline is None
+        assert all(standing.ase_percent is None for standing in found.standings)
+        assert compared(many, on="cluster:2", baseline="heft").standings[0].ase_percent == 100
+
+
+class TestObjectives:
+    def test_planners_are_compared_by_another_objective(self):
+        grid = platform({"price_per_node_hour": 3600.0}, {"speed": 4.0, "price_per_node_hour": 36000.0})
+        found = compared(SWEEPS, on=grid, planners="genetic,weave,heft", policies="m-s",
+                         objective="makespan + cost", plan_steps=400)  # fmt: skip
+        (results,) = found.workflows
+        assert found.objective == "makespan + cost"
+        values = {result.planner: result.value for result in results.results}
+        assert values["heft"] is None
+        assert values["genetic"] == pytest.approx(min(value for value in values.values() if value))
+        assert results.best_value == min(value for value in values.values() if value)
+        assert all(results.gap(result) is None for result in results.results)
+        assert "makespan + cost" in found.refusals[0][2]
+
+    def test_larger_values_of_a_maximised_objective_win(self):
+        found = compared(SWEEPS, planners="genetic", policies="m-s,fcfs", objective="efficiency",
+                         plan_steps=200)  # fmt: skip
+        (results,) = found.workflows
+        winners = [result for result in results.results if results.wins(result)]
+        assert {result.value for result in winners} == {results.best_value}
+        assert results.best_value == max(result.value for result in results.results)
+
+    def test_options_of_planners_may_be_separated_by_commas(self):
+        found = compared(CHAIN, planners="heft,genetic:population=6,generations=2,xdcp:threshold=0.5",
+                         plan_steps=50)  # fmt: skip
+        assert found.planners == ("heft", "genetic:population=6,generations=2", "xdcp:threshold=0.5")
+
+
 class TestWorkflows:
     def test_compare_accepts_files_and_workflow_records(self, tmp_path):
         (tmp_path / "flow.yaml").write_text("weft: 1\nname: flow\ntasks: {a: {work: 3}}\n")

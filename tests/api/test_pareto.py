@@ -222,16 +222,44 @@ def test_published_procedure_gives_a_verified_front() -> None:
     assert {point.alpha for point in front.points} <= set(ALPHAS)
     assert {point.by for point in front.points} == {"moldable-genetic"}
     assert front.view.by_alpha
-    # Only the best run of each alpha is kept.
-    alphas = [point.alpha for point in front.points]
-    assert len(alphas) == len(set(alphas))
-    for point in front.points:
-        weighed = [
-            _on_demand(trial.makespan_s, trial.amount, point.alpha)
-            for trial in front.trials
-            if trial.alpha == point.alpha
-        ]
-        assert _on_demand(point.makespan_s, point.node_seconds, point.alpha) == pytest.approx(min(weighed))
+    for alpha in ALPHAS:
+        own = [point for point in front.points if point.alpha == alpha]
+        tried = [(trial.makespan_s, trial.amount) for trial in front.trials if trial.alpha == alpha]
+        # Every alpha has its own front: all its runs that no other run of the alpha covers.
+        assert len(own) >= 1
+        for point in own:
+            better = [
+                (time, cost)
+                for time, cost in tried
+                if time < point.makespan_s * (1 - 1e-9) and cost <= point.node_seconds * (1 + 1e-9)
+            ]
+            assert better == []
+        for time, cost in tried:
+            assert any(
+                point.makespan_s <= time * (1 + 1e-9) and point.node_seconds <= cost * (1 + 1e-9)
+                for point in own
+            )
+        weighed = [_on_demand(time, cost, alpha) for time, cost in tried]
+        kept = [_on_demand(point.makespan_s, point.node_seconds, alpha) for point in own]
+        assert min(kept) == pytest.approx(min(weighed))
+    free = [point for point in front.points if not point.covered]
+    assert [point.node_seconds for point in free] == sorted((p.node_seconds for p in free), reverse=True)
+    assert front.choose(len(front.points)).makespan_s == front.points[-1].makespan_s
+
+
+def test_front_of_time_against_a_formula() -> None:
+    front = tiny(against="node_seconds + 100*nodes_used", points=4, plan_steps=800)
+    assert (front.unit, front.view.noun) == ("formula", "node_seconds + 100 * nodes_used")
+    assert len(front) > 1
+    amounts = [point.amount for point in front.points]
+    assert amounts == sorted(amounts, reverse=True)
+    for number, point in enumerate(front.points, start=1):
+        metrics = front.choose(number).metrics
+        assert point.amount == pytest.approx(metrics.node_seconds + 100 * metrics.nodes_used)
+    fewest = tiny(against="1 - efficiency", points=3, plan_steps=400)
+    assert [point.amount for point in fewest.points] == sorted(
+        (point.amount for point in fewest.points), reverse=True
+    )
 
 
 def _on_demand(makespan_s: float, node_s: float, alpha: float) -> float:
@@ -249,7 +277,11 @@ def test_published_procedure_rejects_unsupported_workflows() -> None:
 @pytest.mark.parametrize(
     ("options", "reported"),
     [
-        ({"against": "time"}, "time against 'time'; must be one of cost, idle"),
+        ({"against": "time"}, "time against 'time'; must be cost, idle, or a formula over makespan"),
+        ({"against": "efficiency"}, "which is maximised; write a formula to minimise"),
+        ({"against": "makespan"}, "which is the time itself"),
+        ({"against": "on-demand"}, "must be cost, idle, or a formula over makespan"),
+        ({"against": "cost*2", "preset": "s2"}, "cost or idle nodes only"),
         ({"preset": "s3"}, "preset 's3'; must be one of s2"),
         ({"points": 1}, "a front of 1 points; must be at least 2"),
         ({"seed": -1}, "seed -1"),
@@ -271,6 +303,7 @@ def test_record_of_a_front_is_complete_plain_data(front) -> None:
         "properties": {
             "point": {"type": "integer"}, "makespan_s": number, "cost": number, "node_seconds": number,
             "idle_share": number, "alpha": {"type": ["number", "null"]}, "found_by": text,
+            "amount": {"type": "null"}, "covered": {"type": "boolean"},
             "machines": {"type": "object", "additionalProperties": {"type": "integer"}},
             "nodes": {"type": "array", "items": {"required": ["kind", "tasks", "least", "most"]}},
             "schedule": {"items": {"required": ["task", "machine", "nodes", "start_s", "finish_s"]}},

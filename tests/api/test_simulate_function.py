@@ -7,6 +7,7 @@ import json
 import pytest
 
 import weft
+from planning_examples import platform, workflow
 from weft.api.journal import explain_task, replay_journal
 from weft.api.simulation import (
     MOST_ITERATIONS,
@@ -204,3 +205,16 @@ def test_simulation_result_can_be_displayed():
     page = render_simulation(simulated)
     assert page.startswith("<!DOCTYPE html>")
     assert "sweep on identical-2, policy fcfs" in page
+
+
+def test_the_objective_of_a_run_is_a_name_or_a_formula_not_a_function():
+    tasks = {f"t{index}": {"work": 4 + index} for index in range(4)}
+    dear = platform({"price_per_node_hour": 3600.0}, {"speed": 2.0, "price_per_node_hour": 36000.0})
+    options = {"on": dear, "plan_steps": 300}
+    fast = weft.simulate(workflow(tasks), **options)
+    cheap = weft.simulate(workflow(tasks), objective="makespan + 10*cost", **options)
+    assert cheap.end_s > fast.end_s
+    with pytest.raises(
+        weft.InvalidInput, match="a run records its objective: it must be a name or a formula"
+    ):
+        weft.simulate(workflow(tasks), objective=lambda schedule, instance: 1.0, **options)

@@ -77,7 +77,11 @@ def test_every_registry_entry_and_its_options_are_in_the_reference(registry: Reg
     missing = [name for name in registry.builtin if f"`{name}`" not in page]
     for name in registry.builtin:
         options = [option.name for option in list_options(registry.load(name))]
-        missing += [f"{name}:{option}" for option in options if not re.search(rf"`{option}\b", page)]
+        missing += [
+            f"{name}:{option}"
+            for option in options
+            if not re.search(rf"`{option.replace('_', '[-_]')}\b", page)
+        ]
     assert missing == []
 
 

@@ -38,6 +38,8 @@ VALUES = {
     (*COMPARE, "--csv", "nowhere/x.csv"): ["nowhere/x.csv"],
     (*COMPARE, "--html", "nowhere/x.html"): ["nowhere/x.html"],
     ("compare", "hello.yaml", "--on", "identicl:3"): ["identicl:3"],
+    (*COMPARE, "--policy", "m-x"): ["unknown policy 'm-x'"],
+    (*COMPARE, "--baseline", "policy:x"): ["unknown policy 'x'"],
 }
 
 
@@ -85,6 +87,19 @@ def test_compare_uses_all_supported_planners_by_default(folder: Path) -> None:
     everything = new_weft(*ALL, "--planner", "all", "--json", folder=folder)
     listed = {standing["planner"] for standing in json.loads(everything.out)["planners"]}
     assert listed == set(PLANNERS)
+
+
+def test_compare_shows_policies_and_ase(folder: Path) -> None:
+    arguments = ("compare", "hello.yaml", "--on", "grid.yaml", "--planner", "shuffle", "--policy", "m-s,pm-s")
+    shown = weft(*arguments, folder=folder).out.splitlines()
+    assert shown[0] == "1 workflow on grid, 1 planner and 2 policies"
+    assert re.fullmatch(r"workflow +planner +makespan +gap +ratio +of shuffle +time", shown[2])
+    assert sum("policy:m-s" in line for line in shown) == 2
+    assert re.fullmatch(r"planner +wins \(BDT\) +mean ratio +ASE +planned +time", shown[7])
+    record = json.loads(weft(*arguments, "--json", folder=folder).out)
+    assert record["baseline"] == "shuffle"
+    assert [each["kind"] for each in record["workflows"][0]["results"]] == ["planner", "policy", "policy"]
+    assert {each["planner"]: each["ase_percent"] for each in record["planners"]}["shuffle"] == 100
 
 
 def test_compare_and_plan_predict_the_same(folder: Path) -> None:

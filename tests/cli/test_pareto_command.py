@@ -19,7 +19,6 @@ CHOOSE = ("plan", "hello.yaml", "--on", "grid.yaml", "--choose")
 
 USAGE = {
     ("pareto",): ["Missing argument 'WORKFLOW'"],
-    (*PARETO, "--against", "fame"): ["--against", "fame"],
     (*PARETO, "--points", "1"): ["--points", "1"],
     (*PARETO, "--preset", "s9"): ["--preset", "s9"],
     (*PARETO, "--json", "--html", "-"): ["--json and --html -"],
@@ -32,6 +31,8 @@ VALUES = {
     (*PARETO, "--plan-time", "soon"): ["--plan-time 'soon'"],
     (*PARETO, "--plan-time", "1", "--plan-steps", "3"): ["only one of them"],
     (*PARETO, "--preset", "s2"): ["preset 's2'", "one machine"],
+    (*PARETO, "--against", "fame"): ["time against 'fame'", "cost, idle, or a formula"],
+    (*PARETO, "--against", "cost +"): ["cannot be read"],
     (*PARETO, "-p", "sedes=3"): ["'sedes'", "seeds"],
     (*QUICK, "--html", "nowhere/x.html"): ["nowhere/x.html"],
 }

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 
 from damage import damaged, reads_or_refuses
-from weft.errors import InvalidInput
+from weft.api.plan import plan
+from weft.errors import Infeasible, InvalidInput
 from weft.formats.files import load_platform
 from weft.formats.format import SourceFile
 from weft.formats.psplib import Psplib
@@ -111,6 +112,23 @@ def test_machine_has_the_renewable_resources_and_enough_nodes():
     assert machine.resources == {"r1": 11.0, "r2": 9.0}
     assert machine.nodes >= 3 + 1 + 2
     assert list(platform.find_problems()) == []
+
+
+def test_metrics_of_a_project_count_the_jobs_that_run_at_once(tmp_path):
+    (tmp_path / "small.mm").write_text(SMALL)
+    found = plan(tmp_path / "small.mm", on=tmp_path / "small.mm", plan_steps=500).metrics
+    assert found.machines_used == 1
+    assert found.nodes_used > 1
+    assert 0 < found.efficiency <= 1
+    assert found.overhead_s >= 0
+
+
+def test_refused_platform_names_the_resources_and_the_file_that_fit(tmp_path):
+    (tmp_path / "small.mm").write_text(SMALL)
+    with pytest.raises(Infeasible) as error:
+        plan(tmp_path / "small.mm", on="identical:2")
+    assert "resources: {r1: 3, r2: 3}" in str(error.value)
+    assert str(error.value).endswith(f"--on {tmp_path / 'small.mm'}")
 
 
 def test_psplib_file_can_be_used_as_the_platform(tmp_path):

@@ -43,12 +43,15 @@ from weft.expressions import ValueKind, evaluate, evaluate_columns, infer_kind, 
 from weft.formats import FORMATS
 from weft.formats.format import PlatformReader, SourceFile
 from weft.formats.native import WeftYaml, read_platform_file, write_platform
+from weft.formats.yaml_document import parse_document
 from weft.instance import compile_instance
 from weft.planners import PLANNERS
+from weft.planners.tuning import find_planners, read_grid
 from weft.platform.short_forms import parse_short_form
 from weft.registry import make_by_name
 from weft.repository.journal_store import read_journal_file
 from weft.runtime.lock import LockOwner
+from weft.schedule.objective import make_objective
 from weft.units import format_seconds, parse_bytes, parse_rate, parse_seconds
 from weft.workflow.checks import check
 from weft.workflow.quantity import list_points
@@ -84,6 +87,10 @@ def _targets() -> Iterator[Target]:
         (examples["grid.yaml"], examples["shares.yaml"], b"cluster:64", b"identical:4,speed=2"),
     )
     yield Target("scenario", _read_scenario, (examples["scenario.yaml"], _ARRIVALS, _FAULTS))
+    yield Target("grid", _read_grid, _GRIDS)
+    yield Target(
+        "objective", _read_objective, (b"makespan + 0.1*cost", b"1 - efficiency", b"lost-parallelism")
+    )
     yield Target("expression", _read_expression, tuple(text.encode() for text in _EXPRESSIONS))
     yield Target("plan", _plan, (*workflows[:6], *_NUMBERS))
     yield Target("simulation", _simulate, (SAMPLES["weft"] + b"\n---\n" + _FAULTS, *_NUMBERS))
@@ -205,6 +212,22 @@ overhead_per_task: 0.25s
 
 def _read_scenario(data: bytes) -> None:
     load_scenario(_file("scenario.yaml", data))
+
+
+_GRIDS = (
+    b"weft: 1\ngrid: {population: 50..200 step 50, elitist: [true, false], scaling: 2}\n",
+    b"weft: 1\nvary: alone\ngrid: {selection: [rank, roulette], crossover-rate: 0.4..1 step 0.2}\n",
+)
+
+
+def _read_grid(data: bytes) -> None:
+    grid = read_grid(parse_document(data.decode(errors="replace"), "grid.yaml"))
+    if grid.count <= 50:
+        find_planners("genetic", grid)
+
+
+def _read_objective(data: bytes) -> None:
+    make_objective(data.decode(errors="replace"))
 
 
 # Expressions, plans and simulations.

@@ -146,6 +146,21 @@ class TestAbstractMachines:
         tasks = {"a": {"work": 1, "machine": "A"}, "b": {"work": 1, "machine": "A", "nodes": 9}}
         assert refusal(tasks).startswith("no machine can run b: 4 of 4 machines fail 'has 9 nodes")
 
+    @pytest.mark.parametrize(
+        ("keys", "hint"),
+        [
+            (
+                {"nodes": 9, "cores": 4, "memory": "1.5GB"},
+                "--on cluster:9,cores=4,memory=1500MB is large enough",
+            ),
+            ({"service": "dock"}, "a machine that has services: [dock]"),
+            ({"gpus": 2, "resources": {"licence": 3}}, "at least gpus: 2, resources: {licence: 3}"),
+            ({"seconds": {"P1": 3, "P2": 4}}, "stated for the machines P1, P2"),
+        ],
+    )
+    def test_refusal_says_what_platform_fits(self, keys, hint):
+        assert hint in refusal({"b": {"work": 1} | keys if "seconds" not in keys else keys})
+
 
 class TestModes:
     def test_modes_are_ordered_by_machine_then_count(self):

@@ -32,7 +32,17 @@ class Case:
     earliest: list[float]
     bound: dict[int, int]
     queues: list[list[int]]
-    virtual: set[int] = field(default_factory=set)
+    virtual: dict[int, int] = field(default_factory=dict)
+    """The machine of each subtask that is in no queue."""
+    host: list[int] = field(default_factory=list)
+    seconds_of_edge: dict[tuple[int, int], float] = field(default_factory=dict)
+    """By (parent, child): seconds that their data take between different hosts; empty: no data."""
+
+    def travel(self, parent, child, source, target):
+        """Return the seconds between two machines; None is the machine of a subtask in no queue."""
+        if not self.seconds_of_edge or None in (source, target) or self.host[source] == self.host[target]:
+            return 0.0
+        return self.seconds_of_edge[parent, child]
 
     @property
     def number(self):
@@ -42,8 +52,11 @@ class Case:
         return [other for other in range(self.number) if task in self.parents[other]]
 
 
-def random_case(rng, *, shared, ties):
-    """Draw a case; ``ties``: small whole seconds, many zeros; ``shared``: all layers in one pool."""
+def random_case(rng, *, shared, ties, data=False):
+    """Draw a case; ``ties``: small whole seconds, many zeros; ``shared``: all layers in one pool.
+
+    ``data``: data move between hosts, each of which has one or two machines.
+    """
     depth, machines = int(rng.integers(1, 5)), int(rng.integers(1, 5))
     layer = rng.integers(depth, size=int(rng.integers(1, 25))).tolist()
     parents = []
@@ -59,14 +72,23 @@ def random_case(rng, *, shared, ties):
     number = machines if shared else depth * machines
     earliest = [float(rng.integers(0, 5)) if rng.random() < 0.2 else 0.0 for _ in layer]
     bound = {task: int(rng.choice(list(seconds[task]))) for task in range(len(layer)) if rng.random() < 0.1}
-    virtual = {task for task in range(len(layer)) if rng.random() < 0.1 and task not in bound}
+    virtual = {
+        task: int(rng.integers(number))
+        for task in range(len(layer))
+        if rng.random() < 0.1 and task not in bound
+    }
+    host = np.sort(rng.integers(number, size=number)).tolist()
+    drawn = (
+        rng.integers(0, 4, size=(len(layer), len(layer))) if ties else rng.uniform(0, 5, (len(layer),) * 2)
+    )
+    edges = {(a, b): float(drawn[a, b]) for b, row in enumerate(parents) for a in row} if data else {}
     queues: list[list[int]] = [[] for _ in range(number)]
     for task in sorted(range(len(layer)), key=layer.__getitem__):
         if task not in virtual:
             queues[bound.get(task, int(rng.choice(list(seconds[task]))))].append(task)
     return Case(
         parents=parents, layer=layer, seconds=seconds, machines=number, earliest=earliest, bound=bound,
-        queues=queues, virtual=virtual,
+        queues=queues, virtual=virtual, host=host, seconds_of_edge=edges,
     )  # fmt: skip
 
 
@@ -74,7 +96,7 @@ class Times:
     """AEFT and ALFT of given queues; the subtask ``out`` is in no queue and has its shortest time."""
 
     def __init__(self, case, queues, *, out=None, deadline=None):
-        where = {task: machine for machine, queue in enumerate(queues) for task in queue}
+        where = {task: machine for machine, queue in enumerate(queues) for task in queue} | case.virtual
         earlier = {b: a for queue in queues for a, b in itertools.pairwise(queue)}
         later = {a: b for b, a in earlier.items()}
         children = [case.children(task) for task in range(case.number)]
@@ -86,7 +108,10 @@ class Times:
 
         @cache
         def start(task):
-            ends = [aeft(parent) for parent in case.parents[task]]
+            ends = [
+                aeft(parent) + case.travel(parent, task, where.get(parent), where.get(task))
+                for parent in case.parents[task]
+            ]
             if task in earlier:
                 ends.append(aeft(earlier[task]))
             return max([case.earliest[task], *ends])
@@ -97,7 +122,10 @@ class Times:
 
         @cache
         def alft(task):
-            begins = [alft(child) - spent(child) for child in children[task]]
+            begins = [
+                alft(child) - spent(child) - case.travel(task, child, where.get(task), where.get(child))
+                for child in children[task]
+            ]
             if task in later:
                 begins.append(alft(later[task]) - spent(later[task]))
             return min([self.length, *begins])
@@ -106,6 +134,7 @@ class Times:
         self.length = max(map(aeft, everyone), default=0.0) if deadline is None else deadline
         self.start, self.aeft, self.alft = ([f(task) for task in everyone] for f in (start, aeft, alft))
         self.spent = list(map(spent, everyone))
+        self.where = where
 
 
 def reachable(case, queues, start, *, backwards):
@@ -125,7 +154,7 @@ def reachable(case, queues, start, *, backwards):
 def xdcp_pass(case, queues, limit):
     """Move up to ``limit`` subtasks; return the queues and the length before each step and at the end."""
     queues = [list(queue) for queue in queues]
-    left = set(range(case.number)) - case.virtual
+    left = set(range(case.number)) - set(case.virtual)
     lengths = []
     for _ in range(min(limit, len(left))):
         times = Times(case, queues)
@@ -151,12 +180,19 @@ def allowed_slots(case, queues, task, length):
     """Return (finish, machine, position) of every feasible slot of a subtask."""
     times = Times(case, queues, out=task, deadline=length)
     before, after = (reachable(case, queues, task, backwards=way) for way in (True, False))
-    ready = max([case.earliest[task], *(times.aeft[parent] for parent in case.parents[task])])
-    due = min([length, *(times.alft[child] - times.spent[child] for child in case.children(task))])
     slots = []
     for machine, spent in case.seconds[task].items():
         if case.bound.get(task, machine) != machine:
             continue
+        ends = [
+            times.aeft[parent] + case.travel(parent, task, times.where[parent], machine)
+            for parent in case.parents[task]
+        ]
+        begins = [
+            times.alft[child] - times.spent[child] - case.travel(task, child, machine, times.where[child])
+            for child in case.children(task)
+        ]
+        ready, due = max([case.earliest[task], *ends]), min([length, *begins])
         queue = queues[machine]
         for place in range(len(queue) + 1):
             if set(queue[:place]) & after or set(queue[place:]) & before:
@@ -173,16 +209,28 @@ def arrays(case, layout):
     number = case.number
     pointer, before = _csr(case.parents)
     after_pointer, after = _csr([case.children(task) for task in range(number)])
+    edges = [(parent, task) for task in range(number) for parent in case.parents[task]]
+    outgoing = [edges.index((task, child)) for task in range(number) for child in case.children(task)]
+    # The seconds of an edge are one part each of fixed seconds, latency of its files and bytes over bandwidth.
+    each = np.array([case.seconds_of_edge.get(edge, 0.0) for edge in edges])
     sweep = SubtaskGraph(
         number=number,
-        machines=case.machines,
         pointer=pointer,
         before=before,
         after_pointer=after_pointer,
         after=after,
+        after_edge=np.array(outgoing, dtype=np.uint32),
         earliest=np.array(case.earliest),
         layer=np.array(case.layer, dtype=np.uint32),
-        bound=np.array([case.bound.get(task, case.machines) for task in range(number)], dtype=np.uint32),
+        moving=int(bool(case.seconds_of_edge)),
+        size=each * 4.0,
+        files=each / 2.0,
+        fixed=each / 4.0,
+        locations=1,
+        location=np.zeros(case.machines, dtype=np.uint32),
+        host=np.array(case.host, dtype=np.uint32),
+        latency=np.array([1.0]),
+        inverse=np.array([1.0 / 16.0]),
     )
     return sweep, _modes(case, layout)
 
@@ -193,11 +241,15 @@ def _csr(rows):
 
 
 def _modes(case, layout):
-    """Return modes in which every subtask is a group of its own."""
+    """Return modes in which every subtask is a group of its own, with the machines it may use."""
     number = case.number
-    first = np.cumsum([0, *map(len, case.seconds)])
-    machine = np.array([machine for row in case.seconds for machine in row], dtype=np.uint32)
-    cell = np.array([value for row in case.seconds for value in row.values()])
+    rows = [
+        {machine: value for machine, value in row.items() if case.bound.get(task, machine) == machine}
+        for task, row in enumerate(case.seconds)
+    ]
+    first = np.cumsum([0, *map(len, rows)])
+    machine = np.array([machine for row in rows for machine in row], dtype=np.uint32)
+    cell = np.array([value for row in rows for value in row.values()])
     modes = len(machine)
     group = [number if task in case.virtual else task for task in range(number)]
     work = np.full(number, 6.0)

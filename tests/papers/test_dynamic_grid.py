@@ -72,11 +72,30 @@ def test_cells_of_acceptance_row_a1_9_have_ten_seeds(full, judged):
     assert len({row.table for row in perturbed}) == len(judged)
 
 
+def test_cost_per_point_is_stated_and_shown_beside_the_serial_one():
+    cells = MigrationStudy().cells(full=False)
+    rows = MigrationStudy().rows(Results({cell.name: [Same(value=1.0)] for cell in cells}), full=False)
+    costs = [row for row in rows if row.table.startswith("LAPW1") and "per point" in row.figure]
+    assert [row.figure.partition(" at ")[2].partition(" per")[0] for row in costs] == [
+        "7 ms / 59", "7 ms / 16", "7 ms",
+    ]  # fmt: skip
+    assert [row.accepts for row in costs] == ["A1.9", "", ""]
+    assert "serial" in costs[-1].figure
+
+
+def test_loop_is_planned_by_the_genetic_search_too():
+    cells = {cell.name for cell in MigrationStudy().cells(full=False)}
+    assert {"DG heft", "DG genetic", "one violation", "one violation, genetic"} <= cells
+
+
 class Same(dict):
     """Measures that all have the same value."""
 
     def __missing__(self, key):
         return self["value"]
+
+    def __contains__(self, key):
+        return True
 
 
 def test_the_reference_time_equals_the_reference_data(spec_data):

@@ -137,7 +137,7 @@ class Fine(dict):
 
 
 def wrong(found, accepts):
-    rows = [row for row in OnlineStudy().rows(found, full=False) if row.table.startswith(CASES.orders)]
+    rows = [row for row in OnlineStudy().rows(found, full=False) if row.table.startswith(f"{CASES.orders}:")]
     return [row.figure for row in rows if row.accepts == accepts and not row.within]
 
 

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from weft.papers.moldable_alpha import AlphaCase, AlphaStudy
+from weft.papers.moldable_alpha import ALPHAS, AlphaCase, AlphaStudy
 from weft.papers.moldable_local import (
     SIZES,
     LocalOptimumStudy,
@@ -70,12 +70,46 @@ def test_every_task_gets_one_node_when_alpha_weighs_only_the_cost():
 
 def test_series_that_is_not_monotone_is_out_of_tolerance():
     cells = AlphaStudy().cells(full=False)
-    sweep = [cell.name for cell in cells if "perturbed" in cell.name]
+    sweep = [cell.name for cell in cells if "perturbed" in cell.name and "on-demand" in cell.name]
     measures = dict.fromkeys(
-        ("makespan_percent", "cost_percent", "idle_percent", "cpu_s", "makespan_s", "node_seconds"), 0.0
+        ("makespan_percent", "cost_percent", "idle_percent", "cpu_s", "makespan_s", "node_seconds"), 1.0
     )
     known = {cell.name: [measures] for cell in cells}
     for makespan_s, name in zip((1.0, 3.0, 2.0, 4.0, 4.0), sweep, strict=True):
         known[name] = [measures | {"makespan_s": makespan_s, "node_seconds": 10 - makespan_s}]
     rows = AlphaStudy().rows(Results(known), full=False)
     assert [(row.ours, row.within) for row in rows if row.accepts == "A2.6"] == [(1, False), (1, False)]
+
+
+def static_rows(points):
+    """Return the rows of the static sweep if its runs have these (makespan, idle, node-seconds) by alpha."""
+    cells = AlphaStudy().cells(full=False)
+    plain = dict.fromkeys(("makespan_percent", "cost_percent", "idle_percent", "cpu_s"), 1.0)
+    known = {cell.name: [plain | {"makespan_s": 100.0, "node_seconds": 100.0}] * 2 for cell in cells}
+    for cell in cells:
+        if cell.name.startswith("static ") and "perturbed" in cell.name:
+            time, idle, cost = points[ALPHAS.index(cell.settings["alpha"])]
+            known[cell.name] = [
+                plain | {"makespan_s": time, "idle_percent": idle, "node_seconds": cost},
+                plain | {"makespan_s": time + 1, "idle_percent": idle, "node_seconds": cost},
+            ]
+    return AlphaStudy().rows(Results(known), full=False)
+
+
+def test_static_sweep_has_medians_overlap_and_correlation():
+    rows = static_rows([(10.0 * step, 5.0 * step, 200.0) for step in range(1, 6)])
+    own = {row.figure: row for row in rows if row.table.startswith("static, barrier-16")}
+    assert own["makespan, alpha 0.95"].ours == 10.5
+    assert own["idle nodes, alpha 0.05"].ours == 25.0
+    assert own["longest / shortest median"].ours == pytest.approx(50.5 / 10.5)
+    assert own["correlation of makespan and idle share"].ours > 0.99
+    assert all(row.why for row in own.values())
+
+
+def test_static_plans_are_rescored_on_demand():
+    rows = static_rows([(10.0, 5.0, 200.0), (20.0, 5.0, 200.0), *[(200.0, 5.0, 200.0)] * 3])
+    own = {row.figure: row.ours for row in rows if row.table.startswith("static plans rescored")}
+    assert own["cost in node-seconds, alpha 0.95"] == 200.0
+    # The plans on demand take 100 s and 100 node-seconds; only the static plans below 100 s are not beaten.
+    assert own["plans that no plan on demand beats in time and cost"] == 40.0
+    assert own["on-demand fitness, all static plans / plans on demand, alpha 0.05"] > 1.9

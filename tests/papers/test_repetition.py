@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from papers.toy_reproduction import Toy
@@ -98,3 +100,16 @@ def test_charts_use_the_same_results_as_rows(ledger):
     assert reproduce(Toy(), ledger, seed=5).charts == ()
     (chart,) = reproduce(Drawing(), ledger, seed=5).charts
     assert chart.values == {"small": [ledger.read()["small", 0]["drawn"]]}
+
+
+class Uncertain(Toy):
+    """The toy with a large standard error of every figure."""
+
+    def rows(self, results, *, full):
+        return [replace(row, error=5.0) for row in super().rows(results, full=full)]
+
+
+def test_only_the_quick_form_leaves_figures_to_chance(ledger):
+    quick, whole = (reproduce(Uncertain(), ledger, full=full) for full in (False, True))
+    assert ([row.figure for row in quick.by_chance], quick.outside) == (["large"], [])
+    assert (whole.by_chance, [row.figure for row in whole.outside]) == ([], ["large", "grid"])

@@ -8,7 +8,7 @@ import pickle
 import pytest
 
 from weft.papers import REPRODUCTIONS
-from weft.papers.reproduction import ResultRow, Results, ToleranceBand
+from weft.papers.reproduction import ResultRow, Results, ToleranceBand, give_reasons
 from weft.randomness import generator
 
 ALL = pytest.mark.parametrize("name", list(REPRODUCTIONS))
@@ -20,7 +20,7 @@ DEMANDED = {
     "s3-degradation": {"A3.1", "A3.3"},
     "s3-requirements": {"A3.2"},
     "s4-samples": {"A4.4", "A4.8"},
-    "s4-tables": {"A4.5", "A4.6", "A4.7"},
+    "s4-tables": {"A4.5", "A4.6", "A4.7", "S4.13"},
     "s5-scenario": {"A5.1", "A5.2", "A5.3", "A5.4", "A5.5", "A5.6", "A5.7"},
     "s5-starvation": {"A5.8"},
     "u1": {"U1"},
@@ -32,7 +32,7 @@ NOT_DRAWN = {"s3-degradation", "s3-requirements", "s5-starvation"}
 """Names of the experiments without random numbers."""
 LONG = {"s5-scenario", "u1", "u2", "u3", "u4"}
 """Experiments whose runs take seconds; they have their own, shorter tests."""
-UNBREAKABLE = {"A1.3", "A1.6", "A2.6", "A4.7", "A4.8"}
+UNBREAKABLE = {"A1.3", "A1.6", "A2.6", "A4.7", "A4.8", "S4.13"}
 """Acceptance tests that equal measures cannot violate: the grid, the reference, monotone sweeps, comparisons.
 """
 
@@ -42,6 +42,9 @@ class Constant(dict):
 
     def __missing__(self, key):
         return self["value"]
+
+    def __contains__(self, key):
+        return True
 
 
 def results_of(reproduction, value, *, full):
@@ -83,6 +86,9 @@ def test_all_acceptance_experiments_have_rows(name, full):
     rows = reproduction.rows(results_of(reproduction, 1.0, full=full), full=full)
     assert {row.accepts for row in rows if row.accepts} == DEMANDED[name]
     assert all((row.band is not None) == bool(row.accepts) for row in rows)
+    assert [row.figure for row in rows if (row.band is None) != bool(row.why)] == [], (
+        "a reason for the others"
+    )
     assert len({(row.table, row.figure) for row in rows}) == len(rows)
     assert {row.runs for row in rows} & {2}
 
@@ -121,6 +127,36 @@ def test_tolerances_have_a_text_and_include_their_bounds(band, text, inside, out
     assert all(value in band for value in inside)
     assert not any(value in band for value in outside)
     assert float("nan") not in band
+
+
+@pytest.mark.parametrize(
+    ("ours", "error", "chance", "within"),
+    [
+        (85.0, 5.0, False, True),
+        (75.0, 5.0, True, None),
+        (70.0, 5.0, True, None),
+        (69.9, 5.0, False, False),
+        (75.0, float("nan"), False, False),
+        (79.9, 0.0, False, False),
+    ],
+)
+def test_figures_outside_by_less_than_two_standard_errors_are_left_to_chance(ours, error, chance, within):
+    row = ResultRow(table="t", figure="f", ours=ours, error=error, band=ToleranceBand(least=80.0))
+    found = row.left_to_chance()
+    assert (found.by_chance, found.within) == (chance, within)
+    assert found.as_record()["by_chance"] == chance
+
+
+def test_rows_without_a_tolerance_get_the_reason_of_their_table():
+    rows = [
+        ResultRow(table="times of jobs", figure="a", ours=1.0),
+        ResultRow(table="times of jobs", figure="b", ours=1.0, why="its own"),
+        ResultRow(table="other", figure="c", ours=1.0),
+        ResultRow(table="other", figure="d", ours=1.0, band=ToleranceBand(most=2.0), accepts="A1"),
+    ]
+    found = give_reasons(rows, "otherwise", {"times": "of the table"})
+    assert [row.why for row in found] == ["of the table", "its own", "otherwise", ""]
+    assert found[0].as_record()["not_judged"] == "of the table"
 
 
 def test_rows_show_value_error_and_unit():

@@ -12,6 +12,7 @@ from weft.planners.planner import Budget, PlanRequest
 from weft.randomness import generator
 from weft.schedule.objective import make_objective
 from weft.schedule.verification import verify
+from weft.search.annealing import AnnealingSettings
 
 UNLIKE = platform({"speed": 1.0}, {"speed": 2.0, "price_per_node_hour": 4.0}, {"speed": 3.0, "nodes": 4})
 TASKS = {
@@ -83,7 +84,14 @@ def test_cooling_schedule_uses_the_whole_budget(made):
     assert 400 <= plan.steps <= 600, "without a budget its own number of steps ends it"
 
 
-@pytest.mark.parametrize("option", ["steps", "walkers"])
+@pytest.mark.parametrize("option", ["steps", "walkers", "coolings"])
 def test_invalid_options_are_refused(option):
     with pytest.raises(InvalidInput, match=f"annealing:{option}=0; must be at least 1"):
         AnnealingPlanner(**{option: 0})
+    with pytest.raises(InvalidInput, match="hot of annealing is 0"):
+        AnnealingPlanner(hot=0.0)
+
+
+def test_defaults_are_those_of_the_search():
+    assert AnnealingPlanner().settings == AnnealingSettings()
+    assert AnnealingPlanner(cold=0.5, walkers=3).settings == AnnealingSettings(cold=0.5, walkers=3)

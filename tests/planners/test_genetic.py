@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, fields, replace
 
 import numpy as np
 import pytest
@@ -17,11 +17,11 @@ from weft.instance import compile_instance
 from weft.planners.decoding import APPEND, EXCLUSIVE, INSERTION, UNLIMITED, encode_schedule
 from weft.planners.evaluation import evaluate_loss
 from weft.planners.genetic import BindingEncoding, GeneticPlanner
-from weft.planners.planner import Budget, PlanRequest
+from weft.planners.planner import Budget, PlanRequest, make_planner
 from weft.randomness import generator
 from weft.schedule.objective import OBJECTIVES, make_objective
 from weft.schedule.verification import verify
-from weft.search.genetic import PRESETS
+from weft.search.genetic import PRESETS, GeneticSettings
 from weft.search.genetic import GeneticAlgorithm as Search
 from weft.search.pool import INLINE_POOL
 from weft.workflow.unfold import unfold
@@ -257,8 +257,69 @@ def test_binding_budgets_are_refused():
 
 
 @pytest.mark.parametrize(
-    "options", [{"population": -1}, {"generations": -1}, {"islands": 0}, {"population": 1}]
+    ("text", "problem"),
+    [
+        ("population=-1", "must be at least 0"),
+        ("population=1", "must be at least 2"),
+        ("generations=-1", "must be at least 0"),
+        ("islands=0", "must be at least 1"),
+        ("island-steps=0", "must be at least 1"),
+        ("selection=best", "must be one of remainder, steady-state, rank, tournament, roulette"),
+        ("crossover=two-point", "must be one of single-point, uniform"),
+        ("crossover-rate=1.5", "crossover_rate of the genetic algorithm is 1.5; must be from 0 to 1"),
+        ("mutation-rate=-0.1", "must be from 0 to 1"),
+        ("mutations=-1", "genetic:mutations=-1; must be at least 0"),
+        ("mutations=3,mutation-rate=0.1", "only one may be given"),
+        ("scaling=0.5", "must be at least 1"),
+        ("elitist=yes", "must be true or false"),
+        ("elite-share=x", "must be a number, not 'x'"),
+        ("population=2.5", "must be a whole number, not '2.5'"),
+        ("steady=0.1", "did you mean 'steady_share=...'"),
+    ],
 )
-def test_invalid_options_are_refused(made, options):
-    with pytest.raises(InvalidInput, match="must be"):
-        run(GeneticPlanner(**options), made)
+def test_invalid_options_are_refused(text, problem):
+    with pytest.raises(InvalidInput, match=problem):
+        make_planner(f"genetic:{text}")
+
+
+def test_every_setting_of_the_genetic_algorithm_is_an_option():
+    given = {
+        "population": 12, "generations": 7, "selection": "roulette", "parent_share": 0.4, "scaling": 1.5,
+        "crossover": "single-point", "crossover_rate": 0.3, "mutation_rate": 0.2, "elitist": True,
+        "elite_share": 0.1, "steady_share": 0.5, "const_factor": 3.0,
+    }  # fmt: skip
+    assert set(given) == {field.name for field in fields(GeneticSettings)}
+    text = ",".join(f"{name.replace('_', '-')}={str(value).lower()}" for name, value in given.items())
+    for name in ("genetic", "moldable-genetic"):
+        found = make_planner(f"{name}:{text}").settings(PRESETS["s1-tuned"], genes=3)
+        assert asdict(found) == given
+
+
+def test_options_that_are_not_given_are_those_of_the_preset():
+    assert GeneticPlanner().settings(PRESETS["s1-tuned"], genes=3) == PRESETS["s1-tuned"]
+    zero = make_planner("genetic:steady-share=0,mutation-rate=0,elitist=false")
+    found = zero.settings(PRESETS["s1-tuned"], genes=3)
+    assert (found.steady_share, found.mutation_rate, found.elitist) == (0.0, 0.0, False)
+
+
+def test_mutations_per_generation_define_the_rate_by_population_and_genes():
+    planner = make_planner("genetic:mutations=8.4,population=150")
+    assert planner.settings(PRESETS["s1-tuned"], genes=56).mutation_rate == pytest.approx(0.001)
+    assert planner.settings(PRESETS["s1-tuned"], genes=1).mutation_rate == pytest.approx(8.4 / 150)
+    assert make_planner("genetic:mutations=900").settings(PRESETS["s1-tuned"], genes=1).mutation_rate == 1.0
+
+
+@pytest.mark.parametrize("text", ["selection=rank", "crossover=uniform", "scaling=1,mutation-rate=0.2"])
+def test_options_change_the_search(made, text):
+    plain, other = (
+        make_planner(f"genetic:preset=s1-tuned,population=8,generations=6{more}") for more in ("", f",{text}")
+    )
+    found = []
+    for planner in (plain, other):
+        request = PlanRequest(instance=made, objective=MAKESPAN, rng=generator(3, "options"))
+        prepared = planner.prepare(request)
+        result = prepared.optimiser.optimise(
+            prepared.encoding.space, prepared.encoding.values, rng=generator(4, "options")
+        )
+        found.append(result.last.tolist())
+    assert found[0] != found[1]

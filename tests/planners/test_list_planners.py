@@ -44,7 +44,7 @@ def test_unsupported_objectives_and_budgets_are_refused_with_a_reason(planner):
     found = PLANNERS.load(planner)()
     free = instance({"a": {"work": 1}}, "identical:1")
     assert found.supports(free, MAKESPAN) is None
-    assert found.supports(free, make_objective("speedup")) is None
+    assert "speedup" in found.supports(free, make_objective("speedup")).reason
     assert "cost" in found.supports(free, make_objective("cost")).reason
     tasks = {"a": {"work": 1, "nodes": [1, 2], "consumes": {"credits": {1: 3, 2: 7}}}}
     bound = instance(tasks, "cluster:2", budgets={"credits": 6})

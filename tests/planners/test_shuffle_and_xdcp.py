@@ -14,7 +14,7 @@ from weft.errors import InvalidInput
 from weft.instance import BusyInterval, compile_instance
 from weft.planners import sweeps
 from weft.planners.planner import Budget, PlanRequest, Unsupported, make_planner
-from weft.planners.sweeps import Shuffle, find_layers
+from weft.planners.sweeps import Shuffle, divide_machines, find_layers
 from weft.planners.xdcp import Xdcp
 from weft.randomness import generator
 from weft.schedule.objective import make_objective
@@ -109,20 +109,9 @@ def test_amounts_are_ignored_on_machines_of_one_node():
 @pytest.mark.parametrize(
     ("tasks", "on", "reason"),
     [
-        (
-            {"a": {"work": 1, "after": []}, "b": {"work": 1, "after": "a"}},
-            "identical:2",
-            "b depends on a but",
-        ),
-        ({"a": {"work": 1}, "b": {"work": 1, "service": "x"}}, servers("x", "y"), "share m0 but not all"),
-        ({"a": {"work": 1, "nodes": [1, 2]}}, "cluster:4", "cluster can run several tasks at once"),
-        ({"a": {"work": 1}}, platform({"occupancy": "unlimited"}), "m0 can run several tasks at once"),
+        ({"a": {"work": 1, "nodes": [1, 2]}}, "cluster:4", "a has several node counts on one machine"),
+        ({"a": {"work": 1}}, platform({"occupancy": "unlimited"}), "m0 runs any number of tasks at once"),
         ({"a": layer(1, 2, machine="A")}, servers("s1"), "a[1] shares an abstract machine"),
-        (
-            {"a": layer(1, 1, outputs={"x": "1MB"}), "b": layer(2, 1, inputs=["x"])},
-            servers("s1", "s2"),
-            "data are moved between tasks",
-        ),
         (
             {
                 "a": layer(1, 1, machine="A"),
@@ -132,6 +121,19 @@ def test_amounts_are_ignored_on_machines_of_one_node():
             servers("s1", "s2"),
             "move is a transfer",
         ),
+    ],
+)
+def test_unsupported_instances_are_refused_with_the_violated_condition(tasks, on, reason):
+    made = instance(tasks, on)
+    assert reason in refused(Xdcp(), made)
+    assert reason in refused(Shuffle(), made)
+
+
+@pytest.mark.parametrize(
+    ("tasks", "on", "reason"),
+    [
+        ({"a": {"work": 1}, "b": {"work": 1, "after": "a"}}, "identical:2", "b depends on a but"),
+        ({"a": {"work": 1}, "b": {"work": 1, "service": "x"}}, servers("x", "y"), "share m0 but not all"),
         (
             {"a": layer(1, 2), "b": layer(2, 2, "a[j]"), "c": layer(1, 1, {"task": "b", "pairs": [[2, 1]]})},
             servers("s1", "s2"),
@@ -139,10 +141,75 @@ def test_amounts_are_ignored_on_machines_of_one_node():
         ),
     ],
 )
-def test_unsupported_instances_are_refused_with_the_violated_condition(tasks, on, reason):
+def test_layers_that_share_machines_are_refused_only_if_they_must_have_their_own(tasks, on, reason):
     made = instance(tasks, on)
-    assert reason in refused(Xdcp(), made)
-    assert reason in refused(Shuffle(), made)
+    assert reason in refused(Xdcp(pool="own"), made)
+    assert lines(plan(Xdcp(), made).schedule) == lines(plan(Xdcp(pool="shared"), made).schedule)
+
+
+# Machines of several nodes, and data
+
+
+def test_a_machine_of_several_nodes_has_as_many_queues():
+    made = instance({"a": {"work": 3, "sweep": {"j": "1..5"}}}, "cluster:2")
+    assert divide_machines(made).tolist() == [2]
+    assert makespan(Shuffle(), made) == 9.0
+    assert lines(plan(Shuffle(), made).schedule)["a[3]"] == ("cluster", 1, 3.0, 6.0)
+
+
+def test_queues_are_as_wide_as_the_widest_subtask_of_a_machine():
+    tasks = {"a": layer(1, 4, nodes=3), "b": layer(2, 2, "a[j]"), "c": layer(2, 2, nodes=2)}
+    made = instance(tasks, platform({"nodes": 8, "services": ("s1",)}, {"nodes": 3, "services": ("s2",)}))
+    assert divide_machines(made).tolist() == [2, 1]
+    found = plan(Xdcp(), made).schedule
+    assert found.nodes.tolist() == [3] * 4 + [1] * 2 + [2] * 2
+
+
+@pytest.mark.parametrize(
+    ("keys", "queues"), [({"memory": "2GB"}, 3), ({"resources": {"licence": 2}}, 2), ({}, 6)]
+)
+def test_resources_limit_the_queues_of_a_machine(keys, queues):
+    where = platform({"nodes": 8, "memory": 7e9, "resources": {"licence": 5}})
+    made = instance({"a": {"work": 1, "sweep": {"j": "1..6"}, **keys}}, where)
+    assert divide_machines(made).tolist() == [queues]
+    plan(Xdcp(), made)
+
+
+def test_subtasks_use_the_cores_of_this_computer():
+    where = platform({"nodes": 4, "backend": {"kind": "local"}})
+    tasks = {"a": {"work": 2, "cores": 2, "sweep": {"j": "1..4"}}, "b": {"work": 1, "after": "a"}}
+    made = instance(tasks, where)
+    assert divide_machines(made).tolist() == [2]
+    assert makespan(Xdcp(), made) == 5.0
+
+
+def test_pinned_subtasks_use_all_queues_of_their_machine():
+    pins = {f"a[{j}]": "m1" for j in (1, 2, 3, 4)}
+    made = instance({"a": layer(1, 6)}, platform(*[{"nodes": 2, "services": ("s1",)}] * 2), pinned=pins)
+    for planner in (Shuffle(), Xdcp(), Xdcp(start="sequential")):
+        found = lines(plan(planner, made).schedule)
+        assert {found[name][0] for name in pins} == {"m1"}
+    assert makespan(Xdcp(), made) == 6.0
+
+
+def test_data_take_time_between_machines_and_none_on_the_same():
+    tasks = {"a": {"work": 1, "outputs": {"x": "6MB"}}, "b": {"work": 1, "inputs": ["x"]}}
+    apart = instance(tasks, platform({}, {}), pinned={"a": "m0", "b": "m1"})
+    assert makespan(Shuffle(), apart) == makespan(Xdcp(), apart) == 1 + 6 + 1
+    # Shuffle uses m0 for both: each is the first of its layer.
+    assert makespan(Xdcp(), instance(tasks, platform({}, {}))) == 2.0
+
+
+def test_a_subtask_follows_its_data_if_moving_them_takes_longer():
+    tasks = {
+        "a": {"work": 1, "sweep": {"j": "1..2"}, "outputs": {"x.{j}": "5MB"}},
+        "b": {"work": 4, "sweep": {"j": "1..2"}, "inputs": ["x.{j}"]},
+    }
+    pins = {"a[1]": "m1", "a[2]": "m0"}
+    made = instance(tasks, platform({}, {}), pinned=pins)
+    found = lines(plan(Xdcp(), made).schedule)
+    assert (found["b[1]"][0], found["b[2]"][0]) == ("m1", "m0")
+    assert makespan(Xdcp(), made) == 5.0 < makespan(Shuffle(), made)
 
 
 def test_busy_machines_and_other_objectives_are_refused():
@@ -177,19 +244,29 @@ def test_earliest_starts_and_bindings_are_respected():
 # One shared pool
 
 
-def dag(rng, number):
+def dag(rng, number, *, data):
     tasks = {}
     for index in range(number):
-        before = [f"t{other}" for other in range(index) if rng.random() < 2 / number]
-        tasks[f"t{index}"] = {"work": int(rng.integers(0, 5)), "after": before}
+        before = [str(other) for other in range(index) if rng.random() < 2 / number]
+        tasks[f"t{index}"] = {
+            "work": int(rng.integers(0, 5)),
+            "memory": f"{rng.integers(1, 4)}GB",
+            "outputs": {f"f{index}": f"{rng.integers(0, 4)}MB"} if data else {},
+            **({"inputs": [f"f{name}" for name in before]} if data else {"after": [f"t{x}" for x in before]}),
+        }
     return tasks
 
 
-@given(seed=st.integers(0, 10**6), number=st.integers(1, 14), machines=st.integers(1, 4))
-def test_any_graph_can_be_planned_on_a_shared_pool(seed, number, machines):
+@given(seed=st.integers(0, 10**6), number=st.integers(1, 14), machines=st.integers(1, 4), data=st.booleans())
+def test_any_graph_can_be_planned_on_a_shared_pool(seed, number, machines, data):
     rng = generator(seed, "pool")
-    on = platform(*({"speed": float(rng.integers(1, 4))} for _ in range(machines)))
-    made = instance(dag(rng, number), on)
+    on = platform(
+        *(
+            {"speed": float(rng.integers(1, 4)), "nodes": int(rng.integers(1, 4)), "memory": 4e9}
+            for _ in range(machines)
+        )
+    )
+    made = instance(dag(rng, number, data=data), on)
     first = makespan(Shuffle(pool="shared"), made)
     assert makespan(Xdcp(pool="shared"), made) <= first * (1 + 1e-9)
     assert makespan(Xdcp(pool="shared", start="sequential"), made) > 0 or first == 0

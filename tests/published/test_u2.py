@@ -1,4 +1,4 @@
-"""U2: the reference example of parameter sweeps with real processes, a fifth as long as ``weft reproduce u2``."""
+"""U2: the reference example of parameter sweeps with real processes, as ``weft reproduce u2`` runs it."""
 
 from __future__ import annotations
 

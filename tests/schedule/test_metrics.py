@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from planning_examples import instance, planned, platform
+from weft.planners.problem import make_schedule
 from weft.schedule.metrics import critical_path, measure_schedule
 
 TWO_SPEEDS = platform({"price_per_node_hour": 3.6}, {"speed": 2.0, "nodes": 3, "price_per_node_hour": 7.2})
@@ -13,6 +15,17 @@ TWO_SPEEDS = platform({"price_per_node_hour": 3.6}, {"speed": 2.0, "nodes": 3, "
 def metrics_of(tasks, where, **options):
     made = instance(tasks, where)
     return measure_schedule(planned(made), made, **options)
+
+
+def schedule_on(made, machine, start_s, finish_s):
+    """Return a schedule of tasks of one node on machines given by index."""
+    return make_schedule(
+        made,
+        machine=np.array(machine, dtype=np.uint32),
+        nodes=np.ones(len(machine), dtype=np.uint32),
+        start_s=np.array(start_s, dtype=float),
+        finish_s=np.array(finish_s, dtype=float),
+    )
 
 
 def test_cost_is_the_price_of_the_occupied_node_seconds():
@@ -43,6 +56,41 @@ def test_sequential_time_excludes_machines_that_cannot_run_a_task():
 def test_sequential_time_uses_the_fastest_machine_of_each_task_without_a_common_machine():
     tasks = {"a": {"work": 6, "requirements": "speed == 2"}, "b": {"work": 4, "requirements": "speed == 1"}}
     assert metrics_of(tasks, TWO_SPEEDS).sequential_s == 3 + 4
+
+
+def test_sequential_time_counts_only_machines_of_the_schedule():
+    made = instance({"a": {"work": 6}, "b": {"work": 4}}, TWO_SPEEDS)
+    slow = measure_schedule(schedule_on(made, [0, 0], [0, 6], [6, 10]), made)
+    both = measure_schedule(schedule_on(made, [1, 0], [0, 0], [3, 4]), made)
+    assert (slow.sequential_s, slow.speedup) == (10, 1)
+    assert (both.sequential_s, both.speedup) == (5, 5 / 4)
+
+
+def test_efficiency_counts_the_nodes_used_at_once():
+    tasks = {name: {"work": 6} for name in "abcd"} | {"e": {"work": 6, "after": ["a", "b", "c", "d"]}}
+    found = metrics_of(tasks, "cluster:64")
+    assert (found.machines_used, found.nodes_used) == (1, 4)
+    assert found.speedup == pytest.approx(30 / 12)
+    assert found.efficiency == pytest.approx(30 / (4 * 12))
+    assert found.overhead_s == pytest.approx(12 - 30 / 4)
+
+
+def test_tasks_that_always_use_several_nodes_lose_no_efficiency_by_them():
+    found = metrics_of({"a": {"work": 6, "nodes": 3}, "b": {"work": 6, "nodes": 3}}, "cluster:6")
+    assert (found.nodes_used, found.efficiency, found.overhead_s) == (6, pytest.approx(1), pytest.approx(0))
+
+
+def test_consecutive_tasks_use_one_node_in_spite_of_rounding():
+    made = instance({"a": {"work": 0.3}, "b": {"work": 0.1}}, platform({}))
+    schedule = schedule_on(made, [0, 0], [0.0, 0.3], [0.1 + 0.2, 0.4])
+    assert schedule.start_s[1] < schedule.finish_s[0], "the times overlap by a rounding error"
+    assert measure_schedule(schedule, made).nodes_used == 1
+
+
+def test_tasks_on_a_machine_without_limit_count_as_nodes():
+    made = instance({"a": {"work": 6}, "b": {"work": 6}}, platform({"occupancy": "unlimited"}))
+    found = measure_schedule(schedule_on(made, [0, 0], [0, 0], [6, 6]), made)
+    assert (found.nodes_used, found.efficiency) == (2, pytest.approx(1))
 
 
 def test_the_length_ratio_divides_by_the_critical_path_of_fastest_modes():

@@ -59,18 +59,19 @@ def test_s1_objectives_equal_the_metrics_of_the_same_name():
 
 
 def test_s1_objectives_equal_values_computed_by_hand():
-    # c holds m1 for 15 s; b reads 2 MB that a has written in 12 s, and ends after 3 s.
+    # c holds m1 for 15 s; b reads 2 MB that a has written in 12 s, and ends after 3 s. One after another they
+    # take 30 s and 12 + 3 + 3 * 15 = 60 node-seconds; 1 + 3 nodes are used at once.
     made = instance(MIXED, UNLIKE)
     example = planned(made), made
     by_hand = {
         "makespan": 18,
         "speedup": 30 / 18,
-        "efficiency": 30 / 18 / 2,
+        "efficiency": 60 / (4 * 18),
         "communication": 2,
         "synchronisation": 1,
-        "overhead": 18 - 30 / 2,
+        "overhead": 18 - 60 / 4,
         "lost-parallelism": 0,
-        "throughput": 0.5 * 30 / 18 / 2 + 0.5 * (1 - 18 / 60),
+        "throughput": 0.5 * 60 / (4 * 18) + 0.5 * (1 - 18 / 60),
     }
     assert {name: value(name, example) for name in S1} == pytest.approx(by_hand)
 
@@ -145,7 +146,7 @@ def test_a_workflow_of_0_seconds_has_a_finite_value(name):
 
 
 def test_objectives_have_the_expected_properties():
-    assert {name for name, known in OBJECTIVES.items() if known.is_makespan} == {"makespan", "speedup"}
+    assert {name for name, known in OBJECTIVES.items() if known.is_makespan} == {"makespan"}
     assert {name for name, known in OBJECTIVES.items() if known.has_alpha} == set(S2)
     larger = {name for name, known in OBJECTIVES.items() if known.sense == "maximise"}
     assert larger == {"speedup", "efficiency", "throughput"}
@@ -177,3 +178,41 @@ def test_invalid_values_are_refused(arguments, limits, message):
     with pytest.raises(InvalidInput) as caught:
         make_objective(*arguments, **limits)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("makespan + kost", "unknown name 'kost'.*did you mean 'cost'"),
+        ("makespann", "unknown objective 'makespann'; did you mean 'makespan'"),
+        ("lost-paralelism", "unknown objective 'lost-paralelism'; did you mean 'lost-parallelism'"),
+        ("makespan > 3", "'makespan > 3' is no number"),
+        ("2*t_max", r"'2\*t_max' is the same for all schedules"),
+        ("makespan +", "cannot be read"),
+        ("'a' + makespan", "between a string and a number"),
+        (3, "the objective 3; must be a name, a formula or a function"),
+    ],
+)
+def test_invalid_formulas_are_refused(text, problem):
+    with pytest.raises(InvalidInput, match=problem):
+        make_objective(text)
+
+
+def test_formulas_are_values_of_quantities(moldable):
+    schedule, made = moldable
+    found = measure_schedule(schedule, made)
+    assert value("makespan-3", moldable) == 6
+    assert value("node_seconds", moldable) == 18
+    assert value("1-efficiency", moldable) == 1 - found.efficiency
+    assert value("(nodes_used + machines_used) * length_ratio", moldable) == 3 * found.length_ratio
+    assert value("t_max / nodes + c_min + local", moldable) == 15 / 4 + 15 + 9
+    with pytest.raises(InvalidInput, match="division by zero"):
+        value("makespan / cost", moldable)
+
+
+def test_formulas_have_names_limits_and_no_alpha():
+    goal = make_objective("makespan+cost", deadline_s=3.0, max_cost=4.0)
+    assert (goal.name, goal.sense, goal.deadline_s, goal.max_cost) == ("makespan + cost", "minimise", 3, 4)
+    assert pickle.loads(pickle.dumps(goal)) == goal
+    with pytest.raises(InvalidInput, match="has no alpha"):
+        make_objective("makespan+cost", 0.3)

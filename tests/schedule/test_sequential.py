@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from planning_examples import instance, platform
@@ -36,8 +37,21 @@ def test_cores_count_as_nodes_where_a_node_is_a_core():
     assert sequential_execution(made) == SequentialExecution(time_s=6, node_seconds=12)
 
 
+def test_only_the_given_machines_count():
+    made = instance({"a": {"work": 6}, "b": {"work": 4}}, UNLIKE)
+    assert sequential_execution(made, np.array([0])).time_s == 10
+    assert sequential_execution(made, np.array([0, 1])).time_s == 5
+
+
+def test_each_task_uses_the_fastest_of_the_given_machines_when_none_can_run_all():
+    tasks = {"a": {"work": 6, "requirements": "speed == 2"}, "b": {"work": 4, "nodes": 4}, "c": {"work": 2}}
+    where = platform({"nodes": 4}, {"speed": 2.0, "nodes": 3}, {"speed": 2.0}, {"speed": 9.0})
+    assert sequential_execution(instance(tasks, where), np.array([0, 2])).time_s == 3 + 4 + 1
+
+
 def test_sequential_execution_is_cached(monkeypatch):
     made = instance({"a": {"work": 6}}, UNLIKE)
     first = sequential_execution(made)
     monkeypatch.setattr("weft.schedule.costs._run_sequentially", lambda made: pytest.fail("computed again"))
     assert sequential_execution(made) is first
+    assert sequential_execution(made, np.array([1])) == first

@@ -20,7 +20,7 @@ from weft.workflow.checks import check_and_unfold
 from weft.workflow.generators import GENERATORS
 from weft.workflow.generators.generator import configure_generator, list_parameters
 from weft.workflow.generators.layered import LayeredGraph
-from weft.workflow.generators.moldable import Barrier, processing_seconds, simulation_seconds
+from weft.workflow.generators.moldable import Barrier, MoldableTimes
 from weft.workflow.generators.montage import Montage, count_images_and_overlaps, find_overlaps
 
 
@@ -50,18 +50,18 @@ class TestMoldable:
 
     def test_times_equal_those_of_the_reference_database(self, spec_data):
         known = json.loads((spec_data / "s2_perfdb_and_expected.json").read_text())
-        simulation = simulation_seconds()
+        simulation = MoldableTimes().simulation_seconds()
         assert [simulation[nodes] for nodes in range(1, 37)] == pytest.approx(known["ST"], rel=1e-12)
         assert list(simulation) == list(range(1, 37))
 
     def test_speedup_law_has_the_optima_of_the_paper(self):
-        times = simulation_seconds()
+        times = MoldableTimes().simulation_seconds()
         assert min(times, key=times.get) == 35
         assert times[35] == pytest.approx(105.3, abs=0.05)
         assert times[1] / (35 * times[35]) == pytest.approx(0.57, abs=0.005)
         for local in (16, 32):
             assert times[local] < min(times[local - 1], times[local + 1])
-        assert processing_seconds(7) == {1: 116.0, 2: pytest.approx(69.6)}
+        assert MoldableTimes().processing_seconds(7) == {1: 116.0, 2: pytest.approx(69.6)}
 
     @pytest.mark.parametrize(
         ("name", "kind", "tasks"),
@@ -78,7 +78,9 @@ class TestMoldable:
         made = weft.generate(kind, tasks=tasks, perturbed=False)
         assert predecessors(check_and_unfold(made.workflow)) == expected["preds"]
         tables = [
-            dict(enumerate(known["ST"], start=1)) if kind == "S" else processing_seconds(files)
+            dict(enumerate(known["ST"], start=1))
+            if kind == "S"
+            else MoldableTimes().processing_seconds(files)
             for kind, files in zip(expected["kinds"], expected["inputs"], strict=True)
         ]
         for found, table in zip(seconds_of(made.workflow), tables, strict=True):
@@ -119,6 +121,37 @@ class TestMoldable:
         )
         assert factors.min() < 0.96
         assert factors.max() > 1.30
+
+    def test_all_times_can_be_changed(self):
+        made = weft.generate(
+            "barrier",
+            tasks=6,
+            perturbed=False,
+            simulation_s="100s",
+            serial_share=0.5,
+            most_nodes=2,
+            processing_s=10,
+            file_s=1,
+            second_node=0.7,
+        )
+        simulate, _, process = seconds_of(made.workflow)[:3]
+        assert simulate == {1: 100.0, 2: 75.0}
+        assert process == {1: 12.0, 2: pytest.approx(8.4)}
+        quiet = weft.generate("barrier", tasks=6, seed=1, longer=0, fluctuation=0)
+        assert [table[1] for table in seconds_of(quiet.workflow)] == [2100.0, 2100.0, 76.0] * 2
+
+    @pytest.mark.parametrize(
+        ("given", "problem"),
+        [
+            ({"serial_share": 1.5}, "serial_share of barrier is 1.5; must be from 0 to 1"),
+            ({"most_nodes": 0}, "most_nodes of barrier is 0; must be from 1"),
+            ({"fluctuation": 1}, "fluctuation of barrier is 1"),
+            ({"simulation_s": 0}, "simulation_s of barrier is 0"),
+        ],
+    )
+    def test_impossible_times_are_refused(self, given, problem):
+        with pytest.raises(weft.InvalidInput, match=problem):
+            weft.generate("barrier", **given)
 
     @pytest.mark.parametrize("tasks", [0, 2, 3, 7, 17])
     def test_a_barrier_needs_an_even_number_of_tasks(self, tasks):

@@ -162,6 +162,23 @@ def test_graphs_are_reproducible_by_seed(kind):
         (RandomSweeps, {"parents": 1e6}, "parents of sweeps is 1000000.0"),
         (SampleGraph, {"graph": "xtg"}, "graph of sample-sweeps is xtg; must be one of ptg, otg-a"),
         (SampleGraph, {"length_ratio": 0.0}, "length_ratio of sample-sweeps is 0.0"),
+        (SampleGraph, {"fan": 3}, "fan of sample-sweeps is 3; must be 0: ptg has none"),
+        (SampleGraph, {"graph": "otg-a", "layers": -2}, "layers of sample-sweeps is -2; must be at least 0"),
+        (
+            SampleGraph,
+            {"graph": "otg-a", "layers": 21},
+            "layers of .* is 21; must be so small that there are",
+        ),
+        (
+            SampleGraph,
+            {"graph": "itg-b", "fan": 10**9},
+            "fan of sample-sweeps is 1000000000; must be so small",
+        ),
+        (SampleGraph, {"graph": "dotg-a", "step": 4}, "step of .* is 4; .*the step does not exceed the fan"),
+        (SampleGraph, {"graph": "ditg-b", "width": 271}, "width of .* is 271; .*exactly; 286 for example"),
+        (SampleGraph, {"graph": "ctg", "layers": 12}, "layers of sample-sweeps is 12; must be 5, 9, 13"),
+        (SampleGraph, {"subtasks_per_machine": 0.5}, "subtasks_per_machine of sample-sweeps is 0.5"),
+        (SampleGraph, {"throughput": 0.0}, "throughput of sample-sweeps is 0.0"),
     ],
 )
 def test_invalid_factors_are_rejected(kind, given, problem):
@@ -250,6 +267,33 @@ def test_sample_graphs_have_the_sizes_of_the_table(name):
     per_machine = 6 if name == "ptg" else 10
     machines = Counter(machine.services[0] for machine in made.platform.machines)
     assert list(machines.values()) == [max(1, round(size / per_machine)) for size in found]
+
+
+@pytest.mark.parametrize(
+    ("given", "widths"),
+    [
+        ({"graph": "ptg", "layers": 3, "width": 4}, [4, 4, 4]),
+        ({"graph": "otg-b", "layers": 3, "fan": 4}, [1, 4, 16]),
+        ({"graph": "itg-a", "layers": 3, "fan": 5}, [25, 5, 1]),
+        ({"graph": "dotg-a", "layers": 3, "width": 3, "fan": 4, "step": 2}, [3, 8, 18]),
+        ({"graph": "ditg-a", "layers": 3, "width": 18, "fan": 4, "step": 2}, [18, 8, 3]),
+        ({"graph": "ctg", "layers": 5, "width": 2, "fan": 3, "inner_fan": 2}, [2, 6, 12, 6, 2]),
+        ({"graph": "otg-a", "layers": 4, "fan": 1}, [1, 1, 1, 1]),
+    ],
+)
+def test_all_sizes_of_sample_graphs_can_be_changed(given, widths):
+    made = SampleGraph(**given, subtasks_per_machine=2.0).generate(generator(1, "test"))
+    assert sizes(made.workflow) == widths
+    machines = Counter(machine.services[0] for machine in made.platform.machines)
+    assert list(machines.values()) == [max(1, round(size / 2)) for size in widths]
+
+
+@pytest.mark.parametrize("kind", [RandomSweeps, SampleGraph])
+def test_base_length_and_throughput_can_be_changed(kind):
+    layers = kind(length=3.0, throughput=7.0, length_ratio=2.0, throughput_ratio=1.0).draw(generator(1, "t"))
+    lengths = [length for of in layers.lengths for length in of]
+    assert 3.0 <= min(lengths) <= max(lengths) <= 6.0
+    assert {speed for of in layers.throughputs for speed in of} == {7.0}
 
 
 def test_draw_layers_adds_lengths_and_machines():

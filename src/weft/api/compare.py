@@ -1,7 +1,8 @@
-"""Compare planners on workflows: the function behind ``weft compare``."""
+"""Compare planners and policies on workflows: the function behind ``weft compare``."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -18,22 +19,31 @@ from weft.planners import PLANNERS
 from weft.planners.planner import Budget, Planner, make_planner
 from weft.planners.problem import compile_problem
 from weft.platform.platform import Platform
-from weft.reports.comparison import PlannerComparison, PlannerResult, WorkflowResults
+from weft.policies import POLICIES
+from weft.policies.policy import make_policy
+from weft.registry import Registry, split_names
+from weft.reports.comparison import POLICY_MARK, PlannerComparison, PlannerResult, WorkflowResults
 from weft.runtime.budget import DEFAULT_PLAN_TIME_S, exclude_compilation, is_search, make_budget
+from weft.runtime.simulation import simulate_policy
 from weft.schedule.bounds import lower_bounds
-from weft.schedule.objective import make_objective
+from weft.schedule.objective import Formula, Objective, make_objective
+from weft.schedule.schedule import Schedule
 from weft.schedule.verification import refuse_invalid
 from weft.search.pool import INLINE_POOL
 from weft.workflow.workflow import Workflow, set_params
 
 ALL = "all"
-"""Planner name that selects every registered planner."""
+"""Name that selects every registered planner or policy."""
+BASELINE = "shuffle"
+"""Default baseline, if it is one of the compared planners (docs/papers/parameter-sweeps.md, section 6)."""
 
 Progress = Callable[[str], AbstractContextManager[object]]
 """Context manager factory that displays a description while a step runs."""
 
 _Source = Workflow | str | Path
 _BudgetFactory = Callable[[Planner], Budget]
+_Contestant = Planner | str
+"""A planner, or the name of a policy."""
 
 
 def compare(
@@ -41,6 +51,10 @@ def compare(
     *,
     on: Platform | str | Path = "local",
     planners: str | Iterable[str] = (),
+    policies: str | Iterable[str] = (),
+    baseline: str | None = None,
+    objective: str | Formula | Objective = "makespan",
+    alpha: float | None = None,
     seed: int = 0,
     params: Mapping[str, Any] | None = None,
     format_name: str | None = None,
@@ -48,18 +62,25 @@ def compare(
     plan_steps: int | None = None,
     progress: Progress = nullcontext,
 ) -> PlannerComparison:
-    """Plan every workflow with every planner, verify each schedule, and return all makespans.
+    """Plan every workflow with every planner, simulate it under every policy, and return all makespans.
 
-    ``planners`` is a list or comma-separated string of planner names with options, or ``"all"``. If empty,
-    all registered planners that can plan at least one workflow are used. A planner that cannot plan a
-    workflow is listed with the reason. Search planners get ``plan_time_s`` (default 2) or ``plan_steps`` per
-    workflow.
+    ``planners`` is a list or comma-separated string of planner names with options, or ``"all"``. If it and
+    ``policies`` are empty, all registered planners that can plan at least one workflow are used. A planner
+    that cannot plan a workflow is listed with the reason. Search planners get ``plan_time_s`` (default 2) or
+    ``plan_steps`` per workflow. Every schedule is verified.
+
+    ``policies`` is the same for policies; in the comparison their names begin with ``policy:``. They make
+    their decisions in a simulated run on the same platform, in which estimates are true and loops run once;
+    those that follow a plan follow that of HEFT. ``baseline`` names a planner, or a policy with ``policy:``,
+    whose value is 100 % (ASE); the default is ``shuffle`` if it is compared and can plan. ``objective`` and
+    ``alpha`` as for ``weft.plan``: planners optimise it, and simulated runs are measured by it.
     """
+    goal = make_objective(objective, alpha)
     spending = partial(_budget, plan_time_s, plan_steps)
     make_budget(plan_time_s=plan_time_s, plan_steps=plan_steps)  # validate the budget before any work
     if seed < 0:
         raise InvalidInput(f"seed {seed}", rule="must be at least 0")
-    chosen = _load_planners(planners)
+    chosen = _load_contestants(planners, policies, baseline)
     platform = on if isinstance(on, Platform) else load_platform(on)
     listed = [workflows] if isinstance(workflows, _Source) else list(workflows)
     if not listed:
@@ -70,29 +91,61 @@ def compare(
         seed=seed,
         planners=tuple(chosen),
         workflows=tuple(
-            _compare_on(label, workflow, platform, chosen, seed, spending, progress)
+            _compare_on(label, workflow, platform, chosen, goal, seed, spending, progress)
             for label, workflow in zip(_labels(listed, found), found, strict=True)
         ),
+        objective=goal.name,
     )
     _require_a_plan(made)
-    return made if planners else _drop_unable(made)
+    made = made if planners or policies else _drop_unable(made)
+    return _set_baseline(made, baseline)
 
 
-def _load_planners(planners: str | Iterable[str]) -> dict[str, Planner]:
-    """Return the planners by name; InvalidInput lists all unknown names."""
-    texts = planners.split(",") if isinstance(planners, str) else list(planners)
-    names = [text.strip() for text in texts] or [ALL]
-    found: dict[str, Planner] = {}
+def _load_contestants(
+    planners: str | Iterable[str], policies: str | Iterable[str], baseline: str | None
+) -> dict[str, _Contestant]:
+    """Return planners and policies by name, the baseline included; InvalidInput lists all unknown names."""
+    names = _split(planners)
+    policy_names = _split(policies)
+    names = names if names or policy_names else [ALL]
+    if ALL in names:
+        names = [each for name in names for each in (_registered(PLANNERS) if name == ALL else [name])]
+    if ALL in policy_names:
+        policy_names = [
+            each for name in policy_names for each in (_registered(POLICIES) if name == ALL else [name])
+        ]
+    wanted = [
+        *names,
+        *(POLICY_MARK + name for name in policy_names),
+        *([] if baseline is None else [baseline]),
+    ]
+    found: dict[str, _Contestant] = {}
     problems: list[Problem] = []
-    for name in names:
-        for single in sorted(dict(PLANNERS.load_each())) if name == ALL else [name]:
-            try:
-                found.setdefault(single, make_planner(single))
-            except InvalidInput as error:
-                problems += error.problems
+    for name in dict.fromkeys(wanted):
+        try:
+            found[name] = _load_contestant(name)
+        except InvalidInput as error:
+            problems += error.problems
     if problems:
         raise InvalidInput(problems)
     return found
+
+
+def _split(names: str | Iterable[str]) -> list[str]:
+    return split_names(names) if isinstance(names, str) else [name.strip() for name in names]
+
+
+def _registered(registry: Registry) -> list[str]:
+    return sorted(dict(registry.load_each()))
+
+
+def _load_contestant(name: str) -> _Contestant:
+    """Return a planner, or the checked name of a policy."""
+    if not name.startswith(POLICY_MARK):
+        return make_planner(name)
+    policy = name.removeprefix(POLICY_MARK)
+    make_policy(policy)
+    return policy
 
 
 def _load(
@@ -119,26 +172,33 @@ def _compare_on(
     label: str,
     workflow: Workflow,
     platform: Platform,
-    planners: Mapping[str, Planner],
+    contestants: Mapping[str, _Contestant],
+    goal: Objective,
     seed: int,
     spending: _BudgetFactory,
     progress: Progress,
 ) -> WorkflowResults:
-    """Compile a workflow once, run every planner on it, and return the results."""
+    """Compile a workflow once, run every planner and policy on it, and return the results."""
     with progress(f"compiling {label}"):
         instance = compile_request({label: workflow}, platform).instance
         compile_problem(instance)  # done here, so that no planner's time includes it
         bound_s = lower_bounds(instance).best_s
     trials = []
-    for name, planner in planners.items():
-        with progress(f"planning {label} with {name}"):
-            trials.append(_try_planner(name, planner, instance, label, seed, spending))
+    for name, contestant in contestants.items():
+        if isinstance(contestant, str):
+            with progress(f"simulating {label} under {contestant}"):
+                trials.append((_try_policy(name, contestant, instance, goal, label, seed), 0.0))
+        else:
+            with progress(f"planning {label} with {name}"):
+                trials.append(_try_planner(name, contestant, instance, goal, label, seed, spending))
     return WorkflowResults(
         workflow=label,
         tasks=len(instance.graph),
         edges=instance.graph.edge_count,
         lower_bound_s=max([bound_s, *(proven_s for _, proven_s in trials)]),
         results=tuple(result for result, _ in trials),
+        objective=goal.name,
+        maximised=goal.sense == "maximise",
     )
 
 
@@ -150,10 +210,15 @@ def _budget(plan_time_s: float | None, plan_steps: int | None, planner: Planner)
 
 
 def _try_planner(
-    name: str, planner: Planner, instance: Instance, label: str, seed: int, spending: _BudgetFactory
+    name: str,
+    planner: Planner,
+    instance: Instance,
+    objective: Objective,
+    label: str,
+    seed: int,
+    spending: _BudgetFactory,
 ) -> tuple[PlannerResult, float]:
     """Run one planner; return its result and the lower bound of the makespan that it proved (0: none)."""
-    objective = make_objective("makespan")
     if (refusal := planner.supports(instance, objective)) is not None:
         return PlannerResult(planner=name, makespan_s=None, reason=refusal.reason), 0.0
     budget = spending(planner)
@@ -164,16 +229,47 @@ def _try_planner(
         return PlannerResult(planner=name, makespan_s=None, reason=str(error)), 0.0
     what = f"{name} on {label} gives an invalid schedule"
     refuse_invalid(made.schedule, instance.graph, instance.platform, what)
-    result = PlannerResult(planner=name, makespan_s=made.schedule.makespan_s, planning_s=planning_s)
-    return result, made.bound_s
+    return _measure(name, made.schedule, instance, objective, planning_s), made.bound_s
+
+
+def _measure(
+    name: str, schedule: Schedule, instance: Instance, objective: Objective, taken_s: float
+) -> PlannerResult:
+    value = None if objective.is_makespan else objective.value(schedule, instance)
+    return PlannerResult(planner=name, makespan_s=schedule.makespan_s, value=value, planning_s=taken_s)
+
+
+def _try_policy(
+    name: str, policy: str, instance: Instance, objective: Objective, label: str, seed: int
+) -> PlannerResult:
+    """Simulate a workflow under a policy and return the result."""
+    started = time.perf_counter()
+    try:
+        schedule = simulate_policy(instance, policy, seed=seed)
+    except Infeasible as error:
+        return PlannerResult(planner=name, makespan_s=None, reason=str(error))
+    taken_s = time.perf_counter() - started
+    what = f"the simulated run of {label} under {policy} gives an invalid schedule"
+    refuse_invalid(schedule, instance.graph, instance.platform, what)
+    return _measure(name, schedule, instance, objective, taken_s)
 
 
 def _require_a_plan(made: PlannerComparison) -> None:
     if all(standing.planned == 0 for standing in made.standings):
         reasons = dict.fromkeys(
-            f"planner {planner!r} cannot plan this: {why}" for planner, _, why in made.refusals
+            why if planner.startswith(POLICY_MARK) else f"planner {planner!r} cannot plan this: {why}"
+            for planner, _, why in made.refusals
         )
         raise InvalidInput([Problem(what=reason) for reason in reasons])
+
+
+def _set_baseline(made: PlannerComparison, baseline: str | None) -> PlannerComparison:
+    """Return a comparison with its baseline; the default one needs a plan of some workflow."""
+    if baseline is None:
+        planned = {standing.planner for standing in made.standings if standing.planned}
+        baseline = BASELINE if BASELINE in planned else None
+    rows = tuple(replace(row, baseline=baseline) for row in made.workflows)
+    return replace(made, workflows=rows, baseline=baseline)
 
 
 def _drop_unable(made: PlannerComparison) -> PlannerComparison:

@@ -30,6 +30,7 @@ from weft.planners.pareto_front import (
     FrontEntry,
     Tradeoff,
     Unit,
+    covers,
     decode_genome,
     hypervolume_share,
     make_tradeoff,
@@ -68,7 +69,10 @@ _ALPHA_OBJECTIVES = {"cost": "on-demand", "idle": "static-literal"}
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Front:
-    """Verified plans by increasing makespan; none is better than another in both measures."""
+    """Verified plans by increasing makespan; none is better than another in both measures.
+
+    With the preset of the paper every alpha has its own front: only points of the same alpha are compared.
+    """
 
     instance: Instance
     against: Against
@@ -102,6 +106,15 @@ class Front:
             self._point(number, entry, moldable) for number, entry in enumerate(self.entries, start=1)
         )
 
+    def _is_covered(self, entry: FrontEntry) -> bool:
+        """Return whether an entry of another alpha is at least as good; of equal ones the first is not."""
+        place = self.entries.index(entry)
+        return any(
+            covers(other, entry) and (not covers(entry, other) or number < place)
+            for number, other in enumerate(self.entries)
+            if other is not entry
+        )
+
     def _point(self, number: int, entry: FrontEntry, moldable: set[int]) -> FrontPoint:
         metrics = measure_schedule(entry.schedule, self.instance)
         return FrontPoint(
@@ -114,6 +127,8 @@ class Front:
             by=entry.by,
             nodes=_node_ranges(entry.schedule, self.instance, moldable),
             machines=_tasks_by_machine(entry.schedule, self.instance),
+            amount=entry.amount if self.unit == "formula" else None,
+            covered=self.preset is not None and self._is_covered(entry),
         )
 
     def choose(self, number: int) -> PlannedWorkflow:
@@ -205,7 +220,7 @@ class Front:
             "tasks": len(self.instance),
             "edges": self.instance.graph.edge_count,
             "lower_bound_s": self.lower_bound_s,
-            "filled": hypervolume_share(self.entries),
+            "filled": hypervolume_share([entry for entry in self.entries if not self._is_covered(entry)]),
             "planning_s": self.planning_s,
             "steps": self.steps,
             "cut": self.cut,
@@ -292,14 +307,15 @@ def pareto(
 ) -> Front:
     """Search plans that trade time against another measure, and return the non-dominated ones.
 
-    ``against`` is the measure: ``cost`` (node-seconds if no machine has a price) or ``idle``, the idle share
-    of node-time. About ``points`` objectives are searched within ``plan_time_s`` (default 10) or,
-    deterministically, ``plan_steps``. The preset ``s2`` is the published procedure, which needs no budget.
+    ``against`` is the measure: ``cost`` (node-seconds if no machine has a price), ``idle``, the idle share of
+    node-time, or a formula over quantities of the schedule that is minimised. About ``points`` objectives are
+    searched within ``plan_time_s`` (default 10) or, deterministically, ``plan_steps``. The preset ``s2`` is
+    the published procedure, which needs no budget; it returns the front of every alpha, whatever ``points``.
     ``deadline_s`` and ``max_cost`` limit the front.
 
     ``front.choose(k)`` returns the plan of a point as ``weft.plan`` does.
     """
-    _check(against, points, preset, seed)
+    _check(points, preset, seed)
     if plan_time_s is None and plan_steps is None and preset is None:
         plan_time_s = DEFAULT_FRONT_TIME_S
     goal = make_objective("makespan", deadline_s=deadline_s, max_cost=max_cost)
@@ -323,10 +339,10 @@ def pareto(
     _require_a_point(result, goal, instance)
     front = Front(
         instance=instance,
-        against=against,
+        against=tradeoff.against,
         unit=tradeoff.unit,
         limits=goal,
-        entries=thin_front(result.entries, points),
+        entries=result.entries if preset is not None else thin_front(result.entries, points),
         trials=result.trials,
         preset=preset,
         seed=seed,
@@ -343,10 +359,7 @@ def pareto(
     return front
 
 
-def _check(against: str, points: int, preset: str | None, seed: int) -> None:
-    if against not in get_args(Against):
-        rule = f"must be one of {', '.join(get_args(Against))}"
-        raise InvalidInput(f"time against {against!r}", rule=rule)
+def _check(points: int, preset: str | None, seed: int) -> None:
     if preset is not None and preset not in get_args(Preset):
         rule = f"must be one of {', '.join(get_args(Preset))}"
         raise InvalidInput(f"preset {preset!r}", rule=rule)

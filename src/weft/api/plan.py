@@ -35,7 +35,14 @@ from weft.reports.text import time_text, untimed_text
 from weft.runtime.budget import DEFAULT_PLAN_TIME_S, exclude_compilation, is_search, make_budget
 from weft.schedule.bounds import Bounds
 from weft.schedule.metrics import Metrics, critical_path, measure_schedule
-from weft.schedule.objective import Objective, make_objective, refuse_impossible_limits, refuse_missed_limits
+from weft.schedule.objective import (
+    OBJECTIVES,
+    Formula,
+    Objective,
+    make_objective,
+    refuse_impossible_limits,
+    refuse_missed_limits,
+)
 from weft.schedule.schedule import Schedule, expected_total_seconds
 from weft.schedule.verification import Violation, check_foreign, verify
 from weft.search.pool import INLINE_POOL, Pool
@@ -265,7 +272,7 @@ def plan(
     *,
     on: Platform | str | Path = "local",
     planner: str = DEFAULT_PLANNER,
-    objective: str = "makespan",
+    objective: str | Formula | Objective = "makespan",
     alpha: float | None = None,
     deadline_s: float | None = None,
     max_cost: float | None = None,
@@ -283,9 +290,10 @@ def plan(
 ) -> PlannedWorkflow:
     """Plan a workflow (record, file of any format, or request) on a platform (record, file or short form).
 
-    ``planner`` may carry options (``"heft:averaging=self-loops"``). ``predictor`` and the files
-    ``predictions`` have precedence over the estimates in the workflow. Raises Infeasible if no plan exists,
-    or if the plan exceeds the deadline or the maximal cost.
+    ``planner`` may carry options (``"heft:averaging=self-loops"``). ``objective`` is a name, a formula over
+    quantities of the schedule (``"makespan + 0.1*cost"``), or a function of a schedule and its instance that
+    is minimised. ``predictor`` and the files ``predictions`` have precedence over the estimates in the
+    workflow. Raises Infeasible if no plan exists, or if the plan exceeds the deadline or the maximal cost.
 
     Search planners stop after ``plan_time_s`` (default 2) or, deterministically, after ``plan_steps``. They
     use ``workers`` local processes, a Dask ``cluster`` (``"tcp://host:8786"``) or any other ``pool``;
@@ -603,7 +611,8 @@ def _goal_facts(planned: PlannedWorkflow) -> list[tuple[str, str]]:
     if goal.name not in ("makespan", "cost"):
         alpha = f", alpha {goal.alpha:g}" if goal.has_alpha else ""
         better = "lower" if goal.sense == "minimise" else "higher"
-        facts.append((goal.name, f"{planned.objective_value:.4g} ({better} is better{alpha})"))
+        label, formula = (goal.name, "") if goal.name in OBJECTIVES else ("objective", f"{goal.name}; ")
+        facts.append((label, f"{planned.objective_value:.4g} ({formula}{better} is better{alpha})"))
     if goal.deadline_s is not None and planned.deadline_slack_s is not None:
         left = format_seconds(planned.deadline_slack_s)
         facts.append(("deadline", f"{format_seconds(goal.deadline_s)}, {left} to spare"))

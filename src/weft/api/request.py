@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.engine.state.plan import StoredPlan
-from weft.errors import Infeasible, InvalidInput, nearest
-from weft.formats.files import STDIN, load_platform, read_workflow_file
+from weft.errors import Infeasible, InvalidInput, nearest, shorten
+from weft.formats.files import STDIN, describes_machines, load_platform, read_workflow_file
 from weft.formats.native import replace_unwritable_names
 from weft.instance.compilation import compile_instance
 from weft.instance.instance import Instance
@@ -30,6 +30,7 @@ from weft.schedule.objective import make_objective
 from weft.workflow.checks import check_and_unfold, find_prediction_problems
 from weft.workflow.settings import SettingsLayers
 from weft.workflow.task import Isolation
+from weft.workflow.task_graph import TaskGraph
 from weft.workflow.workflow import Workflow, set_params
 
 if TYPE_CHECKING:
@@ -116,6 +117,7 @@ class Request:
         """Raise InvalidInput if the planner of a workflow does not support its objective."""
         for key, instance in self.instances.items():
             settings = layers.of_workflow(instance.graph.workflow)
+            refuse_functions(settings.objective)
             goal = make_objective(
                 settings.objective,
                 settings.alpha,
@@ -146,6 +148,14 @@ def add_predictions(workflow: Workflow, files: PredictionFiles = ()) -> Workflow
     return found
 
 
+def refuse_functions(objective: object) -> None:
+    """Raise InvalidInput if the objective of a run is a Python function, which no journal can record."""
+    if not isinstance(objective, str):
+        what = f"the objective {getattr(objective, '__qualname__', shorten(objective))}"
+        rule = "a run records its objective: it must be a name or a formula"
+        raise InvalidInput(what, rule=rule, advice="functions can be planned, compared and tuned")
+
+
 def load_request(
     workflow: Workflow | str | Path | Request,
     *,
@@ -167,11 +177,26 @@ def load_request(
     graph = check_and_unfold(set_params(loaded, params or {}))
     chain = None if predictor is None else chain_for(graph.workflow, platform, predictor)
     started = time.perf_counter()
-    instance = compile_instance(graph, platform, predictor=chain, pinned=pinned)
+    instance = compile_graph(graph, platform, predictor=chain, pinned=pinned)
     took_s = time.perf_counter() - started
     _log.info("compiled %s: %d tasks in %.3f s", graph.workflow.name, len(graph), took_s)
     instances = {graph.workflow.name: instance}
     return Request(platform=platform, instances=instances, predictor=chain, compile_s=took_s)
+
+
+def compile_graph(graph: TaskGraph, platform: Platform, **how: Any) -> Instance:
+    """Compile a task graph for a platform; Infeasible says so if the workflow's file describes machines.
+
+    ``how``: further arguments of ``compile_instance``.
+    """
+    try:
+        return compile_instance(graph, platform, **how)
+    except Infeasible as error:
+        document = graph.workflow.document
+        file = None if document is None else document.file
+        if file is None or not describes_machines(file):
+            raise
+        raise Infeasible(f"{error}; {file} describes its own machines: --on {file}") from None
 
 
 def compile_request(
@@ -181,7 +206,7 @@ def compile_request(
     instances = {}
     for key, workflow in workflows.items():
         try:
-            instances[key] = compile_instance(check_and_unfold(workflow), platform)
+            instances[key] = compile_graph(check_and_unfold(workflow), platform)
         except Infeasible as error:
             raise Infeasible(f"{key}: {error}") from None
         _log.info("compiled %s: %d tasks", key, len(instances[key].graph))

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 
 _TASKS_KEY = re.compile(r"^tasks\s*:", re.MULTILINE)
+_GRID_KEY = re.compile(r"^grid\s*:", re.MULTILINE)
 
 
 @click.command("check")
@@ -29,7 +30,7 @@ _TASKS_KEY = re.compile(r"^tasks\s*:", re.MULTILINE)
 )
 @options.as_json
 def command(files: tuple[str, ...], platform: str | None, as_json: bool) -> None:
-    """Report all problems of workflow, platform, scenario and profile files.
+    """Report all problems of workflow, platform, scenario, profile and tuning-grid files.
 
     This includes what `weft run` would reject: file names outside the task directory, and settings of local
     machines. Input files that do not exist and that no task produces are noted, and URLs with a password, a
@@ -94,6 +95,8 @@ def _check_file(name: str, machines: Platform | None) -> dict[str, Any]:
         return scenario
     if (profile := _check_profile(source)) is not None:
         return profile
+    if (grid := _check_grid(source)) is not None:
+        return grid
     reader = detect_format(source)
     graph = check_and_unfold(reader.read(source))
     notes = _check_names(graph, name) if reader.name == WeftYaml.name else []
@@ -105,10 +108,10 @@ def _check_file(name: str, machines: Platform | None) -> dict[str, Any]:
         f"({reader.name}); no problems"
     )
     if machines is not None:
+        from weft.api.request import compile_graph
         from weft.backends.attempt.isolation import check_isolation
-        from weft.instance.compilation import compile_instance
 
-        compile_instance(graph, machines)
+        compile_graph(graph, machines)
         if all("kind" in machine.backend for machine in machines.machines):
             check_isolation([graph.workflow])
         summary += f"; every task can run on {machines.name}"
@@ -121,6 +124,20 @@ def _check_file(name: str, machines: Platform | None) -> dict[str, Any]:
         "summary": summary,
         "notes": notes,
     }
+
+
+def _check_grid(source: SourceFile) -> dict[str, object] | None:
+    """Check a tuning grid; return None if the file is not one."""
+    from weft.formats.native import WeftYaml
+    from weft.formats.yaml_document import parse_document
+
+    if not WeftYaml().recognises(source) or not _GRID_KEY.search(source.head):
+        return None
+    from weft.planners.tuning import read_grid
+
+    grid = read_grid(parse_document(source.text(), source.name))
+    summary = f"a tuning grid of {format_count(grid.count, 'experiment')}; no problems"
+    return {"file": source.name, "kind": "grid", "summary": summary}
 
 
 def _check_names(graph: TaskGraph, name: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""``weft compare``: compare planners on workflows."""
+"""``weft compare``: compare planners and policies on workflows."""
 
 from __future__ import annotations
 
@@ -21,8 +21,21 @@ if TYPE_CHECKING:
     "planners",
     multiple=True,
     metavar="NAME,NAME...",
-    help="Planners with options NAME:OPTION=VALUE, or all; default: all that can plan the workflows.",
+    help="Planners with options NAME:OPTION=VALUE, or all; default: all that can plan, unless --policy.",
 )
+@click.option(
+    "--policy",
+    "policies",
+    multiple=True,
+    metavar="NAME,NAME...",
+    help="Policies with options, or all: each decides in a simulated run on the platform.",
+)
+@click.option(
+    "--baseline",
+    metavar="NAME",
+    help="Planner or policy:NAME whose value is 100 % (ASE); default: shuffle, if it is compared.",
+)
+@options.measured_objective("What is compared")
 @options.seed("Seed of randomised planners.")
 @options.planning_budget()
 @options.parameters
@@ -35,22 +48,25 @@ def command(
     *,
     on: str,
     planners: tuple[str, ...],
+    policies: tuple[str, ...],
     csv_file: str | None,
     html_file: str | None,
     as_json: bool,
     **how: Any,
 ) -> None:
-    """Plan every WORKFLOW with every planner and show makespan, gap, time and wins.
+    """Plan every WORKFLOW with every planner, simulate it under every policy, and show the makespans.
 
-    Every schedule is verified. A planner that cannot plan a workflow is shown as - with the reason below. For
-    WORKFLOW and --on, - is the standard input; for --csv and --html, the standard output.
+    Gap, time and wins are shown too; with a baseline also ASE, the mean makespan in percent of the baseline's
+    (wins are the BDT of the same paper). Every schedule is verified. A planner that cannot plan a workflow is
+    shown as - with the reason below. For WORKFLOW and --on, - is the standard input; for --csv and --html,
+    the standard output.
     """
     outputs = {"--csv": csv_file, "--html": html_file}
     options.check_files((*workflows, on), "Only one of WORKFLOW... and --on can", outputs, as_json=as_json)
     with stage("loading"):
         from weft.api.compare import compare
-    chosen = ",".join(planners) if planners else ()
-    compared = compare(workflows, on=on, planners=chosen, **how, progress=stage)
+    chosen, simulated = (",".join(names) if names else () for names in (planners, policies))
+    compared = compare(workflows, on=on, planners=chosen, policies=simulated, **how, progress=stage)
     _write(compared, csv_file, html_file)
     if as_json:
         options.print_json(compared.as_record())

@@ -52,6 +52,7 @@ COMMANDS = {
     "show": "Show the shape of a workflow: tasks, edges, width, depth, work.",
     "simulate": "Simulate runs with perturbed machines and arriving workflows.",
     "status": "Show the progress of a run: tasks by kind, running tasks, time left.",
+    "tune": "Measure the settings of a planner that searches.",
     "watch": "Follow a run until it ends.",
 }
 """Every command with its help text in one line."""

@@ -167,21 +167,29 @@ def _read_assignments(assignments: tuple[str, ...]) -> dict[str, Any] | None:
     return write_settings(read_assignments(assignments))
 
 
-_OBJECTIVE_HELP = """Objective of the plan: makespan, cost, local, on-demand, static, static-literal,
+_OBJECTIVE_HELP = """{}: makespan, cost, local, on-demand, static, static-literal,
 static-idle-fraction, speedup, efficiency, communication, synchronisation, overhead, lost-parallelism,
-throughput. It is an error if the planner does not support it (default: makespan)."""
+throughput. Or a formula over quantities of the schedule, such as "makespan + 0.1*cost" (the reference of the
+commands lists them). It is an error if the planner does not support it (default: makespan)."""
+_ALPHA: _Decorator = click.option(
+    "--alpha",
+    type=float,
+    metavar="NUMBER",
+    help="Weight of time (1) against cost (0) in on-demand and static objectives (default: 0.5).",
+)
+
+
+def measured_objective(meaning: str) -> _Decorator:
+    """Return a decorator that adds ``--objective`` and ``--alpha``; ``meaning`` begins the help text."""
+    text = _OBJECTIVE_HELP.format(meaning)
+    return _combine(click.option("--objective", default="makespan", metavar="NAME", help=text), _ALPHA)
 
 
 def objective(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``--objective``, ``--alpha``, ``--deadline`` and ``--max-cost``."""
     add = _combine(
-        click.option("--objective", metavar="NAME", help=_OBJECTIVE_HELP),
-        click.option(
-            "--alpha",
-            type=float,
-            metavar="NUMBER",
-            help="Weight of time (1) against cost (0) in on-demand and static objectives (default: 0.5).",
-        ),
+        click.option("--objective", metavar="NAME", help=_OBJECTIVE_HELP.format("Objective of the plan")),
+        _ALPHA,
         click.option(
             "--deadline",
             "deadline_s",

@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 @options.on_platform
 @click.option(
     "--against",
-    type=click.Choice(["cost", "idle"]),
     default="cost",
+    metavar="MEASURE",
     show_default=True,
-    help="Measure traded against time: the cost, or the idle share of node-time.",
+    help="Measure traded against time: cost, idle (the idle share of node-time), or a formula over "
+    'quantities of the schedule, such as "node_seconds + 60*machines_used".',
 )
 @click.option(
     "--points",
@@ -32,12 +33,13 @@ if TYPE_CHECKING:
     default=10,
     metavar="NUMBER",
     show_default=True,
-    help="Maximal number of points; about as many weights of time are searched.",
+    help="Maximal number of points, not with --preset; about as many weights of time are searched.",
 )
 @click.option(
     "--preset",
     type=click.Choice(["s2"]),
-    help="Published procedure: s2 runs the genetic search 20 times for each of five alphas.",
+    help="Published procedure: s2 runs the genetic search 20 times for each of five alphas, and shows the "
+    "front of each.",
 )
 @click.option(
     "--deadline",

@@ -15,7 +15,7 @@ from typing import Any, get_args, get_type_hints
 import click
 
 from weft.cli import options
-from weft.registry import Registry, list_options
+from weft.registry import Registry, list_options, option_type
 
 
 @click.command("planners")
@@ -24,7 +24,7 @@ from weft.registry import Registry, list_options
 def planners(name: str | None, as_json: bool) -> None:
     """List the planners, or the options of the planner NAME.
 
-    Append options to the name: weft plan ... --planner NAME:OPTION=VALUE:OPTION=VALUE
+    Append options to the name: weft plan ... --planner NAME:OPTION=VALUE,OPTION=VALUE
     """
     from weft.planners import PLANNERS
 
@@ -37,7 +37,7 @@ def planners(name: str | None, as_json: bool) -> None:
 def policies(name: str | None, as_json: bool) -> None:
     """List the policies, or the options of the policy NAME.
 
-    Append options to the name: weft simulate ... --policy NAME:OPTION=VALUE:OPTION=VALUE
+    Append options to the name: weft simulate ... --policy NAME:OPTION=VALUE,OPTION=VALUE
     """
     from weft.policies import POLICIES
 
@@ -109,12 +109,15 @@ def describe(name: str, registry: Registry) -> Description:
 
 
 def _values(kind: Any) -> str:
+    kind = option_type(kind)
     if words := get_args(kind):
         return ", ".join(map(str, words))
     return {bool: "true, false", int: "a whole number", float: "a number"}.get(kind, "a text")
 
 
 def _text(value: object) -> str:
+    if value is None:
+        return "as in the preset"
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

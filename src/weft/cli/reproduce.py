@@ -100,14 +100,14 @@ def _run_reproduction(
                 runs=runs,
                 seed=seed,
                 pool=pool,
-                report=_progress_callback(line),
+                report=repetition_progress(line),
             )
         except KeyboardInterrupt:
             click.echo(f"completed runs are stored ({ledger.path}); the same command continues", err=True)
             raise
 
 
-def _progress_callback(line: ProgressLine) -> Callable[[ReproductionProgress], None] | None:
+def repetition_progress(line: ProgressLine) -> Callable[[ReproductionProgress], None] | None:
     """Return a callback that shows the completed runs and the time left; None without a terminal."""
     if line.news is None:
         return None
@@ -124,21 +124,22 @@ def _progress_callback(line: ProgressLine) -> Callable[[ReproductionProgress], N
 
 
 def _show(reproduction: Reproduction, made: ReproductionResult, *, full: bool, seed: int) -> None:
-    from weft.reports.text import TextTable
+    from weft.reports.text import TextTable, shown_width
 
     click.echo(reproduction.title)
     click.echo(f"{'complete' if full else 'quick'}: {made.runs:,} runs, seed {seed}")
-    heading = ("figure", "paper", "prototype", "ours", "runs", "tolerance", "")
+    heading = ("figure", "paper", "prototype", "ours", "runs", "tolerance")
     # One table for all rows aligns the columns; the headings are printed in between.
-    lines = TextTable(heading=heading, rows=tuple(map(_cells, made.rows)), texts=1).lines()
+    aligned = TextTable(heading=heading, rows=tuple(map(_cells, made.rows)), texts=1).lines()
+    width = max(map(shown_width, aligned))
     click.echo()
-    click.echo(lines[0])
+    click.echo(aligned[0])
     table = None
-    for row, text in zip(made.rows, lines[1:], strict=True):
+    for row, text in zip(made.rows, aligned[1:], strict=True):
         if row.table != table:
             table = row.table
             click.echo(f"\n{table}")
-        click.echo(text)
+        click.echo(f"{text}{' ' * (width - shown_width(text))}  {_verdict(row)}")
     _draw(made)
 
 
@@ -150,12 +151,19 @@ def _draw(made: ReproductionResult) -> None:
         options.print_lines(chart_lines(chart, width=width(), ascii_only=ascii_only()))
 
 
+def _verdict(row: ResultRow) -> str:
+    """Return whether a row is within its tolerance, or why it is not judged."""
+    if row.within is not None:
+        return f"{'ok' if row.within else 'OUTSIDE'} {row.accepts}"
+    if row.band is None:
+        return f"not judged: {row.why}"
+    return f"{'disturbed' if row.disturbed else 'chance'} {row.accepts}"
+
+
 def _cells(row: ResultRow) -> tuple[str, ...]:
-    unjudged = f"disturbed {row.accepts}" if row.disturbed and row.band is not None else ""
-    verdict = {None: unjudged, True: f"ok {row.accepts}", False: f"OUTSIDE {row.accepts}"}[row.within]
     tolerance = "" if row.band is None else row.band.text(row.unit)
     known = (row.paper or "-", row.prototype or "-")
-    return (f"  {row.figure}", *known, row.text, f"{row.runs:,}", tolerance, verdict)
+    return (f"  {row.figure}", *known, row.text, f"{row.runs:,}", tolerance)
 
 
 def _record(
@@ -181,6 +189,13 @@ def _judge(made: ReproductionResult, runs: int | None) -> None:
         click.echo(
             f"disturbed: {len(made.disturbed)} figures ({ids}) depend on durations, and other load disturbed "
             "all attempts; repeat with --fresh on an idle host",
+            err=True,
+        )
+    if made.by_chance:
+        ids = ", ".join(dict.fromkeys(row.accepts for row in made.by_chance))
+        click.echo(
+            f"chance: {len(made.by_chance)} figures ({ids}) are outside their tolerance by less than two "
+            "standard errors and not judged; --full or more --runs decides",
             err=True,
         )
     for row in made.outside:

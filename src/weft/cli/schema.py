@@ -6,9 +6,9 @@ import click
 
 
 @click.command("schema")
-@click.argument("kind", type=click.Choice(["workflow", "platform", "profile", "scenario"]))
+@click.argument("kind", type=click.Choice(["workflow", "platform", "profile", "scenario", "grid"]))
 def command(kind: str) -> None:
-    """Print the JSON Schema of workflow, platform, profile or scenario files.
+    """Print the JSON Schema of workflow, platform, profile, scenario or tuning-grid files.
 
     For an editor with the YAML language server, put this above the file: # yaml-language-server:
     $schema=workflow.json
@@ -20,6 +20,14 @@ def command(kind: str) -> None:
         from weft.backends.simulation.scenario_reader import scenario_schema
 
         click.echo(json.dumps(scenario_schema(), indent=2, ensure_ascii=False))
+        return
+    if kind == "grid":
+        import json
+
+        from weft.formats.schema import add_schema_header
+        from weft.planners.tuning import GRID
+
+        click.echo(json.dumps(add_schema_header("grid", GRID.shape()), indent=2, ensure_ascii=False))
         return
     from weft.formats.schema import schema_text
 

@@ -105,6 +105,11 @@ def load_platform(text: str | Path) -> Platform:
     return read_platform_file(source) if foreign is None else foreign.read_platform(source)
 
 
+def describes_machines(name: str | Path) -> bool:
+    """Return whether a workflow file of another format also describes machines, so that it is a platform."""
+    return Path(name).is_file() and _find_platform_reader(open_source(name)) is not None
+
+
 def _find_platform_reader(source: SourceFile) -> PlatformReader | None:
     """Return the foreign format of a file that describes machines; None for weft's own files."""
     from weft.formats.native import WeftYaml

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -139,11 +139,30 @@ def _infeasible(
     members = np.flatnonzero(graph.variable == variable).tolist()
     alone = next((task for task in members if not masks[of_task[task]].any()), None)
     if alone is not None:
-        raise Infeasible(f"no machine can run {graph.names[alone]}: {filters.explain(alone)}")
+        hint = filters.suggest_platform(alone)
+        raise Infeasible(f"no machine can run {graph.names[alone]}: {filters.explain(alone)}{hint}")
     names = ", ".join(graph.names[task] for task in members[:6]) + (", …" if len(members) > 6 else "")
     reasons = "; ".join(f"{graph.names[task]}: {filters.explain(task)}" for task in members[:3])
     name = graph.variables[variable]
     raise Infeasible(f"no machine can be {name!r} for all of {names}: {reasons}")
+
+
+_NAMED = 8
+"""Largest number of names in a hint."""
+
+
+def _largest_needs(graph: TaskGraph) -> dict[str, str]:
+    """Return the nodes, cores and memory of a machine that can run every task, as options of a short form."""
+    compute = np.flatnonzero(graph.kind == COMPUTE)
+    found = {
+        "nodes": str(max(int(graph.count_sets[number][0]) for number in np.unique(graph.counts[compute])))
+    }
+    if (cores := math.ceil(graph.cores[compute].max())) > 1:
+        found["cores"] = str(cores)
+    if "memory" in graph.resource_names:
+        amount = float(graph.demand[:, graph.resource_names.index("memory")].max())
+        found |= {"memory": f"{math.ceil(amount / 1e6)}MB"} if amount > 0 else {}
+    return found
 
 
 class _MachineFilter:
@@ -248,6 +267,29 @@ class _MachineFilter:
         path = ("tasks", self.graph.description(task).name, "requirements")
         here = [replace(problem, path=path, location=None) for problem in problems]
         return InvalidInput(list(locate_problems(here, self.graph.workflow.document)))
+
+    def suggest_platform(self, task: int) -> str:
+        """Return the kind of platform that a task without a machine needs, as the end of a message.
+
+        Amounts are the largest of the whole workflow: a platform that fits one task may not fit the next.
+        """
+        graph, description = self.graph, self.graph.description(task)
+        if isinstance(description.seconds, Mapping) and not len(self.seconds.modes(task)[0]):
+            named = ", ".join(map(str, list(description.seconds)[:_NAMED]))
+            return f"; its seconds are stated for the machines {named}: use a platform with these names"
+        needs = _largest_needs(graph)
+        short = ",".join([f"cluster:{needs.pop('nodes')}", *(f"{key}={needs[key]}" for key in needs)])
+        largest = zip(graph.resource_names, graph.demand.max(axis=0).tolist(), strict=True)
+        amounts = {name: f"{amount:g}" for name, amount in largest if name != "memory" and amount > 0}
+        gpus = [f"gpus: {amounts.pop('gpus')}"] if "gpus" in amounts else []
+        listed = ", ".join(f"{name}: {amount}" for name, amount in list(amounts.items())[:_NAMED])
+        keys = ", ".join([*gpus, *([f"resources: {{{listed}}}"] if amounts else [])])
+        service = description.service
+        if service is not None and not self.offers[service].any():
+            return f"; use a platform file with a machine that has services: [{service}]"
+        if keys:
+            return f"; use a platform file with a machine that has at least {keys}"
+        return "" if description.requirements is not None else f"; --on {short} is large enough for all tasks"
 
     def explain(self, task: int) -> str:
         """Return a text that says how many machines fail each condition of a task."""

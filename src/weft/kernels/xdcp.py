@@ -13,26 +13,42 @@ _ROUNDING = 1e-12
 
 
 class SubtaskGraph(NamedTuple):
-    """The subtasks and their dependencies; indices are a topological order."""
+    """The subtasks, their dependencies and the network; indices are a topological order.
+
+    A machine is one that runs one subtask at a time: the planner divides machines of several nodes.
+    """
 
     number: int
-    machines: int
     pointer: Indices
     before: Indices
-    """Parents (CSR)."""
+    """Parents (CSR); an edge is a position in ``before``."""
     after_pointer: Indices
     after: Indices
-    """Children (CSR)."""
+    after_edge: Indices
+    """Children (CSR) and the edges to them."""
     earliest: Doubles
     layer: Indices
-    bound: Indices
-    """Per subtask: the machine it is bound to; otherwise ``machines``."""
+    moving: int
+    """Whether data of some edge take time; otherwise the network is not read."""
+    size: Doubles
+    files: Doubles
+    fixed: Doubles
+    """Per edge: bytes, number of files (each adds the latency) and fixed seconds, all between hosts only."""
+    locations: int
+    location: Indices
+    host: Indices
+    """Per machine: its network location and its host."""
+    latency: Doubles
+    inverse: Doubles
+    """Locations x locations: seconds per file and seconds per byte between different hosts."""
 
 
 class SubtaskQueues(NamedTuple):
     """The queues of machines as linked lists; the number of subtasks ends a list."""
 
     mode: Indices
+    machine: Indices
+    """Per subtask: its machine; virtual ones, which are in no queue, have one too."""
     seconds: Doubles
     previous: Indices
     following: Indices
@@ -78,12 +94,14 @@ def move_subtasks(
     subtasks run one after another. AEFT, the earliest finish, and ALFT, the latest finish that does not
     lengthen the schedule, follow from queues and dependencies.
 
-    Deviations: The start values and the minimum in ALFT are corrected, and slots respect the parents (the
-    printed test ignores them). A slack and a finish are compared with a tolerance for rounding, which
-    otherwise would order the critical path at random and exclude a subtask from its own slot. While a subtask
-    is out of its queue, the times of its descendants and ancestors are not needed: a slot after a descendant
-    or before an ancestor would close a cycle, and no other slot reads them. This check also lets layers share
-    machines. Complexity: O(v + e) per step, v steps per pass.
+    Deviations: data between different hosts take time, as in the dynamic critical path of Kwok and Ahmad (the
+    paper has no communication). The start values and the minimum in ALFT are corrected, and slots respect the
+    parents (the printed test ignores them). A slack and a finish are compared with a tolerance for rounding,
+    which otherwise would order the critical path at random and exclude a subtask from its own slot. While a
+    subtask is out of its queue, the times of its descendants and ancestors are not needed: a slot after a
+    descendant or before an ancestor would close a cycle, and no other slot reads them. This check also lets
+    layers share machines. Complexity: O(v + e + p d) per step, v steps per pass, for p machines and d
+    neighbours.
 
     Queues are changed in place; ``queues.seconds`` and ``times`` are computed here.
     """
@@ -107,6 +125,7 @@ def move_subtasks(
         _put_in(queues, graph.number, task, modes.machine[new_mode], new_previous)
         if new_mode != old_mode or new_previous != old_previous:
             mode[task] = new_mode
+            queues.machine[task] = modes.machine[new_mode]
             seconds[task] = mode_seconds(modes, task, new_mode)
             _reorder(graph, queues, task, scratch)
             length = _fill_times(graph, queues, times)
@@ -121,7 +140,7 @@ def _fill_times(graph: SubtaskGraph, queues: SubtaskQueues, times: SubtaskTimes)
     length = 0.0
     for place in range(number):
         task = order[place]
-        begin = _ready(graph.pointer, graph.before, finish, task, graph.earliest[task])
+        begin = _ready(graph, finish, queues.machine, task, queues.machine[task])
         earlier = queues.previous[task]
         if earlier < number and finish[earlier] > begin:
             begin = finish[earlier]
@@ -132,7 +151,7 @@ def _fill_times(graph: SubtaskGraph, queues: SubtaskQueues, times: SubtaskTimes)
             length = end
     for back in range(number):
         task = order[number - 1 - back]
-        due = _due(graph.after_pointer, graph.after, seconds, latest, task, length)
+        due = _due(graph, queues, latest, task, queues.machine[task], length)
         later = queues.following[task]
         if later < number and latest[later] - seconds[later] < due:
             due = latest[later] - seconds[later]
@@ -141,10 +160,25 @@ def _fill_times(graph: SubtaskGraph, queues: SubtaskQueues, times: SubtaskTimes)
 
 
 @kernel
-def _ready(pointer: Indices, before: Indices, finish: Doubles, task: int, moment: float) -> float:
-    """Return the last finish of the parents of a subtask, at least ``moment``."""
-    for position in range(pointer[task], pointer[task + 1]):
-        end = finish[before[position]]
+def _travel(graph: SubtaskGraph, edge: int, source: int, target: int) -> float:
+    """Return the seconds that the data of an edge take between two machines."""
+    if graph.host[source] == graph.host[target]:
+        return 0.0
+    link = graph.location[source] * graph.locations + graph.location[target]
+    return (
+        graph.fixed[edge] + graph.files[edge] * graph.latency[link] + graph.size[edge] * graph.inverse[link]
+    )
+
+
+@kernel
+def _ready(graph: SubtaskGraph, finish: Doubles, machine: Indices, task: int, target: int) -> float:
+    """Return when the data of all parents of a subtask are on a machine."""
+    moment = graph.earliest[task]
+    for edge in range(graph.pointer[task], graph.pointer[task + 1]):
+        parent = graph.before[edge]
+        end = finish[parent]
+        if graph.moving:
+            end += _travel(graph, edge, machine[parent], target)
         if end > moment:
             moment = end
     return moment
@@ -152,12 +186,14 @@ def _ready(pointer: Indices, before: Indices, finish: Doubles, task: int, moment
 
 @kernel
 def _due(
-    pointer: Indices, after: Indices, seconds: Doubles, latest: Doubles, task: int, moment: float
+    graph: SubtaskGraph, queues: SubtaskQueues, latest: Doubles, task: int, source: int, moment: float
 ) -> float:
-    """Return the earliest of the latest starts of the children of a subtask, at most ``moment``."""
-    for position in range(pointer[task], pointer[task + 1]):
-        child = after[position]
-        begin = latest[child] - seconds[child]
+    """Return when a subtask on a machine must end for its children, at most ``moment``."""
+    for position in range(graph.after_pointer[task], graph.after_pointer[task + 1]):
+        child = graph.after[position]
+        begin = latest[child] - queues.seconds[child]
+        if graph.moving:
+            begin -= _travel(graph, graph.after_edge[position], source, queues.machine[child])
         if begin < moment:
             moment = begin
     return moment
@@ -237,7 +273,7 @@ def _forward_without(
         if _depends(graph, mark, other, earlier):
             mark[other] = _DESCENDANT
         else:
-            begin = _ready(graph.pointer, graph.before, finish, other, graph.earliest[other])
+            begin = _ready(graph, finish, queues.machine, other, queues.machine[other])
             if earlier < number and finish[earlier] > begin:
                 begin = finish[earlier]
             finish[other] = begin + queues.seconds[other]
@@ -288,7 +324,7 @@ def _backward_without(
         ):
             mark[other] = _ANCESTOR
         else:
-            due = _due(graph.after_pointer, graph.after, seconds, latest, other, length)
+            due = _due(graph, queues, latest, other, queues.machine[other], length)
             if later < number and latest[later] - seconds[later] < due:
                 due = latest[later] - seconds[later]
             latest[other] = due
@@ -309,19 +345,23 @@ def _best_slot(
     Ties: lower machine index, then earlier slot. The finish grows along a queue, so the first allowed slot is
     the best of its machine. If no slot is allowed, the subtask stays.
     """
-    sentinel, seconds, bound = graph.number, queues.seconds, graph.bound[task]
+    sentinel, seconds = graph.number, queues.seconds
     finish, latest, mark = scratch.finish, scratch.latest, scratch.mark
-    ready = _ready(graph.pointer, graph.before, finish, task, graph.earliest[task])
-    due = _due(graph.after_pointer, graph.after, seconds, latest, task, length)
+    group = modes.group[task]
+    first = 0 + modes.first[group]
+    known = modes.machine[first]
+    ready = _ready(graph, finish, queues.machine, task, known)
+    due = _due(graph, queues, latest, task, known, length)
     rounding = _ROUNDING * length
     best = INFINITY
     chosen = 0 + queues.mode[task]
     chosen_previous = 0 + old_previous
-    group = modes.group[task]
-    for mode in range(0 + modes.first[group], 0 + modes.first[group + 1]):
+    for mode in range(first, 0 + modes.first[group + 1]):
         machine = modes.machine[mode]
-        if bound < graph.machines and bound != machine:
-            continue
+        if graph.moving and graph.host[machine] != graph.host[known]:
+            known = machine
+            ready = _ready(graph, finish, queues.machine, task, known)
+            due = _due(graph, queues, latest, task, known, length)
         spent = mode_seconds(modes, task, mode)
         begin = ready
         earlier = 0 + sentinel

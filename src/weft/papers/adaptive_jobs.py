@@ -40,12 +40,15 @@ from weft.engine.states import TaskState
 from weft.formats.profiles import preset_settings
 from weft.instance import compile_instance
 from weft.papers.reproduction import (
+    JUDGED_BELOW,
+    OWN_TIMES,
     ExperimentCell,
     Figure,
     Measures,
     ResultRow,
     Results,
     ToleranceBand,
+    give_reasons,
     single_rows,
 )
 from weft.platform.machine import Machine
@@ -316,7 +319,8 @@ class DegradationStudy:
 
     def rows(self, results: Results, *, full: bool) -> Sequence[ResultRow]:  # noqa: ARG002
         """Return the figures of docs/papers/adaptive-jobs.md, section 9."""
-        return single_rows(results, _DEGRADATION_CELL, _DEGRADATION_TABLES)
+        rows = single_rows(results, _DEGRADATION_CELL, _DEGRADATION_TABLES)
+        return give_reasons(rows, OWN_TIMES, {"stage log": JUDGED_BELOW})
 
 
 def measure_degradation(log: StageLog) -> Measures:
@@ -394,7 +398,7 @@ class RequirementsStudy:
 
     def rows(self, results: Results, *, full: bool) -> Sequence[ResultRow]:  # noqa: ARG002
         """Return the figures of docs/papers/adaptive-jobs.md, section 9."""
-        return single_rows(results, _REQUIREMENTS_CELL, _REQUIREMENTS_TABLES)
+        return give_reasons(single_rows(results, _REQUIREMENTS_CELL, _REQUIREMENTS_TABLES), OWN_TIMES)
 
 
 def measure_requirements(log: StageLog) -> Measures:

@@ -14,16 +14,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
-from itertools import product
 from typing import Any, ClassVar
 
 import numpy as np
 
 from weft.instance import compile_instance
+from weft.instance.instance import Instance
 from weft.papers.dynamic_grid import FAST_MACHINES, grid_testbed, wien2k
 from weft.papers.reproduction import (
+    JUDGED_BELOW,
+    NO_FIGURE,
+    ONLY_WORDS,
     ExperimentCell,
     Figure,
     Measures,
@@ -31,14 +34,16 @@ from weft.papers.reproduction import (
     Results,
     ToleranceBand,
     Value,
+    give_reasons,
     mean_row,
 )
-from weft.papers.search import run_search
 from weft.papers.statistics import improvement_percent, precision_percent, summarise
 from weft.planners.decoding import EXCLUSIVE
-from weft.planners.genetic import BindingEncoding
+from weft.planners.genetic import BindingEncoding, GeneticPlanner
+from weft.planners.planner import PlanRequest
+from weft.planners.tuning import TuningGrid, run_trial
 from weft.schedule.objective import make_objective
-from weft.search.genetic import PRESETS, GeneticSettings
+from weft.search.genetic import PRESETS
 from weft.search.operators import scale_fitness, select_by_remainder
 from weft.search.space import Floats
 from weft.workflow.unfold import unfold
@@ -328,6 +333,14 @@ def _grid_rows(results: Results, grid: Sequence[str]) -> list[ResultRow]:
     return [*rows, replace(_mean_row(results.of(best, _P), best), table="P, best experiment of the grid")]
 
 
+_REASONS = {
+    "chosen settings": NO_FIGURE,
+    "P, steady share alone": ONLY_WORDS,
+    "P, crossover rate alone": ONLY_WORDS,
+    "P, mean of the grid": ONLY_WORDS,
+    "P, best experiment": NO_FIGURE,
+    "P, ": JUDGED_BELOW,
+}
 _RUNS = 30
 """Runs of every experiment in the paper."""
 _JUDGED_RUNS, _OTHER_RUNS = 12, 3
@@ -361,13 +374,13 @@ class TuningStudy:
         """Run one search and return its measures."""
         if cell.name == OPERATORS:
             return measure_operators(rng)
-        shared = not cell.settings.get(_SEPARATE, False)
-        bindings = _bindings(shared=shared)
-        found = run_search(_search_settings(cell.settings), bindings.space, bindings.values, rng)
+        instance = _instance(shared=not cell.settings.get(_SEPARATE, False))
+        request = PlanRequest(instance=instance, objective=make_objective("makespan"), rng=rng)
+        found = run_trial(_planner(cell.settings), request)
         return {
-            "best_s": -found.value,
-            "precision_percent": precision_percent(-found.value, reference_s()),
-            "improvement_percent": improvement_percent(-found.first_best, -found.value),
+            "best_s": found.value,
+            "precision_percent": precision_percent(found.value, reference_s()),
+            "improvement_percent": improvement_percent(found.first_value, found.value),
             "visited": found.visited,
             "generation_of_best": found.generation_of_best,
         }
@@ -379,34 +392,35 @@ class TuningStudy:
         for factor in FACTORS:
             rows += _factor_rows(results, factor)
         rows += [*_trend_rows(results), *_variant_rows(results)]
-        return [*rows, *_grid_rows(results, grid)] if full else rows
+        rows += _grid_rows(results, grid) if full else []
+        return give_reasons(rows, ONLY_WORDS, _REASONS)
 
 
 def grid_cells() -> list[ExperimentCell]:
     """Return the experiments of the paper's grid."""
-    return [_make_cell(dict(zip(GRID, values, strict=True)), _RUNS) for values in product(*GRID.values())]
+    return [_make_cell(options, _RUNS) for options in TuningGrid(options=GRID).experiments()]
 
 
 @cache
 def reference_s() -> float:
     """Return the makespan of all tasks round robin on the fast machines, the paper's reference."""
-    bindings = _bindings(shared=True)
+    bindings = BindingEncoding(_instance(shared=True), make_objective("makespan"), rule=EXCLUSIVE)
     in_turn = np.arange(bindings.space.genes, dtype=np.uint32) % FAST_MACHINES
     return -float(bindings.values(in_turn[None].astype(np.uint32))[0])
 
 
 @cache
-def _bindings(*, shared: bool) -> BindingEncoding:
-    instance = compile_instance(unfold(wien2k(shared=shared)), grid_testbed())
-    return BindingEncoding(instance, make_objective("makespan"), rule=EXCLUSIVE)
+def _instance(*, shared: bool) -> Instance:
+    return compile_instance(unfold(wien2k(shared=shared)), grid_testbed())
 
 
-def _search_settings(changed: Mapping[str, Value]) -> GeneticSettings:
+def _planner(changed: Mapping[str, Value]) -> GeneticPlanner:
+    """Return the planner that a user would name ``genetic:preset=s1-tuned,occupancy=exclusive,...``."""
     given: dict[str, Any] = {name: value for name, value in changed.items() if name != _SEPARATE}
-    return replace(PRESETS["s1-tuned"], **given)
+    return GeneticPlanner(preset="s1-tuned", occupancy="exclusive", **given)
 
 
 def _make_cell(changed: dict[str, Value], runs: int) -> ExperimentCell:
-    every = asdict(_search_settings(changed))
-    work = float(every["population"]) * every["generations"]
+    settings = _planner(changed).settings(PRESETS["s1-tuned"], genes=1)
+    work = float(settings.population) * settings.generations
     return ExperimentCell(name=cell_name(changed), settings=changed, runs=runs, work=work)

@@ -29,7 +29,15 @@ from weft.engine.history import History, StepFunction, list_slowdowns
 from weft.engine.state.compiled import CompiledWorkflow, WorkflowLibrary
 from weft.instance.compilation import compile_instance
 from weft.instance.instance import Instance
-from weft.papers.reproduction import ExperimentCell, Measures, ResultRow, Results, ToleranceBand
+from weft.papers.reproduction import (
+    NO_FIGURE,
+    ExperimentCell,
+    Measures,
+    ResultRow,
+    Results,
+    ToleranceBand,
+    give_reasons,
+)
 from weft.papers.runs import SimulationHistory, run_simulation
 from weft.papers.statistics import Summary, summarise
 from weft.platform.machine import Machine
@@ -309,7 +317,7 @@ class StarvationStudy:
 
     def rows(self, results: Results, *, full: bool) -> Sequence[ResultRow]:  # noqa: ARG002
         """Return rows with the number of workflows that ended before the last one arrived, per policy."""
-        return [
+        rows = [
             ResultRow(
                 table="of 100 workflows: ended before the last one arrived",
                 figure=label,
@@ -323,3 +331,4 @@ class StarvationStudy:
             )
             for policy, label in POLICY_LABELS.items()
         ]
+        return give_reasons(rows, NO_FIGURE)

@@ -39,6 +39,8 @@ from weft.papers.many_workflows import (
     sample_measure,
 )
 from weft.papers.reproduction import (
+    JUDGED_BELOW,
+    ONLY_WORDS,
     Box,
     Boxes,
     Chart,
@@ -50,6 +52,7 @@ from weft.papers.reproduction import (
     Results,
     ToleranceBand,
     Value,
+    give_reasons,
     mean_row,
 )
 from weft.papers.statistics import Summary, summarise
@@ -67,6 +70,15 @@ class _Cases(NamedTuple):
 
 CASES = _Cases()
 _PAPER_END = "2 to 3.5 %"
+_DELAYED = ToleranceBand(least=2.0, most=4.0)
+"""End above the bound in percent with 0.25 s per task, over 20 orders (docs/papers, corrections)."""
+_REASONS = {
+    "drawn orders: mean slowdown of": ONLY_WORDS,
+    "drawn orders: mean slowdown": JUDGED_BELOW,
+    "drawn orders: standard deviation": JUDGED_BELOW,
+    "drawn orders: tasks of the same rank": JUDGED_BELOW,
+    "5 reference orders": JUDGED_BELOW,
+}
 _MEAN = box_measure(ALL_APPLICATIONS, "mean")
 _FAIR = ("aging-e", "foft")
 """The policies that must have the smallest dispersion of slowdowns."""
@@ -195,8 +207,7 @@ def _delayed_rows(results: Results) -> Iterator[ResultRow]:
         found = summarise(
             [value for case in cases for value in results.of(case, f"{policy}.over_bound_percent")]
         )
-        band = ToleranceBand(least=2.0, most=3.6)
-        known = Figure("over_bound_percent", label, "%", _PAPER_END, "2.26 to 3.45 %", band, "A5.5", digits=2)
+        known = Figure("over_bound_percent", label, "%", _PAPER_END, "2.26 to 3.45 %", digits=2)
         table = f"{REFERENCES} reference orders, 0.25 s per task: end above the bound"
         yield mean_row(found, table=table, **known.fields())
 
@@ -204,7 +215,7 @@ def _delayed_rows(results: Results) -> Iterator[ResultRow]:
 def _drawn_delayed_rows(results: Results) -> Iterator[ResultRow]:
     for policy, label in POLICY_LABELS.items():
         found = _summary(results, CASES.delayed, policy, "over_bound_percent")
-        known = Figure("over_bound_percent", label, "%", _PAPER_END, digits=2)
+        known = Figure("over_bound_percent", label, "%", _PAPER_END, "", _DELAYED, "A5.5", digits=2)
         yield mean_row(found, table=f"{CASES.delayed}: end above the bound", **known.fields())
 
 
@@ -325,8 +336,8 @@ class OnlineStudy:
         for number in range(REFERENCES):
             order: dict[str, Value] = {"order": f"{_REFERENCE}{number}"}
             cells.append(ExperimentCell(name=delayed_case(number), settings=settings | delay | order, runs=1))
-        if full:
-            cells.append(ExperimentCell(name=CASES.delayed, settings=settings | delay, runs=_ORDERS))
+        # The tolerance is that of 20 orders, in both forms.
+        cells.append(ExperimentCell(name=CASES.delayed, settings=settings | delay, runs=_ORDERS))
         return cells
 
     def run(self, cell: ExperimentCell, rng: np.random.Generator) -> Measures:
@@ -342,18 +353,19 @@ class OnlineStudy:
             overhead_s=float(cell.settings["overhead_s"]),
         )
 
-    def rows(self, results: Results, *, full: bool) -> Sequence[ResultRow]:
+    def rows(self, results: Results, *, full: bool) -> Sequence[ResultRow]:  # noqa: ARG002
         """Return the table of docs/papers/many-workflows.md, section 8, and the figures with a tolerance."""
-        return [
+        rows = [
             *_alone_rows(results),
             *_reference_rows(results),
             *_column_rows(results),
             *_ordering_rows(results),
             *_delayed_rows(results),
-            *(_drawn_delayed_rows(results) if full else ()),
+            *_drawn_delayed_rows(results),
             *_wave_rows(results),
             *_idle_rows(results),
         ]
+        return give_reasons(rows, ONLY_WORDS, _REASONS)
 
     def charts(self, results: Results, *, full: bool) -> Sequence[Chart]:  # noqa: ARG002
         """Return charts of active workflows, ready tasks and slowdowns, each a mean over the orders."""

@@ -16,11 +16,12 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import IO, NamedTuple, Self
+from typing import IO, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -183,9 +184,65 @@ class ReproductionResult:
         return [row for row in self.rows if row.within is False]
 
     @property
+    def by_chance(self) -> list[ResultRow]:
+        """Return the rows that were not judged because few runs may have put them outside their tolerance."""
+        return [row for row in self.rows if row.by_chance]
+
+    @property
     def disturbed(self) -> list[ResultRow]:
         """Return the rows that were not judged because other load disturbed their runs."""
         return [row for row in self.rows if row.disturbed and row.band is not None]
+
+
+class CellRunner(Protocol):
+    """What is repeated: one run of a cell, drawn from its own generator."""
+
+    name: ClassVar[str]
+
+    def run(self, cell: ExperimentCell, rng: np.random.Generator) -> Measures:
+        """Run a cell once and return the measures of the run."""
+        ...
+
+
+class RepeatedRuns(NamedTuple):
+    """The results of all repetitions of all cells."""
+
+    results: Results
+    runs: int
+    reused: int
+    """Number of runs whose results were reused from the ledger."""
+
+
+def repeat_cells(
+    runner: CellRunner,
+    cells: Sequence[ExperimentCell],
+    ledger: ResultLedger | None,
+    *,
+    runs: int | None = None,
+    seed: int = 0,
+    pool: Pool = INLINE_POOL,
+    report: Callable[[ReproductionProgress], None] | None = None,
+) -> RepeatedRuns:
+    """Run the repetitions missing in the ledger (None: all) and return all results.
+
+    ``runs`` is the number of repetitions per cell; None: as the cell states.
+    """
+    wanted = [(cell, number) for cell in cells for number in range(cell.runs if runs is None else runs)]
+    known = {} if ledger is None else ledger.read()
+    missing = [(cell, number) for cell, number in wanted if (cell.name, number) not in known]
+    reused = len(wanted) - len(missing)
+    work_left = sum(cell.work for cell, _ in missing)
+    work_done = 0.0
+    with nullcontext() if ledger is None else ledger:
+        made = pool.map(partial(_run_cell, runner, seed), missing)
+        for done, ((cell, number), measures) in enumerate(zip(missing, made, strict=True), start=1):
+            known[cell.name, number] = measures
+            if ledger is not None:
+                ledger.add((cell.name, number), measures)
+            work_done += cell.work
+            if report is not None:
+                report(ReproductionProgress(reused + done, len(wanted), work_done, work_left - work_done))
+    return RepeatedRuns(_collect_results(wanted, known), len(wanted), reused)
 
 
 def reproduce(
@@ -200,24 +257,14 @@ def reproduce(
 ) -> ReproductionResult:
     """Run the repetitions missing in the ledger and return all rows; ``runs`` is the number per cell."""
     cells = reproduction.cells(full=full)
-    wanted = [(cell, number) for cell in cells for number in range(cell.runs if runs is None else runs)]
-    known = ledger.read()
-    missing = [(cell, number) for cell, number in wanted if (cell.name, number) not in known]
-    reused = len(wanted) - len(missing)
-    work_left = sum(cell.work for cell, _ in missing)
-    work_done = 0.0
-    with ledger:
-        made = pool.map(partial(_run_cell, reproduction, seed), missing)
-        for done, ((cell, number), measures) in enumerate(zip(missing, made, strict=True), start=1):
-            known[cell.name, number] = measures
-            ledger.add((cell.name, number), measures)
-            work_done += cell.work
-            if report is not None:
-                report(ReproductionProgress(reused + done, len(wanted), work_done, work_left - work_done))
-    results = _collect_results(wanted, known)
+    results, number, reused = repeat_cells(
+        reproduction, cells, ledger, runs=runs, seed=seed, pool=pool, report=report
+    )
+    rows = reproduction.rows(results, full=full)
     return ReproductionResult(
-        rows=reproduction.rows(results, full=full),
-        runs=len(wanted),
+        # The tolerances are those of the complete form; with fewer runs chance has a say.
+        rows=rows if full else [row.left_to_chance() for row in rows],
+        runs=number,
         reused=reused,
         charts=reproduction.charts(results, full=full)
         if isinstance(reproduction, ChartedReproduction)
@@ -225,9 +272,9 @@ def reproduce(
     )
 
 
-def _run_cell(reproduction: Reproduction, seed: int, run: tuple[ExperimentCell, int]) -> Measures:
+def _run_cell(runner: CellRunner, seed: int, run: tuple[ExperimentCell, int]) -> Measures:
     cell, number = run
-    return reproduction.run(cell, generator(seed, reproduction.name, cell.name, str(number)))
+    return runner.run(cell, generator(seed, runner.name, cell.name, str(number)))
 
 
 def _collect_results(

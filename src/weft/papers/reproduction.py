@@ -2,15 +2,15 @@
 
 A reproduction repeats an experiment of a paper. Its cells are parameter settings. Every cell is run several
 times, each time with its own random generator, and every run returns measures. Rows compare the figures of
-all runs with those of the paper and state which lie within the tolerance of docs/papers. A reproduction with
-charts also has a method ``charts``; ``weft.reports`` draws them.
+all runs with those of the paper and state which lie within the tolerance of docs/papers; a row without a
+tolerance states why. A reproduction with charts also has a method ``charts``; ``weft.reports`` draws them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 from weft.papers.statistics import Summary, summarise
@@ -50,6 +50,10 @@ class Results:
         """Return the values of one measure in all runs of a cell, by repetition."""
         return [found[measure] for found in self._measures[cell]]
 
+    def has(self, cell: str, measure: str) -> bool:
+        """Return whether the runs of a cell have a measure."""
+        return all(measure in found for found in self._measures[cell])
+
     def summary(self, cell: str, measure: str) -> Summary:
         """Return the statistics of one measure over all runs of a cell."""
         return summarise(self.of(cell, measure))
@@ -82,6 +86,21 @@ class ToleranceBand:
         return f"{self.least:,g} to {self.most:,g}{tail}"
 
 
+NO_FIGURE = "no figure in the paper"
+"""The paper says nothing about it; the prototype of the specification may."""
+OWN_TIMES = "testbed and times are ours"
+"""The paper has a number, which depends on machines, programs or times that are not published."""
+JUDGED_BELOW = "judged by another row"
+ONLY_WORDS = "a claim without a number"
+THIS_HOST = "depends on this host"
+NOT_REPRODUCED = "not reproduced, see docs/papers"
+FEW_RUNS = "few runs: left to chance"
+"""Reasons why a row has no tolerance."""
+
+_CHANCE = 2.0
+"""Number of standard errors by which a figure may be outside its interval by chance."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultRow:
     """One figure (number) of our runs beside the figure of the paper."""
@@ -107,6 +126,10 @@ class ResultRow:
     """Whether other load disturbed a figure that depends on durations; it is not judged then."""
     accepts: str = ""
     """Id of the acceptance test in docs/papers that defines the interval, such as ``A1.7``."""
+    why: str = ""
+    """Why the figure has no interval; "" if it has one."""
+    by_chance: bool = False
+    """Whether the figure is outside its interval, but perhaps by chance; it is not judged then."""
 
     @property
     def text(self) -> str:
@@ -119,7 +142,15 @@ class ResultRow:
     @property
     def within(self) -> bool | None:
         """Return whether the figure is in its interval; None: it is not judged."""
-        return None if self.band is None or self.disturbed else self.ours in self.band
+        return None if self.band is None or self.disturbed or self.by_chance else self.ours in self.band
+
+    def left_to_chance(self) -> ResultRow:
+        """Return the row, marked if it is outside its interval by less than two standard errors."""
+        if self.band is None or self.ours in self.band or math.isnan(self.error):
+            return self
+        slack = _CHANCE * self.error
+        near = self.band.least - slack <= self.ours <= self.band.most + slack
+        return replace(self, by_chance=near)
 
     def as_record(self) -> dict[str, object]:
         """Return the row as plain data for ``--json``."""
@@ -136,6 +167,8 @@ class ResultRow:
             "most": None if self.band is None else self.band.most,
             "within": self.within,
             "disturbed": self.disturbed,
+            "by_chance": self.by_chance,
+            "not_judged": self.why or None,
             "acceptance": self.accepts or None,
         }
 
@@ -153,11 +186,16 @@ class Figure:
     accepts: str = ""
     digits: int | None = None
     """Number of decimals; by default 1 with a unit, else 0."""
+    why: str = ""
+    """Why there is no tolerance."""
 
     def fields(self) -> dict[str, Any]:
         """Return the fields of a result row that do not depend on results."""
         found = {name: getattr(self, name) for name in self.__slots__[1:]}
         return found | ({"digits": int(bool(self.unit))} if self.digits is None else {})
+
+
+_NO_REASONS: Mapping[str, str] = {}
 
 
 def mean_row(found: Summary, **fields: Any) -> ResultRow:
@@ -182,6 +220,20 @@ def single_rows(results: Results, cell: str, tables: Mapping[str, Sequence[Figur
         for table, figures in tables.items()
         for figure in figures
     ]
+
+
+def give_reasons(
+    rows: Iterable[ResultRow], otherwise: str, reasons: Mapping[str, str] = _NO_REASONS
+) -> list[ResultRow]:
+    """Return the rows with a reason for each that has no interval: its own, that of its table, or another.
+
+    ``reasons``: by the beginning of the table's heading; the first that fits applies.
+    """
+    found = []
+    for row in rows:
+        of_table = next((why for start, why in reasons.items() if row.table.startswith(start)), otherwise)
+        found.append(row if row.band is not None or row.why else replace(row, why=of_table))
+    return found
 
 
 class Reproduction(Protocol):

@@ -36,6 +36,7 @@ from weft.papers.reproduction import (
     ResultRow,
     Results,
     ToleranceBand,
+    give_reasons,
     median_row,
 )
 from weft.papers.runs import SimulationHistory, run_simulation
@@ -95,7 +96,7 @@ class UnifiedStudy:
 
     def rows(self, results: Results, *, full: bool) -> Sequence[ResultRow]:  # noqa: ARG002
         """Return the figures with a tolerance, then the medians of the variants."""
-        return [*_demanded(results), *_medians(results)]
+        return give_reasons([*_demanded(results), *_medians(results)], "no paper has this experiment")
 
 
 class _LoadedScenario(NamedTuple):

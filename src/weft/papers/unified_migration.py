@@ -44,12 +44,14 @@ from weft.formats.profiles import preset_settings
 from weft.papers import adaptive_jobs
 from weft.papers.adaptive_jobs import JOBS, LATENCY_S, MOVING_S, StageLog, grid, read_stage_log
 from weft.papers.reproduction import (
+    THIS_HOST,
     ExperimentCell,
     Figure,
     Measures,
     ResultRow,
     Results,
     ToleranceBand,
+    give_reasons,
     single_rows,
 )
 from weft.papers.runs import DISTURBANCE_LIMIT, place_locally, repeat_if_disturbed, run_locally
@@ -412,7 +414,7 @@ class JobMigrationStudy:
 
     def rows(self, results: Results, *, full: bool) -> Sequence[ResultRow]:  # noqa: ARG002
         """Return the figures with a tolerance, then the times of events."""
-        return [*_demanded_rows(results), *_event_rows(results)]
+        return give_reasons([*_demanded_rows(results), *_event_rows(results)], THIS_HOST)
 
 
 def measure_jobs(name: str, found: JobOutcome, scale: float) -> Measures:

@@ -31,12 +31,14 @@ from weft.papers.many_workflows import (
     reference_arrivals,
 )
 from weft.papers.reproduction import (
+    THIS_HOST,
     ExperimentCell,
     Figure,
     Measures,
     ResultRow,
     Results,
     ToleranceBand,
+    give_reasons,
     single_row,
 )
 from weft.papers.runs import DISTURBANCE_LIMIT, LocalRun, place_locally, repeat_if_disturbed, run_locally
@@ -110,7 +112,7 @@ class SharingStudy:
 
     def rows(self, results: Results, *, full: bool) -> Sequence[ResultRow]:  # noqa: ARG002
         """Return the figures with a tolerance, then those of docs/papers/many-workflows.md, section 8."""
-        return [*_demanded(results), *_figures(results)]
+        return give_reasons([*_demanded(results), *_figures(results)], THIS_HOST)
 
 
 def _demanded(results: Results) -> Iterator[ResultRow]:

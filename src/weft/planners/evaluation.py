@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.expressions import Expression, evaluate_columns, evaluate_number, parse, tree
 from weft.instance.instance import Instance
 from weft.planners.problem import make_schedule
 from weft.schedule.bounds import Bounds, lower_bounds
 from weft.schedule.costs import schedule_cost, sequential_execution
-from weft.schedule.objective import Objective
+from weft.schedule.objective import (
+    CHEAP_QUANTITIES,
+    QUANTITIES,
+    Objective,
+    check_value,
+    instance_constants,
+)
 from weft.schedule.schedule import Schedule
 from weft.workflow.task_graph import COMPUTE, Floats, Indices
 
@@ -90,6 +98,9 @@ def _weights(instance: Instance, objective: Objective) -> tuple[float, float, fl
     """Return the four coefficients of a linear objective (base first); None if it is not linear."""
     if objective.is_makespan:
         return 0.0, 1.0, 0.0, 0.0
+    if objective.formula is not None:
+        found = _linear_form(objective.formula.tree, instance_constants(instance))
+        return None if found is None else (found[""], found["makespan"], found["node_seconds"], found["cost"])
     if objective.name == "cost":
         return 0.0, 0.0, 0.0, 1.0
     if objective.name not in ("on-demand", "static", "static-literal"):
@@ -107,6 +118,53 @@ def _weights(instance: Instance, objective: Objective) -> tuple[float, float, fl
     else:
         base, per_second, taken = 1.0 - alpha, alpha / time, -(1.0 - alpha) / most
     return (base, per_second, 0.0, taken / mean) if mean > 0 else (base, per_second, taken, 0.0)
+
+
+_LINEAR = ("makespan", "node_seconds", "cost")
+"""Quantities of a linear objective, in the order of ``LinearObjective``."""
+_LinearForm = dict[str, float]
+"""The coefficient of each quantity of ``_LINEAR``, and under "" the constant."""
+
+
+def _linear_form(node: tree.ExpressionNode, constants: Mapping[str, float]) -> _LinearForm | None:
+    """Return a formula as a sum of multiples of the linear quantities; None if it is no such sum."""
+    nothing = dict.fromkeys(("", *_LINEAR), 0.0)
+    match node:
+        case tree.Name(name=name) if name in _LINEAR:
+            return nothing | {name: 1.0}
+        case tree.Unary(operator="+" | "-" as sign, operand=operand):
+            inner = _linear_form(operand, constants)
+            return None if inner is None else _scale(inner, -1.0 if sign == "-" else 1.0)
+        case tree.Binary(operator="+" | "-" as sign, left=left, right=right):
+            first, second = _linear_form(left, constants), _linear_form(right, constants)
+            if first is None or second is None:
+                return None
+            signed = _scale(second, -1.0 if sign == "-" else 1.0)
+            return {name: first[name] + signed[name] for name in first}
+        case tree.Binary(operator="*" | "/" as sign, left=left, right=right):
+            return _linear_product(sign, left, right, constants)
+    names = {inner.name for inner in tree.walk(node) if isinstance(inner, tree.Name)}
+    if names & (QUANTITIES.keys() - constants.keys()):
+        return None
+    return nothing | {"": evaluate_number(parse(tree.format_tree(node)), constants)}
+
+
+def _linear_product(
+    sign: str, left: tree.ExpressionNode, right: tree.ExpressionNode, constants: Mapping[str, float]
+) -> _LinearForm | None:
+    first, second = _linear_form(left, constants), _linear_form(right, constants)
+    if first is None or second is None:
+        return None
+    if not any(second[name] for name in _LINEAR):
+        factor = second[""]
+        if sign == "/":
+            return None if factor == 0 else _scale(first, 1.0 / factor)
+        return _scale(first, factor)
+    return _scale(second, first[""]) if sign == "*" and not any(first[name] for name in _LINEAR) else None
+
+
+def _scale(form: _LinearForm, factor: float) -> _LinearForm:
+    return {name: factor * value for name, value in form.items()}
 
 
 def evaluate_loss(instance: Instance, objective: Objective, schedule: Schedule) -> Loss:
@@ -148,7 +206,12 @@ class PopulationEvaluator:
             self._linear is not None and self._linear.is_makespan and objective.deadline_s is None
         )
         self._penalty = _PENALTY * (1.0 + _objective_scale(instance, objective))
-        self.of_schedules = self._linear is None and objective.name not in ("local", "static-idle-fraction")
+        self._is_columnar = needs_no_schedule(objective)
+        self.of_schedules = (
+            self._linear is None
+            and not self._is_columnar
+            and objective.name not in ("local", "static-idle-fraction")
+        )
         """Whether whole schedules are needed, not only the columns of decoded populations."""
         self.timed = objective.name == "local" or self.of_schedules
         """Whether start and finish of all tasks are needed."""
@@ -181,6 +244,8 @@ class PopulationEvaluator:
         if linear is not None:
             time, taken = decoded.makespan_s * linear.per_second, decoded.node_seconds * linear.per_node_s
             return linear.base + time + taken + decoded.cost * linear.per_price
+        if objective.formula is not None:
+            return evaluate_formula(objective.formula, decoded, instance)
         if objective.name == "local":
             assert decoded.finish_s is not None
             assert decoded.start_s is not None
@@ -230,6 +295,28 @@ class PopulationEvaluator:
             loss = evaluate_loss(self._instance, self._objective, schedule)
             values[row] = -loss.value - (self._penalty * (1.0 + loss.excess) if loss.excess > 0 else 0.0)
         return values
+
+
+def needs_no_schedule(objective: Objective) -> bool:
+    """Return whether an objective is a formula that needs no schedule."""
+    expensive = QUANTITIES.keys() - {*CHEAP_QUANTITIES, "t_max", "c_min", "nodes"}
+    return objective.formula is not None and not set(objective.formula.names) & expensive
+
+
+def evaluate_formula(formula: Expression, decoded: DecodedPopulation, instance: Instance) -> Floats:
+    """Return the value of a formula for every individual; NaN becomes infinity, which no plan has."""
+    possible = np.isfinite(decoded.makespan_s)
+    columns = {
+        "makespan": decoded.makespan_s[possible],
+        "cost": decoded.cost[possible],
+        "node_seconds": decoded.node_seconds[possible],
+    }
+    found = evaluate_columns(formula, columns, int(possible.sum()), instance_constants(instance))
+    for value in found[~np.isfinite(found.astype(np.float64))][:1].tolist() if len(found) else ():
+        check_value(formula.text, value)
+    values = np.full(len(possible), np.inf)
+    values[possible] = found
+    return values
 
 
 def _objective_scale(instance: Instance, objective: Objective) -> float:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.errors import InvalidInput
 from weft.instance.instance import Instance
 from weft.planners.decoding import (
     APPEND,
@@ -20,13 +21,14 @@ from weft.planners.decoding import (
     select_modes,
 )
 from weft.planners.evaluation import PopulationEvaluator, evaluate_loss
-from weft.planners.plan_search import plan_seeds, search_encoding
+from weft.planners.plan_search import PreparedSearch, plan_seeds, run_search
 from weft.planners.planner import BasePlanner, Plan, PlanRequest, Unsupported, check_no_budgets
 from weft.planners.problem import compile_problem
 from weft.schedule.objective import Objective
 from weft.schedule.schedule import Schedule
 from weft.search import genetic as search
 from weft.search.islands import Islands
+from weft.search.operators import Crossover, Selection
 from weft.search.optimiser import Optimiser
 from weft.search.space import Floats, Points, Space, make_space
 from weft.workflow.task_graph import COMPUTE, Indices
@@ -50,7 +52,81 @@ _SEEDED = search.GeneticSettings(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GeneticPlanner(BasePlanner):
+class GeneticOptions(BasePlanner):
+    """The options of planners that use the genetic algorithm; one that is not set has the preset's value.
+
+    They are the settings of both papers: docs/papers/dynamic-grid.md, sections 4 and 12 ("grid"), and
+    moldable.md, section 8 ("moldable").
+    """
+
+    population: int = 0
+    """Number of individuals; 0: as in the preset."""
+    generations: int = 0
+    """Largest number of generations; 0: as in the preset."""
+    selection: Selection | None = None
+    """Selection of parents (grid: remainder, moldable: steady-state)."""
+    parent_share: float | None = None
+    """Number of parents as a share of the population (grid 1, moldable 0.5)."""
+    scaling: float | None = None
+    """Ratio of the best to the mean fitness after linear scaling; 1: no scaling (grid 2)."""
+    const_factor: float | None = None
+    """Fitness is Const minus the value; Const as a multiple of the largest value of the first generation."""
+    crossover: Crossover | None = None
+    """Crossover operator (grid: single-point, moldable: uniform)."""
+    crossover_rate: float | None = None
+    """Probability that a pair exchanges genes (grid 0.9, moldable 0.7)."""
+    mutation_rate: float | None = None
+    """Probability that a gene is replaced by a random value (grid 0.001, moldable 0.01)."""
+    mutations: float | None = None
+    """Mutated genes per generation, instead of the rate: the rate is this over population times genes."""
+    elitist: bool | None = None
+    """Whether the best so far replaces the worst of a generation in which all are worse (grid: true)."""
+    elite_share: float | None = None
+    """Share of the population that survives unchanged (moldable 0.05)."""
+    steady_share: float | None = None
+    """Stop if the best stays the same for this share of the generations; 0: never (grid 0.2)."""
+    islands: int = 1
+    """Number of parallel populations, which exchange their best individuals."""
+    island_steps: int = 1000
+    """Approximate number of evaluated schedules per island between two exchanges."""
+    island_rounds: int = 25
+    """Largest number of exchanges of islands."""
+
+    def __post_init__(self) -> None:
+        self.require_at_least(0, "population", "generations", note=" (0: as in the preset)")
+        self.require_at_least(1, "islands", "island_steps", "island_rounds")
+        if self.mutations is not None and not 0 <= self.mutations < np.inf:
+            raise InvalidInput(f"{self.name}:mutations={self.mutations:g}", rule="must be at least 0")
+        if self.mutations is not None and self.mutation_rate is not None:
+            raise InvalidInput(f"{self.name}: mutations and mutation-rate", rule="only one may be given")
+        self.settings(search.GeneticSettings(), genes=1)  # refuses values that no preset allows
+
+    def settings(self, preset: search.GeneticSettings, *, genes: int) -> search.GeneticSettings:
+        """Return the settings of a preset with the given options, for a number of genes."""
+        given = {field.name: getattr(self, field.name) for field in fields(preset)}
+        # Sizes of 0 are not given; other options may be 0.
+        given = {name: value for name, value in given.items() if value is not None}
+        given |= {name: getattr(preset, name) for name in ("population", "generations") if not given[name]}
+        found = replace(preset, **given)
+        if self.mutations is None:
+            return found
+        return replace(found, mutation_rate=min(1.0, self.mutations / (found.population * genes)))
+
+    def optimiser(self, preset: search.GeneticSettings, space: Space) -> Optimiser:
+        """Return the genetic algorithm with the settings of a preset and the given options."""
+        one = search.GeneticAlgorithm(settings=self.settings(preset, genes=space.genes))
+        if self.islands == 1:
+            return one
+        return Islands(
+            search=one,
+            islands=self.islands,
+            steps_per_round=self.island_steps,
+            rounds=self.island_rounds,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GeneticPlanner(GeneticOptions):
     """Searches bindings and node counts with a genetic algorithm.
 
     R. Prodan, T. Fahringer, Dynamic Scheduling of Scientific Workflow Applications on the Grid: A Case Study,
@@ -74,46 +150,26 @@ class GeneticPlanner(BasePlanner):
     """``seeded``: our settings, starting from list plans; ``s1-tuned``: the paper's, from random plans."""
     occupancy: OccupancyName = "append"
     """The rule by which a machine starts a task (``DECODER_RULES``); with "none" no task ever waits."""
-    population: int = 0
-    """Number of individuals; 0: the number of the preset."""
-    generations: int = 0
-    """Largest number of generations; 0: the number of the preset."""
-    islands: int = 1
-    """Number of parallel populations, which exchange their best individuals."""
-
-    def __post_init__(self) -> None:
-        self.require_at_least(0, "population", "generations", note=" (as in the preset)")
-        self.require_at_least(1, "islands")
 
     def check(self, instance: Instance) -> Unsupported | None:
         """Refuse instances with budgets that a plan could exceed, or with too many node counts."""
         return check_bindings_support(self.label, instance)
 
+    def prepare(self, request: PlanRequest) -> PreparedSearch:
+        """Return the search: from the incumbent, the plans of list planners, or random plans."""
+        rule, seeds, order = DECODER_RULES[self.occupancy], None, None
+        if self.preset == "seeded" or request.incumbent is not None:
+            seeds = plan_seeds(request)
+            order = encode_schedule(request.instance, seeds.schedules[0]).order
+        encoding = BindingEncoding(request.instance, request.objective, rule=rule, order=order)
+        settings = search.PRESETS["s1-tuned"] if self.preset == "s1-tuned" else _SEEDED
+        return PreparedSearch(encoding, self.optimiser(settings, encoding.space), seeds)
+
     def plan(self, request: PlanRequest) -> Plan:
         """Return the best plan found; the search starts from the incumbent, list plans or random plans."""
-        rule = DECODER_RULES[self.occupancy]
-        settings = search.PRESETS["s1-tuned"] if self.preset == "s1-tuned" else _SEEDED
-        optimiser = make_optimiser(settings, self.population, self.generations, self.islands)
-        if self.preset == "s1-tuned" and request.incumbent is None:
-            encoding = BindingEncoding(request.instance, request.objective, rule=rule)
-            return search_encoding(request, encoding, optimiser, by=self.name)
-        seeds = plan_seeds(request)
-        order = encode_schedule(request.instance, seeds.schedules[0]).order
-        encoding = BindingEncoding(request.instance, request.objective, rule=rule, order=order)
-        return fill_gaps(request, search_encoding(request, encoding, optimiser, by=self.name, seeds=seeds))
-
-
-def make_optimiser(
-    settings: search.GeneticSettings, population: int, generations: int, islands: int
-) -> Optimiser:
-    """Return the genetic algorithm; population and generations other than 0 replace those of the settings."""
-    settings = replace(
-        settings,
-        population=population or settings.population,
-        generations=generations or settings.generations,
-    )
-    one = search.GeneticAlgorithm(settings=settings)
-    return one if islands == 1 else Islands(search=one, islands=islands)
+        prepared = self.prepare(request)
+        plan = run_search(request, prepared, by=self.name)
+        return plan if prepared.seeds is None else fill_gaps(request, plan)
 
 
 def check_bindings_support(label: str, instance: Instance) -> Unsupported | None:

@@ -10,8 +10,8 @@ import numpy as np
 from weft.instance.instance import Instance
 from weft.planners.decoding import encode_schedule
 from weft.planners.evaluation import PopulationEvaluator
-from weft.planners.genetic import make_optimiser
-from weft.planners.plan_search import plan_seeds, search_encoding
+from weft.planners.genetic import GeneticOptions
+from weft.planners.plan_search import PreparedSearch, plan_seeds, run_search
 from weft.planners.planner import BasePlanner, Plan, PlanRequest, Unsupported
 from weft.planners.queue_decoding import run_queue, run_queue_population, submission_order
 from weft.schedule.objective import Objective
@@ -30,7 +30,7 @@ def recommended_settings(tasks: int) -> search.GeneticSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MoldableGeneticPlanner(BasePlanner):
+class MoldableGeneticPlanner(GeneticOptions):
     """Searches the node counts of tasks on one machine with a genetic algorithm.
 
     M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable Scientific Workflows
@@ -57,16 +57,6 @@ class MoldableGeneticPlanner(BasePlanner):
     """``seeded``: start from plans of list planners; ``s2-recommended``: from random plans (the paper)."""
     queue: Literal["machine", "fifo", "first-fit", "easy", "conservative"] = "machine"
     """The rule by which the queue starts tasks; ``machine``: the rule given in the platform."""
-    population: int = 0
-    """Number of individuals; 0: 25 below 31 tasks, else 50."""
-    generations: int = 0
-    """Largest number of generations; 0: 500."""
-    islands: int = 1
-    """Number of parallel populations, which exchange their best individuals."""
-
-    def __post_init__(self) -> None:
-        self.require_at_least(0, "population", "generations", note=" (as recommended)")
-        self.require_at_least(1, "islands")
 
     def check(self, instance: Instance) -> Unsupported | None:
         """Refuse instances with several machines, reservations after time 0, or binding budgets."""
@@ -77,23 +67,25 @@ class MoldableGeneticPlanner(BasePlanner):
             return Unsupported(reason="a queue cannot model reservations that start after time 0")
         return BasePlanner.check(self, instance)
 
-    def plan(self, request: PlanRequest) -> Plan:
-        """Return the best plan found; the search starts from the incumbent, list plans or random plans."""
+    def prepare(self, request: PlanRequest) -> PreparedSearch:
+        """Return the search: from the incumbent, the plans of list planners, or random plans."""
         instance, objective = request.instance, request.objective
         queue = None if self.queue == "machine" else self.queue
-        settings = recommended_settings(len(instance))
-        optimiser = make_optimiser(settings, self.population, self.generations, self.islands)
-        if self.preset == "s2-recommended" and request.incumbent is None:
-            encoding = NodeCountEncoding(instance, objective, queue=queue)
-            return search_encoding(request, encoding, optimiser, by=self.name)
-        seeds = plan_seeds(request)
-        best = seeds.schedules[0]
-        orders = (None, encode_schedule(instance, best).order)
-        encodings = [NodeCountEncoding(instance, objective, queue=queue, order=order) for order in orders]
-        values = [float(one.values(one.point(best)[None])[0]) for one in encodings]
-        encoding = encodings[int(values[1] > values[0])]
-        seeds = seeds._replace(steps=seeds.steps + len(encodings))
-        return search_encoding(request, encoding, optimiser, by=self.name, seeds=seeds)
+        settings, seeds = recommended_settings(len(instance)), None
+        encoding = NodeCountEncoding(instance, objective, queue=queue)
+        if self.preset == "seeded" or request.incumbent is not None:
+            seeds = plan_seeds(request)
+            best = seeds.schedules[0]
+            order = encode_schedule(instance, best).order
+            other = NodeCountEncoding(instance, objective, queue=queue, order=order)
+            values = [float(one.values(one.point(best)[None])[0]) for one in (encoding, other)]
+            encoding = other if values[1] > values[0] else encoding
+            seeds = seeds._replace(steps=seeds.steps + len(values))
+        return PreparedSearch(encoding, self.optimiser(settings, encoding.space), seeds)
+
+    def plan(self, request: PlanRequest) -> Plan:
+        """Return the best plan found; the search starts from the incumbent, list plans or random plans."""
+        return run_search(request, self.prepare(request), by=self.name)
 
 
 class NodeCountEncoding:

@@ -1,4 +1,4 @@
-"""Pareto fronts of time against cost or idle nodes: entries, archive, tradeoffs, and mixtures of plans."""
+"""Pareto fronts of time against another amount: entries, archive, tradeoffs, and mixtures of plans."""
 
 from __future__ import annotations
 
@@ -9,20 +9,23 @@ from typing import Literal, Protocol
 
 import numpy as np
 
+from weft.errors import InvalidInput, suggest
 from weft.instance.instance import Instance
 from weft.planners.decoding import DecodedPopulation, Genome, decode, encode_schedule
-from weft.planners.evaluation import linearise_objective
+from weft.planners.evaluation import evaluate_formula, linearise_objective, needs_no_schedule
 from weft.planners.queue_decoding import run_queue
-from weft.schedule.costs import schedule_cost
-from weft.schedule.objective import Objective, make_objective
+from weft.schedule.costs import schedule_cost, sequential_execution
+from weft.schedule.objective import OBJECTIVES, QUANTITIES, Objective, make_objective
 from weft.schedule.schedule import Schedule
 from weft.workflow.task_graph import Floats, Indices
 
 FrontDecoder = Literal["append", "queue"]
 """How a genome becomes a schedule: tasks appended in its order, or run by the queue of the only machine."""
-Against = Literal["cost", "idle"]
-Unit = Literal["price", "node-seconds", "share"]
-"""The unit of the amount that is traded against time."""
+Against = str
+"""What is traded against time: ``cost``, ``idle``, or a formula over the quantities of a schedule."""
+MEASURES = ("cost", "idle")
+Unit = Literal["price", "node-seconds", "share", "formula"]
+"""The unit of the amount that is traded against time; a formula has its own."""
 
 _TOLERANCE = 1e-9
 """Relative difference up to which two numbers count as equal."""
@@ -169,8 +172,8 @@ class Tradeoff(Protocol):
         """Return the amount of a schedule in ``unit``."""
         ...
 
-    def amounts(self, decoded: DecodedPopulation) -> Floats:
-        """Return the amount of each individual of a decoded population."""
+    def amounts(self, decoded: DecodedPopulation) -> Floats | None:
+        """Return the amount of each individual of a decoded population; None if it needs whole schedules."""
         ...
 
     def between(self, fast: FrontEntry, slow: FrontEntry) -> Objective:
@@ -183,8 +186,19 @@ class Tradeoff(Protocol):
 
 
 def make_tradeoff(against: Against, instance: Instance, *, max_cost: float | None) -> Tradeoff:
-    """Return the tradeoff of time against cost or idle nodes."""
-    return _CostTradeoff(instance) if against == "cost" else _IdleTradeoff(instance, max_cost=max_cost)
+    """Return the tradeoff of time against cost, idle nodes or a formula; raises InvalidInput."""
+    if against == "cost":
+        return _CostTradeoff(instance)
+    if against == "idle":
+        return _IdleTradeoff(instance, max_cost=max_cost)
+    if against.isidentifier() and against not in {*QUANTITIES, *OBJECTIVES}:
+        raise _unknown_measure(against)
+    return _FormulaTradeoff(make_objective(against), instance)
+
+
+def _unknown_measure(against: str) -> InvalidInput:
+    rule = f"must be {', '.join(MEASURES)}, or a formula over {', '.join(QUANTITIES)}"
+    return InvalidInput(f"time against {against!r}", rule=rule, advice=suggest(against, QUANTITIES))
 
 
 class _CostTradeoff:
@@ -259,6 +273,47 @@ class _IdleTradeoff:
     def least(self, amount: float) -> Objective:
         """Return an objective that prefers schedules whose idle share is below the given one."""
         return _literal(1.0 / (1.0 - amount) if amount < 1.0 else 1.0)
+
+
+class _FormulaTradeoff:
+    """Time against a value that the user wrote as a formula, or against an objective that is minimised."""
+
+    unit: Unit = "formula"
+
+    def __init__(self, measure: Objective, instance: Instance) -> None:
+        if measure.sense == "maximise" or measure.is_makespan:
+            why = "is the time itself" if measure.is_makespan else "is maximised"
+            advice = f"write a formula to minimise, such as `1 - {measure.name}`" if "max" in why else ""
+            raise InvalidInput(f"time against {measure.name!r}, which {why}", advice=advice)
+        self.against: Against = measure.name
+        self.searched = instance
+        self._measure = measure
+        # Objectives with a hyphen in their names are no formulas.
+        self._text = measure.name.replace("-", "_") if measure.formula is None else measure.formula.text
+        if measure.formula is None and self._text not in QUANTITIES:
+            raise _unknown_measure(measure.name)
+
+    def amount(self, schedule: Schedule) -> float:
+        """Return the value of the formula for a schedule."""
+        return self._measure.value(schedule, self.searched)
+
+    def amounts(self, decoded: DecodedPopulation) -> Floats | None:
+        """Return the value of the formula for each individual; None if it needs whole schedules."""
+        formula = self._measure.formula
+        if formula is None or not needs_no_schedule(self._measure):
+            return None
+        return evaluate_formula(formula, decoded, self.searched)
+
+    def between(self, fast: FrontEntry, slow: FrontEntry) -> Objective:
+        """Return the weighted sum of time and value that is the same for both entries."""
+        time, value = slow.makespan_s - fast.makespan_s, fast.amount - slow.amount
+        return make_objective(f"makespan * {1.0 / time!r} + ({self._text}) * {1.0 / value!r}")
+
+    def least(self, amount: float) -> Objective:
+        """Return the objective of the least value; of equal values the shorter plan is better."""
+        whole_s = sequential_execution(self.searched).time_s
+        tie = _LEAST_ALPHA * max(abs(amount), _TINY) / max(whole_s, _TINY)
+        return make_objective(f"({self._text}) + makespan * {tie!r}")
 
 
 def _literal(slope: float) -> Objective:

@@ -1,4 +1,4 @@
-"""Searches for a Pareto front of time against cost or idle nodes."""
+"""Searches for a Pareto front of time against cost, idle nodes or a formula."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from weft.planners.decoding import decode, decode_population
 from weft.planners.evaluation import evaluate_loss
 from weft.planners.moldable_genetic import MoldableGeneticPlanner
 from weft.planners.pareto_front import (
+    MEASURES,
     FrontEntry,
     ParetoArchive,
     Tradeoff,
@@ -33,7 +34,6 @@ from weft.workflow.task_graph import Floats
 
 ALPHAS = (0.95, 0.8, 0.5, 0.2, 0.05)
 RUNS = 20
-_KEPT_SHARE = 0.05
 _PLANNER = MoldableGeneticPlanner(preset="s2-recommended")
 _SEARCH = "auto"
 """Name of the planner that runs every search."""
@@ -80,7 +80,11 @@ class FrontResult:
     """The result of a search for a Pareto front."""
 
     entries: tuple[FrontEntry, ...]
-    """The front by ascending makespan; empty if no schedule found keeps the limits."""
+    """The front by ascending makespan; empty if no schedule found keeps the limits.
+
+    The published search returns the front of every alpha, so that entries of different alphas may cover each
+    other.
+    """
     trials: tuple[FrontTrial, ...]
     nearest: Schedule
     """The schedule that exceeds the limits least; of those within the limits the best by objective."""
@@ -232,7 +236,9 @@ class FrontSearch:
             orders, bound, modes = mix_genomes(searched, fast.genome, slow.genome)
             decoded = decode_population(searched, orders, bound, modes)
             self._steps += len(orders)
-            for row in _undominated(decoded.makespan_s, self._tradeoff.amounts(decoded)):
+            if (amounts := self._tradeoff.amounts(decoded)) is None:
+                return
+            for row in _undominated(decoded.makespan_s, amounts):
                 self._take(decode(searched, orders[row], bound[row], modes[row]), alpha=None, by=_MIXING)
 
     def _objective_in(self, fast: FrontEntry, slow: FrontEntry) -> Objective:
@@ -284,7 +290,7 @@ class FrontSearch:
 
     def _weight(self, objective: Objective) -> float | None:
         """Return the weight of time in an objective; None if it has a deadline of its own."""
-        if objective.deadline_s != self._goal.deadline_s:
+        if objective.deadline_s != self._goal.deadline_s or objective.formula is not None:
             return None
         return objective.alpha if objective.has_alpha else 1.0
 
@@ -352,6 +358,8 @@ class _AlphaRun:
 
 def check_alpha_support(instance: Instance, tradeoff: Tradeoff, goal: Objective) -> Unsupported | None:
     """Return why the published search cannot run on an instance; None if it can."""
+    if tradeoff.against not in MEASURES:
+        return Unsupported(reason="the published search trades time against cost or idle nodes only")
     if (goal.deadline_s, goal.max_cost) != (None, None):
         return Unsupported(reason="the published search supports neither deadline nor maximal cost")
     return _PLANNER.supports(instance, _alpha_objective(tradeoff, ALPHAS[0]))
@@ -363,16 +371,16 @@ def run_alphas(
     *,
     on_progress: Callable[[FrontProgress], None] | None = None,
 ) -> FrontResult:
-    """Return the front of the published search: 20 runs for each alpha, of which the best is kept.
+    """Return the fronts of the published search: 20 runs for each alpha, of which those uncovered are kept.
 
     ``run_alphas`` is the published search: M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable
     Scientific Workflows (docs/papers/moldable.md, section 9, S2.8): 20 independent runs of the genetic search
     per alpha of 0.95, 0.8, 0.5, 0.2 and 0.05 with the recommended settings; all results are sorted by
-    fitness, and the best 5 % are plotted per alpha. Time against cost is searched with the on-demand fitness,
-    time against idle nodes with the static fitness as printed. Deviations: fitness values of different alphas
-    cannot be compared, so that results are sorted per alpha: of 20 runs the best is kept. A result is the
-    best individual of a run. The front consists of the kept results that no other covers; all runs are listed
-    as trials.
+    fitness, the best are kept, and fronts are drawn in the colour of their alpha. Time against cost is
+    searched with the on-demand fitness, time against idle nodes with the static fitness as printed.
+    Deviations: fitness values of different alphas cannot be compared, so that every alpha has its own front:
+    the results of its runs that no other result of the same alpha covers, and always the best by fitness. A
+    result is the best individual of a run. All runs are listed as trials.
     """
     instance, budget, pool = request.instance, request.budget, request.pool
     number = len(ALPHAS) * RUNS
@@ -427,25 +435,26 @@ def _plan_run(instance: Instance, run: _AlphaRun) -> tuple[Plan, bool]:
 def _collect_front(
     instance: Instance, tradeoff: Tradeoff, plans: list[Plan], *, cut: bool, notes: tuple[str, ...]
 ) -> FrontResult:
-    """Return the front of the best runs of every alpha; ``plans`` are in the order of the runs."""
-    archive, kept = ParetoArchive(), []
+    """Return the fronts of all alphas; ``plans`` are in the order of the runs."""
+    kept: list[FrontEntry] = []
     trials: list[FrontTrial] = []
     for place, alpha in enumerate(ALPHAS):
+        archive, goal = ParetoArchive(), _alpha_objective(tradeoff, alpha)
+        # The sort is stable: of equal runs the first is kept.
         own = plans[place :: len(ALPHAS)]
+        for plan in sorted(own, key=lambda plan: evaluate_loss(instance, goal, plan.schedule)):
+            archive.offer(
+                make_entry(
+                    instance, plan.schedule, tradeoff.amount, alpha=alpha, by=_PLANNER.name, decoder="queue"
+                )
+            )
         for plan in own:
             made = plan.schedule
             trials.append(FrontTrial(makespan_s=made.makespan_s, amount=tradeoff.amount(made), alpha=alpha))
-        goal = _alpha_objective(tradeoff, alpha)
-        # The sort is stable: of equal runs the first is kept.
-        best = sorted(own, key=lambda plan: evaluate_loss(instance, goal, plan.schedule))
-        for plan in best[: math.ceil(_KEPT_SHARE * len(own))]:
-            entry = make_entry(
-                instance, plan.schedule, tradeoff.amount, alpha=alpha, by=_PLANNER.name, decoder="queue"
-            )
-            kept.append(entry)
-            archive.offer(entry)
+        kept += archive.entries
+    kept.sort(key=lambda entry: (entry.makespan_s, entry.amount))
     return FrontResult(
-        entries=archive.entries,
+        entries=tuple(kept),
         trials=tuple(trials),
         nearest=kept[0].schedule,
         steps=sum(plan.steps for plan in plans),

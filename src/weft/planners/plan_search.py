@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from weft.errors import Infeasible
 from weft.instance.instance import Instance
 from weft.planners import PLANNERS
 from weft.planners.evaluation import evaluate_loss
-from weft.planners.planner import Budget, Plan, Planner, PlanProgress, PlanRequest
+from weft.planners.planner import Budget, Plan, Planner, PlanProgress, PlanRequest, Unsupported
 from weft.planners.problem import compile_problem
 from weft.schedule.objective import OBJECTIVES, Objective
 from weft.schedule.schedule import Schedule
@@ -95,18 +95,41 @@ def supported_objective(planner: Planner, instance: Instance, objective: Objecti
     return makespan if planner.supports(instance, makespan) is None else None
 
 
-def search_encoding(
-    request: PlanRequest,
-    encoding: Encoding,
-    optimiser: Optimiser,
-    *,
-    by: str,
-    seeds: Seeds | None = None,
-) -> Plan:
+class PreparedSearch(NamedTuple):
+    """An optimiser over the encoding of an instance, and the schedules from which it starts."""
+
+    encoding: Encoding
+    optimiser: Optimiser
+    seeds: Seeds | None = None
+    """None: the first points are random."""
+
+    @property
+    def starts(self) -> list[Points]:
+        """Return the points of the seeds; empty for a random start."""
+        return [self.encoding.point(one) for one in (() if self.seeds is None else self.seeds.schedules)]
+
+
+@runtime_checkable
+class SearchPlanner(Protocol):
+    """A planner that is an optimiser over an encoding; ``weft tune`` measures its search."""
+
+    name: ClassVar[str]
+
+    def supports(self, instance: Instance, objective: Objective) -> Unsupported | None:
+        """Return why this instance or objective cannot be planned; None if it can."""
+        ...
+
+    def prepare(self, request: PlanRequest) -> PreparedSearch:
+        """Return the search that ``plan`` would run."""
+        ...
+
+
+def run_search(request: PlanRequest, prepared: PreparedSearch, *, by: str) -> Plan:
     """Return the best schedule of the seeds and of a search that starts from them (or from random points).
 
     ``by`` is the name of the planner in progress reports.
     """
+    encoding, optimiser, seeds = prepared
     known, steps = ((), 0) if seeds is None else seeds
     reporter = _ProgressReporter(request=request, encoding=encoding, by=by, steps=steps)
     found = optimiser.optimise(
@@ -114,7 +137,7 @@ def search_encoding(
         encoding.values,
         rng=request.rng,
         limit=_RemainingBudget(budget=request.budget, taken=steps),
-        starts=[encoding.point(schedule) for schedule in known],
+        starts=prepared.starts,
         on_progress=None if request.budget.on_progress is None else reporter.report,
         pool=request.pool,
         batch=encoding.batch,

@@ -11,16 +11,16 @@ from numpy.typing import NDArray
 
 from weft.instance.instance import Instance
 from weft.kernels import compilation
-from weft.kernels.problem import make_arrays, select_fields
+from weft.kernels.problem import TABLE, ModeArrays, make_arrays, select_fields
 from weft.kernels.xdcp import SubtaskGraph, SubtaskQueues, SubtaskScratch, SubtaskTimes, move_subtasks
 from weft.planners.planner import BasePlanner, Budget, Plan, PlanRequest, Unsupported
 from weft.planners.problem import compile_problem, make_schedule
 from weft.schedule.objective import Objective
 from weft.schedule.schedule import Schedule
-from weft.workflow.task_graph import COMPUTE, TRANSFER, Indices
+from weft.workflow.task_graph import COMPUTE, TRANSFER, Floats, Indices
 
-Sharing = Literal["own", "shared"]
-"""Whether every layer has its own machines, or all layers share all machines."""
+Sharing = Literal["auto", "own", "shared"]
+"""Whether every layer has its own machines, all layers share all machines, or the first if it is possible."""
 InitialQueues = Literal["shuffle", "sequential"]
 """The initial assignment of the tasks of a layer: to its machines in turn, or all to the first machine."""
 
@@ -28,6 +28,11 @@ _PLAIN_S = 1e-6
 """Approximate seconds per step and task or edge in plain Python."""
 _ELEMENTS_PER_CALL = 5_000_000
 """Number of tasks and edges processed between two checks of the clock, in about a tenth of a second."""
+
+_ROUNDING = 1e-9
+"""Relative tolerance with which a sum of amounts is compared with a total."""
+_MOST_CELLS = 10_000_000
+"""Largest number of seconds (subtasks x queues) for subtasks whose times are listed one by one."""
 
 _Integers = NDArray[np.int64]
 
@@ -54,36 +59,61 @@ def check_sweep_support(instance: Instance, objective: Objective, pool: Sharing)
 
 
 def _model_violations(instance: Instance) -> Iterator[str]:
-    """Yield a reason for each property that sweep planners cannot model (resources need no check)."""
-    graph, network = instance.graph, instance.network
+    """Yield a reason for each property that sweep planners cannot model."""
+    graph = instance.graph
     if (graph.kind == TRANSFER).any():
         name = _first_name(instance, graph.kind == TRANSFER)
-        yield f"{name} is a transfer, but this planner models no communication"
+        yield f"{name} is a transfer, but this planner queues subtasks only; use files with sizes instead"
     shared = np.bincount(graph.variable, minlength=len(graph.variables))[graph.variable] > 1
     if shared.any():
         yield f"{_first_name(instance, shared)} shares an abstract machine with another task: not supported"
-    slow_s = graph.edge_files * network.latency_s.max(initial=0.0) + graph.edge_seconds
-    slow_s = slow_s + graph.edge_bytes * network.inverse_bandwidth.max(initial=0.0)
-    if (slow_s > 0).any():
-        yield "data are moved between tasks, but this planner models no communication"
     if instance.busy:
         yield "machines are busy beforehand, but the queues of this planner begin empty"
     for group in instance.groups:
-        wide = (instance.capacity[group.machine] > 1) | instance.unlimited[group.machine]
-        if wide.any():
-            machine = instance.machines[int(group.machine[np.argmax(wide)])].name
-            yield f"{machine} can run several tasks at once, but this planner needs machines of one node"
+        if (free := instance.unlimited[group.machine]).any():
+            machine = instance.machines[int(group.machine[np.argmax(free)])].name
+            yield f"{machine} runs any number of tasks at once, but this planner queues them"
         if len(np.unique(group.machine)) < len(group.machine):
-            yield f"{graph.names[int(group.tasks[0])]} has several node counts on one machine: not supported"
+            name = graph.names[int(group.tasks[0])]
+            yield f"{name} has several node counts on one machine, but this planner chooses none: state one"
+    queues = divide_machines(instance)
+    cells = sum(len(group.tasks) * int(queues[group.machine].sum()) for group in instance.groups)
+    if compile_problem(instance).modes.layout == TABLE and cells > _MOST_CELLS:
+        yield f"this planner would need a table of {cells:,} times of subtasks on nodes"
 
 
 def _first_name(instance: Instance, chosen: NDArray[np.bool_]) -> str:
     return instance.graph.names[int(np.argmax(chosen))]
 
 
+def divide_machines(instance: Instance) -> _Integers:
+    """Return the number of queues of each machine: the subtasks that it can run at once, whichever they are.
+
+    Every queue has as many nodes, and as much of each resource, as the widest subtask that can run on the
+    machine; there are not more queues than subtasks.
+    """
+    graph, capacity = instance.graph, instance.capacity
+    widest = np.ones(len(capacity), dtype=np.int64)
+    largest, subtasks = np.zeros_like(instance.amounts), np.zeros(len(capacity), dtype=np.int64)
+    for group in instance.groups:
+        np.maximum.at(widest, group.machine, group.nodes)
+        np.add.at(subtasks, group.machine, len(group.tasks))
+        needed = graph.demand[group.tasks].max(axis=0) if group.demand is None else group.demand
+        np.maximum.at(largest, group.machine, needed)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        fitting = np.floor(instance.amounts * (1 + _ROUNDING) / largest)
+    by_amounts = np.where(largest > 0, fitting, np.inf).min(axis=1, initial=np.inf)
+    by_nodes = np.minimum(capacity // widest, subtasks)
+    found: _Integers = np.maximum(1, np.minimum(by_nodes, by_amounts)).astype(np.int64)
+    return found
+
+
 def find_layers(instance: Instance, pool: Sharing) -> LayerAssignment | Unsupported:
     """Return the layers of the tasks; Unsupported if layers need their own machines but share some."""
     graph = instance.graph
+    if pool == "auto":
+        own = find_layers(instance, "own")
+        return find_layers(instance, "shared") if isinstance(own, Unsupported) else own
     pools = _pools(instance)
     if pool == "own":
         if (conflict := _layer_conflict(instance, pools)) is not None:
@@ -158,33 +188,32 @@ def _positions_in_layer(layer: _Integers, pools: _Integers) -> _Integers:
 
 
 class SweepQueues:
-    """The task queue of every machine, and the resulting times; starts from a simple assignment."""
+    """The task queues of every machine, and the resulting times; starts from a simple assignment."""
 
     def __init__(self, instance: Instance, pool: Sharing, *, start: InitialQueues) -> None:
         layers = find_layers(instance, pool)
         assert not isinstance(layers, Unsupported), layers
         problem = compile_problem(instance)
-        tasks, modes = problem.tasks, problem.modes
-        number = tasks.number
         self.instance = instance
-        self.modes = modes
-        bound = tasks.pinned[tasks.variable]
-        machines = problem.machines.number
-        self.sweep = select_fields(SubtaskGraph, tasks, machines=machines, layer=layers.layer, bound=bound)
         self.compute = instance.graph.kind == COMPUTE
-        nothing = np.full(number, number, dtype=np.uint32)
-        self.queues = make_arrays(
-            SubtaskQueues,
-            number,
-            previous=nothing,
-            following=nothing.copy(),
-            head=np.full(machines, number, dtype=np.uint32),
-            # Layer by layer is a topological order of dependencies and queues.
-            order=np.lexsort((np.arange(number), layers.layer)).astype(np.uint32),
+        divided = divide_machines(instance)
+        self.machine_of = np.repeat(np.arange(len(divided), dtype=np.uint32), divided)
+        """The machine of each queue."""
+        self.modes = _divide_modes(instance, problem.modes, divided)
+        network = problem.machines
+        self.sweep = select_fields(
+            SubtaskGraph,
+            problem.tasks,
+            network,
+            number=len(instance),
+            layer=layers.layer,
+            moving=int(_moves_data(instance)),
+            location=network.location[self.machine_of],
+            host=network.host[self.machine_of],
         )
-        self._fill(layers, start)
-        self.placed = np.ones(number, dtype=np.uint8)
-        self.times = make_arrays(SubtaskTimes, number)
+        self.queues = self._fill(layers, start)
+        self.placed = np.ones(len(instance), dtype=np.uint8)
+        self.times = make_arrays(SubtaskTimes, len(instance))
         self.move_tasks(0)
 
     @property
@@ -205,14 +234,13 @@ class SweepQueues:
 
     def schedule(self) -> Schedule:
         """Return the schedule that the present queues produce."""
-        instance, machine = self.instance, self.sweep.bound.copy()
-        machine[self.compute] = self.modes.machine[self.queues.mode[self.compute]]
-        for task in np.flatnonzero(machine == self.sweep.machines).tolist():  # virtual and not bound
-            machine[task] = instance.candidates_of(int(instance.graph.variable[task]))[0]
+        instance = self.instance
+        nodes = np.zeros(len(instance), dtype=np.uint32)
+        nodes[self.compute] = self.modes.nodes[self.queues.mode[self.compute]]
         return make_schedule(
             instance,
-            machine=machine,
-            nodes=self.compute.astype(np.uint32),
+            machine=self.machine_of[self.queues.machine],
+            nodes=nodes,
             start_s=self.times.start.copy(),
             finish_s=self.times.finish.copy(),
         )
@@ -226,24 +254,108 @@ class SweepQueues:
         moved: int = compilation.run_kernel(move_subtasks, inputs, outputs, work_s=work_s)
         return moved
 
-    def _fill(self, layers: LayerAssignment, start: InitialQueues) -> None:
-        """Choose the initial mode of every task, and queue the tasks by layer, then by index."""
-        modes, bound, queues = self.modes, self.sweep.bound, self.queues
-        queued = queues.order[self.compute[queues.order]]
+    def _fill(self, layers: LayerAssignment, start: InitialQueues) -> SubtaskQueues:
+        """Return the initial queues: subtasks by layer (a topological order), then by index."""
+        modes, number = self.modes, len(self.instance)
+        nothing = np.full(number, number, dtype=np.uint32)
+        found = make_arrays(
+            SubtaskQueues,
+            number,
+            previous=nothing,
+            following=nothing.copy(),
+            head=np.full(len(self.machine_of), number, dtype=np.uint32),
+            order=np.lexsort((np.arange(number), layers.layer)).astype(np.uint32),
+        )
+        queued = found.order[self.compute[found.order]]
         first = modes.first.astype(np.int64)
         begin, end = first[modes.group[queued]], first[modes.group[queued] + 1]
-        queues.mode[queued] = begin + (layers.position[queued] % (end - begin) if start == "shuffle" else 0)
-        for index in np.flatnonzero(bound[queued] < self.sweep.machines).tolist():
-            own = modes.machine[begin[index] : end[index]]
-            queues.mode[queued[index]] = begin[index] + int(np.argmax(own == bound[queued[index]]))
-        machine = modes.machine[queues.mode[queued]]
-        by_machine = np.argsort(machine, kind="stable")
-        queued, machine = queued[by_machine], machine[by_machine]
-        same = machine[1:] == machine[:-1]
-        queues.previous[queued[1:][same]] = queued[:-1][same]
-        queues.following[queued[:-1][same]] = queued[1:][same]
+        found.mode[queued] = begin + (layers.position[queued] % (end - begin) if start == "shuffle" else 0)
+        found.machine[queued] = modes.machine[found.mode[queued]]
+        self._place_virtual(found)
+        place = found.machine[queued]
+        by_queue = np.argsort(place, kind="stable")
+        queued, place = queued[by_queue], place[by_queue]
+        same = place[1:] == place[:-1]
+        found.previous[queued[1:][same]] = queued[:-1][same]
+        found.following[queued[:-1][same]] = queued[1:][same]
         heads = np.concatenate(([True], ~same))[: len(queued)]
-        queues.head[machine[heads]] = queued[heads]
+        found.head[place[heads]] = queued[heads]
+        return found
+
+    def _place_virtual(self, queues: SubtaskQueues) -> None:
+        """Set the machines of virtual tasks, which are in no queue: pinned ones, or first candidates."""
+        instance = self.instance
+        for task in np.flatnonzero(~self.compute).tolist():
+            variable = int(instance.graph.variable[task])
+            machine = instance.pinned.get(variable, int(instance.candidates_of(variable)[0]))
+            queues.machine[task] = int(np.searchsorted(self.machine_of, machine))
+
+
+def _moves_data(instance: Instance) -> bool:
+    """Return whether the data of some dependency take time between some machines."""
+    graph, network = instance.graph, instance.network
+    slow_s = graph.edge_files * network.latency_s.max(initial=0.0) + graph.edge_seconds
+    return bool((slow_s + graph.edge_bytes * network.inverse_bandwidth.max(initial=0.0) > 0).any())
+
+
+def _divide_modes(instance: Instance, modes: ModeArrays, divided: _Integers) -> ModeArrays:
+    """Return the modes of subtasks on queues instead of machines; a pinned subtask has those of its machine.
+
+    ``divided``: the number of queues of each machine. Modes are sorted by machine, so queues ascend.
+    """
+    first_queue = np.concatenate([[0], np.cumsum(divided)])
+    group, parts = np.full(len(instance), 0, dtype=np.uint32), list[tuple[_Integers, Indices]]()
+    for number, found in enumerate(instance.groups):
+        of_variable = instance.graph.variable[found.tasks]
+        pins = np.array([instance.pinned.get(each, -1) for each in of_variable.tolist()])
+        for pin in np.unique(pins).tolist():
+            own = np.arange(len(found)) if pin < 0 else np.flatnonzero(found.machine == pin)
+            parts.append((int(modes.first[number]) + own, found.tasks[pins == pin]))
+            group[parts[-1][1]] = len(parts) - 1
+    group[instance.group < 0] = len(parts)
+    chosen, lengths, queues = [], [], []
+    for own, _ in parts:
+        times = divided[modes.machine[own]]
+        chosen.append(np.repeat(own, times))
+        lengths.append(len(chosen[-1]))
+        queues += [
+            np.arange(first_queue[each], first_queue[each + 1]) for each in modes.machine[own].tolist()
+        ]
+    taken = np.concatenate([*chosen, np.zeros(0, dtype=np.int64)]).astype(np.int64)
+    first = np.concatenate([[0], np.cumsum(lengths)]).astype(np.uint32)
+    row, cell = modes.row, modes.cell
+    if modes.layout == TABLE:
+        row, cell = _divide_cells(modes, parts, chosen)
+    return modes._replace(
+        groups=len(parts),
+        group=group,
+        first=first,
+        machine=np.concatenate([*queues, np.zeros(0, dtype=np.int64)]).astype(np.uint32),
+        count=modes.count[taken],
+        nodes=modes.nodes[taken],
+        rate=modes.rate[taken],
+        gain=modes.gain[taken],
+        sorted=np.arange(len(taken), dtype=np.uint32),
+        moldable=np.zeros(len(parts), dtype=np.uint8),
+        scaled=np.zeros(len(parts), dtype=np.uint8),
+        shift=modes.shift[taken],
+        row=row,
+        cell=cell,
+    )
+
+
+def _divide_cells(
+    modes: ModeArrays, parts: list[tuple[_Integers, Indices]], chosen: list[_Integers]
+) -> tuple[_Integers, Floats]:
+    """Return the first cell of each task, and the cells: seconds of every queue of every task."""
+    row, cells, filled = modes.row.copy(), [np.zeros(0)], 0
+    for (_, tasks), own in zip(parts, chosen, strict=True):
+        start = modes.first[modes.group[tasks[0]]] if len(tasks) else 0
+        seconds = modes.cell[modes.row[tasks][:, None] + (own - int(start))]
+        row[tasks] = filled + np.arange(len(tasks)) * len(own)
+        cells.append(seconds.reshape(-1))
+        filled += seconds.size
+    return row, np.concatenate(cells)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,8 +370,9 @@ class Shuffle(BasePlanner):
     Deviations: subtasks that can run on the same machines form a layer. A dependency may skip layers (no
     virtual subtasks are needed), and layers need not form a chain, as long as none depends on itself. In a
     shared pool, the future work of the paper, any two tasks may compete for a machine; a layer is then a
-    level of the graph. Machines are counted from 0, which only renumbers them. A pinned subtask keeps its
-    machine.
+    level of the graph. A machine of several nodes has several queues, each as wide as the widest subtask that
+    can run on it. Data between different hosts take time. Machines are counted from 0, which only renumbers
+    them. A pinned subtask keeps its machine.
 
     Complexity O(v + e) for v tasks and e edges.
     """
@@ -268,11 +381,11 @@ class Shuffle(BasePlanner):
     title = "Shuffle, the subtasks of a layer in turn over its machines (Ma and Buyya)"
     label = "Shuffle"
 
-    pool: Sharing = "own"
-    """Whether every layer has its own machines, or all layers share all machines."""
+    pool: Sharing = "auto"
+    """``own``: every layer has its own machines; ``shared``: all share them; ``auto``: own if possible."""
 
     def supports(self, instance: Instance, objective: Objective) -> Unsupported | None:
-        """Refuse all but layers of sweeps on machines of one node, without communication."""
+        """Refuse other objectives, transfers, shared abstract machines, node counts and busy machines."""
         return check_sweep_support(instance, objective, self.pool)
 
     def plan(self, request: PlanRequest) -> Plan:

@@ -33,8 +33,8 @@ class Xdcp(BasePlanner):
 
     threshold: float = 0.95
     """Another pass follows if the last one cut the makespan below this share (0.95 in the paper)."""
-    pool: Sharing = "own"
-    """Whether every layer has its own machines, or all layers share all machines."""
+    pool: Sharing = "auto"
+    """``own``: every layer has its own machines; ``shared``: all share them; ``auto``: own if possible."""
     start: InitialQueues = "shuffle"
     """Initial queues: ``shuffle`` as in the paper, or ``sequential`` as in DCP (all tasks on one machine)."""
 
@@ -43,7 +43,7 @@ class Xdcp(BasePlanner):
             raise InvalidInput(f"xdcp:threshold={self.threshold}", rule="must be from 0 to 1")
 
     def supports(self, instance: Instance, objective: Objective) -> Unsupported | None:
-        """Refuse all but layers of sweeps on machines of one node, without communication."""
+        """Refuse other objectives, transfers, shared abstract machines, node counts and busy machines."""
         return check_sweep_support(instance, objective, self.pool)
 
     def plan(self, request: PlanRequest) -> Plan:

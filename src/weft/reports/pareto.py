@@ -60,6 +60,10 @@ class FrontPoint:
     """Node counts by kind of task, in the order of the workflow."""
     machines: tuple[tuple[str, int], ...]
     """Names of the used machines with their numbers of tasks."""
+    amount: float | None = None
+    """Value of the formula that is traded against time; None for cost and idle nodes."""
+    covered: bool = False
+    """Whether a point of another alpha is at least as good in both measures."""
 
     @property
     def choice_text(self) -> str:
@@ -77,6 +81,8 @@ class FrontPoint:
             "node_seconds": self.node_seconds,
             "idle_share": self.idle_share,
             "alpha": self.alpha,
+            "amount": self.amount,
+            "covered": self.covered,
             "found_by": self.by,
             "nodes": [found.as_record() for found in self.nodes],
             "machines": dict(self.machines),
@@ -98,8 +104,9 @@ class FrontView:
 
     workflow: str
     platform: str
-    against: Literal["cost", "idle"]
-    unit: Literal["price", "node-seconds", "share"]
+    against: str
+    """``cost``, ``idle`` or a formula."""
+    unit: Literal["price", "node-seconds", "share", "formula"]
     """Unit of the measure traded against time."""
     priced: bool
     """Whether some machine has a price; otherwise node-seconds are shown."""
@@ -119,18 +126,19 @@ class FrontView:
     @property
     def noun(self) -> str:
         """Return the name of the measure traded against time."""
-        return {"price": "cost", "node-seconds": "node-seconds", "share": "idle share"}[self.unit]
+        nouns = {"price": "cost", "node-seconds": "node-seconds", "share": "idle share"}
+        return nouns.get(self.unit, self.against)
 
     def amount(self, point: FrontPoint) -> float:
         """Return the value of the measure traded against time for a point."""
         shown = {"price": point.cost, "node-seconds": point.node_seconds, "share": point.idle_share}
-        return shown[self.unit]
+        return shown[self.unit] if point.amount is None else point.amount
 
     def amount_text(self, amount: float) -> str:
         """Return a value of the measure traded against time as text."""
         if self.unit == "share":
             return f"{amount:.1%}"
-        return f"{amount:.4g}" if self.unit == "price" else _node_seconds_text(amount)
+        return _node_seconds_text(amount) if self.unit == "node-seconds" else f"{amount:.4g}"
 
     def paid_text(self, point: FrontPoint) -> str:
         """Return the cost of a plan as text; its node-seconds if no machine has a price."""
@@ -143,7 +151,9 @@ def _node_seconds_text(amount: float) -> str:
 
 _LEAST_WIDTH = 24
 """Minimal width of the last column of the text table."""
-_COLUMNS = ("point", "makespan_s", "cost", "node_seconds", "idle_share", "alpha", "found_by")
+_COLUMNS = (
+    "point", "makespan_s", "cost", "node_seconds", "idle_share", "alpha", "found_by", "amount", "covered",
+)  # fmt: skip
 
 
 def front_table(view: FrontView) -> TextTable:
@@ -155,11 +165,14 @@ def front_table(view: FrontView) -> TextTable:
             _longer(view, point),
             view.paid_text(point),
             f"{point.idle_share:.1%}",
-            "-" if point.alpha is None else f"{point.alpha:.3g}",
+            *([view.amount_text(view.amount(point))] if view.unit == "formula" else []),
+            ("-" if point.alpha is None else f"{point.alpha:.3g}") + (" (covered)" if point.covered else ""),
         )
         for point in view.points
     )
-    heading = ("point", "time", "longer", "cost" if view.priced else "node-seconds", "idle", "alpha")
+    paid = "cost" if view.priced else "node-seconds"
+    formula = ("formula",) if view.unit == "formula" else ()
+    heading = ("point", "time", "longer", paid, "idle", *formula, "alpha")
     return TextTable(heading=heading, rows=rows, texts=0)
 
 
@@ -226,6 +239,8 @@ def front_html(view: FrontView) -> str:
 
 def _summary(view: FrontView) -> str:
     best = f"none of them is better than another both in time and in {view.noun}"
+    if view.by_alpha:
+        best = f"none is better than another of the same alpha both in time and in {view.noun}"
     if len(view.points) == 1:
         best = f"no plan was found that is better in time or in {view.noun}"
     return (
@@ -310,6 +325,8 @@ def _steps(view: FrontView, across: _ChartAxis, up: _ChartAxis) -> str:
     """Return the SVG of the border of the dominated region."""
     path = ""
     for point in view.points:
+        if point.covered:
+            continue
         x, y = across.place(point.makespan_s), up.place(view.amount(point))
         path += f"H{x}V{y}" if path else f"M{x} {y}"
     return f'<path class="front" d="{path}H{across.last}"/>'

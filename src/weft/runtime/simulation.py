@@ -5,20 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from weft.backends.backend import BackendContext
 from weft.backends.simulation.backend import SimulationBackend
 from weft.backends.simulation.scenario import UNDISTURBED, Arrival, Scenario
 from weft.engine.engine import Engine
+from weft.engine.explanation import describe_standstill
+from weft.engine.history import History
 from weft.engine.journal import JournalEntry
 from weft.engine.messages import SUBMITTED, PlanReady, Replan, Submitted
 from weft.engine.replan.remainder import ReplanRequest, prepare_replan
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.engine.state.plan import StoredPlan
 from weft.errors import Infeasible
+from weft.instance.instance import Instance
 from weft.planners.planner import make_planner
 from weft.policies.policy import Policy, make_policy
 from weft.runtime.budget import PlanningBudget, exclude_compilation
 from weft.runtime.driver import Clock, DriverLoop, Listener, planner_name, planning_generator
+from weft.schedule.schedule import Schedule
 from weft.workflow.settings import RunSettings, SettingsLayers
 
 _BUDGET = PlanningBudget(steps=200)
@@ -133,3 +139,53 @@ class _SimulatedPlanner:
     def answers(self) -> Sequence[PlanReady]:
         """Return an empty sequence, because the clock delivers the answers."""
         return ()
+
+
+def simulate_policy(instance: Instance, policy: str, *, planner: str = "heft", seed: int = 0) -> Schedule:
+    """Return the schedule of a simulated run under a policy, in which estimates are true and loops run once.
+
+    ``planner`` serves policies that follow a plan. Raises Infeasible if the run cannot continue or fails.
+    """
+    key, graph = instance.graph.workflow.name, instance.graph
+    simulation = Simulation(
+        library=WorkflowLibrary({key: instance}),
+        arrivals=[Arrival(workflow=key)],
+        policy=make_policy(policy),
+        settings=RunSettings(),
+        scenario=replace(UNDISTURBED, iterations={body.loop.name: 1 for body in graph.loops}),
+        planner=planner,
+        seed=seed,
+    )
+    history, entries = History(), list[JournalEntry]()
+    engine = simulation.run(
+        record=entries.append, check=lambda engine: history.take(entries.pop(), engine.state)
+    )
+    if stuck := describe_standstill(engine.state):
+        raise Infeasible(f"the simulation under policy {policy!r} cannot continue: {'; '.join(stuck)}")
+    if (ending := engine.state.runs[0].ending) != "completed":
+        raise Infeasible(f"the simulated run under policy {policy!r} ended as {ending}, not completed")
+    return _schedule_of(instance, history.finish())
+
+
+def _schedule_of(instance: Instance, history: History) -> Schedule:
+    """Return what a simulated run did as a schedule; virtual tasks end when their predecessors have ended."""
+    graph, number = instance.graph, {name: index for index, name in enumerate(instance.graph.names)}
+    first = np.array([found[0] for found in instance.candidate_sets], dtype=np.uint32)
+    machine = first[instance.candidates[graph.variable]]
+    nodes = np.zeros(len(graph), dtype=np.uint32)
+    start_s, finish_s = np.zeros(len(graph)), np.zeros(len(graph))
+    attempts = {number[each.task]: each for each in history.attempts.values() if each.ending == "completed"}
+    for task in range(len(graph)):
+        if (attempt := attempts.get(task)) is None:
+            start_s[task] = finish_s[task] = finish_s[graph.predecessors(task)].max(initial=0.0)
+            continue
+        machine[task], nodes[task] = attempt.machine, attempt.nodes
+        start_s[task], finish_s[task] = attempt.started_s or 0.0, attempt.ended_s or 0.0
+    return Schedule(
+        tasks=graph.names,
+        machines=tuple(each.name for each in instance.machines),
+        machine=machine,
+        nodes=nodes,
+        start_s=start_s,
+        finish_s=finish_s,
+    )

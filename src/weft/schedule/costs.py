@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -73,7 +74,7 @@ def _least_costs(instance: Instance, group: ModeGroup, tasks: Indices) -> tuple[
     return machine, np.minimum.reduceat(group.seconds_of(tasks) * price, first, axis=1)
 
 
-_cached: WeakKeyDictionary[Instance, SequentialExecution] = WeakKeyDictionary()
+_cached: WeakKeyDictionary[Instance, _SequentialTimes] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,42 +85,66 @@ class SequentialExecution:
     node_seconds: float
 
 
-def sequential_execution(instance: Instance) -> SequentialExecution:
-    """Return time and node-seconds of sequential execution, cached per instance.
+def sequential_execution(instance: Instance, machines: Indices | None = None) -> SequentialExecution:
+    """Return time and node-seconds of sequential execution on one of the given machines (None: any machine).
 
-    A cost is the price of all occupied node-seconds. Sequential execution runs all compute tasks one after
-    another on the machine where that is fastest. Speed-up is measured against it (``T_seq`` in
-    docs/papers/dynamic-grid.md, section 7), and the fitness functions of docs/papers/moldable.md, section 4,
-    scale time and cost by it (``t_max`` and ``c_min``).
+    Sequential execution runs all compute tasks one after another on the machine where that is fastest.
+    Speed-up is measured against it, on the machines of the schedule (``T_seq`` in
+    docs/papers/dynamic-grid.md, section 7). The fitness functions of docs/papers/moldable.md, section 4,
+    scale time and cost by it, on all machines (``t_max`` and ``c_min``).
 
     Deviations: if one node is not allowed, the smallest allowed count is used. Machines that cannot run some
     task are excluded; if no machine can run all tasks, each task takes its fastest machine. O(v k) for v
-    tasks of k modes, once per instance.
+    tasks of k modes, once per instance; without a machine that can run all tasks, at every call.
     """
     if instance not in _cached:
         _cached[instance] = _run_sequentially(instance)
-    return _cached[instance]
+    known = _cached[instance]
+    return known.anywhere if machines is None else known.on_one_of(machines) or _mix(instance, machines)
 
 
-def _run_sequentially(instance: Instance) -> SequentialExecution:
+class _SequentialTimes(NamedTuple):
+    """Sequential execution on each machine, and on the best machine of all."""
+
+    time_s: Floats
+    """Infinite where some task cannot run."""
+    node_seconds: Floats
+    anywhere: SequentialExecution = SequentialExecution(time_s=0.0, node_seconds=0.0)
+
+    def on_one_of(self, machines: Indices) -> SequentialExecution | None:
+        """Return sequential execution on the best of these machines; None if none can run all tasks."""
+        least = float(self.time_s[machines].min(initial=np.inf))
+        if not np.isfinite(least):
+            return None
+        chosen = int(machines[self.time_s[machines].argmin()])
+        return SequentialExecution(time_s=least, node_seconds=float(self.node_seconds[chosen]))
+
+
+def _run_sequentially(instance: Instance) -> _SequentialTimes:
     time, taken = np.zeros(len(instance.machines)), np.zeros(len(instance.machines))
-    fastest_s = fastest_taken = 0.0
     for group in instance.groups:
         # The first mode of a machine has its smallest count.
         machine, first = np.unique(group.machine, return_index=True)
-        nodes = group.nodes[first]
         able = np.zeros(len(time), dtype=bool)
         able[machine] = True
         time[~able] = np.inf
         for _, seconds in group.chunks():
-            least = seconds[:, first]
-            spent = least.sum(axis=0)
+            spent = seconds[:, first].sum(axis=0)
             time[machine] += spent
-            taken[machine] += spent * nodes
-            best = least.argmin(axis=1)
+            taken[machine] += spent * group.nodes[first]
+    found = _SequentialTimes(time, taken)
+    every = np.arange(len(instance.machines), dtype=np.uint32)
+    return found._replace(anywhere=found.on_one_of(every) or _mix(instance, every))
+
+
+def _mix(instance: Instance, machines: Indices) -> SequentialExecution:
+    """Return sequential execution with each task on the fastest of these machines that can run it."""
+    fastest_s = fastest_taken = 0.0
+    for group in instance.groups:
+        machine, first = np.unique(group.machine, return_index=True)
+        first = first[np.isin(machine, machines)]
+        for _, seconds in group.chunks() if len(first) else ():
+            least = seconds[:, first]
             fastest_s += float(least.min(axis=1).sum())
-            fastest_taken += float((least.min(axis=1) * nodes[best]).sum())
-    if np.isfinite(time.min(initial=np.inf)):
-        chosen = int(time.argmin())
-        return SequentialExecution(time_s=float(time[chosen]), node_seconds=float(taken[chosen]))
+            fastest_taken += float((least.min(axis=1) * group.nodes[first][least.argmin(axis=1)]).sum())
     return SequentialExecution(time_s=fastest_s, node_seconds=fastest_taken)

@@ -19,24 +19,31 @@ class Metrics:
     """The metrics of a schedule; numbered ones are those of the paper.
 
     R. Prodan, T. Fahringer, Dynamic Scheduling of Scientific Workflow Applications on the Grid, SAC 2005.
-    Deviations: metric 8 has no formula in the paper; ours is ``w*E + (1-w)*(1 - T/Const)`` with w = 0.5 and
-    Const = twice the sequential time, which is the same for all schedules of an instance.
+    Deviations: the paper's machines have one processor each. Here ``|M|`` is the number of nodes that the
+    schedule holds at once, summed over its machines, and sequential execution counts by its node-seconds, so
+    that efficiency and overhead also make sense for machines and tasks of several nodes. Metric 8 has no
+    formula in the paper; ours is ``w*E + (1-w)*(1 - T/Const)`` with w = 0.5 and Const = twice the sequential
+    time on the best machine of the platform, which is the same for all schedules of an instance.
     """
 
     makespan_s: float
     """Metric 1: finish of the last task."""
     sequential_s: float
-    """Time of sequential execution on the machine where it is fastest, without transfers."""
+    """Time of sequential execution on the machine of the schedule where it is fastest, without transfers."""
     speedup: float
     """Metric 2: sequential time divided by makespan."""
     efficiency: float
-    """Metric 3: speed-up divided by the number of machines used."""
+    """Metric 3: node-seconds of sequential execution divided by (makespan times the nodes used at once).
+
+    Equal to speed-up over machines used if machines and tasks have one node. Above 1 only if tasks run on
+    machines where they are faster than on the best single one, or use several nodes with a superlinear
+    speed-up."""
     communication_s: float
     """Metric 4: seconds of transfers on the critical path."""
     synchronisation_s: float
     """Metric 5: seconds of waiting on the critical path."""
     overhead_s: float
-    """Metric 6: makespan minus (sequential time divided by the number of machines used)."""
+    """Metric 6: makespan minus (node-seconds of sequential execution divided by the nodes used at once)."""
     lost_parallelism_s: float
     """Metric 7: overhead minus communication and synchronisation."""
     throughput: float
@@ -50,6 +57,8 @@ class Metrics:
     length_ratio: float
     """Schedule length ratio: makespan over the critical path of fastest modes without communication."""
     machines_used: int
+    nodes_used: int
+    """Nodes that the schedule holds at once: the largest number on each machine, summed over machines."""
 
 
 def critical_path(schedule: Schedule, instance: Instance, *, through_machines: bool = False) -> list[int]:
@@ -135,7 +144,8 @@ def measure_schedule(
 ) -> Metrics:
     """Return the metrics of a schedule.
 
-    ``constant_s`` and ``weight`` are Const and w of metric 8; Const is by default twice the sequential time.
+    ``constant_s`` and ``weight`` are Const and w of metric 8; Const is by default twice the sequential time
+    on the best machine of the platform.
     """
     graph, makespan = instance.graph, schedule.makespan_s
     trace = _CriticalTrace(schedule, instance)
@@ -144,34 +154,51 @@ def measure_schedule(
     computing = float(sum(spent[task] for task in path if graph.kind[task] != TRANSFER))
     communicating = float(sum(spent[task] for task in path if graph.kind[task] == TRANSFER))
     communicating += trace.moving_s(path)
-    one_by_one_s = sequential_execution(instance).time_s
-    machines = max(1, schedule.machines_used)
-    speedup = one_by_one_s / makespan if makespan > 0 else 1.0
-    overhead = makespan - one_by_one_s / machines
+    used_machines = np.unique(schedule.machine[schedule.nodes > 0])
+    one_by_one = sequential_execution(instance, used_machines)
+    at_once = nodes_at_once(schedule, instance)
+    shared_s = one_by_one.node_seconds / max(1, at_once)
+    efficiency = shared_s / makespan if makespan > 0 else 1.0
+    overhead = makespan - shared_s
     synchronising = makespan - computing - communicating
     node_seconds = spent * schedule.nodes
     available = float(instance.capacity.sum()) * makespan
     used = float(node_seconds.sum()) / available if available > 0 else 0.0
     shortest = _critical_length_s(instance)
-    constant = 2 * one_by_one_s if constant_s is None else constant_s
+    constant = 2 * sequential_execution(instance).time_s if constant_s is None else constant_s
     return Metrics(
         makespan_s=makespan,
-        sequential_s=one_by_one_s,
-        speedup=speedup,
-        efficiency=speedup / machines,
+        sequential_s=one_by_one.time_s,
+        speedup=one_by_one.time_s / makespan if makespan > 0 else 1.0,
+        efficiency=efficiency,
         communication_s=communicating,
         synchronisation_s=synchronising,
         overhead_s=overhead,
         lost_parallelism_s=overhead - communicating - synchronising,
-        throughput=weight * speedup / machines
-        + (1 - weight) * (1 - makespan / constant if constant > 0 else 1.0),
+        throughput=weight * efficiency + (1 - weight) * (1 - makespan / constant if constant > 0 else 1.0),
         cost=schedule_cost(schedule, instance),
         node_seconds=float(node_seconds.sum()),
         used_share=used,
         idle_share=1.0 - used if available > 0 else 0.0,
         length_ratio=makespan / shortest if shortest > 0 else 1.0,
-        machines_used=schedule.machines_used,
+        machines_used=len(used_machines),
+        nodes_used=at_once,
     )
+
+
+def nodes_at_once(schedule: Schedule, instance: Instance) -> int:
+    """Return the nodes that a schedule holds at once: the largest number on each machine, summed."""
+    holding = np.flatnonzero((schedule.nodes > 0) & (schedule.finish_s > schedule.start_s))
+    machine, nodes = schedule.machine[holding], schedule.nodes[holding].astype(np.int64)
+    times = np.concatenate([schedule.start_s[holding], schedule.finish_s[holding]])
+    change, where = np.concatenate([nodes, -nodes]), np.concatenate([machine, machine])
+    # By machine, then time; nodes are released before others are taken at the same time.
+    order = np.lexsort((change, times, where))
+    most = np.zeros(len(instance.machines), dtype=np.int64)
+    np.maximum.at(most, where[order], np.cumsum(change[order]))
+    # Rounding errors of times can make consecutive tasks seem to overlap.
+    limited = np.where(instance.unlimited, most, np.minimum(most, instance.capacity))
+    return max(int(limited.sum()), schedule.machines_used)
 
 
 def _critical_length_s(instance: Instance) -> float:

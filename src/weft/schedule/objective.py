@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import field, replace
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, field, replace
 from functools import partial
 from typing import Literal
 
-from weft.errors import Infeasible, InvalidInput, nearest
+from weft.errors import Infeasible, InvalidInput, nearest, shorten
+from weft.expressions import (
+    Expression,
+    ValueKind,
+    evaluate_number,
+    find_unknown_names,
+    infer_kind,
+    parse,
+)
 from weft.instance.instance import Instance
 from weft.records import dataclass
 from weft.schedule.costs import cheapest_cost, relative_prices, schedule_cost, sequential_execution
@@ -100,6 +109,8 @@ class Objective:
     """Whether the value depends on alpha."""
     is_makespan: bool = False
     """Whether the shortest plan is the best; planners that minimise the makespan support the objective."""
+    formula: Expression | None = None
+    """The formula of an objective that the user wrote, over ``QUANTITIES``; None for all others."""
 
     alpha: float = 0.5
     """Weight of the makespan against cost, from 0 (cost alone) to 1 (time alone)."""
@@ -137,8 +148,6 @@ def _grid_metric(
         title=title,
         measured_by=partial(_metric, key=key),
         sense=sense,
-        # The sequential time is the same for all plans, so the shortest plan has the largest speed-up.
-        is_makespan=key == "speedup",
     )
 
 
@@ -151,36 +160,146 @@ _ALL = (
     _fitness("static-literal", "makespan and unused node-time", _static_literal_fitness),
     _fitness("static-idle-fraction", "makespan and share of idle node-time", _static_idle_fraction_fitness),
     _grid_metric("speedup", "sequential time over makespan", "speedup", "maximise"),
-    _grid_metric("efficiency", "speed-up over machines used", "efficiency", "maximise"),
+    _grid_metric("efficiency", "sequential over occupied node-time", "efficiency", "maximise"),
     _grid_metric("communication", "transfers on the critical path", "communication_s"),
     _grid_metric("synchronisation", "waiting on the critical path", "synchronisation_s"),
-    _grid_metric("overhead", "makespan minus the sequential time per machine", "overhead_s"),
+    _grid_metric("overhead", "makespan minus the sequential node-time per node", "overhead_s"),
     _grid_metric("lost-parallelism", "overhead minus transfers and waiting", "lost_parallelism_s"),
     _grid_metric("throughput", "efficiency and time combined", "throughput", "maximise"),
 )
 OBJECTIVES = {objective.name: objective for objective in _ALL}
 """All objectives by name, without limits and with the default alpha."""
 
+CHEAP_QUANTITIES = ("makespan", "cost", "node_seconds")
+"""Quantities that planners compute without building a schedule."""
+QUANTITIES: Mapping[str, str] = {
+    "makespan": "finish of the last task, in seconds",
+    "cost": "price of all occupied node-hours",
+    "node_seconds": "occupied node-seconds",
+    "local": "sum of the tasks' seconds, without waiting",
+    "used_share": "occupied share of the node-time of the platform, from 0 to 1",
+    "idle_share": "the rest of it",
+    "machines_used": "machines with at least one task",
+    "nodes_used": "nodes held at once, summed over machines",
+    "speedup": "sequential time over makespan",
+    "efficiency": "sequential over occupied node-time",
+    "communication": "transfers on the critical path, in seconds",
+    "synchronisation": "waiting on the critical path, in seconds",
+    "overhead": "makespan minus the sequential node-time per node, in seconds",
+    "lost_parallelism": "overhead minus transfers and waiting, in seconds",
+    "throughput": "efficiency and time combined",
+    "length_ratio": "makespan over the critical path of fastest modes",
+    "t_max": "time of sequential execution on the best machine, in seconds",
+    "c_min": "node-seconds of that execution",
+    "nodes": "nodes of all machines",
+}
+"""The names that a formula may use, with their meaning; ``t_max``, ``c_min`` and ``nodes`` are constants."""
+
+Formula = Callable[[Schedule, Instance], float]
+"""A function of the user that returns the value of a schedule, which is minimised."""
+_WORD, _NAME = re.compile(r"[\w-]+"), re.compile(r"[^\W\d]\w*")
+
+
+def instance_constants(instance: Instance) -> dict[str, float]:
+    """Return the quantities that are equal for all schedules of an instance."""
+    whole = sequential_execution(instance)
+    nodes = float(instance.capacity.sum())
+    return {"t_max": whole.time_s, "c_min": whole.node_seconds, "nodes": nodes}
+
+
+def measure_quantities(schedule: Schedule, instance: Instance, names: tuple[str, ...]) -> dict[str, float]:
+    """Return the quantities of a schedule that a formula with these names needs."""
+    found = instance_constants(instance)
+    if set(names) <= {*CHEAP_QUANTITIES, *found}:
+        taken = (schedule.finish_s - schedule.start_s) * schedule.nodes
+        cost, node_seconds = schedule_cost(schedule, instance), float(taken.sum())
+        return found | {"makespan": schedule.makespan_s, "cost": cost, "node_seconds": node_seconds}
+    measured = asdict(measure_schedule(schedule, instance))
+    found |= {key.removesuffix("_s"): float(value) for key, value in measured.items()}
+    return found | {"local": _local_fitness(schedule, instance, 0.0)}
+
+
+def _formula_value(schedule: Schedule, instance: Instance, alpha: float, *, formula: Expression) -> float:  # noqa: ARG001
+    value = evaluate_number(formula, measure_quantities(schedule, instance, formula.names))
+    return check_value(formula.text, value)
+
+
+def _function_value(schedule: Schedule, instance: Instance, alpha: float, *, function: Formula) -> float:  # noqa: ARG001
+    return check_value(_function_name(function), function(schedule, instance))
+
+
+def check_value(name: str, value: object) -> float:
+    """Return the value of a user's objective as a finite float, or raise InvalidInput."""
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        what = f"the objective {shorten(name)!r} gives {shorten(value)} for a schedule"
+        raise InvalidInput(what, rule="must be a finite number, which is minimised")
+    return number
+
+
+def _function_name(function: Formula) -> str:
+    return str(getattr(function, "__qualname__", type(function).__qualname__))
+
+
+def _read_formula(text: str) -> Objective:
+    """Return the objective that a formula over ``QUANTITIES`` describes; raises InvalidInput."""
+    formula = parse(text)
+    rule = f"a formula may use {', '.join(QUANTITIES)}"
+    if unknown := [name for error in find_unknown_names(formula, QUANTITIES) for name in error.problems]:
+        known = (each if "did you mean" in each.advice else replace(each, advice="") for each in unknown)
+        raise InvalidInput([replace(each, rule=rule) for each in known])
+    kind = infer_kind(formula, dict.fromkeys(QUANTITIES, ValueKind.NUMBER))
+    if kind not in (ValueKind.NUMBER, ValueKind.UNKNOWN):
+        raise InvalidInput(f"the objective {shorten(text)!r} is no number", rule=rule)
+    if not set(formula.names) & (QUANTITIES.keys() - {"t_max", "c_min", "nodes"}):
+        what = f"the objective {shorten(text)!r} is the same for all schedules"
+        raise InvalidInput(what, rule=rule)
+    return Objective(
+        name=formula.text,
+        title="a formula of the user",
+        measured_by=partial(_formula_value, formula=formula),
+        formula=formula,
+    )
+
 
 def make_objective(
-    name: str,
+    name: str | Formula | Objective,
     alpha: float | None = None,
     *,
     deadline_s: float | None = None,
     max_cost: float | None = None,
 ) -> Objective:
-    """Return the objective with a name, alpha and limits; raises InvalidInput if one of them is invalid."""
-    if name not in OBJECTIVES:
-        close = nearest(name, OBJECTIVES)
-        advice = f"did you mean {close!r}?" if close else f"use one of {', '.join(OBJECTIVES)}"
-        raise InvalidInput(f"unknown objective {name!r}", advice=advice)
-    found = OBJECTIVES[name]
+    """Return the objective with a name, alpha and limits; raises InvalidInput if one of them is invalid.
+
+    Instead of a name, a formula over ``QUANTITIES`` (``makespan + 0.1*cost``) or a function of a schedule and
+    its instance is minimised. A function is sent to worker processes, so it must be defined in a module.
+    """
+    found = name if isinstance(name, Objective) else _find_objective(name)
     _check_limit("deadline", deadline_s, "seconds")
     _check_limit("maximal cost", max_cost, "a price")
     if alpha is not None:
         _check_alpha(found, alpha)
         found = replace(found, alpha=float(alpha))
     return replace(found, deadline_s=deadline_s, max_cost=max_cost)
+
+
+def _find_objective(name: object) -> Objective:
+    if callable(name):
+        measure = partial(_function_value, function=name)
+        return Objective(name=_function_name(name), title="a function of the user", measured_by=measure)
+    if not isinstance(name, str):
+        rule = "must be a name, a formula or a function of a schedule and its instance"
+        raise InvalidInput(f"the objective {shorten(name)}", rule=rule)
+    if name in OBJECTIVES:
+        return OBJECTIVES[name]
+    if _WORD.fullmatch(name) and not QUANTITIES.keys() >= set(_NAME.findall(name)):
+        close = nearest(name, OBJECTIVES)
+        advice = f"did you mean {close!r}?" if close else f"use one of {', '.join(OBJECTIVES)}, or a formula"
+        raise InvalidInput(f"unknown objective {name!r}", advice=advice)
+    return _read_formula(name)
 
 
 def _check_alpha(objective: Objective, alpha: float) -> None:

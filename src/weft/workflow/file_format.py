@@ -169,7 +169,7 @@ def _find_separators(text: str, separator: str) -> list[int]:
     return cuts
 
 
-def _read_range(reader: Reader, node: DocumentNode, text: str) -> Range | None:
+def read_range(reader: Reader, node: DocumentNode, text: str) -> Range | None:
     """Return the range ``low..high`` or ``low..high step s``; None if the text is no range or is invalid."""
     if (halves := split_range(text)) is None:
         return None
@@ -290,7 +290,7 @@ def _read_sweep_values(reader: Reader, node: DocumentNode) -> Values | None:
         return tuple(item.to_plain() for item in node.value)
     if isinstance(node.value, str):
         if split_range(node.value) is not None:
-            return _read_range(reader, node, node.value)
+            return read_range(reader, node, node.value)
         return _read_expression(reader, node)
     if isinstance(node.value, int | float) and not isinstance(node.value, bool):
         return (node.value,)
@@ -515,7 +515,7 @@ def _read_nodes(reader: Reader, node: DocumentNode) -> NodeCounts:
     for item in items:
         found: Quantity | Range | None
         if isinstance(item.value, str) and split_range(item.value) is not None:
-            found = _read_range(reader, item, item.value)
+            found = read_range(reader, item, item.value)
         else:
             found = _read_count(reader, item)
         if found is not None:

@@ -110,7 +110,8 @@ class GeneratorParameter:
             return format_bytes(value).replace(" ", "") + rate
         if isinstance(value, bool):
             return str(value).lower()
-        return f"{value:g}" if isinstance(value, float) else str(value)
+        short = f"{value:g}" if isinstance(value, float) else str(value)
+        return short if isinstance(value, str) or float(short) == value else repr(value)
 
     def as_record(self) -> dict[str, object]:
         """Return the parameter as a JSON object."""

@@ -9,8 +9,8 @@ combination (CTG).
 
 Deviations: the number of subtasks of a tree and the parents at the borders of a dense out-tree are corrected.
 The paper leaves open: layer sizes are drawn with weights between 0.5 and 1.5; lengths, throughputs and
-parents are uniform; base length and base throughput are 20 and 10; widths give about 512 subtasks (trees:
-1,023 and 1,093). Numbers have six digits, so that files stay short.
+parents are uniform; widths give about 512 subtasks (trees: 1,023 and 1,093). All sizes of the sample graphs
+can be changed. Numbers have six digits, so that files stay short.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -27,15 +27,24 @@ from weft.errors import InvalidInput, Problem
 from weft.expressions import parse
 from weft.platform.machine import Machine
 from weft.platform.platform import Platform
-from weft.workflow.generators.generator import MOST_TASKS, GeneratedWorkflow, check_parameters, parameter
+from weft.workflow.generators.generator import (
+    LARGEST,
+    MOST_TASKS,
+    GeneratedWorkflow,
+    Rule,
+    check_parameters,
+    parameter,
+)
 from weft.workflow.quantity import Range, Sweep
 from weft.workflow.task import Dependency, Task
 from weft.workflow.workflow import Workflow
 
-_LENGTH, _THROUGHPUT = 20.0, 10.0
-"""Minimum length and throughput (base values of the paper)."""
+LENGTH, THROUGHPUT = 20.0, 10.0
+"""Length of the shortest subtask and throughput of the slowest machine (base values of the paper)."""
 _DIGITS = 6
 _MOST_EDGES = 10_000_000
+_SMALLEST = 1e-6
+"""Minimum of lengths and throughputs."""
 
 Parents = tuple[tuple[tuple[int, ...], ...], ...]
 """Per layer and subtask: the positions (from 0) of its parents in the previous layer."""
@@ -109,13 +118,18 @@ def draw_layers(
     length_ratio: float,
     throughput_ratio: float,
     subtasks_per_machine: float,
+    length: float = LENGTH,
+    throughput: float = THROUGHPUT,
 ) -> SweepLayers:
-    """Return layers with random subtask lengths and machine throughputs for given parents."""
+    """Return layers with random subtask lengths and machine throughputs for given parents.
+
+    ``length`` and ``throughput`` are the smallest possible ones.
+    """
     lengths, throughputs = [], []
     for layer in parents:
-        lengths.append(_draw(rng, _LENGTH, length_ratio, len(layer)))
+        lengths.append(_draw(rng, length, length_ratio, len(layer)))
         machines = max(1, round(len(layer) / subtasks_per_machine))
-        throughputs.append(_draw(rng, _THROUGHPUT, throughput_ratio, machines))
+        throughputs.append(_draw(rng, throughput, throughput_ratio, machines))
     return SweepLayers(lengths=tuple(lengths), throughputs=tuple(throughputs), parents=parents)
 
 
@@ -139,6 +153,10 @@ class RandomSweeps:
     throughput_ratio: float = parameter(5.0, "fastest to slowest machine of a layer (RRT)")
     subtasks_per_machine: float = parameter(5.0, "subtasks of a layer per machine (RSR)")
     parents: float = parameter(2.0, "mean number of parents of a subtask (ADPS)")
+    length: float = parameter(LENGTH, "length of the shortest possible subtask", _SMALLEST, LARGEST)
+    throughput: float = parameter(
+        THROUGHPUT, "throughput of the slowest possible machine", _SMALLEST, LARGEST
+    )
 
     def __post_init__(self) -> None:
         check_parameters(
@@ -171,6 +189,8 @@ class RandomSweeps:
             length_ratio=self.length_ratio,
             throughput_ratio=self.throughput_ratio,
             subtasks_per_machine=self.subtasks_per_machine,
+            length=self.length,
+            throughput=self.throughput,
         )
 
     def _structure(self, rng: np.random.Generator) -> Parents:
@@ -260,9 +280,14 @@ def dense_in_tree(layers: int, first: int, fan: int, step: int) -> Parents:
     return tuple(found)
 
 
-def combined_trees(repetitions: int, copies: int) -> Parents:
-    """Return the parents in parallel copies of a tree that fans out by 2 and 3, fans in, and repeats."""
-    steps = (_fanned_out(1, 2), _fanned_out(2, 3), _fanned_in(6, 3), _fanned_in(2, 2))
+def combined_trees(repetitions: int, copies: int, fan: int = 2, inner: int = 3) -> Parents:
+    """Return the parents in parallel copies of a tree that fans out twice, fans in twice, and repeats."""
+    steps = (
+        _fanned_out(1, fan),
+        _fanned_out(fan, inner),
+        _fanned_in(fan * inner, inner),
+        _fanned_in(fan, fan),
+    )
     layers = (_first(1), *itertools.chain.from_iterable(itertools.repeat(steps, repetitions)))
     widths = (1, *(len(layer) for layer in layers))
     return tuple(
@@ -283,40 +308,167 @@ def _fanned_in(before: int, fan: int) -> _Layer:
     return tuple(tuple(range(fan * child, fan * (child + 1))) for child in range(before // fan))
 
 
-_STRUCTURES: Mapping[SampleName, tuple[float, Callable[[], Parents]]] = {
-    "ptg": (6.0, lambda: pipelines(12, 43)),
-    "otg-a": (10.0, lambda: out_tree(10, 2)),
-    "otg-b": (10.0, lambda: out_tree(7, 3)),
-    "itg-a": (10.0, lambda: in_tree(10, 2)),
-    "itg-b": (10.0, lambda: in_tree(7, 3)),
-    "dotg-a": (10.0, lambda: dense_out_tree(5, 98, 3, 1)),
-    "dotg-b": (10.0, lambda: dense_out_tree(5, 15, 4, 2)),
-    "ditg-a": (10.0, lambda: dense_in_tree(5, 106, 3, 1)),
-    "ditg-b": (10.0, lambda: dense_in_tree(5, 270, 4, 2)),
-    "ctg": (10.0, lambda: combined_trees(3, 15)),
+class TreeSizes(NamedTuple):
+    """The sizes of a sample graph (the parameters of ``SampleGraph``); a size that the graph lacks is 0."""
+
+    layers: int
+    width: int = 0
+    fan: int = 0
+    inner_fan: int = 0
+    step: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleShape:
+    """The structure of a sample graph, and the sizes that it has in the paper."""
+
+    structure: Callable[[TreeSizes], Parents]
+    count: Callable[[TreeSizes], int]
+    """Returns the number of subtasks, or a larger number than is allowed."""
+    sizes: TreeSizes
+    subtasks_per_machine: float = 10.0
+
+
+def _tree_count(of: TreeSizes) -> int:
+    # 64 layers exceed the allowed number for every fan above 1.
+    return of.layers if of.fan == 1 else (of.fan ** min(of.layers, 64) - 1) // (of.fan - 1)
+
+
+def _dense_count(of: TreeSizes) -> int:
+    width, total = of.width, of.width
+    for _ in range(of.layers - 1):
+        width = of.step * (width - 1) + of.fan
+        total += width
+        if total > MOST_TASKS:
+            break
+    return total
+
+
+def _combined_count(of: TreeSizes) -> int:
+    return of.width * (1 + (of.layers - 1) // 4 * (of.fan + of.fan * of.inner_fan + of.fan + 1))
+
+
+def _out_tree(*sizes: int) -> SampleShape:
+    return SampleShape(
+        structure=lambda of: out_tree(of.layers, of.fan), count=_tree_count, sizes=_tree_sizes(*sizes)
+    )
+
+
+def _in_tree(*sizes: int) -> SampleShape:
+    return SampleShape(
+        structure=lambda of: in_tree(of.layers, of.fan), count=_tree_count, sizes=_tree_sizes(*sizes)
+    )
+
+
+def _tree_sizes(layers: int, fan: int) -> TreeSizes:
+    return TreeSizes(layers=layers, fan=fan)
+
+
+def _dense_out_tree(layers: int, width: int, fan: int, step: int) -> SampleShape:
+    return SampleShape(
+        structure=lambda of: dense_out_tree(of.layers, of.width, of.fan, of.step),
+        count=_dense_count,
+        sizes=TreeSizes(layers=layers, width=width, fan=fan, step=step),
+    )
+
+
+def _dense_in_tree(layers: int, width: int, fan: int, step: int) -> SampleShape:
+    return SampleShape(
+        structure=lambda of: dense_in_tree(of.layers, of.width, of.fan, of.step),
+        count=lambda of: of.layers * of.width,
+        sizes=TreeSizes(layers=layers, width=width, fan=fan, step=step),
+    )
+
+
+_SHAPES: Mapping[SampleName, SampleShape] = {
+    "ptg": SampleShape(
+        structure=lambda of: pipelines(of.layers, of.width),
+        count=lambda of: of.layers * of.width,
+        sizes=TreeSizes(layers=12, width=43),
+        subtasks_per_machine=6.0,
+    ),
+    "otg-a": _out_tree(10, 2),
+    "otg-b": _out_tree(7, 3),
+    "itg-a": _in_tree(10, 2),
+    "itg-b": _in_tree(7, 3),
+    "dotg-a": _dense_out_tree(5, 98, 3, 1),
+    "dotg-b": _dense_out_tree(5, 15, 4, 2),
+    "ditg-a": _dense_in_tree(5, 106, 3, 1),
+    "ditg-b": _dense_in_tree(5, 270, 4, 2),
+    "ctg": SampleShape(
+        structure=lambda of: combined_trees((of.layers - 1) // 4, of.width, of.fan, of.inner_fan),
+        count=_combined_count,
+        sizes=TreeSizes(layers=13, width=15, fan=2, inner_fan=3),
+    ),
 }
-"""By graph name: subtasks per machine (RSR), and the function that returns the parents."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleGraph:
-    """A regular graph with random lengths and machines."""
+    """A regular graph with random lengths and machines; sizes of 0 are those of the paper."""
 
     name: ClassVar[str] = "sample-sweeps"
     title: ClassVar[str] = "parameter sweeps in pipelines and trees (Ma and Buyya, sample graphs)"
 
     graph: SampleName = parameter("ptg", "which of the graphs; a and b differ in width and density")  # noqa: RUF009
+    layers: int = parameter(0, "layers (K); of ctg one more than a multiple of 4; 0: as in the paper")
+    width: int = parameter(
+        0, "pipelines (N), first layer of dense trees (N1), copies of ctg; 0: as in the paper"
+    )
+    fan: int = parameter(0, "children or parents of a subtask in a tree (lambda); 0: as in the paper")
+    inner_fan: int = parameter(0, "the same in the inner layers of ctg; 0: as in the paper")
+    step: int = parameter(0, "distance of neighbours in dense trees (delta); 0: as in the paper")
+    subtasks_per_machine: float = parameter(0.0, "subtasks of a layer per machine (RSR); 0: as in the paper")
     length_ratio: float = parameter(5.0, "longest to shortest subtask of a layer (RSS)")
     throughput_ratio: float = parameter(5.0, "fastest to slowest machine of a layer (RRT)")
+    length: float = parameter(LENGTH, "length of the shortest possible subtask", _SMALLEST, LARGEST)
+    throughput: float = parameter(
+        THROUGHPUT, "throughput of the slowest possible machine", _SMALLEST, LARGEST
+    )
 
     def __post_init__(self) -> None:
         known = get_args(SampleName)
+        per_machine = self.subtasks_per_machine
         check_parameters(
             self,
             ("graph", self.graph in known, f"one of {', '.join(known)}"),
             ("length_ratio", 1 <= self.length_ratio < math.inf, "finite and at least 1"),
             ("throughput_ratio", 1 <= self.throughput_ratio < math.inf, "finite and at least 1"),
+            (
+                "subtasks_per_machine",
+                per_machine == 0 or 1 <= per_machine < math.inf,
+                "0, or finite and at least 1",
+            ),
+            *(self._size_rules() if self.graph in known else ()),
         )
+
+    @property
+    def sizes(self) -> TreeSizes:
+        """Return the sizes of the graph: the given ones, or those of the paper."""
+        known = _SHAPES[self.graph].sizes._asdict()
+        return TreeSizes(**{name: getattr(self, name) or size for name, size in known.items()})
+
+    def _size_rules(self) -> Iterator[Rule]:
+        """Yield the rules of the sizes; a size that the graph lacks must be 0."""
+        shape, sizes, valid = _SHAPES[self.graph], self.sizes, True
+        for name, known in shape.sizes._asdict().items():
+            given = getattr(self, name)
+            holds = given >= 0 if known else given == 0
+            valid = valid and holds
+            yield name, holds, "at least 0" if known else f"0: {self.graph} has none"
+        if not valid:
+            return
+        if sizes.step > sizes.fan:
+            yield "step" if self.step else "fan", False, "such that the step does not exceed the fan"
+        elif shape.count(sizes) > MOST_TASKS or shape.count(sizes) * max(1, sizes.fan) > _MOST_EDGES:
+            largest = f"so small that there are at most {MOST_TASKS:,} subtasks and {_MOST_EDGES:,} edges"
+            yield "width" if self.width else "fan" if self.fan else "layers", False, largest
+        elif sizes.inner_fan:
+            yield "layers", sizes.layers % 4 == 1 and sizes.layers > 1, "5, 9, 13 or another 4 k + 1"
+        elif self.graph in ("ditg-a", "ditg-b"):
+            fitting = _fitting_width(sizes)
+            rule = f"such that groups of {sizes.fan}, each shifted by {sizes.step}, cover all layers exactly"
+            yield "width", sizes.width == fitting, f"{rule}; {fitting} for example"
 
     def generate(self, rng: np.random.Generator) -> GeneratedWorkflow:
         """Return a random workflow and its platform."""
@@ -324,11 +476,24 @@ class SampleGraph:
 
     def draw(self, rng: np.random.Generator) -> SweepLayers:
         """Return the layers of the graph with random lengths and throughputs."""
-        per_machine, structure = _STRUCTURES[self.graph]
+        shape = _SHAPES[self.graph]
         return draw_layers(
             rng,
-            structure(),
+            shape.structure(self.sizes),
             length_ratio=self.length_ratio,
             throughput_ratio=self.throughput_ratio,
-            subtasks_per_machine=per_machine,
+            subtasks_per_machine=self.subtasks_per_machine or shape.subtasks_per_machine,
+            length=self.length,
+            throughput=self.throughput,
         )
+
+
+def _fitting_width(sizes: TreeSizes) -> int:
+    """Return the smallest width of a dense in-tree, at least the given one, whose layers divide exactly."""
+    width, last = 0, 0
+    while width < sizes.width:
+        last += 1
+        width = last
+        for _ in range(sizes.layers - 1):
+            width = sizes.step * (width - 1) + sizes.fan
+    return width
