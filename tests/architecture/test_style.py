@@ -88,6 +88,7 @@ def test_test_folders_mirror_the_package() -> None:
         "fuzz",
         "properties",
         "published",
+        "real_world",
         "registries",
         "security",
     }

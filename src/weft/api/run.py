@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
 
+from weft.api.file_names import check_runnable
 from weft.api.project import OpenProject, find_project, require_project
 from weft.api.report import ExecutionReport, read_report, reports_folder, write_reports
 from weft.api.request import (
@@ -294,6 +295,7 @@ def run(
     check_backend(platform)
     check_isolation(flows.values())
     request = compile_request(flows, platform, {**loaded.folders, **more.folders})
+    check_runnable(instance.graph for instance in request.instances.values())
     layers = set_poll_interval(_suit_real_runs(layers), request.instances.values())
     chosen = request.choose_planning(layers)
     plans, layers = request.prepare_plans(layers, chosen, plan_file=plan, choose=choose, seed=seed)

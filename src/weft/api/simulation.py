@@ -44,7 +44,7 @@ from weft.planners.evaluation import compute_bounds
 from weft.platform.platform import Platform, planned_machines
 from weft.policies.policy import make_policy
 from weft.randomness import generator
-from weft.reports.simulation import SimulationView, simulation_html
+from weft.reports.simulation import SimulationView, simulation_html, transfers_text
 from weft.repository.journal import JournalHeader
 from weft.repository.journal_store import JournalFileWriter, open_journal_file
 from weft.runtime.budget import PlanningBudget
@@ -481,6 +481,7 @@ def simulation_facts(run: SimulatedRun) -> list[tuple[str, str]]:
         ("slowdown", _slowdown_text(run.slowdown)),
         ("migrations", _counts(run.migrations, count_migration_reasons(history))),
         ("failures", _counts(len(history.failures), count_causes(history))),
+        *([("transfers", moves)] if (moves := transfers_text(history.attempts.values())) else []),
         ("replicated work", f"{run.replicated:.1%} of the node-seconds taken"),
         ("nodes busy", f"{run.utilisation:.1%}"),
     ]

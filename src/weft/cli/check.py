@@ -78,7 +78,7 @@ def _check_machines(platform: Platform) -> Platform:
 
 
 def _check_file(name: str, machines: Platform | None) -> dict[str, Any]:
-    from weft.api.file_names import find_open_secrets, find_tasks_without_program
+    from weft.api.file_names import check_runnable, find_open_secrets, find_tasks_without_program
     from weft.formats.files import detect_format, open_source
     from weft.formats.native import WeftYaml, describes_platform, read_platform_file
     from weft.workflow.checks import check_and_unfold
@@ -110,6 +110,7 @@ def _check_file(name: str, machines: Platform | None) -> dict[str, Any]:
 
         compile_instance(graph, machines)
         if all("kind" in machine.backend for machine in machines.machines):
+            check_runnable([graph])
             check_isolation([graph.workflow])
         summary += f"; every task can run on {machines.name}"
     return {

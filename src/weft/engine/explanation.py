@@ -30,7 +30,7 @@ from weft.engine.view import EngineView
 from weft.errors import InvalidInput, nearest
 from weft.instance.candidates import list_conditions
 from weft.records import dataclass
-from weft.units import format_count, format_seconds
+from weft.units import format_bytes, format_count, format_seconds
 from weft.workflow.task_graph import COMPUTE
 
 
@@ -199,8 +199,8 @@ class _MessageText:
                 why = cause or ("no exit code" if code is None else f"exit code {code}")
                 left = f"; weft {describe_strays(strays)}" if strays else ""
                 return f"its program ended: {why}{left}"
-            case messages.StagedIn(problem=problem):
-                return f"staging in failed: {problem}" if problem else "its input data arrived"
+            case messages.StagedIn():
+                return self._describe_arrival(message)
             case messages.Checkpointed(work_done=done):
                 return f"it wrote restart files at {done:.0%} of the work"
             case messages.Suspended():
@@ -216,6 +216,15 @@ class _MessageText:
             case _:
                 return self._describe_command(message)
 
+    def _describe_arrival(self, event: messages.StagedIn) -> str:
+        attempt = self.history.attempts[event.attempt]
+        if event.problem:
+            return f"staging in failed: {event.problem}"
+        if event.taken_over is not None:
+            return f"its copy was reused from {self.name_source(attempt)}"
+        copied = f" ({format_bytes(event.moved_bytes)} copied)" if event.moved_bytes else ""
+        return f"its {'file' if attempt.is_transfer else 'input data'} arrived{copied}"
+
     def _describe_command(self, command: messages.Event | messages.Command) -> str:
         match command:
             case messages.Assign():
@@ -226,6 +235,8 @@ class _MessageText:
                 why = f" ({command.reason})" if command.reason else ""
                 saved = f", from {command.restart_from:.0%} of the work" if command.restart_from else ""
                 return f"{self._attempt(command.attempt)}: {how} {machine}{why}{saved}"
+            case messages.StageIn(parcels=parcels) if self.history.attempts[command.attempt].is_transfer:
+                return f"copying of its file from {self.state.machines[parcels[0].source].name} was requested"
             case messages.StageIn(parcels=parcels):
                 return f"copying of its input data was requested ({format_count(len(parcels), 'part')})"
             case messages.Start(attempt=number):

@@ -65,6 +65,8 @@ class AttemptRecord:
     """Share of the task's work done at the end; None: unknown."""
     checkpoint: float | None = None
     """Share of the task's work in its last restart files; None: it wrote none."""
+    moved_bytes: float | None = None
+    """Bytes that were copied to its machine before it started; None: no data were requested, or unknown."""
     ending: str = ""
     """``completed``, ``failed``, ``migrated``, ``cancelled`` or ``withdrawn`` (never ran); "": not ended."""
     cause: str = ""
@@ -98,6 +100,13 @@ class AttemptRecord:
     """Number among the attempts of its task, from 1; the attempts of all iterations of a loop count."""
     reused_from: int | None = None
     """The earlier execution whose outputs it uses; None: no outputs are reused."""
+    moved_from: int | None = None
+    """Of a transfer: the machine from which the file is copied; None: not known yet, or not a transfer."""
+
+    @property
+    def is_transfer(self) -> bool:
+        """Return whether this is an attempt of an explicit transfer: it takes no nodes."""
+        return self.nodes == 0
 
     def ran(self, seconds: float, until_s: float) -> None:
         """Set start and end so that they agree with the seconds measured on the machine.
@@ -498,6 +507,11 @@ class History:
     def _staged_in(self, event: messages.StagedIn) -> None:
         if (attempt := self.attempts.get(event.attempt)) is not None:
             attempt.staged_s = self.now
+            if event.moved_bytes is not None:
+                attempt.moved_bytes = (attempt.moved_bytes or 0.0) + event.moved_bytes
+            if event.taken_over is not None:
+                attempt.reused_from = event.taken_over
+                self.taken_over[attempt.run, attempt.kind] += 1
         self._note_problem(event)
 
     def _staged_out(self, event: messages.StagedOut) -> None:
@@ -609,6 +623,8 @@ class History:
         attempt = self.attempts[command.attempt]
         if attempt.staging_s is None:
             attempt.staging_s = self.now
+        if attempt.is_transfer:
+            attempt.moved_from = command.parcels[0].source
 
     def _start(self, command: messages.Start) -> None:
         attempt = self.attempts[command.attempt]
@@ -676,7 +692,7 @@ class History:
         )
 
     def _settle_attempt(self, attempt: AttemptRecord, command: messages.Settle) -> None:
-        if attempt.submitted_s is None and command.state == TaskState.COMPLETED:
+        if attempt.reused_from is None and attempt.is_transfer and command.state == TaskState.COMPLETED:
             # The program of a transfer is the movement of its data.
             attempt.started_s = attempt.staging_s if attempt.staging_s is not None else self.now
         if attempt.started_s is not None and attempt.ended_s is None:

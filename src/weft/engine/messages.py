@@ -113,6 +113,8 @@ class StagedIn:
     """Machines that hold requested data but do not answer."""
     lasting: bool = False
     """Whether a retry is pointless: a file does not exist."""
+    taken_over: int | None = None
+    """Of a transfer: the earlier execution whose copy is reused; None: the file was copied."""
 
 
 @stored_as("StagedOut")

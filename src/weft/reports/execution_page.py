@@ -1,8 +1,8 @@
 """Reports of an executed run: tables, the summary for the terminal, and the HTML page.
 
 The page shows the Gantt chart of the attempts, failures with their logs, prediction and outcome, the critical
-path, kinds of tasks, migrations, utilisation, runs and machines. Text written by tasks is escaped in the
-page; in the terminal control characters become question marks.
+path, kinds of tasks, migrations, transfers, utilisation, runs and machines. Text written by tasks is escaped
+in the page; in the terminal control characters become question marks.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from weft.engine.history import AttemptRecord
 from weft.papers.statistics import Summary, summarise
@@ -19,7 +20,14 @@ from weft.reports.critical_path import PathStep
 from weft.reports.execution import ExecutedRun, FailureReport, PromiseOutcome
 from weft.reports.gantt_html import HtmlGantt
 from weft.reports.report import GanttView
-from weft.reports.simulation import attempts_chart, migration_table, run_table, use_table
+from weft.reports.simulation import (
+    attempts_chart,
+    migration_table,
+    run_table,
+    transfer_table,
+    transfers_text,
+    use_table,
+)
 from weft.reports.text import TextTable, fitted, printable, promise_text, strays_text, time_text
 from weft.units import format_bytes, format_count, format_seconds
 
@@ -177,6 +185,8 @@ def execution_facts(executed: ExecutedRun) -> list[tuple[str, str]]:
         facts.append(("failures", _counts(each.failed.cause for each in failed)))
     if moved:
         facts.append(("migrations", _counts(move.reason for move in moved)))
+    if moves := transfers_text(executed.attempts):
+        facts.append(("transfers", moves))
     facts.append(("critical path", _path(executed)))
     return facts
 
@@ -304,6 +314,9 @@ def execution_html(executed: ExecutedRun) -> str:
         seconds_chart=box_plots("Seconds of completed attempts", _seconds_by_kind(executed)),
         estimate_chart=estimate_chart(executed.timed),
         migrations=moved_table(executed),
+        transfers=transfer_table(
+            executed.attempts, executed.machine_names, partial(attempt_label, executed=executed)
+        ),
         running_chart=steps_chart("Programs running", executed.running, executed.took_s),
         nodes_chart=steps_chart("Nodes taken", executed.nodes_taken, executed.took_s),
         runs=execution_runs(executed),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -21,7 +21,7 @@ from weft.reports.gantt_html import HtmlGantt
 from weft.reports.report import GanttView
 from weft.reports.text import TextTable
 from weft.schedule.schedule import Schedule
-from weft.units import format_seconds
+from weft.units import format_bytes, format_seconds
 
 _MARKS = {"migrated": "→", "failed": "✗", "cancelled": "✗", "": "…"}
 """By ending: the suffix of the name of an attempt that did not complete."""
@@ -208,6 +208,36 @@ def migration_table(moves: Iterable[MigrationRecord], machines: tuple[str, ...])
     )
 
 
+def transfer_table(
+    attempts: Iterable[AttemptRecord], machines: tuple[str, ...], label: Callable[[AttemptRecord], str]
+) -> TextTable:
+    """Return a table with a row per completed explicit transfer; ``label`` names its task."""
+    rows = [
+        (
+            label(each),
+            machines[each.machine if each.moved_from is None else each.moved_from],
+            machines[each.machine],
+            format_bytes(each.moved_bytes or 0.0),
+            "reused" if each.started_s is None else format_seconds(each.ran_s),
+        )
+        for each in attempts
+        if each.is_transfer and each.ending == "completed"
+    ]
+    return TextTable(heading=("transfer", "from", "to", "copied", "took"), rows=tuple(rows), texts=3)
+
+
+def transfers_text(attempts: Iterable[AttemptRecord]) -> str:
+    """Return the number, bytes and seconds of all completed explicit transfers; "" if there are none."""
+    done = [each for each in attempts if each.is_transfer and each.ending == "completed"]
+    if not done:
+        return ""
+    moved = sum(each.moved_bytes or 0.0 for each in done)
+    taken_s = sum(each.ran_s for each in done)
+    reused = sum(each.started_s is None for each in done)
+    again = f", {reused} of them reused" if reused else ""
+    return f"{len(done)}{again}; {format_bytes(moved)} copied in {format_seconds(taken_s)}"
+
+
 def failure_table(history: History) -> TextTable:
     """Return a table with a row per failure: task, cause, retry and reason."""
     rows = [
@@ -227,6 +257,11 @@ def failure_table(history: History) -> TextTable:
 def simulation_html(view: SimulationView) -> str:
     """Return the simulation as a self-contained HTML page."""
     history, end_s = view.history, view.history.end_s
+    names = tuple(name for name, _ in view.machines)
+
+    def label(attempt: AttemptRecord) -> str:
+        return f"{attempt.run}:{attempt.task}" if len(history.runs) > 1 else attempt.task
+
     return HtmlGantt().render(
         simulation_chart(view),
         "simulation.html",
@@ -236,7 +271,8 @@ def simulation_html(view: SimulationView) -> str:
         slowdowns=slowdown_table(view.slowdowns),
         runs=run_table(history.runs),
         machines=use_table(view.uses),
-        migrations=migration_table(history.moves, tuple(name for name, _ in view.machines)),
+        migrations=migration_table(history.moves, names),
+        transfers=transfer_table(history.attempts.values(), names, label),
         failures=failure_table(history),
         notes=view.notes,
     )

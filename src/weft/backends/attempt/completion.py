@@ -285,9 +285,11 @@ class AttemptFinisher:
             story = str(problem)
             finished.ended = ev.Ended(attempt=attempt.number, exit_code=None, cause=Cause.ERROR, story=story)
             return
-        if story := self._sync(attempt, files):
+        try:
+            self._sync(attempt, files)
+        except StagingProblem as problem:
             finished.ended = ev.Ended(
-                attempt=attempt.number, exit_code=None, cause=Cause.STAGING, story=story
+                attempt=attempt.number, exit_code=None, cause=Cause.STAGING, story=str(problem)
             )
             return
         if result or attempt.staleness:
@@ -307,18 +309,22 @@ class AttemptFinisher:
             return ()
         return collect_outputs(attempt.workdir, names, missing_ok=not all_required, read_only=True)
 
-    def _sync(self, attempt: ActiveAttempt, files: tuple[FileRecord, ...]) -> str:
-        """Sync outputs to the disk before their end is reported; return a problem, or ""."""
+    def finish_transfer(self, attempt: ActiveAttempt) -> Product:
+        """Return the product of a transfer whose files were copied; raises StagingProblem."""
+        with interruptible(lambda: attempt.abandoned):
+            files = collect_outputs(attempt.workdir, list(attempt.input_digests), read_only=True)
+            self._sync(attempt, files)
+        compiled = self._context.compiled_workflow(attempt.run)
+        return self._product(attempt, {}, compiled, files, {})
+
+    def _sync(self, attempt: ActiveAttempt, files: tuple[FileRecord, ...]) -> None:
+        """Sync outputs to the disk before their end is reported; raises StagingProblem."""
         if not files:
-            return ""
+            return
         parent, *higher = attempt.workdir.parents[:_SANDBOX_DEPTH]
         new = [each for each in higher if each not in self._synced]
-        try:
-            sync_files(attempt.workdir, [file.name for file in files], above=[parent, *new])
-        except StagingProblem as problem:
-            return str(problem)
+        sync_files(attempt.workdir, [file.name for file in files], above=[parent, *new])
         self._synced.update(new)
-        return ""
 
     def _product(
         self,
@@ -328,7 +334,6 @@ class AttemptFinisher:
         files: tuple[FileRecord, ...],
         result: dict[str, Value],
     ) -> Product:
-        assert attempt.start is not None
         return Product(
             execution=self._context.execution,
             run=attempt.run,
@@ -337,8 +342,8 @@ class AttemptFinisher:
             kind=compiled.description(attempt.task).name,
             workflow=compiled.key,
             attempt=attempt.number,
-            iteration=attempt.start.iteration,
-            counters=attempt.start.counters,
+            iteration=attempt.iteration,
+            counters=attempt.counters,
             machine=self._context.machines[attempt.machine].name,
             directory=attempt.workdir_path,
             files=files,
