@@ -48,6 +48,8 @@ class RunningAttempt:
     machine: str
     nodes: int
     since_s: float
+    host: str | None = None
+    """Physical machine, if ``machine`` is a share of one."""
 
 
 class ExecutionProgress:
@@ -134,6 +136,7 @@ class ExecutionProgress:
                 machine=state.machines[attempt.machine].name,
                 nodes=attempt.count,
                 since_s=started.submitted_s or 0.0,
+                host=state.machines[attempt.machine].share_of,
             )
             for number, started in self.history.running.items()
             if (attempt := state.attempts.get(number)) is not None and run in (None, attempt.run)

@@ -340,4 +340,9 @@ def load_machines(on: Platform | str | Path, most_nodes: int | None) -> Platform
     if most_nodes < 1:
         raise InvalidInput(f"a limit of {most_nodes} nodes per machine", rule="must be at least 1")
     machines = tuple(replace(each, nodes=min(each.nodes, most_nodes)) for each in platform.machines)
-    return replace(platform, machines=machines)
+    limited = replace(platform, machines=machines)
+    if problems := [problem for problem in limited.find_problems() if problem.path[:1] == ("virtual",)]:
+        advice = "allow more nodes, or make the shares smaller"
+        what = f"at most {most_nodes} nodes per machine: {problems[0].what}"
+        raise InvalidInput(what, rule=problems[0].rule, advice=advice)
+    return limited

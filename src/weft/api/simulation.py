@@ -41,7 +41,7 @@ from weft.formats.profiles import DEFAULT_PRESET
 from weft.instance.instance import Instance
 from weft.papers.statistics import Summary, summarise
 from weft.planners.evaluation import compute_bounds
-from weft.platform.platform import Platform, planned_machines
+from weft.platform.platform import Platform, list_shares, planned_machines
 from weft.policies.policy import make_policy
 from weft.randomness import generator
 from weft.reports.simulation import SimulationView, simulation_html, transfers_text
@@ -85,6 +85,8 @@ class SimulatedRun:
     machines: tuple[tuple[str, int], ...]
     """(name, nodes) of each machine."""
     instances: Mapping[str, Instance]
+    shares: Mapping[str, str]
+    """Physical machine of every virtual share, by name."""
     stuck: tuple[str, ...] = ()
     """Reasons why the simulation could not continue; empty if every run ended."""
     pending: int = 0
@@ -118,7 +120,7 @@ class SimulatedRun:
     @cached_property
     def uses(self) -> list[MachineUse]:
         """Return the use of each machine: busy and replicated node-seconds, attempts, time down."""
-        return measure_machines(self.history, self.machines)
+        return measure_machines(self.history, self.machines, self.shares)
 
     @property
     def utilisation(self) -> float:
@@ -437,6 +439,7 @@ class _PreparedSimulation:
             history=recorder.history.finish(),
             machines=tuple((machine.name, machine.nodes) for machine in engine.state.machines),
             instances=self.request.instances,
+            shares=list_shares(planned_machines(self.request.platform)),
             stuck=tuple(stuck),
             pending=len(simulation.arrivals) - len(engine.state.runs),
         )

@@ -64,7 +64,7 @@ class BackendContext:
     """The context passed to the constructor of every backend."""
 
     machines: tuple[Machine, ...]
-    """All machines of the platform, in the order of their numbers in commands."""
+    """All machines of the platform in the order of their numbers in commands; shares are machines too."""
     instance: Instance
     """Any instance compiled for the platform; only its hosts and its network are read."""
     compiled_workflow: Callable[[int], CompiledWorkflow]

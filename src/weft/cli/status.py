@@ -83,7 +83,8 @@ def _show(
     for each in running[:most]:
         since = format_seconds(max(0.0, round(now_s - each.since_s, 1)))
         nodes = f", {format_count(each.nodes, 'node')}" if each.nodes > 1 else ""
-        click.echo(printable(f"  {each.task} on {each.machine}{nodes} for {since}"))
+        part = "" if each.host is None else f" (part of {each.host})"
+        click.echo(printable(f"  {each.task} on {each.machine}{part}{nodes} for {since}"))
     if len(running) > most:
         click.echo(f"  … {format_count(len(running) - most, 'more running task')}")
     if state == "running":

@@ -144,7 +144,7 @@ def _list_current_conditions(
     variable = run.compiled.variable[task]
     if (bound := run.binding.get(variable)) is not None:
         name = run.compiled.graph.variables[variable]
-        text = f"{name!r} is bound to {state.machines[bound].name}"
+        text = f"{name!r} is bound to {state.machines[bound].label}"
         yield Condition(name="bound", holds=bound == machine.index, text=text)
     changed = run.facts_of(task).requirements
     if changed is not None and changed[0]:
@@ -228,7 +228,7 @@ class _MessageText:
     def _describe_command(self, command: messages.Event | messages.Command) -> str:
         match command:
             case messages.Assign():
-                machine = self.state.machines[command.machine].name
+                machine = self.state.machines[command.machine].label
                 how = "bound to" if command.reserve else "sent to the queue of"
                 if command.replaces is not None:
                     how = f"migrates from {self._machine_of(command.replaces)} to"
@@ -236,13 +236,15 @@ class _MessageText:
                 saved = f", from {command.restart_from:.0%} of the work" if command.restart_from else ""
                 return f"{self._attempt(command.attempt)}: {how} {machine}{why}{saved}"
             case messages.StageIn(parcels=parcels) if self.history.attempts[command.attempt].is_transfer:
-                return f"copying of its file from {self.state.machines[parcels[0].source].name} was requested"
+                return (
+                    f"copying of its file from {self.state.machines[parcels[0].source].label} was requested"
+                )
             case messages.StageIn(parcels=parcels):
                 return f"copying of its input data was requested ({format_count(len(parcels), 'part')})"
             case messages.Start(attempt=number):
                 if self.history.attempts[number].reused_from is not None:
                     return ""  # no program was submitted
-                return f"{self._attempt(number)}: submitted to {self.state.machines[command.machine].name}"
+                return f"{self._attempt(number)}: submitted to {self.state.machines[command.machine].label}"
             case messages.Cancel(reason=reason):
                 return f"{self._attempt(command.attempt)} was cancelled: {reason}"
             case messages.Settle():
@@ -329,7 +331,7 @@ def _describe_machines(state: EngineState, run: RunState, task: int) -> list[str
 
 def _describe_attempt(state: EngineState, run: RunState, attempt: Attempt) -> list[str]:
     if attempt.stage in (Stage.SUBMITTED, Stage.STAGING_OUT):
-        where = state.machines[attempt.machine].name
+        where = state.machines[attempt.machine].label
         what = "start it" if attempt.stage == Stage.SUBMITTED else "copy its outputs to their targets"
         return [f"{where} to {what}"]
     if attempt.stage != Stage.ASSIGNED:
@@ -337,15 +339,15 @@ def _describe_attempt(state: EngineState, run: RunState, attempt: Attempt) -> li
     machine = state.machines[attempt.machine]
     found = []
     if (old := state.find_attempt(attempt.replaces)) is not None:
-        found.append(f"its earlier attempt on {state.machines[old.machine].name} to end")
+        found.append(f"its earlier attempt on {state.machines[old.machine].label} to end")
     if run.missing[attempt.task]:
         found += _describe_predecessors(run, attempt.task)
     if attempt.staging:
-        found.append(f"input data that are being copied to {machine.name}")
+        found.append(f"input data that are being copied to {machine.label}")
     if not found and attempt.queued:
         before = sum(1 for turn in machine.queue if turn < attempt.turn)
         room = f"{machine.free_nodes} of {machine.nodes} nodes are free, it needs {attempt.nodes}"
-        found.append(f"its turn on {machine.name}: {before} attempts are before it in the queue, {room}")
+        found.append(f"its turn on {machine.label}: {before} attempts are before it in the queue, {room}")
     return found
 
 

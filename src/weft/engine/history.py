@@ -13,9 +13,10 @@ lost with a task that never completed.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, field
 from itertools import takewhile
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
 from weft.engine import messages
@@ -796,10 +797,17 @@ class MachineUse:
     down_s: float
     share: float
     """``busy_node_s`` divided by all node-seconds of the machine."""
+    part_of: str | None = None
+    """Physical machine, if this is a share of one."""
 
 
-def measure_machines(history: History, machines: Sequence[tuple[str, int]]) -> list[MachineUse]:
-    """Return the use of every machine; ``machines`` holds (name, number of nodes)."""
+def measure_machines(
+    history: History, machines: Sequence[tuple[str, int]], shares: Mapping[str, str] = MappingProxyType({})
+) -> list[MachineUse]:
+    """Return the use of every machine; ``machines`` holds (name, number of nodes).
+
+    ``shares`` holds the physical machine of every share, by name.
+    """
     end_s = history.end_s
     busy, waste, number = ([0.0] * len(machines) for _ in range(3))
     for attempt in history.attempts.values():
@@ -820,6 +828,7 @@ def measure_machines(history: History, machines: Sequence[tuple[str, int]]) -> l
             replicated_node_s=waste[index],
             down_s=down[index],
             share=busy[index] / (nodes * end_s) if nodes * end_s > 0 else 0.0,
+            part_of=shares.get(name),
         )
         for index, (name, nodes) in enumerate(machines)
     ]

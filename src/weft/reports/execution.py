@@ -27,7 +27,7 @@ from weft.engine.state.plan import PlanLine, StoredPlan
 from weft.engine.state.state import EngineState
 from weft.errors import InvalidInput
 from weft.platform.machine import Machine
-from weft.platform.platform import Platform, planned_machines
+from weft.platform.platform import Platform, list_shares, planned_machines
 from weft.records import dataclass
 from weft.reports.critical_path import CriticalPath, find_critical_path
 from weft.reports.execution_records import NO_RECORDS, ExecutionRecords, LogTail, ProcessUsage
@@ -477,9 +477,8 @@ class ExecutedRun:
     @cached_property
     def uses(self) -> tuple[MachineUse, ...]:
         """Return the use of each machine over the whole execution."""
-        return tuple(
-            measure_machines(self.history, [(machine.name, machine.nodes) for machine in self.machines])
-        )
+        sizes = [(machine.name, machine.nodes) for machine in self.machines]
+        return tuple(measure_machines(self.history, sizes, list_shares(self.machines)))
 
     @property
     def taken_over(self) -> int:

@@ -173,10 +173,16 @@ def slowdown_table(slowdowns: Iterable[tuple[str, Summary]]) -> TextTable:
 
 
 def use_table(uses: Iterable[MachineUse]) -> TextTable:
-    """Return a table with a row per machine: use, attempts, replicated work and time down."""
+    """Return a table with a row per machine: use, attempts, replicated work and time down.
+
+    If there are shares, a column states their physical machines.
+    """
+    uses = list(uses)
+    shared = any(use.part_of is not None for use in uses)
     rows = [
         (
             use.machine,
+            *((use.part_of or _NOTHING,) if shared else ()),
             f"{use.share:.1%}",
             str(use.attempts),
             f"{use.busy_node_s:,.6g}",
@@ -185,8 +191,9 @@ def use_table(uses: Iterable[MachineUse]) -> TextTable:
         )
         for use in uses
     ]
-    heading = ("machine", "used", "attempts", "node-seconds", "replicated", "down")
-    return TextTable(heading=heading, rows=tuple(rows), texts=1)
+    parts = ("part of",) if shared else ()
+    heading = ("machine", *parts, "used", "attempts", "node-seconds", "replicated", "down")
+    return TextTable(heading=heading, rows=tuple(rows), texts=1 + len(parts))
 
 
 def migration_table(moves: Iterable[MigrationRecord], machines: tuple[str, ...]) -> TextTable:

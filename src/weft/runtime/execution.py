@@ -526,7 +526,7 @@ class Execution:
                 attempt_nonce=self.attempt_nonce,
                 is_known=self._store.is_known,
                 check_claim=self._database.check_claim,
-                machines=tuple(platform.machines),
+                machines=self.engine.instance.machines,
                 instance=self.engine.instance,
                 compiled_workflow=lambda run: self.engine.state.runs[run].compiled,
                 workflow_folder=functools.cache(self._folder_of),

@@ -69,7 +69,7 @@ class Simulation:
         engine = Engine(self.library, first, self.policy, self.settings, policy_named=make_policy)
         backend = SimulationBackend(
             BackendContext(
-                machines=tuple(first.platform.machines),
+                machines=first.machines,
                 instance=first,
                 compiled_workflow=lambda run: engine.state.runs[run].compiled,
             ),

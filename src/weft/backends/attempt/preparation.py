@@ -94,7 +94,7 @@ class AttemptPreparer:
         self._products = products
         self._on_record_problem = on_record_problem
         self._inputs: dict[int, tuple[CompiledWorkflow, TaskInputs]] = {}
-        self._caches: dict[int, InputCache] = {}
+        self._caches: dict[Path, InputCache] = {}
         self._folders: dict[int, Path] = {}
         self._boot = boot_id()
 
@@ -417,11 +417,10 @@ class AttemptPreparer:
         return found
 
     def _cache(self, machine: int) -> InputCache:
-        if (found := self._caches.get(machine)) is None:
-            described = self._context.machines[machine]
-            found = self._caches[machine] = InputCache(
-                self._context.layout.cache(described, self._context.project), fresh=self._context.fresh
-            )
+        described = self._context.machines[machine]
+        place = self._context.layout.cache(described, self._context.project)
+        if (found := self._caches.get(place)) is None:
+            found = self._caches[place] = InputCache(place, fresh=self._context.fresh)
         return found
 
 
