@@ -88,8 +88,12 @@ def check_runnable(graphs: Iterable[TaskGraph]) -> None:
 
 
 def _find_gaps(graph: TaskGraph) -> Iterator[Problem]:
+    found = [*_unwritten_transfers(graph), *_tasks_without_program(graph.workflow)]
+    yield from locate_problems(found, graph.workflow.document)
+
+
+def _unwritten_transfers(graph: TaskGraph) -> Iterator[Problem]:
     makers, judged = ProducerIndex(graph), set[str]()
-    found = []
     for task in np.flatnonzero(graph.kind == TRANSFER).tolist():
         described = graph.description(task)
         assert described.transfer is not None
@@ -99,12 +103,10 @@ def _find_gaps(graph: TaskGraph) -> Iterator[Problem]:
             what = f"{described.name} moves {quote_name(fill_template(name, {}))}, which no task writes"
             rule = "a run copies files between machines that its tasks have written there"
             advice = "add it to the `outputs` of a task; readers get a file of the project by `inputs`"
-            keys = ("tasks", described.name, "file")
-            found.append(Problem(what=what, rule=rule, advice=advice, path=keys))
-    yield from locate_problems(found, graph.workflow.document)
+            yield Problem(what=what, rule=rule, advice=advice, path=("tasks", described.name, "file"))
 
 
-def find_tasks_without_program(workflow: Workflow) -> Iterator[Problem]:
+def _tasks_without_program(workflow: Workflow) -> Iterator[Problem]:
     """Yield one problem if computing tasks have neither a command nor a function to call."""
     names = [
         task.name
@@ -112,14 +114,14 @@ def find_tasks_without_program(workflow: Workflow) -> Iterator[Problem]:
         if task.kind is TaskKind.COMPUTE and not (task.job and (task.job.command or task.job.call))
     ]
     if names:
-        which = ", ".join(names[:_SHOWN_NAMES]) + (", …" if len(names) > _SHOWN_NAMES else "")
-        problem = Problem(
+        which = ", ".join(map(shorten, names[:_SHOWN_NAMES])) + (", …" if len(names) > _SHOWN_NAMES else "")
+        yield Problem(
             what=f"{format_count(len(names), 'task')} without a program ({which})",
-            rule="a run ends such a task at once, without its outputs",
-            advice="add `command` or `call`",
+            rule="a run executes the program of every task; a task without work has `kind: virtual`",
+            advice="add `command` or `call` (`weft convert FILE --to weft` writes a file to edit), or use "
+            "`weft simulate`",
             path=("tasks", names[0]),
         )
-        yield from locate_problems([problem], workflow.document)
 
 
 def find_open_secrets(workflow: Workflow) -> list[Problem]:

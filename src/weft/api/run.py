@@ -496,4 +496,5 @@ def plan_dry_run(
     check_backend(platform)
     loaded = load_workflows(workflows, find_project(project), params or {}, format_name, until)
     requests = [compile_request({key: flow}, platform) for key, flow in loaded.flows.items()]
+    check_runnable(request.instance.graph for request in requests)
     return [plan_request(each, layers, plan_file=plan, choose=choose, seed=seed) for each in requests]

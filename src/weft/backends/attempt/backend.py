@@ -272,7 +272,14 @@ class ProgramBackend:
         elif prepared.reused is not None:
             self._report_reuse(attempt, prepared, prepared.reused)
         elif prepared.order is None:
-            self._program_ended(attempt, {"code": 0})
+            nothing = ev.Ended(
+                attempt=attempt.number,
+                exit_code=None,
+                cause=Cause.ERROR,
+                story="there is no program to run: the task has neither `command` nor `call`",
+                lasting=True,
+            )
+            self._report_end(attempt, nothing)
         else:
             if problem := self._transport.start(attempt.machine, prepared.order):
                 lost = ev.Ended(attempt=attempt.number, exit_code=None, cause=Cause.LOST, story=problem)
