@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.engine.state.plan import StoredPlan
-from weft.errors import Infeasible, InvalidInput, nearest
+from weft.errors import Infeasible, InvalidInput, nearest, suggest
 from weft.formats.files import STDIN, load_platform, read_workflow_file
 from weft.formats.native import replace_unwritable_names
 from weft.instance.compilation import compile_instance
@@ -236,45 +237,86 @@ class _BuiltInProject(Protocol):
 WorkflowSource = Workflow | Buildable | _BuiltInProject | str | Path
 """A workflow, an object that builds one, or a file."""
 
-Arrivals = list[tuple[float, str, str]]
-"""(arrival time, workflow key, owner) of each arrival."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """A workflow that is submitted to a run, by its key."""
+
+    key: str
+    at_s: float = 0.0
+    owner: str = ""
+    priority: float = 1.0
+    results: str = ""
+    """Folder of the project for its outputs; "": the folder of the workflow."""
+    origin: str = ""
+    """File of the workflow, relative to the project; several submissions may have one origin."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedWorkflows:
-    """Workflows and their folders, relative to the project, by key."""
+    """Workflows, their folders and files, relative to the project, by key."""
 
     flows: dict[str, Workflow]
     folders: dict[str, str]
+    origins: dict[str, str]
+
+
+def apply_params(flows: Mapping[str, Workflow], params: Mapping[str, Any]) -> dict[str, Workflow]:
+    """Return workflows with changed parameters: each gets those that it has.
+
+    Raises InvalidInput for a parameter that no workflow has.
+    """
+    known = dict.fromkeys(name for flow in flows.values() for name in flow.params)
+    for name in params:
+        if len(flows) > 1 and name not in known:
+            advice = suggest(name, known, f"their parameters: {', '.join(list(known)[:20]) or 'none'}")
+            raise InvalidInput(f"no workflow of this run has a parameter {name!r}", advice=advice)
+    return {
+        key: set_params(
+            flow,
+            {name: value for name, value in params.items() if len(flows) == 1 or name in flow.params},
+        )
+        for key, flow in flows.items()
+    }
 
 
 def load_workflows(
     workflows: WorkflowSource | Sequence[WorkflowSource],
     layout: ProjectLayout,
-    params: Mapping[str, Any],
     format_name: str | None,
-    until: Sequence[str],
     isolate: Isolation | None = None,
 ) -> LoadedWorkflows:
     """Return the workflows to run now, by name; a number is added to a name that occurs again.
 
     ``isolate``: isolation of the run, for sources that build their workflow now.
     """
-    from weft.api.file_names import check_file_names  # planning alone loads no backend
-
     sources = (
         list(workflows) if isinstance(workflows, Sequence) and not isinstance(workflows, str) else [workflows]
     )
-    found = LoadedWorkflows({}, {})
+    found = LoadedWorkflows({}, {}, {})
     for source in sources:
-        loaded = _load_source(source, layout, format_name, isolate)
-        flow = select_until(replace_unwritable_names(set_params(loaded, params)), until)
-        check_file_names(flow)
+        flow = _load_source(source, layout, format_name, isolate)
         key = unique_key(flow.name, found.flows)
         found.flows[key] = flow
         is_file = isinstance(source, str | Path) and str(source) != STDIN
         found.folders[key] = _workflow_folder(layout, str(source)) if is_file else "."
+        found.origins[key] = f"{found.folders[key]}/{Path(str(source)).name if is_file else flow.name}"
     return found
+
+
+def prepare_flows(
+    flows: Mapping[str, Workflow], params: Mapping[str, Any], until: Sequence[str]
+) -> dict[str, Workflow]:
+    """Return workflows as they are run: with parameters, checked names, and only the tasks of ``until``."""
+    from weft.api.file_names import check_file_names  # planning alone loads no backend
+
+    prepared = {
+        key: select_until(replace_unwritable_names(flow), until)
+        for key, flow in apply_params(flows, params).items()
+    }
+    for flow in prepared.values():
+        check_file_names(flow)
+    return prepared
 
 
 def _load_source(
@@ -312,24 +354,55 @@ def _workflow_folder(layout: ProjectLayout, source: str) -> str:
 
 def load_arrivals(
     file: str | Path | None, layout: ProjectLayout, seed: int
-) -> tuple[Arrivals, LoadedWorkflows]:
-    """Return the arrivals that a scenario file describes, and their workflows."""
+) -> tuple[list[Submission], LoadedWorkflows]:
+    """Return the submissions that the arrivals of a scenario file describe, and their workflows."""
     if file is None:
-        return [], LoadedWorkflows({}, {})
-    from weft.api.file_names import check_file_names
+        return [], LoadedWorkflows({}, {}, {})
     from weft.backends.simulation.scenario import draw_arrivals
     from weft.backends.simulation.scenario_reader import load_arrival_workflows, load_scenario
 
     scenario = load_scenario(file)
-    flows = {key: replace_unwritable_names(flow) for key, flow in load_arrival_workflows(scenario).items()}
-    for flow in flows.values():
-        check_file_names(flow)
-    drawn = draw_arrivals(scenario, generator(seed, "arrivals"))
-    folder = _workflow_folder(layout, str(file))
-    return (
-        [(each.at_s, each.workflow, each.owner or "") for each in drawn],
-        LoadedWorkflows(flows, dict.fromkeys(flows, folder)),
-    )
+    found = LoadedWorkflows(load_arrival_workflows(scenario), {}, {})
+    submitted = []
+    for each in draw_arrivals(scenario, generator(seed, "arrivals")):
+        path = Path(scenario.folder, each.workflow)
+        if each.key not in found.folders:
+            found.folders[each.key] = _workflow_folder(layout, str(path))
+            found.origins[each.key] = f"{found.folders[each.key]}/{path.name}"
+        submitted.append(
+            Submission(
+                key=each.key,
+                at_s=each.at_s,
+                owner=each.owner or found.flows[each.key].owner or "",
+                priority=each.priority,
+                results=each.results or "",
+                origin=found.origins[each.key],
+            )
+        )
+    return submitted, found
+
+
+RESULTS_FOLDER = "results"
+"""Folder of the project for the outputs of runs of a workflow that is submitted several times."""
+
+
+def separate_results(submissions: Sequence[Submission]) -> list[Submission]:
+    """Return submissions whose outputs do not overwrite each other.
+
+    If one file is submitted several times with the same folder for results, or without one, each run gets a
+    folder of its own below it: ``results/gee-1``, ``results/gee-2``, ... in the order of submission.
+    """
+    groups = Counter((each.origin, each.results) for each in submissions)
+    numbers = Counter[tuple[str, str]]()
+    found = []
+    for each in submissions:
+        group = each.origin, each.results
+        if groups[group] > 1:
+            numbers[group] += 1
+            base = each.results.rstrip("/") or RESULTS_FOLDER
+            each = replace(each, results=f"{base}/{Path(each.origin).stem}-{numbers[group]}")
+        found.append(each)
+    return found
 
 
 def load_machines(on: Platform | str | Path, most_nodes: int | None) -> Platform:

@@ -13,6 +13,7 @@ from weft.api.request import (
     DEFAULT_PLANNER,
     DEFAULT_POLICY,
     Request,
+    apply_params,
     compile_request,
     load_machines,
     unique_key,
@@ -51,7 +52,7 @@ from weft.runtime.budget import PlanningBudget
 from weft.runtime.simulation import Simulation
 from weft.units import format_count, format_seconds
 from weft.workflow.settings import RunSettings, SettingsLayers
-from weft.workflow.workflow import Workflow, set_params
+from weft.workflow.workflow import Workflow
 
 __all__ = [
     "DEFAULT_PLANNER",
@@ -339,10 +340,13 @@ def simulate(
     )  # fmt: skip
     layers = load_layers(preset=preset, profile=found, settings=settings, options=options)
     platform = load_machines(on or (found.on if found else None) or "local", None)
-    first = _load_first(workflows, params or {}, format_name)
-    arriving = {key: replace_unwritable_names(flow) for key, flow in load_arrival_workflows(truth).items()}
+    first = _load_first(workflows, format_name)
+    arriving = load_arrival_workflows(truth)
     _check_clash(first, arriving)
-    flows = {**first, **arriving}
+    flows = {
+        key: replace_unwritable_names(flow)
+        for key, flow in apply_params({**first, **arriving}, params or {}).items()
+    }
     if not flows:
         advice = "name a workflow, or a scenario with arrivals"
         raise InvalidInput("no workflow to simulate", advice=advice)
@@ -377,9 +381,7 @@ def _load_scenario(given: Scenario | str | Path | None) -> Scenario:
     return given if isinstance(given, Scenario) else load_scenario(given)
 
 
-def _load_first(
-    workflows: _Source | Sequence[_Source], params: Mapping[str, Any], format_name: str | None
-) -> dict[str, Workflow]:
+def _load_first(workflows: _Source | Sequence[_Source], format_name: str | None) -> dict[str, Workflow]:
     """Return the workflows that arrive at 0, by name; a number is added to a name that occurs again."""
     sources = [workflows] if isinstance(workflows, Workflow | str | Path) else list(workflows)
     found: dict[str, Workflow] = {}
@@ -387,8 +389,7 @@ def _load_first(
         loaded = (
             source if isinstance(source, Workflow) else read_workflow_file(source, format_name=format_name)
         )
-        flow = replace_unwritable_names(set_params(loaded, params))
-        found[unique_key(flow.name, found)] = flow
+        found[unique_key(loaded.name, found)] = loaded
     return found
 
 

@@ -243,6 +243,10 @@ class RunSummary:
     """Number of iterations of each loop; for a loop with several bodies, the maximum."""
     plans: int = 0
     """Number of adopted plans."""
+    priority: float = 1.0
+    """Weight of the run against other runs."""
+    results: str = ""
+    """Folder of the project with the outputs; "": the folder of the workflow."""
 
     @property
     def response_s(self) -> float | None:
@@ -464,6 +468,8 @@ class History:
                 index=event.run,
                 workflow=event.workflow,
                 owner=event.owner,
+                priority=event.priority,
+                results=event.results,
                 arrival_s=self.now,
                 alone_s=compiled.alone_s,
                 tasks=len(compiled),

@@ -62,6 +62,10 @@ class Submitted:
     workflow: str
     """Key of the workflow in the engine's library."""
     owner: str = ""
+    priority: float = 1.0
+    """Weight of the run against other runs, for policies that order workflows."""
+    results: str = ""
+    """Folder of the project for the outputs of the run; "": the folder of the workflow."""
 
 
 @stored_as("Started")

@@ -253,6 +253,7 @@ def execution_notes(executed: ExecutedRun) -> list[str]:
         if not each.promise.has_estimate:
             where = f"run {executed.number(each.run)} ({each.workflow})"
             notes.append(f"{where}, promise: {promise_text(each.promise)}")
+    notes += _results_notes(executed)
     if strays := strays_text(executed.attempts):
         notes.append(strays)
     if executed.several:
@@ -262,10 +263,21 @@ def execution_notes(executed: ExecutedRun) -> list[str]:
     return notes
 
 
+def _results_notes(executed: ExecutedRun) -> list[str]:
+    """Return where the outputs of runs with a folder of their own are."""
+    placed = [story for story in executed.run_summaries if story.results]
+    notes = [
+        f"outputs of run {executed.number(story.index)} ({story.workflow}) are in {story.results}"
+        for story in placed[:_MOST_RUNS]
+    ]
+    more = len(placed) - len(notes)
+    return [*notes, f"{format_count(more, 'more run')} with folders of their own"] if more > 0 else notes
+
+
 _MOST_FAILURES = 100
 """Maximal number of failures shown with their logs."""
 _MOST_RUNS = 20
-"""Maximal number of runs in the chart of predictions."""
+"""Maximal number of runs in the chart of predictions, and of those whose folders are listed."""
 _MOST_BOXES = 40
 """Maximal number of kinds in the box plots; those with the most seconds are shown."""
 

@@ -122,12 +122,15 @@ _NOTHING = "-"
 
 
 def run_table(runs: Iterable[RunSummary]) -> TextTable:
-    """Return a table with a row per run: arrival, end, outcome and slowdown."""
+    """Return a table with a row per run: arrival, end, outcome and slowdown; priorities if they differ."""
+    runs = list(runs)
+    weighed = len({run.priority for run in runs}) > 1
     rows = [
         (
             str(run.index),
             run.workflow,
             run.owner or _NOTHING,
+            *((f"{run.priority:g}",) if weighed else ()),
             run.outcome or "not ended",
             _loops(run.iterations),
             str(run.tasks),
@@ -138,10 +141,12 @@ def run_table(runs: Iterable[RunSummary]) -> TextTable:
         )
         for run in runs
     ]
+    priority = ("priority",) if weighed else ()
     heading = (
-        "run", "workflow", "owner", "outcome", "loops", "tasks", "arrival", "end", "alone", "slowdown",
+        "run", "workflow", "owner", *priority, "outcome", "loops", "tasks", "arrival", "end", "alone",
+        "slowdown",
     )  # fmt: skip
-    return TextTable(heading=heading, rows=tuple(rows), texts=5)
+    return TextTable(heading=heading, rows=tuple(rows), texts=5 + len(priority))
 
 
 def _loops(iterations: Mapping[str, int]) -> str:

@@ -376,8 +376,8 @@ class Execution:
         )  # fmt: skip
         begun = len(rebuilt.engine.state.runs)
         arrivals = [
-            (at_s, ev.Submitted(run=run, workflow=workflow, owner=owner))
-            for at_s, run, workflow, owner in json.loads(runs.stored_value(number, _ARRIVALS) or "[]")
+            (at_s, ev.Submitted(run=run, workflow=workflow, owner=owner, **dict(*more)))
+            for at_s, run, workflow, owner, *more in json.loads(runs.stored_value(number, _ARRIVALS) or "[]")
         ]
         made.loop.expect([each for each in arrivals if each[1].run >= begun])
         pending = PendingCommands()
@@ -530,6 +530,7 @@ class Execution:
                 instance=self.engine.instance,
                 compiled_workflow=lambda run: self.engine.state.runs[run].compiled,
                 workflow_folder=functools.cache(self._folder_of),
+                results_folder=lambda run: self.engine.state.runs[run].terms.results,
                 products=self.products,
                 token=token,
                 fresh=fresh,
@@ -562,7 +563,19 @@ def _read_plans(text: str | None) -> dict[int, StoredPlan]:
 
 
 def _arrivals_to_json(arrivals: Sequence[ScheduledArrival]) -> str:
-    return json.dumps([[at_s, event.run, event.workflow, event.owner] for at_s, event in arrivals])
+    """Return arrivals as JSON; an older version of weft wrote no priority and no folder for results."""
+    return json.dumps(
+        [
+            [
+                at_s,
+                event.run,
+                event.workflow,
+                event.owner,
+                {"priority": event.priority, "results": event.results},
+            ]
+            for at_s, event in arrivals
+        ]
+    )
 
 
 def _refuse_shared_sandboxes(

@@ -851,7 +851,7 @@ class _CommandRenderer:
             "WEFT_NODES": str(start.count),
             "WEFT_CORES": str(self.cores),
             "WEFT_ITERATION": str(start.iteration),
-            "WEFT_ITERATIONS": _iteration_text(start),
+            "WEFT_ITERATIONS": format_counters(start.counters or (start.iteration,)),
             "WEFT_CHECKPOINT_DIR": work,
             "WEFT_PROGRESS_FILE": f"{work}/{progress}",
             "WEFT_RESULT_FILE": f"{work}/{RESULT_FILE}",

@@ -46,6 +46,7 @@ from weft.engine.state.compiled import CompiledWorkflow
 from weft.engine.states import Cause
 from weft.expressions import Value
 from weft.records import dataclass
+from weft.urls import is_url
 from weft.workflow.templates import fill_template
 
 _RERUN_CODE, _CHECKPOINTED_CODE = 99, 85
@@ -364,7 +365,8 @@ class AttemptFinisher:
         if product is None:
             return ev.StagedOut(attempt=attempt.number, problem="the record of its outputs is missing")
         compiled = self._context.compiled_workflow(attempt.run)
-        folder, directory = Path(self._context.workflow_folder(attempt.run)), Path(product.directory)
+        stated, directory = self._context.results_folder(attempt.run).rstrip("/"), Path(product.directory)
+        folder = self._context.layout.project if stated else Path(self._context.workflow_folder(attempt.run))
         machine = self._context.machines[attempt.machine]
         values = placed_values(compiled, attempt.task, machine, attempt.iteration)
         secrets = self._context.secrets_of(attempt.run).values
@@ -382,9 +384,12 @@ class AttemptFinisher:
                         refuse_redirection(description, target, values)
                         goal = fill_secrets(target, values, secrets) or fill_template(target, values)
                         below = stated_folder(description, target, {**values, **secrets})
+                        if stated and not is_url(goal) and not goal.startswith("/"):
+                            goal = f"{stated}/{goal}"
                         publish(directory, file, goal, folder=folder, below=below)
                     elif _is_result(file.name, results):
-                        publish_as(directory, file, file.name, folder=folder)
+                        name = f"{stated}/{file.name}" if stated else file.name
+                        publish_as(directory, file, name, folder=folder)
         except Interrupted:
             story = "the run was cancelled while its outputs were copied"
             cancelled = ev.StagedOut(attempt=attempt.number, problem=story, lasting=True)
