@@ -41,7 +41,6 @@ from weft.formats.native import replace_unwritable_names
 from weft.formats.profiles import DEFAULT_PRESET
 from weft.instance.instance import Instance
 from weft.papers.statistics import Summary, summarise
-from weft.planners.evaluation import compute_bounds
 from weft.platform.platform import Platform, list_shares, planned_machines
 from weft.policies.policy import make_policy
 from weft.randomness import generator
@@ -50,6 +49,7 @@ from weft.repository.journal import JournalHeader
 from weft.repository.journal_store import JournalFileWriter, open_journal_file
 from weft.runtime.budget import PlanningBudget
 from weft.runtime.simulation import Simulation
+from weft.schedule.bounds import bound_arrivals
 from weft.units import format_count, format_seconds
 from weft.workflow.settings import RunSettings, SettingsLayers
 from weft.workflow.workflow import Workflow
@@ -112,11 +112,14 @@ class SimulatedRun:
 
     @cached_property
     def lower_bound_s(self) -> float:
-        """Return a lower bound of ``end_s`` if estimates are exact and every loop has one iteration."""
-        bounds = (
-            run.arrival_s + compute_bounds(self.instances[run.workflow]).best_s for run in self.history.runs
+        """Return a lower bound of ``end_s``, if estimates are exact, for all workflows together.
+
+        Of a run that has completed, the work counts that it has really done.
+        """
+        done, known = self.history.references, self.instances
+        return bound_arrivals(
+            [(done.get(run.index, known[run.workflow]), run.arrival_s) for run in self.history.runs]
         )
-        return max(bounds, default=0.0)
 
     @cached_property
     def uses(self) -> list[MachineUse]:
@@ -547,8 +550,6 @@ def simulation_notes(run: SimulatedRun) -> list[str]:
     notes += [f"standstill: {line}" for line in run.stuck]
     if run.pending:
         notes.append(f"{format_count(run.pending, 'workflow')} had not arrived when the simulation stopped")
-    if any(story.iterations for story in run.history.runs):
-        notes.append("lower bound and time alone refer to one iteration of every loop")
     return notes
 
 

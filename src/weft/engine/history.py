@@ -22,9 +22,11 @@ from typing import Any, ClassVar, NamedTuple
 from weft.engine import messages
 from weft.engine.journal import JournalEntry
 from weft.engine.reactions.failures import requests_rerun
+from weft.engine.replan.executed import TaskExecution, count_epoch, find_reference
 from weft.engine.state.compiled import LoopState
 from weft.engine.state.state import EngineState
-from weft.engine.states import TaskState, format_counters
+from weft.engine.states import RunOutcome, TaskState, format_counters
+from weft.instance.instance import Instance
 from weft.records import dataclass
 from weft.workflow.task_graph import COMPUTE
 
@@ -232,7 +234,10 @@ class RunSummary:
     owner: str
     arrival_s: float
     alone_s: float = 0.0
-    """Estimated makespan on the empty platform: mk in docs/papers/many-workflows.md, section 3."""
+    """Estimated makespan on the empty platform: mk in docs/papers/many-workflows.md, section 3.
+
+    When the run has ended, of what it has really done (``replan.executed``); 0: all outputs were reused.
+    """
     tasks: int = 0
     """Number of tasks; every iteration of a loop that has begun counts."""
     ended_s: float | None = None
@@ -381,6 +386,8 @@ class History:
         """Number of active workflows over time."""
         self.ready = StepFunction()
         """Number of ready tasks over time."""
+        self.references: dict[int, Instance] = {}
+        """By run that did other work than its workflow describes (loops, reuse, branches): what it did."""
         self.down: list[tuple[int, float, float | None]] = []
         """(machine, start, end) of every outage; end None: still down."""
         self._last: defaultdict[int, dict[str, AttemptRecord]] = defaultdict(dict)
@@ -391,6 +398,10 @@ class History:
         """By run and task, for tasks in loops: the last state that was set in the current iteration."""
         self._problems: dict[int, str] = {}
         """By attempt: the message of the backend about a failure that was not recorded yet."""
+        self._executions: defaultdict[int, dict[tuple[int, int], TaskExecution]] = defaultdict(dict)
+        """By run with loops: its completed tasks, by index and epoch (``count_epoch``)."""
+        self._repeated: defaultdict[int, Counter[int]] = defaultdict(Counter)
+        """By run: how often each loop body was repeated."""
         self._suspended: dict[int, float] = {}
         self._ready_of: dict[int, int] = {}
         self._ready_total = 0
@@ -678,6 +689,34 @@ class History:
             self._add_failure(command, attempt)
         if attempt is not None:
             self._settle_attempt(attempt, command)
+        if command.state == TaskState.COMPLETED and run.loops.bodies:
+            epoch = count_epoch(run, command.task, self._repeated[command.run])
+            done = self._execution(command.task, epoch, attempt)
+            self._executions[command.run][command.task, epoch] = done
+
+    def _execution(self, task: int, epoch: int, attempt: AttemptRecord | None) -> TaskExecution:
+        now_n = self._entry.sequence
+        if attempt is None:
+            return TaskExecution(task, epoch, now_n, now_n)
+        begun_n = now_n if attempt.begun_n is None else attempt.begun_n
+        reused = attempt.reused_from is not None
+        return TaskExecution(task, epoch, begun_n, now_n, reused, attempt.seconds, attempt.ran_s)
+
+    def _list_executions(self, run: int) -> Iterable[TaskExecution]:
+        """Return the completed tasks of a run."""
+        state = self._state.runs[run]
+        if state.loops.bodies:
+            return self._executions.pop(run, {}).values()
+        last, names = self._last[run], state.compiled.names
+        completed = (task for task, place in enumerate(state.state) if place == TaskState.COMPLETED)
+        # Without loops every task is executed once, so the order of the tasks is that of the graph.
+        return [self._execution_of(task, last.get(names[task])) for task in completed]
+
+    def _execution_of(self, task: int, attempt: AttemptRecord | None) -> TaskExecution:
+        if attempt is None:
+            return TaskExecution(task, 0, task, task)
+        reused = attempt.reused_from is not None
+        return TaskExecution(task, 0, task, task, reused, attempt.seconds, attempt.ran_s)
 
     def _add_failure(self, command: messages.Settle, attempt: AttemptRecord | None) -> None:
         run = self._state.runs[command.run]
@@ -724,6 +763,7 @@ class History:
     def _repeat(self, command: messages.RepeatLoop) -> None:
         run, summary = self._state.runs[command.run], self.runs[command.run]
         body = run.loops.bodies[command.body]
+        self._repeated[command.run][command.body] += 1
         name, past = body.loop.name, self.past_iterations[command.run]
         summary.iterations[name] = max(summary.iterations.get(name, 1), command.iteration)
         summary.tasks += len(body.tasks)
@@ -737,6 +777,11 @@ class History:
         story = self.runs[command.run]
         story.ended_s, story.outcome, story.reason = self.now, command.outcome, command.reason
         story.tasks = len(self._state.runs[command.run]) + self.past_iterations[command.run].total()
+        if command.outcome == RunOutcome.COMPLETED:
+            run = self._state.runs[command.run]
+            story.alone_s, reference = find_reference(run, self._list_executions(command.run))
+            if reference is not None:
+                self.references[command.run] = reference
         self.active.add(self.now, -1)
 
     def _report_violation(self, _: messages.ReportViolation) -> None:
