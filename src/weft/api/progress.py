@@ -70,12 +70,12 @@ class ExecutionProgress:
         """By run: its instance and the names of the tasks without a stated time."""
         self._counted = 0
         """Number of attempts in ``History.succeeded`` that are already counted."""
-        self._count()
+        self.update()
 
     def take(self, entry: JournalEntry) -> None:
         """Add an entry to the history; it must be applied to the engine's state before."""
         self.history.take(entry, self.state)
-        self._count()
+        self.update()
 
     @property
     def taken_over(self) -> Counter[tuple[int, str]]:
@@ -87,8 +87,8 @@ class ExecutionProgress:
         """Return the last failures of the execution, at most 1,000."""
         return self.history.failures[-_KEPT:]
 
-    def _count(self) -> None:
-        """Count the attempts that have succeeded since the last call."""
+    def update(self) -> None:
+        """Count the attempts that have succeeded since the last call, after the history has taken entries."""
         succeeded = self.history.succeeded
         for attempt in succeeded[self._counted :]:
             self._add(attempt)

@@ -28,7 +28,7 @@ from weft.records import dataclass
 from weft.runtime.budget import PlanningBudget
 from weft.schedule.objective import make_objective
 from weft.workflow.checks import check_and_unfold
-from weft.workflow.settings import SettingsLayers
+from weft.workflow.settings import RunSettings, SettingsLayers
 from weft.workflow.task import Isolation
 from weft.workflow.workflow import Workflow, set_params
 
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 
 _log = logging.getLogger(__name__)
+
+FAIR_POLICY, SHARED_POLICY = "foft", "shared-plans"
+"""Default policies of several runs: without and with plans."""
 
 DEFAULT_POLICY, DEFAULT_PLANNER = "plan", "auto"
 """Default policy of ``run`` and ``simulate``, and default planner of these and of ``plan``."""
@@ -83,10 +86,20 @@ class Request:
         """Return the workflows in the form that an engine reads."""
         return WorkflowLibrary(self.instances)
 
-    def choose_planning(self, layers: SettingsLayers) -> PlanningChoice:
-        """Return the policy, planner and budget of the settings; raise InvalidInput if they do not fit."""
+    def choose_planning(
+        self, layers: SettingsLayers, *, runs: int = 1, planned: bool = False
+    ) -> PlanningChoice:
+        """Return the policy, planner and budget of the settings; raise InvalidInput if they do not fit.
+
+        The default policy of several runs is a fair one; if a planner, objective, limit, plan (``planned``)
+        or rule of re-planning is stated, it is the one that follows the plans of all of them.
+        """
         common = layers.of_execution(self.workflows.values())
         policy = common.policy or DEFAULT_POLICY
+        if common.policy is None and runs > 1:
+            each = [layers.of_workflow(flow) for flow in self.workflows.values()]
+            planned = planned or common.planner is not None or any(map(_wants_plan, each))
+            policy = SHARED_POLICY if planned else FAIR_POLICY
         planner = common.planner or DEFAULT_PLANNER
         plans = make_policy(policy).needs_plan
         if plans:
@@ -127,6 +140,11 @@ class Request:
             if (refusal := chosen.supports(instance, goal)) is not None:
                 what = f"planner {planner!r} cannot plan {key!r}: {refusal.reason}"
                 raise InvalidInput(what, advice="`weft planners` lists the others")
+
+
+def _wants_plan(settings: RunSettings) -> bool:
+    limited = (settings.deadline_s, settings.max_cost) != (None, None)
+    return limited or settings.replans or settings.objective != "makespan" or settings.planner is not None
 
 
 def load_request(
@@ -300,7 +318,9 @@ def load_workflows(
         found.flows[key] = flow
         is_file = isinstance(source, str | Path) and str(source) != STDIN
         found.folders[key] = _workflow_folder(layout, str(source)) if is_file else "."
-        found.origins[key] = f"{found.folders[key]}/{Path(str(source)).name if is_file else flow.name}"
+        # Values of function calls are published under names of their own.
+        name = key if isinstance(source, _BuiltInProject) else flow.name
+        found.origins[key] = f"{found.folders[key]}/{Path(str(source)).name if is_file else name}"
     return found
 
 

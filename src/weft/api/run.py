@@ -303,7 +303,9 @@ def run(
     request = compile_request(flows, platform, {**loaded.folders, **more.folders})
     check_runnable(instance.graph for instance in request.instances.values())
     layers = set_poll_interval(_suit_real_runs(layers), request.instances.values())
-    chosen = request.choose_planning(layers)
+    chosen = request.choose_planning(
+        layers, runs=len(loaded.flows) + len(coming), planned=plan is not None or choose is not None
+    )
     plans, layers = request.prepare_plans(layers, chosen, plan_file=plan, choose=choose, seed=seed)
     header = JournalHeader(
         policy=chosen.policy,

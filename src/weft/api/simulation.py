@@ -20,7 +20,7 @@ from weft.api.request import (
 )
 from weft.api.settings import ProfileSource, SettingsSource, find_profile, load_layers, stated_options
 from weft.backends.simulation.scenario import UNDISTURBED, Arrival, Scenario, draw_arrivals
-from weft.backends.simulation.scenario_checks import check_scenario
+from weft.backends.simulation.scenario_checks import check_scenario, list_submissions
 from weft.backends.simulation.scenario_reader import load_arrival_workflows, load_scenario
 from weft.engine.engine import Engine
 from weft.engine.explanation import describe_standstill
@@ -44,7 +44,7 @@ from weft.papers.statistics import Summary, summarise
 from weft.platform.platform import Platform, list_shares, planned_machines
 from weft.policies.policy import make_policy
 from weft.randomness import generator
-from weft.reports.simulation import SimulationView, simulation_html, transfers_text
+from weft.reports.simulation import SimulationView, fairness_facts, simulation_html, transfers_text
 from weft.repository.journal import JournalHeader
 from weft.repository.journal_store import JournalFileWriter, open_journal_file
 from weft.runtime.budget import PlanningBudget
@@ -145,13 +145,13 @@ class SimulatedRun:
     @cached_property
     def slowdown(self) -> Summary | None:
         """Return statistics of the slowdowns of completed runs; None if no run completed."""
-        found = [value for values in list_slowdowns(self.history).values() for value in values]
+        found = [value for values in list_slowdowns(self.history.runs).values() for value in values]
         return summarise(found) if found else None
 
     @cached_property
     def slowdown_of(self) -> dict[str, Summary]:
         """Return statistics of the slowdowns of completed runs by workflow."""
-        return {name: summarise(values) for name, values in list_slowdowns(self.history).items()}
+        return {name: summarise(values) for name, values in list_slowdowns(self.history.runs).items()}
 
     def as_record(self) -> dict[str, Any]:
         """Return the result as plain data for JSON."""
@@ -355,7 +355,8 @@ def simulate(
         raise InvalidInput("no workflow to simulate", advice=advice)
     check_scenario(truth, platform, flows)
     request = compile_request(flows, platform)
-    chosen = request.choose_planning(layers)
+    count = len(first) + sum(1 for entry in truth.arrivals for _ in list_submissions(entry))
+    chosen = request.choose_planning(layers, runs=count, planned=plan is not None or choose is not None)
     plans, layers = request.prepare_plans(layers, chosen, plan_file=plan, choose=choose, seed=seed)
     prepared = _PreparedSimulation(
         request=request,
@@ -485,7 +486,7 @@ def simulation_facts(run: SimulatedRun) -> list[tuple[str, str]]:
     facts = [
         ("end", format_seconds(run.end_s)),
         ("lower bound", _bound_text(run)),
-        ("slowdown", _slowdown_text(run.slowdown)),
+        *fairness_facts(run.slowdown),
         ("migrations", _counts(run.migrations, count_migration_reasons(history))),
         ("failures", _counts(len(history.failures), count_causes(history))),
         *([("transfers", moves)] if (moves := transfers_text(history.attempts.values())) else []),
@@ -501,14 +502,6 @@ def _bound_text(run: SimulatedRun) -> str:
     comparable = run.outcome == "completed" and run.lower_bound_s > 0
     above = f" ({run.end_s / run.lower_bound_s - 1:+.1%})" if comparable else ""
     return format_seconds(run.lower_bound_s) + above
-
-
-def _slowdown_text(found: Summary | None) -> str:
-    if found is None:
-        return "-"
-    if found.number == 1:
-        return f"{found.mean:.3g}"
-    return f"{found.mean:.3g} on average, {found.least:.3g} to {found.most:.3g}"
 
 
 def _counts(total: int, by_reason: dict[str, int]) -> str:

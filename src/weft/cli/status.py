@@ -89,6 +89,8 @@ def _show(
         click.echo(f"  … {format_count(len(running) - most, 'more running task')}")
     if state == "running":
         click.echo(view.left_text(now_s))
+    for line in view.slowdown_lines():
+        click.echo(line)
     if strays := view.stray_line():
         click.echo(printable(f"note: {strays}"))
     for line in view.failure_lines(*([len(view.progress.failures)] if verbose else [])):
@@ -111,6 +113,9 @@ def _running_attempts(view: RunDisplay) -> list[RunningAttempt]:
 def _record(
     opened: OpenProject, found: RunRecord, followed: JournalFollower, view: RunDisplay
 ) -> dict[str, Any]:
+    from weft.engine.history import list_slowdowns
+    from weft.papers.statistics import summarise
+
     now_s = _now_s(opened, found, followed)
     left = view.left(now_s)
     engine = opened.engine
@@ -130,6 +135,9 @@ def _record(
         "left_p50_s": left.p50_s,
         "left_p90_s": left.p90_s,
         "left_unknown": left.why,
+        "slowdowns": {
+            name: asdict(summarise(values)) for name, values in list_slowdowns(followed.history.runs).items()
+        },
         "failures": [
             _failure_record(each) | {"run": found.number}
             for each in view.progress.failures

@@ -307,6 +307,13 @@ class StepFunction:
         )
         return area / end_s
 
+    def shifted(self, origin_s: float) -> StepFunction:
+        """Return the same function with times relative to ``origin_s``; the value there is at time 0."""
+        moved = StepFunction()
+        for at_s, value in zip(self.times_s, self.values, strict=True):
+            moved.at(max(0.0, at_s - origin_s), value)
+        return moved
+
     def thinned(self, most: int) -> list[tuple[float, int]]:
         """Return (time, value) of about ``most`` steps; neighbours are joined to their largest value."""
         pairs = list(zip(self.times_s, self.values, strict=True))
@@ -901,10 +908,10 @@ def count_causes(history: History) -> dict[str, int]:
     return dict(Counter(failure.cause for failure in history.failures).most_common())
 
 
-def list_slowdowns(history: History) -> dict[str, list[float]]:
+def list_slowdowns(runs: Iterable[RunSummary]) -> dict[str, list[float]]:
     """Return the slowdowns of the completed runs by workflow, in order of arrival."""
     found: dict[str, list[float]] = {}
-    for run in history.runs:
+    for run in runs:
         if run.slowdown is not None:
             found.setdefault(run.workflow, []).append(run.slowdown)
     return found

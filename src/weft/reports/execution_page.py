@@ -22,8 +22,10 @@ from weft.reports.gantt_html import HtmlGantt
 from weft.reports.report import GanttView
 from weft.reports.simulation import (
     attempts_chart,
+    fairness_facts,
     migration_table,
     run_table,
+    slowdown_table,
     transfer_table,
     transfers_text,
     use_table,
@@ -180,6 +182,8 @@ def execution_facts(executed: ExecutedRun) -> list[tuple[str, str]]:
     elif executed.verdicts:
         facts.append(("promises", _promises(executed.verdicts)))
     facts.append(("tasks", _tasks(executed)))
+    if executed.several and executed.slowdown is not None:
+        facts += fairness_facts(executed.slowdown)
     failed, moved = executed.failures, [move for move in executed.moves if not move.off]
     if failed:
         facts.append(("failures", _counts(each.failed.cause for each in failed)))
@@ -331,6 +335,10 @@ def execution_html(executed: ExecutedRun) -> str:
         ),
         running_chart=steps_chart("Programs running", executed.running, executed.took_s),
         nodes_chart=steps_chart("Nodes taken", executed.nodes_taken, executed.took_s),
+        active_chart=steps_chart("Active workflows", executed.active, executed.took_s),
+        ready_chart=steps_chart("Ready tasks", executed.ready, executed.took_s),
+        slowdown_chart=box_plots("By application", list(executed.slowdowns.items())),
+        slowdowns=slowdown_table(executed.slowdowns.items()),
         runs=execution_runs(executed),
         machines=use_table(executed.uses),
         notes=execution_notes(executed),
@@ -376,6 +384,8 @@ def execution_lines(executed: ExecutedRun, *, width: int = 100, ascii_only: bool
     lines += [f"  {label:<{room}}  {text}" for label, text in facts]
     if executed.several and executed.verdicts:
         lines += ["", *_table(promise_table(executed))]
+    if executed.several:
+        lines += ["", *_table(execution_runs(executed))]
     if executed.kinds:
         lines += ["", *_table(_without_empty(kind_table(executed)))]
     texts = [f"note: {note}" for note in execution_notes(executed)] + failure_lines(executed)

@@ -153,6 +153,24 @@ def _loops(iterations: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {count}x" for name, count in iterations.items()) or _NOTHING
 
 
+def fairness_facts(found: Summary | None) -> list[tuple[str, str]]:
+    """Return (label, text) pairs about the slowdowns of runs: mean, dispersion and quartiles.
+
+    Dispersion is a measure of fairness (docs/papers/many-workflows.md, section 7).
+    """
+    if found is None:
+        return [("slowdown", _NOTHING)]
+    if found.number == 1:
+        return [("slowdown", f"{found.mean:.3g}")]
+    spread = (
+        f"standard deviation {found.standard_deviation:.3g}, mean absolute deviation "
+        f"{found.mean_absolute_deviation:.3g}, quartiles {found.lower_quartile:.3g}, {found.median:.3g}, "
+        f"{found.upper_quartile:.3g}"
+    )
+    mean = f"{found.mean:.3g} on average, {found.least:.3g} to {found.most:.3g}"
+    return [("slowdown", mean), ("fairness", spread)]
+
+
 def slowdown_table(slowdowns: Iterable[tuple[str, Summary]]) -> TextTable:
     """Return a table with a row per workflow: statistics of its slowdowns."""
     rows = [
@@ -168,12 +186,17 @@ def slowdown_table(slowdowns: Iterable[tuple[str, Summary]]) -> TextTable:
                     found.upper_quartile,
                     found.most,
                     found.mean,
+                    found.standard_deviation,
+                    found.mean_absolute_deviation,
                 )
             ),
         )
         for name, found in slowdowns
     ]
-    heading = ("application", "runs", "least", "quarter", "median", "3 quarters", "most", "mean")
+    heading = (
+        "application", "runs", "least", "quarter", "median", "3 quarters", "most", "mean", "deviation",
+        "mean deviation",
+    )  # fmt: skip
     return TextTable(heading=heading, rows=tuple(rows), texts=1)
 
 
